@@ -1,0 +1,55 @@
+"""One tree of errors: every error maxatk raises on purpose is a `MaxAtKError`.
+
+Each class also derives from the built-in exception a caller would expect, so
+`except ValueError` keeps working for people who never heard of this tree.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class MaxAtKError(Exception):
+    """Base class of every error that maxatk raises on purpose."""
+
+
+class InvalidValueError(MaxAtKError, ValueError):
+    """An argument or a setting has a value that is not allowed."""
+
+
+class DataError(MaxAtKError, ValueError):
+    """A file or a data row does not have the documented form."""
+
+
+class MissingFileError(MaxAtKError, FileNotFoundError):
+    """A file or a folder that was named does not exist."""
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
+
+
+class MissingDependencyError(MaxAtKError, ImportError):
+    """An optional package is needed; the message names the extra that installs it."""
+
+
+class SandboxError(MaxAtKError, RuntimeError):
+    """The verifier cannot isolate programs on this machine, or its own machinery failed."""
+
+
+class StageError(MaxAtKError, RuntimeError):
+    """One stage of a longer run failed; the message names the stage and its log."""
+
+
+def suggestion(name: str, allowed: Iterable[str]) -> str:
+    """Return `; did you mean 'x'?` for the closest allowed name, or an empty string."""
+    close = difflib.get_close_matches(name, list(allowed), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def unknown_name(field: str, name: str, allowed: Iterable[str]) -> InvalidValueError:
+    """Return the error for a name that is not in `allowed`, listing them and the closest one."""
+    names = sorted(allowed)
+    return InvalidValueError(
+        f"{field}: unknown value {name!r}; allowed: {', '.join(names)}{suggestion(name, names)}"
+    )

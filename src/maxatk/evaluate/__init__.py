@@ -1,0 +1,1 @@
+"""Sampling backends, append-only stores, evaluation runs and statistics."""

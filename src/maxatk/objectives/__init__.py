@@ -1,0 +1,1 @@
+"""Metrics, subset weights and estimators of best-of-N training; NumPy only."""

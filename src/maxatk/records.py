@@ -1,0 +1,312 @@
+"""The records that cross box boundaries: problems, tests, samples, verdicts and scores.
+
+Every record is a frozen dataclass with a JSON form (`to_json` / `from_json`) that is exactly
+one line of the file of the same name: `problems.jsonl`, `samples.jsonl`, `scores.jsonl`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from maxatk.errors import DataError, InvalidValueError, MissingFileError, suggestion
+
+RecordT = TypeVar("RecordT")
+
+
+class Outcome(str, enum.Enum):
+    """What happened to one test of one program."""
+
+    PASSED = "passed"
+    WRONG_ANSWER = "wrong_answer"
+    TIME_LIMIT = "time_limit"
+    MEMORY_LIMIT = "memory_limit"
+    OUTPUT_LIMIT = "output_limit"
+    RUNTIME_ERROR = "runtime_error"
+    COMPILE_ERROR = "compile_error"
+    NOT_RUN = "not_run"
+    INFRA_ERROR = "infra_error"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+@dataclasses.dataclass(frozen=True)
+class TestCase:
+    """One test of a program, of one of three kinds.
+
+    - `TestCase(input="1 2\\n", output="3\\n")`: standard input and expected standard output.
+    - `TestCase(call="f(1, 2)", output="3")`: a call of the program's function and the expected
+      value, both as Python literals.
+    - `TestCase(check="def check(candidate): ...")`: a function that asserts on the entry point.
+
+    Raises InvalidValueError when the fields do not form exactly one of these kinds.
+    """
+
+    __test__ = False  # the name starts with "Test": pytest must not collect it
+
+    input: str | None = None
+    output: str | None = None
+    call: str | None = None
+    check: str | None = None
+
+    def __post_init__(self) -> None:
+        given = frozenset(f for f in _TEST_FIELDS if getattr(self, f) is not None)
+        if given not in _TEST_KINDS:
+            raise InvalidValueError(
+                f"TestCase: got the fields {sorted(given)}; allowed: input and output, "
+                "call and output, or check alone"
+            )
+        for name in given:
+            if not isinstance(getattr(self, name), str):
+                raise InvalidValueError(
+                    f"TestCase.{name}: must be a string, got {getattr(self, name)!r}"
+                )
+
+    def to_json(self) -> dict[str, str]:
+        """Return the fields that are set, as in `problems.jsonl`."""
+        return {f: getattr(self, f) for f in _TEST_FIELDS if getattr(self, f) is not None}
+
+    @classmethod
+    def from_json(cls, row: Mapping[str, Any]) -> TestCase:
+        """Return the test of a JSON object; null fields count as absent, unknown ones raise."""
+        _refuse_unknown("test", row, _TEST_FIELDS)
+        return cls(**{name: value for name, value in row.items() if value is not None})
+
+
+_TEST_FIELDS = ("input", "output", "call", "check")
+_TEST_KINDS = (frozenset({"input", "output"}), frozenset({"call", "output"}), frozenset({"check"}))
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """One programming problem with its tests: a line of `problems.jsonl`.
+
+    `time_limit_s` (CPU seconds a test) and `memory_limit_mb` (MiB) are None where the judge's own
+    defaults apply; `compare` names a comparison rule of the verifier.
+    """
+
+    id: str
+    prompt: str
+    tests: tuple[TestCase, ...]
+    entry_point: str | None = None
+    starter_code: str | None = None
+    time_limit_s: float | None = None
+    memory_limit_mb: int | None = None
+    compare: str | None = None
+    source: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.id:
+            raise InvalidValueError("Problem.id: must not be empty")
+        if not self.tests:
+            raise InvalidValueError(f"Problem {self.id!r}: has no tests; at least one is needed")
+        for name in ("time_limit_s", "memory_limit_mb"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise InvalidValueError(
+                    f"Problem {self.id!r}: {name} must be positive, got {value!r}"
+                )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON object of this problem, without the fields that are None."""
+        row = _without_none(self)
+        row["tests"] = [test.to_json() for test in self.tests]
+        return row
+
+    @classmethod
+    def from_json(cls, row: Mapping[str, Any]) -> Problem:
+        """Return the problem of a JSON object; missing or unknown fields raise DataError."""
+        _refuse_unknown("problem", row, [f.name for f in dataclasses.fields(cls)])
+        _require("problem", row, ("id", "prompt", "tests"))
+        tests = tuple(TestCase.from_json(test) for test in row["tests"])
+        return cls(**{**row, "tests": tests})
+
+
+@dataclasses.dataclass(frozen=True)
+class Sample:
+    """One completion of one problem: a line of `samples.jsonl`.
+
+    `tokens` counts the completion's tokens; `logprob` is the sum of their log-probabilities in
+    nats; `entropy` is the mean entropy of the token distributions in nats, at the sampling
+    temperature. Each is None where the backend does not give it.
+    """
+
+    problem_id: str
+    sample: int
+    completion: str
+    tokens: int | None = None
+    finish_reason: str | None = None
+    logprob: float | None = None
+    entropy: float | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON object of this sample, without the fields that are None."""
+        return _without_none(self)
+
+    @classmethod
+    def from_json(cls, row: Mapping[str, Any]) -> Sample:
+        """Return the sample of a JSON object; fields of other tools are ignored."""
+        _require("sample", row, ("problem_id", "sample", "completion"))
+        names = [f.name for f in dataclasses.fields(cls)]
+        return cls(**{name: row[name] for name in names if name in row})
+
+
+@dataclasses.dataclass(frozen=True)
+class TestResult:
+    """What one test did: its outcome and what it cost.
+
+    `cpu_seconds` and `wall_seconds` are those of the test process, `peak_memory` its largest
+    resident set in bytes, `stderr` a bounded excerpt of what it wrote there.
+    """
+
+    __test__ = False
+
+    outcome: Outcome
+    cpu_seconds: float = 0.0
+    wall_seconds: float = 0.0
+    peak_memory: int = 0
+    stderr: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    """The judgement of one program: one result for every declared test, in their order."""
+
+    tests: tuple[TestResult, ...]
+
+    @property
+    def passed(self) -> int:
+        """Return the number of tests that passed."""
+        return sum(test.outcome is Outcome.PASSED for test in self.tests)
+
+    @property
+    def total(self) -> int:
+        """Return the number of declared tests."""
+        return len(self.tests)
+
+    @property
+    def scorable(self) -> bool:
+        """Return whether every test was judged, none lost to a failure of the judge itself."""
+        return all(test.outcome is not Outcome.INFRA_ERROR for test in self.tests)
+
+    @property
+    def reward(self) -> float | None:
+        """Return passed / declared tests, or None where the judge itself failed."""
+        return self.passed / self.total if self.scorable else None
+
+    @property
+    def outcome(self) -> Outcome:
+        """Return infra_error if there is one, else the first outcome that is not a pass."""
+        outcomes = [test.outcome for test in self.tests]
+        if Outcome.INFRA_ERROR in outcomes:
+            return Outcome.INFRA_ERROR
+        return next((o for o in outcomes if o is not Outcome.PASSED), Outcome.PASSED)
+
+    @property
+    def seconds(self) -> float:
+        """Return the CPU seconds of all tests together."""
+        return sum(test.cpu_seconds for test in self.tests)
+
+
+@dataclasses.dataclass(frozen=True)
+class Score:
+    """The verdict on one sample: a line of `scores.jsonl`; `reward` is None if unscorable."""
+
+    problem_id: str
+    sample: int
+    reward: float | None
+    passed: int
+    total: int
+    outcome: Outcome
+    seconds: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON object of this score; a None reward stays as null."""
+        return {**dataclasses.asdict(self), "outcome": self.outcome.value}
+
+    @classmethod
+    def from_json(cls, row: Mapping[str, Any]) -> Score:
+        """Return the score of a JSON object; missing fields raise DataError."""
+        names = [f.name for f in dataclasses.fields(cls)]
+        _require("score", row, names)
+        return cls(**{**{name: row[name] for name in names}, "outcome": Outcome(row["outcome"])})
+
+    @classmethod
+    def from_verdict(cls, verdict: Verdict, *, problem_id: str, sample: int) -> Score:
+        """Return the score line of one verdict."""
+        return cls(
+            problem_id=problem_id,
+            sample=sample,
+            reward=verdict.reward,
+            passed=verdict.passed,
+            total=verdict.total,
+            outcome=verdict.outcome,
+            seconds=round(verdict.seconds, 6),
+        )
+
+
+def read_jsonl(
+    path: str | Path, parse: Callable[[Mapping[str, Any]], RecordT]
+) -> Iterator[RecordT]:
+    """Yield `parse(row)` for every line of a JSON-lines file, blank lines skipped.
+
+    Raises MissingFileError when there is no such file, DataError (with file and line number)
+    when a line is not a JSON object or `parse` refuses it.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise MissingFileError(f"{path}: no such file")
+    with path.open(encoding="utf-8", errors="strict") as lines:
+        try:
+            for number, line in enumerate(lines, start=1):
+                if line.strip():
+                    yield _parse_line(line, parse, f"{path}:{number}")
+        except UnicodeDecodeError as error:
+            raise DataError(f"{path}: not a UTF-8 text file ({error})") from error
+
+
+def write_jsonl(path: str | Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Write rows as JSON lines, atomically: the file appears whole or not at all."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(path.name + ".partial")
+    with partial.open("w", encoding="utf-8") as out:
+        for row in rows:
+            out.write(json.dumps(row) + "\n")
+    partial.replace(path)
+
+
+def _parse_line(line: str, parse: Callable[[Mapping[str, Any]], RecordT], place: str) -> RecordT:
+    try:
+        row = json.loads(line)
+        if not isinstance(row, dict):
+            raise DataError(f"must be a JSON object, got {type(row).__name__}")
+        return parse(row)
+    except (ValueError, TypeError) as error:
+        raise DataError(f"{place}: {error}") from error
+
+
+def _without_none(record: Any) -> dict[str, Any]:
+    fields = dataclasses.fields(record)
+    return {f.name: getattr(record, f.name) for f in fields if getattr(record, f.name) is not None}
+
+
+def _require(kind: str, row: Mapping[str, Any], names: Iterable[str]) -> None:
+    missing = [name for name in names if name not in row]
+    if missing:
+        raise DataError(f"{kind}: missing field {missing[0]!r}; got {sorted(row)}")
+
+
+def _refuse_unknown(kind: str, row: Mapping[str, Any], allowed: Iterable[str]) -> None:
+    allowed = list(allowed)
+    for name in row:
+        if name not in allowed:
+            raise DataError(
+                f"{kind}: unknown field {name!r}; allowed: {', '.join(allowed)}"
+                f"{suggestion(name, allowed)}"
+            )

@@ -1,0 +1,1 @@
+"""Tables, figures and one offline HTML page."""

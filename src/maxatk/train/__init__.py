@@ -1,0 +1,1 @@
+"""Training for max@k on TRL."""

@@ -1,0 +1,1 @@
+"""Untrusted programs judged by running them: sandbox, comparison rules, pool, rewards."""
