@@ -37,9 +37,9 @@ class Outcome(str, enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class TestCase:
-    """One test of a program, of one of three kinds.
+    r"""One test of a program, of one of three kinds.
 
-    - `TestCase(input="1 2\\n", output="3\\n")`: standard input and expected standard output.
+    - `TestCase(input="1 2\n", output="3\n")`: standard input and expected standard output.
     - `TestCase(call="f(1, 2)", output="3")`: a call of the program's function and the expected
       value, both as Python literals.
     - `TestCase(check="def check(candidate): ...")`: a function that asserts on the entry point.
