@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import typing
 
 import torch
 from trl import GRPOConfig
 
 from maxatk.errors import InvalidValueError, unknown_name
-from maxatk.objectives import METHODS
-from maxatk.objectives.methods import FORMS
+from maxatk.objectives import METHODS, Form
 
 # The `reinforce` form needs the loss to be a plain sum of A log pi over tokens, up to a constant.
 REINFORCE_LOSS_TYPES = ("dapo", "dr_grpo", "bnpo", "cispo")
@@ -59,16 +59,16 @@ class MaxAtKConfig(GRPOConfig):
         _check_combinations(self)
 
     @property
-    def off_policy(self) -> bool:
-        """Return whether the method corrects its weights by the ratios of the whole group."""
-        return METHODS[self.method].correction != "none"
+    def needs_ratios(self) -> bool:
+        """Return whether the advantages change with the ratios of the whole group."""
+        return METHODS[self.method].correction != "none" or self.form == "reinforce"
 
 
 def _check_method(config: MaxAtKConfig) -> None:
     if config.method not in METHODS:
         raise unknown_name("method", config.method, METHODS)
-    if config.form not in FORMS:
-        raise unknown_name("form", config.form, FORMS)
+    if config.form not in typing.get_args(Form):
+        raise unknown_name("form", config.form, typing.get_args(Form))
     if not isinstance(config.k, int) or not 1 <= config.k <= config.num_generations:
         raise InvalidValueError(
             f"k: must be a whole number from 1 to num_generations ({config.num_generations}), "
@@ -111,18 +111,18 @@ def _check_combinations(config: MaxAtKConfig) -> None:
             f"loss_type: {config.loss_type!r} does not fit form 'reinforce'; "
             f"allowed: {', '.join(REINFORCE_LOSS_TYPES)}"
         )
-    if not config.off_policy:
+    if not config.needs_ratios:
         return
-    for name, allowed in _OFF_POLICY_NEEDS.items():
+    for name, allowed in _RATIOS_NEED.items():
         if getattr(config, name) != allowed:
             raise InvalidValueError(
-                f"{name}: must be {allowed!r} with the off-policy method {config.method!r}, "
-                f"got {getattr(config, name)!r}"
+                f"{name}: must be {allowed!r} with method {config.method!r} in the form "
+                f"{config.form!r}, whose weights are made of ratios; got {getattr(config, name)!r}"
             )
 
 
-# Each of these changes the ratios or masks samples behind the back of the off-policy weights.
-_OFF_POLICY_NEEDS = {
+# Each of these changes the ratios or masks samples behind the back of the weights.
+_RATIOS_NEED = {
     "disable_dropout": True,
     "importance_sampling_level": "token",
     "mask_truncated_completions": False,

@@ -83,7 +83,8 @@ def train(
         "isolation": isolation,
         "log_history": trainer.state.log_history,
     }
-    (out / RECORD).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    if trainer.is_world_process_zero():
+        (out / RECORD).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     return out
 
 

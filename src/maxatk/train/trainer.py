@@ -9,7 +9,7 @@ import torch
 from trl import GRPOTrainer
 
 from maxatk.errors import InvalidValueError
-from maxatk.objectives import METHODS, advantages, max_at_k
+from maxatk.objectives import advantages, max_at_k
 
 # Keys that this trainer adds to TRL's batches; both survive TRL's shuffling and splitting.
 GROUP_ROW = "maxatk_group_row"  # place of a sample in the generation batch of all processes
@@ -22,9 +22,10 @@ class MaxAtKTrainer(GRPOTrainer):
     Takes the arguments of TRL's GRPOTrainer; `args` is a `MaxAtKConfig`. Nothing but the
     advantages differs from the parent class: sampling, rewards, loss and logging are TRL's.
 
-    On-policy methods set the advantages once a generation. Off-policy methods set them again at
-    every optimizer step that reuses samples, from the ratios of the whole group under the policy
-    of that step: one forward pass without gradient over the buffered samples.
+    Methods without a correction set the advantages once a generation. A correction (and the form
+    "reinforce") sets them again at every optimizer step that reuses samples, from the ratios of
+    the whole group under the policy of that step: one forward pass without gradient over the
+    buffered samples.
 
     Raises InvalidValueError when the training set holds fewer prompts than one generation needs.
     """
@@ -70,7 +71,7 @@ class MaxAtKTrainer(GRPOTrainer):
 
     def _prepare_inputs(self, generation_batch: dict[str, Any]) -> dict[str, Any]:
         inputs = super()._prepare_inputs(generation_batch)
-        if self.model.training and self.args.off_policy and self._is_stale():
+        if self.model.training and self.args.needs_ratios and self._is_stale():
             self._refresh_advantages()
         return inputs
 
@@ -114,8 +115,8 @@ class MaxAtKTrainer(GRPOTrainer):
         k = min(self.args.k, rewards.shape[1])  # evaluation groups may be smaller than k
         return advantages(
             rewards,
-            method=METHODS[self.args.method],
-            k=k,
+            self.args.method,
+            k,
             log_ratios=log_ratios,
             form=self.args.form,
             clamp=self.args.delta_clamp,
