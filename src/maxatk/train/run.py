@@ -47,9 +47,7 @@ class TrainRecipe:
             raise unknown_name("reward", self.reward, REWARDS)
 
 
-def train(
-    recipe: TrainRecipe, *, progress: Callable[[int, int], None] | None = None
-) -> Path:
+def train(recipe: TrainRecipe, *, progress: Callable[[int, int], None] | None = None) -> Path:
     """Train as `recipe` says and return the folder that holds the trained model.
 
     A folder where the same recipe has finished is left as it is; one that holds a checkpoint is
@@ -74,7 +72,9 @@ def train(
             callbacks=[_Progress(progress)] if progress else None,
         )
         trainer.remove_callback(PrinterCallback)
-        trainer.train(resume_from_checkpoint=get_last_checkpoint(str(out)) if out.is_dir() else None)
+        trainer.train(
+            resume_from_checkpoint=get_last_checkpoint(str(out)) if out.is_dir() else None
+        )
         trainer.save_model(str(out))
         isolation = verifier.isolation
     record = {
@@ -147,5 +147,5 @@ class _Progress(TrainerCallback):
     def __init__(self, progress: Callable[[int, int], None]) -> None:
         self._progress = progress
 
-    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
         self._progress(state.global_step, state.max_steps)
