@@ -61,10 +61,12 @@ class Store(Generic[RecordT]):
 
     def append(self, records: Iterable[RecordT]) -> None:
         """Append records and flush them; raises DataError if a key is already in the store."""
-        added = {key_of(record): record for record in records}
-        for key in added:
-            if key in self.records:
+        added: dict[Key, RecordT] = {}
+        for record in records:
+            key = key_of(record)
+            if key in self.records or key in added:
                 raise DataError(f"{self.path}: sample {key[1]} of {key[0]!r} is already there")
+            added[key] = record
         lines = [json.dumps(record.to_json()) + "\n" for record in added.values()]
         self._file.write("".join(lines).encode())
         self._file.flush()
