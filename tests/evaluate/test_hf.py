@@ -184,7 +184,7 @@ def test_missing_model_is_refused_before_work(tmp_path):
 
 def test_prompts_that_do_not_fit_are_refused(backend):
     settings = SamplingSettings(max_new_tokens=61)
-    with pytest.raises(InvalidValueError, match="'long': prompt of 4 tokens.*context of 64"):
+    with pytest.raises(InvalidValueError, match=r"'long': prompt of 4 tokens.*context of 64"):
         backend.check({"long": PROMPT}, settings)
     with pytest.raises(InvalidValueError, match="'empty': the prompt has no tokens"):
         backend.check({"empty": ""}, settings)

@@ -80,7 +80,7 @@ class Judge:
                     self._error = error
 
     def _judge(self, batch: Sequence[Submission]) -> None:
-        jobs = [_job(found.program, self._problems[found.sample.problem_id]) for found in batch]
+        jobs = [job_of(found.program, self._problems[found.sample.problem_id]) for found in batch]
         verdicts = self._verifier.verify_many(jobs)
         self._scores.append(
             Score.from_verdict(
@@ -92,7 +92,11 @@ class Judge:
             self._progress(len(self._scores.records), self._total, "scores")
 
 
-def _job(program: str, problem: Problem) -> Job:
+def job_of(program: str, problem: Problem) -> Job:
+    """Return the job of a program for a problem, with the limits and the rule of the problem.
+
+    Raises InvalidValueError for a comparison rule that does not exist.
+    """
     memory = problem.memory_limit_mb
     return Job(
         program,
@@ -100,4 +104,5 @@ def _job(program: str, problem: Problem) -> Job:
         compare=problem.compare,
         time_limit=problem.time_limit_s,
         memory_limit=None if memory is None else memory << 20,
+        entry_point=problem.entry_point,
     )

@@ -11,7 +11,7 @@ from typing import Any
 
 from maxatk.errors import DataError
 from maxatk.evaluate.backends import Backend, load_backend
-from maxatk.evaluate.judging import BATCH, Judge, Progress
+from maxatk.evaluate.judging import BATCH, Judge, Progress, job_of
 from maxatk.evaluate.manifest import (
     MANIFEST,
     environment,
@@ -180,6 +180,8 @@ def _load_problems(
     )
     if not loaded:
         raise DataError(f"{source or 'problems'}: no problems")
+    for problem in loaded:
+        job_of("", problem)  # an unknown comparison rule is refused now, not in the middle
     by_id = {problem.id: problem for problem in loaded}
     if len(by_id) < len(loaded):
         twice = next(p.id for i, p in enumerate(loaded) if p.id in {q.id for q in loaded[:i]})

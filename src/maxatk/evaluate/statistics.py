@@ -85,9 +85,10 @@ def bootstrap_mean(
         np.divide(times @ filled, drawn, out=means[start : start + _BLOCK], where=drawn > 0)
     mean, low, high = np.full((3, values.shape[1]), np.nan)
     some = problems > 0
-    mean[some] = filled[:, some].sum(axis=0) / problems[some]
-    tail = (1 - level) / 2
-    low[some], high[some] = np.nanquantile(means[:, some], [tail, 1 - tail], axis=0)
+    if some.any():
+        mean[some] = filled[:, some].sum(axis=0) / problems[some]
+        tail = (1 - level) / 2
+        low[some], high[some] = np.nanquantile(means[:, some], [tail, 1 - tail], axis=0)
     return Interval(mean=mean, low=low, high=high, problems=problems)
 
 
