@@ -1,1 +1,17 @@
-"""Untrusted programs judged by running them: sandbox, comparison rules, pool, rewards."""
+"""Judge untrusted Python programs fast, safely and fairly (Linux only; see docs/verifier.md)."""
+
+from maxatk.verifier.compare import COMPARE
+from maxatk.verifier.extract import extract_code
+from maxatk.verifier.jobs import Job
+from maxatk.verifier.pool import Verifier
+from maxatk.verifier.rewards import CodeReward, binary_code_reward, code_reward
+
+__all__ = [
+    "COMPARE",
+    "CodeReward",
+    "Job",
+    "Verifier",
+    "binary_code_reward",
+    "code_reward",
+    "extract_code",
+]

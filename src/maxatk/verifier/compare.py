@@ -1,0 +1,124 @@
+"""Comparison rules: does what a program printed match what was expected?
+
+Each rule is one function `(actual: bytes, expected: str) -> bool` in the dict `COMPARE`. They
+run in the host on text that the program controls, so each is linear in the output or bounded.
+"""
+
+from __future__ import annotations
+
+import ast
+import decimal
+import math
+import re
+from collections.abc import Callable
+
+from maxatk.errors import unknown_name
+
+Rule = Callable[[bytes, str], bool]
+
+_INTEGER = re.compile(r"[+-]?[0-9]+\Z")
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\Z")
+_MAX_NUMBER = 4000  # characters; Python refuses to convert longer integers anyway
+_MIN_LITERAL = 1 << 16  # bytes that a literal may always have
+
+
+def tokens(actual: bytes, expected: str) -> bool:
+    """Compare white-space separated tokens; numbers may differ by 1e-6 (the default rule).
+
+    Tokens are equal as text, or both are plain ASCII numbers that are equal: integers exactly,
+    others within an absolute or relative error of 1e-6. `nan` and `inf` equal only themselves
+    as text.
+    """
+    ours, theirs = actual.split(), expected.encode("utf-8", "replace").split()
+    if ours == theirs:
+        return True
+    if len(ours) != len(theirs):
+        return False
+    return all(
+        a == b or _close(_text(a), _text(b), 1e-6) for a, b in zip(ours, theirs, strict=True)
+    )
+
+
+def lcb(actual: bytes, expected: str) -> bool:
+    """Compare as LiveCodeBench does: line by line, as text or as exact decimal numbers.
+
+    Both sides are stripped and must have the same number of lines; stripped lines must be equal,
+    or all their tokens must be equal as decimal numbers (source: LiveCodeBench, testing_util.py).
+    """
+    ours, theirs = _text(actual).strip().split("\n"), expected.strip().split("\n")
+    if len(ours) != len(theirs):
+        return False
+    return all(_equal_lines(a.strip(), b.strip()) for a, b in zip(ours, theirs, strict=True))
+
+
+def deepmind(actual: bytes, expected: str) -> bool:
+    """Compare as DeepMind's CodeContests runner does: lower-cased tokens, numbers within 1e-5.
+
+    Unlike `tokens` it has a tolerance for integers too, so 10^17 equals 10^17 + 1 (source:
+    google-deepmind/code_contests, execution).
+    """
+    ours, theirs = _text(actual).lower().split(), expected.lower().split()
+    if len(ours) != len(theirs):
+        return False
+    return all(a == b or _both_close(a, b, 1e-5) for a, b in zip(ours, theirs, strict=True))
+
+
+def literal(actual: bytes, expected: str) -> bool:
+    """Compare as Python values: equal when stripped, or equal as Python literals.
+
+    For problems whose tests print the value of an expression, such as converted MBPP.
+    """
+    ours, theirs = _text(actual).strip(), expected.strip()
+    if ours == theirs:
+        return True
+    if len(ours) > max(_MIN_LITERAL, 8 * len(theirs)):
+        return False  # parsing takes much memory, and no value equal to `expected` is that long
+    try:
+        return bool(ast.literal_eval(ours) == ast.literal_eval(theirs))
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return False
+
+
+COMPARE: dict[str, Rule] = {
+    "tokens": tokens,
+    "lcb": lcb,
+    "deepmind": deepmind,
+    "literal": literal,
+}
+"""Name -> rule; a new rule is one function and one line here."""
+
+
+def rule(name: str) -> Rule:
+    """Return the rule of that name; raises InvalidValueError for an unknown one."""
+    if name not in COMPARE:
+        raise unknown_name("compare", name, COMPARE)
+    return COMPARE[name]
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
+
+
+def _close(a: str, b: str, tolerance: float) -> bool:
+    if _INTEGER.match(a) and _INTEGER.match(b):
+        return len(a) <= _MAX_NUMBER and len(b) <= _MAX_NUMBER and int(a) == int(b)
+    return _both_close(a, b, tolerance)
+
+
+def _both_close(a: str, b: str, tolerance: float) -> bool:
+    if max(len(a), len(b)) > _MAX_NUMBER or not (_NUMBER.match(a) and _NUMBER.match(b)):
+        return False
+    x, y = float(a), float(b)
+    if not (math.isfinite(x) and math.isfinite(y)):
+        return False
+    return math.isclose(x, y, rel_tol=tolerance, abs_tol=tolerance)
+
+
+def _equal_lines(a: str, b: str) -> bool:
+    if a == b:
+        return True
+    try:
+        ours = [decimal.Decimal(token) for token in a.split()]
+        return ours == [decimal.Decimal(token) for token in b.split()]
+    except decimal.InvalidOperation:
+        return False

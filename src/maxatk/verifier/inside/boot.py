@@ -1,0 +1,24 @@
+"""Start a zygote: the script that the host executes with a fresh interpreter.
+
+The real `maxatk` package imports NumPy, which a zygote must not pay for; this script registers
+empty parent packages, so that `maxatk.verifier.inside` can be imported by its usual name alone.
+"""
+
+import sys
+
+
+def _register_parents(folder: str) -> None:
+    verifier = folder.rpartition("/")[0]
+    for name, path in (("maxatk", verifier.rpartition("/")[0]), ("maxatk.verifier", verifier)):
+        package = type(sys)(name)
+        package.__path__ = [path]
+        sys.modules[name] = package
+
+
+if __name__ == "__main__":
+    here = __file__.rpartition("/")[0]
+    sys.path[:] = [path for path in sys.path if path not in ("", here)]
+    _register_parents(here)
+    from maxatk.verifier.inside.zygote import main
+
+    main(sys.argv[1:])

@@ -1,0 +1,156 @@
+"""The layers around a zygote that are set up once: namespaces, a private root, another user.
+
+Every layer is tried on its own and reported by name, because hosts differ: a container without
+privileges refuses namespaces, a kernel may lack Landlock. What must hold is decided elsewhere.
+"""
+
+import ctypes
+import os
+import sys
+
+from maxatk.verifier.inside import landlock, syscalls
+
+_NEWNS, _NEWUTS, _NEWIPC, _NEWUSER = 0x00020000, 0x04000000, 0x08000000, 0x10000000
+_NEWPID, _NEWNET = 0x20000000, 0x40000000
+_MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_REMOUNT = 1, 2, 4, 32
+_MS_BIND, _MS_REC, _MS_PRIVATE = 4096, 16384, 1 << 18
+_MNT_DETACH = 2
+_DEVICES = ["/dev/null", "/dev/zero", "/dev/random", "/dev/urandom"]
+_MAX_TASKS = 128  # processes and threads of one worker together
+_STACK = 64 << 20  # the kernel keeps 128 MiB free below the stack, whatever the limit at start
+
+Layers = dict[str, bool | str]
+
+
+def enter_namespaces(paths: list[str], uid: int) -> Layers:
+    """Leave the host's namespaces and file tree as far as the host allows; say what held."""
+    layers: Layers = {}
+    if os.geteuid() != 0:
+        layers["user_namespace"] = _attempt(_unshare_user)
+    for name, flag in (("network", _NEWNET), ("ipc", _NEWIPC | _NEWUTS)):
+        layers[f"{name}_namespace"] = _attempt(_unshare, flag)
+    layers["private_root"] = _attempt(_enter_private_root, paths)
+    layers["own_uid"] = _attempt(_check_uid_drop, paths, uid)
+    # Last: the very next child becomes process 1 of the new namespace.
+    layers["pid_namespace"] = _attempt(_unshare, _NEWPID)
+    return layers
+
+
+def drop_privileges(layers: Layers, paths: list[str], uid: int) -> Layers:
+    """Give up user, capabilities and the right to gain any; restrict files and resources."""
+    if layers["own_uid"] is True:
+        os.setgroups([])
+        os.setresgid(uid, uid, uid)
+        os.setresuid(uid, uid, uid)
+    _drop_capabilities()
+    syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
+    syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)
+    layers = {**layers, "capabilities_dropped": True}
+    layers["landlock"] = _attempt(landlock.restrict, paths, _DEVICES)
+    own_count = layers["own_uid"] is True or layers.get("user_namespace") is True
+    layers["rlimits"] = _attempt(_set_limits, own_count)
+    return layers
+
+
+def _attempt(function: object, *args: object) -> bool | str:
+    """Return True, or the reason why the layer could not be had."""
+    try:
+        function(*args)  # type: ignore[operator]
+    except OSError as error:
+        return str(error)
+    return True
+
+
+def _unshare(flags: int) -> None:
+    syscalls.check(syscalls.LIBC.unshare(flags), f"unshare({flags:#x})")
+
+
+def _unshare_user() -> None:
+    uid, gid = os.geteuid(), os.getegid()
+    _unshare(_NEWUSER)
+    for name, text in (
+        ("setgroups", "deny"),
+        ("uid_map", f"{uid} {uid} 1"),
+        ("gid_map", f"{gid} {gid} 1"),
+    ):
+        with open(f"/proc/self/{name}", "w") as file:
+            file.write(text)
+
+
+def _enter_private_root(paths: list[str]) -> None:
+    """Make a file tree that holds the interpreter's libraries and four devices, read-only."""
+    _unshare(_NEWNS)
+    _mount(None, "/", None, _MS_REC | _MS_PRIVATE)
+    _mount("tmpfs", "/tmp", "tmpfs", _MS_NOSUID | _MS_NODEV, "size=1m,mode=755")
+    os.mkdir("/tmp/old")
+    syscalls.syscall(syscalls.NR_PIVOT_ROOT[os.uname().machine], b"/tmp", b"/tmp/old")
+    os.chdir("/")
+    for path in [*paths, *_DEVICES]:
+        _bind(path)
+    syscalls.check(syscalls.LIBC.umount2(b"/old", _MNT_DETACH), "umount2")
+    os.rmdir("/old")
+    _mount(None, "/", None, _MS_REMOUNT | _MS_RDONLY | _MS_NOSUID | _MS_NODEV)
+
+
+def _bind(path: str) -> None:
+    source = "/old" + path
+    if not os.path.exists(source):
+        return
+    if os.path.isdir(source):
+        os.makedirs(path, exist_ok=True)
+    else:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o444))
+    _mount(source, path, None, _MS_BIND | _MS_REC)
+
+
+def _mount(source: str | None, target: str, kind: str | None, flags: int, data: str = "") -> None:
+    texts = [text.encode() if text is not None else None for text in (source, target, kind)]
+    result = syscalls.LIBC.mount(*texts, ctypes.c_ulong(flags), data.encode())
+    syscalls.check(result, f"mount on {target}")
+
+
+def _check_uid_drop(paths: list[str], uid: int) -> None:
+    """Raise OSError unless the interpreter's libraries can still be read as that user."""
+    if os.geteuid() != 0:
+        raise OSError("not started as root: programs run as the user of the host process")
+    pid = os.fork()
+    if pid == 0:
+        os.setgroups([])
+        os.setresgid(uid, uid, uid)
+        os.setresuid(uid, uid, uid)
+        os._exit(0 if all(os.access(path, os.R_OK | os.X_OK) for path in paths[:1]) else 1)
+    if os.waitpid(pid, 0)[1] != 0:
+        raise OSError(f"{paths[0]} cannot be read by another user; install Python elsewhere")
+
+
+def _drop_capabilities() -> None:
+    header = (ctypes.c_uint32 * 2)(0x20080522, 0)
+    nothing = (ctypes.c_uint32 * 6)()
+    number = syscalls.NR_CAPSET[os.uname().machine]
+    syscalls.syscall(number, ctypes.byref(header), ctypes.byref(nothing))
+
+
+def _set_limits(own_count: bool) -> None:
+    syscalls.set_limit(syscalls.RLIMIT_CORE, 0)
+    syscalls.set_limit(syscalls.RLIMIT_NOFILE, 256)
+    syscalls.set_limit(syscalls.RLIMIT_STACK, _STACK, 1 << 30)
+    if own_count:  # otherwise the user's other processes count as well
+        syscalls.set_limit(syscalls.RLIMIT_NPROC, _MAX_TASKS)
+
+
+def library_paths() -> list[str]:
+    """Return the folders that hold the interpreter's libraries, the standard library first."""
+    stdlib = os.path.dirname(os.__file__)
+    paths = [stdlib, *(path for path in sys.path if os.path.isdir(path))]
+    with open("/proc/self/maps") as maps:
+        loaded = {line.split()[-1] for line in maps if line.rstrip().endswith(".so")}
+    for path in sorted({os.path.dirname(path) for path in loaded}):
+        paths.append(path)
+    paths += ["/lib", "/lib64", "/usr/lib", "/usr/lib64"]
+    unique = dict.fromkeys(os.path.realpath(path) for path in paths if os.path.isdir(path))
+    return [path for path in unique if not any(_below(path, other) for other in unique)]
+
+
+def _below(path: str, other: str) -> bool:
+    return path.startswith(other + "/")

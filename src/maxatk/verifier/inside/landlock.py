@@ -1,0 +1,54 @@
+"""Landlock: no file can be opened outside the folders named, no TCP, no signal leaves."""
+
+import ctypes
+import os
+
+from maxatk.verifier.inside import syscalls
+
+_READ = 1 << 2 | 1 << 3  # read a file, list a folder
+_WRITE_FILE = 1 << 1
+_FILE_ONLY = 1 << 1 | 1 << 2
+# Interface version -> all file accesses known to it (execute, write, read, make, remove, ...).
+_ACCESSES = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 5: (1 << 16) - 1}
+_NET_TCP = 0b11  # bind and connect, from version 4 on
+_SCOPES = 0b11  # abstract sockets and signals, from version 6 on
+
+
+class _Ruleset(ctypes.Structure):
+    _fields_ = (("fs", ctypes.c_uint64), ("net", ctypes.c_uint64), ("scoped", ctypes.c_uint64))
+
+
+class _PathRule(ctypes.Structure):
+    _pack_ = 1
+    _fields_ = (("allowed", ctypes.c_uint64), ("parent", ctypes.c_int32))
+
+
+def restrict(readable: list[str], devices: list[str]) -> int:
+    """Confine this process and its children; return the kernel's Landlock version.
+
+    Below `readable` files can be read, `devices` can also be written; nothing else can be
+    opened. Raises OSError where the kernel has no Landlock.
+    """
+    version = syscalls.syscall(syscalls.NR_LANDLOCK_CREATE, None, ctypes.c_size_t(0), 1)
+    handled = max((v, mask) for v, mask in _ACCESSES.items() if v <= version)[1]
+    rules = _Ruleset(handled, _NET_TCP if version >= 4 else 0, _SCOPES if version >= 6 else 0)
+    size = 8 if version < 4 else 16 if version < 6 else 24
+    ruleset = syscalls.syscall(
+        syscalls.NR_LANDLOCK_CREATE, ctypes.byref(rules), ctypes.c_size_t(size), 0
+    )
+    for path in readable:
+        _allow(ruleset, path, _READ)
+    for path in devices:
+        _allow(ruleset, path, _READ | _WRITE_FILE)
+    syscalls.syscall(syscalls.NR_LANDLOCK_RESTRICT, ruleset, 0)
+    os.close(ruleset)
+    return version
+
+
+def _allow(ruleset: int, path: str, access: int) -> None:
+    if not os.path.exists(path):
+        return
+    parent = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    rule = _PathRule(access if os.path.isdir(path) else access & _FILE_ONLY, parent)
+    syscalls.syscall(syscalls.NR_LANDLOCK_ADD, ruleset, 1, ctypes.byref(rule), 0)
+    os.close(parent)

@@ -1,0 +1,26 @@
+"""What host and zygote say to each other: fixed binary records in two memory files.
+
+The host puts table, source and payloads into the job file and one `REQUEST` into a pipe; the
+program process fills the results file (one `RECORD` a test, then the outputs, in order) and the
+zygote answers one `REPLY` when the program process is gone. Expected outputs are in none of it.
+"""
+
+import struct
+
+# tests, source bytes, CPU limit (s), wall limit (s), compile limit (s), memory, output (bytes)
+REQUEST = struct.Struct("<IQdddQQ")
+REPLY = struct.Struct("<i")  # the program process's wait status
+TEST = struct.Struct("<QB")  # payload bytes, kind of test
+# wait status, ending, CPU (s), wall (s), peak memory (bytes), bytes of output, of stderr
+RECORD = struct.Struct("<iBddQQQ")
+
+KIND_STDIN, KIND_CALL, KIND_CHECK = 0, 1, 2
+# How a test came to its end; 0 in the record of a test that was never started.
+NOT_STARTED, EXITED, CPU_LIMIT, WALL_LIMIT, OUTPUT_FULL = 0, 1, 2, 3, 4
+# Exit statuses with a meaning; a program that imitates one only names its own failure.
+EXIT_MEMORY, EXIT_BAD_VALUE = 97, 98
+EXIT_COMPILE_ERROR = 3
+
+STDERR_BYTES = 2048
+# File descriptors of a zygote, in the order in which the host passes them.
+DESCRIPTORS = ("requests", "replies", "job", "results")

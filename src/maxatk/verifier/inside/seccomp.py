@@ -1,0 +1,178 @@
+"""The system-call filter: what a sandboxed process may ask the kernel for.
+
+Written as raw BPF because the standard library is all there is inside a zygote. Two filters
+stack up: `zygote_filter` is an allow-list for everything below the zygote, `test_filter` takes
+away what only the supervising processes need (fork, signals, new memory files) just before
+untrusted code runs. Everything not named fails with EPERM; a foreign architecture kills.
+"""
+
+import ctypes
+import errno
+import os
+import struct
+
+from maxatk.verifier.inside import syscalls
+
+ALLOW, KILL, ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
+_LD, _JEQ, _JGE, _JSET, _RET = 0x20, 0x15, 0x35, 0x45, 0x06
+_OFFSET_NR, _OFFSET_ARCH = 0, 4
+_CLONE_THREAD, _CLONE_NEW = 0x00010000, 0x7E020080
+_O_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | 0o20000000  # the last: O_TMPFILE
+
+ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+
+# name -> (number on x86_64, number on aarch64); None: that machine has no such call.
+_NUMBERS: dict[str, tuple[int | None, int | None]] = {
+    "read": (0, 63), "write": (1, 64), "open": (2, None), "close": (3, 57), "stat": (4, None),
+    "fstat": (5, 80), "lstat": (6, None), "poll": (7, None), "lseek": (8, 62), "mmap": (9, 222),
+    "mprotect": (10, 226), "munmap": (11, 215), "brk": (12, 214), "rt_sigaction": (13, 134),
+    "rt_sigprocmask": (14, 135), "rt_sigreturn": (15, 139), "ioctl": (16, 29),
+    "pread64": (17, 67), "pwrite64": (18, 68), "readv": (19, 65), "writev": (20, 66),
+    "access": (21, None), "pipe": (22, None), "select": (23, None), "sched_yield": (24, 124),
+    "mremap": (25, 216), "madvise": (28, 233), "dup": (32, 23), "dup2": (33, None),
+    "pause": (34, None), "nanosleep": (35, 101), "getitimer": (36, 102), "alarm": (37, None),
+    "setitimer": (38, 103), "getpid": (39, 172), "sendfile": (40, 71), "clone": (56, 220),
+    "fork": (57, None), "vfork": (58, None), "exit": (60, 93), "wait4": (61, 260),
+    "kill": (62, 129), "uname": (63, 160), "fcntl": (72, 25), "fsync": (74, 82),
+    "fdatasync": (75, 83), "ftruncate": (77, 46), "getcwd": (79, 17), "readlink": (89, None),
+    "umask": (95, 166), "gettimeofday": (96, 169), "getrlimit": (97, 163),
+    "getrusage": (98, 165), "sysinfo": (99, 179), "times": (100, 153), "getuid": (102, 174),
+    "getgid": (104, 176), "geteuid": (107, 175), "getegid": (108, 177), "setpgid": (109, 154),
+    "getppid": (110, 173), "getpgrp": (111, None), "getgroups": (115, 158),
+    "getpgid": (121, 155), "getsid": (124, 156), "rt_sigpending": (127, 136),
+    "rt_sigtimedwait": (128, 137), "rt_sigsuspend": (130, 133), "sigaltstack": (131, 132),
+    "sched_getparam": (143, 121), "sched_getscheduler": (145, 120), "prctl": (157, 167),
+    "arch_prctl": (158, None), "setrlimit": (160, 164), "gettid": (186, 178),
+    "tkill": (200, 130), "time": (201, None), "futex": (202, 98),
+    "sched_getaffinity": (204, 123), "epoll_create": (213, None), "getdents64": (217, 61),
+    "set_tid_address": (218, 96), "restart_syscall": (219, 128), "clock_gettime": (228, 113),
+    "clock_getres": (229, 114), "clock_nanosleep": (230, 115), "exit_group": (231, 94),
+    "epoll_wait": (232, None), "epoll_ctl": (233, 21), "tgkill": (234, 131),
+    "waitid": (247, 95), "openat": (257, 56), "newfstatat": (262, 79), "readlinkat": (267, 78),
+    "faccessat": (269, 48), "pselect6": (270, 72), "ppoll": (271, 73),
+    "set_robust_list": (273, 99), "epoll_pwait": (281, 22), "eventfd2": (290, 19),
+    "epoll_create1": (291, 20), "dup3": (292, 24), "pipe2": (293, 59), "preadv": (295, 69),
+    "pwritev": (296, 70), "prlimit64": (302, 261), "getcpu": (309, 168), "seccomp": (317, 277),
+    "getrandom": (318, 278), "memfd_create": (319, 279), "membarrier": (324, 283),
+    "statx": (332, 291), "rseq": (334, 293), "close_range": (436, 436), "clone3": (435, 435),
+    "faccessat2": (439, 439), "epoll_pwait2": (441, 441),
+}  # fmt: skip
+
+# Calls with a rule of their own (see `_zygote_rules`); all others of the table pass freely.
+_RULED = ("clone", "clone3", "open", "openat", "ioctl", "fcntl", "prctl", "prlimit64")
+# What the supervising processes need and a test does not.
+_SUPERVISOR_ONLY = (
+    "fork", "vfork", "kill", "tkill", "tgkill", "memfd_create", "seccomp", "setpgid", "wait4",
+    "waitid",
+)  # fmt: skip
+_IOCTLS = (0x5401, 0x5413, 0x541B, 0x5451)  # TCGETS, TIOCGWINSZ, FIONREAD, FIOCLEX
+_FCNTLS = (0, 1, 2, 3, 1030, 1034)  # dup, get/set descriptor flags, get file flags, get seals
+_PRCTLS = (15, 16)  # set and get the thread's name
+_SUPERVISOR_PRCTLS = (syscalls.PR_SET_PDEATHSIG, syscalls.PR_SET_SECCOMP)
+
+Instruction = tuple[int, int, int, int]
+
+
+class _Program(ctypes.Structure):
+    _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_void_p))
+
+
+class Filter:
+    """An assembled filter, ready to be installed with one call."""
+
+    def __init__(self, instructions: list[Instruction]) -> None:
+        code = b"".join(struct.pack("<HBBI", *instruction) for instruction in instructions)
+        self._code = ctypes.create_string_buffer(code, len(code))
+        self._program = _Program(len(instructions), ctypes.addressof(self._code))
+        self._arguments = (
+            ctypes.c_int(syscalls.PR_SET_SECCOMP),
+            ctypes.c_ulong(2),
+            ctypes.byref(self._program),
+            ctypes.c_ulong(0),
+            ctypes.c_ulong(0),
+        )
+        self._prctl = syscalls.LIBC.prctl
+
+    def install(self) -> None:
+        """Put the filter on this process and all its future children; raises OSError."""
+        syscalls.check(self._prctl(*self._arguments), "installing the seccomp filter")
+
+
+def zygote_filter(machine: str) -> Filter:
+    """Return the allow-list for a zygote and everything below it."""
+    numbers = _numbers(machine)
+    code = _prologue(machine)
+    code += _zygote_rules(numbers)
+    for name, number in numbers.items():
+        if name not in _RULED:
+            code += [(_JEQ, 0, 1, number), _return(ALLOW)]
+    return Filter([*code, _return(ERRNO | errno.EPERM)])
+
+
+def test_filter(machine: str) -> Filter:
+    """Return what is taken away from a test on top of the zygote's filter."""
+    numbers = _numbers(machine)
+    code = _prologue(machine)
+    threads_only = [*_load_argument(0), (_JSET, 0, 1, _CLONE_THREAD), _return(ALLOW)]
+    code += _rule(numbers["clone"], [*threads_only, _return(ERRNO | errno.EPERM)])
+    code += _rule(numbers["prctl"], _one_of(0, _PRCTLS))
+    for name in _SUPERVISOR_ONLY:
+        if name in numbers:
+            code += [(_JEQ, 0, 1, numbers[name]), _return(ERRNO | errno.EPERM)]
+    return Filter([*code, _return(ALLOW)])
+
+
+def _numbers(machine: str) -> dict[str, int]:
+    column = list(ARCHITECTURES).index(machine)
+    return {name: row[column] for name, row in _NUMBERS.items() if row[column] is not None}  # type: ignore[misc]
+
+
+def _prologue(machine: str) -> list[Instruction]:
+    code = [
+        (_LD, 0, 0, _OFFSET_ARCH),
+        (_JEQ, 1, 0, ARCHITECTURES[machine]),
+        _return(KILL),
+        (_LD, 0, 0, _OFFSET_NR),
+    ]
+    if machine == "x86_64":  # the x32 calls are numbered from here on
+        code += [(_JGE, 0, 1, 0x40000000), _return(KILL)]
+    return code
+
+
+def _zygote_rules(numbers: dict[str, int]) -> list[Instruction]:
+    refuse = _return(ERRNO | errno.EPERM)
+    rules = {
+        # The C library falls back to clone, whose flags a filter can read.
+        "clone3": [_return(ERRNO | errno.ENOSYS)],
+        "clone": [*_load_argument(0), (_JSET, 0, 1, _CLONE_NEW), refuse, _return(ALLOW)],
+        "open": [*_load_argument(1), (_JSET, 0, 1, _O_WRITING), refuse, _return(ALLOW)],
+        "openat": [*_load_argument(2), (_JSET, 0, 1, _O_WRITING), refuse, _return(ALLOW)],
+        "ioctl": _one_of(1, _IOCTLS),
+        "fcntl": _one_of(1, _FCNTLS),
+        "prctl": _one_of(0, _PRCTLS + _SUPERVISOR_PRCTLS),
+        "prlimit64": _one_of(0, (0,)),
+    }
+    code: list[Instruction] = []
+    for name, block in rules.items():
+        if name in numbers:
+            code += _rule(numbers[name], block)
+    return code
+
+
+def _rule(number: int, block: list[Instruction]) -> list[Instruction]:
+    return [(_JEQ, 0, len(block), number), *block]
+
+
+def _one_of(argument: int, values: tuple[int, ...]) -> list[Instruction]:
+    code = _load_argument(argument)
+    for value in values:
+        code += [(_JEQ, 0, 1, value), _return(ALLOW)]
+    return [*code, _return(ERRNO | errno.EPERM)]
+
+
+def _load_argument(index: int) -> list[Instruction]:
+    return [(_LD, 0, 0, 16 + 8 * index)]  # the low 32 bits: every value of interest fits
+
+
+def _return(action: int) -> Instruction:
+    return (_RET, 0, 0, action)

@@ -1,0 +1,66 @@
+"""Prove the layers of a zygote by trying, in a child set up like a test, what must not work."""
+
+from __future__ import annotations
+
+import os
+
+from maxatk.verifier.inside import program, syscalls
+
+TYPE_CHECKING = False  # `typing` itself would make every fork slower
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def run(context: program.Context) -> dict[str, bool | str]:
+    """Return for each probe True where it was refused as it must be, else what went wrong."""
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.dup2(writer, 0)
+        program.enter_test(1 << 20, context.last_filter)
+        os.write(0, bytes(_refused(probe) for probe in _PROBES.values()))
+        os._exit(0)
+    os.close(writer)
+    answer = os.read(reader, len(_PROBES))
+    os.close(reader)
+    os.waitpid(pid, 0)
+    refused = dict(zip(_PROBES, answer, strict=False))
+    results: dict[str, bool | str] = {
+        f"proved_{name}": refused.get(name) == 1 or "was possible" for name in _PROBES
+    }
+    imports = results.pop("proved_import")
+    results["imports_work"] = imports is not True or "the standard library cannot be read"
+    return results
+
+
+def _refused(probe: Callable[[], object]) -> bool:
+    try:
+        probe()
+    except (OSError, ImportError):
+        return True
+    return False
+
+
+def _fork() -> None:
+    if syscalls.check(os.fork(), "fork") == 0:
+        os._exit(0)
+
+
+def _socket() -> None:
+    syscalls.check(syscalls.LIBC.socket(1, 1, 0), "socket")
+
+
+def _import() -> None:
+    import colorsys  # noqa: F401  (never preloaded: it must come from the file system)
+
+
+_PROBES: dict[str, Callable[[], object]] = {
+    "no_fork": _fork,
+    "no_exec": lambda: os.execv("/bin/true", ["/bin/true"]),
+    "no_socket": _socket,
+    "no_signal": lambda: os.kill(os.getppid(), 0),
+    "no_reading": lambda: os.open("/etc/passwd", os.O_RDONLY),
+    "no_proc": lambda: os.open("/proc/1/cmdline", os.O_RDONLY),
+    "no_writing": lambda: os.open("/tmp/maxatk-probe", os.O_WRONLY | os.O_CREAT, 0o600),
+    "import": _import,
+}

@@ -1,0 +1,104 @@
+"""The zygote: a small interpreter that isolates itself, then forks one process a program.
+
+It runs no untrusted code. It is process 1 of its own process namespace where the host allows
+one, so that nothing below it can outlive it; and it dies with the host.
+"""
+
+from __future__ import annotations
+
+import _signal as signals  # type: ignore[import-not-found]  # `signal` would load `enum`
+import gc
+import os
+import sys
+
+from maxatk.verifier.inside import isolate, program, protocol, seccomp, selftest, syscalls
+
+TYPE_CHECKING = False  # `typing` itself would make every fork slower
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+
+def main(arguments: list[str]) -> NoReturn:
+    """Isolate this process and serve requests until the host goes away.
+
+    `arguments`: uid to drop to, extra import folder (may be empty), modules to preload (comma
+    separated), then the descriptors of `protocol.DESCRIPTORS`.
+    """
+    uid, folder, modules = int(arguments[0]), arguments[1], arguments[2]
+    files = program.Files(*(int(text) for text in arguments[3:]))
+    syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signals.SIGKILL)
+    if folder:
+        sys.path.append(folder)
+    program.prepare_interpreter()
+    for name in filter(None, modules.split(",")):
+        __import__(name)
+    machine = os.uname().machine
+    last_filter = seccomp.test_filter(machine)
+    paths = isolate.library_paths()
+    base_memory = _address_space()
+    layers = isolate.enter_namespaces(paths, uid)
+    if layers["pid_namespace"] is True:
+        _become_first_process(files)
+    layers = isolate.drop_privileges(layers, paths, uid)
+    # A change of user clears it; the new parent may also have died in the meantime.
+    syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signals.SIGKILL)
+    syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)
+    _install(layers, machine)
+    context = program.Context(files, last_filter, base_memory)
+    gc.collect()
+    gc.freeze()
+    layers.update(selftest.run(context))
+    os.write(files.replies, repr(layers).encode() + b"\n")
+    _serve(context)
+
+
+def _become_first_process(files: program.Files) -> None:
+    """Fork into the new process namespace; the parent only waits, and holds no pipe open."""
+    pid = os.fork()
+    if pid == 0:
+        return
+    for descriptor in (files.requests, files.replies, files.job, files.results):
+        os.close(descriptor)
+    os.waitpid(pid, 0)
+    os._exit(0)
+
+
+def _address_space() -> int:
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[0]) * 4096
+
+
+def _install(layers: isolate.Layers, machine: str) -> None:
+    try:
+        seccomp.zygote_filter(machine).install()
+        layers["seccomp"] = True
+    except OSError as error:
+        layers["seccomp"] = str(error)
+
+
+def _serve(context: program.Context) -> NoReturn:
+    files = context.files
+    while True:
+        message = os.read(files.requests, protocol.REQUEST.size)
+        if len(message) < protocol.REQUEST.size:
+            os._exit(0)  # the host has closed its end
+        request = program.Request(message)
+        pid = syscalls.fork()
+        if pid == 0:
+            program.run(request, context)
+        status = os.waitpid(pid, 0)[1]
+        _sweep(pid)
+        os.write(files.replies, protocol.REPLY.pack(status))
+
+
+def _sweep(group: int) -> None:
+    """Kill what a program process that died early has left behind."""
+    try:
+        os.killpg(group, signals.SIGKILL)
+    except ProcessLookupError:
+        return
+    while True:
+        try:
+            os.waitpid(-1, 0)
+        except ChildProcessError:
+            return

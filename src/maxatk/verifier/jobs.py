@@ -1,0 +1,76 @@
+"""One program to judge, in the form that the workers take."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+from collections.abc import Iterable, Sequence
+
+from maxatk.errors import InvalidValueError
+from maxatk.records import TestCase
+from maxatk.verifier import compare as rules
+from maxatk.verifier.inside import protocol
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """One program, its tests and how to judge them; accepted beside pairs by `verify_many`.
+
+    `time_limit` (CPU seconds a test), `memory_limit` (bytes) and `compare` are None where the
+    verifier's own apply; `entry_point` is the function that `check` tests are given. Raises
+    InvalidValueError for values that are not allowed.
+    """
+
+    program: str
+    tests: tuple[TestCase, ...]
+    compare: str | None = None
+    time_limit: float | None = None
+    memory_limit: int | None = None
+    entry_point: str | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.program, str):
+            raise InvalidValueError(f"program: must be a string, got {type(self.program).__name__}")
+        if not isinstance(self.tests, tuple):
+            object.__setattr__(self, "tests", tuple(self.tests))
+        if not self.tests or not all(isinstance(test, TestCase) for test in self.tests):
+            raise InvalidValueError("tests: must be one TestCase or more")
+        for name in ("time_limit", "memory_limit"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise InvalidValueError(f"{name}: must be positive, got {value!r}")
+        if self.compare is not None:
+            rules.rule(self.compare)
+
+
+Pair = tuple[str, Sequence[TestCase]]
+
+
+def as_jobs(items: Iterable[Job | Pair], compare: str) -> list[Job]:
+    """Return jobs for jobs and (program, tests) pairs; raises InvalidValueError."""
+    rules.rule(compare)
+    return [_as_job(item, compare) for item in items]
+
+
+def _as_job(item: Job | Pair, compare: str) -> Job:
+    if not isinstance(item, Job):
+        program, tests = item
+        return Job(program, tuple(tests), compare)
+    return item if item.compare is not None else dataclasses.replace(item, compare=compare)
+
+
+def payload(test: TestCase) -> tuple[int, bytes]:
+    """Return the kind of a test and the bytes that a sandbox gets: never the expected output."""
+    if test.input is not None:
+        return protocol.KIND_STDIN, test.input.encode("utf-8", "surrogatepass")
+    raise InvalidValueError("check tests are not supported yet")
+
+
+def expected_value(test: TestCase) -> object:
+    """Return the expected value of a call test; raises InvalidValueError if not a literal."""
+    try:
+        return ast.literal_eval(test.output or "")
+    except (ValueError, SyntaxError) as error:
+        raise InvalidValueError(
+            f"TestCase(call={test.call!r}): output must be a Python literal, got {test.output!r}"
+        ) from error

@@ -1,0 +1,118 @@
+"""Reward functions for reinforcement learning: completions in, fractions of tests passed out."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from maxatk.errors import InvalidValueError
+from maxatk.records import TestCase, Verdict
+from maxatk.verifier.extract import extract_code
+from maxatk.verifier.jobs import Job
+from maxatk.verifier.pool import Verifier
+
+Completion = str | Sequence[Mapping[str, Any]]
+Row = Sequence[TestCase | Mapping[str, Any]]
+_MEBIBYTE = 1 << 20
+
+
+class CodeReward:
+    """A reward function in TRL's shape that judges the code in each completion.
+
+    The reward is passed / declared tests, or with `binary` 1.0 only where all passed; None where
+    the judge itself failed, which trainers leave out. Raises InvalidValueError for rows that do
+    not form tests.
+    """
+
+    def __init__(self, verifier: Verifier, *, binary: bool = False) -> None:
+        self.verifier, self.binary = verifier, binary
+        self.__name__ = "binary_code_reward" if binary else "code_reward"
+
+    def __call__(
+        self,
+        prompts: Sequence[Any] | None = None,  # noqa: ARG002  (part of the shape)
+        completions: Sequence[Completion] = (),
+        tests: Sequence[Row] = (),
+        compare: Sequence[str | None] | None = None,
+        time_limit_s: Sequence[float | None] | None = None,
+        memory_limit_mb: Sequence[int | None] | None = None,
+        entry_point: Sequence[str | None] | None = None,
+        **_unused: Any,
+    ) -> list[float | None]:
+        """Return one reward a completion; every other argument is a column of the dataset."""
+        if len(tests) != len(completions):
+            raise InvalidValueError(
+                f"tests: {len(tests)} rows for {len(completions)} completions; the dataset needs "
+                "a column `tests`"
+            )
+        jobs = [
+            Job(
+                extract_code(completion_text(completion)),
+                as_tests(tests[i]),
+                _cell(compare, i),
+                _cell(time_limit_s, i),
+                _bytes(_cell(memory_limit_mb, i)),
+                _cell(entry_point, i),
+            )
+            for i, completion in enumerate(completions)
+        ]
+        return [self._reward(verdict) for verdict in self.verifier.verify_many(jobs)]
+
+    def _reward(self, verdict: Verdict) -> float | None:
+        reward = verdict.reward
+        return float(reward == 1.0) if self.binary and reward is not None else reward
+
+
+def code_reward(
+    prompts: Sequence[Any] | None = None,
+    completions: Sequence[Completion] = (),
+    **columns: Any,
+) -> list[float | None]:
+    """Return passed / declared tests of each completion, with one verifier for the process.
+
+    Raises SandboxError where programs cannot be isolated, InvalidValueError for bad rows.
+    """
+    return CodeReward(shared_verifier())(prompts, completions, **columns)
+
+
+def binary_code_reward(
+    prompts: Sequence[Any] | None = None,
+    completions: Sequence[Completion] = (),
+    **columns: Any,
+) -> list[float | None]:
+    """Return 1.0 for each completion that passed all its tests and 0.0 for the others.
+
+    Raises SandboxError where programs cannot be isolated, InvalidValueError for bad rows.
+    """
+    return CodeReward(shared_verifier(), binary=True)(prompts, completions, **columns)
+
+
+@functools.cache
+def shared_verifier() -> Verifier:
+    """Return the one verifier of this process with the default settings, made on first use."""
+    verifier = Verifier()
+    atexit.register(verifier.close)
+    return verifier
+
+
+def completion_text(completion: Completion) -> str:
+    """Return the text of a completion: itself, or the last message of a conversation."""
+    if isinstance(completion, str):
+        return completion
+    content = completion[-1].get("content") if completion else None
+    return content if isinstance(content, str) else ""
+
+
+def as_tests(row: Row) -> tuple[TestCase, ...]:
+    """Return the tests of one dataset row; fields that are None count as absent."""
+    return tuple(test if isinstance(test, TestCase) else TestCase.from_json(test) for test in row)
+
+
+def _cell(column: Sequence[Any] | None, index: int) -> Any:
+    return None if column is None else column[index]
+
+
+def _bytes(megabytes: int | None) -> int | None:
+    return None if megabytes is None else int(megabytes * _MEBIBYTE)
