@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 from transformers.utils import logging
 
-from maxatk.evaluate import SamplingSettings, evaluate
+from maxatk.evaluate import SamplingSettings, evaluate, load_backend
 from maxatk.verifier import Verifier
 
 
@@ -38,6 +38,7 @@ def child(work):
 def main(model, problems, out, kills, seed):
     torch.set_num_threads(1)
     logging.disable_progress_bar()
+    load_backend("hf", model, batch_size=1)  # imports the model's code before the forks
     draw = random.Random(int(seed))
     samples = Path(out) / "samples.jsonl"
     started = time.monotonic()

@@ -195,10 +195,7 @@ def _judged_settings(problems: Mapping[str, Problem], verifier: Verifier) -> dic
             "count": len(problems),
             "sha256": problems_digest(list(problems.values())),
         },
-        "judge": {
-            "time_limit_s": verifier.time_limit,
-            "memory_limit_bytes": verifier.memory_limit,
-        },
+        "judge": verifier.limits,
     }
 
 
