@@ -63,6 +63,16 @@ class Verifier:
         reports = [started.get() for _ in self._workers]
         self.isolation = self._accept(reports, unsafe=unsafe)
 
+    @property
+    def limits(self) -> dict[str, float]:
+        """Return the limits of a test where a job names none: CPU seconds and bytes."""
+        time_limit, memory_limit, output_limit = self._settings
+        return {
+            "time_limit_s": time_limit,
+            "memory_limit_bytes": memory_limit,
+            "output_limit_bytes": output_limit,
+        }
+
     def verify(
         self,
         program: str,

@@ -1,0 +1,108 @@
+"""Judge submissions in a thread of their own, so that sampling does not wait for it."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+
+from maxatk.evaluate.programs import Submission
+from maxatk.evaluate.store import Store
+from maxatk.records import Problem, Score
+from maxatk.verifier import Job, Verifier
+
+Progress = Callable[[int, int, str], None]
+"""Called as progress(done, total, unit), from the sampling and from the judging thread."""
+
+BATCH = 256
+_WAITING = 8  # batches in the queue before the sampler has to wait
+
+
+class Judge:
+    """A context manager that judges batches in the order given and appends their scores.
+
+    An error of the verifier is raised by the next `put`, or on leaving the context. Leaving it
+    normally waits for the queue; leaving it with an error drops what is queued.
+    """
+
+    def __init__(
+        self,
+        verifier: Verifier,
+        scores: Store[Score],
+        problems: Mapping[str, Problem],
+        *,
+        total: int,
+        progress: Progress | None,
+    ) -> None:
+        self._verifier, self._scores, self._problems = verifier, scores, problems
+        self._total, self._progress = total, progress
+        self._queue: queue.Queue[Sequence[Submission] | None] = queue.Queue(_WAITING)
+        self._error: BaseException | None = None
+        self._dropping = False
+        self._thread = threading.Thread(target=self._work, name="maxatk-judge", daemon=True)
+
+    def put(self, batch: Sequence[Submission]) -> None:
+        """Queue submissions, those that have a score already left out; waits for room."""
+        self._raise_error()
+        known = self._scores.records
+        new = [b for b in batch if (b.sample.problem_id, b.sample.sample) not in known]
+        for start in range(0, len(new), BATCH):
+            self._queue.put(new[start : start + BATCH])
+
+    def __enter__(self) -> Judge:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._dropping = error is not None
+        self._queue.put(None)
+        self._thread.join()
+        if error is None:
+            self._raise_error()
+
+    def _raise_error(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    def _work(self) -> None:
+        # It goes on emptying the queue after an error: a sampler in `put` must not wait forever.
+        while (batch := self._queue.get()) is not None:
+            if self._error is None and not self._dropping:
+                try:
+                    self._judge(batch)
+                except BaseException as error:
+                    self._error = error
+
+    def _judge(self, batch: Sequence[Submission]) -> None:
+        jobs = [job_of(found.program, self._problems[found.sample.problem_id]) for found in batch]
+        verdicts = self._verifier.verify_many(jobs)
+        self._scores.append(
+            Score.from_verdict(
+                verdict, problem_id=found.sample.problem_id, sample=found.sample.sample
+            )
+            for found, verdict in zip(batch, verdicts, strict=True)
+        )
+        if self._progress is not None:
+            self._progress(len(self._scores.records), self._total, "scores")
+
+
+def job_of(program: str, problem: Problem) -> Job:
+    """Return the job of a program for a problem, with the limits and the rule of the problem.
+
+    Raises InvalidValueError for a comparison rule that does not exist.
+    """
+    memory = problem.memory_limit_mb
+    return Job(
+        program,
+        problem.tests,
+        compare=problem.compare,
+        time_limit=problem.time_limit_s,
+        memory_limit=None if memory is None else memory << 20,
+        entry_point=problem.entry_point,
+    )

@@ -1,0 +1,121 @@
+"""What an evaluation was: its settings, compared on resumption, and its surroundings, recorded."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import maxatk
+from maxatk.errors import DataError, InvalidValueError
+from maxatk.records import Problem
+
+MANIFEST = "manifest.json"
+_PACKAGES = ("torch", "transformers", "numpy")
+
+
+def open_folder(out: Path, settings: Mapping[str, Any]) -> None:
+    """Create `out` with its manifest, or check that the folder belongs to the same settings.
+
+    Raises InvalidValueError listing every setting that differs from the folder's manifest, or
+    when the folder holds samples or scores but no manifest.
+    """
+    path = out / MANIFEST
+    if path.is_file():
+        differences = list(_differences(read_json(path)["settings"], _as_json(settings)))
+        if differences:
+            listed = "\n  ".join(differences)
+            raise InvalidValueError(
+                f"{out}: the folder holds a run with other settings; use another folder, or "
+                f"start again in an empty one:\n  {listed}"
+            )
+        return
+    for name in ("samples.jsonl", "scores.jsonl"):
+        if (out / name).exists():
+            raise InvalidValueError(
+                f"{out}: has {name} but no {MANIFEST}, so what it holds is unknown; use another "
+                "folder"
+            )
+    out.mkdir(parents=True, exist_ok=True)
+    write_json(path, {"settings": settings, "environment": environment()})
+
+
+def environment() -> dict[str, Any]:
+    """Return versions, git commit of the package's checkout (or None) and machine."""
+    return {
+        "maxatk": maxatk.__version__,
+        "python": platform.python_version(),
+        **{name: _version(name) for name in _PACKAGES},
+        "commit": _commit(),
+        "platform": platform.platform(),
+        "cpu": _cpu_model(),
+        "cores": os.cpu_count(),
+    }
+
+
+def problems_digest(problems: Sequence[Problem]) -> str:
+    """Return the sha256 of the problems' content, whatever the layout of their file."""
+    digest = hashlib.sha256()
+    for problem in problems:
+        digest.update(json.dumps(problem.to_json(), sort_keys=True).encode() + b"\n")
+    return digest.hexdigest()
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Return the JSON object of a file; raises DataError when it does not hold one."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise DataError(f"{path}: not a JSON file: {error}") from error
+    if not isinstance(value, dict):
+        raise DataError(f"{path}: must hold a JSON object, got {type(value).__name__}")
+    return value
+
+
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    """Write a JSON object atomically: the file appears whole or not at all."""
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(json.dumps(value, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    partial.replace(path)
+
+
+def _differences(before: Any, now: Any, name: str = "") -> Iterator[str]:
+    if isinstance(before, dict) and isinstance(now, dict):
+        for key in sorted(before.keys() | now.keys()):
+            inner = f"{name}.{key}" if name else key
+            yield from _differences(before.get(key), now.get(key), inner)
+    elif before != now:
+        yield f"{name}: {before!r} in the folder, {now!r} now"
+
+
+def _as_json(value: Mapping[str, Any]) -> Any:
+    return json.loads(json.dumps(value))
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _commit() -> str | None:
+    command = ["git", "-C", str(Path(maxatk.__file__).parent), "rev-parse", "HEAD"]
+    try:
+        found = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return found.stdout.strip() or None
+
+
+def _cpu_model() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text(encoding="utf-8").splitlines() if cpuinfo.is_file() else []
+    models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(models, platform.processor() or platform.machine())

@@ -1,0 +1,133 @@
+"""Metrics of an evaluation and their uncertainty: arrays in, arrays out.
+
+Shapes: P problems, n samples of a problem, K values of k. NaN is a sample that could not be
+scored, or a problem with too few scored samples for a k.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from maxatk.errors import InvalidValueError
+from maxatk.objectives import max_at_k
+
+FloatArray = npt.NDArray[np.float64]
+
+RESAMPLES = 10_000
+LEVEL = 0.95
+_BLOCK = 500  # resamples at a time: bounds the memory at 500 x P numbers
+
+
+@dataclasses.dataclass(frozen=True)
+class Interval:
+    """Means with the ends of their percentile bootstrap intervals: (K,) each.
+
+    `problems` (K,) counts the problems behind each mean: those with a value, not NaN.
+    """
+
+    mean: FloatArray
+    low: FloatArray
+    high: FloatArray
+    problems: npt.NDArray[np.int64]
+
+
+def default_ks(samples: int) -> list[int]:
+    """Return 1, 2, 4, ... up to `samples`, and `samples` itself."""
+    return sorted({1 << power for power in range(samples.bit_length())} | {samples})
+
+
+def check_ks(ks: Sequence[int], samples: int) -> list[int]:
+    """Return `ks` ascending, each once; raises InvalidValueError unless 1 <= k <= samples."""
+    for k in ks:
+        if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or not 1 <= k <= samples:
+            raise InvalidValueError(
+                f"k: must be an integer from 1 to the {samples} samples of a problem, got {k!r}"
+            )
+    return sorted({int(k) for k in ks})
+
+
+def metric_values(rewards: FloatArray, ks: Sequence[int]) -> dict[str, FloatArray]:
+    """Return the unbiased max@k and pass@k of every problem: {"max@k", "pass@k"}, each (P, K).
+
+    rewards: (P, n), NaN where unscored, which shrinks that problem's n. A sample passes when its
+    reward is 1 or more. A problem with fewer than k scored samples has NaN there. Source: "The
+    Best of N Worlds", appendix C.1.
+    """
+    passes = np.where(np.isnan(rewards), np.nan, rewards >= 1)
+    return {"max@k": max_at_k(rewards, list(ks)), "pass@k": max_at_k(passes, list(ks))}
+
+
+def bootstrap_mean(
+    values: FloatArray, *, resamples: int = RESAMPLES, level: float = LEVEL, seed: int = 0
+) -> Interval:
+    """Return the mean over problems with its percentile bootstrap interval.
+
+    values: (P, K). Whole problems are resampled, the same ones in every column, `resamples`
+    times; the interval holds the middle `level` of the resampled means. It answers how the mean
+    would vary over other problems of this kind; the samples of a problem are taken as given.
+
+    Raises InvalidValueError when there are no problems.
+    """
+    if values.ndim != 2 or not len(values):
+        raise InvalidValueError(f"values: must have shape (P, K) with P > 0, got {values.shape}")
+    known = ~np.isnan(values)
+    filled = np.where(known, values, 0.0)
+    problems = known.sum(axis=0)
+    means = np.full((resamples, values.shape[1]), np.nan)
+    generator = np.random.default_rng(seed)
+    for start in range(0, resamples, _BLOCK):
+        times = _times_drawn(generator, min(_BLOCK, resamples - start), len(values))
+        drawn = times @ known
+        np.divide(times @ filled, drawn, out=means[start : start + _BLOCK], where=drawn > 0)
+    mean, low, high = np.full((3, values.shape[1]), np.nan)
+    some = problems > 0
+    if some.any():
+        mean[some] = filled[:, some].sum(axis=0) / problems[some]
+        tail = (1 - level) / 2
+        low[some], high[some] = np.nanquantile(means[:, some], [tail, 1 - tail], axis=0)
+    return Interval(mean=mean, low=low, high=high, problems=problems)
+
+
+def paired_difference(
+    values: FloatArray,
+    baseline: FloatArray,
+    *,
+    resamples: int = RESAMPLES,
+    level: float = LEVEL,
+    seed: int = 0,
+) -> Interval:
+    """Return the mean of `values - baseline` over problems with its bootstrap interval.
+
+    Both are (P, K), row by row the same problem: pairing removes the differences between
+    problems, which two separate intervals would count as noise. Problems with NaN on either
+    side are left out. Raises InvalidValueError for different shapes.
+    """
+    if values.shape != baseline.shape:
+        raise InvalidValueError(
+            f"paired_difference: shapes differ: {values.shape} and {baseline.shape}"
+        )
+    return bootstrap_mean(values - baseline, resamples=resamples, level=level, seed=seed)
+
+
+def _times_drawn(generator: np.random.Generator, resamples: int, problems: int) -> FloatArray:
+    drawn = generator.integers(problems, size=(resamples, problems))
+    drawn += problems * np.arange(resamples)[:, None]
+    times = np.bincount(drawn.ravel(), minlength=resamples * problems)
+    return times.reshape(resamples, problems).astype(np.float64)
+
+
+def histogram(values: npt.ArrayLike, *, most_bins: int = 128) -> dict[str, object]:
+    """Return {"width", "counts"} of non-negative values: bin i is [i width, (i + 1) width).
+
+    The width is a power of two, so that histograms of different runs are brought to a common
+    one by adding neighbouring bins.
+    """
+    numbers = np.maximum(np.asarray(values, dtype=np.float64), 0.0)
+    largest = float(numbers.max(initial=0.0))
+    width = 2.0 ** np.ceil(np.log2(max(largest, 1e-3) / most_bins))
+    counts = np.bincount((numbers / width).astype(np.int64))
+    return {"width": float(width), "counts": counts.tolist()}

@@ -1,0 +1,137 @@
+"""Append-only JSON-lines stores of records keyed by (problem_id, sample).
+
+A store survives SIGKILL at any moment: records are appended whole lines at a time, and a last
+line without its newline, torn by a kill, is cut off when the file is opened again.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Generic, Protocol, TypeVar
+
+from maxatk.errors import DataError, InvalidValueError
+from maxatk.records import read_jsonl
+
+Key = tuple[str, int]
+
+
+class Record(Protocol):
+    """What a store holds: `Sample` and `Score` are such records."""
+
+    @property
+    def problem_id(self) -> str:
+        """The id of the problem."""
+
+    @property
+    def sample(self) -> int:
+        """The index of the sample among those of its problem."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the record as one JSON object."""
+
+
+RecordT = TypeVar("RecordT", bound=Record)
+
+
+class Store(Generic[RecordT]):
+    """The records of one file, in file order, and a way to append to it.
+
+    Appending a key that is already there raises DataError: one sample is never counted twice.
+    Opening reads what the file holds; a torn last line is dropped, any other corrupt line and a
+    key that occurs twice raise DataError with file and line. One process at a time may hold a
+    store: a second one gets InvalidValueError.
+    """
+
+    def __init__(self, path: str | Path, parse: Callable[[Mapping[str, Any]], RecordT]) -> None:
+        self.path = Path(path)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = self.path.open("ab")
+        try:
+            _lock(self._file.fileno(), self.path)
+            _cut_torn_line(self.path)
+            self.records = read_records(self.path, parse)
+        except BaseException:
+            self._file.close()
+            raise
+
+    def append(self, records: Iterable[RecordT]) -> None:
+        """Append records and flush them; raises DataError if a key is already in the store."""
+        added: dict[Key, RecordT] = {}
+        for record in records:
+            key = key_of(record)
+            if key in self.records or key in added:
+                raise DataError(f"{self.path}: sample {key[1]} of {key[0]!r} is already there")
+            added[key] = record
+        lines = [json.dumps(record.to_json()) + "\n" for record in added.values()]
+        self._file.write("".join(lines).encode())
+        self._file.flush()
+        self.records.update(added)
+
+    def close(self) -> None:
+        """Close the file and release it to other processes."""
+        self._file.close()
+
+    def __enter__(self) -> Store[RecordT]:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def key_of(record: Record) -> Key:
+    """Return (problem_id, sample)."""
+    return record.problem_id, record.sample
+
+
+def read_records(
+    path: str | Path, parse: Callable[[Mapping[str, Any]], RecordT]
+) -> dict[Key, RecordT]:
+    """Return the records of a JSON-lines file by key, in file order.
+
+    Raises MissingFileError without the file, DataError (file and line) for a corrupt line or a
+    key that occurs twice.
+    """
+    records: dict[Key, RecordT] = {}
+
+    def parse_once(row: Mapping[str, Any]) -> RecordT:
+        record = parse(row)
+        if key_of(record) in records:
+            raise DataError(f"sample {record.sample} of {record.problem_id!r} occurs twice")
+        return record
+
+    for record in read_jsonl(path, parse_once):
+        records[key_of(record)] = record
+    return records
+
+
+def _cut_torn_line(path: Path) -> None:
+    with path.open("rb+") as file:
+        end = file.seek(0, os.SEEK_END)
+        keep, block = end, 1 << 16
+        while keep > 0:
+            start = max(0, keep - block)
+            file.seek(start)
+            newline = file.read(keep - start).rfind(b"\n")
+            if newline >= 0:
+                keep = start + newline + 1
+                break
+            keep = start
+        if keep < end:
+            file.truncate(keep)
+
+
+def _lock(descriptor: int, path: Path) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise InvalidValueError(f"{path}: another process is writing to this file") from error

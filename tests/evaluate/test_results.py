@@ -1,0 +1,55 @@
+import numpy as np
+import pytest
+
+from maxatk.errors import InvalidValueError
+from maxatk.evaluate.results import build_results, reward_matrix
+from maxatk.records import Outcome, Sample, Score
+
+
+def score(problem_id, sample, reward):
+    outcome = Outcome.INFRA_ERROR if reward is None else Outcome.PASSED
+    return Score(problem_id, sample, reward, 0, 1, outcome, 0.0)
+
+
+SCORES = [score("a", 0, 1.0), score("a", 1, None), score("b", 0, 0.5), score("b", 1, 0.0)]
+SAMPLES = [Sample("a", 0, "x"), Sample("a", 1, "x"), Sample("b", 0, "x"), Sample("b", 1, "y")]
+
+
+def test_unscored_samples_shrink_n_and_are_counted():
+    results = build_results(["a", "b"], SAMPLES, SCORES, manifest={"m": 1})
+    assert results["counts"] == {
+        "problems": 2,
+        "samples": 4,
+        "unscored": 1,
+        "outcomes": {"infra_error": 1, "passed": 3},
+    }
+    assert results["per_problem"]["samples"] == [2, 2]
+    assert results["per_problem"]["scored"] == [1, 2]
+    assert results["metrics"]["max@k"]["1"]["mean"] == 0.625
+    assert results["metrics"]["max@k"]["1"]["problems"] == 2
+    assert results["per_problem"]["max@k"]["2"] == [None, 0.5]
+    assert results["metrics"]["max@k"]["2"] == {
+        "mean": 0.5,
+        "low": 0.5,
+        "high": 0.5,
+        "problems": 1,
+    }
+    assert results["per_problem"]["distinct"] == [1, 2]
+    assert results["diversity"] == {"distinct": 1.5}
+    assert results["manifest"] == {"m": 1}
+
+
+def test_all_unscored_gives_null_not_zero():
+    results = build_results(["a"], SAMPLES[:1], [score("a", 0, None)], manifest={})
+    assert results["metrics"]["pass@k"]["1"]["mean"] is None
+
+
+def test_problems_with_different_numbers_of_samples():
+    scores = [*SCORES, score("b", 2, 1.0)]
+    rewards, counts = reward_matrix(["a", "b"], scores)
+    assert counts.tolist() == [2, 3]
+    np.testing.assert_array_equal(rewards, [[1.0, np.nan, np.nan], [0.5, 0.0, 1.0]])
+    results = build_results(["a", "b"], SAMPLES, scores, manifest={})
+    assert list(results["metrics"]["max@k"]) == ["1", "2"]
+    with pytest.raises(InvalidValueError, match="the 2 samples"):
+        build_results(["a", "b"], SAMPLES, scores, manifest={}, ks=[3])
