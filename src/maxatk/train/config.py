@@ -111,6 +111,11 @@ def _check_combinations(config: MaxAtKConfig) -> None:
             f"loss_type: {config.loss_type!r} does not fit form 'reinforce'; "
             f"allowed: {', '.join(REINFORCE_LOSS_TYPES)}"
         )
+    if config.form == "reinforce" and config.beta and config.use_bias_correction_kl:
+        raise InvalidValueError(
+            "use_bias_correction_kl: must be False with form 'reinforce', which has no ratio in "
+            "its surrogate, and a beta that is not 0"
+        )
     if not config.needs_ratios:
         return
     for name, allowed in _RATIOS_NEED.items():
@@ -127,6 +132,5 @@ _RATIOS_NEED = {
     "importance_sampling_level": "token",
     "mask_truncated_completions": False,
     "off_policy_mask_threshold": None,
-    "use_bias_correction_kl": False,
     "use_vllm": False,
 }
