@@ -175,5 +175,6 @@ def _inline(figure: Figure, name: str, label: str) -> str:
     # Ids are unique in one figure, not on a page of several.
     for before in (' id="', "url(#", 'href="#'):
         svg = svg.replace(before, f"{before}{name}-")
-    svg = re.sub(r'<svg ([^>]*?)(width|height)="[^"]*" ', r"<svg \1", svg, count=1)
+    head, body = svg.split(">", 1)
+    svg = re.sub(r' (width|height)="[^"]*"', "", head) + ">" + body
     return svg.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from maxatk.report.numbers import change, change_interval, share
@@ -30,20 +31,21 @@ def _sentence(comparison: Comparison, run: Run, ks: Sequence[int]) -> str:
     parts = []
     for column, k in enumerate(ks):
         low, high = found.low[column], found.high[column]
-        relation = (
-            f"is above {base}"
-            if low > 0
-            else f"is below {base}"
-            if high < 0
-            else f"cannot be told apart from {base}"
-        )
         numbers = (
             f"{share(run.metric(METRIC, k)['mean'])} against "
             f"{share(comparison.baseline.metric(METRIC, k)['mean'])}, "
             f"{change(found.mean[column])} {change_interval(low, high)}"
         )
-        parts.append(f"{relation} at max@{k} ({numbers})")
+        parts.append(f"{_relation(low, high)} {base} at max@{k} ({numbers})")
     return f"{run.name} {' and '.join(parts)}."
+
+
+def _relation(low: float, high: float) -> str:
+    if math.isnan(low):
+        return "has no problem in common with"
+    if low > 0:
+        return "is above"
+    return "is below" if high < 0 else "cannot be told apart from"
 
 
 def _best(comparison: Comparison, k: int) -> str:

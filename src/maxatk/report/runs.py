@@ -33,7 +33,9 @@ class Run:
     def values(self, metric: str, ks: Sequence[int]) -> npt.NDArray[np.float64]:
         """Return the values of every problem: (P, K), NaN where there is none."""
         columns = self.results["per_problem"][metric]
-        return np.array([columns[str(k)] for k in ks], dtype=np.float64).T
+        values = [columns[str(k)] for k in ks]
+        by_k: npt.NDArray[np.float64] = np.array(values, dtype=np.float64)
+        return by_k.T.copy()
 
 
 @dataclasses.dataclass(frozen=True)
