@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
@@ -15,6 +16,7 @@ from maxatk.objectives.methods import METHODS, Method
 from maxatk.objectives.numerators import NUMERATORS, SPREADS, Numerator
 from maxatk.objectives.symmetric import all_means
 
+Places: TypeAlias = npt.NDArray[np.intp]
 Form: TypeAlias = Literal["ppo", "reinforce"]
 
 STD_DDOF = 1
@@ -82,17 +84,13 @@ def advantages(
     if form not in get_args(Form):
         raise unknown_name("form", str(form), get_args(Form))
     deltas = _clamped_deltas(scores, log_ratios, clamp)
-    if log_ratios is None:
-        row = _on_policy(row)
+    estimator = _on_policy(row) if log_ratios is None else row
     result = np.zeros_like(scores)
-    order = np.argsort(scores, axis=-1, kind="stable")  # NaN goes last
-    scored = scores.shape[1] - np.isnan(scores).sum(axis=-1)
-    for count in np.unique(scored):
-        if count >= (size if row.credit == "max_at_k" else 1):
-            rows = np.flatnonzero(scored == count)[:, None]
-            places = (rows, order[rows[:, 0], :count])
-            group = Group(scores[places], deltas[places], size)
-            result[places] = _group_advantages(group, row, form)
+    least = size if row.credit == "max_at_k" else 1
+    for places in _sorted_groups(scores, least):
+        group = Group(scores[places], deltas[places], size)
+        with np.errstate(over="ignore", invalid="ignore"):  # refused below
+            result[places] = _finished(_numerator(group, estimator), group, row, form)
     if not np.isfinite(result).all():
         raise InvalidValueError(
             "advantages: overflow; rewards or log_ratios are too large (a smaller clamp helps)"
@@ -127,9 +125,22 @@ def effective_sample_size(
     return share
 
 
-def _group_advantages(group: Group, row: Method, form: Form) -> FloatArray:
-    """Return the advantages (P, n) of sorted, fully scored groups of one size."""
-    numerator = NUMERATORS[row.credit, row.baseline](group, row.correction)
+def _sorted_groups(scores: FloatArray, least: int) -> Iterator[tuple[Places, Places]]:
+    """Yield the places, ascending by score, of the groups with each number of scores >= least."""
+    order = np.argsort(scores, axis=-1, kind="stable")  # NaN goes last
+    scored = scores.shape[1] - np.isnan(scores).sum(axis=-1)
+    for count in np.unique(scored):
+        if count >= least:
+            rows = np.flatnonzero(scored == count)
+            yield rows[:, None], order[rows, :count]
+
+
+def _numerator(group: Group, row: Method) -> Numerator:
+    return NUMERATORS[row.credit, row.baseline](group, row.correction)
+
+
+def _finished(numerator: Numerator, group: Group, row: Method, form: Form) -> FloatArray:
+    """Return credit minus baseline in its form, scaled, and 0 for groups of equal rewards."""
     if form == "reinforce":
         result = numerator.values + group.deltas * numerator.slopes
     else:

@@ -44,7 +44,8 @@ def prefix_means(ratios: FloatArray, size: int) -> FloatArray:
             if j:
                 _step(rows[(j - 1) % 2], rows[j % 2], columns[j - 1], j, n)
             means[j, part] = rows[j % 2][size]
-    return means.T
+    result: FloatArray = means.T
+    return result
 
 
 def all_means(ratios: FloatArray, size: int) -> FloatArray:

@@ -1,0 +1,136 @@
+"""Time and memory of the max@k credits against the matrix form of "The Best of N Worlds".
+
+The matrix form is written here once more from eq. (9) and appendix E: an n x n matrix of subset
+counts on-policy, one for every prompt off-policy. Both sides get unsorted float64 rewards and give
+the weights in the order of the samples; one thread. Exits with 1 where a target is missed.
+"""
+
+import os
+
+os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
+
+import sys
+import time
+import tracemalloc
+from collections.abc import Callable
+
+import numpy as np
+
+from maxatk.objectives import Method, advantages
+from maxatk.objectives.subsets import max_weights, pair_weights, triple_weights
+
+SIZES = [
+    (128, 8, 4),
+    (128, 16, 8),
+    (1024, 16, 8),
+    (512, 64, 16),
+    (256, 256, 64),
+    (64, 1024, 256),
+    (64, 4096, 1024),
+]
+LARGEST_MATRIX = 1 << 30  # bytes of one (P, n, n) array
+EXACT_TARGET = 5e-3  # seconds, (1024, 16, 8)
+SPEEDUP_TARGET = 10.0  # on-policy at n = 4096
+
+ON_POLICY = Method(credit="max_at_k")
+FIRST_ORDER = Method(credit="max_at_k", correction="first_order")
+EXACT = Method(credit="max_at_k", correction="exact")
+
+
+def matrix_on_policy(rewards: np.ndarray, k: int) -> np.ndarray:
+    order = np.argsort(rewards, axis=-1)
+    n = rewards.shape[1]
+    weights = np.tril(np.repeat(pair_weights(n, k)[:, None], n, axis=1), -1)
+    weights += np.diag(max_weights(n, k))
+    return unsorted(np.take_along_axis(rewards, order, -1) @ weights, order)
+
+
+def matrix_first_order(rewards: np.ndarray, log_ratios: np.ndarray, k: int) -> np.ndarray:
+    order = np.argsort(rewards, axis=-1)
+    r, d = (np.take_along_axis(x, order, -1) for x in (rewards, np.expm1(log_ratios)))
+    n = r.shape[1]
+    top, pair, triple = (f(n, k) for f in (max_weights, pair_weights, triple_weights))
+    earlier = np.cumsum(d, axis=1) - d
+    weights = pair[:, None] * (1 + d[:, :, None] + d[:, None, :])
+    weights += triple[:, None] * (earlier[:, :, None] - d[:, None, :])
+    weights = np.tril(weights, -1)
+    weights[:, np.arange(n), np.arange(n)] = top * (1 + d) + pair * earlier
+    return unsorted((r[:, None] @ weights)[:, 0], order)
+
+
+def unsorted(values: np.ndarray, order: np.ndarray) -> np.ndarray:
+    result = np.empty_like(values)
+    np.put_along_axis(result, order, values, -1)
+    return result
+
+
+def measure(function: Callable[[], np.ndarray]) -> tuple[float, float, np.ndarray]:
+    """Return the best seconds of some runs, the peak MiB of one more, and the result."""
+    times, value, end = [], function(), time.perf_counter() + 1.0
+    while len(times) < 3 or (time.perf_counter() < end and len(times) < 300):
+        start = time.perf_counter()
+        function()
+        times.append(time.perf_counter() - start)
+        if times[-1] > 2:
+            break
+    tracemalloc.start()
+    function()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return min(times), peak / 2**20, value
+
+
+def line(name: str, size: tuple[int, int, int], ours: tuple, theirs: tuple | None) -> float:
+    """Print one row of the table and return how many times faster ours is."""
+    place = f"{name:<12} {size!s:<17} {1e3 * ours[0]:>9.2f} {ours[1]:>8.1f}"
+    if theirs is None:
+        print(f"{place}   the matrix does not fit: {8 * size[0] * size[1] ** 2 / 2**30:.1f} GiB")
+        return np.inf
+    np.testing.assert_allclose(ours[2], theirs[2], rtol=1e-8, atol=1e-12)
+    speed, memory = theirs[0] / ours[0], theirs[1] / ours[1]
+    print(f"{place} {1e3 * theirs[0]:>9.2f} {theirs[1]:>8.1f} {speed:>7.1f}x {memory:>7.1f}x")
+    return speed
+
+
+def main() -> int:
+    rng = np.random.default_rng(0)
+    missed = []
+    print(
+        f"{'credit':<12} {'(P, n, k)':<17} {'ms':>9} {'MiB':>8} {'matrix ms':>9} {'MiB':>8}", end=""
+    )
+    print(f" {'faster':>8} {'smaller':>8}")
+    for size in SIZES:
+        prompts, n, k = size
+        rewards, logs = rng.random((prompts, n)), rng.normal(size=(prompts, n)) * 0.02
+        ours = measure(lambda r=rewards, k=k: advantages(r, ON_POLICY, k))
+        speed = line(
+            "on-policy", size, ours, measure(lambda r=rewards, k=k: matrix_on_policy(r, k))
+        )
+        if (n >= 16 and speed < 1) or (n >= 4096 and speed < SPEEDUP_TARGET):
+            missed.append(f"on-policy {size}: {speed:.1f}x")
+
+        def first(r=rewards, x=logs, k=k):
+            return advantages(r, FIRST_ORDER, k, log_ratios=x, form="reinforce")
+
+        fits = 8 * prompts * n * n <= LARGEST_MATRIX // 4  # four such arrays live at once
+        matrix = (
+            measure(lambda r=rewards, x=logs, k=k: matrix_first_order(r, x, k)) if fits else None
+        )
+        line("first order", size, measure(first), matrix)
+    print("\nexact off-policy (no other implementation to compare with)")
+    for size in SIZES:
+        prompts, n, k = size
+        rewards, logs = rng.random((prompts, n)), rng.normal(size=(prompts, n)) * 0.02
+        for name, method in (("leave-one-out", "bon_off_policy_exact"), ("credit", EXACT)):
+            seconds, peak, _ = measure(
+                lambda r=rewards, x=logs, k=k, m=method: advantages(r, m, k, log_ratios=x)
+            )
+            print(f"{name:<14} {size!s:<17} {1e3 * seconds:>9.2f} ms {peak:>8.1f} MiB")
+            if size == (1024, 16, 8) and seconds > EXACT_TARGET:
+                missed.append(f"exact {name} {size}: {1e3 * seconds:.2f} ms")
+    print("\n" + ("missed: " + "; ".join(missed) if missed else "all targets met"))
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

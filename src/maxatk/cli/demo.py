@@ -1,0 +1,130 @@
+"""The verb `demo`: a recipe that strings the other verbs together on the embedded model."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.resources
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+import yaml
+
+from maxatk.cli.recipe import read_recipe
+from maxatk.cli.report import report
+from maxatk.cli.stages import Stage, run_stages
+from maxatk.errors import InvalidValueError, unknown_name
+from maxatk.objectives import METHODS
+from maxatk.settings import from_mapping
+
+BASE = "base"
+RECORD = "demo.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class DemoRecipe:
+    """The sections of a demo: where it goes, which methods, and the settings of every verb."""
+
+    out: str
+    methods: list[str]
+    mini: dict[str, Any]
+    train: dict[str, Any]
+    eval: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        for method in self.methods:
+            if method not in METHODS:
+                raise unknown_name("methods", method, METHODS)
+
+
+def command(
+    overrides: Annotated[tuple[str, ...], tyro.conf.Positional] = (),
+    /,
+    recipe: Path | None = None,
+    fast: bool = False,
+    jobs: int | None = None,
+) -> None:
+    """Train, evaluate and compare on the embedded model: the paper's effect on two cores.
+
+    Killed and started again, it goes on from the last finished stage.
+
+    Args:
+        overrides: Settings that win over the recipe, such as out=runs/other train.trainer.k=4.
+        recipe: A recipe of your own instead of the one that comes with the package.
+        fast: All stages in about a minute: a check of the machinery, not a result.
+        jobs: Stages run at once; one for every two GiB of memory and every core if not given.
+    """
+    name = "fast.yaml" if fast else "demo.yaml"
+    with importlib.resources.as_file(importlib.resources.files("maxatk")) as package:
+        path = recipe or package / "recipes" / "mini" / name
+        demo = from_mapping(DemoRecipe, read_recipe(path, overrides), where="recipe")
+    cores = len(os.sched_getaffinity(0))
+    out = Path(demo.out)
+    _claim_folder(out, demo)
+    seconds = run_stages(list(_stages(demo, out, cores=cores)), out, jobs=jobs or min(cores, 2))
+    results = {name: out / "eval" / name for name in (BASE, *demo.methods)}
+    report(results, out / "report.html", title="Best-of-N on the embedded model")
+    print(f"stages: {', '.join(f'{n} {s:.0f} s' for n, s in seconds.items())}")  # noqa: T201
+
+
+def _stages(demo: DemoRecipe, out: Path, *, cores: int) -> Iterator[Stage]:
+    """Yield the stages: the embedded model first, then trainings and evaluations side by side."""
+    yield Stage("warm-start", ("mini", str(out / "mini"), *flags(demo.mini)), threads=cores)
+    models = {BASE: out / "mini" / "base"}
+    for method in demo.methods:
+        models[method] = out / "train" / method
+        recipe = _write_train_recipe(demo, out, method)
+        yield Stage(f"train-{method}", ("train", str(recipe)), needs=("warm-start",))
+    for name, model in models.items():
+        paths = {
+            "model": str(model),
+            "problems": str(out / "mini" / "test.jsonl"),
+            "out": str(out / "eval" / name),
+        }
+        needs = "warm-start" if name == BASE else f"train-{name}"
+        yield Stage(f"eval-{name}", ("eval", *flags({**paths, **demo.eval})), needs=(needs,))
+
+
+def _write_train_recipe(demo: DemoRecipe, out: Path, method: str) -> Path:
+    """Write the recipe of one method as a file that `maxatk train` runs by itself too."""
+    recipe = {
+        "model": str(out / "mini" / "base"),
+        "problems": str(out / "mini" / "train.jsonl"),
+        "out": str(out / "train" / method),
+        **demo.train,
+        "trainer": {**demo.train.get("trainer", {}), "method": method},
+    }
+    path = out / "recipes" / f"{method}.yaml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(yaml.safe_dump(recipe, sort_keys=False), encoding="utf-8")
+    return path
+
+
+def flags(settings: Mapping[str, Any], prefix: str = "--") -> Iterator[str]:
+    """Yield the command-line flags of nested settings: {a: {b_c: 1}} gives --a.b-c 1."""
+    for name, value in settings.items():
+        flag = prefix + name.replace("_", "-")
+        if isinstance(value, Mapping):
+            yield from flags(value, flag + ".")
+        else:
+            yield from (flag, str(value))
+
+
+def _claim_folder(out: Path, demo: DemoRecipe) -> None:
+    """Refuse a folder that holds a demo with other settings; results must not be mixed."""
+    now = json.loads(json.dumps(dataclasses.asdict(demo)))
+    record = out / RECORD
+    if record.is_file():
+        before = json.loads(record.read_text(encoding="utf-8"))
+        changed = [key for key in now if now[key] != before.get(key)]
+        if changed:
+            raise InvalidValueError(
+                f"out: {str(out)!r} holds a demo with other settings of {changed[0]!r} "
+                f"({before.get(changed[0])!r}); give another folder with out=..., or delete it"
+            )
+        return
+    out.mkdir(parents=True, exist_ok=True)
+    record.write_text(json.dumps(now, indent=2) + "\n", encoding="utf-8")

@@ -1,0 +1,75 @@
+"""The command `maxatk`: one module a verb, imported only when its verb is used."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+
+from maxatk.errors import MaxAtKError, suggestion
+
+VERBS: dict[str, str] = {
+    "train": "train a model from a recipe",
+    "eval": "sample a model on problems, run the programs, compute max@k and pass@k",
+    "score": "judge a file of samples",
+    "report": "write one offline HTML page about evaluated models",
+    "problems": "convert a benchmark to problems.jsonl",
+    "mini": "make the embedded model and its problems",
+    "demo": "train, evaluate and compare on the embedded model, in ten minutes",
+    "doctor": "show how well programs are isolated on this machine",
+}
+"""Verb -> what it does. The function `command` of `maxatk.cli.<verb>` does it."""
+
+_INTERRUPTED = 130  # the exit status shells use after Ctrl-C
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one verb and return the exit status: 0, 2 for bad input, 130 after Ctrl-C."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(_usage())  # noqa: T201
+        return 0
+    if arguments[0] == "--version":
+        from maxatk import __version__
+
+        print(__version__)  # noqa: T201
+        return 0
+    verb, *rest = arguments
+    if verb not in VERBS:
+        return _fail(f"unknown verb {verb!r}{suggestion(verb, VERBS)}; see maxatk --help")
+    try:
+        import tyro
+    except ImportError:
+        return _fail("the command line needs a few packages more: pip install 'maxatk[cli]'")
+    try:
+        module = importlib.import_module(f"maxatk.cli.{verb}")
+        tyro.cli(module.command, prog=f"maxatk {verb}", args=rest)
+    except MaxAtKError as error:
+        return _fail(str(error))
+    except ImportError as error:
+        return _fail(f"{verb} needs the package {error.name!r}: pip install 'maxatk[train,report]'")
+    except KeyboardInterrupt:
+        _fail("interrupted; the same command goes on from here")
+        return _INTERRUPTED
+    return 0
+
+
+def _fail(message: str) -> int:
+    print(f"maxatk: {message}", file=sys.stderr)  # noqa: T201
+    return 2
+
+
+def _usage() -> str:
+    width = max(map(len, VERBS))
+    lines = [f"  {verb:<{width}}  {text}" for verb, text in VERBS.items()]
+    return "\n".join(
+        [
+            "usage: maxatk VERB ...",
+            "",
+            "Train and judge language models for best-of-N.",
+            "",
+            *lines,
+            "",
+            "maxatk VERB --help tells the rest.",
+        ]
+    )

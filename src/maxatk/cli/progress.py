@@ -1,0 +1,162 @@
+"""Progress on the terminal, or as JSON lines for the process that started this one."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as RichProgress
+
+ProgressMode: TypeAlias = Literal["auto", "json", "none"]
+Report: TypeAlias = Callable[[int, int], None]
+
+_LINE_EVERY_S = 10.0  # without a terminal a bar would be noise; a line now and then is not
+_JSON_EVERY_S = 0.1
+
+
+@contextlib.contextmanager
+def progress_bar(name: str, mode: ProgressMode) -> Iterator[Report]:
+    """Yield `report(done, total)`, shown as `mode` says until the block ends.
+
+    "auto" draws a bar on a terminal and prints a line every ten seconds elsewhere; "json" writes
+    {"done", "total"} lines to standard output, and ends this process when its standard input
+    closes, which means that the parent is gone; "none" shows nothing.
+    """
+    if mode == "none":
+        yield lambda done, total: None
+    elif mode == "json":
+        _end_with_parent()
+        yield _every(_JSON_EVERY_S, _print_json)
+    elif sys.stderr.isatty():
+        with _rich_bar(name) as report:
+            yield report
+    else:
+        yield _every(_LINE_EVERY_S, lambda done, total: _print_line(name, done, total))
+
+
+def _every(seconds: float, show: Report) -> Report:
+    """Return a report that calls `show` at most once in `seconds`, and for the last unit."""
+    shown_at = 0.0
+
+    def report(done: int, total: int) -> None:
+        nonlocal shown_at
+        now = time.monotonic()
+        if done >= total or now - shown_at >= seconds:
+            shown_at = now
+            show(done, total)
+
+    return report
+
+
+def _print_json(done: int, total: int) -> None:
+    print(json.dumps({"done": done, "total": total}), flush=True)  # noqa: T201
+
+
+def _print_line(name: str, done: int, total: int) -> None:
+    print(f"{name}: {done} of {total}", file=sys.stderr, flush=True)  # noqa: T201
+
+
+@contextlib.contextmanager
+def _rich_bar(name: str) -> Iterator[Report]:
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=False) as bars:
+        task = bars.add_task(name, total=None)
+        yield lambda done, total: bars.update(task, completed=done, total=total)
+
+
+def _end_with_parent() -> None:
+    def wait() -> None:
+        sys.stdin.buffer.read()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+def summed(report: Report, *, parts: int) -> Callable[[int, int, str], None]:
+    """Return a progress function of (done, total, part) that reports the sum over `parts`.
+
+    Each part reports its own count, possibly from its own thread.
+    """
+    done_by_part: dict[str, int] = {}
+
+    def progress(done: int, total: int, part: str) -> None:
+        done_by_part[part] = done
+        report(sum(done_by_part.values()), parts * total)
+
+    return progress
+
+
+class StageBoard:
+    """Progress of several stages at once."""
+
+    def update(self, name: str, done: int, total: int) -> None:
+        """Show that `done` of `total` units of a stage are done."""
+
+    def finish(self, name: str) -> None:
+        """Show that a stage has finished."""
+
+
+class _Lines(StageBoard):
+    def __init__(self) -> None:
+        self._reports: dict[str, Report] = {}
+
+    def update(self, name: str, done: int, total: int) -> None:
+        if name not in self._reports:
+            self._reports[name] = _every(
+                _LINE_EVERY_S, lambda done, total: _print_line(name, done, total)
+            )
+        self._reports[name](done, total)
+
+    def finish(self, name: str) -> None:
+        print(f"{name}: finished", file=sys.stderr, flush=True)  # noqa: T201
+
+
+class _Bars(StageBoard):
+    def __init__(self, bars: RichProgress, names: Sequence[str]) -> None:
+        self._bars = bars
+        self._tasks = {name: bars.add_task(name, total=None, start=False) for name in names}
+
+    def update(self, name: str, done: int, total: int) -> None:
+        self._bars.start_task(self._tasks[name])
+        self._bars.update(self._tasks[name], completed=done, total=total)
+
+    def finish(self, name: str) -> None:
+        self._bars.start_task(self._tasks[name])
+        self._bars.update(self._tasks[name], completed=1, total=1)
+        self._bars.stop_task(self._tasks[name])
+
+
+@contextlib.contextmanager
+def stage_board(names: Sequence[str], *, finished: Sequence[str]) -> Iterator[StageBoard]:
+    """Yield a board with a bar a stage on a terminal, lines elsewhere; `finished` are done."""
+    if not sys.stderr.isatty():
+        board: StageBoard = _Lines()
+        for name in finished:
+            board.finish(name)
+        yield board
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+    from rich.progress import TimeElapsedColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as bars:
+        board = _Bars(bars, names)
+        for name in finished:
+            board.finish(name)
+        yield board

@@ -1,0 +1,43 @@
+"""Recipes: YAML files, with `key=value` overrides from the command line on top."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from maxatk.errors import DataError, InvalidValueError, MissingFileError
+
+
+def read_recipe(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the mapping of a recipe file with overrides such as `trainer.k=4` applied.
+
+    Raises MissingFileError without the file, DataError where it is not a YAML mapping and
+    InvalidValueError for an override of another form.
+    """
+    if not path.is_file():
+        raise MissingFileError(f"recipe: {str(path)!r} does not exist")
+    try:
+        recipe = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: not a YAML file ({error})") from error
+    if not isinstance(recipe, dict):
+        raise DataError(f"{path}: must be a mapping of settings, got {type(recipe).__name__}")
+    for override in overrides:
+        _apply(recipe, override)
+    return recipe
+
+
+def _apply(recipe: dict[str, Any], override: str) -> None:
+    key, equals, text = override.partition("=")
+    names = key.split(".")
+    if not equals or not all(names):
+        raise InvalidValueError(f"override {override!r}: must have the form key=value or a.b=value")
+    section = recipe
+    for name in names[:-1]:
+        section = section.setdefault(name, {})
+        if not isinstance(section, dict):
+            raise InvalidValueError(f"override {override!r}: {name!r} is not a section")
+    section[names[-1]] = yaml.safe_load(text)

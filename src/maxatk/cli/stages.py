@@ -1,0 +1,134 @@
+"""Run the stages of a longer piece of work as processes: side by side, resumable, with progress.
+
+Every stage is an ordinary command line of this tool. A finished stage leaves a marker file and is
+not run again; a stage that was killed starts again with the same command.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from maxatk.cli.progress import StageBoard, stage_board
+from maxatk.errors import StageError
+
+_LOG_TAIL = 15  # lines of a failed stage's log in the error message
+_GRACE_S = 5.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Stage:
+    """One command: `maxatk` with `arguments`, after the stages in `needs`, on `threads` threads."""
+
+    name: str
+    arguments: tuple[str, ...]
+    needs: tuple[str, ...] = ()
+    threads: int = 1
+
+
+def run_stages(stages: Sequence[Stage], folder: Path, *, jobs: int) -> dict[str, float]:
+    """Run the stages that have not finished, at most `jobs` at once, and return their seconds.
+
+    Markers go to `folder`/stages, standard error of the commands to `folder`/logs. Stages start
+    in the given order as soon as what they need has finished. Ctrl-C ends all of them.
+
+    Raises StageError with the end of the log when a command fails; the others are ended too.
+    """
+    seconds = {s.name: done for s in stages if (done := _finished(folder, s)) is not None}
+    waiting = [stage for stage in stages if stage.name not in seconds]
+    with stage_board([s.name for s in stages], finished=list(seconds)) as board:
+        with _Running(folder, board) as running:
+            while waiting or running.processes:
+                for stage in [s for s in waiting if seconds.keys() >= set(s.needs)]:
+                    if len(running.processes) < jobs:
+                        waiting.remove(stage)
+                        running.start(stage)
+                name, taken = running.wait()
+                seconds[name] = taken
+    return seconds
+
+
+class _Running:
+    """The processes under way; leaving the block ends those that are left."""
+
+    def __init__(self, folder: Path, board: StageBoard) -> None:
+        self._folder = folder
+        self._board = board
+        self._ended: queue.Queue[tuple[Stage, int, float]] = queue.Queue()
+        self.processes: dict[str, subprocess.Popen[str]] = {}
+
+    def __enter__(self) -> _Running:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self.processes.values():
+            process.terminate()
+        for process in self.processes.values():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=_GRACE_S)
+            process.kill()
+
+    def start(self, stage: Stage) -> None:
+        log = self._folder / "logs" / f"{stage.name}.log"
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("w", encoding="utf-8") as errors:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "maxatk", *stage.arguments, "--progress", "json"],
+                stdin=subprocess.PIPE,  # never written: its closing tells the child we are gone
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                start_new_session=True,
+                env={**os.environ, "OMP_NUM_THREADS": str(stage.threads)},
+            )
+        self.processes[stage.name] = process
+        threading.Thread(target=self._follow, args=(stage, process), daemon=True).start()
+
+    def _follow(self, stage: Stage, process: subprocess.Popen[str]) -> None:
+        started = time.monotonic()
+        assert process.stdout is not None
+        for done, total in _reports(process.stdout):
+            self._board.update(stage.name, done, total)
+        self._ended.put((stage, process.wait(), time.monotonic() - started))
+
+    def wait(self) -> tuple[str, float]:
+        """Return name and seconds of the next stage that finishes."""
+        stage, status, taken = self._ended.get()
+        del self.processes[stage.name]
+        if status != 0:
+            log = self._folder / "logs" / f"{stage.name}.log"
+            tail = "\n".join(log.read_text(encoding="utf-8").splitlines()[-_LOG_TAIL:])
+            raise StageError(f"stage {stage.name!r} failed (exit {status}); {log} ends with\n{tail}")
+        marker = _marker(self._folder, stage)
+        marker.parent.mkdir(parents=True, exist_ok=True)
+        marker.write_text(json.dumps({"seconds": round(taken, 1)}) + "\n", encoding="utf-8")
+        self._board.finish(stage.name)
+        return stage.name, taken
+
+
+def _reports(lines: Iterator[str]) -> Iterator[tuple[int, int]]:
+    """Yield the (done, total) of a stage's output; other lines it printed are skipped."""
+    for line in lines:
+        with contextlib.suppress(ValueError, TypeError, KeyError):
+            report = json.loads(line)
+            yield report["done"], report["total"]
+
+
+def _finished(folder: Path, stage: Stage) -> float | None:
+    marker = _marker(folder, stage)
+    if not marker.is_file():
+        return None
+    return float(json.loads(marker.read_text(encoding="utf-8"))["seconds"])
+
+
+def _marker(folder: Path, stage: Stage) -> Path:
+    return folder / "stages" / f"{stage.name}.json"

@@ -1,0 +1,35 @@
+"""The verb `train`: one training run from a recipe."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from maxatk.cli.progress import ProgressMode, progress_bar
+from maxatk.cli.recipe import read_recipe
+from maxatk.settings import from_mapping
+
+
+def command(
+    recipe: Annotated[Path, tyro.conf.Positional],
+    overrides: Annotated[tuple[str, ...], tyro.conf.Positional] = (),
+    /,
+    progress: ProgressMode = "auto",
+) -> None:
+    """Train a model as a recipe says.
+
+    Killed and started again, it goes on from the last checkpoint; a finished run is left alone.
+
+    Args:
+        recipe: A YAML file with model, problems, out, reward, judge and trainer.
+        overrides: Settings that win over the recipe, such as trainer.k=4 out=runs/k4.
+        progress: A bar on the terminal, JSON lines on standard output, or nothing.
+    """
+    settings = read_recipe(recipe, overrides)
+    from maxatk.train import TrainRecipe, train  # seconds to import: a bad recipe fails first
+
+    with progress_bar("train", progress) as report:
+        out = train(from_mapping(TrainRecipe, settings, where="recipe"), progress=report)
+    print(f"trained model: {out}")  # noqa: T201

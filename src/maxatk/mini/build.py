@@ -1,0 +1,120 @@
+"""Build the embedded default: problems, tokenizer and warm-started model in one folder."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from maxatk.errors import InvalidValueError
+from maxatk.mini.model import new_model
+from maxatk.mini.problems import MiniProblem, generate_problems
+from maxatk.mini.tokenizer import train_tokenizer
+from maxatk.mini.warm_start import WarmStart, noisy_corpus, warm_start
+from maxatk.records import write_jsonl
+
+MANIFEST = "mini.json"
+_TOKENIZER_TEXTS = 10_000  # more texts change a vocabulary of 192 entries no more
+
+
+@dataclasses.dataclass(frozen=True)
+class MiniSettings:
+    """What to build: problem sets, tests a problem, the warm start and the seed of it all."""
+
+    train_problems: int = 1_000
+    test_problems: int = 96
+    tests: int = 10
+    seed: int = 0
+    warm_start: WarmStart = dataclasses.field(default_factory=WarmStart)
+
+    def __post_init__(self) -> None:
+        for name in ("train_problems", "test_problems", "tests"):
+            if getattr(self, name) < 1:
+                raise InvalidValueError(f"{name}: must be at least 1, got {getattr(self, name)}")
+
+
+def build_mini(
+    out: str | Path,
+    settings: MiniSettings,
+    *,
+    progress: Callable[[int, int], None] | None = None,
+) -> None:
+    """Write `train.jsonl`, `test.jsonl` and the model folder `base` below `out`.
+
+    The same settings give the same files on the same machine; a folder that already holds them
+    is left as it is. The prompts of the two sets and of the warm start are disjoint except that
+    the warm start may contain training prompts. `progress(done, total)` counts optimizer steps
+    of the warm start.
+    """
+    out = Path(out)
+    manifest = {"settings": dataclasses.asdict(settings)}
+    if _read_manifest(out) == manifest:
+        return
+    (out / MANIFEST).unlink(missing_ok=True)
+    test = list(
+        generate_problems(
+            settings.test_problems, seed=settings.seed, tests=settings.tests, prefix="test"
+        )
+    )
+    held_out = frozenset(p.problem.prompt for p in test)
+    train = list(
+        generate_problems(
+            settings.train_problems,
+            seed=settings.seed,
+            tests=settings.tests,
+            prefix="train",
+            exclude=held_out,
+        )
+    )
+    for name, problems in (("train", train), ("test", test)):
+        write_jsonl(out / f"{name}.jsonl", (p.problem.to_json() for p in problems))
+    _build_model(out / "base", settings, held_out=held_out, progress=progress)
+    (out / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+
+
+def _build_model(
+    folder: Path,
+    settings: MiniSettings,
+    *,
+    held_out: frozenset[str],
+    progress: Callable[[int, int], None] | None,
+) -> None:
+    corpus = noisy_corpus(
+        _corpus_problems(settings, held_out),
+        noise=settings.warm_start.noise,
+        seed=settings.seed,
+    )
+    sampled = random.Random(settings.seed).sample(corpus, min(len(corpus), _TOKENIZER_TEXTS))
+    tokenizer = train_tokenizer([prompt + completion for prompt, completion in sampled])
+    model = new_model(tokenizer, seed=settings.seed)
+    warm_start(
+        model,
+        tokenizer,
+        corpus,
+        settings=settings.warm_start,
+        seed=settings.seed,
+        progress=progress,
+    )
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+def _corpus_problems(settings: MiniSettings, held_out: frozenset[str]) -> list[MiniProblem]:
+    """Return the warm start's problems; one test each is made only because a problem needs one."""
+    return list(
+        generate_problems(
+            settings.warm_start.problems,
+            seed=settings.seed,
+            tests=1,
+            prefix="corpus",
+            exclude=held_out,
+        )
+    )
+
+
+def _read_manifest(out: Path) -> Any:
+    path = out / MANIFEST
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None

@@ -1,0 +1,149 @@
+"""Load problems by name: a benchmark of `BENCHMARKS`, or the path of a problems.jsonl."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from maxatk.errors import (
+    DataError,
+    InvalidValueError,
+    MissingDependencyError,
+    MissingFileError,
+    unknown_name,
+)
+from maxatk.problems import code_contests, mbpp
+from maxatk.problems.rows import LeftOut, SolvedProblem
+from maxatk.records import Problem, read_jsonl
+
+_log = logging.getLogger(__name__)
+
+# Each module has HUB (name, configuration), SPLITS and `convert(row)`. A new benchmark is one
+# module and one row.
+BENCHMARKS: dict[str, ModuleType] = {
+    "mbpp": mbpp,
+    "code_contests": code_contests,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Loaded:
+    """What a benchmark gave: problems with their reference solutions, and rows left out."""
+
+    solved: tuple[SolvedProblem, ...]
+    left_out: tuple[LeftOut, ...]
+
+
+def load_problems(
+    name: str | Path,
+    *,
+    split: str | None = None,
+    limit: int | None = None,
+    file: str | Path | None = None,
+) -> list[Problem]:
+    """Return the problems of a benchmark, or of a problems.jsonl when `name` is a path.
+
+    `split` defaults to the benchmark's test split; `limit` keeps the first problems; `file` is a
+    local JSONL or JSON file of the benchmark's own schema, read instead of the hub's data set.
+    Rows that do not make a problem are left out and counted in a log message.
+
+    Raises InvalidValueError for an unknown name or split, MissingFileError without the file,
+    DataError for a row that does not have the schema.
+    """
+    if str(name) in BENCHMARKS:
+        loaded = load_benchmark(str(name), split=split, limit=limit, file=file)
+        if loaded.left_out:
+            _log.warning("%s: %d rows were left out", name, len(loaded.left_out))
+        return [solved.problem for solved in loaded.solved]
+    if Path(name).suffix != ".jsonl":
+        raise unknown_name("problems", str(name), [*BENCHMARKS, "a path ending in .jsonl"])
+    if split is not None or file is not None:
+        raise InvalidValueError("split, file: are for benchmarks; a problems.jsonl has neither")
+    return _read_problems(Path(name), limit)
+
+
+def load_benchmark(
+    name: str,
+    *,
+    split: str | None = None,
+    limit: int | None = None,
+    file: str | Path | None = None,
+) -> Loaded:
+    """Return the problems of a benchmark with reference solutions and the rows left out.
+
+    Arguments and errors are those of `load_problems`.
+    """
+    if name not in BENCHMARKS:
+        raise unknown_name("problems", name, BENCHMARKS)
+    if limit is not None and limit < 1:
+        raise InvalidValueError(f"limit: must be at least 1, got {limit}")
+    module = BENCHMARKS[name]
+    split = split or "test"
+    if split not in module.SPLITS:
+        raise unknown_name("split", split, module.SPLITS)
+    rows = _file_rows(Path(file)) if file else _hub_rows(module, split)
+    solved: list[SolvedProblem] = []
+    left_out: list[LeftOut] = []
+    for number, row in enumerate(rows):
+        if limit is not None and len(solved) == limit:
+            break
+        converted = _convert(module, row, place=f"{file or name}, row {number}")
+        (solved if isinstance(converted, SolvedProblem) else left_out).append(converted)
+    return Loaded(solved=tuple(solved), left_out=tuple(left_out))
+
+
+def _convert(module: ModuleType, row: Mapping[str, Any], *, place: str) -> Any:
+    try:
+        return module.convert(row)
+    except KeyError as error:
+        raise DataError(f"{place}: missing column {error.args[0]!r}; got {sorted(row)}") from error
+
+
+def _read_problems(path: Path, limit: int | None) -> list[Problem]:
+    problems = list(itertools.islice(read_jsonl(path, Problem.from_json), limit))
+    if not problems:
+        raise DataError(f"{path}: holds no problems")
+    seen: set[str] = set()
+    for problem in problems:
+        if problem.id in seen:
+            raise DataError(f"{path}: the id {problem.id!r} occurs twice")
+        seen.add(problem.id)
+    return problems
+
+
+def _file_rows(path: Path) -> Iterator[Mapping[str, Any]]:
+    if path.suffix == ".jsonl":
+        return read_jsonl(path, lambda row: row)
+    if not path.is_file():
+        raise MissingFileError(f"file: {str(path)!r} does not exist")
+    rows = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(rows, list):
+        raise DataError(f"{path}: must hold a JSON array of rows")
+    return iter(rows)
+
+
+def _hub_rows(module: ModuleType, split: str) -> Iterable[Mapping[str, Any]]:
+    try:
+        from datasets import load_dataset
+    except ImportError as error:
+        raise MissingDependencyError(
+            "loading a benchmark from the hub needs the package 'datasets': "
+            "pip install 'maxatk[train]', or give a local file"
+        ) from error
+    name, configuration = module.HUB
+    try:
+        rows: Iterable[Mapping[str, Any]] = load_dataset(
+            name, configuration, split=split, streaming=True
+        )
+    except (OSError, ValueError) as error:
+        raise DataError(
+            f"{name}: cannot be loaded from the hub ({error}); without a network, give a local "
+            "file of the same schema with file="
+        ) from error
+    return rows

@@ -1,0 +1,132 @@
+"""Settings of the trainer: TRL's GRPOConfig plus the method of best-of-N training."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import typing
+
+import torch
+from trl import GRPOConfig
+
+from maxatk.errors import InvalidValueError, unknown_name
+from maxatk.objectives import METHODS, Form
+
+# The `reinforce` form needs the loss to be a plain sum of A log pi over tokens, up to a constant.
+REINFORCE_LOSS_TYPES = ("dapo", "dr_grpo", "bnpo", "cispo")
+
+
+@dataclasses.dataclass
+class MaxAtKConfig(GRPOConfig):
+    """Settings of `MaxAtKTrainer`: every field of TRL's GRPOConfig and four of its own.
+
+    Args:
+        method: A name in `maxatk.METHODS`; decides credit, correction, baseline and scale.
+        k: The k of max@k that is trained for; at most `num_generations`.
+        form: How off-policy weights enter the loss: "ppo" leaves a sample's own ratio to the
+            clipped surrogate, "reinforce" puts it into the weight and takes the surrogate away.
+        delta_clamp: Bound on |rho - 1| of the ratios inside the off-policy weights.
+
+    Two defaults differ from TRL: dropout is off (ratios would be noise otherwise), and bf16 is
+    chosen only where the machine has it. The scale of the advantages belongs to the method, so
+    `scale_rewards` keeps its default.
+
+    Raises InvalidValueError (a ValueError) for a value that is not allowed, before any work.
+    """
+
+    method: str = dataclasses.field(
+        default="bon_loo1", metadata={"help": "A name in maxatk.METHODS."}
+    )
+    k: int = dataclasses.field(
+        default=4, metadata={"help": "The k of max@k to train for, at most num_generations."}
+    )
+    form: str = dataclasses.field(
+        default="ppo", metadata={"help": "Form of the off-policy weights: ppo or reinforce."}
+    )
+    delta_clamp: float = dataclasses.field(
+        default=0.5, metadata={"help": "Bound on |rho - 1| inside the off-policy weights."}
+    )
+    disable_dropout: bool = dataclasses.field(
+        default=True, metadata={"help": "Disable dropout, so that ratios measure the policy."}
+    )
+
+    def __post_init__(self) -> None:
+        if self.bf16 is None:
+            self.bf16 = torch.cuda.is_available() and torch.cuda.is_bf16_supported()
+        _check_method(self)
+        _check_geometry(self)
+        super().__post_init__()
+        _check_combinations(self)
+
+    @property
+    def needs_ratios(self) -> bool:
+        """Return whether the advantages change with the ratios of the whole group."""
+        return METHODS[self.method].correction != "none" or self.form == "reinforce"
+
+
+def _check_method(config: MaxAtKConfig) -> None:
+    if config.method not in METHODS:
+        raise unknown_name("method", config.method, METHODS)
+    if config.form not in typing.get_args(Form):
+        raise unknown_name("form", config.form, typing.get_args(Form))
+    if not isinstance(config.k, int) or not 1 <= config.k <= config.num_generations:
+        raise InvalidValueError(
+            f"k: must be a whole number from 1 to num_generations ({config.num_generations}), "
+            f"the size of a group; got {config.k!r}"
+        )
+    if not config.delta_clamp > 0:
+        raise InvalidValueError(f"delta_clamp: must be positive, got {config.delta_clamp!r}")
+
+
+def _check_geometry(config: MaxAtKConfig) -> None:
+    """Refuse group sizes that do not divide the generation batch, naming those that do."""
+    processes = int(os.environ.get("WORLD_SIZE", "1"))
+    steps = config.steps_per_generation or config.gradient_accumulation_steps
+    batch = config.generation_batch_size or config.per_device_train_batch_size * processes * steps
+    if config.num_generations < 2 or batch % config.num_generations:
+        allowed = [n for n in range(2, batch + 1) if batch % n == 0]
+        raise InvalidValueError(
+            f"num_generations: {config.num_generations} does not divide the generation batch of "
+            f"{batch} completions (per_device_train_batch_size "
+            f"{config.per_device_train_batch_size} x {processes} processes x "
+            f"steps_per_generation {steps}, unless generation_batch_size is given); "
+            f"allowed: {', '.join(map(str, allowed)) or 'none, the batch is too small'}"
+        )
+
+
+def _check_combinations(config: MaxAtKConfig) -> None:
+    """Refuse settings of TRL whose meaning the method would change silently."""
+    if config.scale_rewards != "group":
+        raise InvalidValueError(
+            f"scale_rewards: {config.scale_rewards!r} has no effect, because the scale is part of "
+            f"the method; leave it out and choose a method"
+        )
+    if config.multi_objective_aggregation != "sum_then_normalize":
+        raise InvalidValueError(
+            "multi_objective_aggregation: must be 'sum_then_normalize', got "
+            f"{config.multi_objective_aggregation!r}"
+        )
+    if config.form == "reinforce" and config.loss_type not in REINFORCE_LOSS_TYPES:
+        raise InvalidValueError(
+            f"loss_type: {config.loss_type!r} does not fit form 'reinforce'; "
+            f"allowed: {', '.join(REINFORCE_LOSS_TYPES)}"
+        )
+    if not config.needs_ratios:
+        return
+    for name, allowed in _RATIOS_NEED.items():
+        if getattr(config, name) != allowed:
+            raise InvalidValueError(
+                f"{name}: must be {allowed!r} with method {config.method!r} in the form "
+                f"{config.form!r}, whose weights are made of ratios; got {getattr(config, name)!r}"
+            )
+
+
+# Each of these changes the ratios or masks samples behind the back of the weights.
+_RATIOS_NEED = {
+    "disable_dropout": True,
+    "importance_sampling_level": "token",
+    "mask_truncated_completions": False,
+    "off_policy_mask_threshold": None,
+    "use_bias_correction_kl": False,
+    "use_vllm": False,
+}

@@ -1,0 +1,151 @@
+"""One training run from a recipe: model and problems in, a trained model folder out."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from datasets import Dataset
+from transformers import AutoConfig, PrinterCallback, TrainerCallback
+from transformers.trainer_utils import get_last_checkpoint
+
+from maxatk.errors import InvalidValueError, MissingFileError, unknown_name
+from maxatk.problems import load_problems
+from maxatk.records import Problem
+from maxatk.settings import from_mapping
+from maxatk.train.config import MaxAtKConfig
+from maxatk.train.trainer import MaxAtKTrainer
+from maxatk.verifier import CodeReward
+from maxatk.verifier.settings import JudgeSettings
+
+REWARDS = {"continuous": False, "binary": True}  # name -> whether only a full pass counts
+RECORD = "train.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainRecipe:
+    """What `maxatk train` needs: the keys of its recipe.
+
+    `model` is a local folder or a hub name, `problems` a benchmark's name or a problems.jsonl,
+    `out` the folder of the trained model, `reward` "continuous" (fraction of tests passed) or
+    "binary", `trainer` every field of `MaxAtKConfig`.
+    """
+
+    model: str
+    problems: str
+    out: str
+    reward: str = "continuous"
+    judge: JudgeSettings = dataclasses.field(default_factory=JudgeSettings)
+    trainer: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.reward not in REWARDS:
+            raise unknown_name("reward", self.reward, REWARDS)
+
+
+def train(recipe: TrainRecipe, *, progress: Callable[[int, int], None] | None = None) -> Path:
+    """Train as `recipe` says and return the folder that holds the trained model.
+
+    A folder where the same recipe has finished is left as it is; one that holds a checkpoint is
+    continued from it. `progress(done, total)` counts optimizer steps.
+
+    Raises InvalidValueError for settings that are not allowed, MissingFileError for a model or a
+    problems file that does not exist, all before the model is loaded.
+    """
+    out = Path(recipe.out)
+    if _finished(out, recipe):
+        return out
+    config = _config(recipe)
+    check_model(recipe.model)
+    problems = load_problems(recipe.problems)
+    started = time.monotonic()
+    with recipe.judge.open() as verifier:
+        trainer = MaxAtKTrainer(
+            model=recipe.model,
+            reward_funcs=CodeReward(verifier, binary=REWARDS[recipe.reward]),
+            args=config,
+            train_dataset=to_dataset(problems),
+            callbacks=[_Progress(progress)] if progress else None,
+        )
+        trainer.remove_callback(PrinterCallback)
+        trainer.train(
+            resume_from_checkpoint=get_last_checkpoint(str(out)) if out.is_dir() else None
+        )
+        trainer.save_model(str(out))
+        isolation = verifier.isolation
+    record = {
+        "recipe": dataclasses.asdict(recipe),
+        "seconds": round(time.monotonic() - started, 3),
+        "isolation": isolation,
+        "log_history": trainer.state.log_history,
+    }
+    if trainer.is_world_process_zero():
+        (out / RECORD).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    return out
+
+
+def to_dataset(problems: list[Problem]) -> Dataset:
+    """Return the problems as TRL reads them: a prompt and the columns of the reward function."""
+    rows = [
+        {
+            "prompt": problem.prompt,
+            "problem_id": problem.id,
+            "tests": [test.to_json() for test in problem.tests],
+            "compare": problem.compare,
+            "entry_point": problem.entry_point,
+            "time_limit_s": problem.time_limit_s,
+            "memory_limit_mb": problem.memory_limit_mb,
+        }
+        for problem in problems
+    ]
+    return Dataset.from_list(rows)
+
+
+def check_model(model: str) -> None:
+    """Raise MissingFileError where `model` is neither a model folder nor a hub name."""
+    folder = Path(model)
+    if folder.is_dir() and not (folder / "config.json").is_file():
+        raise MissingFileError(f"model: the folder {model!r} holds no config.json")
+    try:
+        AutoConfig.from_pretrained(model)
+    except OSError as error:
+        raise MissingFileError(
+            f"model: {model!r} is neither a folder here nor a model that the hub gives"
+        ) from error
+
+
+def _config(recipe: TrainRecipe) -> MaxAtKConfig:
+    for name in ("output_dir", "disable_tqdm"):
+        if name in recipe.trainer:
+            raise InvalidValueError(f"trainer.{name}: is set by the run itself; leave it out")
+    settings = {**recipe.trainer, "output_dir": recipe.out, "disable_tqdm": True}
+    return from_mapping(MaxAtKConfig, settings, where="trainer")
+
+
+def _finished(out: Path, recipe: TrainRecipe) -> bool:
+    record = out / RECORD
+    if not record.is_file():
+        return False
+    before = json.loads(record.read_text(encoding="utf-8"))["recipe"]
+    now = json.loads(json.dumps(dataclasses.asdict(recipe)))
+    changed = sorted(key for key in now if before.get(key) != now[key])
+    if changed:
+        raise InvalidValueError(
+            f"out: {str(out)!r} holds a run with another {changed[0]} "
+            f"({before.get(changed[0])!r}, now {now[changed[0]]!r}); choose another folder"
+        )
+    return True
+
+
+class _Progress(TrainerCallback):
+    """Report optimizer steps to a plain function."""
+
+    def __init__(self, progress: Callable[[int, int], None]) -> None:
+        self._progress = progress
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
+        self._progress(state.global_step, state.max_steps)

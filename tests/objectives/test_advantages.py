@@ -1,0 +1,267 @@
+"""Advantages against enumeration, for every row of the table and every legal combination."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from maxatk.errors import InvalidValueError
+from maxatk.objectives import METHODS, Method, advantages
+from oracles import subsets
+
+FORMS = ("ppo", "reinforce")
+
+
+def legal_methods():
+    names = itertools.product(
+        ("reward", "best", "max_at_k"),
+        ("none", "first_order", "exact"),
+        ("none", "mean", "second_best", "leave_one_out", "constant"),
+        ("none", "std"),
+    )
+    for credit, correction, baseline, scale in names:
+        try:
+            yield Method(credit=credit, correction=correction, baseline=baseline, scale=scale)
+        except InvalidValueError:
+            continue
+
+
+LEGAL = list(legal_methods())
+ROWS = [pytest.param(m, id=name) for name, m in METHODS.items()] + [
+    pytest.param(m, id=f"{m.credit}-{m.correction}-{m.baseline}-{m.scale}") for m in LEGAL
+]
+
+
+def groups(n, seed=0):
+    """Rewards with and without ties and signs, and log ratios, some beyond the clamp."""
+    rng = np.random.default_rng([n, seed])
+    rewards = np.stack(
+        [
+            rng.random(n),
+            rng.normal(size=n) * 3 - 1,
+            rng.integers(0, 3, size=n) / 2,
+            np.full(n, 0.7),
+            rng.integers(0, 2, size=n).astype(float),
+        ]
+    )
+    return rewards, rng.normal(size=rewards.shape) * 0.3
+
+
+def test_the_combinations_are_those_meant():
+    assert len(LEGAL) == 2 * (3 + 3 + 3 + 4 + 4)
+
+
+@pytest.mark.parametrize("method", ROWS)
+@pytest.mark.parametrize("form", FORMS)
+def test_equals_enumeration_for_every_k(method, form):
+    for n in range(1, 7):
+        rewards, logs = groups(n)
+        deltas = np.clip(np.expm1(logs), -0.5, 0.5)
+        for k in range(1, n + 1):
+            got = advantages(rewards, method, k, log_ratios=logs, form=form)
+            for row in range(len(rewards)):
+                want = subsets.advantages(list(rewards[row]), deltas[row], k, method, form)
+                np.testing.assert_allclose(got[row], want, rtol=1e-10, atol=1e-11)
+
+
+@pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
+@pytest.mark.parametrize("n", [8, 9])
+def test_rows_equal_enumeration_in_larger_groups(method, n):
+    rewards, logs = (a[:2] for a in groups(n))
+    deltas = np.expm1(logs)
+    for k, form in itertools.product(range(1, n + 1), FORMS):
+        got = advantages(rewards, method, k, log_ratios=logs, form=form, clamp=None)
+        for row in range(len(rewards)):
+            want = subsets.advantages(list(rewards[row]), deltas[row], k, method, form)
+            np.testing.assert_allclose(got[row], want, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("method", ROWS)
+def test_on_policy_equals_enumeration(method):
+    for n in range(1, 7):
+        rewards, _ = groups(n, seed=1)
+        for k, form in itertools.product(range(1, n + 1), FORMS):
+            got = advantages(rewards, method, k, form=form)
+            for row in range(len(rewards)):
+                want = subsets.advantages(list(rewards[row]), np.zeros(n), k, method, form)
+                np.testing.assert_allclose(got[row], want, rtol=1e-10, atol=1e-11)
+
+
+@pytest.mark.parametrize("method", ROWS)
+@pytest.mark.parametrize("form", FORMS)
+def test_ratios_of_one_are_on_policy(method, form):
+    rewards, _ = groups(7)
+    for k in (1, 2, 4, 7):
+        given = advantages(rewards, method, k, log_ratios=np.zeros_like(rewards), form=form)
+        np.testing.assert_allclose(given, advantages(rewards, method, k), rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("correction", ["first_order", "exact"])
+def test_corrections_reduce_to_their_on_policy_rows(correction):
+    rewards, _ = groups(6)
+    for baseline, plain in [("leave_one_out", "leave_one_out"), ("constant", "mean")]:
+        corrected = Method(credit="max_at_k", correction=correction, baseline=baseline)
+        on_policy = Method(credit="max_at_k", baseline=plain)
+        logs = np.zeros_like(rewards)
+        got = advantages(rewards, corrected, 3, log_ratios=logs)
+        np.testing.assert_allclose(got, advantages(rewards, on_policy, 3), atol=1e-14)
+
+
+@pytest.mark.parametrize("baseline", ["none", "mean", "leave_one_out", "constant"])
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("k", [2, 4, 7])
+def test_first_order_misses_only_the_second_order(baseline, form, k):
+    rewards, logs = (a[:3] for a in groups(7))
+
+    def gap(size):
+        first, exact = (
+            advantages(
+                rewards,
+                Method(credit="max_at_k", correction=c, baseline=baseline),
+                k,
+                log_ratios=size * logs,
+                form=form,
+            )
+            for c in ("first_order", "exact")
+        )
+        return np.abs(first - exact).max()
+
+    if k == 2 and form == "ppo" and baseline in ("none", "mean", "leave_one_out"):
+        assert gap(1.0) < 1e-14  # one other sample: its product is its first order
+    elif k == 7 and baseline == "constant":
+        assert gap(1.0) < 1e-12  # one subset only: its maximum is the constant
+    else:
+        assert gap(1e-3) / gap(5e-4) == pytest.approx(4, rel=0.02)
+        assert gap(1e-3) < 1e-5
+
+
+@pytest.mark.parametrize("method", ROWS)
+def test_the_forms_differ_by_the_own_ratio(method):
+    rewards, logs = groups(6)
+    ppo, reinforce = (advantages(rewards, method, 3, log_ratios=logs, form=f) for f in FORMS)
+    if method.correction == "first_order":
+        small = 1e-4 * logs
+        ppo, reinforce = (advantages(rewards, method, 3, log_ratios=small, form=f) for f in FORMS)
+        np.testing.assert_allclose(np.exp(small) * ppo, reinforce, atol=1e-6)
+    else:
+        ratios = 1 + np.clip(np.expm1(logs), -0.5, 0.5)
+        np.testing.assert_allclose(ratios * ppo, reinforce, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [m for m in LEGAL if m.correction == "none"],
+    ids=lambda m: f"{m.credit}-{m.baseline}-{m.scale}",
+)
+def test_uncorrected_methods_ignore_the_ratios_in_the_ppo_form(method):
+    rewards, logs = groups(6)
+    np.testing.assert_array_equal(
+        advantages(rewards, method, 3, log_ratios=logs), advantages(rewards, method, 3)
+    )
+
+
+def test_the_own_ratio_is_not_in_the_ppo_form():
+    rewards, logs = (a[:1] for a in groups(6))
+    changed = logs.copy()
+    changed[0, 2] += 0.4
+    for correction in ("first_order", "exact"):
+        method = Method(credit="max_at_k", correction=correction, baseline="leave_one_out")
+        before, after = (advantages(rewards, method, 3, log_ratios=x) for x in (logs, changed))
+        assert before[0, 2] == pytest.approx(after[0, 2], rel=1e-14)
+        assert np.abs(before - after).max() > 1e-4
+
+
+def test_clamp_bounds_the_ratios():
+    rewards, logs = groups(6)
+    for method, form in itertools.product(METHODS, FORMS):
+        inside = np.log1p(np.clip(np.expm1(logs), -0.1, 0.1))
+        np.testing.assert_allclose(
+            advantages(rewards, method, 3, log_ratios=logs, form=form, clamp=0.1),
+            advantages(rewards, method, 3, log_ratios=inside, form=form, clamp=None),
+            atol=1e-12,
+        )
+        np.testing.assert_allclose(
+            advantages(rewards, method, 3, log_ratios=logs, form=form, clamp=0),
+            advantages(rewards, method, 3),
+            atol=1e-9,
+        )
+
+
+def test_grpo_is_the_formula_of_trl():
+    rewards = np.random.default_rng(0).random((5, 8)).astype(np.float32)
+    mean = rewards.mean(axis=1, keepdims=True)
+    want = (rewards - mean) / (rewards.std(axis=1, ddof=1, keepdims=True) + 1e-4)
+    np.testing.assert_allclose(advantages(rewards, "grpo", 99), want, rtol=1e-4, atol=1e-6)
+    plain = Method(credit="reward", baseline="mean")
+    np.testing.assert_allclose(advantages(rewards, plain), rewards - mean, atol=1e-6)
+
+
+def test_small_groups_by_hand():
+    rewards = [[0.0, 1.0, 0.5, 1.0]]
+    np.testing.assert_allclose(advantages(rewards, "bon_max_mean"), [[0, 0.375, 0, 0.375]])
+    np.testing.assert_allclose(advantages(rewards, "bon_max_second"), [[0, 0.5, 0, 0.5]])
+    # Pairs with 0: gains 1, 0.5, 1; pairs with 0.5: 0.5 twice; six pairs in all.
+    want = np.array([[0, 1.5, 0.5, 1.5]]) / 6
+    np.testing.assert_allclose(advantages(rewards, "bon_loo1", 2), want, rtol=1e-14)
+    np.testing.assert_allclose(advantages(rewards, "bon_loo1", 4), [[0, 0, 0, 0]], atol=1e-15)
+
+
+def test_constant_baseline_falls_back_where_the_expansion_turns_negative():
+    rewards = np.array([[0.1, 0.9, 0.4, 0.3, 0.2, 0.8]])
+    logs = np.full_like(rewards, -1.0)
+    method = Method(credit="max_at_k", correction="first_order", baseline="constant")
+    plain = advantages(rewards, Method(credit="max_at_k", baseline="mean"), 5)
+    np.testing.assert_allclose(advantages(rewards, method, 5, log_ratios=logs), plain)
+    together = advantages(
+        np.repeat(rewards, 2, 0), method, 5, log_ratios=np.stack([logs[0], 0 * logs[0]])
+    )
+    np.testing.assert_allclose(together, np.repeat(plain, 2, 0), atol=1e-14)
+
+
+def test_the_constant_baseline_sums_to_zero_with_the_own_ratios():
+    rewards, logs = (a[:3] for a in groups(8))
+    for correction in ("first_order", "exact"):
+        method = Method(credit="max_at_k", correction=correction, baseline="constant")
+        got = advantages(rewards, method, 3, log_ratios=0.3 * logs, form="reinforce")
+        np.testing.assert_allclose(got.sum(axis=1), 0, atol=1e-13)
+
+
+def test_a_group_without_on_policy_signal_is_skipped_under_a_correction():
+    rewards = 1 + np.array([[0, 1, 2, 3, 4, 5]]) * 1e-9
+    logs = groups(6)[1][:1]
+    assert not advantages(rewards, "bon_off_policy", 3, log_ratios=logs).any()
+
+
+@pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
+def test_unscorable_samples_leave_their_group(method):
+    rewards, logs = groups(5)
+    padded, padded_logs = (np.insert(a, [0, 3], np.nan, axis=1) for a in (rewards, logs))
+    for form in FORMS:
+        got = advantages(padded, method, 3, log_ratios=padded_logs, form=form)
+        want = advantages(rewards, method, 3, log_ratios=logs, form=form)
+        np.testing.assert_array_equal(np.delete(got, [0, 4], axis=1), want)
+        assert not got[:, [0, 4]].any()
+
+
+def test_groups_with_too_few_scores_get_nothing():
+    nan = np.nan
+    rewards = [[1, nan, nan, 0], [nan] * 4, [1, 0, nan, 0.5]]
+    got = advantages(rewards, "bon_loo1", 3)
+    assert not got[:2].any()
+    assert got[2, 0] > 0
+    assert advantages(rewards, "grpo", 3)[0, 0] > 0  # has no use for k
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_degenerate_groups(method):
+    assert advantages([[0.3]], method, 1).tolist() == [[0.0]]
+    assert advantages([[0.3]], method, 1, log_ratios=[[0.2]]).tolist() == [[0.0]]
+    assert not advantages(np.full((2, 5), -1.7), method, 3, log_ratios=groups(5)[1][:2]).any()
+    assert advantages(np.zeros((0, 4)), method, 2).shape == (0, 4)
+    assert advantages([[True, False]], method, 1).dtype == np.float64
+
+
+def test_a_custom_row_works_like_a_named_one():
+    rewards, _ = groups(6)
+    row = Method(credit="max_at_k", baseline="leave_one_out")
+    np.testing.assert_array_equal(advantages(rewards, row), advantages(rewards))

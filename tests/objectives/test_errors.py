@@ -1,0 +1,124 @@
+"""Wrong arguments are refused with the field, the value and what is allowed."""
+
+import numpy as np
+import pytest
+
+from maxatk.errors import InvalidValueError
+from maxatk.objectives import (
+    METHODS,
+    Method,
+    advantages,
+    effective_sample_size,
+    max_at_k,
+    pass_at_k,
+)
+
+REWARDS = np.array([[0.0, 1.0, 0.5, 0.25]])
+
+ADVANTAGES = {
+    "k above n": ({"k": 5}, "k: must be at most the number of samples, got k=5 with 4 samples"),
+    "k zero": ({"k": 0}, "k: must be an integer >= 1, got 0"),
+    "k fractional": ({"k": 2.5}, "k: must be an integer >= 1, got 2.5"),
+    "k bool": ({"k": True}, "k: must be an integer >= 1, got True"),
+    "method": (
+        {"method": "bon_lo1"},
+        "method: unknown value 'bon_lo1'; .*did you mean 'bon_loo1'",
+    ),
+    "form": (
+        {"form": "pppo"},
+        "form: unknown value 'pppo'; allowed: ppo, reinforce; did you mean",
+    ),
+    "clamp": ({"clamp": -1}, "clamp: must be a number >= 0 or None, got -1"),
+    "ratio shape": (
+        {"log_ratios": [0.0] * 4},
+        r"log_ratios: must have the shape of the rewards \(1, 4\), got \(4,\)",
+    ),
+    "ratio nan": ({"log_ratios": [[0, np.nan, 0, 0]]}, "log_ratios: must be finite, got nan"),
+    "ratio text": ({"log_ratios": [["x"] * 4]}, "log_ratios: must be an array of numbers"),
+    "overflow": (
+        {"method": "bon_off_policy_exact", "log_ratios": [[600.0] * 4], "clamp": None},
+        "advantages: overflow; rewards or log_ratios are too large",
+    ),
+}
+
+
+@pytest.mark.parametrize(("arguments", "text"), ADVANTAGES.values(), ids=ADVANTAGES)
+def test_advantages_refuses(arguments, text):
+    with pytest.raises(InvalidValueError, match=text):
+        advantages(REWARDS, **arguments)
+
+
+def test_rewards_are_checked():
+    for shape in ((4,), (1, 2, 2), (3, 0)):
+        with pytest.raises(InvalidValueError, match=r"must have shape \(prompts, samples\)"):
+            advantages(np.zeros(shape), k=1)
+    for function in (advantages, max_at_k):
+        with pytest.raises(InvalidValueError, match="rewards: must be finite, or NaN"):
+            function([[0.0, np.inf]], k=1)
+        with pytest.raises(InvalidValueError, match="rewards: must be an array of numbers"):
+            function([[0.0, 1.0], [2.0]], k=1)
+
+
+def test_metrics_refuse():
+    with pytest.raises(InvalidValueError, match="got k=5 with 4 samples"):
+        max_at_k(REWARDS, [1, 5])
+    with pytest.raises(InvalidValueError, match=r"k: must be an integer >= 1, got 1\.0"):
+        max_at_k(REWARDS, 1.0)
+    with pytest.raises(InvalidValueError, match="last axis of samples"):
+        max_at_k(1.0, 1)
+    with pytest.raises(InvalidValueError, match="got k=5 with 4 samples"):
+        pass_at_k([10, 4], [1, 1], 5)
+    with pytest.raises(InvalidValueError, match="num_correct: must lie between 0 and num_samples"):
+        pass_at_k(4, 5, 1)
+    with pytest.raises(InvalidValueError, match=r"num_samples: must be integers, got 4\.5"):
+        pass_at_k(4.5, 1, 1)
+    with pytest.raises(InvalidValueError, match="k: must be an integer >= 1, got 0"):
+        pass_at_k(4, 1, 0)
+    with pytest.raises(InvalidValueError, match="the shapes do not broadcast"):
+        pass_at_k([1, 2], [1, 2, 3], 1)
+
+
+def test_effective_sample_size_refuses():
+    with pytest.raises(InvalidValueError, match="log_ratios: must have shape"):
+        effective_sample_size([0.0], 1)
+    with pytest.raises(InvalidValueError, match="got k=3 with 2 samples"):
+        effective_sample_size([[0.0, 0.0]], 3)
+    with pytest.raises(InvalidValueError, match="log_ratios: must be finite, got inf"):
+        effective_sample_size([[0.0, np.inf]], 1)
+
+
+METHOD_FIELDS = {
+    "unknown": ({"credit": "rewards"}, "Method.credit: unknown value 'rewards'; .*mean 'reward'"),
+    "corrected best": (
+        {"credit": "best", "correction": "exact", "baseline": "mean"},
+        "Method.correction: 'exact' corrects the credit 'max_at_k' only, got the credit 'best'",
+    ),
+    "pair": (
+        {"credit": "max_at_k", "baseline": "second_best"},
+        "'second_best' does not go with the credit 'max_at_k'; allowed with it: 'none', 'mean'",
+    ),
+    "constant": (
+        {"credit": "max_at_k", "baseline": "constant"},
+        "'constant' is made for a correction; without one it is 'mean'",
+    ),
+    "scale": ({"credit": "reward", "scale": "var"}, "Method.scale: unknown value 'var'; allowed"),
+}
+
+
+@pytest.mark.parametrize(("fields", "text"), METHOD_FIELDS.values(), ids=METHOD_FIELDS)
+def test_method_refuses(fields, text):
+    with pytest.raises(InvalidValueError, match=text):
+        Method(**fields)
+
+
+def test_the_table_has_the_documented_rows():
+    assert list(METHODS) == [
+        "grpo",
+        "bon_max_mean",
+        "bon_max_second",
+        "bon_loo1",
+        "bon_mean",
+        "bon_off_policy",
+        "bon_off_policy_exact",
+    ]
+    assert all(method.source for method in METHODS.values())

@@ -1,0 +1,135 @@
+"""What must hold for any rewards: symmetry, ties, shifts, scales, signs and precision."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from maxatk.objectives import METHODS, advantages, effective_sample_size, max_at_k, pass_at_k
+
+NAMES = list(METHODS)
+LOO = [name for name, method in METHODS.items() if method.baseline == "leave_one_out"]
+FORMS = st.sampled_from(["ppo", "reinforce"])
+
+
+@st.composite
+def problems(draw, with_nan=False):
+    """A few groups with many ties, their log ratios, and a k."""
+    n = draw(st.integers(1, 12))
+    shape = (draw(st.integers(1, 3)), n)
+    values = [-1.0, 0.0, 0.25, 0.5, 1.0, 3.0] + ([np.nan] if with_nan else [])
+    rewards = draw(hnp.arrays(np.float64, shape, elements=st.sampled_from(values)))
+    logs = draw(hnp.arrays(np.float64, shape, elements=st.floats(-0.7, 0.7)))
+    return rewards, logs, draw(st.integers(1, n))
+
+
+@settings(max_examples=150, deadline=None)
+@given(problems(with_nan=True), st.sampled_from(NAMES), FORMS, st.randoms(use_true_random=False))
+def test_permutation_equivariance(problem, method, form, random):
+    rewards, logs, k = problem
+    order = list(range(rewards.shape[1]))
+    random.shuffle(order)
+    got = advantages(rewards[:, order], method, k, log_ratios=logs[:, order], form=form)
+    want = advantages(rewards, method, k, log_ratios=logs, form=form)[:, order]
+    np.testing.assert_allclose(got, want, rtol=1e-8, atol=1e-10)
+    metric, shuffled = max_at_k(rewards, k), max_at_k(rewards[:, order], k)
+    np.testing.assert_array_equal(metric, shuffled)
+
+
+@settings(max_examples=100, deadline=None)
+@given(problems(), st.sampled_from(NAMES), FORMS)
+def test_tied_samples_of_equal_ratio_get_equal_advantages(problem, method, form):
+    rewards, logs, k = problem
+    logs = np.round(2 * logs) / 2  # few values: ties of both
+    got = advantages(rewards, method, k, log_ratios=logs, form=form)
+    for row in range(len(rewards)):
+        for pair in {*zip(rewards[row], logs[row], strict=True)}:
+            same = (rewards[row] == pair[0]) & (logs[row] == pair[1])
+            np.testing.assert_allclose(got[row][same], got[row][same][0], rtol=1e-8, atol=1e-10)
+
+
+@settings(max_examples=100, deadline=None)
+@given(problems(), st.sampled_from(NAMES), FORMS)
+def test_finite_and_zero_for_equal_rewards(problem, method, form):
+    rewards, logs, k = problem
+    got = advantages(rewards, method, k, log_ratios=logs, form=form)
+    assert np.isfinite(got).all()
+    assert not got[np.ptp(rewards, axis=1) == 0].any()
+
+
+@settings(max_examples=100, deadline=None)
+@given(problems(), st.sampled_from(LOO), FORMS, st.integers(-8, 8))
+def test_a_shift_of_the_rewards_changes_no_leave_one_out_advantage(problem, method, form, shift):
+    rewards, logs, k = problem
+    got = advantages(rewards + shift, method, k, log_ratios=logs, form=form)
+    want = advantages(rewards, method, k, log_ratios=logs, form=form)
+    if k > 1:
+        np.testing.assert_array_equal(got, want)  # the steps of these rewards are exact
+    else:
+        np.testing.assert_allclose(got, want, atol=1e-14)
+
+
+@settings(max_examples=100, deadline=None)
+@given(problems(), st.sampled_from(NAMES), FORMS, st.sampled_from([0.125, 4.0]))
+def test_scale_equivariance(problem, method, form, factor):
+    rewards, logs, k = problem
+    got = advantages(rewards * factor, method, k, log_ratios=logs, form=form)
+    want = advantages(rewards, method, k, log_ratios=logs, form=form)
+    if METHODS[method].scale == "none":
+        np.testing.assert_allclose(got, want * factor, rtol=1e-12, atol=1e-14)
+    else:  # up to the epsilon of the division
+        np.testing.assert_array_equal(np.sign(got.round(6)), np.sign(want.round(6)))
+
+
+@settings(max_examples=150, deadline=None)
+@given(problems(), st.sampled_from(LOO), FORMS)
+def test_leave_one_out_advantages_are_never_negative(problem, method, form):
+    rewards, logs, k = problem
+    if k > 1:
+        assert (advantages(rewards, method, k, log_ratios=logs, form=form) >= 0).all()
+
+
+@settings(max_examples=100, deadline=None)
+@given(problems())
+def test_max_at_k_lies_in_the_group_and_grows_with_k(problem):
+    rewards, _, k = problem
+    n = rewards.shape[1]
+    values = max_at_k(rewards, range(1, n + 1))
+    assert (np.diff(values, axis=1) >= -1e-12).all()
+    np.testing.assert_allclose(values[:, 0], rewards.mean(axis=1), atol=1e-14)
+    np.testing.assert_array_equal(values[:, -1], rewards.max(axis=1))
+    np.testing.assert_array_equal(values[:, k - 1], max_at_k(rewards, k))
+    smallest = -max_at_k(-rewards, k)
+    assert (smallest <= values[:, k - 1] + 1e-12).all()
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(1, 60), st.data())
+def test_pass_at_k_is_max_at_k_of_zeros_and_ones(n, data):
+    correct = data.draw(st.integers(0, n))
+    k = data.draw(st.integers(1, n))
+    rewards = np.arange(n) < correct
+    assert pass_at_k(n, correct, k) == pytest.approx(float(max_at_k(rewards, k)), abs=1e-14)
+
+
+@pytest.mark.parametrize("method", NAMES)
+@pytest.mark.parametrize("form", ["ppo", "reinforce"])
+def test_float32_input_gives_float64_results(method, form):
+    rng = np.random.default_rng(3)
+    rewards = rng.random((4, 64)).astype(np.float32)
+    logs = (rng.normal(size=(4, 64)) * 0.1).astype(np.float32)
+    got = advantages(rewards, method, 16, log_ratios=logs, form=form)
+    wide = advantages(rewards.astype(float), method, 16, log_ratios=logs.astype(float), form=form)
+    assert got.dtype == np.float64
+    np.testing.assert_array_equal(got, wide)
+    assert max_at_k(rewards, 16).dtype == np.float64
+
+
+@settings(max_examples=60, deadline=None)
+@given(problems())
+def test_effective_sample_size_is_a_share(problem):
+    _, logs, k = problem
+    share = effective_sample_size(logs, k)
+    assert ((share > 0) & (share <= 1 + 1e-12)).all()
+    np.testing.assert_allclose(effective_sample_size(0 * logs + 0.3, k), 1, rtol=1e-12)
