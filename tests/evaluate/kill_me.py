@@ -18,7 +18,7 @@ from maxatk.verifier import Verifier
 
 
 def run(model, problems, out):
-    settings = SamplingSettings(max_new_tokens=4, samples=24)
+    settings = SamplingSettings(max_new_tokens=4, samples=60)
     with Verifier(workers=1) as verifier:
         evaluate(model, problems, out, settings=settings, batch_size=3, verifier=verifier)
 
@@ -40,19 +40,26 @@ def main(model, problems, out, kills, seed):
     logging.disable_progress_bar()
     load_backend("hf", model, batch_size=1)  # imports the model's code before the forks
     draw = random.Random(int(seed))
-    samples = Path(out) / "samples.jsonl"
-    started = time.monotonic()
     pid = child(lambda: run(model, problems, out + "-whole"))
     assert os.waitpid(pid, 0)[1] == 0
-    took = time.monotonic() - started
-    for _ in range(int(kills)):
+    whole = (Path(out + "-whole") / "samples.jsonl").stat().st_size
+    moments = sorted(draw.randrange(whole) for _ in range(int(kills)))
+    for moment in moments:
         pid = child(lambda: run(model, problems, out))
-        time.sleep(draw.uniform(0.1, 0.9) * took)
+        wait_for(Path(out) / "samples.jsonl", moment)
+        time.sleep(draw.uniform(0, 0.02))
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
-        print(samples.read_bytes().count(b"\n") if samples.exists() else 0)
+        print((Path(out) / "samples.jsonl").read_bytes().count(b"\n"))
     pid = child(lambda: run(model, problems, out))
     assert os.waitpid(pid, 0)[1] == 0
+
+
+def wait_for(path, size):
+    deadline = time.monotonic() + 60
+    while not path.exists() or path.stat().st_size < size:
+        assert time.monotonic() < deadline, f"{path} never had {size} bytes"
+        time.sleep(0.001)
 
 
 if __name__ == "__main__":

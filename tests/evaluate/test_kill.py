@@ -7,7 +7,7 @@ from pathlib import Path
 import maxatk
 from maxatk.records import write_jsonl
 
-KILLS = 5
+KILLS = 20
 
 
 def lines_without(path, *names):

@@ -106,7 +106,10 @@ def _version(package: str) -> str | None:
 
 
 def _commit() -> str | None:
-    command = ["git", "-C", str(Path(maxatk.__file__).parent), "rev-parse", "HEAD"]
+    checkout = Path(maxatk.__file__).parents[2]
+    if not (checkout / ".git").exists():  # installed, perhaps below someone else's checkout
+        return None
+    command = ["git", "-C", str(checkout), "rev-parse", "HEAD"]
     try:
         found = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired):

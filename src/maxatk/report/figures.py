@@ -1,0 +1,180 @@
+"""The figures of a report as SVG text: metric against k, entropy, training curves."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from maxatk.report.runs import METRICS, Comparison, Run, Source, load_comparison
+from maxatk.report.style import Line, lines_for
+
+# Drawn in this colour, then replaced by the text colour of the page, light or dark.
+_INK = "#010203"
+_BINS = 40
+
+_STYLE = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "maxatk",
+    "font.size": 10.0,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": _INK,
+    "axes.labelcolor": _INK,
+    "text.color": _INK,
+    "xtick.color": _INK,
+    "ytick.color": _INK,
+    "axes.grid": True,
+    "grid.color": _INK,
+    "grid.alpha": 0.12,
+    "legend.frameon": False,
+    "lines.linewidth": 1.8,
+    "lines.markersize": 4.5,
+}
+
+
+def metric_svg(comparison: Comparison, metric: str) -> str:
+    """Return one panel of Figure 1 as inline SVG: a metric against k, bands of 95%."""
+    with mpl.rc_context(_STYLE):
+        figure = Figure(figsize=(5.0, 3.6), layout="constrained")
+        _draw_metric(figure.subplots(), comparison, metric)
+        return _inline(figure, metric.replace("@", "-at-"), f"{metric} against k")
+
+
+def entropy_svg(comparison: Comparison) -> str | None:
+    """Return Figure 2 as inline SVG, the entropy of completions; None if no run recorded it."""
+    runs = [run for run in comparison.runs if run.results["entropy"]]
+    if not runs:
+        return None
+    lines = lines_for([run.name for run in comparison.runs])
+    with mpl.rc_context(_STYLE):
+        figure = Figure(figsize=(5.0, 3.6), layout="constrained")
+        axes = figure.subplots()
+        width = max(run.results["entropy"]["sequence"]["histogram"]["width"] for run in runs)
+        longest = max(_longest(run) for run in runs)
+        while longest / width > _BINS:
+            width *= 2
+        for run in runs:
+            _draw_entropy(axes, run, width, lines[run.name])
+        axes.set(xlabel="entropy of a completion, nats", ylabel="share of completions")
+        axes.set_xlim(left=0)
+        axes.set_ylim(bottom=0)
+        return _inline(figure, "entropy", "Distribution of the entropy of completions")
+
+
+def curve_svgs(curves: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[str, str]:
+    """Return inline SVGs of training curves by the quantity they show.
+
+    `curves` are {"name", "log_history"} objects; of a log history, the rows of a trainer, the
+    quantities "reward" and those that begin with "max@", "max_at_" or "pass@" are drawn against
+    "step". `names` are the runs of the report, baseline first: a curve with the name of a run
+    has its colour.
+    """
+    lines = lines_for([*names, *(c["name"] for c in curves if c["name"] not in names)])
+    quantities = sorted(
+        {key for curve in curves for row in curve["log_history"] for key in row if _is_curve(key)},
+        key=lambda key: (key != "reward", key),
+    )
+    found = {}
+    with mpl.rc_context(_STYLE):
+        for number, quantity in enumerate(quantities):
+            figure = Figure(figsize=(5.0, 3.2), layout="constrained")
+            axes = figure.subplots()
+            for curve in curves:
+                _draw_curve(axes, curve["log_history"], quantity, lines[curve["name"]])
+            axes.set(xlabel="training step", ylabel=quantity)
+            found[quantity] = _inline(figure, f"curve-{number}", f"{quantity} during training")
+    return found
+
+
+def figure1_svg(
+    results: Mapping[str, Source], path: str | Path, *, baseline: str | None = None
+) -> Path:
+    """Write Figure 1 to an SVG file, max@k and pass@k side by side, and return its path.
+
+    The file stands alone: white ground, its own legend, text as outlines. Raises as
+    `load_comparison`.
+    """
+    comparison = load_comparison(results, baseline=baseline)
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    style = {**_STYLE, "svg.fonttype": "path"}
+    with mpl.rc_context(style):
+        figure = Figure(figsize=(9.5, 3.9), layout="constrained", facecolor="white")
+        for axes, metric in zip(figure.subplots(1, 2), METRICS, strict=True):
+            _draw_metric(axes, comparison, metric)
+        handles, labels = figure.axes[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 6))
+        figure.savefig(path, format="svg", metadata={"Date": None})
+    return path
+
+
+def _draw_metric(axes: Axes, comparison: Comparison, metric: str) -> None:
+    ks = comparison.ks
+    lines = lines_for([run.name for run in comparison.runs])
+    for run in comparison.runs:
+        line = lines[run.name]
+        found = [run.metric(metric, k) for k in ks]
+        mean, low, high = (
+            np.array([row[part] for row in found], dtype=np.float64)
+            for part in ("mean", "low", "high")
+        )
+        axes.fill_between(ks, low, high, color=line.color, alpha=0.12, linewidth=0)
+        axes.plot(
+            ks, mean, color=line.color, linestyle=line.dash, marker=line.marker, label=run.name
+        )
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(ks, [str(k) for k in ks])
+    axes.set_xticks([], minor=True)
+    axes.set(xlabel="k", ylabel=metric)
+
+
+def _longest(run: Run) -> float:
+    histogram = run.results["entropy"]["sequence"]["histogram"]
+    return float(histogram["width"] * len(histogram["counts"]))
+
+
+def _draw_entropy(axes: Axes, run: Run, width: float, line: Line) -> None:
+    histogram = run.results["entropy"]["sequence"]["histogram"]
+    together = round(width / histogram["width"])
+    counts = np.array(histogram["counts"], dtype=np.float64)
+    counts = np.pad(counts, (0, -len(counts) % together)).reshape(-1, together).sum(axis=1)
+    edges = width * np.arange(len(counts) + 1)
+    shares = counts / counts.sum()
+    axes.stairs(shares, edges, fill=True, color=line.color, alpha=0.15)
+    axes.stairs(shares, edges, color=line.color, linewidth=1.8, linestyle=line.dash)
+
+
+def _draw_curve(
+    axes: Axes, history: Sequence[Mapping[str, Any]], quantity: str, line: Line
+) -> None:
+    points = [(row["step"], row[quantity]) for row in history if quantity in row and "step" in row]
+    if points:
+        steps, values = zip(*points, strict=True)
+        axes.plot(steps, values, color=line.color, linestyle=line.dash)
+
+
+def _is_curve(key: str) -> bool:
+    return key == "reward" or key.startswith(("max@", "max_at_", "pass@"))
+
+
+def _inline(figure: Figure, name: str, label: str) -> str:
+    buffer = io.StringIO()
+    nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+    figure.savefig(buffer, format="svg", metadata=nothing, transparent=True)
+    svg = buffer.getvalue()
+    svg = svg[svg.index("<svg") :].replace(_INK, "currentColor")
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    # Ids are unique in one figure, not on a page of several.
+    for before in (' id="', "url(#", 'href="#'):
+        svg = svg.replace(before, f"{before}{name}-")
+    head, body = svg.split(">", 1)
+    svg = re.sub(r' (width|height)="[^"]*"', "", head) + ">" + body
+    return svg.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1)

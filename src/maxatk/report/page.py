@@ -1,0 +1,84 @@
+"""One report of many runs: a single HTML file that needs no network."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+import maxatk
+from maxatk.report.figures import curve_svgs, entropy_svg, metric_svg
+from maxatk.report.headlines import headlines
+from maxatk.report.runs import (
+    METRICS,
+    Comparison,
+    Source,
+    load_comparison,
+    setting_differences,
+)
+from maxatk.report.style import lines_for
+from maxatk.report.tables import KS, differences, overview, problems_table, samples_table
+
+
+def write_report(
+    results: Mapping[str, Source],
+    out_html: str | Path,
+    *,
+    title: str = "Best of N",
+    baseline: str | None = None,
+    ks: Sequence[int] = KS,
+    curves: Sequence[Mapping[str, Any]] = (),
+) -> Path:
+    """Write one self-contained HTML page about the runs and return its path.
+
+    `results` maps the name of each run to its results: an object, a results.json or its folder.
+    `ks` are the k of the tables, `curves` as in `curve_svgs`. All runs must be over the same
+    problems; the baseline is as in `load_comparison`, and so are the errors.
+    """
+    comparison = load_comparison(results, baseline=baseline)
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("maxatk.report"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    page = environment.get_template("report.html").render(
+        title=title, version=maxatk.__version__, **_content(comparison, ks, curves)
+    )
+    out = Path(out_html)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(page, encoding="utf-8")
+    return out
+
+
+def _content(
+    comparison: Comparison, ks: Sequence[int], curves: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    names = [run.name for run in comparison.runs]
+    largest = comparison.shown_ks(ks)[-1]
+    counts = comparison.baseline.results["counts"]
+    return {
+        "baseline": comparison.baseline.name,
+        "problems": counts["problems"],
+        "samples": sum(run.results["counts"]["samples"] for run in comparison.runs),
+        "unscored": sum(run.results["counts"]["unscored"] for run in comparison.runs),
+        "headlines": headlines(comparison, ks),
+        "lines": lines_for(names),
+        "panels": {metric: metric_svg(comparison, metric) for metric in METRICS},
+        "entropy": entropy_svg(comparison),
+        "curves": curve_svgs(curves, names),
+        "overview": overview(comparison, ks),
+        "differences": differences(comparison, ks) if comparison.others else None,
+        "outcomes": samples_table(comparison),
+        "per_problem": problems_table(comparison, largest),
+        "largest": largest,
+        "setting_differences": setting_differences(comparison),
+        "manifests": {
+            run.name: json.dumps(run.results["manifest"], indent=1, ensure_ascii=False)
+            for run in comparison.runs
+        },
+    }

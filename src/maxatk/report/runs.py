@@ -1,0 +1,157 @@
+"""The runs a report compares: read, checked to be over the same problems, and aligned."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from maxatk.errors import DataError, InvalidValueError, MissingFileError, unknown_name
+from maxatk.evaluate.statistics import Interval, paired_difference
+
+METRICS = ("max@k", "pass@k")
+Source = str | Path | Mapping[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """One model's results under the name it has in the report."""
+
+    name: str
+    results: Mapping[str, Any]
+
+    def metric(self, metric: str, k: int) -> Mapping[str, Any]:
+        """Return {"mean", "low", "high", "problems"} of a metric at k."""
+        found: Mapping[str, Any] = self.results["metrics"][metric][str(k)]
+        return found
+
+    def values(self, metric: str, ks: Sequence[int]) -> npt.NDArray[np.float64]:
+        """Return the values of every problem: (P, K), NaN where there is none."""
+        columns = self.results["per_problem"][metric]
+        values = [columns[str(k)] for k in ks]
+        by_k: npt.NDArray[np.float64] = np.array(values, dtype=np.float64)
+        return by_k.T.copy()
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """Runs over the same problems, the baseline first, and the k that all of them have."""
+
+    runs: tuple[Run, ...]
+    ks: tuple[int, ...]
+
+    @property
+    def baseline(self) -> Run:
+        """The run that the others are compared to."""
+        return self.runs[0]
+
+    @property
+    def others(self) -> tuple[Run, ...]:
+        """The runs after the baseline."""
+        return self.runs[1:]
+
+    @property
+    def problem_ids(self) -> list[str]:
+        """The ids of the problems, in the order of every run's values."""
+        return list(self.baseline.results["per_problem"]["ids"])
+
+    def shown_ks(self, wanted: Sequence[int]) -> list[int]:
+        """Return those of `wanted` that all runs have, with the largest they have below them."""
+        shown = {k for k in wanted if k in self.ks}
+        below = [k for k in self.ks if k <= max(wanted)]
+        return sorted(shown | {max(below, default=self.ks[0])})
+
+    def difference(self, run: Run, metric: str, ks: Sequence[int]) -> Interval:
+        """Return the paired difference of a run to the baseline, with 95% intervals: (K,)."""
+        return paired_difference(run.values(metric, ks), self.baseline.values(metric, ks))
+
+
+def load_comparison(results: Mapping[str, Source], *, baseline: str | None = None) -> Comparison:
+    """Return the comparison of results given by name, as objects, files or their folders.
+
+    The baseline is `baseline`, else the run named "base", else the first. Raises
+    MissingFileError or DataError for a file that is not a results file; InvalidValueError when
+    there are no results, the baseline is unknown, or the runs are over different problems.
+    """
+    if not results:
+        raise InvalidValueError("results: must hold at least one run")
+    runs = [Run(name, _load(source)) for name, source in results.items()]
+    if baseline is None:
+        baseline = "base" if "base" in results else runs[0].name
+    if baseline not in results:
+        raise unknown_name("baseline", baseline, results)
+    runs.sort(key=lambda run: run.name != baseline)
+    for run in runs[1:]:
+        _refuse_other_problems(runs[0], run)
+    common = set.intersection(*({int(k) for k in run.results["metrics"]["max@k"]} for run in runs))
+    if not common:
+        raise InvalidValueError("results: the runs have no k in common")
+    return Comparison(tuple(runs), tuple(sorted(common)))
+
+
+def setting_differences(comparison: Comparison) -> list[str]:
+    """Return one line for every setting in which a run differs from the baseline.
+
+    The model itself is left out: it is what the runs are meant to differ in.
+    """
+    first = _flat(comparison.baseline.results["manifest"].get("settings", {}))
+    lines = []
+    for run in comparison.others:
+        mine = _flat(run.results["manifest"].get("settings", {}))
+        for key in sorted(first.keys() | mine.keys()):
+            if key not in ("model.model", "model.weights") and first.get(key) != mine.get(key):
+                lines.append(
+                    f"{key}: {first.get(key)!r} for {comparison.baseline.name}, "
+                    f"{mine.get(key)!r} for {run.name}"
+                )
+    return lines
+
+
+def _load(source: Source) -> Mapping[str, Any]:
+    if isinstance(source, Mapping):
+        return _checked(source, "results")
+    path = Path(source)
+    if path.is_dir():
+        path = path / "results.json"
+    if not path.is_file():
+        raise MissingFileError(f"{path}: no such results file")
+    try:
+        return _checked(json.loads(path.read_text(encoding="utf-8")), str(path))
+    except ValueError as error:
+        raise DataError(f"{path}: not a results file: {error}") from error
+
+
+def _checked(results: Any, place: str) -> Mapping[str, Any]:
+    needed = ("metrics", "per_problem", "counts", "entropy", "diversity", "manifest")
+    missing = [name for name in needed if not isinstance(results, Mapping) or name not in results]
+    if missing:
+        raise DataError(f"{place}: not a results object: {missing[0]!r} is missing")
+    checked: Mapping[str, Any] = results
+    return checked
+
+
+def _refuse_other_problems(first: Run, other: Run) -> None:
+    ids = [run.results["per_problem"]["ids"] for run in (first, other)]
+    digests = [
+        run.results["manifest"].get("settings", {}).get("problems", {}).get("sha256")
+        for run in (first, other)
+    ]
+    if ids[0] != ids[1] or digests[0] != digests[1]:
+        raise InvalidValueError(
+            f"results: {other.name!r} ({len(ids[1])} problems) is not over the same problems as "
+            f"{first.name!r} ({len(ids[0])} problems), so they cannot be compared"
+        )
+
+
+def _flat(value: Any, name: str = "") -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        return {name: value}
+    flat: dict[str, Any] = {}
+    for key, inner in value.items():
+        flat.update(_flat(inner, f"{name}.{key}" if name else key))
+    return flat

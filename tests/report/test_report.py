@@ -1,0 +1,287 @@
+import html.parser
+import json
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import maxatk
+from maxatk.errors import DataError, InvalidValueError, MissingFileError
+from maxatk.evaluate.statistics import paired_difference
+from maxatk.report import figure1_svg, overview_table, write_report
+from maxatk.report.figures import curve_svgs, entropy_svg, metric_svg
+from maxatk.report.headlines import headlines
+from maxatk.report.numbers import change, interval, share
+from maxatk.report.runs import load_comparison
+from maxatk.report.style import lines_for
+from maxatk.report.tables import differences, problems_table, samples_table
+
+VOID = {"meta", "br", "hr", "img", "link", "input"}
+
+
+class Page(html.parser.HTMLParser):
+    """Checks nesting, and collects attributes, ids and the cells of tables."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.attributes, self.tables, self.text = [], [], {}, []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+        if tag not in VOID:
+            self.open.append(tag)
+        if tag == "table":
+            self.rows = self.tables[dict(attrs)["id"]] = []
+        elif tag == "tr":
+            self.rows.append([])
+        elif tag in ("td", "th"):
+            self.rows[-1].append([])
+
+    def handle_startendtag(self, tag, attrs):
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text.append(data)
+        if data.strip() and {"td", "th"} & set(self.open):
+            self.rows[-1][-1].append(data.strip())
+
+
+@pytest.fixture(scope="module")
+def page(results, tmp_path_factory):
+    out = tmp_path_factory.mktemp("report") / "new" / "report.html"
+    history = [{"step": s, "reward": 0.1 * s, "max@8": 0.2, "loss": 1.0} for s in range(3)]
+    curves = [{"name": "sharp", "log_history": [*history, {"train_runtime": 3.0}]}]
+    assert write_report(results, out, title="A <b> & c", curves=curves) == out
+    return out.read_text(encoding="utf-8")
+
+
+def test_the_page_is_well_formed_and_ids_are_unique(page):
+    ids = [value for _, name, value in Page(page).attributes if name == "id"]
+    assert len(ids) == len(set(ids)) > 100
+
+
+def test_every_reference_within_the_page_has_a_target(page):
+    targets = set(re.findall(r' id="([^"]+)"', page))
+    used = re.findall(r"url\(#([^)]+)\)", page) + re.findall(r'href="#([^"]+)"', page)
+    assert used
+    assert set(used) <= targets
+
+
+def test_the_page_needs_no_network(page):
+    parsed = Page(page)
+    assert not [a for a in parsed.attributes if a[1] in ("src", "srcset")]
+    assert all(v.startswith("#") for _, name, v in parsed.attributes if name.endswith("href"))
+    without_namespaces = re.sub(r'xmlns(:\w+)?="[^"]*"', "", page)
+    assert "://" not in without_namespaces
+    assert "@import" not in page
+    assert "<script" not in page
+
+
+def test_numbers_on_the_page_are_those_of_the_results(page, results):
+    header, *rows = Page(page).tables["overview"]
+    ks = (1, 8, 32, 128)
+    assert [c[0] for c in header[1:]] == [f"{m}@{k}" for m in ("max", "pass") for k in ks]
+    assert [row[0][0] for row in rows] == ["base", "sharp", "same"]
+    for row in rows:
+        metrics = results[row[0][0]]["metrics"]
+        found = [metrics[m][str(k)] for m in ("max@k", "pass@k") for k in ks]
+        assert row[1:] == [[share(f["mean"]), interval(f["low"], f["high"])] for f in found]
+
+
+def test_differences_on_the_page_are_paired(page, results):
+    _, sharp, _ = Page(page).tables["differences"]
+    values = [
+        np.array([results[name]["per_problem"]["max@k"]["128"]]).T for name in ("sharp", "base")
+    ]
+    found = paired_difference(*values)
+    assert sharp[4][0] == change(found.mean[0])
+    assert found.high[0] < 0
+
+
+def test_findings_state_what_was_measured(results):
+    sharp, same, best = headlines(load_comparison(results), (1, 8, 32, 128))
+    assert re.match(r"sharp is above base at max@1 \(.*\) and is below base at max@128 \(", sharp)
+    assert same.count("cannot be told apart from base") == 2
+    assert re.fullmatch(r"The highest max@128 is that of (base|same): [.\d]+\.", best)
+
+
+def test_findings_follow_the_baseline(results):
+    sentences = headlines(load_comparison(results, baseline="sharp"), (1, 128))
+    assert sentences[0].startswith("base is below sharp at max@1")
+    assert "is above sharp at max@128" in sentences[0]
+
+
+def test_problem_ids_and_title_are_escaped(page):
+    parsed = Page(page)
+    assert [row[0] for row in parsed.tables["per-problem"][1:3]] == [["p<0>"], ["p<1>"]]
+    assert "A <b> & c" in parsed.text
+    assert "<b>" not in page
+
+
+def test_light_dark_and_narrow_are_supported(page):
+    assert "prefers-color-scheme: dark" in page
+    assert "currentColor" in page
+    assert "#010203" not in page
+    assert 'name="viewport"' in page
+    assert "overflow-x: auto" in page
+
+
+def test_training_curves_show_reward_and_metrics_only(results):
+    history = [{"step": 1, "reward": 0.1, "max@8": 0.2, "loss": 1.0}]
+    found = curve_svgs([{"name": "other", "log_history": history}], ["base"])
+    assert list(found) == ["reward", "max@8"]
+    assert all(ET.fromstring(svg) is not None for svg in found.values())
+
+
+def test_best_and_second_are_ranked_as_printed(results):
+    table = overview_table(results)
+    column = [row[1] for row in table.rows]
+    assert [cell.mark for cell in column].count("best") == 1
+    assert max(column, key=lambda cell: cell.text).mark == "best"
+    alone = overview_table({"one": results["base"]})
+    assert {cell.mark for cell in alone.rows[0]} == {""}
+
+
+def test_equal_numbers_get_equal_marks(results):
+    table = overview_table({"a": results["base"], "b": results["base"], "c": results["sharp"]})
+    last = [row[4].mark for row in table.rows]
+    assert last == ["best", "best", "second"]
+
+
+def test_tables_use_the_k_that_all_runs_have(results, make):
+    table = overview_table({"base": results["base"], "few": make(4, 0.1, 0.1, samples=16)})
+    assert table.header == ("model", "max@1", "max@8", "max@16", "pass@1", "pass@8", "pass@16")
+
+
+def test_a_single_run_makes_a_page_without_comparisons(results, tmp_path):
+    page = write_report({"only": results["same"]}, tmp_path / "r.html").read_text()
+    parsed = Page(page)
+    assert "differences" not in parsed.tables
+    assert 'id="findings"' not in page
+    assert "1 model ·" in page
+
+
+def test_samples_table_counts_outcomes(results):
+    table = samples_table(load_comparison(results))
+    row = dict(zip(table.header, (cell.text for cell in table.rows[0]), strict=True))
+    counts = results["base"]["counts"]["outcomes"]
+    assert row["passed"] == f"{counts['passed']:,}"
+    assert row["wrong answer"] == f"{counts['wrong_answer']:,}"
+    assert row["samples"] == "3,840"
+    assert row["distinct per problem"] == "50.0"
+
+
+def test_problems_table_shows_differences_problem_by_problem(results):
+    table = problems_table(load_comparison(results), 128)
+    assert table.header == ("problem", "base", "sharp − base", "same − base")
+    for row, cells in enumerate(table.rows):
+        base, sharp = (results[n]["per_problem"]["max@k"]["128"][row] for n in ("base", "sharp"))
+        assert cells[1].text == share(base)
+        assert cells[2].text == change(sharp - base)
+
+
+def test_differences_are_marked_where_the_interval_excludes_zero(results):
+    sharp, same = differences(load_comparison(results)).rows
+    assert (sharp[1].mark, sharp[4].mark) == ("above", "below")
+    assert same[1].mark == ""
+
+
+def test_unscored_samples_are_announced(make, tmp_path):
+    unscored = make(5, 0.1, 0.1, unscored=2)
+    page = write_report({"base": unscored}, tmp_path / "r.html").read_text()
+    assert "2 samples could not be judged" in page
+    assert overview_table({"base": unscored}).rows[0][4].text != "–"
+
+
+def test_runs_that_differ_in_settings_are_announced(results, make, tmp_path):
+    other = make(6, 0.1, 0.1, samples=64)
+    page = write_report({"base": results["base"], "x": other}, tmp_path / "r.html").read_text()
+    assert "sampling.samples: 128 for base, 64 for x" in Page(page).text
+
+
+def test_runs_without_entropy_are_left_out_of_figure_2(results, make):
+    silent = make(7, 0.1, 0.1)
+    silent["entropy"] = None
+    both = load_comparison({"base": results["base"], "x": silent})
+    assert entropy_svg(both) is not None
+    assert entropy_svg(load_comparison({"x": silent})) is None
+
+
+def test_figures_are_the_same_every_time(results):
+    comparison = load_comparison(results)
+    assert metric_svg(comparison, "max@k") == metric_svg(comparison, "max@k")
+
+
+def test_figure_1_file_is_one_svg_with_both_panels(results, tmp_path):
+    path = figure1_svg(results, tmp_path / "new" / "figure1.svg")
+    root = ET.parse(path).getroot()
+    assert root.tag.endswith("svg")
+    axes = [e for e in root.iter() if e.get("id", "").startswith("axes_")]
+    assert len(axes) == 2
+    assert path.read_bytes() == figure1_svg(results, tmp_path / "again.svg").read_bytes()
+
+
+def test_results_are_read_from_files_and_folders(results, tmp_path):
+    (tmp_path / "results.json").write_text(json.dumps(results["base"]))
+    expected = overview_table({"base": results["base"]})
+    assert overview_table({"base": tmp_path}) == expected
+    assert overview_table({"base": str(tmp_path / "results.json")}) == expected
+
+
+def test_wrong_input_is_refused(results, make, tmp_path):
+    with pytest.raises(MissingFileError, match="no such results file"):
+        load_comparison({"base": tmp_path / "none"})
+    (tmp_path / "results.json").write_text("{}")
+    with pytest.raises(DataError, match="'metrics' is missing"):
+        load_comparison({"base": tmp_path})
+    (tmp_path / "results.json").write_text("{")
+    with pytest.raises(DataError, match="not a results file"):
+        load_comparison({"base": tmp_path})
+    with pytest.raises(InvalidValueError, match="at least one run"):
+        load_comparison({})
+    with pytest.raises(InvalidValueError, match="did you mean 'sharp'"):
+        load_comparison(results, baseline="shrp")
+    fewer = make(8, 0.1, 0.1, ids=["a", "b"])
+    with pytest.raises(InvalidValueError, match=r"'x' \(2 problems\) is not over the same"):
+        load_comparison({"base": results["base"], "x": fewer})
+
+
+def test_lines_differ_and_the_baseline_is_grey():
+    lines = lines_for([f"m{i}" for i in range(13)])
+    assert lines["m0"].color == "#808080"
+    assert len({(line.color, line.dash) for line in lines.values()}) == 13
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.1234, ".123"), (1.0, "1.000"), (0.0, ".000"), (-0.05, "−.050"), (-0.0001, ".000")],
+)
+def test_share(value, text):
+    assert share(value) == text
+
+
+def test_changes_carry_their_sign():
+    assert [change(v) for v in (0.05, -0.05, 0.0)] == ["+.050", "−.050", ".000"]
+    assert share(None) == share(float("nan")) == "–"
+
+
+@pytest.mark.parametrize("module", ["maxatk.report", "maxatk.evaluate"])
+def test_import_needs_no_torch(module):
+    code = (
+        f"import sys, {module}; print([m for m in ('torch', 'transformers') if m in sys.modules])"
+    )
+    source = str(Path(maxatk.__file__).parents[1])
+    found = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=source, check=True
+    )
+    assert found.stdout.strip() == "[]"
