@@ -31,7 +31,7 @@ from maxatk.objectives.subsets import (
 )
 from maxatk.objectives.symmetric import joined_sums, prefix_means
 
-SHORT = 32
+SHORT = 64
 """Up to this many samples a product with a triangular matrix is faster than a running sum."""
 
 Correction: TypeAlias = Literal["none", "first_order", "exact"]
@@ -86,16 +86,20 @@ class Credit:
 def on_policy_credits(group: Group) -> Credit:
     """Return eq. (9), O(n): the lowest sample's sum, then w_jj (r_{j+1} - r_j) more at each step.
 
-    By Pascal's rule that is what two neighbours differ by, so ties get the same number.
+    By Pascal's rule that is what two neighbours differ by. Groups of up to `SHORT` samples go
+    through the matrix w_ij of eq. (9) instead.
     """
     n, k = group.rewards.shape[-1], group.k
-    weights = max_weights(n, k)
-    shared = pair_weights(n, k)
-    shared[0] = weights[0]
-    climbed = group.climbed(np.concatenate([[0.0], weights[:-1]]))
-    climbed += (group.rewards @ shared)[:, None]
+    weights, shared = max_weights(n, k), pair_weights(n, k)
+    if n <= SHORT:
+        matrix = np.tril(np.repeat(shared[:, None], n, axis=1), -1)
+        matrix.flat[:: n + 1] = weights
+        values = group.rewards @ matrix
+    else:
+        values = group.climbed(np.concatenate([[0.0], weights[:-1]]))
+        values += (group.rewards[:, 1:] @ shared[1:] + group.rewards[:, 0] * weights[0])[:, None]
     units = np.full((1, 1), k / n)
-    return Credit(climbed, units, climbed, units)
+    return Credit(values, units, values, units)
 
 
 def first_order_credits(group: Group) -> Credit:
