@@ -49,6 +49,9 @@ class MaxAtKConfig(GRPOConfig):
     disable_dropout: bool = dataclasses.field(
         default=True, metadata={"help": "Disable dropout, so that ratios measure the policy."}
     )
+    bf16: bool | None = dataclasses.field(
+        default=None, metadata={"help": "Train in bfloat16; by default where the GPU can."}
+    )
 
     def __post_init__(self) -> None:
         if self.bf16 is None:
