@@ -105,8 +105,17 @@ class Problem:
             raise InvalidValueError("Problem.id: must not be empty")
         if not self.tests:
             raise InvalidValueError(f"Problem {self.id!r}: has no tests; at least one is needed")
+        for name in ("id", "prompt"):
+            if not isinstance(getattr(self, name), str):
+                raise InvalidValueError(
+                    f"Problem.{name}: must be a string, got {getattr(self, name)!r}"
+                )
         for name in ("time_limit_s", "memory_limit_mb"):
             value = getattr(self, name)
+            if value is not None and not isinstance(value, (int, float)):
+                raise InvalidValueError(
+                    f"Problem {self.id!r}: {name} must be a number, got {value!r}"
+                )
             if value is not None and not value > 0:
                 raise InvalidValueError(
                     f"Problem {self.id!r}: {name} must be positive, got {value!r}"
@@ -123,7 +132,10 @@ class Problem:
         """Return the problem of a JSON object; missing or unknown fields raise DataError."""
         _refuse_unknown("problem", row, [f.name for f in dataclasses.fields(cls)])
         _require("problem", row, ("id", "prompt", "tests"))
-        tests = tuple(TestCase.from_json(test) for test in row["tests"])
+        tests = row["tests"]
+        if not isinstance(tests, list) or not all(isinstance(test, Mapping) for test in tests):
+            raise DataError(f"problem: tests: must be a list of objects")
+        tests = tuple(TestCase.from_json(test) for test in tests)
         return cls(**{**row, "tests": tests})
 
 
