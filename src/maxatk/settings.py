@@ -45,10 +45,10 @@ def _required(field: dataclasses.Field[Any]) -> bool:
 
 
 def _convert(value: Any, hint: Any, *, where: str) -> Any:
-    """Return `value` as `hint` wants it; hints beyond scalars and dataclasses are not checked."""
+    """Return `value` as `hint` wants it; unions beyond scalars and dataclasses are not checked."""
     options = _union_members(hint)
     if value is None:
-        if type(None) in options or not set(options) & set(_SCALARS):
+        if type(None) in options or Any in options:
             return None
         raise InvalidValueError(f"{where}: must be {_names(options)}, got nothing")
     nested = [o for o in options if dataclasses.is_dataclass(o) and isinstance(o, type)]
@@ -60,10 +60,23 @@ def _convert(value: Any, hint: Any, *, where: str) -> Any:
             f"{where}: got {value!r}; allowed: {', '.join(map(str, literals))}"
             f"{suggestion(str(value), map(str, literals))}"
         )
-    scalars = [o for o in options if o in _SCALARS]
-    if not scalars or len(scalars) < len([o for o in options if o is not type(None)]):
+    wanted = [o for o in options if o is not type(None)]
+    if len(wanted) == 1 and typing.get_origin(wanted[0]) in (list, dict):
+        return _convert_container(value, wanted[0], where=where)
+    scalars = [o for o in wanted if o in _SCALARS]
+    if not scalars or len(scalars) < len(wanted):
         return value
     return _convert_scalar(value, scalars, where=where)
+
+
+def _convert_container(value: Any, hint: Any, *, where: str) -> Any:
+    container = typing.get_origin(hint)
+    if not isinstance(value, container):
+        raise InvalidValueError(f"{where}: must be {_names([container])}, got {value!r}")
+    if container is dict:
+        return value
+    (item,) = typing.get_args(hint)
+    return [_convert(v, item, where=f"{where}[{number}]") for number, v in enumerate(value)]
 
 
 def _convert_scalar(value: Any, allowed: list[type], *, where: str) -> Any:

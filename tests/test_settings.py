@@ -1,0 +1,100 @@
+import dataclasses
+from typing import Any, Literal, Optional
+
+import pytest
+import yaml
+
+from maxatk.errors import InvalidValueError
+from maxatk.settings import from_mapping
+
+
+@dataclasses.dataclass(frozen=True)
+class Inner:
+    rate: float = 0.5
+    name: str = "x"
+
+
+@dataclasses.dataclass(frozen=True)
+class Outer:
+    out: str
+    steps: int = 1
+    flag: bool = False
+    limit: Optional[int] = None  # noqa: UP045  (the spelling of other libraries)
+    size: float | None = None
+    mode: Literal["fast", "slow"] = "fast"
+    inner: Inner = dataclasses.field(default_factory=Inner)
+    names: list[str] = dataclasses.field(default_factory=list)
+    section: dict[str, Any] = dataclasses.field(default_factory=dict)
+    either: str | list[str] | None = None
+    derived: int = dataclasses.field(default=0, init=False)
+
+
+def parse(text):
+    return from_mapping(Outer, yaml.safe_load(text), where="recipe")
+
+
+def test_what_is_left_out_keeps_its_default():
+    assert parse("out: a") == Outer("a")
+
+
+def test_every_kind_of_field():
+    text = """
+        out: a
+        steps: 3
+        flag: true
+        limit: 4
+        size: 2
+        mode: slow
+        inner: {rate: 1e-4, name: y}
+        names: [a, b]
+        section: {k: [1]}
+        either: [a]
+    """
+    assert parse(text) == Outer(
+        "a", 3, True, 4, 2.0, "slow", Inner(1e-4, "y"), ["a", "b"], {"k": [1]}, ["a"]
+    )
+
+
+def test_numbers_that_yaml_reads_as_text_become_numbers():
+    assert yaml.safe_load("1e-4") == "1e-4"  # YAML 1.1 wants a dot
+    assert parse("{out: a, inner: {rate: 1e-4}}").inner.rate == 1e-4
+    whole = parse("{out: a, size: 3}").size
+    assert (whole, type(whole)) == (3.0, float)
+
+
+def test_nothing_is_a_value_where_none_is_allowed():
+    assert parse("{out: a, limit: , size: null, either: }") == Outer("a")
+
+
+BAD = {
+    "{out: a, stepz: 1}": r"recipe: unknown key 'stepz'; did you mean 'steps'\?; allowed: either,",
+    "{out: a, 7: 1}": "recipe: unknown key 7",
+    "{out: a, derived: 1}": "recipe: unknown key 'derived'",
+    "{steps: 1}": "recipe: the key 'out' is required",
+    "{out: a, steps: two}": "recipe.steps: must be int, got 'two'",
+    "{out: a, steps: 1.5}": "recipe.steps: must be int, got 1.5",
+    "{out: a, steps: true}": "recipe.steps: must be int, got True",
+    "{out: a, steps: }": "recipe.steps: must be int, got nothing",
+    "{out: 3}": "recipe.out: must be str, got 3",
+    "{out: a, flag: 1}": "recipe.flag: must be bool, got 1",
+    "{out: a, limit: x}": "recipe.limit: must be int, got 'x'",
+    "{out: a, size: big}": "recipe.size: must be float, got 'big'",
+    "{out: a, size: true}": "recipe.size: must be float, got True",
+    "{out: a, mode: fats}": r"recipe.mode: got 'fats'; allowed: fast, slow; did you mean 'fast'",
+    "{out: a, inner: {rat: 1}}": r"recipe.inner: unknown key 'rat'; did you mean 'rate'\?",
+    "{out: a, inner: 3}": "recipe.inner: must be a mapping of settings, got 3",
+    "{out: a, inner: }": "recipe.inner: must be Inner, got nothing",
+    "{out: a, inner: {rate: [1]}}": r"recipe.inner.rate: must be float, got \[1\]",
+    "{out: a, names: b}": "recipe.names: must be list, got 'b'",
+    "{out: a, names: [b, 3]}": r"recipe.names\[1\]: must be str, got 3",
+    "{out: a, names: }": "recipe.names: must be list, got nothing",
+    "{out: a, section: 3}": "recipe.section: must be dict, got 3",
+    "{out: a, section: }": "recipe.section: must be dict, got nothing",
+    "[out]": r"recipe: must be a mapping of settings, got \['out'\]",
+}
+
+
+@pytest.mark.parametrize(("text", "message"), BAD.items())
+def test_bad_settings_are_named_by_their_path(text, message):
+    with pytest.raises(InvalidValueError, match=message):
+        parse(text)
