@@ -134,7 +134,7 @@ class Problem:
         _require("problem", row, ("id", "prompt", "tests"))
         tests = row["tests"]
         if not isinstance(tests, list) or not all(isinstance(test, Mapping) for test in tests):
-            raise DataError(f"problem: tests: must be a list of objects")
+            raise DataError("problem: tests: must be a list of objects")
         tests = tuple(TestCase.from_json(test) for test in tests)
         return cls(**{**row, "tests": tests})
 

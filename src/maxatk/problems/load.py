@@ -56,6 +56,8 @@ def load_problems(
     Raises InvalidValueError for an unknown name or split, MissingFileError without the file,
     DataError for a row that does not have the schema.
     """
+    if limit is not None and limit < 1:
+        raise InvalidValueError(f"limit: must be at least 1, got {limit}")
     if str(name) in BENCHMARKS:
         loaded = load_benchmark(str(name), split=split, limit=limit, file=file)
         if loaded.left_out:
@@ -103,6 +105,8 @@ def _convert(module: ModuleType, row: Mapping[str, Any], *, place: str) -> Any:
         return module.convert(row)
     except KeyError as error:
         raise DataError(f"{place}: missing column {error.args[0]!r}; got {sorted(row)}") from error
+    except (TypeError, AttributeError, ValueError) as error:
+        raise DataError(f"{place}: does not have the schema ({error})") from error
 
 
 def _read_problems(path: Path, limit: int | None) -> list[Problem]:
@@ -122,8 +126,11 @@ def _file_rows(path: Path) -> Iterator[Mapping[str, Any]]:
         return read_jsonl(path, lambda row: row)
     if not path.is_file():
         raise MissingFileError(f"file: {str(path)!r} does not exist")
-    rows = json.loads(path.read_text(encoding="utf-8"))
-    if not isinstance(rows, list):
+    try:
+        rows = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:  # text that is not UTF-8 is one too
+        raise DataError(f"{path}: not a JSON file ({error})") from error
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise DataError(f"{path}: must hold a JSON array of rows")
     return iter(rows)
 

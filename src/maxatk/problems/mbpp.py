@@ -80,6 +80,21 @@ def _parse_assert(text: str) -> tuple[str, str, str] | None:
 
 def _literal(node: ast.expr) -> str | None:
     try:
-        return repr(ast.literal_eval(node))
-    except ValueError:
+        return _text(ast.literal_eval(node))
+    except (ValueError, TypeError):  # TypeError: a set or a key that cannot be hashed
         return None
+
+
+def _text(value: object) -> str:
+    """Return `repr(value)` with sets in one order, so that every process makes the same tests."""
+    match value:
+        case set() if value:
+            return "{" + ", ".join(sorted(map(_text, value))) + "}"
+        case list():
+            return "[" + ", ".join(map(_text, value)) + "]"
+        case tuple():
+            return "(" + ", ".join(map(_text, value)) + (",)" if len(value) == 1 else ")")
+        case dict():
+            return "{" + ", ".join(f"{_text(k)}: {_text(v)}" for k, v in value.items()) + "}"
+        case _:
+            return repr(value)

@@ -1,0 +1,73 @@
+import pytest
+
+from maxatk.problems import load_benchmark
+from maxatk.problems.code_contests import convert
+from maxatk.problems.rows import LeftOut
+from maxatk.records import TestCase
+from maxatk.verifier import Job, Verifier
+from problems.rows import contest_row
+
+NO_TESTS = {"input": [], "output": []}
+
+
+def test_a_row_becomes_a_problem_with_all_its_tests():
+    solved = convert(contest_row())
+    problem = solved.problem
+    assert problem.id == "code_contests/1_A. Sum"
+    assert problem.prompt == "Print the sum of the numbers of a line."
+    assert problem.tests == tuple(
+        TestCase(input=given, output=expected)
+        for given, expected in [("1 2\n", "3\n"), ("4 4\n", "8\n"), ("\n", "0\n"), ("-1\n", "-1\n")]
+    )
+    assert (problem.time_limit_s, problem.memory_limit_mb) == (1.5, 256)
+    assert problem.compare is None
+    assert problem.source == "code_contests"
+
+
+def test_the_solution_is_the_first_one_in_python_3():
+    assert convert(contest_row()).solution == "print(sum(map(int, input().split())))"
+    only_python_2 = {"language": [1, 2], "solution": ["print 1", "int main() {}"]}
+    assert convert(contest_row(solutions=only_python_2)).solution is None
+
+
+@pytest.mark.parametrize(
+    ("changed", "limits"),
+    [
+        ({"time_limit": None, "memory_limit_bytes": 0}, (None, None)),
+        ({"time_limit": {"seconds": 0, "nanos": 0}, "memory_limit_bytes": None}, (None, None)),
+        ({"time_limit": {"seconds": 0, "nanos": 250_000_000}}, (0.25, 256)),
+    ],
+)
+def test_limits_that_are_not_given_are_left_to_the_judge(changed, limits):
+    problem = convert(contest_row(**changed)).problem
+    assert (problem.time_limit_s, problem.memory_limit_mb) == limits
+
+
+@pytest.mark.parametrize("column", ["input_file", "output_file"])
+def test_problems_on_files_are_left_out(column):
+    left_out = convert(contest_row(**{column: "sum.txt"}))
+    assert left_out == LeftOut(
+        "1_A. Sum", "reads or writes a file instead of standard input and output"
+    )
+
+
+def test_problems_without_tests_are_left_out():
+    row = contest_row(public_tests=NO_TESTS, private_tests=NO_TESTS, generated_tests=NO_TESTS)
+    assert convert(row) == LeftOut("1_A. Sum", "has no tests")
+
+
+def test_real_rows(real_data):
+    loaded = load_benchmark(
+        "code_contests", file=real_data("codecontests/code_contests_verified.jsonl")
+    )
+    assert (len(loaded.solved), loaded.left_out) == (231, ())
+    assert all(solved.solution for solved in loaded.solved)
+
+
+def test_real_reference_solutions_pass(real_data):
+    path = real_data("codecontests/code_contests_verified.jsonl")
+    solved = load_benchmark("code_contests", file=path, limit=24).solved
+    with Verifier(workers=2, time_limit=12.0) as verifier:
+        verdicts = verifier.verify_many([Job(s.solution, s.problem.tests) for s in solved])
+    failed = [s.problem.id for s, v in zip(solved, verdicts, strict=True) if v.reward != 1]
+    assert failed == []

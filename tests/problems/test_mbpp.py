@@ -1,0 +1,106 @@
+import subprocess
+import sys
+
+import pytest
+
+from maxatk.problems import load_benchmark, load_problems
+from maxatk.problems.mbpp import convert
+from maxatk.problems.rows import LeftOut
+from maxatk.records import TestCase
+from maxatk.verifier import Job, Verifier
+from problems.rows import mbpp_row
+
+
+def cases_of(*asserts):
+    return convert(mbpp_row(tests=list(asserts))).problem.tests
+
+
+def test_a_row_becomes_a_stdin_problem():
+    solved = convert(mbpp_row(7))
+    problem = solved.problem
+    assert (problem.id, problem.compare, problem.source) == ("mbpp/7", "literal", "mbpp")
+    assert problem.tests == (
+        TestCase(input="[1, 2]\n3\n", output="[4, 5]\n"),
+        TestCase(input="[]\n1\n", output="[]\n"),
+    )
+    assert problem.prompt.startswith("Write a function to add a number")
+    assert "`add_all`" in problem.prompt
+    assert "Input:\n[1, 2]\n3\n\nOutput:\n[4, 5]\n" in problem.prompt
+
+
+def test_the_reference_solution_is_a_whole_program():
+    solved = convert(mbpp_row())
+    assert "\r" not in solved.solution
+    done = subprocess.run(
+        [sys.executable, "-c", solved.solution], input="[1, 2]\n3\n", capture_output=True, text=True
+    )
+    assert done.stdout == "[4, 5]\n"
+
+
+@pytest.mark.parametrize(
+    ("statement", "given", "expected"),
+    [
+        ("assert f() == 1", "", "1\n"),
+        ("assert f(-1, 'a b') == None", "-1\n'a b'\n", "None\n"),
+        ("assert f('two\\nlines') == (1,)", "'two\\nlines'\n", "(1,)\n"),
+        ("assert f({'a': [1]}) == {1: (2, 3)}", "{'a': [1]}\n", "{1: (2, 3)}\n"),
+        ("assert f(1.50) == 1e3, 'why'", "1.5\n", "1000.0\n"),
+        ("  assert f(True)==False  ", "True\n", "False\n"),
+        ("assert f(set()) == ()", "set()\n", "()\n"),
+    ],
+)
+def test_literals_are_written_one_a_line(statement, given, expected):
+    assert cases_of(statement) == (TestCase(input=given, output=expected),)
+
+
+def test_sets_have_one_order_in_every_process():
+    words = {"red", "green", "blue", "black", "white"}
+    (test,) = cases_of(f"assert f({words!r}) == [{{3, 1, 20}}]")
+    assert test.input == "{'black', 'blue', 'green', 'red', 'white'}\n"
+    assert test.output == "[{1, 20, 3}]\n"
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "assert f(g(1)) == 2",
+        "assert f(x) == 2",
+        "assert f(1) < 2",
+        "assert f(n=1) == 2",
+        "assert math.isclose(f(1), 2)",
+        "assert m.f(1) == 2",
+        "assert f(*[1]) == 2",
+        "assert f({[1]}) == 2",
+        "assert f(1) == f(2)",
+        "print(f(1))",
+        "assert f(",
+        "",
+    ],
+)
+def test_other_asserts_leave_the_row_out(statement):
+    left_out = convert(mbpp_row(9, tests=["assert f(1) == 2", statement]))
+    assert left_out == LeftOut("mbpp/9", "an assert is not of the form: f(literals) == literal")
+
+
+def test_asserts_on_two_functions_leave_the_row_out():
+    left_out = convert(mbpp_row(9, tests=["assert f(1) == 2", "assert g(1) == 2"]))
+    assert left_out == LeftOut("mbpp/9", "the asserts call 2 different functions")
+
+
+def test_real_rows(real_data):
+    loaded = load_benchmark("mbpp", file=real_data("mbpp/mbpp.jsonl"))
+    assert len(loaded.solved) == 967
+    assert [row.row_id for row in loaded.left_out] == [
+        f"mbpp/{number}" for number in (367, 486, 533, 596, 601, 912, 927)
+    ]
+    assert len({solved.problem.id for solved in loaded.solved}) == 967
+    assert len(load_problems("mbpp", file=real_data("mbpp/mbpp.jsonl"), limit=5)) == 5
+
+
+def test_real_reference_solutions_pass(real_data):
+    solved = load_benchmark("mbpp", file=real_data("mbpp/mbpp.jsonl"), limit=60).solved
+    jobs = [Job(s.solution, s.problem.tests, compare=s.problem.compare) for s in solved]
+    with Verifier(workers=2, time_limit=2.0) as verifier:
+        verdicts = verifier.verify_many(jobs)
+    failed = [s.problem.id for s, v in zip(solved, verdicts, strict=True) if v.reward != 1]
+    assert failed == ["mbpp/40"]  # it prints a Counter, which is no literal
