@@ -1,0 +1,61 @@
+import dataclasses
+
+import pytest
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from maxatk import load_problems
+from maxatk.errors import InvalidValueError
+from maxatk.mini import MiniSettings, build_mini
+
+
+def contents(folder):
+    return {p.relative_to(folder): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def times(folder):
+    return {p: p.stat().st_mtime_ns for p in folder.rglob("*")}
+
+
+def test_the_folder_holds_problems_and_a_model(built, tiny):
+    train, test = (load_problems(built / f"{name}.jsonl") for name in ("train", "test"))
+    assert (len(train), len(test)) == (tiny.train_problems, tiny.test_problems)
+    assert {len(p.tests) for p in train + test} == {tiny.tests}
+    assert not {p.prompt for p in train} & {p.prompt for p in test}
+    assert len({p.id for p in train + test}) == len(train + test)
+    model = AutoModelForCausalLM.from_pretrained(built / "base")
+    assert len(AutoTokenizer.from_pretrained(built / "base")) == model.config.vocab_size
+
+
+def test_the_same_settings_give_the_same_files(built, tiny, tmp_path):
+    reports = []
+    build_mini(tmp_path / "again", tiny, progress=lambda *report: reports.append(report))
+    assert reports == [(step, 20) for step in range(1, 21)]
+    assert contents(tmp_path / "again") == contents(built)
+
+
+def test_a_second_call_does_no_work(built, tiny):
+    before = times(built)
+    reports = []
+    build_mini(built, tiny, progress=lambda *report: reports.append(report))
+    assert reports == []
+    assert times(built) == before
+
+
+def test_other_settings_and_interrupted_builds_are_built_again(tiny, tmp_path):
+    small = dataclasses.replace(tiny, warm_start=dataclasses.replace(tiny.warm_start, problems=64))
+    build_mini(tmp_path, small)
+    first = contents(tmp_path)
+    (tmp_path / "mini.json").unlink()  # as after a kill: the manifest is written last
+    (tmp_path / "base" / "model.safetensors").write_bytes(b"half")
+    build_mini(tmp_path, small)
+    assert contents(tmp_path) == first
+    build_mini(tmp_path, dataclasses.replace(small, seed=4))
+    second = contents(tmp_path)
+    assert first.keys() == second.keys()
+    assert all(first[path] != second[path] for path in first if path.suffix == ".jsonl")
+
+
+@pytest.mark.parametrize("field", ["train_problems", "test_problems", "tests"])
+def test_settings_that_make_no_sense_are_refused(field):
+    with pytest.raises(InvalidValueError, match=f"{field}: must be at least 1, got 0"):
+        MiniSettings(**{field: 0})
