@@ -130,6 +130,7 @@ def test_the_loss_is_that_of_the_completions_tokens_and_their_end(tokenizer, cor
     _, losses, _ = train_once(tokenizer, batch)
     model = new_model(tokenizer, seed=0)
     nats = []
+    model.requires_grad_(False)
     for prompt, completion in batch:
         given = tokenizer.encode(prompt)
         wanted = [*tokenizer.encode(completion), tokenizer.eos_token_id]
