@@ -33,9 +33,8 @@ class Run:
     def values(self, metric: str, ks: Sequence[int]) -> npt.NDArray[np.float64]:
         """Return the values of every problem: (P, K), NaN where there is none."""
         columns = self.results["per_problem"][metric]
-        values = [columns[str(k)] for k in ks]
-        by_k: npt.NDArray[np.float64] = np.array(values, dtype=np.float64)
-        return by_k.T.copy()
+        by_k: npt.NDArray[np.float64] = np.array([columns[str(k)] for k in ks], dtype=np.float64)
+        return np.ascontiguousarray(by_k.T)
 
 
 @dataclasses.dataclass(frozen=True)
