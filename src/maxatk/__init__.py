@@ -1,3 +1,45 @@
-"""Train and judge language models for best-of-N."""
+"""Train and judge language models for best-of-N: max@k estimators, verifier, evaluation.
+
+`import maxatk` costs what NumPy costs. The names that need more are loaded on first use.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from maxatk.errors import MaxAtKError
+from maxatk.objectives import METHODS, Method, advantages, max_at_k, pass_at_k
+from maxatk.records import Outcome, Problem, Sample, Score, TestCase, TestResult, Verdict
+
+if TYPE_CHECKING:
+    from maxatk.problems import load_problems
+    from maxatk.verifier import Verifier
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "METHODS",
+    "MaxAtKError",
+    "Method",
+    "Outcome",
+    "Problem",
+    "Sample",
+    "Score",
+    "TestCase",
+    "TestResult",
+    "Verdict",
+    "Verifier",
+    "advantages",
+    "load_problems",
+    "max_at_k",
+    "pass_at_k",
+]
+
+_LAZY = {"Verifier": "maxatk.verifier", "load_problems": "maxatk.problems"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'maxatk' has no attribute {name!r}")
+    return getattr(importlib.import_module(_LAZY[name]), name)

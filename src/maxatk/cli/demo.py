@@ -14,7 +14,7 @@ import tyro
 import yaml
 
 from maxatk.cli.recipe import read_recipe
-from maxatk.cli.report import report
+from maxatk.cli.report import write_page
 from maxatk.cli.stages import Stage, run_stages
 from maxatk.errors import InvalidValueError, unknown_name
 from maxatk.objectives import METHODS
@@ -66,7 +66,9 @@ def command(
     _claim_folder(out, demo)
     seconds = run_stages(list(_stages(demo, out, cores=cores)), out, jobs=jobs or min(cores, 2))
     results = {name: out / "eval" / name for name in (BASE, *demo.methods)}
-    report(results, out / "report.html", title="Best-of-N on the embedded model")
+    trained = {method: out / "train" / method for method in demo.methods}
+    title = "Best-of-N training on the embedded model"
+    write_page(results, out / "report.html", trained=trained, title=title)
     print(f"stages: {', '.join(f'{n} {s:.0f} s' for n, s in seconds.items())}")  # noqa: T201
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import tyro
 
 from maxatk.cli.progress import ProgressMode, progress_bar, summed
-from maxatk.cli.tables import print_results
+from maxatk.cli.tables import print_overview
 from maxatk.errors import InvalidValueError
 from maxatk.evaluate import SamplingSettings, evaluate
 from maxatk.problems import load_problems
@@ -55,4 +55,5 @@ def command(
             batch_size=batch_size,
             progress=summed(report, parts=2),  # every sample is drawn, then judged
         )
-    print_results({out.name: results}, progress)
+    if progress != "json":
+        print_overview({out.name: results})

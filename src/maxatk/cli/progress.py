@@ -30,7 +30,7 @@ def progress_bar(name: str, mode: ProgressMode) -> Iterator[Report]:
     closes, which means that the parent is gone; "none" shows nothing.
     """
     if mode == "none":
-        yield lambda done, total: None
+        yield lambda _done, _total: None
     elif mode == "json":
         _end_with_parent()
         yield _every(_JSON_EVERY_S, _print_json)
@@ -75,7 +75,9 @@ def _rich_bar(name: str) -> Iterator[Report]:
 
 def _end_with_parent() -> None:
     def wait() -> None:
-        sys.stdin.buffer.read()
+        # os.read: a thread inside sys.stdin would hold its lock when the interpreter ends.
+        while os.read(0, 1):
+            pass
         os._exit(1)
 
     threading.Thread(target=wait, daemon=True).start()
@@ -145,8 +147,14 @@ def stage_board(names: Sequence[str], *, finished: Sequence[str]) -> Iterator[St
         yield board
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-    from rich.progress import TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
     columns = (
         TextColumn("{task.description}"),

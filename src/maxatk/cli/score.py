@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from maxatk.cli.progress import ProgressMode, progress_bar, summed
-from maxatk.cli.tables import print_results
+from maxatk.cli.tables import print_overview
 from maxatk.evaluate import score
 from maxatk.problems import load_problems
 from maxatk.verifier.settings import JudgeSettings
@@ -31,7 +31,6 @@ def command(
     """
     chosen = load_problems(problems)
     with judge.open() as verifier, progress_bar("score", progress) as report:
-        results = score(
-            samples, chosen, out, verifier=verifier, progress=summed(report, parts=1)
-        )
-    print_results({out.name: results}, progress)
+        results = score(samples, chosen, out, verifier=verifier, progress=summed(report, parts=1))
+    if progress != "json":
+        print_overview({out.name: results})

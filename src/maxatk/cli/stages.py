@@ -45,15 +45,18 @@ def run_stages(stages: Sequence[Stage], folder: Path, *, jobs: int) -> dict[str,
     """
     seconds = {s.name: done for s in stages if (done := _finished(folder, s)) is not None}
     waiting = [stage for stage in stages if stage.name not in seconds]
-    with stage_board([s.name for s in stages], finished=list(seconds)) as board:
-        with _Running(folder, board) as running:
-            while waiting or running.processes:
-                for stage in [s for s in waiting if seconds.keys() >= set(s.needs)]:
-                    if len(running.processes) < jobs:
-                        waiting.remove(stage)
-                        running.start(stage)
-                name, taken = running.wait()
-                seconds[name] = taken
+    names = [stage.name for stage in stages]
+    with (
+        stage_board(names, finished=list(seconds)) as board,
+        _Running(folder, board) as running,
+    ):
+        while waiting or running.processes:
+            for stage in [s for s in waiting if seconds.keys() >= set(s.needs)]:
+                if len(running.processes) < jobs:
+                    waiting.remove(stage)
+                    running.start(stage)
+            name, taken = running.wait()
+            seconds[name] = taken
     return seconds
 
 
@@ -88,7 +91,7 @@ class _Running:
                 stderr=errors,
                 text=True,
                 start_new_session=True,
-                env={**os.environ, "OMP_NUM_THREADS": str(stage.threads)},
+                env={**os.environ, **_thread_settings(stage.threads)},
             )
         self.processes[stage.name] = process
         threading.Thread(target=self._follow, args=(stage, process), daemon=True).start()
@@ -107,12 +110,19 @@ class _Running:
         if status != 0:
             log = self._folder / "logs" / f"{stage.name}.log"
             tail = "\n".join(log.read_text(encoding="utf-8").splitlines()[-_LOG_TAIL:])
-            raise StageError(f"stage {stage.name!r} failed (exit {status}); {log} ends with\n{tail}")
+            raise StageError(
+                f"stage {stage.name!r} failed (exit {status}); {log} ends with\n{tail}"
+            )
         marker = _marker(self._folder, stage)
         marker.parent.mkdir(parents=True, exist_ok=True)
         marker.write_text(json.dumps({"seconds": round(taken, 1)}) + "\n", encoding="utf-8")
         self._board.finish(stage.name)
         return stage.name, taken
+
+
+def _thread_settings(threads: int) -> dict[str, str]:
+    # Waiting threads must sleep: spinning, they slow each other down on a busy machine.
+    return {"OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": "passive"}
 
 
 def _reports(lines: Iterator[str]) -> Iterator[tuple[int, int]]:

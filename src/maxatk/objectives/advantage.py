@@ -85,12 +85,12 @@ def advantages(
         raise unknown_name("form", str(form), get_args(Form))
     deltas = _clamped_deltas(scores, log_ratios, clamp)
     estimator = _on_policy(row) if log_ratios is None else row
-    result = np.zeros_like(scores)
+    result = np.zeros(scores.shape)
     least = size if row.credit == "max_at_k" else 1
     for places in _sorted_groups(scores, least):
-        group = Group(scores[places], deltas[places], size)
+        group = Group(_taken(scores, places), _taken(deltas, places), size)
         with np.errstate(over="ignore", invalid="ignore"):  # refused below
-            result[places] = _finished(_numerator(group, estimator), group, row, form)
+            result.ravel()[places] = _finished(_numerator(group, estimator), group, row, form)
     if not np.isfinite(result).all():
         raise InvalidValueError(
             "advantages: overflow; rewards or log_ratios are too large (a smaller clamp helps)"
@@ -125,14 +125,28 @@ def effective_sample_size(
     return share
 
 
-def _sorted_groups(scores: FloatArray, least: int) -> Iterator[tuple[Places, Places]]:
-    """Yield the places, ascending by score, of the groups with each number of scores >= least."""
-    order = np.argsort(scores, axis=-1, kind="stable")  # NaN goes last
-    scored = scores.shape[1] - np.isnan(scores).sum(axis=-1)
+def _sorted_groups(scores: FloatArray, least: int) -> Iterator[Places]:
+    """Yield the flat places (P', m), ascending by score, of the groups with each m >= least.
+
+    One array for every number m of scored samples: mostly a single one, m = n. The order of ties
+    is left open, since no advantage depends on it.
+    """
+    prompts, n = scores.shape
+    places = np.argsort(scores, axis=-1)  # NaN goes last
+    places += np.arange(0, prompts * n, n)[:, None]
+    missing = np.isnan(scores)
+    if not missing.any():
+        yield places
+        return
+    scored = n - missing.sum(axis=-1)
     for count in np.unique(scored):
         if count >= least:
-            rows = np.flatnonzero(scored == count)
-            yield rows[:, None], order[rows, :count]
+            yield places[scored == count, :count]
+
+
+def _taken(values: FloatArray, places: Places) -> FloatArray:
+    """Return the values at flat places; a single value stands for all places."""
+    return values if values.size == 1 else values.ravel()[places]
 
 
 def _numerator(group: Group, row: Method) -> Numerator:
@@ -178,7 +192,7 @@ def _on_policy(row: Method) -> Method:
 
 
 def _as_groups(rewards: npt.ArrayLike) -> FloatArray:
-    scores = as_rewards(rewards)
+    scores = np.ascontiguousarray(as_rewards(rewards))
     if scores.ndim != 2 or scores.shape[1] == 0:
         raise InvalidValueError(
             f"rewards: must have shape (prompts, samples), at least one sample, got {scores.shape}"
@@ -197,10 +211,10 @@ def _as_method(method: str | Method) -> Method:
 def _clamped_deltas(
     scores: FloatArray, log_ratios: npt.ArrayLike | None, clamp: float | None
 ) -> FloatArray:
-    """Return rho - 1 within the clamp, (P, n); 0 on-policy and for unscorable samples."""
+    """Return rho - 1 within the clamp, (P, n), 0 for unscorable samples; (1, 1) on-policy."""
     bound = math.inf if clamp is None else _as_clamp(clamp)
     if log_ratios is None:
-        return np.zeros_like(scores)
+        return np.zeros((1, 1))
     logs = as_floats("log_ratios", log_ratios)
     if logs.shape != scores.shape:
         raise InvalidValueError(

@@ -29,7 +29,7 @@ def as_rewards(values: npt.ArrayLike) -> FloatArray:
     rewards = as_floats("rewards", values)
     if rewards.ndim == 0:
         raise InvalidValueError("rewards: must have a last axis of samples, got a single number")
-    if np.isinf(rewards).any():
+    if not np.isfinite(rewards).all() and np.isinf(rewards).any():
         raise InvalidValueError(
             "rewards: must be finite, or NaN for a sample that could not be scored; got an infinity"
         )

@@ -31,6 +31,9 @@ from maxatk.objectives.subsets import (
 )
 from maxatk.objectives.symmetric import joined_sums, prefix_means
 
+SHORT = 64
+"""Up to this many samples a product with a triangular matrix is faster than a running sum."""
+
 Correction: TypeAlias = Literal["none", "first_order", "exact"]
 
 
@@ -38,8 +41,8 @@ Correction: TypeAlias = Literal["none", "first_order", "exact"]
 class Group:
     """Groups of one size in ascending order: rewards (P, n), deltas (P, n) and k <= n.
 
-    `deltas` are the clamped ratios minus one, zero on-policy. k is not looked at by the credits
-    that have no use for it.
+    `deltas` are the clamped ratios minus one; on-policy they may be a single 0 of shape (1, 1).
+    k is not looked at by the credits that have no use for it.
     """
 
     rewards: FloatArray
@@ -51,14 +54,27 @@ class Group:
         """Return the rewards above the group's lowest, (P, n): never negative."""
         return self.rewards - self.rewards[:, :1]
 
+    def climbed(self, weights: FloatArray) -> FloatArray:
+        """Return the weighted steps of the rewards up to each sample, summed: (P, n).
+
+        `weights` are (n,) or (P, n), one for the step up to each sample; the first is not used.
+        """
+        flat, steps = self.rewards.ravel(), np.empty(self.rewards.shape)
+        # As one long row, which is faster than P short ones; the joints are overwritten.
+        np.subtract(flat[1:], flat[:-1], out=steps.ravel()[1:])
+        steps[:, 0] = 0.0
+        if weights.ndim == 1 and len(weights) <= SHORT:
+            return steps @ np.triu(np.repeat(weights[:, None], len(weights), axis=1))
+        steps *= weights
+        np.cumsum(steps, axis=-1, out=steps)
+        return steps
+
 
 @dataclasses.dataclass(frozen=True)
 class Credit:
-    """The credits of a group's gains, those of a constant reward of one, and their slopes.
+    """The credits of a group's rewards, those of a constant reward of one, and their slopes.
 
-    All are (P, n). Credits are linear in the rewards, so those of the rewards themselves are
-    `values + lowest * units`; computing them this way keeps every sum free of cancellation when
-    rewards are negative.
+    All are (P, n), or (1, 1) where one number stands for every sample.
     """
 
     values: FloatArray
@@ -66,29 +82,35 @@ class Credit:
     slopes: FloatArray
     unit_slopes: FloatArray
 
-    def shifted(self, shift: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the credits and slopes (P, n) of the gains plus a constant (P, 1)."""
-        return self.values + shift * self.units, self.slopes + shift * self.unit_slopes
-
 
 def on_policy_credits(group: Group) -> Credit:
-    """Return eq. (9): a diagonal term and a suffix sum, O(n)."""
-    gains, k = group.gains, group.k
-    n = gains.shape[-1]
-    values = gains * max_weights(n, k) + sums_after(gains * pair_weights(n, k))
-    units = np.full_like(gains, k / n)
+    """Return eq. (9), O(n): the lowest sample's sum, then w_jj (r_{j+1} - r_j) more at each step.
+
+    By Pascal's rule that is what two neighbours differ by. Groups of up to `SHORT` samples go
+    through the matrix w_ij of eq. (9) instead.
+    """
+    n, k = group.rewards.shape[-1], group.k
+    weights, shared = max_weights(n, k), pair_weights(n, k)
+    if n <= SHORT:
+        matrix = np.tril(np.repeat(shared[:, None], n, axis=1), -1)
+        matrix.flat[:: n + 1] = weights
+        values = group.rewards @ matrix
+    else:
+        values = group.climbed(np.concatenate([[0.0], weights[:-1]]))
+        values += (group.rewards[:, 1:] @ shared[1:] + group.rewards[:, 0] * weights[0])[:, None]
+    units = np.full((1, 1), k / n)
     return Credit(values, units, values, units)
 
 
 def first_order_credits(group: Group) -> Credit:
     """Return the expansion of section 3.3 and appendix E with the own delta_i set to 0, O(n)."""
-    gains, deltas, k = group.gains, group.deltas, group.k
-    n = gains.shape[-1]
+    rewards, deltas, k = group.rewards, group.deltas, group.k
+    n = rewards.shape[-1]
     pair, triple, earlier = pair_weights(n, k), triple_weights(n, k), sums_before(deltas)
     diagonal = max_weights(n, k) + pair * earlier
-    others = sums_after(gains * (pair * (1 + deltas) + triple * earlier))
+    others = sums_after(rewards * (pair * (1 + deltas) + triple * earlier))
     # The sums of delta over the samples before j > i count i itself, which must not be there.
-    values = gains * diagonal + others - deltas * sums_after(gains * triple)
+    values = rewards * diagonal + others - deltas * sums_after(rewards * triple)
     rest = deltas.sum(axis=-1, keepdims=True) - deltas
     units = k / n + (k * (k - 1) / (n * max(n - 1, 1))) * rest
     plain = on_policy_credits(group)
@@ -96,16 +118,21 @@ def first_order_credits(group: Group) -> Credit:
 
 
 def exact_credits(group: Group) -> Credit:
-    """Return eq. (10) exactly, the own ratio removed: O(n k), see `symmetric.joined_sums`."""
+    """Return eq. (10) exactly, the own ratio removed: O(n k), see `symmetric.joined_sums`.
+
+    The credits of the rewards above the group's lowest and those of a constant reward are computed
+    apart and put together: without a sign in it, neither sum cancels.
+    """
     gains = group.gains
     both = np.stack([gains, np.ones_like(gains)])
     values, units = joined_sums(both, 1 + group.deltas, group.k)
+    values = values + group.rewards[:, :1] * units
     return Credit(values, units, values, units)
 
 
 def on_policy_masses(group: Group) -> FloatArray:
-    """Return C(j-1, k-1) / C(n, k), (1, n): the weight of the (k-1)-subsets before sample j."""
-    return max_weights(group.rewards.shape[-1], group.k)[None]
+    """Return C(j-1, k-1) / C(n, k), (n,): the weight of the (k-1)-subsets before sample j."""
+    return max_weights(group.rewards.shape[-1], group.k)
 
 
 def first_order_masses(group: Group) -> FloatArray:

@@ -74,7 +74,8 @@ def best_second(group: Group, _: Correction) -> Numerator:
 
 def max_at_k(group: Group, correction: Correction) -> Numerator:
     """Return the credits, eq. (9) or (10), without a baseline."""
-    return Numerator(*CREDITS[correction](group).shifted(group.rewards[:, :1]))
+    credit = CREDITS[correction](group)
+    return Numerator(credit.values, credit.slopes)
 
 
 def max_at_k_mean(group: Group, correction: Correction) -> Numerator:
@@ -93,11 +94,10 @@ def max_at_k_leave_one_out(group: Group, correction: Correction) -> Numerator:
     """
     if group.k == 1:
         return _leave_one_out_single(group, correction)
-    steps = np.diff(group.rewards, axis=-1, prepend=group.rewards[:, :1])
-    values = np.cumsum(steps * MASSES[correction](group), axis=-1)
+    values = group.climbed(MASSES[correction](group))
     if correction != "first_order":
         return Numerator(values, values)
-    return Numerator(values, np.cumsum(steps * MASSES["none"](group), axis=-1))
+    return Numerator(values, group.climbed(MASSES["none"](group)))
 
 
 def max_at_k_constant(group: Group, correction: Correction) -> Numerator:
@@ -113,7 +113,8 @@ def max_at_k_constant(group: Group, correction: Correction) -> Numerator:
     trusted = (correction == "exact") | (total >= LEAST_TOTAL * group.k)
     weighted = _sum(credit.values + group.deltas * credit.slopes)
     constant = weighted / np.where(trusted, total, 1.0)
-    values, slopes = credit.shifted(-constant)
+    values = credit.values - constant * credit.units
+    slopes = credit.slopes - constant * credit.unit_slopes
     fallback = max_at_k_mean(group, "none")
     return Numerator(
         np.where(trusted, values, fallback.values), np.where(trusted, slopes, fallback.slopes)
@@ -129,7 +130,7 @@ def _leave_one_out_single(group: Group, correction: Correction) -> Numerator:
     values = _above_others(group.gains, 1 + group.deltas)
     if correction == "exact":
         return Numerator(values, values)
-    plain = _above_others(group.gains, np.ones_like(group.deltas))
+    plain = _above_others(group.gains, np.ones((1, 1)))
     return Numerator(plain if correction == "none" else values, plain)
 
 
@@ -138,8 +139,8 @@ def _above_others(gains: FloatArray, ratios: FloatArray) -> FloatArray:
     if n == 1:
         return np.zeros_like(gains)
     # Summed from both sides: a total minus the own term would cancel where that term dominates.
+    products, ratios = gains * ratios, np.broadcast_to(ratios, gains.shape)
     total = sums_before(ratios) + sums_after(ratios)
-    products = gains * ratios
     above: FloatArray = (gains - (sums_before(products) + sums_after(products)) / total) / n
     return above
 

@@ -49,6 +49,9 @@ class MaxAtKConfig(GRPOConfig):
     disable_dropout: bool = dataclasses.field(
         default=True, metadata={"help": "Disable dropout, so that ratios measure the policy."}
     )
+    bf16: bool | None = dataclasses.field(
+        default=None, metadata={"help": "Train in bfloat16; by default where the GPU can."}
+    )
 
     def __post_init__(self) -> None:
         if self.bf16 is None:
@@ -111,6 +114,11 @@ def _check_combinations(config: MaxAtKConfig) -> None:
             f"loss_type: {config.loss_type!r} does not fit form 'reinforce'; "
             f"allowed: {', '.join(REINFORCE_LOSS_TYPES)}"
         )
+    if config.form == "reinforce" and config.beta and config.use_bias_correction_kl:
+        raise InvalidValueError(
+            "use_bias_correction_kl: must be False with form 'reinforce', which has no ratio in "
+            "its surrogate, and a beta that is not 0"
+        )
     if not config.needs_ratios:
         return
     for name, allowed in _RATIOS_NEED.items():
@@ -127,6 +135,5 @@ _RATIOS_NEED = {
     "importance_sampling_level": "token",
     "mask_truncated_completions": False,
     "off_policy_mask_threshold": None,
-    "use_bias_correction_kl": False,
     "use_vllm": False,
 }

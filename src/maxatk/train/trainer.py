@@ -134,7 +134,7 @@ class MaxAtKTrainer(GRPOTrainer):
         n = rewards.shape[1]
         for k in sorted({1, min(self.args.k, n), n}):
             value = np.nanmean(max_at_k(rewards, k)) if np.isfinite(rewards).any() else np.nan
-            self._metrics[mode][f"max_at/{k}"].append(float(value))
+            self._metrics[mode][f"max@{k}"].append(float(value))
         silent = (fresh.reshape(-1, n) == 0).all(axis=1)
         self._metrics[mode]["frac_groups_without_signal"].append(float(silent.mean()))
 
