@@ -59,7 +59,7 @@ class Page(html.parser.HTMLParser):
 @pytest.fixture(scope="module")
 def page(results, tmp_path_factory):
     out = tmp_path_factory.mktemp("report") / "new" / "report.html"
-    history = [{"step": s, "reward": 0.1 * s, "max@8": 0.2, "loss": 1.0} for s in range(3)]
+    history = [{"step": s, "reward": 0.1 * s, "max_at/8": 0.2, "loss": 1.0} for s in range(3)]
     curves = [{"name": "sharp", "log_history": [*history, {"train_runtime": 3.0}]}]
     assert write_report(results, out, title="A <b> & c", curves=curves) == out
     return out.read_text(encoding="utf-8")
@@ -137,7 +137,7 @@ def test_light_dark_and_narrow_are_supported(page):
 
 
 def test_training_curves_show_reward_and_metrics_only(results):
-    history = [{"step": 1, "reward": 0.1, "max@8": 0.2, "loss": 1.0}]
+    history = [{"step": 1, "reward": 0.1, "max_at/8": 0.2, "loss": 1.0}]
     found = curve_svgs([{"name": "other", "log_history": history}], ["base"])
     assert list(found) == ["reward", "max@8"]
     assert all(ET.fromstring(svg) is not None for svg in found.values())

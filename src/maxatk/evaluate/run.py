@@ -158,6 +158,8 @@ def _sampled(
     # In the order of the problems, and stored before they are handed on: so the files of an
     # interrupted run are prefixes of those of an uninterrupted one.
     total = len(problems) * settings.samples
+    if progress is not None:
+        progress(len(samples.records), total, "samples")
     for problem in problems.values():
         for start in range(0, settings.samples, sampler.batch_size):
             chunk = range(start, min(start + sampler.batch_size, settings.samples))

@@ -73,9 +73,9 @@ def curve_svgs(curves: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dic
     """Return inline SVGs of training curves by the quantity they show.
 
     `curves` are {"name", "log_history"} objects; of a log history, the rows of a trainer, the
-    quantities "reward" and those that begin with "max@", "max_at_" or "pass@" are drawn against
-    "step". `names` are the runs of the report, baseline first: a curve with the name of a run
-    has its colour.
+    quantities "reward" and those that begin with "max_at/" (max@k of the training groups) are
+    drawn against "step". `names` are the runs of the report, baseline first: a curve with the
+    name of a run has its colour.
     """
     lines = lines_for([*names, *(c["name"] for c in curves if c["name"] not in names)])
     quantities = sorted(
@@ -89,8 +89,9 @@ def curve_svgs(curves: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dic
             axes = figure.subplots()
             for curve in curves:
                 _draw_curve(axes, curve["log_history"], quantity, lines[curve["name"]])
-            axes.set(xlabel="training step", ylabel=quantity)
-            found[quantity] = _inline(figure, f"curve-{number}", f"{quantity} during training")
+            label = quantity.replace("max_at/", "max@")
+            axes.set(xlabel="training step", ylabel=label)
+            found[label] = _inline(figure, f"curve-{number}", f"{label} during training")
     return found
 
 
@@ -162,7 +163,7 @@ def _draw_curve(
 
 
 def _is_curve(key: str) -> bool:
-    return key == "reward" or key.startswith(("max@", "max_at_", "pass@"))
+    return key == "reward" or key.startswith("max_at/")
 
 
 def _inline(figure: Figure, name: str, label: str) -> str:
