@@ -146,7 +146,7 @@ def test_bad_input_is_refused_before_work(tiny_model, problems, verifier, tmp_pa
     out = tmp_path / "out"
     with pytest.raises(MissingFileError, match="no such file"):
         run(tiny_model, tmp_path / "none.jsonl", out, verifier)
-    with pytest.raises(MissingFileError, match="no such folder"):
+    with pytest.raises(MissingFileError, match="there is no folder"):
         run(tmp_path / "none", problems, out, verifier)
     with pytest.raises(InvalidValueError, match="from 1 to the 12 samples of a problem, got 13"):
         run(tiny_model, problems, out, verifier, ks=[13])

@@ -67,7 +67,9 @@ def test_a_finished_run_is_left_alone_and_another_recipe_refused(recipe):
 @pytest.mark.parametrize(
     "changes, error, message",
     [
-        ({"model": "no/such-model"}, MissingFileError, "model: 'no/such-model' is neither"),
+        ({"model": "no/such-model"}, MissingFileError, "model: 'no/such-model' is no folder here"),
+        ({"model": "no/such/model"}, MissingFileError, "there is no folder 'no/such/model'"),
+        ({"model": "tests/model"}, MissingFileError, "there is no folder 'tests/model'"),
         ({"problems": "none.jsonl"}, MissingFileError, "none.jsonl: no such file"),
         ({"reward": "binry"}, InvalidValueError, "reward: .*did you mean 'binary'"),
         ({"trainr": {}}, InvalidValueError, "unknown key 'trainr'; did you mean 'trainer'"),

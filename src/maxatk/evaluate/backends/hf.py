@@ -20,6 +20,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenize
 
 from maxatk.errors import InvalidValueError, MissingFileError
 from maxatk.evaluate.backends.loop import sample_rows
+from maxatk.evaluate.models import refuse_missing_folder
 from maxatk.evaluate.settings import SamplingSettings
 from maxatk.records import Sample
 
@@ -52,7 +53,7 @@ class HFBackend:
         if batch_size is not None and batch_size < 1:
             raise InvalidValueError(f"batch_size: must be 1 or more, got {batch_size!r}")
         self.name = str(model)
-        _refuse_missing_folder(self.name)
+        refuse_missing_folder(self.name)
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         try:
             self.tokenizer = _load_tokenizer(self.name)
@@ -201,14 +202,6 @@ def fingerprint(model: str | Path, *, blocks: int = 16, block_size: int = 1 << 1
                 weights.seek(max(0, size - block_size) * block // (blocks - 1))
                 digest.update(weights.read(block_size))
     return digest.hexdigest()[:16]
-
-
-def _refuse_missing_folder(name: str) -> None:
-    looks_local = name.startswith((".", "/", "~")) or name.count("/") > 1
-    if looks_local and not Path(name).is_dir():
-        raise MissingFileError(f"model {name!r}: no such folder")
-    if Path(name).is_dir() and not (Path(name) / "config.json").is_file():
-        raise MissingFileError(f"model {name!r}: the folder has no config.json")
 
 
 def _load_tokenizer(name: str) -> Any:

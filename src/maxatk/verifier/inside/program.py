@@ -10,7 +10,6 @@ from __future__ import annotations
 import _signal as signals  # type: ignore[import-not-found]  # `signal` would load `enum`
 import atexit
 import builtins
-import gc
 import os
 import resource
 import sys
@@ -118,9 +117,7 @@ def open_standard_files() -> None:
         os.close(memory)
 
 
-def _judge(
-    code: CodeType, request: Request, context: Context, test: tuple[int, int, int]
-) -> bytes:
+def _judge(code: CodeType, request: Request, context: Context, test: tuple[int, int, int]) -> bytes:
     offset, size, kind = test
     results = context.files.results
     _reset_standard_files(context.files.job, offset, size)

@@ -44,9 +44,7 @@ def rehearse(context: program.Context) -> None:
     table = protocol.TEST.pack(len(_INPUT), protocol.KIND_STDIN)
     os.write(job, table + _INPUT)
     files = program.Files(context.files.requests, context.files.replies, job, results)
-    request = program.Request(
-        protocol.REQUEST.pack(1, 0, 10.0, 10.0, 10.0, 1 << 30, 1 << 20)
-    )
+    request = program.Request(protocol.REQUEST.pack(1, 0, 10.0, 10.0, 10.0, 1 << 30, 1 << 20))
     trial = program.Context(files, context.last_filter, base_memory=0, orphans=context.orphans)
     code = compile(_SAMPLE, "<program>", "exec")
     program.open_standard_files()
