@@ -28,7 +28,7 @@ def headlines(comparison: Comparison, ks: Sequence[int]) -> list[str]:
 def _sentence(comparison: Comparison, run: Run, ks: Sequence[int]) -> str:
     found = comparison.difference(run, METRIC, ks)
     base = comparison.baseline.name
-    parts = []
+    parts: list[str] = []
     for column, k in enumerate(ks):
         low, high = found.low[column], found.high[column]
         numbers = (
