@@ -182,6 +182,11 @@ def test_missing_model_is_refused_before_work(tmp_path):
         HFBackend(str(tmp_path))
 
 
+def test_loading_a_model_prints_nothing(tiny_model, capfd):
+    HFBackend(str(tiny_model))
+    assert capfd.readouterr() == ("", "")
+
+
 def test_prompts_that_do_not_fit_are_refused(backend):
     settings = SamplingSettings(max_new_tokens=61)
     with pytest.raises(InvalidValueError, match=r"'long': prompt of 4 tokens.*context of 64"):

@@ -177,6 +177,28 @@ def test_progress_reaches_the_totals(tiny_model, problems, verifier, tmp_path):
     assert {total for _, total, _ in calls} == {36}
 
 
+class Waiting(Verifier):
+    """A verifier that does not begin before three chunks have been sampled."""
+
+    def __init__(self, **settings):
+        super().__init__(**settings)
+        self.sampled = threading.Event()
+
+    def verify_many(self, *args, **settings):
+        assert self.sampled.wait(30), "sampling waited for the judge"
+        return super().verify_many(*args, **settings)
+
+
+def test_sampling_goes_on_while_programs_are_judged(tiny_model, problems, tmp_path):
+    with Waiting(workers=1) as verifier:
+
+        def progress(done, total, unit):
+            if unit == "samples" and done >= 15:
+                verifier.sampled.set()
+
+        run(tiny_model, problems, tmp_path / "out", verifier, progress=progress)
+
+
 class Broken(Verifier):
     """A verifier whose machinery fails after the first batch."""
 

@@ -7,16 +7,18 @@ position at a time, from which the log-probabilities and entropies are taken as 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
+from transformers.utils import logging
 
 from maxatk.errors import InvalidValueError, MissingFileError
 from maxatk.evaluate.backends.loop import sample_rows
@@ -56,8 +58,9 @@ class HFBackend:
         refuse_missing_folder(self.name)
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         try:
-            self.tokenizer = _load_tokenizer(self.name)
-            self.model = AutoModelForCausalLM.from_pretrained(self.name, dtype=dtype)
+            with _no_progress_bar():
+                self.tokenizer = _load_tokenizer(self.name)
+                self.model = AutoModelForCausalLM.from_pretrained(self.name, dtype=dtype)
         except OSError as error:
             raise MissingFileError(f"model {self.name!r}: cannot be loaded: {error}") from error
         self.model.to(self.device).eval()
@@ -202,6 +205,18 @@ def fingerprint(model: str | Path, *, blocks: int = 16, block_size: int = 1 << 1
                 weights.seek(max(0, size - block_size) * block // (blocks - 1))
                 digest.update(weights.read(block_size))
     return digest.hexdigest()[:16]
+
+
+@contextlib.contextmanager
+def _no_progress_bar() -> Iterator[None]:
+    # A library writes nothing to the terminal; transformers draws a bar over the weights.
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
 
 
 def _load_tokenizer(name: str) -> Any:
