@@ -176,10 +176,15 @@ def test_a_chat_template_makes_a_user_turn(tiny_model):
 
 
 def test_missing_model_is_refused_before_work(tmp_path):
-    with pytest.raises(MissingFileError, match="no such folder"):
+    with pytest.raises(MissingFileError, match="there is no folder"):
         HFBackend(str(tmp_path / "nothing"))
     with pytest.raises(MissingFileError, match=r"no config\.json"):
         HFBackend(str(tmp_path))
+
+
+def test_loading_a_model_prints_nothing(tiny_model, capfd):
+    HFBackend(str(tiny_model))
+    assert capfd.readouterr() == ("", "")
 
 
 def test_prompts_that_do_not_fit_are_refused(backend):

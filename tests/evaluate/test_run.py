@@ -146,7 +146,7 @@ def test_bad_input_is_refused_before_work(tiny_model, problems, verifier, tmp_pa
     out = tmp_path / "out"
     with pytest.raises(MissingFileError, match="no such file"):
         run(tiny_model, tmp_path / "none.jsonl", out, verifier)
-    with pytest.raises(MissingFileError, match="no such folder"):
+    with pytest.raises(MissingFileError, match="there is no folder"):
         run(tmp_path / "none", problems, out, verifier)
     with pytest.raises(InvalidValueError, match="from 1 to the 12 samples of a problem, got 13"):
         run(tiny_model, problems, out, verifier, ks=[13])
@@ -175,6 +175,28 @@ def test_progress_reaches_the_totals(tiny_model, problems, verifier, tmp_path):
         assert done == sorted(done)
         assert done[-1] == 36
     assert {total for _, total, _ in calls} == {36}
+
+
+class Waiting(Verifier):
+    """A verifier that does not begin before three chunks have been sampled."""
+
+    def __init__(self, **settings):
+        super().__init__(**settings)
+        self.sampled = threading.Event()
+
+    def verify_many(self, *args, **settings):
+        assert self.sampled.wait(30), "sampling waited for the judge"
+        return super().verify_many(*args, **settings)
+
+
+def test_sampling_goes_on_while_programs_are_judged(tiny_model, problems, tmp_path):
+    with Waiting(workers=1) as verifier:
+
+        def progress(done, total, unit):
+            if unit == "samples" and done >= 15:
+                verifier.sampled.set()
+
+        run(tiny_model, problems, tmp_path / "out", verifier, progress=progress)
 
 
 class Broken(Verifier):

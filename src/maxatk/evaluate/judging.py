@@ -51,6 +51,7 @@ class Judge:
             self._queue.put(new[start : start + BATCH])
 
     def __enter__(self) -> Judge:
+        self._report()
         self._thread.start()
         return self
 
@@ -88,6 +89,9 @@ class Judge:
             )
             for found, verdict in zip(batch, verdicts, strict=True)
         )
+        self._report()
+
+    def _report(self) -> None:
         if self._progress is not None:
             self._progress(len(self._scores.records), self._total, "scores")
 

@@ -89,14 +89,8 @@ def evaluate(
             with Judge(judge_verifier, scores, chosen, total=total, progress=progress) as judge:
                 for batch in _sampled(sampler, chosen, settings, samples, progress):
                     judge.put(batch)
-        manifest = {
-            "settings": described,
-            "environment": environment(),
-            "isolation": dict(judge_verifier.isolation),
-            "problems_file": source,
-            "seconds": round(time.monotonic() - started, 3),
-            "samples_found": found,
-        }
+        manifest = _manifest(described, judge_verifier, source, started)
+    manifest["samples_found"] = found
     return _write_results(out, chosen, samples.records, scores.records, manifest, ks)
 
 
@@ -136,14 +130,8 @@ def score(
             with Judge(judge_verifier, scores, chosen, total=total, progress=progress) as judge:
                 for start in range(0, total, BATCH):
                     judge.put(submissions[start : start + BATCH])
-        manifest = {
-            "settings": described,
-            "environment": environment(),
-            "isolation": dict(judge_verifier.isolation),
-            "problems_file": source,
-            "samples_file": str(samples_path),
-            "seconds": round(time.monotonic() - started, 3),
-        }
+        manifest = _manifest(described, judge_verifier, source, started)
+    manifest["samples_file"] = str(samples_path)
     samples = {(s.sample.problem_id, s.sample.sample): s.sample for s in submissions}
     return _write_results(out, chosen, samples, scores.records, manifest, ks)
 
@@ -158,6 +146,8 @@ def _sampled(
     # In the order of the problems, and stored before they are handed on: so the files of an
     # interrupted run are prefixes of those of an uninterrupted one.
     total = len(problems) * settings.samples
+    if progress is not None:
+        progress(len(samples.records), total, "samples")
     for problem in problems.values():
         for start in range(0, settings.samples, sampler.batch_size):
             chunk = range(start, min(start + sampler.batch_size, settings.samples))
@@ -196,6 +186,18 @@ def _judged_settings(problems: Mapping[str, Problem], verifier: Verifier) -> dic
             "sha256": problems_digest(list(problems.values())),
         },
         "judge": verifier.limits,
+    }
+
+
+def _manifest(
+    described: Mapping[str, Any], verifier: Verifier, source: str | None, started: float
+) -> dict[str, Any]:
+    return {
+        "settings": described,
+        "environment": environment(),
+        "isolation": dict(verifier.isolation),
+        "problems_file": source,
+        "seconds": round(time.monotonic() - started, 3),
     }
 
 

@@ -73,14 +73,14 @@ def curve_svgs(curves: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dic
     """Return inline SVGs of training curves by the quantity they show.
 
     `curves` are {"name", "log_history"} objects; of a log history, the rows of a trainer, the
-    quantities "reward" and those that begin with "max@", "max_at_" or "pass@" are drawn against
-    "step". `names` are the runs of the report, baseline first: a curve with the name of a run
-    has its colour.
+    quantities "reward" and "max@1", "max@8", ... (of the training groups) are drawn against
+    "step". `names` are the runs of the report, baseline first: a curve with the
+    name of a run has its colour.
     """
     lines = lines_for([*names, *(c["name"] for c in curves if c["name"] not in names)])
     quantities = sorted(
         {key for curve in curves for row in curve["log_history"] for key in row if _is_curve(key)},
-        key=lambda key: (key != "reward", key),
+        key=lambda key: (key != "reward", len(key), key),
     )
     found = {}
     with mpl.rc_context(_STYLE):
@@ -162,7 +162,7 @@ def _draw_curve(
 
 
 def _is_curve(key: str) -> bool:
-    return key == "reward" or key.startswith(("max@", "max_at_", "pass@"))
+    return key == "reward" or key.startswith("max@")
 
 
 def _inline(figure: Figure, name: str, label: str) -> str:

@@ -28,7 +28,7 @@ def headlines(comparison: Comparison, ks: Sequence[int]) -> list[str]:
 def _sentence(comparison: Comparison, run: Run, ks: Sequence[int]) -> str:
     found = comparison.difference(run, METRIC, ks)
     base = comparison.baseline.name
-    parts = []
+    parts: list[str] = []
     for column, k in enumerate(ks):
         low, high = found.low[column], found.high[column]
         numbers = (
@@ -36,7 +36,9 @@ def _sentence(comparison: Comparison, run: Run, ks: Sequence[int]) -> str:
             f"{share(comparison.baseline.metric(METRIC, k)['mean'])}, "
             f"{change(found.mean[column])} {change_interval(low, high)}"
         )
-        parts.append(f"{_relation(low, high)} {base} at max@{k} ({numbers})")
+        relation = f"{_relation(low, high)} {base} "
+        repeated = bool(parts) and parts[-1].startswith(relation)
+        parts.append(f"{'' if repeated else relation}at max@{k} ({numbers})")
     return f"{run.name} {' and '.join(parts)}."
 
 

@@ -22,6 +22,9 @@ from maxatk.report.runs import (
 from maxatk.report.style import lines_for
 from maxatk.report.tables import KS, differences, overview, problems_table, samples_table
 
+# Below this the percentile bootstrap covers clearly less often than it says.
+_ENOUGH_PROBLEMS = 30
+
 
 def write_report(
     results: Mapping[str, Source],
@@ -64,6 +67,7 @@ def _content(
     return {
         "baseline": comparison.baseline.name,
         "problems": counts["problems"],
+        "few_problems": counts["problems"] < _ENOUGH_PROBLEMS,
         "samples": sum(run.results["counts"]["samples"] for run in comparison.runs),
         "unscored": sum(run.results["counts"]["unscored"] for run in comparison.runs),
         "headlines": headlines(comparison, ks),

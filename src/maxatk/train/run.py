@@ -14,6 +14,7 @@ from transformers import AutoConfig, PrinterCallback, TrainerCallback
 from transformers.trainer_utils import get_last_checkpoint
 
 from maxatk.errors import InvalidValueError, MissingFileError, unknown_name
+from maxatk.evaluate.models import refuse_missing_folder
 from maxatk.problems import load_problems
 from maxatk.records import Problem
 from maxatk.settings import from_mapping
@@ -106,15 +107,13 @@ def to_dataset(problems: list[Problem]) -> Dataset:
 
 
 def check_model(model: str) -> None:
-    """Raise MissingFileError where `model` is neither a model folder nor a hub name."""
-    folder = Path(model)
-    if folder.is_dir() and not (folder / "config.json").is_file():
-        raise MissingFileError(f"model: the folder {model!r} holds no config.json")
+    """Raise MissingFileError where `model` is neither a model folder nor a name on the hub."""
+    refuse_missing_folder(model)
     try:
         AutoConfig.from_pretrained(model)
     except OSError as error:
         raise MissingFileError(
-            f"model: {model!r} is neither a folder here nor a model that the hub gives"
+            f"model: {model!r} is no folder here, and the hub does not give it ({error})"
         ) from error
 
 

@@ -22,11 +22,11 @@ class RoomyLayer(DynamicLayer):  # type: ignore[misc]
     _key_buffer: torch.Tensor
     _value_buffer: torch.Tensor
 
-    def __init__(self, keys: torch.Tensor, values: torch.Tensor) -> None:
+    def __init__(self, keys: torch.Tensor, values: torch.Tensor, rows: int) -> None:
         super().__init__()
         self.dtype, self.device = keys.dtype, keys.device
         self.is_initialized = True
-        self._store(keys, values)
+        self._store(keys.expand(rows, -1, -1, -1), values.expand(rows, -1, -1, -1))
 
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *_: Any, **__: Any
@@ -43,21 +43,26 @@ class RoomyLayer(DynamicLayer):  # type: ignore[misc]
         return self.keys, self.values
 
     def batch_select_indices(self, indices: torch.Tensor) -> None:
-        """Keep these rows only."""
-        self._store(self.keys[indices], self.values[indices])
+        """Make row i what row indices[i] was; only the rows that move are copied."""
+        count, length = len(indices), self.get_seq_length()
+        moved = (indices != torch.arange(count, device=indices.device)).nonzero().squeeze(-1)
+        for buffer in (self._key_buffer, self._value_buffer):
+            buffer[moved, :, :length] = buffer[indices[moved], :, :length]
+        self._key_buffer, self._value_buffer = self._key_buffer[:count], self._value_buffer[:count]
+        self.keys, self.values = self._key_buffer[:, :, :length], self._value_buffer[:, :, :length]
 
     def _store(self, keys: torch.Tensor, values: torch.Tensor) -> None:
         self._key_buffer, self.keys = _with_room(keys)
         self._value_buffer, self.values = _with_room(values)
 
 
-def with_room(cache: Any) -> Any:
-    """Replace the plain dynamic layers of a filled cache; others (sliding windows) stay."""
-    cache.layers = [
-        RoomyLayer(layer.keys, layer.values) if type(layer) is DynamicLayer else layer
-        for layer in cache.layers
-    ]
-    return cache
+def repeat_with_room(cache: Any, rows: int) -> None:
+    """Repeat a cache of one row, making its plain dynamic layers roomy; others stay as they are."""
+    for number, layer in enumerate(cache.layers):
+        if type(layer) is DynamicLayer:
+            cache.layers[number] = RoomyLayer(layer.keys, layer.values, rows)
+        else:
+            layer.batch_repeat_interleave(rows)
 
 
 def _with_room(states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -7,19 +7,22 @@ position at a time, from which the log-probabilities and entropies are taken as 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
+from transformers.utils import logging
 
 from maxatk.errors import InvalidValueError, MissingFileError
 from maxatk.evaluate.backends.loop import sample_rows
+from maxatk.evaluate.models import refuse_missing_folder
 from maxatk.evaluate.settings import SamplingSettings
 from maxatk.records import Sample
 
@@ -52,11 +55,12 @@ class HFBackend:
         if batch_size is not None and batch_size < 1:
             raise InvalidValueError(f"batch_size: must be 1 or more, got {batch_size!r}")
         self.name = str(model)
-        _refuse_missing_folder(self.name)
+        refuse_missing_folder(self.name)
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         try:
-            self.tokenizer = _load_tokenizer(self.name)
-            self.model = AutoModelForCausalLM.from_pretrained(self.name, dtype=dtype)
+            with _no_progress_bar():
+                self.tokenizer = _load_tokenizer(self.name)
+                self.model = AutoModelForCausalLM.from_pretrained(self.name, dtype=dtype)
         except OSError as error:
             raise MissingFileError(f"model {self.name!r}: cannot be loaded: {error}") from error
         self.model.to(self.device).eval()
@@ -203,12 +207,16 @@ def fingerprint(model: str | Path, *, blocks: int = 16, block_size: int = 1 << 1
     return digest.hexdigest()[:16]
 
 
-def _refuse_missing_folder(name: str) -> None:
-    looks_local = name.startswith((".", "/", "~")) or name.count("/") > 1
-    if looks_local and not Path(name).is_dir():
-        raise MissingFileError(f"model {name!r}: no such folder")
-    if Path(name).is_dir() and not (Path(name) / "config.json").is_file():
-        raise MissingFileError(f"model {name!r}: the folder has no config.json")
+@contextlib.contextmanager
+def _no_progress_bar() -> Iterator[None]:
+    # A library writes nothing to the terminal; transformers draws a bar over the weights.
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
 
 
 def _load_tokenizer(name: str) -> Any:

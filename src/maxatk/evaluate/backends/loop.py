@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
-from maxatk.evaluate.backends.cache import with_room
+from maxatk.evaluate.backends.cache import repeat_with_room
 
-# Dropping rows copies the cache: it pays once enough of them have ended.
-_DROP_BELOW = 0.8
+# Dropping rows moves others within the cache: it pays once enough of them have ended.
+_DROP_BELOW = 0.9
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,8 +53,7 @@ def sample_rows(
     )
     output = model(input_ids=prompt, use_cache=True, logits_to_keep=1)
     cache = output.past_key_values
-    cache.batch_repeat_interleave(rows)
-    cache = with_room(cache)
+    repeat_with_room(cache, rows)
     logits = output.logits[:, -1].expand(rows, -1)
     batch = torch.arange(rows, device=noise.device)  # the row of each sequence in the batch
     alive = torch.ones(rows, dtype=torch.bool, device=noise.device)  # of each in the batch
@@ -67,7 +66,7 @@ def sample_rows(
         if left == 0 or step == most - 1:
             break
         if left < _DROP_BELOW * len(batch):
-            kept = alive.nonzero().squeeze(-1)
+            kept = _without_gaps(alive, left)
             cache.batch_select_indices(kept)
             batch, token, alive = batch[kept], token[kept], alive[kept]
         output = model(input_ids=token[:, None], past_key_values=cache, use_cache=True)
@@ -75,6 +74,14 @@ def sample_rows(
     ends = torch.isin(drawn.tokens.gather(1, drawn.lengths[:, None] - 1).squeeze(1), end_tokens)
     drawn.ended.copy_(ends)
     return drawn
+
+
+def _without_gaps(alive: torch.Tensor, left: int) -> torch.Tensor:
+    # The rows alive, as few of them moved as possible: those at the end fill the gaps.
+    rows = torch.arange(left, device=alive.device)
+    indices = alive.nonzero().squeeze(-1)
+    rows[~alive[:left]] = indices[indices >= left]
+    return rows
 
 
 def _record(

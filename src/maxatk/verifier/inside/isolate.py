@@ -6,6 +6,7 @@ privileges refuses namespaces, a kernel may lack Landlock. What must hold is dec
 
 import ctypes
 import os
+import resource
 import sys
 
 from maxatk.verifier.inside import landlock, syscalls
@@ -16,6 +17,7 @@ _MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_REMOUNT = 1, 2, 4, 32
 _MS_BIND, _MS_REC, _MS_PRIVATE = 4096, 16384, 1 << 18
 _MNT_DETACH = 2
 _DEVICES = ["/dev/null", "/dev/zero", "/dev/random", "/dev/urandom"]
+_MAX_FILES = 256
 _MAX_TASKS = 128  # processes and threads of one worker together
 _STACK = 64 << 20  # the kernel keeps 128 MiB free below the stack, whatever the limit at start
 
@@ -56,7 +58,7 @@ def _attempt(function: object, *args: object) -> bool | str:
     """Return True, or the reason why the layer could not be had."""
     try:
         function(*args)  # type: ignore[operator]
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError: a limit above the one inherited
         return str(error)
     return True
 
@@ -132,11 +134,13 @@ def _drop_capabilities() -> None:
 
 
 def _set_limits(own_count: bool) -> None:
-    syscalls.set_limit(syscalls.RLIMIT_CORE, 0)
-    syscalls.set_limit(syscalls.RLIMIT_NOFILE, 256)
-    syscalls.set_limit(syscalls.RLIMIT_STACK, _STACK, 1 << 30)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (_MAX_FILES, _MAX_FILES))
+    hard = resource.getrlimit(resource.RLIMIT_STACK)[1]
+    stack = _STACK if hard == resource.RLIM_INFINITY else min(_STACK, hard)
+    resource.setrlimit(resource.RLIMIT_STACK, (stack, hard))
     if own_count:  # otherwise the user's other processes count as well
-        syscalls.set_limit(syscalls.RLIMIT_NPROC, _MAX_TASKS)
+        resource.setrlimit(resource.RLIMIT_NPROC, (_MAX_TASKS, _MAX_TASKS))
 
 
 def library_paths() -> list[str]:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import _signal as signals  # type: ignore[import-not-found]  # `signal` would load `enum`
 import atexit
 import builtins
-import gc
 import os
+import resource
 import sys
 import time
 
@@ -30,11 +30,15 @@ _MAX_DESCRIPTOR = 1 << 20
 class Context:
     """What a zygote hands to its program processes.
 
-    `base_memory` is the zygote's own address space in bytes.
+    `base_memory` is the zygote's own address space in bytes; `orphans` says that the processes
+    of a killed zygote would live on, because it is not the first one of a process namespace.
     """
 
-    def __init__(self, files: Files, last_filter: Filter, base_memory: int) -> None:
-        self.files, self.last_filter, self.base_memory = files, last_filter, base_memory
+    def __init__(
+        self, files: Files, last_filter: Filter, *, base_memory: int, orphans: bool
+    ) -> None:
+        self.files, self.last_filter = files, last_filter
+        self.base_memory, self.orphans = base_memory, orphans
 
 
 class Files:
@@ -68,23 +72,29 @@ def run(request: Request, context: Context) -> NoReturn:
     table_size = request.tests * protocol.TEST.size
     table = os.pread(files.job, table_size, 0)
     code = _compile(os.pread(files.job, request.source_size, table_size), files)
-    _open_standard_files()
+    open_standard_files()
     os.lseek(files.results, request.tests * protocol.RECORD.size, os.SEEK_SET)
-    gc.collect()
-    gc.freeze()
-    offset = table_size + request.source_size
-    for index, (size, kind) in enumerate(protocol.TEST.iter_unpack(table)):
-        record = _judge(code, request, files, (offset, size, kind), context.last_filter)
-        os.pwrite(files.results, record, index * protocol.RECORD.size)
-        offset += size
+    judge_tests(code, table, request, context)
     os._exit(0)
+
+
+def judge_tests(code: CodeType, table: bytes, request: Request, context: Context) -> None:
+    """Run every test of the table and write its record and outputs into the results file."""
+    offset = len(table) + request.source_size
+    place = 0
+    for size, kind in protocol.TEST.iter_unpack(table):
+        record = _judge(code, request, context, (offset, size, kind))
+        os.pwrite(context.files.results, record, place)
+        place += protocol.RECORD.size
+        offset += size
 
 
 def _set_limits(request: Request, base_memory: int) -> None:
     # Whole seconds and only a backstop: `_await` watches the CPU clock itself.
     seconds = int(max(request.cpu_limit, request.compile_limit)) + 2
-    syscalls.set_limit(syscalls.RLIMIT_CPU, seconds)
-    syscalls.set_limit(syscalls.RLIMIT_AS, request.memory + base_memory)
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+    memory = request.memory + base_memory
+    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
 
 
 def _compile(source: bytes, files: Files) -> CodeType:
@@ -96,7 +106,7 @@ def _compile(source: bytes, files: Files) -> CodeType:
         os._exit(protocol.EXIT_COMPILE_ERROR)
 
 
-def _open_standard_files() -> None:
+def open_standard_files() -> None:
     """Make descriptors 0, 1 and 2 private memory files, which every test will share in turn.
 
     They are emptied between tests; the filter forbids all other state they could carry along.
@@ -107,27 +117,22 @@ def _open_standard_files() -> None:
         os.close(memory)
 
 
-def _judge(
-    code: CodeType,
-    request: Request,
-    files: Files,
-    test: tuple[int, int, int],
-    last_filter: Filter,
-) -> bytes:
+def _judge(code: CodeType, request: Request, context: Context, test: tuple[int, int, int]) -> bytes:
     offset, size, kind = test
-    _reset_standard_files(files.job, offset, size)
+    results = context.files.results
+    _reset_standard_files(context.files.job, offset, size)
     start = time.monotonic()
     pid = syscalls.fork()
     if pid == 0:
-        enter_test(request.output, last_filter)
+        enter_test(context, request.output)
         _run_test(code, kind)
     ending, status, usage = _await(pid, request, start)
     wall = time.monotonic() - start
-    out_size, err_size = os.fstat(1).st_size, os.fstat(2).st_size
+    out_size, err_size = os.lseek(1, 0, os.SEEK_END), os.lseek(2, 0, os.SEEK_END)
     if max(out_size, err_size) >= request.output and ending == protocol.EXITED:
         ending = protocol.OUTPUT_FULL
-    sent = _send(1, files.results, out_size) if ending == protocol.EXITED else 0
-    excerpt = _send(2, files.results, min(err_size, protocol.STDERR_BYTES))
+    sent = _copy(1, 0, results, out_size) if ending == protocol.EXITED else 0
+    excerpt = _copy(2, 0, results, min(err_size, protocol.STDERR_BYTES))
     cpu = usage.ru_utime + usage.ru_stime
     return protocol.RECORD.pack(status, ending, cpu, wall, usage.ru_maxrss << 10, sent, excerpt)
 
@@ -137,20 +142,19 @@ def _reset_standard_files(job: int, offset: int, size: int) -> None:
         os.ftruncate(descriptor, 0)
         os.lseek(descriptor, 0, os.SEEK_SET)
     if size:
-        end = offset + size
-        while offset < end:
-            offset += os.sendfile(0, job, offset, end - offset)
+        _copy(job, offset, 0, size)
         os.lseek(0, 0, os.SEEK_SET)
 
 
-def _send(source: int, results: int, size: int) -> int:
-    sent = 0
-    while sent < size:
-        count = os.sendfile(results, source, sent, size - sent)
+def _copy(source: int, offset: int, target: int, size: int) -> int:
+    """Copy from file to file inside the kernel; return how much there was."""
+    done = 0
+    while done < size:
+        count = os.sendfile(target, source, offset + done, size - done)
         if count == 0:
             break
-        sent += count
-    return sent
+        done += count
+    return done
 
 
 def _await(pid: int, request: Request, start: float) -> tuple[int, int, Any]:
@@ -173,23 +177,28 @@ def _await(pid: int, request: Request, start: float) -> tuple[int, int, Any]:
         patience = 1.0
 
 
-def enter_test(output_limit: int, last_filter: Filter) -> None:
+def enter_test(context: Context, output_limit: int) -> None:
     """Take away from this process what a test must not have; there is no way back."""
     os.closerange(3, _MAX_DESCRIPTOR)
-    syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signals.SIGKILL)
-    syscalls.set_limit(syscalls.RLIMIT_FSIZE, output_limit)
-    last_filter.install()
+    if context.orphans:
+        syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signals.SIGKILL)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (output_limit, output_limit))
+    context.last_filter.install()
 
 
 def _run_test(code: CodeType, kind: int) -> NoReturn:
     """Run the program as `__main__` and end the process as an interpreter would."""
     del kind
-    status = 0
+    _finish(execute(code, sys.modules["__main__"].__dict__))
+
+
+def execute(code: CodeType, namespace: dict[str, Any]) -> int:
+    """Run the program in this process and return the exit status it asks for."""
     try:
-        exec(code, sys.modules["__main__"].__dict__)
+        exec(code, namespace)
     except BaseException as error:
-        status = _report(error)
-    _finish(status)
+        return _report(error)
+    return 0
 
 
 def _report(error: BaseException) -> int:

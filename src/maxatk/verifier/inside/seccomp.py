@@ -14,6 +14,7 @@ import struct
 from maxatk.verifier.inside import syscalls
 
 ALLOW, KILL, ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
+_MODE_FILTER = 2
 _LD, _JEQ, _JGE, _JSET, _RET = 0x20, 0x15, 0x35, 0x45, 0x06
 _OFFSET_NR, _OFFSET_ARCH = 0, 4
 _CLONE_THREAD, _CLONE_NEW = 0x00010000, 0x7E020080
@@ -84,18 +85,13 @@ class Filter:
         code = b"".join(struct.pack("<HBBI", *instruction) for instruction in instructions)
         self._code = ctypes.create_string_buffer(code, len(code))
         self._program = _Program(len(instructions), ctypes.addressof(self._code))
-        self._arguments = (
-            ctypes.c_int(syscalls.PR_SET_SECCOMP),
-            ctypes.c_ulong(2),
-            ctypes.byref(self._program),
-            ctypes.c_ulong(0),
-            ctypes.c_ulong(0),
-        )
-        self._prctl = syscalls.LIBC.prctl
+        self._pointer = ctypes.byref(self._program)
+        self._prctl = syscalls.FAST_LIBC.prctl
 
     def install(self) -> None:
         """Put the filter on this process and all its future children; raises OSError."""
-        syscalls.check(self._prctl(*self._arguments), "installing the seccomp filter")
+        if self._prctl(syscalls.PR_SET_SECCOMP, _MODE_FILTER, self._pointer) != 0:
+            raise OSError("the kernel refused the seccomp filter")
 
 
 def zygote_filter(machine: str) -> Filter:

@@ -17,7 +17,7 @@ def run(context: program.Context) -> dict[str, bool | str]:
     pid = os.fork()
     if pid == 0:
         os.dup2(writer, 0)
-        program.enter_test(1 << 20, context.last_filter)
+        program.enter_test(context, 1 << 20)
         os.write(0, bytes(_refused(probe) for probe in _PROBES.values()))
         os._exit(0)
     os.close(writer)

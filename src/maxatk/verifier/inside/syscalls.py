@@ -10,13 +10,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 LIBC = ctypes.CDLL(None, use_errno=True)
-# PyDLL keeps the interpreter lock, which is what makes a raw fork safe here.
-_RAW_FORK = getattr(ctypes.PyDLL(None), "_Fork", None)
+# Calls through this one keep the interpreter lock and do not save errno: they touch fewer pages,
+# and a raw fork is only safe with the lock held.
+FAST_LIBC = ctypes.PyDLL(None)
+_RAW_FORK = getattr(FAST_LIBC, "_Fork", None)
 
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP = 1, 4, 22
 PR_CAPBSET_DROP, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 24, 36, 38
-RLIMIT_CPU, RLIMIT_FSIZE, RLIMIT_STACK, RLIMIT_CORE = 0, 1, 3, 4
-RLIMIT_NPROC, RLIMIT_NOFILE, RLIMIT_AS = 6, 7, 9
 
 # Both machines share the modern syscall numbers; only the old ones differ.
 NR_CAPSET = {"x86_64": 126, "aarch64": 91}
@@ -24,12 +24,6 @@ NR_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
 NR_LANDLOCK_CREATE, NR_LANDLOCK_ADD, NR_LANDLOCK_RESTRICT = 444, 445, 446
 
 fork: Callable[[], int] = _RAW_FORK if _RAW_FORK is not None else os.fork
-
-
-class Limit(ctypes.Structure):
-    """The kernel's `struct rlimit64`."""
-
-    _fields_ = (("soft", ctypes.c_uint64), ("hard", ctypes.c_uint64))
 
 
 def check(result: int, what: str) -> int:
@@ -49,9 +43,3 @@ def prctl(option: int, value: int = 0) -> None:
 def syscall(number: int, *args: object) -> int:
     """Make a system call by its number; raises OSError."""
     return check(LIBC.syscall(ctypes.c_long(number), *args), f"syscall {number}")
-
-
-def set_limit(which: int, soft: int, hard: int | None = None) -> None:
-    """Set one resource limit of this process, both values when only one is given."""
-    limit = Limit(soft, soft if hard is None else hard)
-    check(LIBC.setrlimit64(which, ctypes.byref(limit)), f"setrlimit({which})")

@@ -11,7 +11,7 @@ import gc
 import os
 import sys
 
-from maxatk.verifier.inside import isolate, program, protocol, seccomp, selftest, syscalls
+from maxatk.verifier.inside import isolate, program, protocol, seccomp, selftest, syscalls, warm
 
 TYPE_CHECKING = False  # `typing` itself would make every fork slower
 if TYPE_CHECKING:
@@ -44,10 +44,12 @@ def main(arguments: list[str]) -> NoReturn:
     syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signals.SIGKILL)
     syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)
     _install(layers, machine)
-    context = program.Context(files, last_filter, base_memory)
+    orphans = layers["pid_namespace"] is not True
+    context = program.Context(files, last_filter, base_memory=base_memory, orphans=orphans)
+    layers.update(selftest.run(context))
+    warm.rehearse(context)
     gc.collect()
     gc.freeze()
-    layers.update(selftest.run(context))
     os.write(files.replies, repr(layers).encode() + b"\n")
     _serve(context)
 

@@ -1,0 +1,67 @@
+"""Settings that are not allowed are refused before any work, with what is allowed."""
+
+import pytest
+
+from maxatk.errors import InvalidValueError
+
+from .conftest import config
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"method": "bon_loo"}, r"method: unknown value 'bon_loo'.*did you mean 'bon_loo1'"),
+        ({"form": "pp0"}, r"form: unknown value 'pp0'.*ppo, reinforce"),
+        ({"k": 5}, r"k: must be a whole number from 1 to num_generations \(4\).*got 5"),
+        ({"k": 0}, r"k: .*got 0"),
+        ({"delta_clamp": 0.0}, r"delta_clamp: must be positive, got 0.0"),
+        ({"num_generations": 3, "k": 2}, r"num_generations: 3 does not divide .* 8 .*2, 4, 8"),
+        ({"num_generations": 1, "k": 1}, r"num_generations: 1 .*allowed: 2, 4, 8"),
+        ({"scale_rewards": "none"}, r"scale_rewards: 'none' has no effect"),
+        (
+            {"multi_objective_aggregation": "normalize_then_sum"},
+            r"multi_objective_aggregation: must be 'sum_then_normalize'",
+        ),
+        ({"form": "reinforce", "loss_type": "grpo"}, r"loss_type: 'grpo'.*dapo, dr_grpo"),
+        (
+            {"form": "reinforce", "beta": 0.1, "use_bias_correction_kl": True},
+            r"use_bias_correction_kl: must be False",
+        ),
+        (
+            {"method": "bon_off_policy_exact", "mask_truncated_completions": True},
+            r"mask_truncated_completions: must be False with method 'bon_off_policy_exact'",
+        ),
+        (
+            {"method": "bon_off_policy", "importance_sampling_level": "sequence"},
+            r"importance_sampling_level: must be 'token'",
+        ),
+    ],
+)
+def test_values_that_are_not_allowed_are_refused(tmp_path, changes, message):
+    with pytest.raises(InvalidValueError, match=message):
+        config(tmp_path, **changes)
+
+
+def test_defaults_are_those_the_measurements_support(tmp_path):
+    settings = config(tmp_path)
+    assert settings.method == "bon_loo1"
+    assert settings.form == "ppo"
+    assert settings.delta_clamp == 0.5
+    assert settings.disable_dropout is True
+
+
+def test_bf16_stays_off_where_there_is_no_gpu_for_it(tmp_path):
+    assert config(tmp_path).bf16 is False
+
+
+@pytest.mark.parametrize(
+    "method, form, needed",
+    [
+        ("bon_loo1", "ppo", False),
+        ("bon_loo1", "reinforce", True),
+        ("bon_off_policy", "ppo", True),
+        ("grpo", "ppo", False),
+    ],
+)
+def test_ratios_are_needed_by_corrections_and_by_reinforce(tmp_path, method, form, needed):
+    assert config(tmp_path, method=method, form=form).needs_ratios is needed

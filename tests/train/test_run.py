@@ -1,0 +1,112 @@
+"""Training runs from a recipe, with rewards of programs that are really executed."""
+
+import json
+
+import pytest
+from transformers import AutoModelForCausalLM
+
+from maxatk.errors import InvalidValueError, MissingFileError
+from maxatk.records import write_jsonl
+from maxatk.settings import from_mapping
+from maxatk.train import TrainRecipe, train
+from maxatk.train.run import RECORD, to_dataset
+from maxatk.verifier import CodeReward, Verifier
+
+TRAINER = {
+    "method": "bon_off_policy_exact",
+    "k": 2,
+    "num_generations": 4,
+    "per_device_train_batch_size": 8,
+    "num_iterations": 2,
+    "max_steps": 2,
+    "max_completion_length": 6,
+    "use_cpu": True,
+    "report_to": "none",
+    "logging_steps": 1,
+}
+
+
+@pytest.fixture
+def recipe(tmp_path, model_folder, mini_problems):
+    problems = tmp_path / "problems.jsonl"
+    write_jsonl(problems, (p.problem.to_json() for p in mini_problems))
+    return {
+        "model": str(model_folder),
+        "problems": str(problems),
+        "out": str(tmp_path / "out"),
+        "judge": {"workers": 1, "time_limit": 1},
+        "trainer": dict(TRAINER),
+    }
+
+
+def run(recipe, progress=None):
+    return train(from_mapping(TrainRecipe, recipe, where="recipe"), progress=progress)
+
+
+def test_a_recipe_gives_a_model_folder_with_its_record(recipe):
+    steps = []
+    out = run(recipe, lambda done, total: steps.append((done, total)))
+    assert steps == [(1, 2), (2, 2)]
+    AutoModelForCausalLM.from_pretrained(out)
+    record = json.loads((out / RECORD).read_text())
+    assert record["recipe"]["trainer"] == TRAINER
+    assert record["isolation"]["seccomp"] is True
+    assert "rewards/code_reward/mean" in record["log_history"][0]
+
+
+def test_a_finished_run_is_left_alone_and_another_recipe_refused(recipe):
+    out = run(recipe)
+    before = (out / RECORD).stat().st_mtime_ns
+    assert run(recipe) == out
+    assert (out / RECORD).stat().st_mtime_ns == before
+    recipe["reward"] = "binary"
+    with pytest.raises(InvalidValueError, match=r"another reward .*'continuous', now 'binary'"):
+        run(recipe)
+
+
+@pytest.mark.parametrize(
+    "changes, error, message",
+    [
+        ({"model": "no/such-model"}, MissingFileError, "model: 'no/such-model' is no folder here"),
+        ({"model": "no/such/model"}, MissingFileError, "there is no folder 'no/such/model'"),
+        ({"model": "tests/model"}, MissingFileError, "there is no folder 'tests/model'"),
+        ({"problems": "none.jsonl"}, MissingFileError, "none.jsonl: no such file"),
+        ({"reward": "binry"}, InvalidValueError, "reward: .*did you mean 'binary'"),
+        ({"trainr": {}}, InvalidValueError, "unknown key 'trainr'; did you mean 'trainer'"),
+        ({"judge": {"workers": 0}}, InvalidValueError, "workers: must be positive, got 0"),
+        (
+            {"trainer": {"learning_rat": 1}},
+            InvalidValueError,
+            "trainer: unknown key 'learning_rat'; did you mean 'learning_rate'",
+        ),
+        ({"trainer": {"k": "two"}}, InvalidValueError, "trainer.k: must be int, got 'two'"),
+        ({"trainer": {"k": 9}}, InvalidValueError, "k: .*num_generations"),
+        ({"trainer": {"output_dir": "x"}}, InvalidValueError, "output_dir: is set by the run"),
+    ],
+)
+def test_bad_recipes_are_refused_before_anything_is_written(
+    recipe, tmp_path, monkeypatch, changes, error, message
+):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(error, match=message):
+        run({**recipe, **changes})
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_that_holds_no_model_is_refused(recipe, tmp_path):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(MissingFileError, match=r"holds no config.json"):
+        run({**recipe, "model": str(tmp_path / "empty")})
+
+
+def test_the_dataset_carries_what_the_reward_function_needs(mini_problems):
+    data = to_dataset([p.problem for p in mini_problems])
+    rows = [data[i] for i in range(3)]
+    with Verifier(workers=1) as verifier:
+        rewards = CodeReward(verifier)(
+            prompts=[row["prompt"] for row in rows],
+            completions=[p.pipeline.source for p in mini_problems[:3]],
+            tests=[row["tests"] for row in rows],
+            compare=[row["compare"] for row in rows],
+        )
+    assert rewards == [1.0, 1.0, 1.0]

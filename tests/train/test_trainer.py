@@ -1,0 +1,196 @@
+"""The advantages that reach the loss, against enumeration over this file's own forward passes."""
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+from trl import GRPOConfig, GRPOTrainer
+
+from maxatk.errors import InvalidValueError
+from maxatk.objectives import METHODS
+from maxatk.train import MaxAtKTrainer
+from maxatk.train.trainer import GROUP_ROW
+from oracles import subsets
+
+from .conftest import GROUP, reward_with_gaps, text_reward
+
+CORRECTED = [name for name, method in METHODS.items() if method.correction != "none"]
+CLAMP = 0.5
+
+
+def sequence_logps(model_folder, policy, rows):
+    """log pi(completion | prompt) of every row, one row at a time, without padding."""
+    model = AutoModelForCausalLM.from_pretrained(model_folder)
+    model.load_state_dict(policy)
+    model.eval()
+    result = []
+    for i in range(len(rows["prompt_ids"])):
+        prompt = rows["prompt_ids"][i][rows["prompt_mask"][i].bool()]
+        completion = rows["completion_ids"][i][rows["completion_mask"][i].bool()]
+        ids = torch.cat([prompt, completion])[None]
+        with torch.no_grad():
+            logps = model(ids).logits.double().log_softmax(-1)[0, len(prompt) - 1 : -1]
+        result.append(float(logps.gather(1, completion[:, None]).sum()))
+    return np.array(result)
+
+
+def brute_force(method, rewards, log_ratios, *, k, form):
+    """Advantages of groups (P, n), NaN rewards left out, by enumeration of subsets."""
+    result = np.zeros_like(rewards)
+    deltas = np.clip(np.expm1(log_ratios), -CLAMP, CLAMP)
+    for row, group in enumerate(rewards):
+        scored = ~np.isnan(group)
+        if scored.sum() >= k:
+            result[row, scored] = subsets.advantages(
+                list(group[scored]), list(deltas[row, scored]), k, METHODS[method], form
+            )
+    return result
+
+
+def expected_at(trainer, model_folder, step, *, method, k, form):
+    """The advantages of one generation batch under the policy of optimizer step `step`."""
+    policy, rows, rewards = trainer.generations[-1]
+    now = next(seen.policy for seen in trainer.seen if seen.step == step)
+    old_logps = sequence_logps(model_folder, policy, rows)
+    log_ratios = sequence_logps(model_folder, now, rows) - old_logps
+    shape = (-1, GROUP)
+    return brute_force(
+        method,
+        rewards.double().numpy().reshape(shape),
+        log_ratios.reshape(shape),
+        k=k,
+        form=form,
+    ).reshape(-1)
+
+
+@pytest.mark.parametrize("form", ["ppo", "reinforce"])
+@pytest.mark.parametrize("method", CORRECTED)
+def test_off_policy_advantages_match_brute_force_with_split_groups(
+    make_trainer, model_folder, method, form
+):
+    # 16 rows a generation in 4 micro-batches, 2 micro-batches a step, 3 passes: 6 steps a buffer.
+    trainer = make_trainer(
+        method=method,
+        form=form,
+        per_device_train_batch_size=4,
+        steps_per_generation=4,
+        gradient_accumulation_steps=2,
+        num_iterations=3,
+        max_steps=6,
+    )
+    trainer.train()
+    assert len(trainer.generations) == 1
+    assert len(trainer.seen) == 12
+    moved = 0.0
+    for seen in trainer.seen:
+        expected = expected_at(trainer, model_folder, seen.step, method=method, k=2, form=form)
+        own = expected[seen.inputs[GROUP_ROW].numpy()]
+        np.testing.assert_allclose(seen.inputs["advantages"].numpy(), own, atol=2e-5)
+        on_policy = trainer.generations[0][1]["advantages"].numpy()
+        moved = max(moved, float(np.abs(expected - on_policy).max()))
+    assert moved > 1e-3, "the policy did not move: this test would pass without any correction"
+
+
+def test_groups_are_really_split_over_micro_batches(make_trainer):
+    trainer = make_trainer(
+        per_device_train_batch_size=4, steps_per_generation=4, gradient_accumulation_steps=2
+    )
+    trainer.train()
+    groups = [set((seen.inputs[GROUP_ROW] // GROUP).tolist()) for seen in trainer.seen]
+    assert any(len(found) > 1 for found in groups)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_sets_the_advantages_of_its_row(make_trainer, model_folder, method):
+    trainer = make_trainer(method=method, max_steps=1)
+    trainer.train()
+    expected = expected_at(trainer, model_folder, 0, method=method, k=2, form="ppo")
+    rows = trainer.seen[0].inputs[GROUP_ROW].numpy()
+    np.testing.assert_allclose(
+        trainer.seen[0].inputs["advantages"].numpy(), expected[rows], atol=1e-5
+    )
+    assert np.abs(expected).max() > 0
+
+
+@pytest.mark.parametrize("method", ["bon_loo1", "bon_off_policy_exact"])
+def test_unscorable_samples_leave_their_group(make_trainer, model_folder, method):
+    trainer = make_trainer(reward_with_gaps, method=method, num_iterations=2, max_steps=2)
+    trainer.train()
+    rewards = trainer.generations[0][2]
+    assert rewards.isnan().any()
+    assert not rewards.isnan().all()
+    for seen in trainer.seen:
+        expected = expected_at(trainer, model_folder, seen.step, method=method, k=2, form="ppo")
+        own = expected[seen.inputs[GROUP_ROW].numpy()]
+        np.testing.assert_allclose(seen.inputs["advantages"].numpy(), own, atol=2e-5)
+
+
+@pytest.mark.parametrize("loss_type", ["dapo", "grpo"])
+def test_method_grpo_gives_the_losses_and_weights_of_trl(
+    make_trainer, model_folder, prompts, loss_type
+):
+    settings = {"num_iterations": 2, "max_steps": 4, "loss_type": loss_type, "optim": "adamw_torch"}
+    settings |= {"learning_rate": 1e-3}
+    ours = make_trainer(method="grpo", cls=MaxAtKTrainer, **settings)
+    ours.train()  # before the other is made: making a trainer sets the seed
+    own_fields = {"method", "k", "form", "delta_clamp"}
+    shared = {
+        name: value
+        for name, value in vars(ours.args).items()
+        if name in GRPOConfig.__dataclass_fields__ and name not in own_fields
+    }
+    # Both spell the same batch: TRL refuses the one it derives from the other.
+    shared["generation_batch_size"] = None
+    theirs = GRPOTrainer(
+        model=str(model_folder),
+        reward_funcs=text_reward,
+        args=GRPOConfig(**shared),
+        train_dataset=prompts,
+    )
+    theirs.train()
+    assert losses(ours) == pytest.approx(losses(theirs), abs=1e-6)
+    assert any(abs(loss) > 1e-4 for loss in losses(ours))
+    for name, weight in theirs.model.state_dict().items():
+        torch.testing.assert_close(ours.model.state_dict()[name], weight, atol=1e-5, rtol=0)
+
+
+def losses(trainer):
+    return [row["loss"] for row in trainer.state.log_history if "loss" in row]
+
+
+def test_reinforce_hides_the_old_log_probabilities_from_the_surrogate(make_trainer):
+    trainer = make_trainer(method="bon_off_policy_exact", form="reinforce", num_iterations=2)
+    trainer.train()
+    assert all("old_per_token_logps" not in seen.inputs for seen in trainer.seen)
+
+
+def test_strictly_on_policy_training_needs_no_extra_forward(make_trainer):
+    calls = []
+
+    class Counting(MaxAtKTrainer):
+        def _log_ratios(self, batch):
+            calls.append(batch)
+            return super()._log_ratios(batch)
+
+    make_trainer(method="bon_off_policy_exact", cls=Counting, max_steps=2).train()
+    assert not calls
+    make_trainer(method="bon_off_policy_exact", cls=Counting, num_iterations=2, max_steps=4).train()
+    assert len(calls) == 2  # one for each of the two steps that reuse samples
+
+
+def test_what_is_logged_describes_the_groups(make_trainer):
+    trainer = make_trainer(method="bon_off_policy_exact", num_iterations=2, max_steps=2)
+    trainer.train()
+    first, second = [row for row in trainer.state.log_history if "loss" in row]
+    rewards = trainer.generations[0][2].double().numpy().reshape(-1, GROUP)
+    for k in (1, 2, GROUP):
+        expected = np.mean([subsets.max_at_k(list(group), k) for group in rewards])
+        assert first[f"max@{k}"] == pytest.approx(expected, abs=1e-6)
+    assert 0 <= first["frac_groups_without_signal"] < 1
+    assert second["ratio/mean_abs_delta"] > 0
+    assert "ratio/mean_abs_delta" not in first
+
+
+def test_too_few_prompts_for_one_generation_are_refused(make_trainer):
+    with pytest.raises(InvalidValueError, match=r"24 prompts, fewer than the 32"):
+        make_trainer(per_device_train_batch_size=128)
