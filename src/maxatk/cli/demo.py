@@ -17,11 +17,33 @@ from maxatk.cli.recipe import read_recipe
 from maxatk.cli.report import write_page
 from maxatk.cli.stages import Stage, run_stages
 from maxatk.errors import InvalidValueError, unknown_name
+from maxatk.evaluate import SamplingSettings
+from maxatk.mini import MiniSettings
 from maxatk.objectives import METHODS
 from maxatk.settings import from_mapping
+from maxatk.verifier.settings import JudgeSettings
 
 BASE = "base"
 RECORD = "demo.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainSection:
+    """The recipe of `maxatk train` without what the demo itself decides."""
+
+    reward: str = "continuous"
+    judge: JudgeSettings = dataclasses.field(default_factory=JudgeSettings)
+    trainer: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class EvalSection(SamplingSettings):
+    """The flags of `maxatk eval` without what the demo itself decides."""
+
+    limit: int | None = None
+    batch_size: int | None = None
+    device: str | None = None
+    judge: JudgeSettings = dataclasses.field(default_factory=JudgeSettings)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,14 +52,16 @@ class DemoRecipe:
 
     out: str
     methods: list[str]
-    mini: dict[str, Any]
-    train: dict[str, Any]
-    eval: dict[str, Any]
+    mini: MiniSettings
+    train: TrainSection
+    eval: EvalSection
 
     def __post_init__(self) -> None:
         for method in self.methods:
             if method not in METHODS:
                 raise unknown_name("methods", method, METHODS)
+            if self.methods.count(method) > 1:
+                raise InvalidValueError(f"methods: {method!r} is listed twice")
 
 
 def command(
@@ -57,6 +81,8 @@ def command(
         fast: All stages in about a minute: a check of the machinery, not a result.
         jobs: Stages run at once; one for every two GiB of memory and every core if not given.
     """
+    if jobs is not None and jobs < 1:
+        raise InvalidValueError(f"--jobs: must be at least 1, got {jobs}")
     name = "fast.yaml" if fast else "demo.yaml"
     with importlib.resources.as_file(importlib.resources.files("maxatk")) as package:
         path = recipe or package / "recipes" / "mini" / name
@@ -74,7 +100,11 @@ def command(
 
 def _stages(demo: DemoRecipe, out: Path, *, cores: int) -> Iterator[Stage]:
     """Yield the stages: the embedded model first, then trainings and evaluations side by side."""
-    yield Stage("warm-start", ("mini", str(out / "mini"), *flags(demo.mini)), threads=cores)
+    yield Stage(
+        "warm-start",
+        ("mini", str(out / "mini"), *flags(dataclasses.asdict(demo.mini))),
+        threads=cores,
+    )
     models = {BASE: out / "mini" / "base"}
     for method in demo.methods:
         models[method] = out / "train" / method
@@ -87,7 +117,11 @@ def _stages(demo: DemoRecipe, out: Path, *, cores: int) -> Iterator[Stage]:
             "out": str(out / "eval" / name),
         }
         needs = "warm-start" if name == BASE else f"train-{name}"
-        yield Stage(f"eval-{name}", ("eval", *flags({**paths, **demo.eval})), needs=(needs,))
+        yield Stage(
+            f"eval-{name}",
+            ("eval", *flags({**paths, **dataclasses.asdict(demo.eval)})),
+            needs=(needs,),
+        )
 
 
 def _write_train_recipe(demo: DemoRecipe, out: Path, method: str) -> Path:
@@ -96,8 +130,8 @@ def _write_train_recipe(demo: DemoRecipe, out: Path, method: str) -> Path:
         "model": str(out / "mini" / "base"),
         "problems": str(out / "mini" / "train.jsonl"),
         "out": str(out / "train" / method),
-        **demo.train,
-        "trainer": {**demo.train.get("trainer", {}), "method": method},
+        **dataclasses.asdict(demo.train),
+        "trainer": {**demo.train.trainer, "method": method},
     }
     path = out / "recipes" / f"{method}.yaml"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -106,12 +140,15 @@ def _write_train_recipe(demo: DemoRecipe, out: Path, method: str) -> Path:
 
 
 def flags(settings: Mapping[str, Any], prefix: str = "--") -> Iterator[str]:
-    """Yield the command-line flags of nested settings: {a: {b_c: 1}} gives --a.b-c 1."""
+    """Yield the command-line flags of nested settings: {a: {b_c: 1}} gives --a.b-c 1.
+
+    None stands for a setting that is not given.
+    """
     for name, value in settings.items():
         flag = prefix + name.replace("_", "-")
         if isinstance(value, Mapping):
             yield from flags(value, flag + ".")
-        else:
+        elif value is not None:
             yield from (flag, str(value))
 
 
@@ -120,7 +157,8 @@ def _claim_folder(out: Path, demo: DemoRecipe) -> None:
     now = json.loads(json.dumps(dataclasses.asdict(demo)))
     record = out / RECORD
     if record.is_file():
-        before = json.loads(record.read_text(encoding="utf-8"))
+        found = json.loads(record.read_text(encoding="utf-8"))
+        before = dataclasses.asdict(from_mapping(DemoRecipe, found, where=str(record)))
         changed = [key for key in now if now[key] != before.get(key)]
         if changed:
             raise InvalidValueError(

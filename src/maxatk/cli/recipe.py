@@ -40,4 +40,7 @@ def _apply(recipe: dict[str, Any], override: str) -> None:
         section = section.setdefault(name, {})
         if not isinstance(section, dict):
             raise InvalidValueError(f"override {override!r}: {name!r} is not a section")
-    section[names[-1]] = yaml.safe_load(text)
+    try:
+        section[names[-1]] = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise InvalidValueError(f"override {override!r}: {text!r} is not a YAML value") from error

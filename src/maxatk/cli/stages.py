@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from maxatk.cli.progress import StageBoard, stage_board
-from maxatk.errors import StageError
+from maxatk.errors import InvalidValueError, StageError
 
 _LOG_TAIL = 15  # lines of a failed stage's log in the error message
 _GRACE_S = 5.0
@@ -42,7 +42,10 @@ def run_stages(stages: Sequence[Stage], folder: Path, *, jobs: int) -> dict[str,
     in the given order as soon as what they need has finished. Ctrl-C ends all of them.
 
     Raises StageError with the end of the log when a command fails; the others are ended too.
+    Raises InvalidValueError, before any work, when `jobs` is below 1 or a stage needs one that
+    is not listed before it.
     """
+    _check(stages, jobs)
     seconds = {s.name: done for s in stages if (done := _finished(folder, s)) is not None}
     waiting = [stage for stage in stages if stage.name not in seconds]
     names = [stage.name for stage in stages]
@@ -58,6 +61,22 @@ def run_stages(stages: Sequence[Stage], folder: Path, *, jobs: int) -> dict[str,
             name, taken = running.wait()
             seconds[name] = taken
     return seconds
+
+
+def _check(stages: Sequence[Stage], jobs: int) -> None:
+    """Refuse what would make `run_stages` wait for ever."""
+    if jobs < 1:
+        raise InvalidValueError(f"jobs: must be at least 1, got {jobs}")
+    before: set[str] = set()
+    for stage in stages:
+        if stage.name in before:
+            raise InvalidValueError(f"stages: {stage.name!r} is listed twice")
+        for need in stage.needs:
+            if need not in before:
+                raise InvalidValueError(
+                    f"stages: {stage.name!r} needs {need!r}, which is not listed before it"
+                )
+        before.add(stage.name)
 
 
 class _Running:
