@@ -1,0 +1,146 @@
+import json
+import subprocess
+import sys
+
+import pytest
+
+import maxatk as package
+from maxatk.cli.main import VERBS, main
+
+
+def test_help_lists_every_verb(maxatk):
+    for done in (maxatk("--help"), maxatk()):
+        assert done.returncode == 0
+        for verb, text in VERBS.items():
+            assert f"  {verb}" in done.stdout
+            assert text in done.stdout
+
+
+def test_the_version(maxatk):
+    assert maxatk("--version").stdout == f"{package.__version__}\n"
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_help(verb, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main([verb, "--help"])
+    assert ended.value.code == 0
+    assert f"maxatk {verb}" in capsys.readouterr().out
+
+
+def refused(done):
+    """Return the message of a command that refused its input."""
+    assert done.returncode == 2, done
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+    return done.stderr
+
+
+def test_an_unknown_verb_is_refused_with_a_suggestion(maxatk):
+    message = refused(maxatk("tain", "recipe.yaml"))
+    assert message == "maxatk: unknown verb 'tain'; did you mean 'train'?; see maxatk --help\n"
+
+
+def test_an_unknown_flag_is_refused_with_a_suggestion(maxatk):
+    message = refused(maxatk("score", "--sampels", "x"))
+    assert "--sampels" in message
+    assert "--samples" in message
+
+
+REFUSED = [
+    (["train", "nowhere.yaml"], "recipe: 'nowhere.yaml' does not exist"),
+    (["demo", "--recipe", "nowhere.yaml"], "recipe: 'nowhere.yaml' does not exist"),
+    (["demo", "out"], "override 'out': must have the form key=value or a.b=value"),
+    (["demo", "out=x", "oot=y"], "recipe: unknown key 'oot'; did you mean 'out'?"),
+    (["demo", "out=x", "methods=[gropo]"], "methods: unknown value 'gropo'"),
+    (["demo", "out=x", "methods=grpo"], "recipe.methods: must be list, got 'grpo'"),
+    (["demo", "out=x", "methods=[grpo, grpo]"], "methods: 'grpo' is listed twice"),
+    (["demo", "out=x", "methods=[grpo"], "'[grpo' is not a YAML value"),
+    (["demo", "out=x", "eval.sampels=3"], "unknown key 'sampels'; did you mean 'samples'?"),
+    (["demo", "out=x", "eval.top_p=2"], "top_p: must be in (0, 1], got 2"),
+    (["demo", "out=x", "mini.warm_start.noise.drp=0"], "recipe.mini.warm_start.noise: unknown key"),
+    (["demo", "out=x", "train.judge.workers=0"], "workers: must be positive, got 0"),
+    (["demo", "out=x", "train.judge="], "recipe.train.judge: must be JudgeSettings, got nothing"),
+    (["demo", "out=x", "--jobs", "0"], "--jobs: must be at least 1, got 0"),
+    (["mini", "x", "--tests", "0"], "tests: must be at least 1, got 0"),
+    (["problems", "mbbp", "--out", "x"], "unknown value 'mbbp'"),
+    (["problems", "mbpp", "--out", "x", "--limit", "0"], "limit: must be at least 1, got 0"),
+    (["problems", "mbpp", "--out", "x", "--split", "al"], "split: unknown value 'al'"),
+    (["problems", "mbpp", "--out", "x", "--file", "no.json"], "'no.json' does not exist"),
+    (["score", "--samples", "s", "--problems", "p.jsonl", "--out", "x"], "p.jsonl: no such file"),
+    (["eval", "--model", "m", "--problems", "p.jsonl", "--out", "x"], "p.jsonl: no such file"),
+    (["report", "nowhere", "--out", "x"], "nowhere: no such results file"),
+    (["report", "a", "b/a", "--out", "x"], "every run needs a name of its own"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), REFUSED)
+def test_bad_input_is_refused_and_nothing_written(
+    arguments, message, capsys, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 2
+    printed = capsys.readouterr()
+    assert message in printed.err
+    assert printed.out == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unknown_key_of_a_recipe_is_refused_before_any_work(maxatk, tmp_path):
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text("{model: m, problems: p.jsonl, out: run, trainer: {kk: 4}}")
+    message = refused(maxatk("train", recipe))
+    assert "trainer: unknown key 'kk'" in message
+    assert "did you mean 'k'?" in message
+    assert list(tmp_path.iterdir()) == [recipe]
+
+
+@pytest.mark.parametrize(
+    ("recipe", "overrides", "message"),
+    [
+        ("{problems: p, out: run}", [], "the key 'model' is required"),
+        ("{model: m, problems: p, out: run}", ["rewrad=binary"], "did you mean 'reward'?"),
+        ("{model: m, problems: p, out: run}", ["reward=binry"], "did you mean 'binary'?"),
+        ("{model: m, problems: p, out: run}", ["trainer.k=9"], "k: must be a whole number from 1"),
+        ("{model: m, problems: p, out: run}", ["trainer.k=two"], "trainer.k: must be int"),
+        ("{model: m, problems: p, out: run}", ["trainer.method=bon"], "method: unknown value"),
+        ("{model: m, problems: p, out: run, judge: }", [], "judge: must be JudgeSettings"),
+        ("{model: m, problems: p, out: run, trainer: 3}", [], "recipe.trainer: must be dict"),
+        ("[model]", [], "must be a mapping of settings, got list"),
+        ("{model: ", [], "not a YAML file"),
+    ],
+)
+def test_bad_training_recipes(recipe, overrides, message, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "recipe.yaml"
+    path.write_text(recipe)
+    assert main(["train", str(path), *overrides]) == 2
+    assert message in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_light_verbs_do_not_import_torch():
+    names = ", ".join(f"maxatk.cli.{verb}" for verb in VERBS if verb != "train")
+    probe = f"import sys, {names}; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True)
+    assert done.stdout == "False\n", done.stderr
+
+
+def test_doctor_shows_every_layer(maxatk):
+    done = maxatk("doctor")
+    assert done.returncode == 0
+    layers = dict(line.split(maxsplit=1) for line in done.stdout.splitlines())
+    assert layers["seccomp"].strip() == "holds"
+    assert all(text.startswith(("holds", "MISSING")) for text in layers.values())
+
+
+def test_progress_as_json_lines_and_nothing_else(scoring, started):
+    done = started(
+        *(sys.executable, "-m", "maxatk", *scoring("print(4)", "print(6)"), "--progress", "json"),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    lines = [json.loads(line) for line in done.stdout]
+    assert done.wait(timeout=60) == 0
+    assert lines[-1] == {"done": 2, "total": 2}
+    assert all(line.keys() == {"done", "total"} for line in lines)

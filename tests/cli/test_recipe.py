@@ -1,0 +1,89 @@
+import pytest
+
+from maxatk.cli.demo import flags
+from maxatk.cli.recipe import read_recipe
+from maxatk.cli.report import named_paths
+from maxatk.errors import DataError, InvalidValueError, MissingFileError
+
+RECIPE = "model: m\ntrainer:\n  k: 4\n  learning_rate: 1e-4\n"
+
+
+@pytest.fixture
+def recipe(tmp_path):
+    path = tmp_path / "recipe.yaml"
+    path.write_text(RECIPE)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("override", "place", "value"),
+    [
+        ("trainer.k=8", ["trainer", "k"], 8),
+        ("trainer.seed=1", ["trainer", "seed"], 1),
+        ("model=other", ["model"], "other"),
+        ("model=a=b", ["model"], "a=b"),
+        ("trainer.beta=0.5", ["trainer", "beta"], 0.5),
+        ("trainer.use_cpu=true", ["trainer", "use_cpu"], True),
+        ("trainer.report_to=", ["trainer", "report_to"], None),
+        ("methods=[a, b]", ["methods"], ["a", "b"]),
+        ("trainer={k: 2}", ["trainer"], {"k": 2}),
+        ("new.section.key=1", ["new", "section", "key"], 1),
+    ],
+)
+def test_overrides_win_over_the_file(recipe, override, place, value):
+    found = read_recipe(recipe, [override])
+    for name in place:
+        found = found[name]
+    assert found == value
+
+
+def test_the_last_override_wins_and_the_rest_stays(recipe):
+    found = read_recipe(recipe, ["trainer.k=8", "trainer.k=2"])
+    assert found == {"model": "m", "trainer": {"k": 2, "learning_rate": "1e-4"}}
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("trainer.k", "must have the form key=value or a.b=value"),
+        ("=3", "must have the form"),
+        ("trainer..k=3", "must have the form"),
+        ("model.size=3", "'model' is not a section"),
+        ("model=[1", r"override 'model=\[1': '\[1' is not a YAML value"),
+    ],
+)
+def test_other_overrides_are_refused(recipe, override, message):
+    with pytest.raises(InvalidValueError, match=message):
+        read_recipe(recipe, [override])
+
+
+@pytest.mark.parametrize("text", ["a: [", "- 1", "", "\x00"])
+def test_files_that_are_no_mapping_are_refused(tmp_path, text):
+    path = tmp_path / "bad.yaml"
+    path.write_text(text)
+    with pytest.raises(DataError, match=r"bad\.yaml: "):
+        read_recipe(path)
+
+
+def test_a_missing_recipe(tmp_path):
+    with pytest.raises(MissingFileError, match=r"recipe: .*none\.yaml' does not exist"):
+        read_recipe(tmp_path / "none.yaml")
+
+
+def test_settings_as_flags():
+    settings = {"seed": 0, "warm_start": {"batch_size": 2, "noise": {"drop": 0.1}}, "limit": None}
+    assert list(flags(settings)) == [
+        *("--seed", "0"),
+        *("--warm-start.batch-size", "2"),
+        *("--warm-start.noise.drop", "0.1"),
+    ]
+
+
+def test_runs_are_named_by_their_folder_or_as_asked():
+    assert {n: str(p) for n, p in named_paths(["runs/a", "b=runs/x=y"]).items()} == {
+        "a": "runs/a",
+        "b": "runs/x=y",
+    }
+    for items in (["a", "x/a"], ["=runs/a"], ["a", "a=b"]):
+        with pytest.raises(InvalidValueError, match="every run needs a name of its own"):
+            named_paths(items)
