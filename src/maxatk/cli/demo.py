@@ -20,10 +20,7 @@ from maxatk.cli.report import write_page
 from maxatk.cli.stages import Stage, run_stages
 from maxatk.errors import InvalidValueError, unknown_name
 from maxatk.evaluate import SamplingSettings
-<<<<<<< HEAD
-=======
 from maxatk.folders import read_json, refuse_other_settings, write_json
->>>>>>> main
 from maxatk.mini import MiniSettings
 from maxatk.objectives import METHODS
 from maxatk.settings import from_mapping
@@ -35,11 +32,7 @@ RECORD = "demo.json"
 
 @dataclasses.dataclass(frozen=True)
 class TrainSection:
-<<<<<<< HEAD
-    """The recipe of `maxatk train` without what the demo itself decides."""
-=======
     """The recipe of `maxatk train` without what the demo fills in: model, problems, out, method."""
->>>>>>> main
 
     reward: str = "continuous"
     judge: JudgeSettings = dataclasses.field(default_factory=JudgeSettings)
@@ -47,19 +40,10 @@ class TrainSection:
 
 
 @dataclasses.dataclass(frozen=True)
-<<<<<<< HEAD
-class EvalSection(SamplingSettings):
-    """The flags of `maxatk eval` without what the demo itself decides."""
-
-    limit: int | None = None
-    batch_size: int | None = None
-    device: str | None = None
-=======
 class EvalSection:
     """The flags of `maxatk eval` without model, problems and out."""
 
     sampling: SamplingSettings
->>>>>>> main
     judge: JudgeSettings = dataclasses.field(default_factory=JudgeSettings)
 
 
@@ -119,16 +103,8 @@ def command(
 
 def _stages(demo: DemoRecipe, out: Path, *, cores: int) -> Iterator[Stage]:
     """Yield the stages: the embedded model first, then trainings and evaluations side by side."""
-<<<<<<< HEAD
-    yield Stage(
-        "warm-start",
-        ("mini", str(out / "mini"), *flags(dataclasses.asdict(demo.mini))),
-        threads=cores,
-    )
-=======
     mini = flags(dataclasses.asdict(demo.mini))
     yield Stage("warm-start", ("mini", str(out / "mini"), *mini), threads=cores)
->>>>>>> main
     models = {BASE: out / "mini" / "base"}
     for method in demo.methods:
         models[method] = out / "train" / method
@@ -144,15 +120,7 @@ def _stages(demo: DemoRecipe, out: Path, *, cores: int) -> Iterator[Stage]:
             "judge": dataclasses.asdict(demo.eval.judge),
         }
         needs = "warm-start" if name == BASE else f"train-{name}"
-<<<<<<< HEAD
-        yield Stage(
-            f"eval-{name}",
-            ("eval", *flags({**paths, **dataclasses.asdict(demo.eval)})),
-            needs=(needs,),
-        )
-=======
         yield Stage(f"eval-{name}", ("eval", *flags(settings)), needs=(needs,))
->>>>>>> main
 
 
 def _write_train_recipe(path: Path, demo: DemoRecipe, out: Path, method: str) -> None:
@@ -162,13 +130,8 @@ def _write_train_recipe(path: Path, demo: DemoRecipe, out: Path, method: str) ->
         "model": str(out / "mini" / "base"),
         "problems": str(out / "mini" / "train.jsonl"),
         "out": str(out / "train" / method),
-<<<<<<< HEAD
-        **dataclasses.asdict(demo.train),
-        "trainer": {**demo.train.trainer, "method": method},
-=======
         **section,
         "trainer": {**section["trainer"], "method": method},
->>>>>>> main
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(yaml.safe_dump(recipe, sort_keys=False), encoding="utf-8")
@@ -177,11 +140,7 @@ def _write_train_recipe(path: Path, demo: DemoRecipe, out: Path, method: str) ->
 def flags(settings: Mapping[str, Any], prefix: str = "--") -> Iterator[str]:
     """Yield the command-line flags of nested settings: {a: {b_c: 1}} gives --a.b-c 1.
 
-<<<<<<< HEAD
-    None stands for a setting that is not given.
-=======
     None stands for a flag that is not given.
->>>>>>> main
     """
     for name, value in settings.items():
         flag = prefix + name.replace("_", "-")
@@ -196,18 +155,7 @@ def _claim_folder(out: Path, demo: DemoRecipe) -> None:
     settings = dataclasses.asdict(demo)
     record = out / RECORD
     if record.is_file():
-<<<<<<< HEAD
-        found = json.loads(record.read_text(encoding="utf-8"))
-        before = dataclasses.asdict(from_mapping(DemoRecipe, found, where=str(record)))
-        changed = [key for key in now if now[key] != before.get(key)]
-        if changed:
-            raise InvalidValueError(
-                f"out: {str(out)!r} holds a demo with other settings of {changed[0]!r} "
-                f"({before.get(changed[0])!r}); give another folder with out=..., or delete it"
-            )
-=======
         refuse_other_settings(out, read_json(record), settings)
->>>>>>> main
         return
     _check_trainer(demo)
     out.mkdir(parents=True, exist_ok=True)
