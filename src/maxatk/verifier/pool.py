@@ -71,11 +71,10 @@ class Verifier:
     @property
     def limits(self) -> dict[str, float]:
         """Return the limits of a test where a job names none: CPU seconds and bytes."""
-        time_limit, memory_limit, output_limit = self._settings
         return {
-            "time_limit_s": time_limit,
-            "memory_limit_bytes": memory_limit,
-            "output_limit_bytes": output_limit,
+            "time_limit_s": self._limits.cpu,
+            "memory_limit_bytes": self._limits.memory,
+            "output_limit_bytes": self._limits.output,
         }
 
     def verify(
