@@ -193,4 +193,4 @@ def test_what_is_logged_describes_the_groups(make_trainer):
 
 def test_too_few_prompts_for_one_generation_are_refused(make_trainer):
     with pytest.raises(InvalidValueError, match=r"24 prompts, fewer than the 32"):
-        make_trainer(per_device_train_batch_size=128)
+        make_trainer(per_device_train_batch_size=128).train()

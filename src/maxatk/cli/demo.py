@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.resources
-import json
 import os
+import subprocess
+import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,6 +20,7 @@ from maxatk.cli.report import write_page
 from maxatk.cli.stages import Stage, run_stages
 from maxatk.errors import InvalidValueError, unknown_name
 from maxatk.evaluate import SamplingSettings
+from maxatk.folders import read_json, refuse_other_settings, write_json
 from maxatk.mini import MiniSettings
 from maxatk.objectives import METHODS
 from maxatk.settings import from_mapping
@@ -29,7 +32,7 @@ RECORD = "demo.json"
 
 @dataclasses.dataclass(frozen=True)
 class TrainSection:
-    """The recipe of `maxatk train` without what the demo itself decides."""
+    """The recipe of `maxatk train` without what the demo fills in: model, problems, out, method."""
 
     reward: str = "continuous"
     judge: JudgeSettings = dataclasses.field(default_factory=JudgeSettings)
@@ -37,12 +40,10 @@ class TrainSection:
 
 
 @dataclasses.dataclass(frozen=True)
-class EvalSection(SamplingSettings):
-    """The flags of `maxatk eval` without what the demo itself decides."""
+class EvalSection:
+    """The flags of `maxatk eval` without model, problems and out."""
 
-    limit: int | None = None
-    batch_size: int | None = None
-    device: str | None = None
+    sampling: SamplingSettings
     judge: JudgeSettings = dataclasses.field(default_factory=JudgeSettings)
 
 
@@ -57,6 +58,8 @@ class DemoRecipe:
     eval: EvalSection
 
     def __post_init__(self) -> None:
+        if not self.methods:
+            raise InvalidValueError("methods: must name at least one method")
         for method in self.methods:
             if method not in METHODS:
                 raise unknown_name("methods", method, METHODS)
@@ -100,49 +103,44 @@ def command(
 
 def _stages(demo: DemoRecipe, out: Path, *, cores: int) -> Iterator[Stage]:
     """Yield the stages: the embedded model first, then trainings and evaluations side by side."""
-    yield Stage(
-        "warm-start",
-        ("mini", str(out / "mini"), *flags(dataclasses.asdict(demo.mini))),
-        threads=cores,
-    )
+    mini = flags(dataclasses.asdict(demo.mini))
+    yield Stage("warm-start", ("mini", str(out / "mini"), *mini), threads=cores)
     models = {BASE: out / "mini" / "base"}
     for method in demo.methods:
         models[method] = out / "train" / method
-        recipe = _write_train_recipe(demo, out, method)
+        recipe = out / "recipes" / f"{method}.yaml"
+        _write_train_recipe(recipe, demo, out, method)
         yield Stage(f"train-{method}", ("train", str(recipe)), needs=("warm-start",))
     for name, model in models.items():
-        paths = {
+        settings = {
             "model": str(model),
             "problems": str(out / "mini" / "test.jsonl"),
             "out": str(out / "eval" / name),
+            **dataclasses.asdict(demo.eval.sampling),
+            "judge": dataclasses.asdict(demo.eval.judge),
         }
         needs = "warm-start" if name == BASE else f"train-{name}"
-        yield Stage(
-            f"eval-{name}",
-            ("eval", *flags({**paths, **dataclasses.asdict(demo.eval)})),
-            needs=(needs,),
-        )
+        yield Stage(f"eval-{name}", ("eval", *flags(settings)), needs=(needs,))
 
 
-def _write_train_recipe(demo: DemoRecipe, out: Path, method: str) -> Path:
+def _write_train_recipe(path: Path, demo: DemoRecipe, out: Path, method: str) -> None:
     """Write the recipe of one method as a file that `maxatk train` runs by itself too."""
+    section = dataclasses.asdict(demo.train)
     recipe = {
         "model": str(out / "mini" / "base"),
         "problems": str(out / "mini" / "train.jsonl"),
         "out": str(out / "train" / method),
-        **dataclasses.asdict(demo.train),
-        "trainer": {**demo.train.trainer, "method": method},
+        **section,
+        "trainer": {**section["trainer"], "method": method},
     }
-    path = out / "recipes" / f"{method}.yaml"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(yaml.safe_dump(recipe, sort_keys=False), encoding="utf-8")
-    return path
 
 
 def flags(settings: Mapping[str, Any], prefix: str = "--") -> Iterator[str]:
     """Yield the command-line flags of nested settings: {a: {b_c: 1}} gives --a.b-c 1.
 
-    None stands for a setting that is not given.
+    None stands for a flag that is not given.
     """
     for name, value in settings.items():
         flag = prefix + name.replace("_", "-")
@@ -153,18 +151,26 @@ def flags(settings: Mapping[str, Any], prefix: str = "--") -> Iterator[str]:
 
 
 def _claim_folder(out: Path, demo: DemoRecipe) -> None:
-    """Refuse a folder that holds a demo with other settings; results must not be mixed."""
-    now = json.loads(json.dumps(dataclasses.asdict(demo)))
+    """Check a new demo and record its settings; refuse a folder that holds another one's."""
+    settings = dataclasses.asdict(demo)
     record = out / RECORD
     if record.is_file():
-        found = json.loads(record.read_text(encoding="utf-8"))
-        before = dataclasses.asdict(from_mapping(DemoRecipe, found, where=str(record)))
-        changed = [key for key in now if now[key] != before.get(key)]
-        if changed:
-            raise InvalidValueError(
-                f"out: {str(out)!r} holds a demo with other settings of {changed[0]!r} "
-                f"({before.get(changed[0])!r}); give another folder with out=..., or delete it"
-            )
+        refuse_other_settings(out, read_json(record), settings)
         return
+    _check_trainer(demo)
     out.mkdir(parents=True, exist_ok=True)
-    record.write_text(json.dumps(now, indent=2) + "\n", encoding="utf-8")
+    write_json(record, settings)
+
+
+def _check_trainer(demo: DemoRecipe) -> None:
+    """Raise InvalidValueError for settings the trainer refuses, minutes before it would.
+
+    Another process asks the trainer: its imports would cost this one half a GiB for good.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        recipe = Path(folder) / "recipe.yaml"
+        _write_train_recipe(recipe, demo, Path(demo.out), demo.methods[0])
+        command = [sys.executable, "-m", "maxatk", "train", str(recipe), "--check"]
+        checked = subprocess.run(command, capture_output=True, text=True, check=False)
+    if checked.returncode != 0:
+        raise InvalidValueError(f"train: {checked.stderr.strip().splitlines()[-1]}")

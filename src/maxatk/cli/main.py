@@ -46,7 +46,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         tyro.cli(module.command, prog=f"maxatk {verb}", args=rest)
     except MaxAtKError as error:
         return _fail(str(error))
-    except ImportError as error:
+    except ModuleNotFoundError as error:
+        if (error.name or "maxatk").startswith("maxatk"):
+            raise
         return _fail(f"{verb} needs the package {error.name!r}: pip install 'maxatk[train,report]'")
     except KeyboardInterrupt:
         _fail("interrupted; the same command goes on from here")

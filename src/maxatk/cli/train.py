@@ -16,6 +16,7 @@ def command(
     recipe: Annotated[Path, tyro.conf.Positional],
     overrides: Annotated[tuple[str, ...], tyro.conf.Positional] = (),
     /,
+    check: bool = False,
     progress: ProgressMode = "auto",
 ) -> None:
     """Train a model as a recipe says.
@@ -25,11 +26,17 @@ def command(
     Args:
         recipe: A YAML file with model, problems, out, reward, judge and trainer.
         overrides: Settings that win over the recipe, such as trainer.k=4 out=runs/k4.
+        check: Check the settings, without looking for model and problems, and stop.
         progress: A bar on the terminal, JSON lines on standard output, or nothing.
     """
     settings = read_recipe(recipe, overrides)
-    from maxatk.train import TrainRecipe, train  # seconds to import: a bad recipe fails first
+    from maxatk.train import TrainRecipe, check_settings, train  # takes seconds to import
 
+    chosen = from_mapping(TrainRecipe, settings, where="recipe")
+    if check:
+        check_settings(chosen)
+        print("the settings are fine")  # noqa: T201
+        return
     with progress_bar("train", progress) as report:
-        out = train(from_mapping(TrainRecipe, settings, where="recipe"), progress=report)
+        out = train(chosen, progress=report)
     print(f"trained model: {out}")  # noqa: T201

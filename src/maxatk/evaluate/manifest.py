@@ -7,13 +7,14 @@ import json
 import os
 import platform
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import maxatk
-from maxatk.errors import DataError, InvalidValueError
+from maxatk.errors import InvalidValueError
+from maxatk.folders import read_json, refuse_other_settings, write_json
 from maxatk.records import Problem
 
 MANIFEST = "manifest.json"
@@ -28,13 +29,7 @@ def open_folder(out: Path, settings: Mapping[str, Any]) -> None:
     """
     path = out / MANIFEST
     if path.is_file():
-        differences = list(_differences(read_json(path)["settings"], _as_json(settings)))
-        if differences:
-            listed = "\n  ".join(differences)
-            raise InvalidValueError(
-                f"{out}: the folder holds a run with other settings; use another folder, or "
-                f"start again in an empty one:\n  {listed}"
-            )
+        refuse_other_settings(out, read_json(path)["settings"], settings)
         return
     for name in ("samples.jsonl", "scores.jsonl"):
         if (out / name).exists():
@@ -65,37 +60,6 @@ def problems_digest(problems: Sequence[Problem]) -> str:
     for problem in problems:
         digest.update(json.dumps(problem.to_json(), sort_keys=True).encode() + b"\n")
     return digest.hexdigest()
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """Return the JSON object of a file; raises DataError when it does not hold one."""
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise DataError(f"{path}: not a JSON file: {error}") from error
-    if not isinstance(value, dict):
-        raise DataError(f"{path}: must hold a JSON object, got {type(value).__name__}")
-    return value
-
-
-def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Write a JSON object atomically: the file appears whole or not at all."""
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(json.dumps(value, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-    partial.replace(path)
-
-
-def _differences(before: Any, now: Any, name: str = "") -> Iterator[str]:
-    if isinstance(before, dict) and isinstance(now, dict):
-        for key in sorted(before.keys() | now.keys()):
-            inner = f"{name}.{key}" if name else key
-            yield from _differences(before.get(key), now.get(key), inner)
-    elif before != now:
-        yield f"{name}: {before!r} in the folder, {now!r} now"
-
-
-def _as_json(value: Mapping[str, Any]) -> Any:
-    return json.loads(json.dumps(value))
 
 
 def _version(package: str) -> str | None:

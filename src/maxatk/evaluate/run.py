@@ -17,14 +17,13 @@ from maxatk.evaluate.manifest import (
     environment,
     open_folder,
     problems_digest,
-    read_json,
-    write_json,
 )
 from maxatk.evaluate.programs import Submission, read_submissions, submission
 from maxatk.evaluate.results import build_results
 from maxatk.evaluate.settings import SamplingSettings
 from maxatk.evaluate.statistics import check_ks
 from maxatk.evaluate.store import Store
+from maxatk.folders import read_json, write_json
 from maxatk.records import Problem, Sample, Score, read_jsonl
 from maxatk.verifier import Verifier
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import random
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from maxatk.errors import InvalidValueError
+from maxatk.folders import read_json, write_json
 from maxatk.mini.model import new_model
 from maxatk.mini.problems import MiniProblem, generate_problems
 from maxatk.mini.tokenizer import train_tokenizer
@@ -51,7 +50,7 @@ def build_mini(
     """
     out = Path(out)
     manifest = {"settings": dataclasses.asdict(settings)}
-    if _read_manifest(out) == manifest:
+    if (out / MANIFEST).is_file() and read_json(out / MANIFEST) == manifest:
         return
     (out / MANIFEST).unlink(missing_ok=True)
     test = list(
@@ -72,7 +71,7 @@ def build_mini(
     for name, problems in (("train", train), ("test", test)):
         write_jsonl(out / f"{name}.jsonl", (p.problem.to_json() for p in problems))
     _build_model(out / "base", settings, held_out=held_out, progress=progress)
-    (out / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+    write_json(out / MANIFEST, manifest)
 
 
 def _build_model(
@@ -113,8 +112,3 @@ def _corpus_problems(settings: MiniSettings, held_out: frozenset[str]) -> list[M
             exclude=held_out,
         )
     )
-
-
-def _read_manifest(out: Path) -> Any:
-    path = out / MANIFEST
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None

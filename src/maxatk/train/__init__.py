@@ -1,7 +1,7 @@
 """Training for max@k on TRL."""
 
 from maxatk.train.config import MaxAtKConfig
-from maxatk.train.run import TrainRecipe, train
+from maxatk.train.run import TrainRecipe, check_settings, train
 from maxatk.train.trainer import MaxAtKTrainer
 
-__all__ = ["MaxAtKConfig", "MaxAtKTrainer", "TrainRecipe", "train"]
+__all__ = ["MaxAtKConfig", "MaxAtKTrainer", "TrainRecipe", "check_settings", "train"]

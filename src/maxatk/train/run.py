@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +14,7 @@ from transformers.trainer_utils import get_last_checkpoint
 
 from maxatk.errors import InvalidValueError, MissingFileError, unknown_name
 from maxatk.evaluate.models import refuse_missing_folder
+from maxatk.folders import read_json, refuse_other_settings, write_json
 from maxatk.problems import load_problems
 from maxatk.records import Problem
 from maxatk.settings import from_mapping
@@ -60,7 +60,7 @@ def train(recipe: TrainRecipe, *, progress: Callable[[int, int], None] | None = 
     out = Path(recipe.out)
     if _finished(out, recipe):
         return out
-    config = _config(recipe)
+    config = check_settings(recipe)
     check_model(recipe.model)
     problems = load_problems(recipe.problems)
     started = time.monotonic()
@@ -85,7 +85,7 @@ def train(recipe: TrainRecipe, *, progress: Callable[[int, int], None] | None = 
         "log_history": trainer.state.log_history,
     }
     if trainer.is_world_process_zero():
-        (out / RECORD).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        write_json(out / RECORD, record)
     return out
 
 
@@ -117,7 +117,8 @@ def check_model(model: str) -> None:
         ) from error
 
 
-def _config(recipe: TrainRecipe) -> MaxAtKConfig:
+def check_settings(recipe: TrainRecipe) -> MaxAtKConfig:
+    """Return the trainer's settings; raise InvalidValueError for one that is not allowed."""
     for name in ("output_dir", "disable_tqdm"):
         if name in recipe.trainer:
             raise InvalidValueError(f"trainer.{name}: is set by the run itself; leave it out")
@@ -129,14 +130,7 @@ def _finished(out: Path, recipe: TrainRecipe) -> bool:
     record = out / RECORD
     if not record.is_file():
         return False
-    before = json.loads(record.read_text(encoding="utf-8"))["recipe"]
-    now = json.loads(json.dumps(dataclasses.asdict(recipe)))
-    changed = sorted(key for key in now if before.get(key) != now[key])
-    if changed:
-        raise InvalidValueError(
-            f"out: {str(out)!r} holds a run with another {changed[0]} "
-            f"({before.get(changed[0])!r}, now {now[changed[0]]!r}); choose another folder"
-        )
+    refuse_other_settings(out, read_json(record)["recipe"], dataclasses.asdict(recipe))
     return True
 
 

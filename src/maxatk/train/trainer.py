@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sized
 from typing import Any
 
 import numpy as np
 import torch
+from torch.utils.data import DataLoader
 from trl import GRPOTrainer
 
 from maxatk.errors import InvalidValueError
@@ -30,19 +32,29 @@ class MaxAtKTrainer(GRPOTrainer):
     Raises InvalidValueError when the training set holds fewer prompts than one generation needs.
     """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:  # the signature is TRL's
-        super().__init__(*args, **kwargs)
-        self._group_rewards = np.empty((0, 0))  # (P, n) of the last generation, all processes
-        self._advantages_step = -1  # optimizer step whose policy the advantages belong to
+    # Of the last generation of all processes: rewards (P, n), and the optimizer step whose policy
+    # the advantages in the buffer belong to.
+    _group_rewards = np.empty((0, 0))
+    _advantages_step = -1
+
+    def get_train_dataloader(self) -> DataLoader:
+        """Return TRL's loader; refuse a training set from which it would take no step at all."""
         prompts = self.args.generation_batch_size // self.num_generations
-        if hasattr(self.train_dataset, "__len__") and len(self.train_dataset) < prompts:
+        if isinstance(self.train_dataset, Sized) and len(self.train_dataset) < prompts:
             raise InvalidValueError(
                 f"train_dataset: has {len(self.train_dataset)} prompts, fewer than the {prompts} "
                 "of one generation, so no step would be taken; use more prompts or a smaller batch"
             )
+        return super().get_train_dataloader()
 
-    def _calculate_rewards(self, *args: Any, **kwargs: Any) -> torch.Tensor:
-        rewards_per_func = super()._calculate_rewards(*args, **kwargs)
+    def _calculate_rewards(
+        self,
+        inputs: list[Any],
+        prompts: list[Any],
+        completions: list[Any],
+        completion_ids: list[Any],
+    ) -> torch.Tensor:
+        rewards_per_func = super()._calculate_rewards(inputs, prompts, completions, completion_ids)
         weights = self.reward_weights.to(rewards_per_func.device)
         rewards = (rewards_per_func * weights).nansum(dim=1)
         rewards[rewards_per_func.isnan().all(dim=1)] = torch.nan

@@ -1,0 +1,48 @@
+"""Folders of finished and resumed work: JSON records, and no mixing of different settings."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from maxatk.errors import DataError, InvalidValueError
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Return the JSON object of a file; raises DataError when it does not hold one."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise DataError(f"{path}: not a JSON file: {error}") from error
+    if not isinstance(value, dict):
+        raise DataError(f"{path}: must hold a JSON object, got {type(value).__name__}")
+    return value
+
+
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    """Write a JSON object atomically: the file appears whole or not at all."""
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(json.dumps(value, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    partial.replace(path)
+
+
+def refuse_other_settings(out: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Raise InvalidValueError listing every setting of the folder's record that differs now."""
+    differences = list(_differences(before, json.loads(json.dumps(now))))
+    if differences:
+        listed = "\n  ".join(differences)
+        raise InvalidValueError(
+            f"{out}: the folder holds a run with other settings; use another folder, or "
+            f"start again in an empty one:\n  {listed}"
+        )
+
+
+def _differences(before: Any, now: Any, name: str = "") -> Iterator[str]:
+    if isinstance(before, Mapping) and isinstance(now, Mapping):
+        for key in sorted(before.keys() | now.keys()):
+            inner = f"{name}.{key}" if name else key
+            yield from _differences(before.get(key), now.get(key), inner)
+    elif before != now:
+        yield f"{name}: {before!r} in the folder, {now!r} now"

@@ -1,0 +1,139 @@
+"""The demo end to end at its smallest, killed in the middle and started again."""
+
+import dataclasses
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+import yaml
+
+from maxatk.cli.demo import DemoRecipe
+from maxatk.cli.main import main
+from maxatk.folders import write_json
+from maxatk.settings import from_mapping
+
+RECIPE = {
+    "methods": ["bon_off_policy_exact", "grpo"],
+    "mini": {
+        "train_problems": 16,
+        "test_problems": 3,
+        "tests": 2,
+        "warm_start": {"problems": 640},
+    },
+    "train": {
+        "judge": {"workers": 1, "time_limit": 1.0, "memory_limit_mb": 256},
+        "trainer": {
+            "k": 2,
+            "num_generations": 4,
+            "per_device_train_batch_size": 8,
+            "num_iterations": 2,
+            "max_steps": 2,
+            "max_completion_length": 16,
+            "use_cpu": True,
+            "logging_steps": 1,
+            "save_strategy": "no",
+            "report_to": "none",
+        },
+    },
+    "eval": {
+        "sampling": {"samples": 8, "max_new_tokens": 16},
+        "judge": {"workers": 1, "time_limit": 1.0},
+    },
+}
+
+
+@pytest.fixture
+def recipe(tmp_path):
+    path = tmp_path / "demo.yaml"
+    path.write_text(yaml.safe_dump({"out": str(tmp_path / "run"), **RECIPE}))
+    return path
+
+
+def start(recipe):
+    return subprocess.Popen(
+        [sys.executable, "-m", "maxatk", "demo", "--recipe", str(recipe)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, "PYTHONPATH": "src"},
+    )
+
+
+def wait_for(path, *, seconds=120):
+    end = time.monotonic() + seconds
+    while not path.exists():
+        assert time.monotonic() < end, f"{path} did not appear"
+        time.sleep(0.05)
+
+
+def descendants_gone(children, *, seconds=20):
+    _, alive = psutil.wait_procs(children, timeout=seconds)
+    return [process for process in alive if process.status() != psutil.STATUS_ZOMBIE]
+
+
+@pytest.mark.timeout(280)
+@pytest.mark.parametrize("kill", [signal.SIGKILL, signal.SIGINT])
+def test_a_killed_demo_goes_on_from_the_last_finished_stage(recipe, tmp_path, kill):
+    run = tmp_path / "run"
+    first = start(recipe)
+    marker = run / "stages" / "warm-start.json"
+    wait_for(marker)
+    time.sleep(3)  # into the trainings
+    children = psutil.Process(first.pid).children(recursive=True)
+    assert children
+    first.send_signal(kill)
+    first.wait(timeout=30)
+    assert not descendants_gone(children)
+    made = marker.stat().st_mtime_ns
+    if kill == signal.SIGINT:
+        assert first.returncode == 130
+        return
+    second = start(recipe)
+    output = second.communicate(timeout=240)[0]
+    assert second.returncode == 0, output
+    assert marker.stat().st_mtime_ns == made
+    check_results(run, output)
+
+
+def check_results(run, output):
+    page = (run / "report.html").read_text()
+    assert (run / "figure1.svg").is_file()
+    for name in ("base", *RECIPE["methods"]):
+        results = json.loads((run / "eval" / name / "results.json").read_text())
+        assert results["counts"]["samples"] == 3 * 8
+        shown = f"{results['metrics']['max@k']['8']['mean']:.3f}".removeprefix("0")
+        row = next(line for line in output.splitlines() if re.search(rf"│ {name} +│", line))
+        assert shown in row
+        assert shown in page
+
+
+def test_a_folder_of_another_demo_is_refused(recipe, tmp_path, capsys):
+    run = tmp_path / "run"
+    run.mkdir()
+    before = from_mapping(DemoRecipe, yaml.safe_load(recipe.read_text()), where="recipe")
+    write_json(run / "demo.json", dataclasses.asdict(before))
+    assert main(["demo", "eval.sampling.samples=4", "--recipe", str(recipe)]) == 2
+    assert "eval.sampling.samples: 8 in the folder, 4 now" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "override, message",
+    [
+        ("methods=[grop]", "did you mean 'grpo'"),
+        ("trian={}", "unknown key 'trian'"),
+        ("eval.sampling.samples=0", "samples: must be an integer of 1 or more, got 0"),
+        ("train.trainer.k=9", "k: must be a whole number from 1 to num_generations (4)"),
+        ("train.trainer.lerning_rate=1", "did you mean 'learning_rate'"),
+        ("train", "must have the form key=value"),
+    ],
+)
+def test_bad_settings_are_refused_before_any_stage(recipe, tmp_path, capsys, override, message):
+    assert main(["demo", override, "--recipe", str(recipe)]) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,110 @@
+"""The documents say what is so: examples run, names exist, links lead somewhere."""
+
+import ast
+import importlib
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from maxatk import METHODS
+from maxatk.cli.main import VERBS
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("recipes/*.md")])
+MADE_BY_THE_DEMO = "docs/demo.svg"
+
+
+def blocks(page, language):
+    return re.findall(rf"```{language}\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
+
+
+def name_of(page):
+    return str(page.relative_to(ROOT))
+
+
+def test_the_examples_of_the_readme_print_what_they_say():
+    compared, scope = 0, {}
+    for block in blocks("README.md", "python")[:2]:
+        exec(block, scope)
+        for line in block.splitlines():
+            code, _, comment = line.partition("  # ")
+            if not comment.startswith(("[", "(")):
+                continue
+            compared += 1
+            value, said = eval(code, scope), ast.literal_eval(comment)
+            if isinstance(value, np.ndarray):
+                np.testing.assert_allclose(value, said, atol=1e-4)
+            else:
+                assert value == said
+    assert compared == 4
+
+
+def test_the_recipe_of_the_readme_is_valid():
+    from maxatk.settings import from_mapping
+    from maxatk.train import MaxAtKConfig, TrainRecipe
+
+    (block,) = blocks("README.md", "yaml")
+    recipe = from_mapping(TrainRecipe, yaml.safe_load(block), where="recipe")
+    config = {**recipe.trainer, "output_dir": recipe.out}
+    assert from_mapping(MaxAtKConfig, config, where="trainer").k == 4
+
+
+def test_every_verb_in_a_document_exists_and_the_readme_shows_most():
+    command = re.compile(r"^maxatk ([a-z]+)", re.M)
+    shown = {page: command.findall("\n".join(blocks(page, "sh"))) for page in PAGES}
+    assert {verb for verbs in shown.values() for verb in verbs} <= set(VERBS)
+    assert len(set(shown[ROOT / "README.md"])) >= 7
+    index = (ROOT / "docs" / "index.md").read_text()
+    assert all(f"`maxatk {verb}" in index for verb in VERBS)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_names_of_the_package_exist(page):
+    for dotted in set(re.findall(r"`(maxatk(?:\.\w+)+)", page.read_text())):
+        assert resolves(dotted), dotted
+
+
+def resolves(dotted):
+    module, _, attribute = dotted.rpartition(".")
+    try:
+        importlib.import_module(dotted)
+    except ModuleNotFoundError:
+        return hasattr(importlib.import_module(module), attribute)
+    return True
+
+
+def test_the_check_of_names_can_fail():
+    assert resolves("maxatk.objectives.Method")
+    assert not resolves("maxatk.objectives.Methods")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_lead_to_files(page):
+    for target in re.findall(r"\]\(([^)#\s]+)", page.read_text()):
+        if not target.startswith("http") and target != MADE_BY_THE_DEMO:
+            assert (page.parent / target).exists(), target
+
+
+def test_every_method_has_its_row():
+    text = (ROOT / "docs" / "objectives.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \| (\w+) \| (\w+) \| (\w+) \| (\w+) \|", text, re.M)
+    assert rows == [
+        (name, method.credit, method.correction, method.baseline, method.scale)
+        for name, method in METHODS.items()
+    ]
+
+
+def test_the_paper_is_mapped_to_its_end():
+    text = (ROOT / "docs" / "paper.md").read_text()
+    assert all(f"({number})" in text for number in range(1, 12))
+    assert all(f"\n| {number}, " in text for number in (1, 2, 3))
+    assert "5 to 14" in text
+
+
+def test_the_site_lists_every_page():
+    site = yaml.safe_load((ROOT / "mkdocs.yml").read_text())
+    listed = {path for entry in site["nav"] for path in entry.values()}
+    assert listed == {page.name for page in ROOT.glob("docs/*.md")}
