@@ -38,4 +38,4 @@ def test_demo_recipes_are_valid_down_to_the_trainer(path, tmp_path):
         assert config.k <= config.num_generations
         prompts = config.generation_batch_size // config.num_generations
         assert prompts <= demo.mini.train_problems
-    assert demo.eval.samples >= 128  # the largest k of the table
+    assert demo.eval.sampling.samples >= 128  # the largest k of the table

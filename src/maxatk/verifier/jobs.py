@@ -41,6 +41,7 @@ class Job:
                 raise InvalidValueError(f"{name}: must be positive, got {value!r}")
         if self.compare is not None:
             rules.rule(self.compare)
+        _validate_functions(self.tests, self.entry_point)
 
 
 Pair = tuple[str, Sequence[TestCase]]
@@ -59,11 +60,18 @@ def _as_job(item: Job | Pair, compare: str) -> Job:
     return item if item.compare is not None else dataclasses.replace(item, compare=compare)
 
 
-def payload(test: TestCase) -> tuple[int, bytes]:
-    """Return the kind of a test and the bytes that a sandbox gets: never the expected output."""
+def payload(test: TestCase, entry_point: str | None) -> tuple[int, int, bytes]:
+    """Return the kind of a test, the length of a function's name, and the bytes for the sandbox.
+
+    Never the expected output. (The source of a check test holds expected values: its bytes follow
+    the name, and only the checker's own process reads them.)
+    """
     if test.input is not None:
-        return protocol.KIND_STDIN, test.input.encode("utf-8", "surrogatepass")
-    raise InvalidValueError("check tests are not supported yet")
+        return protocol.KIND_STDIN, 0, _bytes(test.input)
+    if test.call is not None:
+        return protocol.KIND_CALL, 0, _bytes(test.call)
+    name = _bytes(entry_point or "")
+    return protocol.KIND_CHECK, len(name), name + _bytes(test.check or "")
 
 
 def expected_value(test: TestCase) -> object:
@@ -74,3 +82,17 @@ def expected_value(test: TestCase) -> object:
         raise InvalidValueError(
             f"TestCase(call={test.call!r}): output must be a Python literal, got {test.output!r}"
         ) from error
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _validate_functions(tests: tuple[TestCase, ...], entry_point: str | None) -> None:
+    for test in tests:
+        if test.call is not None:
+            expected_value(test)
+        if test.check is not None and not entry_point:
+            raise InvalidValueError("entry_point: a check test needs the name of the function")
+    if entry_point and len(_bytes(entry_point)) > protocol.MAX_ENTRY_POINT:
+        raise InvalidValueError(f"entry_point: is too long: {entry_point[:50]!r}...")

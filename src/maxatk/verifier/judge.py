@@ -8,8 +8,8 @@ import signal
 
 from maxatk.records import Outcome, TestCase, TestResult, Verdict
 from maxatk.verifier import compare as rules
-from maxatk.verifier.inside import protocol
-from maxatk.verifier.jobs import Job, payload
+from maxatk.verifier.inside import protocol, values
+from maxatk.verifier.jobs import Job, expected_value, payload
 from maxatk.verifier.worker import Zygote, ZygoteDiedError
 
 _COMPILE_SECONDS = 10.0
@@ -19,22 +19,28 @@ _SLACK_SECONDS = 30.0  # what a loaded machine may need beyond the limits, befor
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """What one test may use: CPU and wall seconds, bytes of memory and of output."""
+    """What one test may use: CPU seconds, bytes of memory and of output.
+
+    After `max_timeouts` time-outs of one program its other tests are not run (0: never stop).
+    """
 
     cpu: float
-    wall: float
     memory: int
     output: int
+    max_timeouts: int = 0
 
+    @property
+    def wall(self) -> float:
+        """Return the wall limit in seconds, so generous that it only catches sleepers."""
+        return 10 * self.cpu + 5.0
 
-def limits_for(job: Job, *, time_limit: float, memory_limit: int, output_limit: int) -> Limits:
-    """Return the limits of a job, the verifier's own where it names none.
-
-    The wall limit only catches programs that sleep: ten times the CPU limit and 5 s more.
-    """
-    cpu = job.time_limit if job.time_limit is not None else time_limit
-    memory = job.memory_limit if job.memory_limit is not None else memory_limit
-    return Limits(cpu, 10 * cpu + 5.0, memory, output_limit)
+    def for_job(self, job: Job) -> Limits:
+        """Return these limits with those that the job sets itself."""
+        return dataclasses.replace(
+            self,
+            cpu=self.cpu if job.time_limit is None else job.time_limit,
+            memory=self.memory if job.memory_limit is None else job.memory_limit,
+        )
 
 
 def judge(zygote: Zygote, job: Job, limits: Limits) -> Verdict:
@@ -42,11 +48,11 @@ def judge(zygote: Zygote, job: Job, limits: Limits) -> Verdict:
     source = job.program.encode("utf-8", "surrogatepass")
     if len(source) > _MAX_SOURCE:
         return uniform(job, Outcome.COMPILE_ERROR, f"the source is longer than {_MAX_SOURCE} bytes")
-    kinds_and_data = [payload(test) for test in job.tests]
-    table = b"".join(protocol.TEST.pack(len(data), kind) for kind, data in kinds_and_data)
-    body = b"".join([table, source, *(data for _, data in kinds_and_data)])
+    payloads = [payload(test, job.entry_point) for test in job.tests]
+    table = b"".join(protocol.TEST.pack(len(data), kind, name) for kind, name, data in payloads)
+    body = b"".join([table, source, *(data for _, _, data in payloads)])
     request = (
-        len(job.tests), len(source), limits.cpu, limits.wall, _COMPILE_SECONDS,
+        len(job.tests), limits.max_timeouts, len(source), limits.cpu, limits.wall, _COMPILE_SECONDS,
         limits.memory, limits.output,
     )  # fmt: skip
     deadline = _COMPILE_SECONDS + _SLACK_SECONDS + len(job.tests) * limits.wall
@@ -64,12 +70,12 @@ def _verdict(job: Job, limits: Limits, status: int, results: bytes) -> Verdict:
     if code == protocol.EXIT_COMPILE_ERROR:
         message = results[: protocol.STDERR_BYTES].decode("utf-8", "replace")
         return uniform(job, Outcome.COMPILE_ERROR, message)
-    size = protocol.RECORD.size
-    table = results[: size * len(job.tests)].ljust(size * len(job.tests), b"\0")
-    if code != 0 and not any(table):  # died before the first test: compiling killed it
+    size = protocol.RECORD.size * len(job.tests)
+    if code < 0 and not results:  # died before the first test: compiling killed it
         return uniform(job, Outcome.COMPILE_ERROR, f"compiling the program failed ({_cause(code)})")
-    if code != 0:
+    if code != 0 or len(results) < size:
         raise ZygoteDiedError(f"the process of the program died ({_cause(code)})")
+    table = results[:size]
     offset = len(table)
     tests = []
     for test, record in zip(job.tests, protocol.RECORD.iter_unpack(table), strict=True):
@@ -95,15 +101,26 @@ def _result(
     status, ending, cpu, wall, memory = record[:5]
     outcome = _failure(status, ending, cpu, limits)
     if outcome is None:
-        equal = rules.rule(compare)(output, test.output or "")
+        equal = _matches(test, compare, output)
         outcome = Outcome.PASSED if equal else Outcome.WRONG_ANSWER
     return TestResult(outcome, cpu, wall, memory, complaint.decode("utf-8", "replace"))
+
+
+def _matches(test: TestCase, compare: str, output: bytes) -> bool:
+    if test.check is not None:
+        return True  # the checker's exit status has said so
+    if test.call is None:
+        return rules.rule(compare)(output, test.output or "")
+    try:
+        return bool(values.decode(output) == expected_value(test))
+    except (ValueError, RecursionError):
+        return False
 
 
 def _failure(status: int, ending: int, cpu: float, limits: Limits) -> Outcome | None:
     """Return why a test failed before any comparison, or None where it ended well."""
     if ending == protocol.NOT_STARTED:
-        return Outcome.INFRA_ERROR
+        return Outcome.NOT_RUN
     if ending in (protocol.CPU_LIMIT, protocol.WALL_LIMIT) or cpu > limits.cpu:
         return Outcome.TIME_LIMIT
     if ending == protocol.OUTPUT_FULL:
@@ -111,6 +128,8 @@ def _failure(status: int, ending: int, cpu: float, limits: Limits) -> Outcome | 
     code = os.waitstatus_to_exitcode(status)
     if code == 0:
         return None
+    if code in (protocol.EXIT_REJECTED, protocol.EXIT_BAD_VALUE):
+        return Outcome.WRONG_ANSWER
     if code == protocol.EXIT_MEMORY:
         return Outcome.MEMORY_LIMIT
     if code == -signal.SIGKILL:  # none of ours: the kernel had no memory left

@@ -16,7 +16,7 @@ from maxatk.errors import InvalidValueError, SandboxError
 from maxatk.records import Outcome, TestCase, Verdict
 from maxatk.verifier import judge as judging
 from maxatk.verifier.jobs import Job, Pair, as_jobs
-from maxatk.verifier.worker import Isolation, Zygote, host_uid
+from maxatk.verifier.worker import Isolation, Zygote, new_uid
 
 Progress = Callable[[int, int], object]
 """Called with the number of programs judged so far and the number of all."""
@@ -29,6 +29,7 @@ class Verifier:
     """Judges untrusted Python programs in sandboxes; one process tree a worker.
 
     `time_limit` is in CPU seconds a test, `memory_limit` and `output_limit` in bytes a test.
+    With `stop_after_timeouts` the tests after that many time-outs of one program are not run.
     Usable from several threads at once (and from asyncio through `asyncio.to_thread`); use it as
     a context manager or call `close`. `unsafe=True` starts even where the layers that must hold
     do not. Raises SandboxError where programs cannot be isolated, InvalidValueError for a value
@@ -42,6 +43,7 @@ class Verifier:
         time_limit: float = 4.0,
         memory_limit: int = 1 << 30,
         output_limit: int = 1 << 24,
+        stop_after_timeouts: int | None = None,
         unsafe: bool = False,
     ) -> None:
         settings = {
@@ -49,12 +51,15 @@ class Verifier:
             "time_limit": time_limit,
             "memory_limit": memory_limit,
             "output_limit": output_limit,
+            "stop_after_timeouts": 1 if stop_after_timeouts is None else stop_after_timeouts,
         }
         for name, value in settings.items():
             if not value > 0:
                 raise InvalidValueError(f"{name}: must be positive, got {value!r}")
         _require_linux()
-        self._settings = (time_limit, memory_limit, output_limit)
+        self._limits = judging.Limits(
+            time_limit, memory_limit, output_limit, stop_after_timeouts or 0
+        )
         self._pid = os.getpid()
         self._closed = False
         self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
@@ -123,8 +128,7 @@ class Verifier:
             indices[job].append(index)
         batch = _Batch()
         for job in indices:
-            limits = self._limits(job)
-            self._tasks.put(_Task(job, limits, batch))
+            self._tasks.put(_Task(job, self._limits.for_job(job), batch))
         return self._collect(batch, indices)
 
     def close(self) -> None:
@@ -150,12 +154,6 @@ class Verifier:
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-    def _limits(self, job: Job) -> judging.Limits:
-        time_limit, memory_limit, output_limit = self._settings
-        return judging.limits_for(
-            job, time_limit=time_limit, memory_limit=memory_limit, output_limit=output_limit
-        )
 
     def _collect(
         self, batch: _Batch, indices: dict[Job, list[int]]
@@ -226,7 +224,7 @@ class _Worker:
         tasks: queue.SimpleQueue[_Task | None],
         started: queue.SimpleQueue[Isolation | SandboxError],
     ) -> None:
-        self._uid = host_uid(index)
+        self._uid = new_uid()
         self._tasks, self._started = tasks, started
         self._zygote: Zygote | None = None
         self._stopping = False

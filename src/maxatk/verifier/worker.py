@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 import contextlib
 import os
+import secrets
 import select
 import signal
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 from maxatk.errors import SandboxError
@@ -137,11 +137,6 @@ def _read_all(descriptor: int) -> bytes:
     return data
 
 
-def host_uid(index: int) -> int:
-    """Return the user id of one worker: high, and different for each host process and worker."""
-    return 0x60000000 + (os.getpid() << 6) % 0x10000000 + index % 64
-
-
-def now() -> float:
-    """Return the monotonic clock in seconds."""
-    return time.monotonic()
+def new_uid() -> int:
+    """Return a user id that nobody else uses: high, and drawn at random."""
+    return 0x40000000 + secrets.randbelow(0x30000000)

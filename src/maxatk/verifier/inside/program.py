@@ -8,59 +8,37 @@ inside the kernel, so that no test inherits another test's data with the heap.
 from __future__ import annotations
 
 import _signal as signals  # type: ignore[import-not-found]  # `signal` would load `enum`
-import atexit
-import builtins
 import os
 import resource
 import sys
 import time
 
-from maxatk.verifier.inside import protocol, syscalls
-from maxatk.verifier.inside.seccomp import Filter
+from maxatk.verifier.inside import checking, execution, protocol, syscalls
+from maxatk.verifier.inside.supervise import (
+    STANDARD,
+    Context,
+    Files,
+    Request,
+    await_end,
+    copy,
+    fork,
+    open_standard_files,
+)
 
 TYPE_CHECKING = False  # `typing` itself would make every fork slower
 if TYPE_CHECKING:
     from types import CodeType
     from typing import Any, NoReturn
 
-_CHILD_DIED = (signals.SIGCHLD,)
-_MAX_DESCRIPTOR = 1 << 20
-
-
-class Context:
-    """What a zygote hands to its program processes.
-
-    `base_memory` is the zygote's own address space in bytes; `orphans` says that the processes
-    of a killed zygote would live on, because it is not the first one of a process namespace.
-    """
-
-    def __init__(
-        self, files: Files, last_filter: Filter, *, base_memory: int, orphans: bool
-    ) -> None:
-        self.files, self.last_filter = files, last_filter
-        self.base_memory, self.orphans = base_memory, orphans
-
-
-class Files:
-    """The descriptors that a zygote got from its host."""
-
-    def __init__(self, requests: int, replies: int, job: int, results: int) -> None:
-        self.requests, self.replies, self.job, self.results = requests, replies, job, results
-
-
-class Request:
-    """One message of the host: how many tests, how long the source, what limits."""
-
-    def __init__(self, message: bytes) -> None:
-        (
-            self.tests,
-            self.source_size,
-            self.cpu_limit,
-            self.wall_limit,
-            self.compile_limit,
-            self.memory,
-            self.output,
-        ) = protocol.REQUEST.unpack(message)
+# Worth importing once a program instead of once a test; each is harmless to import early.
+_PRELOADED = frozenset(
+    (
+        "array", "base64", "bisect", "calendar", "cmath", "collections", "copy", "ctypes",
+        "dataclasses", "datetime", "decimal", "enum", "fractions", "functools", "heapq", "io",
+        "itertools", "json", "math", "numbers", "numpy", "operator", "queue", "random", "re",
+        "statistics", "string", "struct", "threading", "time", "types", "typing",
+    )
+)  # fmt: skip
 
 
 def run(request: Request, context: Context) -> NoReturn:
@@ -72,8 +50,11 @@ def run(request: Request, context: Context) -> NoReturn:
     table_size = request.tests * protocol.TEST.size
     table = os.pread(files.job, table_size, 0)
     code = _compile(os.pread(files.job, request.source_size, table_size), files)
+    records_size = request.tests * protocol.RECORD.size
+    os.ftruncate(files.results, records_size)  # also tells the host that compiling went well
+    os.lseek(files.results, records_size, os.SEEK_SET)
     open_standard_files()
-    os.lseek(files.results, request.tests * protocol.RECORD.size, os.SEEK_SET)
+    _import_early(code)
     judge_tests(code, table, request, context)
     os._exit(0)
 
@@ -81,16 +62,20 @@ def run(request: Request, context: Context) -> NoReturn:
 def judge_tests(code: CodeType, table: bytes, request: Request, context: Context) -> None:
     """Run every test of the table and write its record and outputs into the results file."""
     offset = len(table) + request.source_size
-    place = 0
-    for size, kind in protocol.TEST.iter_unpack(table):
-        record = _judge(code, request, context, (offset, size, kind))
+    place = timeouts = 0
+    for size, kind, name_size in protocol.TEST.iter_unpack(table):
+        ending, record = _judge(code, request, context, (kind, offset, size, name_size))
         os.pwrite(context.files.results, record, place)
         place += protocol.RECORD.size
         offset += size
+        if ending == protocol.CPU_LIMIT or ending == protocol.WALL_LIMIT:
+            timeouts += 1
+            if timeouts == request.max_timeouts:
+                return
 
 
 def _set_limits(request: Request, base_memory: int) -> None:
-    # Whole seconds and only a backstop: `_await` watches the CPU clock itself.
+    # Whole seconds and only a backstop: `await_end` watches the CPU clock itself.
     seconds = int(max(request.cpu_limit, request.compile_limit)) + 2
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
     memory = request.memory + base_memory
@@ -106,135 +91,68 @@ def _compile(source: bytes, files: Files) -> CodeType:
         os._exit(protocol.EXIT_COMPILE_ERROR)
 
 
-def open_standard_files() -> None:
-    """Make descriptors 0, 1 and 2 private memory files, which every test will share in turn.
+def _import_early(code: CodeType) -> None:
+    """Import what the program names, where that is known to be harmless."""
+    for name in _PRELOADED & _names(code):
+        try:
+            __import__(name)
+        except ImportError:
+            continue  # the program will meet the same error, where it may expect it
+    random: Any = sys.modules.get("random")
+    if random is not None:
+        random.seed(0)
 
-    They are emptied between tests; the filter forbids all other state they could carry along.
-    """
-    for descriptor in (0, 1, 2):
-        memory = os.memfd_create("std", 0)
-        os.dup2(memory, descriptor, inheritable=False)
-        os.close(memory)
+
+def _names(code: CodeType) -> set[str]:
+    names = set(code.co_names)
+    inner = [constant for constant in code.co_consts if isinstance(constant, type(code))]
+    while inner:
+        part = inner.pop()
+        names.update(part.co_names)
+        inner += [constant for constant in part.co_consts if isinstance(constant, type(code))]
+    return names
 
 
-def _judge(code: CodeType, request: Request, context: Context, test: tuple[int, int, int]) -> bytes:
-    offset, size, kind = test
-    results = context.files.results
-    _reset_standard_files(context.files.job, offset, size)
+def _judge(
+    code: CodeType, request: Request, context: Context, test: tuple[int, int, int, int]
+) -> tuple[int, bytes]:
+    kind, offset, size, name_size = test
+    job, results = context.files.job, context.files.results
+    for descriptor in STANDARD:
+        os.ftruncate(descriptor, 0)
+        os.lseek(descriptor, 0, os.SEEK_SET)
     start = time.monotonic()
-    pid = syscalls.fork()
-    if pid == 0:
-        enter_test(context, request.output)
-        _run_test(code, kind)
-    ending, status, usage = _await(pid, request, start)
+    if kind == protocol.KIND_CHECK:
+        ending, status, cpu, memory = checking.run_check(
+            code, request, context, (offset, size, name_size)
+        )
+    else:
+        if size:
+            copy(job, offset, 0, size)
+            os.lseek(0, 0, os.SEEK_SET)
+        pid = fork()
+        if pid == 0:
+            _become_test(code, request, context, (size, kind))
+        ending, status, cpu, memory = await_end(pid, request, start)
     wall = time.monotonic() - start
     out_size, err_size = os.lseek(1, 0, os.SEEK_END), os.lseek(2, 0, os.SEEK_END)
     if max(out_size, err_size) >= request.output and ending == protocol.EXITED:
         ending = protocol.OUTPUT_FULL
-    sent = _copy(1, 0, results, out_size) if ending == protocol.EXITED else 0
-    excerpt = _copy(2, 0, results, min(err_size, protocol.STDERR_BYTES))
-    cpu = usage.ru_utime + usage.ru_stime
-    return protocol.RECORD.pack(status, ending, cpu, wall, usage.ru_maxrss << 10, sent, excerpt)
+    sent = copy(1, 0, results, out_size) if ending == protocol.EXITED else 0
+    excerpt = copy(2, 0, results, min(err_size, protocol.STDERR_BYTES))
+    return ending, protocol.RECORD.pack(status, ending, cpu, wall, memory, sent, excerpt)
 
 
-def _reset_standard_files(job: int, offset: int, size: int) -> None:
-    for descriptor in (0, 1, 2):
-        os.ftruncate(descriptor, 0)
-        os.lseek(descriptor, 0, os.SEEK_SET)
-    if size:
-        _copy(job, offset, 0, size)
-        os.lseek(0, 0, os.SEEK_SET)
-
-
-def _copy(source: int, offset: int, target: int, size: int) -> int:
-    """Copy from file to file inside the kernel; return how much there was."""
-    done = 0
-    while done < size:
-        count = os.sendfile(target, source, offset + done, size - done)
-        if count == 0:
-            break
-        done += count
-    return done
-
-
-def _await(pid: int, request: Request, start: float) -> tuple[int, int, Any]:
-    """Wait for a test, and kill it when its CPU clock or the wall clock has run out."""
-    clock = (~pid << 3) | 2  # the kernel's name for the CPU clock of that process
-    ending = protocol.EXITED
-    patience = min(request.cpu_limit, request.wall_limit)
-    while True:
-        signals.sigtimedwait(_CHILD_DIED, patience)
-        reaped, status, usage = os.wait4(pid, os.WNOHANG)
-        if reaped:
-            return ending, status, usage
-        cpu_left = request.cpu_limit - time.clock_gettime(clock)
-        wall_left = request.wall_limit - (time.monotonic() - start)
-        if cpu_left > 0 and wall_left > 0:
-            patience = max(min(cpu_left, wall_left), 0.001)
-            continue
-        ending = protocol.CPU_LIMIT if cpu_left <= 0 else protocol.WALL_LIMIT
-        os.kill(pid, signals.SIGKILL)
-        patience = 1.0
-
-
-def enter_test(context: Context, output_limit: int) -> None:
-    """Take away from this process what a test must not have; there is no way back."""
-    os.closerange(3, _MAX_DESCRIPTOR)
-    if context.orphans:
-        syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signals.SIGKILL)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (output_limit, output_limit))
-    context.last_filter.install()
-
-
-def _run_test(code: CodeType, kind: int) -> NoReturn:
-    """Run the program as `__main__` and end the process as an interpreter would."""
-    del kind
-    _finish(execute(code, sys.modules["__main__"].__dict__))
-
-
-def execute(code: CodeType, namespace: dict[str, Any]) -> int:
-    """Run the program in this process and return the exit status it asks for."""
+def _become_test(
+    code: CodeType, request: Request, context: Context, test: tuple[int, int]
+) -> NoReturn:
+    size, kind = test
     try:
-        exec(code, namespace)
-    except BaseException as error:
-        return _report(error)
-    return 0
-
-
-def _report(error: BaseException) -> int:
-    if isinstance(error, SystemExit):
-        if error.code is None or isinstance(error.code, int):
-            return (error.code or 0) & 0xFF
-        sys.stderr.write(f"{error.code}\n")
-        return 1
-    trace = error.__traceback__
-    error = error.with_traceback(trace.tb_next if trace is not None else None)
-    sys.excepthook(type(error), error, error.__traceback__)
-    return protocol.EXIT_MEMORY if isinstance(error, MemoryError) else 1
-
-
-def _finish(status: int) -> NoReturn:
-    try:
-        threading: Any = sys.modules.get("threading")
-        if threading is not None:
-            threading._shutdown()
-        atexit._run_exitfuncs()
-        for stream in (sys.stdout, sys.stderr):
-            if stream is not None and not stream.closed:
-                stream.flush()
-    except BaseException as error:
-        status = status or _report(error) or 120
-    os._exit(status)
-
-
-def prepare_interpreter() -> None:
-    """Give this interpreter the surroundings that a script expects, before anything forks."""
-    import _sitebuiltins
-
-    for name in ("exit", "quit"):
-        setattr(builtins, name, _sitebuiltins.Quitter(name, "Ctrl-D (i.e. EOF)"))
-    sys.argv = ["program.py"]
-    main = type(sys)("__main__")
-    main.__dict__["__builtins__"] = builtins
-    sys.modules["__main__"] = main
-    signals.pthread_sigmask(signals.SIG_BLOCK, _CHILD_DIED)
+        execution.enter_test(
+            context.last_filter, output_limit=request.output, orphans=context.orphans
+        )
+        if kind == protocol.KIND_CALL:
+            execution.run_call(code, size)
+        execution.run_script(code)
+    finally:  # whatever happens, this process must not go on as its parent
+        os._exit(1)

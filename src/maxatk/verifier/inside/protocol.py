@@ -7,10 +7,12 @@ zygote answers one `REPLY` when the program process is gone. Expected outputs ar
 
 import struct
 
-# tests, source bytes, CPU limit (s), wall limit (s), compile limit (s), memory, output (bytes)
-REQUEST = struct.Struct("<IQdddQQ")
+# tests, time-outs after which to stop (0: never), source bytes, CPU limit (s), wall limit (s),
+# compile limit (s), memory (bytes), output (bytes)
+REQUEST = struct.Struct("<IIQdddQQ")
 REPLY = struct.Struct("<i")  # the program process's wait status
-TEST = struct.Struct("<QB")  # payload bytes, kind of test
+# payload bytes, kind of test, how many of the bytes are the name of a check test's function
+TEST = struct.Struct("<QBH")
 # wait status, ending, CPU (s), wall (s), peak memory (bytes), bytes of output, of stderr
 RECORD = struct.Struct("<iBddQQQ")
 
@@ -18,9 +20,10 @@ KIND_STDIN, KIND_CALL, KIND_CHECK = 0, 1, 2
 # How a test came to its end; 0 in the record of a test that was never started.
 NOT_STARTED, EXITED, CPU_LIMIT, WALL_LIMIT, OUTPUT_FULL = 0, 1, 2, 3, 4
 # Exit statuses with a meaning; a program that imitates one only names its own failure.
-EXIT_MEMORY, EXIT_BAD_VALUE = 97, 98
+EXIT_REJECTED, EXIT_MEMORY, EXIT_BAD_VALUE = 96, 97, 98
 EXIT_COMPILE_ERROR = 3
 
 STDERR_BYTES = 2048
+MAX_ENTRY_POINT = 1000  # bytes
 # File descriptors of a zygote, in the order in which the host passes them.
 DESCRIPTORS = ("requests", "replies", "job", "results")

@@ -15,6 +15,7 @@ from maxatk.verifier.inside import syscalls
 
 ALLOW, KILL, ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 _MODE_FILTER = 2
+_RLIMIT_CPU = 0
 _LD, _JEQ, _JGE, _JSET, _RET = 0x20, 0x15, 0x35, 0x45, 0x06
 _OFFSET_NR, _OFFSET_ARCH = 0, 4
 _CLONE_THREAD, _CLONE_NEW = 0x00010000, 0x7E020080
@@ -43,7 +44,7 @@ _NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "getpgid": (121, 155), "getsid": (124, 156), "rt_sigpending": (127, 136),
     "rt_sigtimedwait": (128, 137), "rt_sigsuspend": (130, 133), "sigaltstack": (131, 132),
     "sched_getparam": (143, 121), "sched_getscheduler": (145, 120), "prctl": (157, 167),
-    "arch_prctl": (158, None), "setrlimit": (160, 164), "gettid": (186, 178),
+    "arch_prctl": (158, None), "gettid": (186, 178),
     "tkill": (200, 130), "time": (201, None), "futex": (202, 98),
     "sched_getaffinity": (204, 123), "epoll_create": (213, None), "getdents64": (217, 61),
     "set_tid_address": (218, 96), "restart_syscall": (219, 128), "clock_gettime": (228, 113),
@@ -112,6 +113,9 @@ def test_filter(machine: str) -> Filter:
     threads_only = [*_load_argument(0), (_JSET, 0, 1, _CLONE_THREAD), _return(ALLOW)]
     code += _rule(numbers["clone"], [*threads_only, _return(ERRNO | errno.EPERM)])
     code += _rule(numbers["prctl"], _one_of(0, _PRCTLS))
+    # A program that lowered its own CPU limit would die of a SIGKILL that looks like our fault.
+    own_cpu_limit = [*_load_argument(1), (_JEQ, 0, 1, _RLIMIT_CPU), _return(ERRNO | errno.EPERM)]
+    code += _rule(numbers["prlimit64"], [*own_cpu_limit, _return(ALLOW)])
     for name in _SUPERVISOR_ONLY:
         if name in numbers:
             code += [(_JEQ, 0, 1, numbers[name]), _return(ERRNO | errno.EPERM)]

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import os
 
-from maxatk.verifier.inside import program, syscalls
+from maxatk.verifier.inside import execution, supervise, syscalls
 
 TYPE_CHECKING = False  # `typing` itself would make every fork slower
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def run(context: program.Context) -> dict[str, bool | str]:
+def run(context: supervise.Context) -> dict[str, bool | str]:
     """Return for each probe True where it was refused as it must be, else what went wrong."""
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
         os.dup2(writer, 0)
-        program.enter_test(context, 1 << 20)
+        execution.enter_test(context.last_filter, output_limit=1 << 20, orphans=context.orphans)
         os.write(0, bytes(_refused(probe) for probe in _PROBES.values()))
         os._exit(0)
     os.close(writer)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 
-from maxatk.verifier.inside import program, protocol
+from maxatk.verifier.inside import execution, program, protocol, supervise
 
 _ROUNDS = 12  # the interpreter specialises code that ran eight times
 _INPUT = b"3 1 2\nabc 1.5\n"
@@ -37,21 +37,21 @@ sys.stdout.write("\\n".join(str(x) for x in n) + "\\n")
 """
 
 
-def rehearse(context: program.Context) -> None:
+def rehearse(context: supervise.Context) -> None:
     """Run a sample program through the whole path of a test, both sides of the fork."""
     saved = [os.dup(descriptor) for descriptor in (0, 1, 2)]
     job, results = os.memfd_create("job"), os.memfd_create("results")
-    table = protocol.TEST.pack(len(_INPUT), protocol.KIND_STDIN)
+    table = protocol.TEST.pack(len(_INPUT), protocol.KIND_STDIN, 0)
     os.write(job, table + _INPUT)
-    files = program.Files(context.files.requests, context.files.replies, job, results)
-    request = program.Request(protocol.REQUEST.pack(1, 0, 10.0, 10.0, 10.0, 1 << 30, 1 << 20))
-    trial = program.Context(files, context.last_filter, base_memory=0, orphans=context.orphans)
+    files = supervise.Files(context.files.requests, context.files.replies, job, results)
+    request = supervise.Request(protocol.REQUEST.pack(1, 0, 0, 10.0, 10.0, 10.0, 1 << 30, 1 << 20))
+    trial = supervise.Context(files, context.last_filter, base_memory=0, orphans=context.orphans)
     code = compile(_SAMPLE, "<program>", "exec")
-    program.open_standard_files()
+    supervise.open_standard_files()
     for _ in range(_ROUNDS):
         program.judge_tests(code, table, request, trial)
         os.lseek(0, 0, os.SEEK_SET)
-        program.execute(code, {"__name__": "__main__", "__builtins__": __builtins__})
+        execution.execute(code, {"__name__": "__main__", "__builtins__": __builtins__})
         sys.stdout.flush()
         sys.stdin.seek(0)
         sys.stdout.seek(0)

@@ -11,7 +11,17 @@ import gc
 import os
 import sys
 
-from maxatk.verifier.inside import isolate, program, protocol, seccomp, selftest, syscalls, warm
+from maxatk.verifier.inside import (
+    execution,
+    isolate,
+    program,
+    protocol,
+    seccomp,
+    selftest,
+    supervise,
+    syscalls,
+    warm,
+)
 
 TYPE_CHECKING = False  # `typing` itself would make every fork slower
 if TYPE_CHECKING:
@@ -25,11 +35,12 @@ def main(arguments: list[str]) -> NoReturn:
     separated), then the descriptors of `protocol.DESCRIPTORS`.
     """
     uid, folder, modules = int(arguments[0]), arguments[1], arguments[2]
-    files = program.Files(*(int(text) for text in arguments[3:]))
+    files = supervise.Files(*(int(text) for text in arguments[3:]))
     syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signals.SIGKILL)
     if folder:
         sys.path.append(folder)
-    program.prepare_interpreter()
+    execution.prepare_interpreter()
+    supervise.block_child_signal()
     for name in filter(None, modules.split(",")):
         __import__(name)
     machine = os.uname().machine
@@ -45,7 +56,7 @@ def main(arguments: list[str]) -> NoReturn:
     syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)
     _install(layers, machine)
     orphans = layers["pid_namespace"] is not True
-    context = program.Context(files, last_filter, base_memory=base_memory, orphans=orphans)
+    context = supervise.Context(files, last_filter, base_memory=base_memory, orphans=orphans)
     layers.update(selftest.run(context))
     warm.rehearse(context)
     gc.collect()
@@ -54,7 +65,7 @@ def main(arguments: list[str]) -> NoReturn:
     _serve(context)
 
 
-def _become_first_process(files: program.Files) -> None:
+def _become_first_process(files: supervise.Files) -> None:
     """Fork into the new process namespace; the parent only waits, and holds no pipe open."""
     pid = os.fork()
     if pid == 0:
@@ -78,14 +89,16 @@ def _install(layers: isolate.Layers, machine: str) -> None:
         layers["seccomp"] = str(error)
 
 
-def _serve(context: program.Context) -> NoReturn:
+def _serve(context: supervise.Context) -> NoReturn:
     files = context.files
     while True:
         message = os.read(files.requests, protocol.REQUEST.size)
         if len(message) < protocol.REQUEST.size:
             os._exit(0)  # the host has closed its end
-        request = program.Request(message)
+        request = supervise.Request(message)
         pid = syscalls.fork()
+        if pid < 0:
+            raise OSError("cannot fork")
         if pid == 0:
             program.run(request, context)
         status = os.waitpid(pid, 0)[1]

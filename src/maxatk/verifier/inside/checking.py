@@ -1,0 +1,172 @@
+"""Check tests: the checker and the program in two processes, joined by two pipes.
+
+The checker knows expected values, so the program must not share memory with it: its source is
+read after the fork, by the checker alone. What crosses are encoded plain builtins, so no method
+of the program's objects ever runs beside an assertion.
+"""
+
+from __future__ import annotations
+
+import builtins
+import os
+import sys
+import time
+
+from maxatk.verifier.inside import protocol, values
+from maxatk.verifier.inside.execution import enter_test, import_program, report
+from maxatk.verifier.inside.supervise import (
+    Context,
+    Request,
+    await_end,
+    fork,
+    open_standard_files,
+)
+
+TYPE_CHECKING = False  # `typing` itself would make every fork slower
+if TYPE_CHECKING:
+    from types import CodeType
+    from typing import Any, NoReturn
+
+_MAX_MESSAGE = 1 << 26
+_READ, _WRITE = 3, 4  # the descriptors of both processes, once they have entered
+
+
+class CandidateError(Exception):
+    """The program's function failed in a way that has no built-in exception."""
+
+
+def run_check(
+    code: CodeType, request: Request, context: Context, payload: tuple[int, int, int]
+) -> tuple[int, int, float, int]:
+    """Run a check test and return what the checker came to; the costs are those of both."""
+    offset, size, name_size = payload
+    start = time.monotonic()
+    (calls_out, calls_in), (answers_out, answers_in) = os.pipe(), os.pipe()
+    # No byte more than the name: the candidate will inherit what is read here.
+    entry_point = os.pread(context.files.job, name_size, offset).decode()
+    candidate = fork()
+    if candidate == 0:
+        try:
+            _place_pipe(calls_out, answers_in)
+            _enter_half(request, context)
+            _run_candidate(code, entry_point)
+        finally:
+            os._exit(1)
+    checker = fork()
+    if checker == 0:
+        try:
+            source = os.pread(context.files.job, size - name_size, offset + name_size)
+            _place_pipe(answers_out, calls_in)
+            open_standard_files()  # the program can read the others, and a traceback tells much
+            _enter_half(request, context)
+            _run_checker(entry_point, source.decode("utf-8", "surrogatepass"))
+        finally:
+            os._exit(1)
+    for descriptor in (calls_out, calls_in, answers_out, answers_in):
+        os.close(descriptor)
+    return _await_check(checker, candidate, request, start)
+
+
+def _enter_half(request: Request, context: Context) -> None:
+    enter_test(
+        context.last_filter,
+        output_limit=request.output,
+        orphans=context.orphans,
+        first_closed=_WRITE + 1,
+    )
+
+
+def _await_check(
+    checker: int, candidate: int, request: Request, start: float
+) -> tuple[int, int, float, int]:
+    """Wait for the candidate, whose clock is the one that counts, then for the checker."""
+    ending, status, cpu, memory = await_end(candidate, request, start)
+    verdict = await_end(checker, request, start, reported=True)
+    if status == 0 and ending == protocol.EXITED:
+        ending, status = verdict[:2]
+    return ending, status, cpu + verdict[2], max(memory, verdict[3])
+
+
+def _place_pipe(read_end: int, write_end: int) -> None:
+    """Move one end of each pipe to `_READ` and `_WRITE`, whatever numbers they have."""
+    low, high = os.dup(read_end), os.dup(write_end)
+    os.dup2(low, _READ)
+    os.dup2(high, _WRITE)
+
+
+def _run_candidate(code: CodeType, entry_point: str) -> NoReturn:
+    """Import the program and answer calls of its entry point until the checker is gone."""
+    namespace = import_program(code)
+    try:
+        function = eval(entry_point, namespace)
+    except BaseException as error:
+        os._exit(report(error) or 1)
+    while (message := _receive()) is not None:
+        args, kwargs = values.decode(message)
+        try:
+            answer = values.encode((True, function(*args, **kwargs)))
+        except Exception as error:
+            sys.excepthook(type(error), error, error.__traceback__)
+            answer = values.encode((False, type(error).__name__, str(error)[:1000]))
+        sys.stderr.flush()
+        _send(answer)
+    os._exit(0)
+
+
+def _run_checker(entry_point: str, source: str) -> NoReturn:
+    """Run `check(candidate)`; exit status 0 says that it returned.
+
+    The source may also hold bare asserts on `candidate` or on the entry point's name. An error
+    that is no AssertionError ends the process by itself.
+    """
+    namespace: dict[str, Any] = {"__name__": "checker", "candidate": _call_candidate}
+    namespace[entry_point] = _call_candidate
+    try:
+        exec(compile(source, "<check>", "exec", dont_inherit=True), namespace)
+        if "check" in namespace:
+            namespace["check"](_call_candidate)
+    except AssertionError:
+        os._exit(protocol.EXIT_REJECTED)
+    os._exit(0)
+
+
+def _call_candidate(*args: Any, **kwargs: Any) -> Any:
+    _send(values.encode((args, kwargs)))
+    message = _receive()
+    if message is None:
+        raise CandidateError("the program has ended")
+    answer = values.decode(message)
+    if not isinstance(answer, tuple) or len(answer) < 2:
+        raise CandidateError("not an answer")
+    if answer[0] is True:
+        return answer[1]
+    kind = getattr(builtins, str(answer[1]), None)
+    if isinstance(kind, type) and issubclass(kind, Exception):
+        raise kind(*answer[2:])
+    raise CandidateError(*answer[1:])
+
+
+def _send(message: bytes) -> None:
+    data = len(message).to_bytes(8, "little") + message
+    done = 0
+    while done < len(data):
+        done += os.write(_WRITE, data[done:])
+
+
+def _receive() -> bytes | None:
+    header = _read(8)
+    if header is None:
+        return None
+    size = int.from_bytes(header, "little")
+    return _read(size) if size <= _MAX_MESSAGE else None
+
+
+def _read(size: int) -> bytes | None:
+    parts = []
+    while size:
+        part = os.read(_READ, min(size, 1 << 16))
+        if not part:
+            return None
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)

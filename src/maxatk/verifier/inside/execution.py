@@ -1,0 +1,124 @@
+"""The process of one test: gives up what is left to give up, then runs untrusted code.
+
+There is no channel for a verdict here: a program can only end, print, and hand over a value. It
+may do to this module whatever it likes; the host believes nothing but the exit status and what it
+compares itself.
+"""
+
+from __future__ import annotations
+
+import _signal as signals  # type: ignore[import-not-found]  # `signal` would load `enum`
+import atexit
+import builtins
+import os
+import resource
+import sys
+
+from maxatk.verifier.inside import protocol, syscalls, values
+
+TYPE_CHECKING = False  # `typing` itself would make every fork slower
+if TYPE_CHECKING:
+    from types import CodeType
+    from typing import Any, NoReturn
+
+    from maxatk.verifier.inside.seccomp import Filter
+
+_MAX_DESCRIPTOR = 1 << 20
+_IMPORTED_NAME = "solution"
+
+
+def enter_test(
+    last_filter: Filter, *, output_limit: int, orphans: bool, first_closed: int = 3
+) -> None:
+    """Take away from this process what a test must not have; there is no way back."""
+    os.closerange(first_closed, _MAX_DESCRIPTOR)
+    if orphans:
+        syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signals.SIGKILL)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (output_limit, output_limit))
+    last_filter.install()
+
+
+def run_script(code: CodeType) -> NoReturn:
+    """Run the program as `__main__` and end the process as an interpreter would."""
+    _finish(execute(code, sys.modules["__main__"].__dict__))
+
+
+def run_call(code: CodeType, size: int) -> NoReturn:
+    """Import the program, evaluate the call that stands in stdin, leave its value in stdout."""
+    text = os.pread(0, size, 0).decode("utf-8", "surrogatepass")
+    namespace = import_program(code)
+    try:
+        value = eval(compile(text, "<call>", "eval", dont_inherit=True), namespace)
+    except BaseException as error:
+        _finish(report(error) or 1)
+    try:
+        answer = values.encode(value)
+    except (ValueError, RecursionError, MemoryError) as error:
+        report(error)
+        _finish(protocol.EXIT_BAD_VALUE)
+    sys.stderr.flush()
+    os.ftruncate(1, 0)  # whatever was printed on the way is not the value
+    os.lseek(1, 0, os.SEEK_SET)
+    done = 0
+    while done < len(answer):
+        done += os.write(1, answer[done:])
+    os._exit(0)
+
+
+def import_program(code: CodeType) -> dict[str, Any]:
+    """Run the program as an imported module and return its names; ends the process if it fails."""
+    namespace = sys.modules["__main__"].__dict__
+    namespace["__name__"] = _IMPORTED_NAME
+    sys.modules[_IMPORTED_NAME] = sys.modules["__main__"]
+    status = execute(code, namespace)
+    if status:
+        _finish(status)
+    return namespace
+
+
+def execute(code: CodeType, namespace: dict[str, Any]) -> int:
+    """Run the program in this process and return the exit status it asks for."""
+    try:
+        exec(code, namespace)
+    except BaseException as error:
+        return report(error)
+    return 0
+
+
+def report(error: BaseException) -> int:
+    """Write to stderr what an interpreter would write, and return its exit status."""
+    if isinstance(error, SystemExit):
+        if error.code is None or isinstance(error.code, int):
+            return (error.code or 0) & 0xFF
+        sys.stderr.write(f"{error.code}\n")
+        return 1
+    trace = error.__traceback__
+    error = error.with_traceback(trace.tb_next if trace is not None else None)
+    sys.excepthook(type(error), error, error.__traceback__)
+    return protocol.EXIT_MEMORY if isinstance(error, MemoryError) else 1
+
+
+def _finish(status: int) -> NoReturn:
+    try:
+        threading: Any = sys.modules.get("threading")
+        if threading is not None:
+            threading._shutdown()
+        atexit._run_exitfuncs()
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None and not stream.closed:
+                stream.flush()
+    except BaseException as error:
+        status = status or report(error) or 120
+    os._exit(status)
+
+
+def prepare_interpreter() -> None:
+    """Give this interpreter the surroundings that a script expects, before anything forks."""
+    import _sitebuiltins
+
+    for name in ("exit", "quit"):
+        setattr(builtins, name, _sitebuiltins.Quitter(name, "Ctrl-D (i.e. EOF)"))
+    sys.argv = ["program.py"]
+    main = type(sys)("__main__")
+    main.__dict__["__builtins__"] = builtins
+    sys.modules["__main__"] = main

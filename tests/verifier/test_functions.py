@@ -1,0 +1,142 @@
+import pytest
+
+from maxatk.errors import InvalidValueError
+from maxatk.records import Outcome, TestCase
+from maxatk.verifier import Job
+
+ADD = "def add(a, b):\n    return a + b\n"
+
+
+def outcome(verifier, program, test, entry_point=None):
+    return verifier.verify(program, [test], time_limit=0.5, entry_point=entry_point).outcome
+
+
+@pytest.mark.parametrize(
+    ("call", "output"),
+    [
+        ("add(1, 2)", "3"),
+        ("add('a', b='b')", "'ab'"),
+        ("add([1], [(2, None)])", "[1, (2, None)]"),
+        ("add(0.1, 0.2)", "0.30000000000000004"),
+        ("{add(1, 1): {add(1, 2)}}", "{2: {3}}"),
+        ("add(b'x', b'\\xff')", "b'x\\xff'"),
+        ("add(10**50, 1)", str(10**50 + 1)),
+        ("add(True, 1j)", "(1+1j)"),
+    ],
+)
+def test_values_cross_exactly(verifier, call, output):
+    assert outcome(verifier, ADD, TestCase(call=call, output=output)) is Outcome.PASSED
+
+
+def test_subclasses_of_builtins_count_as_their_base(verifier):
+    program = (
+        "import collections\nP = collections.namedtuple('P', 'x y')\n"
+        "def f():\n    d = collections.defaultdict(list)\n    d[1].append(P(2, 3))\n    return d\n"
+    )
+    assert outcome(verifier, program, TestCase(call="f()", output="{1: [(2, 3)]}")) == "passed"
+
+
+@pytest.mark.parametrize(
+    ("program", "expected"),
+    [
+        ("def add(a, b): return a - b", Outcome.WRONG_ANSWER),
+        ("def add(a, b): return object()", Outcome.WRONG_ANSWER),
+        ("def add(a, b): print(3)", Outcome.WRONG_ANSWER),
+        ("def add(a, b): print('noise'); return 3", Outcome.PASSED),
+        ("def add(a, b): raise KeyError(a)", Outcome.RUNTIME_ERROR),
+        ("def other(): pass", Outcome.RUNTIME_ERROR),
+        ("def add(a, b):\n    while True: pass", Outcome.TIME_LIMIT),
+        ("def add(a, b):\n    x = []\n    x.append(x)\n    return x", Outcome.WRONG_ANSWER),
+        ("import sys\ndef add(a, b): sys.exit(0)", Outcome.RUNTIME_ERROR),
+        ("if __name__ == '__main__': input()\ndef add(a, b): return a + b", Outcome.PASSED),
+        # An object that claims to equal everything is no builtin, or crosses as a plain one.
+        (
+            "class E(int):\n    def __eq__(self, o): return True\n"
+            "    __hash__ = int.__hash__\ndef add(a, b): return E(7)",
+            Outcome.WRONG_ANSWER,
+        ),
+        (
+            "class E:\n    def __eq__(self, o): return True\ndef add(a, b): return E()",
+            Outcome.WRONG_ANSWER,
+        ),
+        (
+            "class E:\n    def __reduce__(self): return eval, ('3',)\ndef add(a, b): return E()",
+            Outcome.WRONG_ANSWER,
+        ),
+    ],
+)
+def test_outcomes_of_a_call(verifier, program, expected):
+    assert outcome(verifier, program, TestCase(call="add(1, 2)", output="3")) is expected
+
+
+CHECK = TestCase(
+    check="def check(candidate):\n    assert candidate(1, 2) == 3\n"
+    "    assert candidate([1], b=[2]) == [1, 2]\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("program", "expected"),
+    [
+        (ADD, Outcome.PASSED),
+        ("def add(a, b): return 3", Outcome.WRONG_ANSWER),
+        ("def add(a, b): raise AssertionError", Outcome.WRONG_ANSWER),
+        ("def add(a, b): raise ValueError('no')", Outcome.RUNTIME_ERROR),
+        ("def add(a, b): return object()", Outcome.RUNTIME_ERROR),
+        ("import os\ndef add(a, b): os._exit(0)", Outcome.RUNTIME_ERROR),
+        ("import sys\nsys.exit(0)", Outcome.RUNTIME_ERROR),
+        ("def add(a, b):\n    while True: pass", Outcome.TIME_LIMIT),
+        ("1 / 0", Outcome.RUNTIME_ERROR),
+        ("def sub(a, b): return 0", Outcome.RUNTIME_ERROR),
+        (
+            "class E(list):\n    def __eq__(self, o): return True\ndef add(a, b): return E()",
+            Outcome.WRONG_ANSWER,
+        ),
+    ],
+)
+def test_outcomes_of_a_check(verifier, program, expected):
+    assert outcome(verifier, program, CHECK, entry_point="add") is expected
+
+
+def test_a_checker_may_expect_an_exception(verifier):
+    check = (
+        "def check(f):\n    try:\n        f(0)\n    except ZeroDivisionError:\n        return\n"
+        "    assert False\n"
+    )
+    program = "def f(x): return 1 // x"
+    assert outcome(verifier, program, TestCase(check=check), entry_point="f") is Outcome.PASSED
+
+
+def test_bare_asserts_on_the_entry_point_are_a_check_too(verifier):
+    check = "assert add(2, 2) == 4\nassert candidate(1, 1) == 2"
+    assert outcome(verifier, ADD, TestCase(check=check), entry_point="add") is Outcome.PASSED
+
+
+def test_the_checkers_source_is_nowhere_in_the_candidate(verifier):
+    secret = "expected_97531"
+    program = (
+        "import gc, os, sys\n"
+        "def add(a, b):\n"
+        "    needle = '13579_detcepxe'[::-1]\n"
+        "    seen = [str(o)[:10**6] for o in gc.get_objects()]\n"
+        "    frame = sys._getframe().f_back\n"
+        "    while frame:\n"
+        "        seen.append(str(frame.f_locals)[:10**6])\n"
+        "        frame = frame.f_back\n"
+        "    for fd in range(256):\n"
+        "        try:\n"
+        "            seen.append(str(os.pread(fd, 10**6, 0)))\n"
+        "        except OSError:\n"
+        "            pass\n"
+        "    return [text for text in seen if needle in text]\n"
+    )
+    check = f"def check(candidate):\n    {secret} = 1\n    assert candidate(1, 2) == []\n"
+    verdict = verifier.verify(program, [TestCase(check=check)], entry_point="add")
+    assert verdict.outcome is Outcome.PASSED, verdict
+
+
+def test_bad_function_tests_are_refused_at_once():
+    with pytest.raises(InvalidValueError, match="must be a Python literal"):
+        Job("x", (TestCase(call="f()", output="set()("),))
+    with pytest.raises(InvalidValueError, match="entry_point"):
+        Job("x", (TestCase(check="def check(c): pass"),))
