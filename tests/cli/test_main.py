@@ -56,8 +56,11 @@ REFUSED = [
     (["demo", "out=x", "methods=grpo"], "recipe.methods: must be list, got 'grpo'"),
     (["demo", "out=x", "methods=[grpo, grpo]"], "methods: 'grpo' is listed twice"),
     (["demo", "out=x", "methods=[grpo"], "'[grpo' is not a YAML value"),
-    (["demo", "out=x", "eval.sampels=3"], "unknown key 'sampels'; did you mean 'samples'?"),
-    (["demo", "out=x", "eval.top_p=2"], "top_p: must be in (0, 1], got 2"),
+    (
+        ["demo", "out=x", "eval.sampling.sampels=3"],
+        "unknown key 'sampels'; did you mean 'samples'?",
+    ),
+    (["demo", "out=x", "eval.sampling.top_p=2"], "top_p: must be in (0, 1], got 2"),
     (["demo", "out=x", "mini.warm_start.noise.drp=0"], "recipe.mini.warm_start.noise: unknown key"),
     (["demo", "out=x", "train.judge.workers=0"], "workers: must be positive, got 0"),
     (["demo", "out=x", "train.judge="], "recipe.train.judge: must be JudgeSettings, got nothing"),
