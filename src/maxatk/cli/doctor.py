@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from maxatk.verifier.settings import JudgeSettings
+from maxatk.errors import SandboxError
+from maxatk.verifier.doctor import doctor
 
 
 def command() -> None:
-    """Show every layer of isolation and whether it holds on this machine."""
-    with JudgeSettings(workers=1).open() as verifier:
-        layers = verifier.isolation
-    width = max(map(len, layers))
-    for layer, state in layers.items():
-        text = "holds" if state is True else "MISSING" if state is False else f"MISSING: {state}"
-        print(f"{layer:<{width}}  {text}")  # noqa: T201
+    """Show every layer of isolation, whether it holds on this machine and what it does."""
+    layers = doctor()
+    width = max(len(layer.name) for layer in layers)
+    for layer in layers:
+        state = "holds  " if layer.holds else "MISSING"
+        reason = f" ({layer.reason})" if layer.reason else ""
+        print(f"{layer.name:<{width}}  {state}  {layer.meaning}{reason}")  # noqa: T201
+    missing = [layer.name for layer in layers if layer.required and not layer.holds]
+    if missing:
+        raise SandboxError(f"doctor: programs cannot be judged safely here: {', '.join(missing)}")
