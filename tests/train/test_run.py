@@ -1,9 +1,10 @@
 """Training runs from a recipe, with rewards of programs that are really executed."""
 
 import json
+import shutil
 
 import pytest
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from maxatk.errors import InvalidValueError, MissingFileError
 from maxatk.records import write_jsonl
@@ -93,6 +94,33 @@ def test_bad_recipes_are_refused_before_anything_is_written(
     assert not (tmp_path / "out").exists()
 
 
+def test_an_unfinished_run_goes_on_from_its_checkpoint_and_only_with_its_recipe(recipe):
+    recipe["trainer"] |= {"save_strategy": "steps", "save_steps": 1}
+    out = run(recipe)
+    record = json.loads((out / RECORD).read_text())
+    (out / RECORD).write_text(json.dumps({"recipe": record["recipe"]}))  # as if killed at the end
+    steps = []
+    shutil.rmtree(out / "checkpoint-2")
+    run(recipe, lambda done, total: steps.append((done, total)))
+    assert steps == [(2, 2)]
+    (out / RECORD).write_text(json.dumps({"recipe": record["recipe"]}))
+    with pytest.raises(InvalidValueError, match=r"trainer.k: 2 in the folder, 3 now"):
+        run({**recipe, "trainer": {**recipe["trainer"], "k": 3}})
+
+
+def test_a_model_with_a_chat_template_is_asked_in_turns(recipe, tmp_path):
+    tokenizer = AutoTokenizer.from_pretrained(recipe["model"])
+    tokenizer.chat_template = (
+        "{% for message in messages %}{{ message['content'] }}{% endfor %}"
+        "{% if add_generation_prompt %}a={% endif %}"
+    )
+    model = tmp_path / "chat-model"
+    shutil.copytree(recipe["model"], model)
+    tokenizer.save_pretrained(model)
+    out = run({**recipe, "model": str(model)})
+    assert "log_history" in json.loads((out / RECORD).read_text())
+
+
 def test_a_folder_that_holds_no_model_is_refused(recipe, tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(MissingFileError, match=r"holds no config.json"):
@@ -100,7 +128,7 @@ def test_a_folder_that_holds_no_model_is_refused(recipe, tmp_path):
 
 
 def test_the_dataset_carries_what_the_reward_function_needs(mini_problems):
-    data = to_dataset([p.problem for p in mini_problems])
+    data = to_dataset([p.problem for p in mini_problems], chat=False)
     rows = [data[i] for i in range(3)]
     with Verifier(workers=1) as verifier:
         rewards = CodeReward(verifier)(

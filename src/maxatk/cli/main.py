@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         module = importlib.import_module(f"maxatk.cli.{verb}")
         tyro.cli(module.command, prog=f"maxatk {verb}", args=rest)
-    except MaxAtKError as error:
+    except (MaxAtKError, OSError) as error:  # OSError: a full disk, a folder that is a file
         return _fail(str(error))
     except ModuleNotFoundError as error:
         if (error.name or "maxatk").startswith("maxatk"):

@@ -108,7 +108,8 @@ class _Running:
                 stdin=subprocess.PIPE,  # never written: its closing tells the child we are gone
                 stdout=subprocess.PIPE,
                 stderr=errors,
-                text=True,
+                encoding="utf-8",
+                errors="replace",
                 start_new_session=True,
                 env={**os.environ, **_thread_settings(stage.threads)},
             )
@@ -128,7 +129,9 @@ class _Running:
         del self.processes[stage.name]
         if status != 0:
             log = self._folder / "logs" / f"{stage.name}.log"
-            tail = "\n".join(log.read_text(encoding="utf-8").splitlines()[-_LOG_TAIL:])
+            tail = "\n".join(
+                log.read_text(encoding="utf-8", errors="replace").splitlines()[-_LOG_TAIL:]
+            )
             raise StageError(
                 f"stage {stage.name!r} failed (exit {status}); {log} ends with\n{tail}"
             )

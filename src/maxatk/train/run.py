@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from datasets import Dataset
-from transformers import AutoConfig, PrinterCallback, TrainerCallback
+from transformers import AutoConfig, AutoTokenizer, PrinterCallback, TrainerCallback
 from transformers.trainer_utils import get_last_checkpoint
 
 from maxatk.errors import InvalidValueError, MissingFileError, unknown_name
+from maxatk.evaluate.manifest import environment
 from maxatk.evaluate.models import refuse_missing_folder
 from maxatk.folders import read_json, refuse_other_settings, write_json
 from maxatk.problems import load_problems
@@ -51,8 +52,9 @@ class TrainRecipe:
 def train(recipe: TrainRecipe, *, progress: Callable[[int, int], None] | None = None) -> Path:
     """Train as `recipe` says and return the folder that holds the trained model.
 
-    A folder where the same recipe has finished is left as it is; one that holds a checkpoint is
-    continued from it. `progress(done, total)` counts optimizer steps.
+    A folder where the same recipe has finished is left as it is; one that holds a checkpoint of
+    it is continued from there; one of another recipe is refused. `progress(done, total)` counts
+    optimizer steps.
 
     Raises InvalidValueError for settings that are not allowed, MissingFileError for a model or a
     problems file that does not exist, all before the model is loaded.
@@ -63,37 +65,43 @@ def train(recipe: TrainRecipe, *, progress: Callable[[int, int], None] | None = 
     config = check_settings(recipe)
     check_model(recipe.model)
     problems = load_problems(recipe.problems)
+    chat = AutoTokenizer.from_pretrained(recipe.model).chat_template is not None
     started = time.monotonic()
     with recipe.judge.open() as verifier:
         trainer = MaxAtKTrainer(
             model=recipe.model,
             reward_funcs=CodeReward(verifier, binary=REWARDS[recipe.reward]),
             args=config,
-            train_dataset=to_dataset(problems),
+            train_dataset=to_dataset(problems, chat=chat),
             callbacks=[_Progress(progress)] if progress else None,
         )
         trainer.remove_callback(PrinterCallback)
-        trainer.train(
-            resume_from_checkpoint=get_last_checkpoint(str(out)) if out.is_dir() else None
-        )
+        record: dict[str, Any] = {
+            "recipe": dataclasses.asdict(recipe),
+            "environment": environment(),
+            "isolation": verifier.isolation,
+        }
+        if trainer.is_world_process_zero():
+            out.mkdir(parents=True, exist_ok=True)
+            write_json(out / RECORD, record)
+        trainer.train(resume_from_checkpoint=get_last_checkpoint(str(out)))
         trainer.save_model(str(out))
-        isolation = verifier.isolation
-    record = {
-        "recipe": dataclasses.asdict(recipe),
-        "seconds": round(time.monotonic() - started, 3),
-        "isolation": isolation,
-        "log_history": trainer.state.log_history,
-    }
+    record["seconds"] = round(time.monotonic() - started, 3)
+    record["log_history"] = trainer.state.log_history
     if trainer.is_world_process_zero():
         write_json(out / RECORD, record)
     return out
 
 
-def to_dataset(problems: list[Problem]) -> Dataset:
-    """Return the problems as TRL reads them: a prompt and the columns of the reward function."""
+def to_dataset(problems: list[Problem], *, chat: bool) -> Dataset:
+    """Return the problems as TRL reads them: a prompt and the columns of the reward function.
+
+    With `chat` a prompt is one turn of the user, which TRL puts into the model's chat template,
+    as sampling for evaluation does; without, it is the text as it stands.
+    """
     rows = [
         {
-            "prompt": problem.prompt,
+            "prompt": [{"role": "user", "content": problem.prompt}] if chat else problem.prompt,
             "problem_id": problem.id,
             "tests": [test.to_json() for test in problem.tests],
             "compare": problem.compare,
@@ -130,8 +138,9 @@ def _finished(out: Path, recipe: TrainRecipe) -> bool:
     record = out / RECORD
     if not record.is_file():
         return False
-    refuse_other_settings(out, read_json(record)["recipe"], dataclasses.asdict(recipe))
-    return True
+    found = read_json(record)
+    refuse_other_settings(out, found["recipe"], dataclasses.asdict(recipe))
+    return "log_history" in found  # written when the training ends
 
 
 class _Progress(TrainerCallback):
