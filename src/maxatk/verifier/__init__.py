@@ -1,6 +1,7 @@
 """Judge untrusted Python programs fast, safely and fairly (Linux only; see docs/verifier.md)."""
 
 from maxatk.verifier.compare import COMPARE
+from maxatk.verifier.doctor import Layer, doctor
 from maxatk.verifier.extract import extract_code
 from maxatk.verifier.jobs import Job
 from maxatk.verifier.pool import Verifier
@@ -10,8 +11,10 @@ __all__ = [
     "COMPARE",
     "CodeReward",
     "Job",
+    "Layer",
     "Verifier",
     "binary_code_reward",
     "code_reward",
+    "doctor",
     "extract_code",
 ]

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import importlib.util
 import os
 import queue
+import re
 import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from types import TracebackType
 
 from maxatk.errors import InvalidValueError, SandboxError
@@ -23,6 +26,7 @@ Progress = Callable[[int, int], object]
 
 REQUIRED_LAYERS = ("seccomp", "rlimits", "imports_work", "proved_no_fork", "proved_no_socket")
 _ATTEMPTS = 3
+_IMPORTS_NUMPY = re.compile(r"^[ \t]*(?:import|from)[ \t]+numpy\b", re.MULTILINE)
 
 
 class Verifier:
@@ -56,26 +60,27 @@ class Verifier:
         for name, value in settings.items():
             if not value > 0:
                 raise InvalidValueError(f"{name}: must be positive, got {value!r}")
-        _require_linux()
+        require_linux()
         self._limits = judging.Limits(
             time_limit, memory_limit, output_limit, stop_after_timeouts or 0
         )
         self._pid = os.getpid()
+        self._lock = threading.Lock()
         self._closed = False
         self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
         started: queue.SimpleQueue[Isolation | SandboxError] = queue.SimpleQueue()
-        self._workers = [_Worker(index, self._tasks, started) for index in range(workers)]
+        numpy = _numpy_folder()
+        self._workers = [_Worker(i, self._tasks, started, numpy) for i in range(workers)]
         reports = [started.get() for _ in self._workers]
         self.isolation = self._accept(reports, unsafe=unsafe)
 
     @property
     def limits(self) -> dict[str, float]:
         """Return the limits of a test where a job names none: CPU seconds and bytes."""
-        time_limit, memory_limit, output_limit = self._settings
         return {
-            "time_limit_s": time_limit,
-            "memory_limit_bytes": memory_limit,
-            "output_limit_bytes": output_limit,
+            "time_limit_s": self._limits.cpu,
+            "memory_limit_bytes": self._limits.memory,
+            "output_limit_bytes": self._limits.output,
         }
 
     def verify(
@@ -122,20 +127,22 @@ class Verifier:
 
         Raises InvalidValueError for arguments that are not allowed, SandboxError when closed.
         """
-        self._check_usable()
         indices: dict[Job, list[int]] = collections.defaultdict(list)
         for index, job in enumerate(as_jobs(items, compare)):
             indices[job].append(index)
         batch = _Batch()
-        for job in indices:
-            self._tasks.put(_Task(job, self._limits.for_job(job), batch))
+        with self._lock:  # once closed, nobody would take a task out of the queue
+            self._check_usable()
+            for job in indices:
+                self._tasks.put(_Task(job, self._limits.for_job(job), batch))
         return self._collect(batch, indices)
 
     def close(self) -> None:
         """Kill every process below and end the threads; programs in flight become infra_error."""
-        if self._closed or os.getpid() != self._pid:
-            return
-        self._closed = True
+        with self._lock:
+            if self._closed or os.getpid() != self._pid:
+                return
+            self._closed = True
         for _ in self._workers:
             self._tasks.put(None)
         for worker in self._workers:
@@ -216,17 +223,19 @@ class _Task:
 
 
 class _Worker:
-    """One thread and its zygote, which is restarted whenever it dies."""
+    """One thread and its zygotes, restarted whenever they die; one of them has NumPy loaded."""
 
     def __init__(
         self,
         index: int,
         tasks: queue.SimpleQueue[_Task | None],
         started: queue.SimpleQueue[Isolation | SandboxError],
+        numpy: str,
     ) -> None:
         self._uid = new_uid()
         self._tasks, self._started = tasks, started
-        self._zygote: Zygote | None = None
+        self._numpy = numpy
+        self._zygotes: dict[str, Zygote] = {}  # by what they have preloaded
         self._stopping = False
         self.thread = threading.Thread(target=self._run, name=f"maxatk-{index}", daemon=True)
         self.thread.start()
@@ -234,8 +243,7 @@ class _Worker:
     def stop(self) -> None:
         """Make the thread end soon, whatever it is doing."""
         self._stopping = True
-        zygote = self._zygote
-        if zygote is not None:
+        for zygote in list(self._zygotes.values()):
             zygote.kill()
 
     def _run(self) -> None:
@@ -247,18 +255,21 @@ class _Worker:
         while (task := self._tasks.get()) is not None:
             if not task.batch.abandoned.is_set():
                 self._answer(task)
-        self._discard()
+        for flavour in list(self._zygotes):
+            self._discard(flavour)
 
     def _answer(self, task: _Task) -> None:
         reason = "the verifier was closed"
         for _ in range(_ATTEMPTS):
             if self._stopping:
                 break
+            flavour = "numpy" if self._numpy and _IMPORTS_NUMPY.search(task.job.program) else ""
             try:
-                verdict = judging.judge(self._running_zygote(), task.job, task.limits)
-            except SandboxError as error:
-                reason = str(error)
-                self._discard()
+                zygote = self._running_zygote(flavour)
+                verdict = judging.judge(zygote, task.job, task.limits)
+            except Exception as error:  # a thread that dies here would leave its caller waiting
+                reason = f"{type(error).__name__}: {error}"
+                self._discard(flavour)
                 continue
             if verdict.scorable:
                 task.batch.done.put((task.job, verdict))
@@ -266,15 +277,25 @@ class _Worker:
             reason = "a test was killed from outside; the machine may be out of memory"
         task.fail(reason)
 
-    def _running_zygote(self) -> Zygote:
-        if self._zygote is None:
-            self._zygote = Zygote(uid=self._uid)
-        return self._zygote
+    def _running_zygote(self, flavour: str = "") -> Zygote:
+        if flavour not in self._zygotes:
+            modules = (flavour,) if flavour else ()
+            folder = self._numpy if flavour else ""
+            self._zygotes[flavour] = Zygote(uid=self._uid, modules=modules, folder=folder)
+            if self._stopping:
+                raise SandboxError("the verifier was closed")
+        return self._zygotes[flavour]
 
-    def _discard(self) -> None:
-        zygote, self._zygote = self._zygote, None
+    def _discard(self, flavour: str) -> None:
+        zygote = self._zygotes.pop(flavour, None)
         if zygote is not None:
             zygote.close()
+
+
+def _numpy_folder() -> str:
+    """Return the folder that NumPy is imported from on this host, or an empty string."""
+    found = importlib.util.find_spec("numpy")
+    return str(Path(found.origin).parents[1]) if found and found.origin else ""
 
 
 def _drain(tasks: queue.SimpleQueue[_Task | None]) -> None:
@@ -287,7 +308,8 @@ def _drain(tasks: queue.SimpleQueue[_Task | None]) -> None:
             task.fail("the verifier was closed")
 
 
-def _require_linux() -> None:
+def require_linux() -> None:
+    """Raise SandboxError where the verifier cannot work at all."""
     if sys.platform != "linux":
         raise SandboxError(
             f"the verifier needs Linux, this is {sys.platform}: run it in a Linux container or "

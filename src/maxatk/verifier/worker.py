@@ -7,7 +7,6 @@ import contextlib
 import os
 import secrets
 import select
-import signal
 import subprocess
 import sys
 import tempfile
@@ -90,8 +89,7 @@ class Zygote:
 
     def kill(self) -> None:
         """Kill the process only; the next `run` raises ZygoteDiedError."""
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self._process.pid, signal.SIGKILL)
+        self._process.kill()
 
     def _handshake(self, complaints: object) -> Isolation:
         line = b""

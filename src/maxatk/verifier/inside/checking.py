@@ -123,8 +123,9 @@ def _run_checker(entry_point: str, source: str) -> NoReturn:
     namespace[entry_point] = _call_candidate
     try:
         exec(compile(source, "<check>", "exec", dont_inherit=True), namespace)
-        if "check" in namespace:
-            namespace["check"](_call_candidate)
+        check = namespace.get("check")
+        if check is not None and check is not _call_candidate:  # `check` may be the entry point
+            check(_call_candidate)
     except AssertionError:
         os._exit(protocol.EXIT_REJECTED)
     os._exit(0)

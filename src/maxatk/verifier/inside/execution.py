@@ -10,6 +10,7 @@ from __future__ import annotations
 import _signal as signals  # type: ignore[import-not-found]  # `signal` would load `enum`
 import atexit
 import builtins
+import gc
 import os
 import resource
 import sys
@@ -38,9 +39,12 @@ def enter_test(
     last_filter.install()
 
 
-def run_script(code: CodeType) -> NoReturn:
-    """Run the program as `__main__` and end the process as an interpreter would."""
-    _finish(execute(code, sys.modules["__main__"].__dict__))
+def run_script(code: CodeType, *, finalise: bool) -> NoReturn:
+    """Run the program as `__main__` and end the process as an interpreter would.
+
+    With `finalise` the program's objects are destroyed at the end: some print only then.
+    """
+    _finish(execute(code, sys.modules["__main__"].__dict__), finalise=finalise)
 
 
 def run_call(code: CodeType, size: int) -> NoReturn:
@@ -98,18 +102,27 @@ def report(error: BaseException) -> int:
     return protocol.EXIT_MEMORY if isinstance(error, MemoryError) else 1
 
 
-def _finish(status: int) -> NoReturn:
+def _finish(status: int, *, finalise: bool = False) -> NoReturn:
     try:
         threading: Any = sys.modules.get("threading")
         if threading is not None:
             threading._shutdown()
         atexit._run_exitfuncs()
-        for stream in (sys.stdout, sys.stderr):
-            if stream is not None and not stream.closed:
-                stream.flush()
+        _flush()
+        if finalise:
+            del sys.modules["__main__"]
+            gc.collect()
+            _flush()
     except BaseException as error:
         status = status or report(error) or 120
     os._exit(status)
+
+
+def _flush() -> None:
+    # A program may have replaced sys.stdout and still have printed to the first one.
+    for stream in (sys.stdout, sys.stderr, sys.__stdout__):
+        if stream is not None and not stream.closed:
+            stream.flush()
 
 
 def prepare_interpreter() -> None:
@@ -119,6 +132,13 @@ def prepare_interpreter() -> None:
     for name in ("exit", "quit"):
         setattr(builtins, name, _sitebuiltins.Quitter(name, "Ctrl-D (i.e. EOF)"))
     sys.argv = ["program.py"]
+
+
+def make_main_module() -> None:
+    """Make the `__main__` of one program.
+
+    Not in the zygote: there the collector has been told to pass over all that exists.
+    """
     main = type(sys)("__main__")
     main.__dict__["__builtins__"] = builtins
     sys.modules["__main__"] = main

@@ -39,6 +39,19 @@ _PRELOADED = frozenset(
         "statistics", "string", "struct", "threading", "time", "types", "typing",
     )
 )  # fmt: skip
+# A program that uses one of these may leave output to be written by a destructor.
+_PRINT_LATE = frozenset(
+    ("__del__", "open", "fdopen", "IOBase", "RawIOBase", "BufferedWriter", "TextIOWrapper")
+)
+
+
+class Program:
+    """A compiled program; `finalise` says that its destructors may matter."""
+
+    def __init__(self, code: CodeType) -> None:
+        self.code = code
+        self.names = _names(code)
+        self.finalise = not _PRINT_LATE.isdisjoint(self.names)
 
 
 def run(request: Request, context: Context) -> NoReturn:
@@ -49,22 +62,23 @@ def run(request: Request, context: Context) -> NoReturn:
     _set_limits(request, context.base_memory)
     table_size = request.tests * protocol.TEST.size
     table = os.pread(files.job, table_size, 0)
-    code = _compile(os.pread(files.job, request.source_size, table_size), files)
+    program = Program(_compile(os.pread(files.job, request.source_size, table_size), files))
     records_size = request.tests * protocol.RECORD.size
     os.ftruncate(files.results, records_size)  # also tells the host that compiling went well
     os.lseek(files.results, records_size, os.SEEK_SET)
     open_standard_files()
-    _import_early(code)
-    judge_tests(code, table, request, context)
+    execution.make_main_module()
+    _import_early(program.names)
+    judge_tests(program, table, request, context)
     os._exit(0)
 
 
-def judge_tests(code: CodeType, table: bytes, request: Request, context: Context) -> None:
+def judge_tests(program: Program, table: bytes, request: Request, context: Context) -> None:
     """Run every test of the table and write its record and outputs into the results file."""
     offset = len(table) + request.source_size
     place = timeouts = 0
     for size, kind, name_size in protocol.TEST.iter_unpack(table):
-        ending, record = _judge(code, request, context, (kind, offset, size, name_size))
+        ending, record = _judge(program, request, context, (kind, offset, size, name_size))
         os.pwrite(context.files.results, record, place)
         place += protocol.RECORD.size
         offset += size
@@ -91,9 +105,9 @@ def _compile(source: bytes, files: Files) -> CodeType:
         os._exit(protocol.EXIT_COMPILE_ERROR)
 
 
-def _import_early(code: CodeType) -> None:
+def _import_early(names: set[str]) -> None:
     """Import what the program names, where that is known to be harmless."""
-    for name in _PRELOADED & _names(code):
+    for name in _PRELOADED & names:
         try:
             __import__(name)
         except ImportError:
@@ -114,7 +128,7 @@ def _names(code: CodeType) -> set[str]:
 
 
 def _judge(
-    code: CodeType, request: Request, context: Context, test: tuple[int, int, int, int]
+    program: Program, request: Request, context: Context, test: tuple[int, int, int, int]
 ) -> tuple[int, bytes]:
     kind, offset, size, name_size = test
     job, results = context.files.job, context.files.results
@@ -124,7 +138,7 @@ def _judge(
     start = time.monotonic()
     if kind == protocol.KIND_CHECK:
         ending, status, cpu, memory = checking.run_check(
-            code, request, context, (offset, size, name_size)
+            program.code, request, context, (offset, size, name_size)
         )
     else:
         if size:
@@ -132,7 +146,7 @@ def _judge(
             os.lseek(0, 0, os.SEEK_SET)
         pid = fork()
         if pid == 0:
-            _become_test(code, request, context, (size, kind))
+            _become_test(program, request, context, (size, kind))
         ending, status, cpu, memory = await_end(pid, request, start)
     wall = time.monotonic() - start
     out_size, err_size = os.lseek(1, 0, os.SEEK_END), os.lseek(2, 0, os.SEEK_END)
@@ -144,7 +158,7 @@ def _judge(
 
 
 def _become_test(
-    code: CodeType, request: Request, context: Context, test: tuple[int, int]
+    program: Program, request: Request, context: Context, test: tuple[int, int]
 ) -> NoReturn:
     size, kind = test
     try:
@@ -152,7 +166,7 @@ def _become_test(
             context.last_filter, output_limit=request.output, orphans=context.orphans
         )
         if kind == protocol.KIND_CALL:
-            execution.run_call(code, size)
-        execution.run_script(code)
+            execution.run_call(program.code, size)
+        execution.run_script(program.code, finalise=program.finalise)
     finally:  # whatever happens, this process must not go on as its parent
         os._exit(1)

@@ -1,0 +1,64 @@
+"""What protects this machine from the programs that the verifier runs, layer by layer."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from maxatk.errors import SandboxError
+from maxatk.verifier.pool import REQUIRED_LAYERS, require_linux
+from maxatk.verifier.worker import Zygote, new_uid
+
+_MEANING = {
+    "user_namespace": "capabilities on the host are out of reach (only when not started as root)",
+    "network_namespace": "no network device is visible",
+    "ipc_namespace": "no shared memory or message queue of the host is visible",
+    "pid_namespace": "no process of the host is visible; nothing outlives its zygote",
+    "private_root": "the file tree holds the interpreter's libraries and four devices",
+    "own_uid": "programs run as a user of their own",
+    "capabilities_dropped": "no privilege of root is left",
+    "landlock": "files outside the interpreter's libraries cannot be opened",
+    "rlimits": "memory, CPU time, file size, open files and threads are limited",
+    "seccomp": "system calls are limited to a list",
+    "proved_no_fork": "tried: making a process fails",
+    "proved_no_exec": "tried: running another program fails",
+    "proved_no_socket": "tried: opening a socket fails",
+    "proved_no_signal": "tried: sending a signal fails",
+    "proved_no_reading": "tried: reading /etc/passwd fails",
+    "proved_no_proc": "tried: reading another process's command line fails",
+    "proved_no_writing": "tried: making a file in /tmp fails",
+    "imports_work": "tried: a module that was not loaded yet can be imported",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Layer:
+    """One layer of the sandbox: whether it holds here, what it does, and why it is missing."""
+
+    name: str
+    holds: bool
+    required: bool
+    meaning: str
+    reason: str = ""
+
+
+def doctor() -> list[Layer]:
+    """Start one sandbox on this machine and return what was proved about it, layer by layer.
+
+    Never raises for a missing layer: a sandbox that does not start is a row of its own.
+    """
+    try:
+        require_linux()
+        zygote = Zygote(uid=new_uid())
+    except SandboxError as error:
+        return [Layer("sandbox", False, True, "a sandbox can be started", str(error))]
+    zygote.close()
+    return [
+        Layer(
+            name,
+            holds is True,
+            name in REQUIRED_LAYERS,
+            _MEANING.get(name, ""),
+            "" if holds is True else str(holds),
+        )
+        for name, holds in zygote.isolation.items()
+    ]
