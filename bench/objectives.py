@@ -39,11 +39,12 @@ FIRST_ORDER = Method(credit="max_at_k", correction="first_order")
 EXACT = Method(credit="max_at_k", correction="exact")
 
 
+# The listings make their weights at every call: `__wrapped__` goes around what we keep.
 def matrix_on_policy(rewards: np.ndarray, k: int) -> np.ndarray:
     order = np.argsort(rewards, axis=-1)
     n = rewards.shape[1]
-    weights = np.tril(np.repeat(pair_weights(n, k)[:, None], n, axis=1), -1)
-    weights += np.diag(max_weights(n, k))
+    top, pair = max_weights.__wrapped__(n, k), pair_weights.__wrapped__(n, k)
+    weights = np.tril(np.repeat(pair[:, None], n, axis=1), -1) + np.diag(top)
     return unsorted(np.take_along_axis(rewards, order, -1) @ weights, order)
 
 
@@ -51,7 +52,8 @@ def matrix_first_order(rewards: np.ndarray, log_ratios: np.ndarray, k: int) -> n
     order = np.argsort(rewards, axis=-1)
     r, d = (np.take_along_axis(x, order, -1) for x in (rewards, np.expm1(log_ratios)))
     n = r.shape[1]
-    top, pair, triple = (f(n, k) for f in (max_weights, pair_weights, triple_weights))
+    top, pair = max_weights.__wrapped__(n, k), pair_weights.__wrapped__(n, k)
+    triple = triple_weights(n, k)
     earlier = np.cumsum(d, axis=1) - d
     weights = pair[:, None] * (1 + d[:, :, None] + d[:, None, :])
     weights += triple[:, None] * (earlier[:, :, None] - d[:, None, :])

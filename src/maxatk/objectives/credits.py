@@ -28,6 +28,7 @@ from maxatk.objectives.subsets import (
     sums_after,
     sums_before,
     triple_weights,
+    weight_matrix,
 )
 from maxatk.objectives.symmetric import joined_sums, prefix_means
 
@@ -90,12 +91,10 @@ def on_policy_credits(group: Group) -> Credit:
     through the matrix w_ij of eq. (9) instead.
     """
     n, k = group.rewards.shape[-1], group.k
-    weights, shared = max_weights(n, k), pair_weights(n, k)
     if n <= SHORT:
-        matrix = np.tril(np.repeat(shared[:, None], n, axis=1), -1)
-        matrix.flat[:: n + 1] = weights
-        values = group.rewards @ matrix
+        values = group.rewards @ weight_matrix(n, k)
     else:
+        weights, shared = max_weights(n, k), pair_weights(n, k)
         values = group.climbed(np.concatenate([[0.0], weights[:-1]]))
         values += (group.rewards[:, 1:] @ shared[1:] + group.rewards[:, 0] * weights[0])[:, None]
     units = np.full((1, 1), k / n)

@@ -3,15 +3,22 @@
 The samples of a group are numbered j = 1..n by ascending reward. Every count is divided by
 C(n, k) from the start, as a running product of fractions, so that no binomial coefficient is
 ever formed: any n works, and the smallest weights underflow to zero.
+
+Training asks for the same n and k at every step, so the last results are kept, read-only.
 """
 
 from __future__ import annotations
+
+import functools
 
 import numpy as np
 
 from maxatk.objectives.checks import FloatArray
 
+_KEPT = 16  # results of each function, of 8 n bytes (the matrix: 8 n^2, and only for small n)
 
+
+@functools.lru_cache(_KEPT)
 def max_weights(n: int, k: int) -> FloatArray:
     """Return C(j-1, k-1) / C(n, k) for j = 1..n, shape (n,): w_jj of eq. (9).
 
@@ -20,12 +27,25 @@ def max_weights(n: int, k: int) -> FloatArray:
     weights = np.zeros(n)
     j = np.arange(n, k, -1)
     weights[k - 1 :] = np.cumprod(np.concatenate([[k / n], (j - k) / (j - 1)]))[::-1]
+    weights.flags.writeable = False
     return weights
 
 
+@functools.lru_cache(_KEPT)
 def pair_weights(n: int, k: int) -> FloatArray:
     """Return C(j-2, k-2) / C(n, k) for j = 1..n, shape (n,): w_ij of eq. (9) for any i < j."""
-    return max_weights(n, k) * (k - 1) / np.maximum(np.arange(n), 1)
+    weights: FloatArray = max_weights(n, k) * (k - 1) / np.maximum(np.arange(n), 1)
+    weights.flags.writeable = False
+    return weights
+
+
+@functools.lru_cache(_KEPT)
+def weight_matrix(n: int, k: int) -> FloatArray:
+    """Return the matrix w of eq. (9) divided by C(n, k), w_ij in row j and column i: (n, n)."""
+    matrix = np.tril(np.repeat(pair_weights(n, k)[:, None], n, axis=1), -1)
+    matrix.flat[:: n + 1] = max_weights(n, k)
+    matrix.flags.writeable = False
+    return matrix
 
 
 def triple_weights(n: int, k: int) -> FloatArray:
