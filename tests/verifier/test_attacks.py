@@ -238,7 +238,7 @@ RESOURCES = {
 @pytest.mark.parametrize("name", RESOURCES)
 def test_no_resource_runs_out(verifier, name):
     program, outcome = RESOURCES[name]
-    verdict = verifier.verify(program, [TEST], time_limit=0.5)
+    verdict = verifier.verify(program, [TEST], time_limit=0.5, memory_limit=1 << 27)
     assert verdict.outcome == outcome, verdict
     assert len(verdict.tests[0].stderr) <= 2048
 
