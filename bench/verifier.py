@@ -1,0 +1,111 @@
+"""What a verdict costs, against a new interpreter per test and against a bare fork.
+
+Prints wall and CPU milliseconds per (program, test) of tiny programs, and the ratios. The variants
+take turns, so that a busy machine hurts them alike; the best round of each counts.
+"""
+
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from maxatk.records import TestCase
+from maxatk.verifier import Verifier
+
+PROGRAMS, TESTS, ROUNDS = 20, 10, 7
+SOURCE = "a, b = map(int, input().split())\nprint(a + b)\n"
+CASES = [TestCase(input=f"{i} {i + 1}\n", output=f"{2 * i + 1}\n") for i in range(TESTS)]
+COUNT = PROGRAMS * TESTS
+
+
+def with_a_new_interpreter(folder: Path) -> None:
+    for number in range(PROGRAMS):
+        file = folder / f"{number}.py"
+        file.write_text(SOURCE)
+        for case in CASES:
+            command = [sys.executable, "-I", "-S", str(file)]
+            run = subprocess.run(command, input=case.input, capture_output=True, text=True)
+            assert run.stdout.split() == (case.output or "").split()
+
+
+FORKS = f"""
+import os, resource, time
+start = time.perf_counter()
+for _ in range({COUNT}):
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0)
+    os.waitpid(pid, 0)
+used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+print(time.perf_counter() - start, sum(usage.ru_utime + usage.ru_stime for usage in used))
+"""
+
+
+def with_bare_forks() -> tuple[float, float]:
+    """Return wall and CPU seconds of forks of a small interpreter that does nothing else."""
+    command = [sys.executable, "-I", "-S", "-c", FORKS]
+    wall, cpu = subprocess.run(command, capture_output=True, check=True).stdout.split()
+    return float(wall), float(cpu)
+
+
+def with_the_verifier(verifier: Verifier) -> None:
+    # A stamp makes the sources differ, because equal jobs are judged once.
+    jobs = [(f"{SOURCE}# {time.monotonic_ns()} {i}", CASES) for i in range(PROGRAMS)]
+    assert all(verdict.reward == 1.0 for verdict in verifier.verify_many(jobs))
+
+
+def cpu_seconds() -> float:
+    """Return the CPU time of this process and of all below it, the living ones included."""
+    own = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    total = sum(usage.ru_utime + usage.ru_stime for usage in own)
+    tick = os.sysconf("SC_CLK_TCK")
+    for pid in descendants(os.getpid()):
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        total += sum(int(field) for field in fields[11:15]) / tick
+    return total
+
+
+def descendants(pid: int) -> list[int]:
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    children = [int(c) for task in tasks for c in (task / "children").read_text().split()]
+    return children + [below for child in children for below in descendants(child)]
+
+
+def main() -> None:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Verifier(workers=1) as one,
+        Verifier(workers=os.cpu_count() or 1) as all_cores,
+    ):
+        variants: dict[str, Callable[[], None]] = {
+            "new interpreter per test": lambda: with_a_new_interpreter(Path(folder)),
+            "verifier, one worker": lambda: with_the_verifier(one),
+            "verifier, all cores": lambda: with_the_verifier(all_cores),
+        }
+        wall = dict.fromkeys(variants, float("inf"))
+        cpu = dict(wall)
+        wall["bare fork"] = cpu["bare fork"] = float("inf")
+        for _ in range(ROUNDS):
+            forks_wall, forks_cpu = with_bare_forks()
+            wall["bare fork"] = min(wall["bare fork"], forks_wall / COUNT * 1e3)
+            cpu["bare fork"] = min(cpu["bare fork"], forks_cpu / COUNT * 1e3)
+            for name, run in variants.items():
+                start, used = time.perf_counter(), cpu_seconds()
+                run()
+                wall[name] = min(wall[name], (time.perf_counter() - start) / COUNT * 1e3)
+                cpu[name] = min(cpu[name], (cpu_seconds() - used) / COUNT * 1e3)
+    for name in wall:
+        print(f"{name:26} {wall[name]:7.2f} ms wall {cpu[name]:7.2f} ms CPU per verdict")
+    slow, ours = "new interpreter per test", "verifier, one worker"
+    print(f"a new interpreter costs {cpu[slow] / cpu[ours]:.1f} times our CPU time")
+    print(f"we cost {cpu[ours] / cpu['bare fork']:.1f} times a bare fork of a small interpreter")
+    cores = os.cpu_count() or 1
+    print(f"{cores} workers are {wall[ours] / wall['verifier, all cores']:.2f} times one")
+
+
+if __name__ == "__main__":
+    main()

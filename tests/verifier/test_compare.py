@@ -1,0 +1,71 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from maxatk.errors import InvalidValueError
+from maxatk.verifier.compare import COMPARE, rule
+
+# (actual, expected) -> the rules that accept
+CASES = [
+    ("1 2\n", "1 2", {"tokens", "lcb", "deepmind", "literal"}),
+    ("  1\t2 ", "1 2", {"tokens", "lcb", "deepmind"}),
+    ("1\n2", "1 2", {"tokens", "deepmind"}),
+    ("1.0000001", "1", {"tokens", "deepmind"}),
+    ("1.000001000", "1.000001", {"tokens", "lcb", "deepmind", "literal"}),
+    ("1.0", "1", {"tokens", "lcb", "deepmind", "literal"}),
+    ("1.00001", "1", {"deepmind"}),
+    ("YES", "yes", {"deepmind"}),
+    (str(10**17), str(10**17 + 1), {"deepmind"}),
+    ("007", "7", {"tokens", "lcb", "deepmind"}),
+    ("nan", "nan", {"tokens", "lcb", "deepmind", "literal"}),
+    ("nan", "NaN", {"deepmind"}),
+    ("inf", "1e999", set()),
+    ("1e999", "2e999", {"literal"}),  # both are inf to Python
+    ("1e999", "5", set()),
+    ("1_000", "1000", {"lcb", "literal"}),
+    ("", "", {"tokens", "lcb", "deepmind", "literal"}),
+    ("", "0", set()),
+    ("0", "", set()),
+    ("1 2 3", "1 2", set()),
+    ("[1,2]", "[1, 2]", {"literal"}),
+    ("{'a':(1,)}", '{"a": (1,)}', {"literal"}),
+    ("(1)", "1", {"literal"}),
+    ("\N{ARABIC-INDIC DIGIT ONE}", "1", {"lcb"}),
+    ("9" * 5000, "9" * 5000, {"tokens", "lcb", "deepmind", "literal"}),
+    ("9" * 5000, "8" + "9" * 4999, set()),
+    ("[" * 100_000, "1", set()),
+    ("[" * 1_000, "[[1]]", set()),
+    ("1" * 400_000, "[1]", set()),
+]
+
+
+@pytest.mark.parametrize("name", COMPARE)
+@pytest.mark.parametrize(("actual", "expected", "accepting"), CASES)
+def test_rules(name, actual, expected, accepting):
+    assert COMPARE[name](actual.encode(), expected) is (name in accepting)
+
+
+@pytest.mark.parametrize("name", COMPARE)
+@given(actual=st.binary(max_size=60), expected=st.text(max_size=60))
+def test_no_output_raises(name, actual, expected):
+    assert COMPARE[name](actual, expected) in (True, False)
+
+
+@pytest.mark.parametrize("name", COMPARE)
+@given(text=st.text(st.characters(codec="ascii"), max_size=60))
+def test_a_text_equals_itself(name, text):
+    assert COMPARE[name](text.encode(), text)
+
+
+@given(values=st.lists(st.integers()), noise=st.integers(1, 9), place=st.integers(0))
+def test_tokens_tells_integers_apart_at_any_size(values, noise, place):
+    changed = list(values)
+    if changed:
+        changed[place % len(changed)] += noise
+    same = COMPARE["tokens"](" ".join(map(str, changed)).encode(), "\n".join(map(str, values)))
+    assert same is (changed == values)
+
+
+def test_unknown_rules_are_refused_with_a_suggestion():
+    with pytest.raises(InvalidValueError, match="did you mean 'literal'"):
+        rule("litteral")

@@ -1,0 +1,238 @@
+"""What happens when parts of the judge die, or when the machine is busy."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psutil
+import pytest
+
+from maxatk.errors import InvalidValueError, SandboxError
+from maxatk.records import Outcome, TestCase
+from maxatk.verifier import Job, Verifier, doctor
+from maxatk.verifier import judge as judging
+from maxatk.verifier import pool as pooling
+
+SQUARE = "n = int(input())\nprint(n * n)\n"
+TESTS = [TestCase(input=f"{i}\n", output=f"{i * i}\n") for i in range(5)]
+SOURCE = str(Path(pooling.__file__).parents[2])
+
+
+def below(pid: int) -> list[psutil.Process]:
+    return psutil.Process(pid).children(recursive=True)
+
+
+def gone(processes: list[psutil.Process]) -> bool:
+    _, alive = psutil.wait_procs(processes, timeout=10)
+    return not [p for p in alive if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+
+
+def test_a_killed_zygote_is_replaced_and_no_verdict_lost():
+    with Verifier(workers=2) as verifier:
+        jobs = [(f"{SQUARE}# {i}", TESTS) for i in range(150)]
+        killer = threading.Timer(0.1, lambda: [p.kill() for p in below(os.getpid())])
+        killer.start()
+        verdicts = verifier.verify_many(jobs)
+        killer.join()
+        assert [verdict.reward for verdict in verdicts] == [1.0] * 150
+
+
+def test_a_judge_that_always_dies_is_no_reward_of_zero(monkeypatch):
+    attempts = []
+
+    def fail(*args):
+        attempts.append(1)
+        raise RuntimeError("boom")
+
+    with Verifier(workers=1) as verifier:
+        monkeypatch.setattr(judging, "judge", fail)
+        verdict = verifier.verify(SQUARE, TESTS)
+    assert verdict.outcome is Outcome.INFRA_ERROR
+    assert verdict.reward is None
+    assert "boom" in verdict.tests[0].stderr
+    assert len(attempts) == 3
+
+
+HOST = f"""
+import sys, time
+sys.path.insert(0, {SOURCE!r})
+from maxatk.records import TestCase
+from maxatk.verifier import Verifier
+with Verifier(workers=2, time_limit=60) as verifier:
+    print("ready", flush=True)
+    verifier.verify_many([("while True: pass", [TestCase(input="", output=str(i))])
+                          for i in range(4)])
+"""
+
+
+@pytest.mark.parametrize("killer", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+def test_nothing_outlives_the_host(killer):
+    host = subprocess.Popen(
+        [sys.executable, "-c", HOST], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    assert host.stdout is not None
+    assert host.stdout.readline() == b"ready\n"
+    deadline = time.monotonic() + 20
+    while len(below(host.pid)) < 8 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    processes = below(host.pid)
+    assert len(processes) == 8  # two of: the waiting parent, zygote, program, test
+    host.send_signal(killer)
+    host.wait(timeout=20)
+    host.stdout.close()
+    assert gone(processes)
+
+
+def test_closing_ends_everything_at_once():
+    verifier = Verifier(workers=2, time_limit=60)
+    results = []
+    thread = threading.Thread(
+        target=lambda: results.append(verifier.verify("while True: pass", TESTS))
+    )
+    thread.start()
+    time.sleep(0.5)
+    processes = below(os.getpid())
+    verifier.close()
+    thread.join(timeout=10)
+    assert gone([p for p in processes if p.pid != os.getpid()])
+    assert results[0].outcome is Outcome.INFRA_ERROR
+    verifier.close()
+    with pytest.raises(SandboxError, match="closed"):
+        verifier.verify(SQUARE, TESTS)
+
+
+def test_no_descriptor_process_or_thread_leaks():
+    def counts():
+        me = psutil.Process()
+        return me.num_fds(), len(below(me.pid)), threading.active_count()
+
+    with Verifier(workers=1) as verifier:
+        verifier.verify(SQUARE, TESTS)
+    before = counts()
+    for _ in range(3):
+        with Verifier(workers=2) as verifier:
+            verifier.verify_many([(f"{SQUARE}#{i}", TESTS) for i in range(5)])
+    assert counts() == before
+
+
+def test_many_threads_may_use_one_verifier(verifier):
+    def judge(i: int) -> float | None:
+        return verifier.verify(f"{SQUARE}# {i}", TESTS).reward
+
+    with ThreadPoolExecutor(8) as threads:
+        assert list(threads.map(judge, range(40))) == [1.0] * 40
+
+
+def test_two_hundred_programs_of_all_kinds(verifier):
+    kinds = [
+        (SQUARE, 1.0),
+        ("print(int(input()) ** 3 if True else 0)", 0.4),
+        ("n = int(input())\nprint(n * n if n < 3 else -1)", 0.6),
+        ("1 / 0", 0.0),
+        ("def f(:", 0.0),
+        ("import sys; sys.exit(3)", 0.0),
+        ("x = bytearray(1 << 34)", 0.0),
+        ("import os; os.fork()", 0.0),
+    ]
+    jobs = [Job(f"{kinds[i % 8][0]}\n# {i}", tuple(TESTS)) for i in range(200)]
+    verdicts = verifier.verify_many(jobs)
+    assert [v.reward for v in verdicts] == [kinds[i % 8][1] for i in range(200)]
+
+
+def test_the_stream_yields_what_is_done_and_can_be_abandoned():
+    with Verifier(workers=2, time_limit=30) as verifier:
+        slow = ("while True: pass", [TESTS[0]])
+        stream = verifier.verify_stream([slow, (SQUARE, TESTS)])
+        index, verdict = next(stream)
+        assert (index, verdict.reward) == (1, 1.0)
+        stream.close()
+
+
+def test_the_clock_is_the_programs_own_beside_busy_processes():
+    # About 0.15 s of CPU time with a limit of 0.6 s: on the wall it may take far longer.
+    program = "import time\nwhile time.process_time() < 0.15: pass\nprint(1)"
+    jobs = [(f"{program}\n# {i}", [TestCase(input="", output="1")]) for i in range(6)]
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(8)]
+    try:
+        with Verifier(workers=2, time_limit=0.6) as verifier:
+            verdicts = verifier.verify_many(jobs)
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
+    assert [verdict.reward for verdict in verdicts] == [1.0] * 6
+
+
+def test_after_some_timeouts_the_rest_is_not_run():
+    with Verifier(workers=1, time_limit=0.1, stop_after_timeouts=2) as verifier:
+        verdict = verifier.verify("while True: pass", TESTS)
+    outcomes = [test.outcome for test in verdict.tests]
+    assert outcomes == [Outcome.TIME_LIMIT] * 2 + [Outcome.NOT_RUN] * 3
+    assert verdict.reward == 0.0
+
+
+def test_bad_arguments_are_named():
+    with pytest.raises(InvalidValueError, match="workers: must be positive"):
+        Verifier(workers=0)
+    with pytest.raises(InvalidValueError, match="did you mean 'tokens'"):
+        Job("x", tuple(TESTS), compare="token")
+    with pytest.raises(InvalidValueError, match="tests: must be"):
+        Job("x", ())
+    with pytest.raises(InvalidValueError, match="program: must be a string"):
+        Job(None, tuple(TESTS))  # type: ignore[arg-type]
+    with pytest.raises(InvalidValueError, match="time_limit"):
+        Job("x", tuple(TESTS), time_limit=-1.0)
+
+
+def test_other_systems_are_refused(monkeypatch):
+    monkeypatch.setattr(sys, "platform", "darwin")
+    with pytest.raises(SandboxError, match="Linux container"):
+        Verifier()
+    (row,) = doctor()
+    assert (row.name, row.holds) == ("sandbox", False)
+
+
+@pytest.mark.filterwarnings("ignore:the sandbox lacks")
+def test_missing_layers_refuse_or_warn(monkeypatch):
+    complete = pooling.Verifier._accept
+
+    def without(*names):
+        def accept(self, reports, *, unsafe):
+            return complete(
+                self, [{**r, **dict.fromkeys(names, "no")} for r in reports], unsafe=unsafe
+            )
+
+        monkeypatch.setattr(pooling.Verifier, "_accept", accept)
+
+    without("seccomp")
+    with pytest.raises(SandboxError, match=r"seccomp: no.*unsafe=True"):
+        Verifier(workers=1)
+    with Verifier(workers=1, unsafe=True) as verifier:
+        assert verifier.isolation["seccomp"] == "no"
+    without("landlock")
+    with pytest.warns(RuntimeWarning, match="landlock"), Verifier(workers=1) as verifier:
+        assert verifier.verify(SQUARE, TESTS).reward == 1.0
+
+
+def test_doctor_names_every_layer():
+    rows = doctor()
+    assert all(row.meaning for row in rows)
+    assert {"seccomp", "rlimits", "landlock"} <= {row.name for row in rows}
+    assert all(row.holds for row in rows if row.required)
+
+
+def test_a_fork_of_the_host_cannot_use_its_verifier(verifier):
+    pid = os.fork()
+    if pid == 0:
+        try:
+            verifier.verify(SQUARE, TESTS)
+        except SandboxError:
+            os._exit(0)
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0

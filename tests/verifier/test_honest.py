@@ -1,0 +1,133 @@
+"""Correct programs in the styles that people and models really write: all of them must pass."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from maxatk.records import TestCase
+from maxatk.verifier import Job
+
+TESTS = [TestCase(input="3\n1 2 3\n", output="6\n"), TestCase(input="1\n-5\n", output="-5\n")]
+
+SUM = "input()\nprint(sum(map(int, input().split())))"
+PROGRAMS = {
+    "input": "n = int(input())\nprint(sum(map(int, input().split())))",
+    "open(0)": "n, *a = map(int, open(0).read().split())\nprint(sum(a))",
+    "open stdin by number": (
+        "import sys\nprint(sum(map(int, open(sys.stdin.fileno()).read().split()[1:])))"
+    ),
+    "os.read": "import os\nprint(sum(map(int, os.read(0, 10**6).split()[1:])))",
+    "buffer": (
+        "import sys\ndata = sys.stdin.buffer.read().split()\n"
+        "sys.stdout.buffer.write(b'%d\\n' % sum(map(int, data[1:])))"
+    ),
+    "rebound input": f"import sys\ninput = sys.stdin.readline\n{SUM}",
+    "lines": (
+        "import sys\nlines = [line for line in sys.stdin]\nprint(sum(map(int, lines[1].split())))"
+    ),
+    "main guard": (
+        "def main():\n    input()\n    print(sum(map(int, input().split())))\n"
+        "if __name__ == '__main__':\n    main()"
+    ),
+    "exit()": f"{SUM}\nexit()",
+    "sys.exit": f"import sys\n{SUM}\nsys.exit(0)",
+    "os._exit after flush": (f"import os, sys\n{SUM}\nsys.stdout.flush()\nos._exit(0)"),
+    "atexit": (
+        "import atexit\nout = []\natexit.register(lambda: print(*out))\ninput()\n"
+        "out.append(sum(map(int, input().split())))"
+    ),
+    "replaced stdout": (
+        "import atexit, io, sys\nbuffer = sys.stdout = io.StringIO()\n"
+        "atexit.register(lambda: sys.__stdout__.write(buffer.getvalue()))\n"
+        f"{SUM}"
+    ),
+    "destructor prints": (
+        "input()\nout = open(1, 'w')\nout.write(str(sum(map(int, input().split()))))"
+    ),
+    "threading with a deep recursion": (
+        "import sys, threading\nsys.setrecursionlimit(10**6)\nthreading.stack_size(1 << 26)\n"
+        "def deep(n): return 0 if n == 0 else 1 + deep(n - 1)\n"
+        "def main():\n    input()\n    assert deep(50000) == 50000\n"
+        "    print(sum(map(int, input().split())))\n"
+        "t = threading.Thread(target=main)\nt.start()\nt.join()"
+    ),
+    "thread left running": (
+        "import threading\ninput()\n"
+        "threading.Thread(target=lambda: print(sum(map(int, input().split())))).start()"
+    ),
+    "standard library": (
+        "import bisect, collections, copy, dataclasses, datetime, decimal, enum, fractions\n"
+        "import functools, heapq, itertools, json, math, operator, random, re, statistics\n"
+        "import string, struct, textwrap, time, typing\n"
+        "input()\nprint(functools.reduce(operator.add, map(int, input().split())))"
+    ),
+    "200 MB": f"x = bytearray(200 << 20)\n{SUM}",
+    "an alarm": f"import signal\nsignal.alarm(9)\n{SUM}",
+    "devices": f"import os\nos.urandom(3)\nopen(os.devnull).read()\n{SUM}",
+    "stack limit": (
+        "import resource\nh = resource.getrlimit(resource.RLIMIT_STACK)[1]\n"
+        "resource.setrlimit(resource.RLIMIT_STACK, (h, h))\n"
+        f"{SUM}"
+    ),
+    "a class": (
+        "class Solution:\n    def run(self):\n        input()\n"
+        "        print(sum(map(int, input().split())))\nSolution().run()"
+    ),
+    "windows line ends": "n = input()\r\nprint(sum(map(int, input().split())))\r\n",
+    "a byte order mark": f"\ufeffn = {SUM}\n",
+    "an encoding line": f"# -*- coding: utf-8 -*-\nn = {SUM}",
+    "a future import": f"from __future__ import annotations\n{SUM}",
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_correct_programs_pass(verifier, name):
+    verdict = verifier.verify(PROGRAMS[name], TESTS, memory_limit=1 << 30)
+    assert verdict.reward == 1.0, verdict
+
+
+def test_numpy_programs_pass(verifier):
+    pytest.importorskip("numpy")
+    program = "import numpy as np\ninput()\nprint(np.array(input().split(), dtype=int).sum())"
+    assert verifier.verify(program, TESTS).reward == 1.0
+
+
+def test_chance_and_hash_order_are_reproducible(verifier):
+    program = (
+        "import random\nprint(random.random(), [*{'a', 'b', 'c', 'd', 'e'}], hash('x'))\n1 / 0"
+    )
+    same = "import random\nrandom.seed\nassert (random.random(), hash('x')) == ({}, {})"
+    probe = "import random, sys\nsys.stderr.write(f'{random.random()} {hash(\"x\")}')"
+    first = verifier.verify(probe, TESTS).tests
+    again = verifier.verify(probe + "\n", TESTS).tests
+    assert len({result.stderr for result in (*first, *again)}) == 1
+    assert verifier.verify(same.format(*first[0].stderr.split()), TESTS).outcome == "wrong_answer"
+    assert verifier.verify(program, TESTS).outcome == "runtime_error"
+
+
+def test_input_and_output_of_a_megabyte(verifier):
+    text = "7" * (1 << 20) + "\n"
+    program = "import sys\nsys.stdout.write(sys.stdin.read())"
+    assert verifier.verify(program, [TestCase(input=text, output=text)]).reward == 1.0
+
+
+def test_text_beyond_ascii(verifier):
+    program = "print(input()[::-1])"
+    assert verifier.verify(program, [TestCase(input="äß€\n", output="€ßä")]).reward == 1.0
+
+
+VERIFIED = Path("../shared/data/codecontests/code_contests_verified.jsonl")
+
+
+@pytest.mark.skipif(not VERIFIED.is_file(), reason="the CodeContests sample is not here")
+def test_reference_solutions_of_codecontests_pass(verifier):
+    jobs = []
+    with VERIFIED.open(encoding="utf-8") as lines:
+        for line in list(lines)[::12]:
+            row = json.loads(line)
+            public = row["public_tests"]
+            pairs = zip(public["input"], public["output"], strict=True)
+            tests = tuple(TestCase(input=i, output=o) for i, o in pairs)
+            jobs.append(Job(row["solutions"]["solution"][0], tests, time_limit=12.0))
+    assert all(verdict.reward == 1.0 for verdict in verifier.verify_many(jobs))
