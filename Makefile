@@ -15,7 +15,7 @@ demo: $(VENV)/.installed
 	$(BIN)/maxatk demo
 
 test: $(VENV)/.installed
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2 --dist loadfile
 
 check: $(VENV)/.installed
 	$(BIN)/ruff check .
