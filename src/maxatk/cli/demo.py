@@ -82,7 +82,7 @@ def command(
         overrides: Settings that win over the recipe, such as out=runs/other train.trainer.k=4.
         recipe: A recipe of your own instead of the one that comes with the package.
         fast: All stages in about a minute: a check of the machinery, not a result.
-        jobs: Stages run at once; one for every two GiB of memory and every core if not given.
+        jobs: Stages run at once; one a core, but at most two, if not given.
     """
     if jobs is not None and jobs < 1:
         raise InvalidValueError(f"--jobs: must be at least 1, got {jobs}")
