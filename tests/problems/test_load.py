@@ -68,6 +68,11 @@ def test_a_problems_file_has_neither_split_nor_file(tmp_path):
         load_problems(path, split="test")
 
 
+def test_a_local_file_has_no_splits(rows_file):
+    with pytest.raises(InvalidValueError, match="split: a local file is read whole, so 'train'"):
+        load_problems("mbpp", split="train", file=rows_file(mbpp_row()))
+
+
 def test_missing_files(tmp_path):
     with pytest.raises(MissingFileError, match=r"own\.jsonl: no such file"):
         load_problems(tmp_path / "own.jsonl")

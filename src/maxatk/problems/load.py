@@ -86,10 +86,14 @@ def load_benchmark(
     if limit is not None and limit < 1:
         raise InvalidValueError(f"limit: must be at least 1, got {limit}")
     module = BENCHMARKS[name]
-    split = split or "test"
-    if split not in module.SPLITS:
+    if split is not None and split not in module.SPLITS:
         raise unknown_name("split", split, module.SPLITS)
-    rows = _file_rows(Path(file)) if file else _hub_rows(module, split)
+    if file is not None and split is not None:
+        raise InvalidValueError(
+            f"split: a local file is read whole, so {split!r} cannot be chosen from it; leave out "
+            "split or file"
+        )
+    rows = _file_rows(Path(file)) if file else _hub_rows(module, split or "test")
     solved: list[SolvedProblem] = []
     left_out: list[LeftOut] = []
     for number, row in enumerate(rows):

@@ -1,0 +1,61 @@
+"""Two processes over gloo see the weights of whole groups, though each holds half of the rows."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from maxatk.train.trainer import GROUP_ROW
+
+from .conftest import GROUP
+from .test_trainer import brute_force, sequence_logps
+
+TESTS = Path(__file__).parents[1]
+
+
+def test_off_policy_advantages_match_brute_force_in_two_processes(model_folder, tmp_path):
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    launch += ["--nproc_per_node", "2"]
+    script = [str(TESTS / "train" / "two_processes.py"), str(model_folder), str(tmp_path)]
+    path = os.pathsep.join([str(TESTS), str(TESTS.parent / "src")])
+    run = subprocess.run(
+        [*launch, *script],
+        env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=200,
+    )
+    assert run.returncode == 0, run.stderr[-3000:]
+    ranks = [torch.load(tmp_path / f"rank-{r}.pt", weights_only=False) for r in (0, 1)]
+    assert all(len(rank["generations"]) == 1 for rank in ranks)
+    np.testing.assert_array_equal(*(rank["generations"][0][2].numpy() for rank in ranks))
+    rewards = ranks[0]["generations"][0][2].double().numpy().reshape(-1, GROUP)
+    assert rewards.shape == (4, GROUP)
+    old = all_logps(model_folder, ranks, ranks[0]["generations"][0][0])
+    on_policy = np.concatenate([rank["generations"][0][1]["advantages"] for rank in ranks])
+    moved = 0.0
+    for step in range(4):
+        seen = [next(s for s in rank["seen"] if s["step"] == step) for rank in ranks]
+        for name, weight in seen[0]["policy"].items():
+            torch.testing.assert_close(seen[1]["policy"][name], weight, msg=f"{name} differs")
+        log_ratios = all_logps(model_folder, ranks, seen[0]["policy"]) - old
+        expected = brute_force(
+            "bon_off_policy_exact", rewards, log_ratios.reshape(-1, GROUP), k=2, form="ppo"
+        ).reshape(-1)
+        for micro_batch in seen:
+            rows = micro_batch["inputs"][GROUP_ROW].numpy()
+            found = micro_batch["inputs"]["advantages"].numpy()
+            np.testing.assert_allclose(found, expected[rows], atol=2e-5)
+        moved = max(moved, float(np.abs(expected - on_policy).max()))
+    assert moved > 1e-3, "the policy did not move: this test would pass without any correction"
+
+
+def all_logps(model_folder, ranks, policy):
+    """log pi of the rows of all ranks, in the order of the generation batch."""
+    return np.concatenate(
+        [sequence_logps(model_folder, policy, rank["generations"][0][1]) for rank in ranks]
+    )
