@@ -67,7 +67,7 @@ def config(folder, **changes):
         "lr_scheduler_type": "constant",
         "loss_type": "dapo",
         "use_cpu": True,
-        "activation_checkpointing": False,
+        "gradient_checkpointing": False,
         "report_to": "none",
         "save_strategy": "no",
         "logging_steps": 1,
