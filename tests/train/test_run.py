@@ -6,7 +6,9 @@ import shutil
 import pytest
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from evaluate.conftest import save_tiny_model
 from maxatk.errors import InvalidValueError, MissingFileError
+from maxatk.evaluate.models import load_tokenizer
 from maxatk.records import write_jsonl
 from maxatk.settings import from_mapping
 from maxatk.train import TrainRecipe, train
@@ -119,6 +121,15 @@ def test_a_model_with_a_chat_template_is_asked_in_turns(recipe, tmp_path):
     tokenizer.save_pretrained(model)
     out = run({**recipe, "model": str(model)})
     assert "log_history" in json.loads((out / RECORD).read_text())
+
+
+def test_training_reads_a_folders_own_tokenizer_as_evaluation_does(recipe, tmp_path):
+    model = save_tiny_model(tmp_path / "own-tokenizer")
+    out = run({**recipe, "model": str(model)})
+    text = "print(1)\n#print(3)"
+    ids = load_tokenizer(str(model))(text)["input_ids"]
+    assert len(ids) == 4  # Qwen2Tokenizer, which AutoTokenizer would take, knows none of these
+    assert load_tokenizer(str(out))(text)["input_ids"] == ids
 
 
 def test_a_folder_that_holds_no_model_is_refused(recipe, tmp_path):

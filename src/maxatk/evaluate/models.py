@@ -1,10 +1,17 @@
-"""Names of models: a local folder or a name on the hub, told apart before anything is loaded."""
+"""Models by name, a local folder or one on the hub: told apart, and their tokenizer loaded."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from maxatk.errors import MissingFileError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+_GENERIC_TOKENIZERS = ("PreTrainedTokenizerFast", "TokenizersBackend")
 
 
 def refuse_missing_folder(model: str) -> None:
@@ -21,3 +28,20 @@ def refuse_missing_folder(model: str) -> None:
     beside = "/" in model and folder.parent.is_dir()
     if model.startswith((".", "/", "~")) or model.count("/") > 1 or beside:
         raise MissingFileError(f"model: there is no folder {model!r}")
+
+
+def load_tokenizer(model: str) -> PreTrainedTokenizerBase:
+    """Return the tokenizer of a model as its folder declares it; for training and evaluation.
+
+    AutoTokenizer follows the model's type: beside a Qwen2 config it builds a Qwen2Tokenizer and
+    ignores the pre-tokenizer in tokenizer.json, which changes the ids. A folder that declares the
+    generic class means tokenizer.json as it is. Raises OSError where there is no tokenizer.
+    """
+    from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+    config = Path(model) / "tokenizer_config.json"
+    if config.is_file():
+        declared = json.loads(config.read_text(encoding="utf-8")).get("tokenizer_class")
+        if declared in _GENERIC_TOKENIZERS:
+            return PreTrainedTokenizerFast.from_pretrained(model)
+    return AutoTokenizer.from_pretrained(model)

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from datasets import Dataset
-from transformers import AutoConfig, AutoTokenizer, PrinterCallback, TrainerCallback
+from transformers import AutoConfig, PrinterCallback, TrainerCallback
 from transformers.trainer_utils import get_last_checkpoint
 
 from maxatk.errors import InvalidValueError, MissingFileError, unknown_name
 from maxatk.evaluate.manifest import environment
-from maxatk.evaluate.models import refuse_missing_folder
+from maxatk.evaluate.models import load_tokenizer, refuse_missing_folder
 from maxatk.folders import read_json, refuse_other_settings, write_json
 from maxatk.problems import load_problems
 from maxatk.records import Problem
@@ -65,14 +65,16 @@ def train(recipe: TrainRecipe, *, progress: Callable[[int, int], None] | None = 
     config = check_settings(recipe)
     check_model(recipe.model)
     problems = load_problems(recipe.problems)
-    chat = AutoTokenizer.from_pretrained(recipe.model).chat_template is not None
+    tokenizer = load_tokenizer(recipe.model)
+    tokenizer.padding_side = tokenizer.truncation_side = "left"  # as TRL loads one by itself
     started = time.monotonic()
     with recipe.judge.open() as verifier:
         trainer = MaxAtKTrainer(
             model=recipe.model,
             reward_funcs=CodeReward(verifier, binary=REWARDS[recipe.reward]),
             args=config,
-            train_dataset=to_dataset(problems, chat=chat),
+            processing_class=tokenizer,
+            train_dataset=to_dataset(problems, chat=tokenizer.chat_template is not None),
             callbacks=[_Progress(progress)] if progress else None,
         )
         trainer.remove_callback(PrinterCallback)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,17 +16,16 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
+from transformers import AutoModelForCausalLM
 from transformers.utils import logging
 
 from maxatk.errors import InvalidValueError, MissingFileError
 from maxatk.evaluate.backends.loop import sample_rows
-from maxatk.evaluate.models import refuse_missing_folder
+from maxatk.evaluate.models import load_tokenizer, refuse_missing_folder
 from maxatk.evaluate.settings import SamplingSettings
 from maxatk.records import Sample
 
 _MOST_ROWS = 256
-_GENERIC_TOKENIZERS = ("PreTrainedTokenizerFast", "TokenizersBackend")
 
 
 class HFBackend:
@@ -59,7 +57,7 @@ class HFBackend:
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         try:
             with _no_progress_bar():
-                self.tokenizer = _load_tokenizer(self.name)
+                self.tokenizer = load_tokenizer(self.name)
                 self.model = AutoModelForCausalLM.from_pretrained(self.name, dtype=dtype)
         except OSError as error:
             raise MissingFileError(f"model {self.name!r}: cannot be loaded: {error}") from error
@@ -217,18 +215,6 @@ def _no_progress_bar() -> Iterator[None]:
     finally:
         if shown:
             logging.enable_progress_bar()
-
-
-def _load_tokenizer(name: str) -> Any:
-    # AutoTokenizer follows the model type: beside a Qwen2 config it builds a Qwen2Tokenizer and
-    # ignores the pre-tokenizer in tokenizer.json, which changes the ids. A folder that declares
-    # the generic class means tokenizer.json as it is.
-    config = Path(name) / "tokenizer_config.json"
-    if config.is_file():
-        declared = json.loads(config.read_text(encoding="utf-8")).get("tokenizer_class")
-        if declared in _GENERIC_TOKENIZERS:
-            return PreTrainedTokenizerFast.from_pretrained(name)
-    return AutoTokenizer.from_pretrained(name)
 
 
 def _end_tokens(model: Any, tokenizer: Any) -> list[int]:
