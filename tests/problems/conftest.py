@@ -1,10 +1,6 @@
 import json
-import os
-from pathlib import Path
 
 import pytest
-
-DEFAULT_DATA = Path(__file__).parents[3] / "shared" / "data"
 
 
 @pytest.fixture
@@ -16,14 +12,3 @@ def rows_file(tmp_path):
         return path
 
     return write
-
-
-@pytest.fixture(scope="session")
-def real_data():
-    """Return the path of a real data set, kept outside the repository; skip where there is none."""
-
-    def path(name):
-        found = Path(os.environ.get("MAXATK_TEST_DATA", DEFAULT_DATA)) / name
-        return found if found.is_file() else pytest.skip(f"the data set {found} is not here")
-
-    return path

@@ -1,10 +1,8 @@
 """Correct programs in the styles that people and models really write: all of them must pass."""
 
-import json
-from pathlib import Path
-
 import pytest
 
+from maxatk.problems import load_benchmark
 from maxatk.records import TestCase
 from maxatk.verifier import Job
 
@@ -117,17 +115,12 @@ def test_text_beyond_ascii(verifier):
     assert verifier.verify(program, [TestCase(input="äß€\n", output="€ßä")]).reward == 1.0
 
 
-VERIFIED = Path("../shared/data/codecontests/code_contests_verified.jsonl")
-
-
-@pytest.mark.skipif(not VERIFIED.is_file(), reason="the CodeContests sample is not here")
-def test_reference_solutions_of_codecontests_pass(verifier):
-    jobs = []
-    with VERIFIED.open(encoding="utf-8") as lines:
-        for line in list(lines)[::12]:
-            row = json.loads(line)
-            public = row["public_tests"]
-            pairs = zip(public["input"], public["output"], strict=True)
-            tests = tuple(TestCase(input=i, output=o) for i, o in pairs)
-            jobs.append(Job(row["solutions"]["solution"][0], tests, time_limit=12.0))
+def test_reference_solutions_of_codecontests_pass(verifier, real_data):
+    rows = load_benchmark(
+        "code_contests", file=real_data("codecontests/code_contests_verified.jsonl")
+    )
+    jobs = [
+        Job(solved.solution, solved.problem.tests[:3], time_limit=12.0)
+        for solved in rows.solved[::12]
+    ]
     assert all(verdict.reward == 1.0 for verdict in verifier.verify_many(jobs))
