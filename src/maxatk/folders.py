@@ -9,6 +9,8 @@ from typing import Any
 
 from maxatk.errors import DataError, InvalidValueError
 
+TRAIN_RECORD = "train.json"  # in the folder of a trained model: its recipe, then its log
+
 
 def read_json(path: Path) -> dict[str, Any]:
     """Return the JSON object of a file; raises DataError when it does not hold one."""

@@ -9,10 +9,11 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from evaluate.conftest import save_tiny_model
 from maxatk.errors import InvalidValueError, MissingFileError
 from maxatk.evaluate.models import load_tokenizer
+from maxatk.folders import TRAIN_RECORD
 from maxatk.records import write_jsonl
 from maxatk.settings import from_mapping
 from maxatk.train import TrainRecipe, train
-from maxatk.train.run import RECORD, to_dataset
+from maxatk.train.run import to_dataset
 from maxatk.verifier import CodeReward, Verifier
 
 TRAINER = {
@@ -51,7 +52,7 @@ def test_a_recipe_gives_a_model_folder_with_its_record(recipe):
     out = run(recipe, lambda done, total: steps.append((done, total)))
     assert steps == [(1, 2), (2, 2)]
     AutoModelForCausalLM.from_pretrained(out)
-    record = json.loads((out / RECORD).read_text())
+    record = json.loads((out / TRAIN_RECORD).read_text())
     assert record["recipe"]["trainer"] == TRAINER
     assert record["isolation"]["seccomp"] is True
     assert "rewards/code_reward/mean" in record["log_history"][0]
@@ -59,9 +60,9 @@ def test_a_recipe_gives_a_model_folder_with_its_record(recipe):
 
 def test_a_finished_run_is_left_alone_and_another_recipe_refused(recipe):
     out = run(recipe)
-    before = (out / RECORD).stat().st_mtime_ns
+    before = (out / TRAIN_RECORD).stat().st_mtime_ns
     assert run(recipe) == out
-    assert (out / RECORD).stat().st_mtime_ns == before
+    assert (out / TRAIN_RECORD).stat().st_mtime_ns == before
     recipe["reward"] = "binary"
     with pytest.raises(InvalidValueError, match="reward: 'continuous' in the folder"):
         run(recipe)
@@ -99,13 +100,15 @@ def test_bad_recipes_are_refused_before_anything_is_written(
 def test_an_unfinished_run_goes_on_from_its_checkpoint_and_only_with_its_recipe(recipe):
     recipe["trainer"] |= {"save_strategy": "steps", "save_steps": 1}
     out = run(recipe)
-    record = json.loads((out / RECORD).read_text())
-    (out / RECORD).write_text(json.dumps({"recipe": record["recipe"]}))  # as if killed at the end
+    record = json.loads((out / TRAIN_RECORD).read_text())
+    (out / TRAIN_RECORD).write_text(
+        json.dumps({"recipe": record["recipe"]})
+    )  # as if killed at the end
     steps = []
     shutil.rmtree(out / "checkpoint-2")
     run(recipe, lambda done, total: steps.append((done, total)))
     assert steps == [(2, 2)]
-    (out / RECORD).write_text(json.dumps({"recipe": record["recipe"]}))
+    (out / TRAIN_RECORD).write_text(unfinished)
     with pytest.raises(InvalidValueError, match=r"trainer.k: 2 in the folder, 3 now"):
         run({**recipe, "trainer": {**recipe["trainer"], "k": 3}})
 
@@ -120,7 +123,7 @@ def test_a_model_with_a_chat_template_is_asked_in_turns(recipe, tmp_path):
     shutil.copytree(recipe["model"], model)
     tokenizer.save_pretrained(model)
     out = run({**recipe, "model": str(model)})
-    assert "log_history" in json.loads((out / RECORD).read_text())
+    assert "log_history" in json.loads((out / TRAIN_RECORD).read_text())
 
 
 def test_training_reads_a_folders_own_tokenizer_as_evaluation_does(recipe, tmp_path):

@@ -9,7 +9,6 @@ import tyro
 
 from maxatk.cli.progress import ProgressMode, progress_bar, summed
 from maxatk.cli.tables import print_overview
-from maxatk.errors import InvalidValueError
 from maxatk.evaluate import SamplingSettings, evaluate
 from maxatk.problems import load_problems
 from maxatk.verifier.settings import JudgeSettings
@@ -41,8 +40,6 @@ def command(
         judge: Workers and limits of the verifier.
         progress: A bar on the terminal, JSON lines on standard output, or nothing.
     """
-    if limit is not None and limit < 1:
-        raise InvalidValueError(f"--limit: must be at least 1, got {limit}")
     chosen = load_problems(problems, limit=limit)
     with judge.open() as verifier, progress_bar("eval", progress) as report:
         results = evaluate(

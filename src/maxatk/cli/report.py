@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,10 +10,10 @@ import tyro
 
 from maxatk.cli.tables import print_overview
 from maxatk.errors import DataError, InvalidValueError, MissingFileError
+from maxatk.folders import TRAIN_RECORD, read_json
 from maxatk.report import figure1_svg, write_report
 
 FIGURE = "figure1.svg"
-_TRAIN_RECORD = "train.json"
 
 
 def command(
@@ -69,11 +68,11 @@ def named_paths(items: Sequence[str]) -> dict[str, Path]:
 
 
 def _curve(name: str, folder: Path) -> dict[str, Any]:
-    record = folder / _TRAIN_RECORD
+    record = folder / TRAIN_RECORD
     if not record.is_file():
-        raise MissingFileError(f"train: {str(folder)!r} holds no {_TRAIN_RECORD}")
+        raise MissingFileError(f"train: {str(folder)!r} holds no {TRAIN_RECORD}")
     try:
-        history = json.loads(record.read_text(encoding="utf-8"))["log_history"]
-    except (ValueError, KeyError) as error:
-        raise DataError(f"{record}: not the record of a training run ({error})") from error
+        history = read_json(record)["log_history"]
+    except KeyError as error:
+        raise DataError(f"{record}: the training has not finished") from error
     return {"name": name, "log_history": [row for row in history if "reward" in row]}

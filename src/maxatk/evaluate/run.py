@@ -24,6 +24,7 @@ from maxatk.evaluate.settings import SamplingSettings
 from maxatk.evaluate.statistics import check_ks
 from maxatk.evaluate.store import Store
 from maxatk.folders import read_json, write_json
+from maxatk.problems import problems_by_id
 from maxatk.records import Problem, Sample, Score, read_jsonl
 from maxatk.verifier import Verifier
 
@@ -161,20 +162,14 @@ def _sampled(
 def _load_problems(
     problems: str | Path | Sequence[Problem],
 ) -> tuple[dict[str, Problem], str | None]:
-    source = str(problems) if isinstance(problems, (str, Path)) else None
-    loaded = (
-        list(read_jsonl(problems, Problem.from_json))
-        if isinstance(problems, (str, Path))
-        else list(problems)
-    )
-    if not loaded:
-        raise DataError(f"{source or 'problems'}: no problems")
-    for problem in loaded:
+    if isinstance(problems, (str, Path)):
+        source: str | None = str(problems)
+        problems = list(read_jsonl(problems, Problem.from_json))
+    else:
+        source = None
+    by_id = problems_by_id(problems, source=source or "problems")
+    for problem in by_id.values():
         job_of("", problem)  # an unknown comparison rule is refused now, not in the middle
-    by_id = {problem.id: problem for problem in loaded}
-    if len(by_id) < len(loaded):
-        twice = next(p.id for i, p in enumerate(loaded) if p.id in {q.id for q in loaded[:i]})
-        raise DataError(f"{source or 'problems'}: the problem id {twice!r} occurs twice")
     return by_id, source
 
 

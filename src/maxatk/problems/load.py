@@ -56,8 +56,7 @@ def load_problems(
     Raises InvalidValueError for an unknown name or split, MissingFileError without the file,
     DataError for a row that does not have the schema.
     """
-    if limit is not None and limit < 1:
-        raise InvalidValueError(f"limit: must be at least 1, got {limit}")
+    _check_limit(limit)
     if str(name) in BENCHMARKS:
         loaded = load_benchmark(str(name), split=split, limit=limit, file=file)
         if loaded.left_out:
@@ -67,7 +66,23 @@ def load_problems(
         raise unknown_name("problems", str(name), [*BENCHMARKS, "a path ending in .jsonl"])
     if split is not None or file is not None:
         raise InvalidValueError("split, file: are for benchmarks; a problems.jsonl has neither")
-    return _read_problems(Path(name), limit)
+    rows = itertools.islice(read_jsonl(name, Problem.from_json), limit)
+    return list(problems_by_id(rows, source=str(name)).values())
+
+
+def problems_by_id(problems: Iterable[Problem], *, source: str) -> dict[str, Problem]:
+    """Return problems by their id, in their order; `source` starts the messages.
+
+    Raises DataError where there are none or an id occurs twice.
+    """
+    by_id: dict[str, Problem] = {}
+    for problem in problems:
+        if problem.id in by_id:
+            raise DataError(f"{source}: the id {problem.id!r} occurs twice")
+        by_id[problem.id] = problem
+    if not by_id:
+        raise DataError(f"{source}: holds no problems")
+    return by_id
 
 
 def load_benchmark(
@@ -83,8 +98,7 @@ def load_benchmark(
     """
     if name not in BENCHMARKS:
         raise unknown_name("problems", name, BENCHMARKS)
-    if limit is not None and limit < 1:
-        raise InvalidValueError(f"limit: must be at least 1, got {limit}")
+    _check_limit(limit)
     module = BENCHMARKS[name]
     if split is not None and split not in module.SPLITS:
         raise unknown_name("split", split, module.SPLITS)
@@ -104,6 +118,11 @@ def load_benchmark(
     return Loaded(solved=tuple(solved), left_out=tuple(left_out))
 
 
+def _check_limit(limit: int | None) -> None:
+    if limit is not None and limit < 1:
+        raise InvalidValueError(f"limit: must be at least 1, got {limit}")
+
+
 def _convert(module: ModuleType, row: Mapping[str, Any], *, place: str) -> Any:
     try:
         return module.convert(row)
@@ -111,18 +130,6 @@ def _convert(module: ModuleType, row: Mapping[str, Any], *, place: str) -> Any:
         raise DataError(f"{place}: missing column {error.args[0]!r}; got {sorted(row)}") from error
     except (TypeError, AttributeError, ValueError) as error:
         raise DataError(f"{place}: does not have the schema ({error})") from error
-
-
-def _read_problems(path: Path, limit: int | None) -> list[Problem]:
-    problems = list(itertools.islice(read_jsonl(path, Problem.from_json), limit))
-    if not problems:
-        raise DataError(f"{path}: holds no problems")
-    seen: set[str] = set()
-    for problem in problems:
-        if problem.id in seen:
-            raise DataError(f"{path}: the id {problem.id!r} occurs twice")
-        seen.add(problem.id)
-    return problems
 
 
 def _file_rows(path: Path) -> Iterator[Mapping[str, Any]]:

@@ -15,7 +15,7 @@ from transformers.trainer_utils import get_last_checkpoint
 from maxatk.errors import InvalidValueError, MissingFileError, unknown_name
 from maxatk.evaluate.manifest import environment
 from maxatk.evaluate.models import load_tokenizer, refuse_missing_folder
-from maxatk.folders import read_json, refuse_other_settings, write_json
+from maxatk.folders import TRAIN_RECORD, read_json, refuse_other_settings, write_json
 from maxatk.problems import load_problems
 from maxatk.records import Problem
 from maxatk.settings import from_mapping
@@ -25,7 +25,6 @@ from maxatk.verifier import CodeReward
 from maxatk.verifier.settings import JudgeSettings
 
 REWARDS = {"continuous": False, "binary": True}  # name -> whether only a full pass counts
-RECORD = "train.json"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,13 +84,13 @@ def train(recipe: TrainRecipe, *, progress: Callable[[int, int], None] | None = 
         }
         if trainer.is_world_process_zero():
             out.mkdir(parents=True, exist_ok=True)
-            write_json(out / RECORD, record)
+            write_json(out / TRAIN_RECORD, record)
         trainer.train(resume_from_checkpoint=get_last_checkpoint(str(out)))
         trainer.save_model(str(out))
     record["seconds"] = round(time.monotonic() - started, 3)
     record["log_history"] = trainer.state.log_history
     if trainer.is_world_process_zero():
-        write_json(out / RECORD, record)
+        write_json(out / TRAIN_RECORD, record)
     return out
 
 
@@ -137,7 +136,7 @@ def check_settings(recipe: TrainRecipe) -> MaxAtKConfig:
 
 
 def _finished(out: Path, recipe: TrainRecipe) -> bool:
-    record = out / RECORD
+    record = out / TRAIN_RECORD
     if not record.is_file():
         return False
     found = read_json(record)
