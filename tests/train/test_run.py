@@ -101,9 +101,8 @@ def test_an_unfinished_run_goes_on_from_its_checkpoint_and_only_with_its_recipe(
     recipe["trainer"] |= {"save_strategy": "steps", "save_steps": 1}
     out = run(recipe)
     record = json.loads((out / TRAIN_RECORD).read_text())
-    (out / TRAIN_RECORD).write_text(
-        json.dumps({"recipe": record["recipe"]})
-    )  # as if killed at the end
+    unfinished = json.dumps({"recipe": record["recipe"]})  # as if killed at the end
+    (out / TRAIN_RECORD).write_text(unfinished)
     steps = []
     shutil.rmtree(out / "checkpoint-2")
     run(recipe, lambda done, total: steps.append((done, total)))
