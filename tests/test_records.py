@@ -36,6 +36,13 @@ problems = st.builds(
     memory_limit_mb=st.none() | st.integers(1, 1 << 20),
     compare=st.none() | text,
     source=st.none() | text,
+) | st.builds(
+    Problem,
+    id=st.just("p"),
+    prompt=text,
+    tests=st.just((TestCase(check=""),)),
+    compare=st.just("checker"),
+    checker=text,
 )
 numbers = st.floats(allow_nan=False, allow_infinity=False)
 samples = st.builds(
@@ -206,3 +213,9 @@ def test_a_failure_of_the_judge_makes_the_verdict_unscorable_not_zero():
 
 def test_outcomes_print_as_their_names():
     assert f"{Outcome.WRONG_ANSWER}" == str(Outcome.WRONG_ANSWER) == "wrong_answer"
+
+
+@pytest.mark.parametrize("fields", [{"compare": "checker"}, {"checker": "print(1)"}])
+def test_a_checker_and_its_rule_go_together(fields):
+    with pytest.raises(InvalidValueError, match="go together"):
+        Problem(id="p", prompt="", tests=(TestCase(input="", output=""),), **fields)

@@ -87,7 +87,8 @@ class Problem:
     """One programming problem with its tests: a line of `problems.jsonl`.
 
     `time_limit_s` (CPU seconds a test) and `memory_limit_mb` (MiB) are None where the judge's own
-    defaults apply; `compare` names a comparison rule of the verifier.
+    defaults apply; `compare` names a comparison rule of the verifier. `checker` is the source of a
+    program that decides which outputs are right, for the rule of that name.
     """
 
     id: str
@@ -98,6 +99,7 @@ class Problem:
     time_limit_s: float | None = None
     memory_limit_mb: int | None = None
     compare: str | None = None
+    checker: str | None = None
     source: str | None = None
 
     def __post_init__(self) -> None:
@@ -110,6 +112,11 @@ class Problem:
                 raise InvalidValueError(
                     f"Problem.{name}: must be a string, got {getattr(self, name)!r}"
                 )
+        if (self.compare == "checker") != (self.checker is not None):
+            raise InvalidValueError(
+                f"Problem {self.id!r}: compare='checker' and a checker's source go together, got "
+                f"compare={self.compare!r}, checker={self.checker!r:.50}"
+            )
         for name in ("time_limit_s", "memory_limit_mb"):
             value = getattr(self, name)
             if value is not None and not isinstance(value, (int, float)):
