@@ -109,4 +109,5 @@ def job_of(program: str, problem: Problem) -> Job:
         time_limit=problem.time_limit_s,
         memory_limit=None if memory is None else memory << 20,
         entry_point=problem.entry_point,
+        checker=problem.checker,
     )

@@ -107,6 +107,7 @@ def to_dataset(problems: list[Problem], *, chat: bool) -> Dataset:
             "tests": [test.to_json() for test in problem.tests],
             "compare": problem.compare,
             "entry_point": problem.entry_point,
+            "checker": problem.checker,
             "time_limit_s": problem.time_limit_s,
             "memory_limit_mb": problem.memory_limit_mb,
         }

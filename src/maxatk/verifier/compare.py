@@ -79,13 +79,34 @@ def literal(actual: bytes, expected: str) -> bool:
         return False
 
 
+def checker(actual: bytes, expected: str) -> bool:  # noqa: ARG001  (the checker has seen it)
+    """Say whether a problem's own checker program printed the number 1.
+
+    Here `actual` is what the checker printed about a program's output, not that output itself
+    (source: the generated checkers of open-r1/codeforces, `checker.py input correct solution`).
+    """
+    return _both_close(_text(actual).strip(), "1", 1e-9)
+
+
 COMPARE: dict[str, Rule] = {
     "tokens": tokens,
     "lcb": lcb,
     "deepmind": deepmind,
     "literal": literal,
+    "checker": checker,
 }
 """Name -> rule; a new rule is one function and one line here."""
+
+
+def equal_values(actual: object, expected: object, compare: str) -> bool:
+    """Compare the value of a call with the expected one: by `==`, on plain builtins.
+
+    Under `lcb` a tuple counts as a list, as LiveCodeBench's runner has it; its expected values
+    come from JSON, which knows no tuples.
+    """
+    if compare == "lcb" and isinstance(actual, tuple):
+        actual = list(actual)
+    return bool(actual == expected)
 
 
 def rule(name: str) -> Rule:

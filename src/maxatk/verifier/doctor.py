@@ -14,6 +14,7 @@ _MEANING = {
     "ipc_namespace": "no shared memory or message queue of the host is visible",
     "pid_namespace": "no process of the host is visible; nothing outlives its zygote",
     "private_root": "the file tree holds the interpreter's libraries and four devices",
+    "scratch_folder": "each test has an empty folder of 16 MiB in memory to write to",
     "own_uid": "programs run as a user of their own",
     "capabilities_dropped": "no privilege of root is left",
     "landlock": "files outside the interpreter's libraries cannot be opened",
@@ -25,7 +26,7 @@ _MEANING = {
     "proved_no_signal": "tried: sending a signal fails",
     "proved_no_reading": "tried: reading /etc/passwd fails",
     "proved_no_proc": "tried: reading another process's command line fails",
-    "proved_no_writing": "tried: making a file in /tmp fails",
+    "proved_no_writing": "tried: making a file outside the scratch folder fails",
     "imports_work": "tried: a module that was not loaded yet can be imported",
 }
 

@@ -17,8 +17,9 @@ class Job:
     """One program, its tests and how to judge them; accepted beside pairs by `verify_many`.
 
     `time_limit` (CPU seconds a test), `memory_limit` (bytes) and `compare` are None where the
-    verifier's own apply; `entry_point` is the function that `check` tests are given. Raises
-    InvalidValueError for values that are not allowed.
+    verifier's own apply; `entry_point` is the function that `check` tests are given; `checker` is
+    the source of the program that decides under the rule of that name. Raises InvalidValueError
+    for values that are not allowed.
     """
 
     program: str
@@ -27,6 +28,7 @@ class Job:
     time_limit: float | None = None
     memory_limit: int | None = None
     entry_point: str | None = None
+    checker: str | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.program, str):
@@ -41,6 +43,7 @@ class Job:
                 raise InvalidValueError(f"{name}: must be positive, got {value!r}")
         if self.compare is not None:
             rules.rule(self.compare)
+        _validate_checker(self)
         _validate_functions(self.tests, self.entry_point)
 
 
@@ -74,6 +77,13 @@ def payload(test: TestCase, entry_point: str | None) -> tuple[int, int, bytes]:
     return protocol.KIND_CHECK, len(name), name + _bytes(test.check or "")
 
 
+def checker_payload(test: TestCase, output: bytes) -> tuple[int, int, bytes]:
+    """Return the same for a run of the checker on what a program printed in a test."""
+    parts = (_bytes(test.input or ""), _bytes(test.output or ""), output)
+    header = protocol.FILES.pack(*map(len, parts))
+    return protocol.KIND_CHECKER, 0, b"".join([header, *parts])
+
+
 def expected_value(test: TestCase) -> object:
     """Return the expected value of a call test; raises InvalidValueError if not a literal."""
     try:
@@ -86,6 +96,18 @@ def expected_value(test: TestCase) -> object:
 
 def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
+
+
+def _validate_checker(job: Job) -> None:
+    if job.checker is None and job.compare == "checker":
+        raise InvalidValueError("checker: the rule 'checker' needs the source of a checker program")
+    if job.checker is None:
+        return
+    if job.compare not in (None, "checker"):
+        raise InvalidValueError(f"compare: must be 'checker' with a checker, got {job.compare!r}")
+    if any(test.input is None for test in job.tests):
+        raise InvalidValueError("checker: judges tests with input and output only")
+    object.__setattr__(job, "compare", "checker")
 
 
 def _validate_functions(tests: tuple[TestCase, ...], entry_point: str | None) -> None:

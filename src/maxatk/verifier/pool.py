@@ -92,12 +92,14 @@ class Verifier:
         time_limit: float | None = None,
         memory_limit: int | None = None,
         entry_point: str | None = None,
+        checker: str | None = None,
     ) -> Verdict:
         """Judge one program; `time_limit` in CPU seconds and `memory_limit` in bytes a test.
 
+        `entry_point` and `checker` as in `Job`.
         Raises InvalidValueError for arguments that are not allowed, SandboxError when closed.
         """
-        job = Job(program, tuple(tests), compare, time_limit, memory_limit, entry_point)
+        job = Job(program, tuple(tests), compare, time_limit, memory_limit, entry_point, checker)
         return self.verify_many([job])[0]
 
     def verify_many(
@@ -265,7 +267,7 @@ class _Worker:
         for _ in range(_ATTEMPTS):
             if self._stopping:
                 break
-            flavour = "numpy" if self._numpy and _IMPORTS_NUMPY.search(task.job.program) else ""
+            flavour = "numpy" if self._numpy and _imports_numpy(task.job) else ""
             try:
                 zygote = self._running_zygote(flavour)
                 verdict = judging.judge(zygote, task.job, task.limits)
@@ -276,7 +278,7 @@ class _Worker:
             if verdict.scorable:
                 task.batch.done.put((task.job, verdict))
                 return
-            reason = "a test was killed from outside; the machine may be out of memory"
+            reason = next(t.stderr for t in verdict.tests if t.outcome is Outcome.INFRA_ERROR)
         task.fail(reason)
 
     def _running_zygote(self, flavour: str = "") -> Zygote:
@@ -292,6 +294,10 @@ class _Worker:
         zygote = self._zygotes.pop(flavour, None)
         if zygote is not None:
             zygote.close()
+
+
+def _imports_numpy(job: Job) -> bool:
+    return any(_IMPORTS_NUMPY.search(source) for source in (job.program, job.checker or ""))
 
 
 def _numpy_folder() -> str:

@@ -39,6 +39,7 @@ class CodeReward:
         time_limit_s: Sequence[float | None] | None = None,
         memory_limit_mb: Sequence[int | None] | None = None,
         entry_point: Sequence[str | None] | None = None,
+        checker: Sequence[str | None] | None = None,
         **_unused: Any,
     ) -> list[float | None]:
         """Return one reward a completion; every other argument is a column of the dataset."""
@@ -55,6 +56,7 @@ class CodeReward:
                 _cell(time_limit_s, i),
                 _bytes(_cell(memory_limit_mb, i)),
                 _cell(entry_point, i),
+                _cell(checker, i),
             )
             for i, completion in enumerate(completions)
         ]

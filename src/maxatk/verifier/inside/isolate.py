@@ -9,13 +9,14 @@ import os
 import resource
 import sys
 
-from maxatk.verifier.inside import landlock, syscalls
+from maxatk.verifier.inside import landlock, scratch, syscalls
 
 _NEWNS, _NEWUTS, _NEWIPC, _NEWUSER = 0x00020000, 0x04000000, 0x08000000, 0x10000000
 _NEWPID, _NEWNET = 0x20000000, 0x40000000
 _MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_REMOUNT = 1, 2, 4, 32
 _MS_BIND, _MS_REC, _MS_PRIVATE = 4096, 16384, 1 << 18
 _MNT_DETACH = 2
+_AT_FDCWD, _AT_RECURSIVE, _ATTR_RDONLY = -100, 0x8000, 1
 _DEVICES = ["/dev/null", "/dev/zero", "/dev/random", "/dev/urandom"]
 _MAX_FILES = 256
 _MAX_TASKS = 128  # processes and threads of one worker together
@@ -32,6 +33,9 @@ def enter_namespaces(paths: list[str], uid: int) -> Layers:
     for name, flag in (("network", _NEWNET), ("ipc", _NEWIPC | _NEWUTS)):
         layers[f"{name}_namespace"] = _attempt(_unshare, flag)
     layers["private_root"] = _attempt(_enter_private_root, paths)
+    layers["scratch_folder"] = "there is no private root"
+    if layers["private_root"] is True:
+        layers["scratch_folder"] = _attempt(_mount_scratch, paths)
     layers["own_uid"] = _attempt(_check_uid_drop, paths, uid)
     # Last: the very next child becomes process 1 of the new namespace.
     layers["pid_namespace"] = _attempt(_unshare, _NEWPID)
@@ -41,6 +45,8 @@ def enter_namespaces(paths: list[str], uid: int) -> Layers:
 def drop_privileges(layers: Layers, paths: list[str], uid: int) -> Layers:
     """Give up user, capabilities and the right to gain any; restrict files and resources."""
     if layers["own_uid"] is True:
+        if layers["scratch_folder"] is True:
+            os.chown(scratch.PATH, uid, uid)
         os.setgroups([])
         os.setresgid(uid, uid, uid)
         os.setresuid(uid, uid, uid)
@@ -48,7 +54,10 @@ def drop_privileges(layers: Layers, paths: list[str], uid: int) -> Layers:
     syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
     syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)
     layers = {**layers, "capabilities_dropped": True}
-    layers["landlock"] = _attempt(landlock.restrict, paths, _DEVICES)
+    writable = [scratch.PATH] if layers["scratch_folder"] is True else []
+    layers["landlock"] = _attempt(landlock.restrict, paths, _DEVICES, writable)
+    if writable:
+        os.chdir(scratch.PATH)
     own_count = layers["own_uid"] is True or layers.get("user_namespace") is True
     layers["rlimits"] = _attempt(_set_limits, own_count)
     return layers
@@ -91,7 +100,19 @@ def _enter_private_root(paths: list[str]) -> None:
         _bind(path)
     syscalls.check(syscalls.LIBC.umount2(b"/old", _MNT_DETACH), "umount2")
     os.rmdir("/old")
+    os.mkdir(scratch.PATH)
     _mount(None, "/", None, _MS_REMOUNT | _MS_RDONLY | _MS_NOSUID | _MS_NODEV)
+
+
+def _mount_scratch(paths: list[str]) -> None:
+    """Make the libraries read-only, whoever owns them, and only then a place to write to."""
+    read_only = (ctypes.c_uint64 * 4)(_ATTR_RDONLY, 0, 0, 0)  # struct mount_attr
+    for path in filter(os.path.exists, paths):
+        syscalls.syscall(
+            syscalls.NR_MOUNT_SETATTR, _AT_FDCWD, path.encode(), _AT_RECURSIVE,
+            ctypes.byref(read_only), ctypes.c_size_t(ctypes.sizeof(read_only)),
+        )  # fmt: skip
+    _mount("tmpfs", scratch.PATH, "tmpfs", _MS_NOSUID | _MS_NODEV, scratch.MOUNT_OPTIONS)
 
 
 def _bind(path: str) -> None:

@@ -8,6 +8,9 @@ from maxatk.verifier.inside import syscalls
 _READ = 1 << 2 | 1 << 3  # read a file, list a folder
 _WRITE_FILE = 1 << 1
 _FILE_ONLY = 1 << 1 | 1 << 2
+# Read, write, list; remove and make files and folders; rename between folders (from version 2
+# on), truncate (from 3 on).
+_SCRATCH = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 5 | 1 << 7 | 1 << 8 | 1 << 13 | 1 << 14
 # Interface version -> all file accesses known to it (execute, write, read, make, remove, ...).
 _ACCESSES = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 5: (1 << 16) - 1}
 _NET_TCP = 0b11  # bind and connect, from version 4 on
@@ -23,11 +26,12 @@ class _PathRule(ctypes.Structure):
     _fields_ = (("allowed", ctypes.c_uint64), ("parent", ctypes.c_int32))
 
 
-def restrict(readable: list[str], devices: list[str]) -> int:
+def restrict(readable: list[str], devices: list[str], writable: list[str]) -> int:
     """Confine this process and its children; return the kernel's Landlock version.
 
-    Below `readable` files can be read, `devices` can also be written; nothing else can be
-    opened. Raises OSError where the kernel has no Landlock.
+    Below `readable` files can be read, `devices` can also be written, below `writable` files and
+    folders can be made and removed; nothing else can be opened. Raises OSError where the kernel
+    has no Landlock.
     """
     version = syscalls.syscall(syscalls.NR_LANDLOCK_CREATE, None, ctypes.c_size_t(0), 1)
     handled = max((v, mask) for v, mask in _ACCESSES.items() if v <= version)[1]
@@ -40,6 +44,8 @@ def restrict(readable: list[str], devices: list[str]) -> int:
         _allow(ruleset, path, _READ)
     for path in devices:
         _allow(ruleset, path, _READ | _WRITE_FILE)
+    for path in writable:
+        _allow(ruleset, path, _SCRATCH & handled)
     syscalls.syscall(syscalls.NR_LANDLOCK_RESTRICT, ruleset, 0)
     os.close(ruleset)
     return version

@@ -13,7 +13,7 @@ import resource
 import sys
 import time
 
-from maxatk.verifier.inside import checking, execution, protocol, syscalls
+from maxatk.verifier.inside import checker, checking, execution, protocol, scratch, syscalls
 from maxatk.verifier.inside.supervise import (
     STANDARD,
     Context,
@@ -140,6 +140,8 @@ def _judge(
         ending, status, cpu, memory = checking.run_check(
             program.code, request, context, (offset, size, name_size)
         )
+    elif kind == protocol.KIND_CHECKER:
+        ending, status, cpu, memory = _run_checker(program, request, context, offset)
     else:
         if size:
             copy(job, offset, 0, size)
@@ -149,6 +151,8 @@ def _judge(
             _become_test(program, request, context, (size, kind))
         ending, status, cpu, memory = await_end(pid, request, start)
     wall = time.monotonic() - start
+    if context.scratch:
+        scratch.empty()
     out_size, err_size = os.lseek(1, 0, os.SEEK_END), os.lseek(2, 0, os.SEEK_END)
     if max(out_size, err_size) >= request.output and ending == protocol.EXITED:
         ending = protocol.OUTPUT_FULL
@@ -170,3 +174,27 @@ def _become_test(
         execution.run_script(program.code, finalise=program.finalise)
     finally:  # whatever happens, this process must not go on as its parent
         os._exit(1)
+
+
+def _run_checker(
+    program: Program, request: Request, context: Context, offset: int
+) -> tuple[int, int, float, int]:
+    """Run the program as a checker of the three files whose content stands at `offset`."""
+    files = checker.place(context.files.job, offset, in_scratch=context.scratch)
+    start = time.monotonic()
+    pid = fork()
+    if pid == 0:
+        try:
+            files.move_descriptors()
+            execution.enter_test(
+                context.last_filter,
+                output_limit=request.output,
+                orphans=context.orphans,
+                first_closed=files.first_closed,
+            )
+            sys.argv = ["checker.py", *files.paths]
+            execution.run_script(program.code, finalise=program.finalise)
+        finally:
+            os._exit(1)
+    files.close()
+    return await_end(pid, request, start)

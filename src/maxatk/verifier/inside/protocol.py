@@ -16,7 +16,10 @@ TEST = struct.Struct("<QBH")
 # wait status, ending, CPU (s), wall (s), peak memory (bytes), bytes of output, of stderr
 RECORD = struct.Struct("<iBddQQQ")
 
-KIND_STDIN, KIND_CALL, KIND_CHECK = 0, 1, 2
+# The three parts of a checker's payload: input, expected output, the program's output (bytes)
+FILES = struct.Struct("<QQQ")
+
+KIND_STDIN, KIND_CALL, KIND_CHECK, KIND_CHECKER = 0, 1, 2, 3
 # How a test came to its end; 0 in the record of a test that was never started.
 NOT_STARTED, EXITED, CPU_LIMIT, WALL_LIMIT, OUTPUT_FULL = 0, 1, 2, 3, 4
 # Exit statuses with a meaning; a program that imitates one only names its own failure.

@@ -37,7 +37,10 @@ _NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "fork": (57, None), "vfork": (58, None), "exit": (60, 93), "wait4": (61, 260),
     "kill": (62, 129), "uname": (63, 160), "fcntl": (72, 25), "fsync": (74, 82),
     "fdatasync": (75, 83), "ftruncate": (77, 46), "getcwd": (79, 17), "readlink": (89, None),
-    "umask": (95, 166), "gettimeofday": (96, 169), "getrlimit": (97, 163),
+    "chdir": (80, 49), "rename": (82, None), "mkdir": (83, None), "rmdir": (84, None),
+    "unlink": (87, None), "chmod": (90, None), "mkdirat": (258, 34), "unlinkat": (263, 35),
+    "renameat": (264, 38), "fchmodat": (268, 53), "umask": (95, 166),
+    "gettimeofday": (96, 169), "getrlimit": (97, 163),
     "getrusage": (98, 165), "sysinfo": (99, 179), "times": (100, 153), "getuid": (102, 174),
     "getgid": (104, 176), "geteuid": (107, 175), "getegid": (108, 177), "setpgid": (109, 154),
     "getppid": (110, 173), "getpgrp": (111, None), "getgroups": (115, 158),
@@ -61,11 +64,15 @@ _NUMBERS: dict[str, tuple[int | None, int | None]] = {
 }  # fmt: skip
 
 # Calls with a rule of their own (see `_zygote_rules`); all others of the table pass freely.
-_RULED = ("clone", "clone3", "open", "openat", "ioctl", "fcntl", "prctl", "prlimit64")
+_RULED = ("clone", "clone3", "ioctl", "fcntl", "prctl", "prlimit64")
 # What the supervising processes need and a test does not.
 _SUPERVISOR_ONLY = (
     "fork", "vfork", "kill", "tkill", "tgkill", "memfd_create", "seccomp", "setpgid", "wait4",
-    "waitid",
+    "waitid", "chdir", "chmod", "fchmodat",
+)  # fmt: skip
+# What changes files; refused where neither mounts nor Landlock say where that is allowed.
+_FILE_CHANGES = (
+    "rename", "mkdir", "rmdir", "unlink", "mkdirat", "unlinkat", "renameat",
 )  # fmt: skip
 _IOCTLS = (0x5401, 0x5413, 0x541B, 0x5451)  # TCGETS, TIOCGWINSZ, FIONREAD, FIOCLEX
 _FCNTLS = (0, 1, 2, 3, 1030, 1034)  # dup, get/set descriptor flags, get file flags, get seals
@@ -106,8 +113,11 @@ def zygote_filter(machine: str) -> Filter:
     return Filter([*code, _return(ERRNO | errno.EPERM)])
 
 
-def test_filter(machine: str) -> Filter:
-    """Return what is taken away from a test on top of the zygote's filter."""
+def test_filter(machine: str, *, writing: bool) -> Filter:
+    """Return what is taken away from a test on top of the zygote's filter.
+
+    `writing` says that other layers decide which files may be written; without them none may.
+    """
     numbers = _numbers(machine)
     code = _prologue(machine)
     threads_only = [*_load_argument(0), (_JSET, 0, 1, _CLONE_THREAD), _return(ALLOW)]
@@ -116,7 +126,15 @@ def test_filter(machine: str) -> Filter:
     # A program that lowered its own CPU limit would die of a SIGKILL that looks like our fault.
     own_cpu_limit = [*_load_argument(1), (_JEQ, 0, 1, _RLIMIT_CPU), _return(ERRNO | errno.EPERM)]
     code += _rule(numbers["prlimit64"], [*own_cpu_limit, _return(ALLOW)])
-    for name in _SUPERVISOR_ONLY:
+    refused = list(_SUPERVISOR_ONLY)
+    if not writing:
+        refused += _FILE_CHANGES
+        for name, argument in (("open", 1), ("openat", 2)):
+            if name in numbers:
+                flags = [*_load_argument(argument), (_JSET, 0, 1, _O_WRITING)]
+                block = [*flags, _return(ERRNO | errno.EPERM), _return(ALLOW)]
+                code += _rule(numbers[name], block)
+    for name in refused:
         if name in numbers:
             code += [(_JEQ, 0, 1, numbers[name]), _return(ERRNO | errno.EPERM)]
     return Filter([*code, _return(ALLOW)])
@@ -145,8 +163,6 @@ def _zygote_rules(numbers: dict[str, int]) -> list[Instruction]:
         # The C library falls back to clone, whose flags a filter can read.
         "clone3": [_return(ERRNO | errno.ENOSYS)],
         "clone": [*_load_argument(0), (_JSET, 0, 1, _CLONE_NEW), refuse, _return(ALLOW)],
-        "open": [*_load_argument(1), (_JSET, 0, 1, _O_WRITING), refuse, _return(ALLOW)],
-        "openat": [*_load_argument(2), (_JSET, 0, 1, _O_WRITING), refuse, _return(ALLOW)],
         "ioctl": _one_of(1, _IOCTLS),
         "fcntl": _one_of(1, _FCNTLS),
         "prctl": _one_of(0, _PRCTLS + _SUPERVISOR_PRCTLS),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from maxatk.verifier.inside import execution, supervise, syscalls
+from maxatk.verifier.inside import execution, scratch, supervise, syscalls
 
 TYPE_CHECKING = False  # `typing` itself would make every fork slower
 if TYPE_CHECKING:
@@ -13,20 +13,21 @@ if TYPE_CHECKING:
 
 def run(context: supervise.Context) -> dict[str, bool | str]:
     """Return for each probe True where it was refused as it must be, else what went wrong."""
+    probes = {**_PROBES, "no_writing": lambda: _write_outside(context)}
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
         os.dup2(writer, 0)
         execution.enter_test(context.last_filter, output_limit=1 << 20, orphans=context.orphans)
-        os.write(0, bytes(_refused(*probe) for probe in _PROBES.items()))
+        os.write(0, bytes(_refused(*probe) for probe in probes.items()))
         os._exit(0)
     os.close(writer)
-    answer = os.read(reader, len(_PROBES))
+    answer = os.read(reader, len(probes))
     os.close(reader)
     os.waitpid(pid, 0)
-    refused = dict(zip(_PROBES, answer, strict=False))
+    refused = dict(zip(probes, answer, strict=False))
     results: dict[str, bool | str] = {
-        f"proved_{name}": refused.get(name) == 1 or "was possible" for name in _PROBES
+        f"proved_{name}": refused.get(name) == 1 or "was possible" for name in probes
     }
     imports = results.pop("proved_import")
     results["imports_work"] = imports is not True or "the standard library cannot be read"
@@ -49,6 +50,17 @@ def _fork() -> None:
         os._exit(0)
 
 
+def _write_outside(context: supervise.Context) -> None:
+    places = ["/", "/var/tmp", "/dev/shm", os.path.dirname(os.__file__)]
+    for place in places if context.scratch else [*places, scratch.PATH]:
+        try:
+            os.open(place + "/maxatk-probe", os.O_WRONLY | os.O_CREAT, 0o600)
+        except OSError:
+            continue
+        return
+    raise PermissionError
+
+
 def _socket() -> None:
     syscalls.check(syscalls.LIBC.socket(1, 1, 0), "socket")
 
@@ -65,6 +77,5 @@ _PROBES: dict[str, Callable[[], object]] = {
     "no_signal": lambda: os.kill(os.getppid(), 0),
     "no_reading": lambda: os.open("/etc/passwd", os.O_RDONLY),
     "no_proc": lambda: os.open("/proc/1/cmdline", os.O_RDONLY),
-    "no_writing": lambda: os.open("/tmp/maxatk-probe", os.O_WRONLY | os.O_CREAT, 0o600),
     "import": _import,
 }

@@ -27,14 +27,21 @@ class Context:
     """What a zygote hands to its program processes.
 
     `base_memory` is the zygote's own address space in bytes; `orphans` says that the processes
-    of a killed zygote would live on, because it is not the first one of a process namespace.
+    of a killed zygote would live on, because it is not the first one of a process namespace;
+    `scratch` says that the current folder is the scratch folder of the tests.
     """
 
     def __init__(
-        self, files: Files, last_filter: Filter, *, base_memory: int, orphans: bool
+        self,
+        files: Files,
+        last_filter: Filter,
+        *,
+        base_memory: int,
+        orphans: bool,
+        scratch: bool,
     ) -> None:
         self.files, self.last_filter = files, last_filter
-        self.base_memory, self.orphans = base_memory, orphans
+        self.base_memory, self.orphans, self.scratch = base_memory, orphans, scratch
 
 
 class Request:

@@ -21,6 +21,7 @@ PR_CAPBSET_DROP, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 24, 36, 38
 # Both machines share the modern syscall numbers; only the old ones differ.
 NR_CAPSET = {"x86_64": 126, "aarch64": 91}
 NR_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
+NR_MOUNT_SETATTR = 442
 NR_LANDLOCK_CREATE, NR_LANDLOCK_ADD, NR_LANDLOCK_RESTRICT = 444, 445, 446
 
 fork: Callable[[], int] = _RAW_FORK if _RAW_FORK is not None else os.fork

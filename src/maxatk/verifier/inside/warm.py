@@ -45,7 +45,13 @@ def rehearse(context: supervise.Context) -> None:
     os.write(job, table + _INPUT)
     files = supervise.Files(context.files.requests, context.files.replies, job, results)
     request = supervise.Request(protocol.REQUEST.pack(1, 0, 0, 10.0, 10.0, 10.0, 1 << 30, 1 << 20))
-    trial = supervise.Context(files, context.last_filter, base_memory=0, orphans=context.orphans)
+    trial = supervise.Context(
+        files,
+        context.last_filter,
+        base_memory=0,
+        orphans=context.orphans,
+        scratch=context.scratch,
+    )
     sample = program.Program(compile(_SAMPLE, "<program>", "exec"))
     supervise.open_standard_files()
     for _ in range(_ROUNDS):

@@ -16,6 +16,7 @@ from maxatk.verifier.inside import (
     isolate,
     program,
     protocol,
+    scratch,
     seccomp,
     selftest,
     supervise,
@@ -44,7 +45,6 @@ def main(arguments: list[str]) -> NoReturn:
     for name in filter(None, modules.split(",")):
         __import__(name)
     machine = os.uname().machine
-    last_filter = seccomp.test_filter(machine)
     paths = isolate.library_paths()
     base_memory = _address_space()
     layers = isolate.enter_namespaces(paths, uid)
@@ -56,7 +56,14 @@ def main(arguments: list[str]) -> NoReturn:
     syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)
     _install(layers, machine)
     orphans = layers["pid_namespace"] is not True
-    context = supervise.Context(files, last_filter, base_memory=base_memory, orphans=orphans)
+    has_scratch = layers["scratch_folder"] is True
+    context = supervise.Context(
+        files,
+        seccomp.test_filter(machine, writing=has_scratch or layers["landlock"] is True),
+        base_memory=base_memory,
+        orphans=orphans,
+        scratch=has_scratch,
+    )
     layers.update(selftest.run(context))
     warm.rehearse(context)
     gc.collect()
@@ -103,6 +110,8 @@ def _serve(context: supervise.Context) -> NoReturn:
             program.run(request, context)
         status = os.waitpid(pid, 0)[1]
         _sweep(pid)
+        if context.scratch and status != 0:  # it may have died beside a test
+            scratch.empty()
         os.write(files.replies, protocol.REPLY.pack(status))
 
 
