@@ -5,6 +5,9 @@ from hypothesis import strategies as st
 from maxatk.errors import InvalidValueError
 from maxatk.verifier.compare import COMPARE, rule
 
+# The rule `checker` reads what a checker printed, not the output of a program.
+TEXT_RULES = [name for name in COMPARE if name != "checker"]
+
 # (actual, expected) -> the rules that accept
 CASES = [
     ("1 2\n", "1 2", {"tokens", "lcb", "deepmind", "literal"}),
@@ -39,7 +42,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("name", COMPARE)
+@pytest.mark.parametrize("name", TEXT_RULES)
 @pytest.mark.parametrize(("actual", "expected", "accepting"), CASES)
 def test_rules(name, actual, expected, accepting):
     assert COMPARE[name](actual.encode(), expected) is (name in accepting)
@@ -51,7 +54,7 @@ def test_no_output_raises(name, actual, expected):
     assert COMPARE[name](actual, expected) in (True, False)
 
 
-@pytest.mark.parametrize("name", COMPARE)
+@pytest.mark.parametrize("name", TEXT_RULES)
 @given(text=st.text(st.characters(codec="ascii"), max_size=60))
 def test_a_text_equals_itself(name, text):
     assert COMPARE[name](text.encode(), text)

@@ -63,6 +63,17 @@ PROGRAMS = {
     "200 MB": f"x = bytearray(200 << 20)\n{SUM}",
     "an alarm": f"import signal\nsignal.alarm(9)\n{SUM}",
     "devices": f"import os\nos.urandom(3)\nopen(os.devnull).read()\n{SUM}",
+    "a file": (
+        "n, a = open(0).read().split('\\n')[:2]\nopen('work.txt', 'w').write(a)\n"
+        "print(sum(map(int, open('/tmp/work.txt').read().split())))"
+    ),
+    "temporary files": (
+        "import os, tempfile\n"
+        "with tempfile.TemporaryDirectory() as d, tempfile.NamedTemporaryFile('w+') as f:\n"
+        "    open(os.path.join(d, 'x'), 'w').write('7')\n    os.rename(d + '/x', d + '/y')\n"
+        f"    os.remove(d + '/y')\n{SUM}"
+    ),
+    "thrown away output": f"import os, sys\nprint('x', file=open(os.devnull, 'w'))\n{SUM}",
     "stack limit": (
         "import resource\nh = resource.getrlimit(resource.RLIMIT_STACK)[1]\n"
         "resource.setrlimit(resource.RLIMIT_STACK, (h, h))\n"

@@ -1,8 +1,12 @@
+import json
+import math
+
 import pytest
 
-from maxatk.errors import InvalidValueError
+from maxatk.errors import DataError, InvalidValueError
 from maxatk.records import Outcome, TestCase, TestResult, Verdict
-from maxatk.verifier import CodeReward, extract_code
+from maxatk.verifier import CodeReward, compute_score, compute_scores, extract_code
+from maxatk.verifier import verl as verl_shape
 
 ROW = [
     {"input": "2\n", "output": "4\n", "call": None, "check": None},
@@ -26,7 +30,16 @@ HALF = "```\nprint(4)\n```"
         ("````python\nx = '''\n```\n'''\n````", "x = '''\n```\n'''\n"),
         ("text\n```python\nprint(1)\nprint(2", "print(1)\nprint(2"),
         ("```python\nprint(1)\n```\nand then ```python\nno", "print(1)\n"),
-        ("  ```python\n  print(1)\n  ```", "  print(1)\n"),
+        ("  ```python\n  print(1)\n  ```", "print(1)\n"),
+        ("1. So:\n   ```python\n   if 1:\n       x\n\n   y\n   ```", "if 1:\n    x\n\ny\n"),
+        ("\t```python\n\tprint(1)\n\t```", "print(1)\n"),
+        ("```python\n```\n", ""),
+        ("<think>\n```python\nno\n```</think>\n```python\nyes\n```", "yes\n"),
+        ("```python\nfirst\n```\ntext\n```python\nsecond, cut o", "first\n"),
+        ("```json\n{}\n```\n```python\nprint(1)\n```\n```text\n5\n```", "print(1)\n"),
+        ("```python\nprint('a ``` b')\n```", "print('a ``` b')\n"),
+        ('```python\ns = """\n~~~\n"""\n```', 's = """\n~~~\n"""\n'),
+        ("Use `x` and ```y``` here", "Use `x` and ```y``` here"),
         ("```cpp\nint x;\n```", "int x;\n"),
         ("```python title='x.py'\nprint(1)\n```", "print(1)\n"),
         ("```python\r\nprint(1)\r\n```\r\n", "print(1)\r\n"),
@@ -75,3 +88,46 @@ def test_a_failure_of_the_judge_is_none_and_not_zero():
 def test_a_missing_column_is_named(verifier):
     with pytest.raises(InvalidValueError, match="needs a column `tests`"):
         CodeReward(verifier)(completions=["x"])
+
+
+TESTS = [{"input": "2\n", "output": "4\n"}, {"input": "3\n", "output": "9\n"}]
+
+
+@pytest.mark.parametrize(
+    "truth",
+    [TESTS, json.dumps(TESTS), {"tests": TESTS}, json.dumps({"tests": TESTS, "compare": "lcb"})],
+)
+def test_scores_in_the_shape_of_verl(truth):
+    assert compute_score("mine", HALF, truth) == {
+        "score": 0.5,
+        "passed": 1.0,
+        "total": 2.0,
+        "unscored": 0.0,
+    }
+    scores = compute_scores(["a"] * 2, [RIGHT, HALF], [truth] * 2, [None, {}], binary=True)
+    assert [score["score"] for score in scores] == [1.0, 0.0]
+
+
+def test_limits_and_the_checker_travel_in_the_ground_truth():
+    slow = {"tests": TESTS, "time_limit_s": 0.1}
+    assert compute_score("a", "while True: pass", slow)["score"] == 0.0
+    checker = "import sys; print(int(open(sys.argv[3]).read() == '4\\n'))"
+    free = {"tests": TESTS, "compare": "checker", "checker": checker}
+    assert compute_score("a", "print(4)", free)["score"] == 1.0
+
+
+def test_an_unscorable_sample_is_nan_for_verl(monkeypatch):
+    class Broken:
+        def verify_many(self, jobs):
+            return [Verdict((TestResult(Outcome.INFRA_ERROR),)) for _ in jobs]
+
+    monkeypatch.setattr(verl_shape, "shared_verifier", Broken)
+    score = compute_score("a", "x", TESTS, binary=True)
+    assert math.isnan(score["score"])
+    assert score["unscored"] == 1.0
+
+
+@pytest.mark.parametrize("truth", ["[", [], {"test": TESTS}, "3", [{"input": "1"}]])
+def test_a_ground_truth_without_tests_is_refused(truth):
+    with pytest.raises(DataError, match="ground_truth"):
+        compute_score("mine", "print(1)", truth)

@@ -10,7 +10,7 @@ from types import TracebackType
 from maxatk.evaluate.programs import Submission
 from maxatk.evaluate.store import Store
 from maxatk.records import Problem, Score
-from maxatk.verifier import Job, Verifier
+from maxatk.verifier import Verifier, problem_job
 
 Progress = Callable[[int, int, str], None]
 """Called as progress(done, total, unit), from the sampling and from the judging thread."""
@@ -81,7 +81,9 @@ class Judge:
                     self._error = error
 
     def _judge(self, batch: Sequence[Submission]) -> None:
-        jobs = [job_of(found.program, self._problems[found.sample.problem_id]) for found in batch]
+        jobs = [
+            problem_job(found.program, self._problems[found.sample.problem_id]) for found in batch
+        ]
         verdicts = self._verifier.verify_many(jobs)
         self._scores.append(
             Score.from_verdict(
@@ -94,20 +96,3 @@ class Judge:
     def _report(self) -> None:
         if self._progress is not None:
             self._progress(len(self._scores.records), self._total, "scores")
-
-
-def job_of(program: str, problem: Problem) -> Job:
-    """Return the job of a program for a problem, with the limits and the rule of the problem.
-
-    Raises InvalidValueError for a comparison rule that does not exist.
-    """
-    memory = problem.memory_limit_mb
-    return Job(
-        program,
-        problem.tests,
-        compare=problem.compare,
-        time_limit=problem.time_limit_s,
-        memory_limit=None if memory is None else memory << 20,
-        entry_point=problem.entry_point,
-        checker=problem.checker,
-    )

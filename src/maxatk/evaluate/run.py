@@ -11,7 +11,7 @@ from typing import Any
 
 from maxatk.errors import DataError
 from maxatk.evaluate.backends import Backend, load_backend
-from maxatk.evaluate.judging import BATCH, Judge, Progress, job_of
+from maxatk.evaluate.judging import BATCH, Judge, Progress
 from maxatk.evaluate.manifest import (
     MANIFEST,
     environment,
@@ -26,7 +26,7 @@ from maxatk.evaluate.store import Store
 from maxatk.folders import read_json, write_json
 from maxatk.problems import problems_by_id
 from maxatk.records import Problem, Sample, Score, read_jsonl
-from maxatk.verifier import Verifier
+from maxatk.verifier import Verifier, problem_job
 
 SAMPLES, SCORES, RESULTS = "samples.jsonl", "scores.jsonl", "results.json"
 
@@ -169,7 +169,7 @@ def _load_problems(
         source = None
     by_id = problems_by_id(problems, source=source or "problems")
     for problem in by_id.values():
-        job_of("", problem)  # an unknown comparison rule is refused now, not in the middle
+        problem_job("", problem)  # an unknown comparison rule is refused now, not in the middle
     return by_id, source
 
 

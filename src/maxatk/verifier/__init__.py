@@ -5,7 +5,8 @@ from maxatk.verifier.doctor import Layer, doctor
 from maxatk.verifier.extract import extract_code
 from maxatk.verifier.jobs import Job
 from maxatk.verifier.pool import Verifier
-from maxatk.verifier.rewards import CodeReward, binary_code_reward, code_reward
+from maxatk.verifier.rewards import CodeReward, binary_code_reward, code_reward, problem_job
+from maxatk.verifier.verl import compute_score, compute_scores
 
 __all__ = [
     "COMPARE",
@@ -15,6 +16,9 @@ __all__ = [
     "Verifier",
     "binary_code_reward",
     "code_reward",
+    "compute_score",
+    "compute_scores",
     "doctor",
     "extract_code",
+    "problem_job",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-_FENCE = re.compile(r"^[ \t]*(```+|~~~+)[ \t]*([^\s`]*)[^\n`]*$", re.MULTILINE)
+_FENCE = re.compile(r"^([ \t]*)(```+|~~~+)[ \t]*([\w+#.-]*)[^\n`]*$", re.MULTILINE)
 _PYTHON = ("python", "python3", "py", "py3")
 
 
@@ -32,7 +32,14 @@ def _blocks(text: str) -> tuple[list[tuple[str, str]], str | None]:
     for fence in _FENCE.finditer(text):
         if opened is None:
             opened = fence
-        elif fence[1][0] == opened[1][0] and len(fence[1]) >= len(opened[1]) and not fence[2]:
-            closed.append((opened[2].lower(), text[opened.end() + 1 : fence.start()]))
+        elif fence[2][0] == opened[2][0] and len(fence[2]) >= len(opened[2]) and not fence[3]:
+            closed.append((opened[3].lower(), _content(text, opened, fence.start())))
             opened = None
-    return closed, text[opened.end() + 1 :] if opened is not None else None
+    return closed, _content(text, opened, len(text)) if opened is not None else None
+
+
+def _content(text: str, opened: re.Match[str], end: int) -> str:
+    content = text[opened.end() + 1 : end]
+    if not opened[1]:
+        return content
+    return "".join(line.removeprefix(opened[1]) for line in content.splitlines(keepends=True))

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from maxatk.errors import InvalidValueError
-from maxatk.records import TestCase, Verdict
+from maxatk.records import Problem, TestCase, Verdict
 from maxatk.verifier.extract import extract_code
 from maxatk.verifier.jobs import Job
 from maxatk.verifier.pool import Verifier
@@ -60,11 +60,8 @@ class CodeReward:
             )
             for i, completion in enumerate(completions)
         ]
-        return [self._reward(verdict) for verdict in self.verifier.verify_many(jobs)]
-
-    def _reward(self, verdict: Verdict) -> float | None:
-        reward = verdict.reward
-        return float(reward == 1.0) if self.binary and reward is not None else reward
+        verdicts = self.verifier.verify_many(jobs)
+        return [as_reward(verdict, binary=self.binary) for verdict in verdicts]
 
 
 def code_reward(
@@ -97,6 +94,28 @@ def shared_verifier() -> Verifier:
     verifier = Verifier()
     atexit.register(verifier.close)
     return verifier
+
+
+def problem_job(program: str, problem: Problem) -> Job:
+    """Return the job of a program for a problem, with the limits and the rule of the problem.
+
+    Raises InvalidValueError for a comparison rule that does not exist.
+    """
+    return Job(
+        program,
+        problem.tests,
+        compare=problem.compare,
+        time_limit=problem.time_limit_s,
+        memory_limit=_bytes(problem.memory_limit_mb),
+        entry_point=problem.entry_point,
+        checker=problem.checker,
+    )
+
+
+def as_reward(verdict: Verdict, *, binary: bool) -> float | None:
+    """Return passed / declared tests, or 1.0 and 0.0 for all and not all; None if unscorable."""
+    reward = verdict.reward
+    return float(reward == 1.0) if binary and reward is not None else reward
 
 
 def completion_text(completion: Completion) -> str:
