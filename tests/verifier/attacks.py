@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Sequence
+from typing import Any
 
 from maxatk.records import Outcome, TestCase
 from maxatk.verifier import Job, Verifier
@@ -411,7 +412,6 @@ ESCAPES = {
     "remove a file": "os.unlink(os.__file__)",
     "rename a file": "os.rename(os.__file__, os.__file__ + 'x')",
     "change a mode": "os.chmod(os.__file__, 0o777)",
-    "change the folder": "os.chdir('/')",
     "change the root": "os.chroot('/')",
     "become root": "os.setuid(0)",
     "memory file": "os.memfd_create('x')",
@@ -447,7 +447,7 @@ def call(*args):
     import ctypes
     libc = ctypes.CDLL(None, use_errno=True)
     fixed = [ctypes.c_long(a) if isinstance(a, int) else a for a in args]
-    if libc.syscall(*fixed) < 0 and ctypes.get_errno() in (1, 38):
+    if libc.syscall(*fixed) < 0 and ctypes.get_errno() in (1, 11, 38):
         raise PermissionError
 try:
     {}
@@ -456,7 +456,7 @@ except (OSError, ValueError):
 """
 
 
-RESOURCES = {
+RESOURCES: dict[str, tuple[Any, ...]] = {
     "endless loop": ("while True: pass", Outcome.TIME_LIMIT),
     "endless loop in C": ("sum(range(10**12))", Outcome.TIME_LIMIT),
     "ignore every exception": (
@@ -499,6 +499,8 @@ RESOURCES = {
         "import threading, time\nthreading.stack_size(32768)\n"
         "while 1: threading.Thread(target=time.sleep, args=(9,), daemon=True).start()",
         Outcome.RUNTIME_ERROR,
+        Outcome.MEMORY_LIMIT,
+        Outcome.TIME_LIMIT,
     ),
     "fill the scratch folder": (
         "with open('x', 'wb') as f:\n    while 1: f.write(bytes(1 << 20))",
@@ -669,8 +671,8 @@ ALL: dict[str, Attack] = {
         if "call(" not in attempt or os.uname().machine == "x86_64"  # the numbers are its
     },
     **{
-        f"resource: {name}": Attack(program, frozenset({outcome}), (QUESTION,))
-        for name, (program, outcome) in RESOURCES.items()
+        f"resource: {name}": Attack(program, frozenset(outcomes), (QUESTION,))
+        for name, (program, *outcomes) in RESOURCES.items()
     },
     **{f"cross-test: {name}": Attack(p, PASS, TWICE) for name, p in CROSS_TEST.items()},
     **{f"comparison: {name}": attack for name, attack in COMPARISON.items()},

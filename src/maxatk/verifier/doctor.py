@@ -27,6 +27,7 @@ _MEANING = {
     "proved_no_reading": "tried: reading /etc/passwd fails",
     "proved_no_proc": "tried: reading another process's command line fails",
     "proved_no_writing": "tried: making a file outside the scratch folder fails",
+    "fork_limit": "tests need no filter of their own: cheaper, not safer",
     "imports_work": "tried: a module that was not loaded yet can be imported",
 }
 

@@ -15,17 +15,19 @@ import time
 from maxatk.verifier.inside import protocol, values
 from maxatk.verifier.inside.execution import enter_test, import_program, report
 from maxatk.verifier.inside.supervise import (
+    STANDARD,
     Context,
     Request,
     await_end,
     fork,
-    open_standard_files,
 )
 
 TYPE_CHECKING = False  # `typing` itself would make every fork slower
 if TYPE_CHECKING:
     from types import CodeType
     from typing import Any, NoReturn
+
+    from maxatk.verifier.inside.program import Program
 
 _MAX_MESSAGE = 1 << 26
 _READ, _WRITE = 3, 4  # the descriptors of both processes, once they have entered
@@ -36,7 +38,7 @@ class CandidateError(Exception):
 
 
 def run_check(
-    code: CodeType, request: Request, context: Context, payload: tuple[int, int, int]
+    program: Program, request: Request, context: Context, payload: tuple[int, int, int]
 ) -> tuple[int, int, float, int]:
     """Run a check test and return what the checker came to; the costs are those of both."""
     offset, size, name_size = payload
@@ -48,8 +50,8 @@ def run_check(
     if candidate == 0:
         try:
             _place_pipe(calls_out, answers_in)
-            _enter_half(request, context)
-            _run_candidate(code, entry_point)
+            _enter_half(program, request, context)
+            _run_candidate(program.code, entry_point)
         finally:
             os._exit(1)
     checker = fork()
@@ -57,31 +59,31 @@ def run_check(
         try:
             source = os.pread(context.files.job, size - name_size, offset + name_size)
             _place_pipe(answers_out, calls_in)
-            open_standard_files()  # the program can read the others, and a traceback tells much
-            _enter_half(request, context)
+            _silence()
+            _enter_half(program, request, context)
             _run_checker(entry_point, source.decode("utf-8", "surrogatepass"))
         finally:
             os._exit(1)
     for descriptor in (calls_out, calls_in, answers_out, answers_in):
         os.close(descriptor)
-    return _await_check(checker, candidate, request, start)
+    return _await_check(checker, candidate, request, context, start)
 
 
-def _enter_half(request: Request, context: Context) -> None:
+def _enter_half(program: Program, request: Request, context: Context) -> None:
     enter_test(
-        context.last_filter,
+        context,
         output_limit=request.output,
-        orphans=context.orphans,
+        threads=program.threads,
         first_closed=_WRITE + 1,
     )
 
 
 def _await_check(
-    checker: int, candidate: int, request: Request, start: float
+    checker: int, candidate: int, request: Request, context: Context, start: float
 ) -> tuple[int, int, float, int]:
     """Wait for the candidate, whose clock is the one that counts, then for the checker."""
-    ending, status, cpu, memory = await_end(candidate, request, start)
-    verdict = await_end(checker, request, start, reported=True)
+    ending, status, cpu, memory = await_end(candidate, request, context, start)
+    verdict = await_end(checker, request, context, start, reported=True)
     if status == 0 and ending == protocol.EXITED:
         ending, status = verdict[:2]
     return ending, status, cpu + verdict[2], max(memory, verdict[3])
@@ -92,6 +94,13 @@ def _place_pipe(read_end: int, write_end: int) -> None:
     low, high = os.dup(read_end), os.dup(write_end)
     os.dup2(low, _READ)
     os.dup2(high, _WRITE)
+
+
+def _silence() -> None:
+    """Take the standard files from the checker: the program could read what a traceback tells."""
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for descriptor in STANDARD:
+        os.dup2(nothing, descriptor)
 
 
 def _run_candidate(code: CodeType, entry_point: str) -> NoReturn:

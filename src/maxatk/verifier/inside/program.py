@@ -43,15 +43,29 @@ _PRELOADED = frozenset(
 _PRINT_LATE = frozenset(
     ("__del__", "open", "fdopen", "IOBase", "RawIOBase", "BufferedWriter", "TextIOWrapper")
 )
+# A program that uses none of these has no way to start a thread, or none that it needs.
+_START_THREADS = frozenset(
+    (
+        "threading", "_thread", "concurrent", "asyncio", "multiprocessing", "ctypes",
+        "faulthandler", "importlib", "__import__", "exec", "eval", "compile", "runpy", "builtins",
+        "modules",
+    )
+)  # fmt: skip
 
 
 class Program:
-    """A compiled program; `finalise` says that its destructors may matter."""
+    """A compiled program.
+
+    `finalise` says that its destructors may matter, `threads` that it may start some.
+    """
 
     def __init__(self, code: CodeType) -> None:
         self.code = code
         self.names = _names(code)
         self.finalise = not _PRINT_LATE.isdisjoint(self.names)
+        self.threads = not _START_THREADS.isdisjoint(
+            part for name in self.names for part in name.split(".")
+        )
 
 
 def run(request: Request, context: Context) -> NoReturn:
@@ -69,6 +83,10 @@ def run(request: Request, context: Context) -> NoReturn:
     open_standard_files()
     execution.make_main_module()
     _import_early(program.names)
+    if context.program_filter is None:
+        program.threads = True
+    elif not program.threads:
+        context.program_filter.install()
     judge_tests(program, table, request, context)
     os._exit(0)
 
@@ -138,7 +156,7 @@ def _judge(
     start = time.monotonic()
     if kind == protocol.KIND_CHECK:
         ending, status, cpu, memory = checking.run_check(
-            program.code, request, context, (offset, size, name_size)
+            program, request, context, (offset, size, name_size)
         )
     elif kind == protocol.KIND_CHECKER:
         ending, status, cpu, memory = _run_checker(program, request, context, offset)
@@ -149,7 +167,7 @@ def _judge(
         pid = fork()
         if pid == 0:
             _become_test(program, request, context, (size, kind))
-        ending, status, cpu, memory = await_end(pid, request, start)
+        ending, status, cpu, memory = await_end(pid, request, context, start)
     wall = time.monotonic() - start
     if context.scratch:
         scratch.empty()
@@ -166,9 +184,7 @@ def _become_test(
 ) -> NoReturn:
     size, kind = test
     try:
-        execution.enter_test(
-            context.last_filter, output_limit=request.output, orphans=context.orphans
-        )
+        execution.enter_test(context, output_limit=request.output, threads=program.threads)
         if kind == protocol.KIND_CALL:
             execution.run_call(program.code, size)
         execution.run_script(program.code, finalise=program.finalise)
@@ -187,9 +203,9 @@ def _run_checker(
         try:
             files.move_descriptors()
             execution.enter_test(
-                context.last_filter,
+                context,
                 output_limit=request.output,
-                orphans=context.orphans,
+                threads=program.threads,
                 first_closed=files.first_closed,
             )
             sys.argv = ["checker.py", *files.paths]
@@ -197,4 +213,4 @@ def _run_checker(
         finally:
             os._exit(1)
     files.close()
-    return await_end(pid, request, start)
+    return await_end(pid, request, context, start)

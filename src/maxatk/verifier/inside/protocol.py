@@ -10,6 +10,7 @@ import struct
 # tests, time-outs after which to stop (0: never), source bytes, CPU limit (s), wall limit (s),
 # compile limit (s), memory (bytes), output (bytes)
 REQUEST = struct.Struct("<IIQdddQQ")
+KILL = struct.Struct("<i")  # the process that a program process wants to be killed
 REPLY = struct.Struct("<i")  # the program process's wait status
 # payload bytes, kind of test, how many of the bytes are the name of a check test's function
 TEST = struct.Struct("<QBH")

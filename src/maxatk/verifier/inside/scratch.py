@@ -17,6 +17,7 @@ def empty() -> None:
     It descends by changing the folder, because a test may have nested folders deeper than any
     path name, and without recursion. No process of the test is alive any more.
     """
+    os.chmod(PATH, 0o700)
     above: list[str] = []
     while True:
         inner = _unlink_files()

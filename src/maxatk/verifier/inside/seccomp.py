@@ -1,9 +1,10 @@
 """The system-call filter: what a sandboxed process may ask the kernel for.
 
 Written as raw BPF because the standard library is all there is inside a zygote. Two filters
-stack up: `zygote_filter` is an allow-list for everything below the zygote, `test_filter` takes
-away what only the supervising processes need (fork, signals, new memory files) just before
-untrusted code runs. Everything not named fails with EPERM; a foreign architecture kills.
+stack up: `zygote_filter` is an allow-list for everything below the zygote; `test_filter`, or
+`program_filter` once for all tests of a program, takes away what only the supervising processes
+need (fork, signals, new memory files) before untrusted code runs. Everything not named fails
+with EPERM; a foreign architecture kills.
 """
 
 import ctypes
@@ -65,11 +66,10 @@ _NUMBERS: dict[str, tuple[int | None, int | None]] = {
 
 # Calls with a rule of their own (see `_zygote_rules`); all others of the table pass freely.
 _RULED = ("clone", "clone3", "ioctl", "fcntl", "prctl", "prlimit64")
-# What the supervising processes need and a test does not.
-_SUPERVISOR_ONLY = (
-    "fork", "vfork", "kill", "tkill", "tgkill", "memfd_create", "seccomp", "setpgid", "wait4",
-    "waitid", "chdir", "chmod", "fchmodat",
-)  # fmt: skip
+# What the zygote needs and nothing below it, once a program process is set up.
+_SUPERVISOR_ONLY = ("kill", "tkill", "tgkill", "memfd_create", "seccomp", "setpgid", "waitid")
+# What a program process needs for its tests, and a test does not.
+_PROGRAM_ONLY = ("fork", "vfork", "wait4", "chdir", "chmod", "fchmodat")
 # What changes files; refused where neither mounts nor Landlock say where that is allowed.
 _FILE_CHANGES = (
     "rename", "mkdir", "rmdir", "unlink", "mkdirat", "unlinkat", "renameat",
@@ -119,25 +119,55 @@ def test_filter(machine: str, *, writing: bool) -> Filter:
     `writing` says that other layers decide which files may be written; without them none may.
     """
     numbers = _numbers(machine)
-    code = _prologue(machine)
     threads_only = [*_load_argument(0), (_JSET, 0, 1, _CLONE_THREAD), _return(ALLOW)]
-    code += _rule(numbers["clone"], [*threads_only, _return(ERRNO | errno.EPERM)])
-    code += _rule(numbers["prctl"], _one_of(0, _PRCTLS))
+    code = [
+        *_prologue(machine),
+        *_rule(numbers["clone"], [*threads_only, _return(ERRNO | errno.EPERM)]),
+        *_common_rules(numbers),
+    ]
+    if not writing:
+        code += _no_writing_rules(numbers)
+    refused = (*_SUPERVISOR_ONLY, *_PROGRAM_ONLY, *(() if writing else _FILE_CHANGES))
+    return Filter([*code, *_refuse(numbers, refused), _return(ALLOW)])
+
+
+def program_filter(machine: str) -> Filter:
+    """Return what a program process takes away from itself and all its tests at once.
+
+    It leaves the calls of `_PROGRAM_ONLY` and forking. That is safe where a limit of no process
+    at all stops forks in a test and the file system is read-only but for the scratch folder. To
+    install a filter costs about as much as to fork, so once a program is much better than once a
+    test.
+    """
+    numbers = _numbers(machine)
+    code = [*_prologue(machine), *_common_rules(numbers)]
+    return Filter([*code, *_refuse(numbers, _SUPERVISOR_ONLY), _return(ALLOW)])
+
+
+def _common_rules(numbers: dict[str, int]) -> list[Instruction]:
     # A program that lowered its own CPU limit would die of a SIGKILL that looks like our fault.
     own_cpu_limit = [*_load_argument(1), (_JEQ, 0, 1, _RLIMIT_CPU), _return(ERRNO | errno.EPERM)]
-    code += _rule(numbers["prlimit64"], [*own_cpu_limit, _return(ALLOW)])
-    refused = list(_SUPERVISOR_ONLY)
-    if not writing:
-        refused += _FILE_CHANGES
-        for name, argument in (("open", 1), ("openat", 2)):
-            if name in numbers:
-                flags = [*_load_argument(argument), (_JSET, 0, 1, _O_WRITING)]
-                block = [*flags, _return(ERRNO | errno.EPERM), _return(ALLOW)]
-                code += _rule(numbers[name], block)
-    for name in refused:
+    return [
+        *_rule(numbers["prctl"], _one_of(0, _PRCTLS)),
+        *_rule(numbers["prlimit64"], [*own_cpu_limit, _return(ALLOW)]),
+    ]
+
+
+def _no_writing_rules(numbers: dict[str, int]) -> list[Instruction]:
+    code: list[Instruction] = []
+    for name, argument in (("open", 1), ("openat", 2)):
+        if name in numbers:
+            flags = [*_load_argument(argument), (_JSET, 0, 1, _O_WRITING)]
+            code += _rule(numbers[name], [*flags, _return(ERRNO | errno.EPERM), _return(ALLOW)])
+    return code
+
+
+def _refuse(numbers: dict[str, int], names: tuple[str, ...]) -> list[Instruction]:
+    code: list[Instruction] = []
+    for name in names:
         if name in numbers:
             code += [(_JEQ, 0, 1, numbers[name]), _return(ERRNO | errno.EPERM)]
-    return Filter([*code, _return(ALLOW)])
+    return code
 
 
 def _numbers(machine: str) -> dict[str, int]:

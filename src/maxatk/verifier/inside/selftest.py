@@ -12,19 +12,43 @@ if TYPE_CHECKING:
 
 
 def run(context: supervise.Context) -> dict[str, bool | str]:
-    """Return for each probe True where it was refused as it must be, else what went wrong."""
+    """Return for each probe True where it was refused as it must be, else what went wrong.
+
+    `fork_limit` says that the same holds for tests that install no filter of their own.
+    """
     probes = {**_PROBES, "no_writing": lambda: _write_outside(context)}
+    results = _try_in_a_test(context, probes, threads=True)
+    if context.program_filter is None:
+        results["fork_limit"] = "needs a scratch folder and a process namespace"
+        return results
+    cheaper = _try_in_a_test(context, probes, threads=False)
+    failed = [name for name, held in cheaper.items() if held is not True]
+    results["fork_limit"] = not failed or f"does not hold: {', '.join(failed)}"
+    return results
+
+
+def _try_in_a_test(
+    context: supervise.Context, probes: dict[str, Callable[[], object]], *, threads: bool
+) -> dict[str, bool | str]:
     reader, writer = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        os.dup2(writer, 0)
-        execution.enter_test(context.last_filter, output_limit=1 << 20, orphans=context.orphans)
-        os.write(0, bytes(_refused(*probe) for probe in probes.items()))
-        os._exit(0)
+    program = os.fork()
+    if program == 0:
+        try:
+            if not threads and context.program_filter is not None:
+                context.program_filter.install()
+            test = supervise.fork()
+            if test == 0:
+                os.dup2(writer, 0)
+                execution.enter_test(context, output_limit=1 << 20, threads=threads)
+                os.write(0, bytes(_refused(*probe) for probe in probes.items()))
+            else:
+                os.waitpid(test, 0)
+        finally:
+            os._exit(0)
     os.close(writer)
     answer = os.read(reader, len(probes))
     os.close(reader)
-    os.waitpid(pid, 0)
+    os.waitpid(program, 0)
     refused = dict(zip(probes, answer, strict=False))
     results: dict[str, bool | str] = {
         f"proved_{name}": refused.get(name) == 1 or "was possible" for name in probes
@@ -38,7 +62,7 @@ def _refused(name: str, probe: Callable[[], object]) -> bool:
     """Say whether the probe failed; what the filter refuses must fail for just that reason."""
     try:
         probe()
-    except PermissionError:
+    except (PermissionError, BlockingIOError):  # the latter: the limit on processes
         return True
     except (OSError, ImportError):
         return name not in _BY_FILTER

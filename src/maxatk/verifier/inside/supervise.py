@@ -26,21 +26,27 @@ class Files:
 class Context:
     """What a zygote hands to its program processes.
 
+    `test_filter` is what a test must install, unless its program process installed
+    `program_filter` (None where the limit on processes does not stop forks; see `seccomp`).
     `base_memory` is the zygote's own address space in bytes; `orphans` says that the processes
     of a killed zygote would live on, because it is not the first one of a process namespace;
-    `scratch` says that the current folder is the scratch folder of the tests.
+    `scratch` says that the current folder is the scratch folder of the tests. `kills` is the
+    pipe on which a program process asks the zygote to kill a test.
     """
+
+    kills = -1
 
     def __init__(
         self,
         files: Files,
-        last_filter: Filter,
+        test_filter: Filter,
+        program_filter: Filter | None,
         *,
         base_memory: int,
         orphans: bool,
         scratch: bool,
     ) -> None:
-        self.files, self.last_filter = files, last_filter
+        self.files, self.test_filter, self.program_filter = files, test_filter, program_filter
         self.base_memory, self.orphans, self.scratch = base_memory, orphans, scratch
 
 
@@ -96,9 +102,9 @@ def copy(source: int, offset: int, target: int, size: int) -> int:
 
 
 def await_end(
-    pid: int, request: Request, start: float, *, reported: bool = False
+    pid: int, request: Request, context: Context, start: float, *, reported: bool = False
 ) -> tuple[int, int, float, int]:
-    """Wait for a test, and kill it when its CPU clock or the wall clock has run out.
+    """Wait for a test, and have it killed when its CPU clock or the wall clock has run out.
 
     `reported` says that its SIGCHLD may have been taken already. Returns how it ended, its wait
     status, its CPU seconds and its peak memory in bytes.
@@ -117,5 +123,5 @@ def await_end(
             patience = max(min(cpu_left, wall_left), 0.001)
             continue
         ending = protocol.CPU_LIMIT if cpu_left <= 0 else protocol.WALL_LIMIT
-        os.kill(pid, signals.SIGKILL)
+        os.write(context.kills, protocol.KILL.pack(pid))
         patience = 1.0

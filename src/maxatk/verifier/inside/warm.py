@@ -47,7 +47,8 @@ def rehearse(context: supervise.Context) -> None:
     request = supervise.Request(protocol.REQUEST.pack(1, 0, 0, 10.0, 10.0, 10.0, 1 << 30, 1 << 20))
     trial = supervise.Context(
         files,
-        context.last_filter,
+        context.test_filter,
+        None,
         base_memory=0,
         orphans=context.orphans,
         scratch=context.scratch,

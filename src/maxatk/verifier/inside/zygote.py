@@ -55,21 +55,30 @@ def main(arguments: list[str]) -> NoReturn:
     syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signals.SIGKILL)
     syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)
     _install(layers, machine)
-    orphans = layers["pid_namespace"] is not True
-    has_scratch = layers["scratch_folder"] is True
-    context = supervise.Context(
-        files,
-        seccomp.test_filter(machine, writing=has_scratch or layers["landlock"] is True),
-        base_memory=base_memory,
-        orphans=orphans,
-        scratch=has_scratch,
-    )
+    context = _context(files, layers, machine, base_memory)
     layers.update(selftest.run(context))
+    if layers["fork_limit"] is not True:
+        context.program_filter = None
     warm.rehearse(context)
     gc.collect()
     gc.freeze()
     os.write(files.replies, repr(layers).encode() + b"\n")
     _serve(context)
+
+
+def _context(
+    files: supervise.Files, layers: isolate.Layers, machine: str, base_memory: int
+) -> supervise.Context:
+    has_scratch = layers["scratch_folder"] is True
+    first = layers["pid_namespace"] is True
+    return supervise.Context(
+        files,
+        seccomp.test_filter(machine, writing=has_scratch or layers["landlock"] is True),
+        seccomp.program_filter(machine) if has_scratch and first else None,
+        base_memory=base_memory,
+        orphans=not first,
+        scratch=has_scratch,
+    )
 
 
 def _become_first_process(files: supervise.Files) -> None:
@@ -103,16 +112,27 @@ def _serve(context: supervise.Context) -> NoReturn:
         if len(message) < protocol.REQUEST.size:
             os._exit(0)  # the host has closed its end
         request = supervise.Request(message)
-        pid = syscalls.fork()
-        if pid < 0:
-            raise OSError("cannot fork")
+        kills, context.kills = os.pipe()
+        pid = supervise.fork()
         if pid == 0:
             program.run(request, context)
+        os.close(context.kills)
+        _kill_on_request(kills)
         status = os.waitpid(pid, 0)[1]
         _sweep(pid)
         if context.scratch and status != 0:  # it may have died beside a test
             scratch.empty()
         os.write(files.replies, protocol.REPLY.pack(status))
+
+
+def _kill_on_request(kills: int) -> None:
+    """Kill the tests that the program process names, until it has ended and closed the pipe."""
+    while message := os.read(kills, protocol.KILL.size):
+        try:
+            os.kill(protocol.KILL.unpack(message)[0], signals.SIGKILL)
+        except ProcessLookupError:
+            continue
+    os.close(kills)
 
 
 def _sweep(group: int) -> None:
