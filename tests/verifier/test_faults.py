@@ -1,5 +1,7 @@
 """What happens when parts of the judge die, or when the machine is busy."""
 
+import asyncio
+import contextlib
 import os
 import signal
 import subprocess
@@ -32,10 +34,16 @@ def gone(processes: list[psutil.Process]) -> bool:
     return not [p for p in alive if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
 
 
+def kill_all_below():
+    for process in below(os.getpid()):
+        with contextlib.suppress(psutil.NoSuchProcess):  # killing one of them ends others
+            process.kill()
+
+
 def test_a_killed_zygote_is_replaced_and_no_verdict_lost():
     with Verifier(workers=2) as verifier:
         jobs = [(f"{SQUARE}# {i}", TESTS) for i in range(150)]
-        killer = threading.Timer(0.1, lambda: [p.kill() for p in below(os.getpid())])
+        killer = threading.Timer(0.1, kill_all_below)
         killer.start()
         verdicts = verifier.verify_many(jobs)
         killer.join()
@@ -153,19 +161,48 @@ def test_the_stream_yields_what_is_done_and_can_be_abandoned():
         stream.close()
 
 
-def test_the_clock_is_the_programs_own_beside_busy_processes():
-    # About 0.15 s of CPU time with a limit of 0.6 s: on the wall it may take far longer.
-    program = "import time\nwhile time.process_time() < 0.15: pass\nprint(1)"
-    jobs = [(f"{program}\n# {i}", [TestCase(input="", output="1")]) for i in range(6)]
-    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(8)]
-    try:
+MIXED = [
+    "import time\nwhile time.process_time() < 0.2: pass\nprint(1)",  # a third of the limit
+    "print(1)",
+    "import time; time.sleep(0.3); print(1)",
+    "while True: pass",
+    "print(2)",
+    "1 / 0",
+    "x = bytearray(1 << 34)",
+    "print('x' * (1 << 25))",
+]
+
+
+def test_outcomes_are_the_same_beside_busy_processes():
+    jobs = [
+        Job(f"{program}\n# {i}", (TestCase(input="", output="1"),))
+        for i in range(3)
+        for program in MIXED
+    ]
+
+    def outcomes():
         with Verifier(workers=2, time_limit=0.6) as verifier:
-            verdicts = verifier.verify_many(jobs)
+            return [verdict.outcome.value for verdict in verifier.verify_many(jobs)]
+
+    idle = outcomes()
+    cores = len(os.sched_getaffinity(0))
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(4 * cores)]
+    try:
+        assert outcomes() == idle
     finally:
         for process in busy:
             process.kill()
             process.wait()
-    assert [verdict.reward for verdict in verdicts] == [1.0] * 6
+    kinds = ["passed"] * 3 + ["time_limit", "wrong_answer", "runtime_error"]
+    assert idle[:8] == [*kinds, "memory_limit", "output_limit"]
+
+
+def test_many_coroutines_may_use_one_verifier(verifier):
+    async def judge_all():
+        calls = [asyncio.to_thread(verifier.verify, f"{SQUARE}# {i}", TESTS) for i in range(20)]
+        return [verdict.reward for verdict in await asyncio.gather(*calls)]
+
+    assert asyncio.run(judge_all()) == [1.0] * 20
 
 
 def test_after_some_timeouts_the_rest_is_not_run():

@@ -90,8 +90,8 @@ class Filter:
     """An assembled filter, ready to be installed with one call."""
 
     def __init__(self, instructions: list[Instruction]) -> None:
-        code = b"".join(struct.pack("<HBBI", *instruction) for instruction in instructions)
-        self._code = ctypes.create_string_buffer(code, len(code))
+        self.code = b"".join(struct.pack("<HBBI", *instruction) for instruction in instructions)
+        self._code = ctypes.create_string_buffer(self.code, len(self.code))
         self._program = _Program(len(instructions), ctypes.addressof(self._code))
         self._pointer = ctypes.byref(self._program)
         self._prctl = syscalls.FAST_LIBC.prctl
