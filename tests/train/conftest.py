@@ -103,9 +103,10 @@ class SpyTrainer(MaxAtKTrainer):
 
     def _compute_loss(self, model, inputs):
         policy = copy.deepcopy(self.model.state_dict())
+        loss = super()._compute_loss(model, inputs)
         kept = {key: value.clone() for key, value in inputs.items()}
         self.seen.append(Seen(self.state.global_step, kept, policy))
-        return super()._compute_loss(model, inputs)
+        return loss
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from maxatk.train import MaxAtKTrainer
 from maxatk.train.trainer import GROUP_ROW
 from oracles import subsets
 
-from .conftest import GROUP, reward_with_gaps, text_reward
+from .conftest import GROUP, SpyTrainer, reward_with_gaps, text_reward
 
 CORRECTED = [name for name, method in METHODS.items() if method.correction != "none"]
 CLAMP = 0.5
@@ -68,19 +68,19 @@ def expected_at(trainer, model_folder, step, *, method, k, form):
 def test_off_policy_advantages_match_brute_force_with_split_groups(
     make_trainer, model_folder, method, form
 ):
-    # 16 rows a generation in 4 micro-batches, 2 micro-batches a step, 3 passes: 6 steps a buffer.
+    # 16 rows a generation in 8 micro-batches, 4 micro-batches a step, 3 passes: 6 steps a buffer.
     trainer = make_trainer(
         method=method,
         form=form,
-        per_device_train_batch_size=4,
-        steps_per_generation=4,
-        gradient_accumulation_steps=2,
+        per_device_train_batch_size=2,
+        steps_per_generation=8,
+        gradient_accumulation_steps=4,
         num_iterations=3,
         max_steps=6,
     )
     trainer.train()
     assert len(trainer.generations) == 1
-    assert len(trainer.seen) == 12
+    assert len(trainer.seen) == 24
     moved = 0.0
     for seen in trainer.seen:
         expected = expected_at(trainer, model_folder, seen.step, method=method, k=2, form=form)
@@ -133,11 +133,10 @@ def test_method_grpo_gives_the_losses_and_weights_of_trl(
     settings |= {"learning_rate": 1e-3}
     ours = make_trainer(method="grpo", cls=MaxAtKTrainer, **settings)
     ours.train()  # before the other is made: making a trainer sets the seed
-    own_fields = {"method", "k", "form", "delta_clamp"}
     shared = {
         name: value
         for name, value in vars(ours.args).items()
-        if name in GRPOConfig.__dataclass_fields__ and name not in own_fields
+        if name in GRPOConfig.__dataclass_fields__
     }
     # Both spell the same batch: TRL refuses the one it derives from the other.
     shared["generation_batch_size"] = None
@@ -164,18 +163,121 @@ def test_reinforce_hides_the_old_log_probabilities_from_the_surrogate(make_train
     assert all("old_per_token_logps" not in seen.inputs for seen in trainer.seen)
 
 
-def test_strictly_on_policy_training_needs_no_extra_forward(make_trainer):
-    calls = []
+class Counting(SpyTrainer):
+    """Counts the extra forward passes."""
 
-    class Counting(MaxAtKTrainer):
-        def _log_ratios(self, batch):
-            calls.append(batch)
-            return super()._log_ratios(batch)
+    extra = 0
 
-    make_trainer(method="bon_off_policy_exact", cls=Counting, max_steps=2).train()
-    assert not calls
-    make_trainer(method="bon_off_policy_exact", cls=Counting, num_iterations=2, max_steps=4).train()
-    assert len(calls) == 2  # one for each of the two steps that reuse samples
+    def _forward_log_ratios(self, batch):
+        self.extra += 1
+        return super()._forward_log_ratios(batch)
+
+
+@pytest.mark.parametrize(
+    ("settings", "extra"),
+    [
+        ({"max_steps": 2}, 0),  # strictly on-policy
+        ({"num_iterations": 2, "max_steps": 4}, 0),  # 8 rows hold whole groups of 4
+        # 2 rows do not: 4 slices, once for each of the two steps that reuse samples
+        (
+            {
+                "num_iterations": 2,
+                "max_steps": 4,
+                "per_device_train_batch_size": 2,
+                "gradient_accumulation_steps": 4,
+            },
+            8,
+        ),
+    ],
+)
+def test_extra_forward_passes_only_where_groups_are_split(make_trainer, settings, extra):
+    trainer = make_trainer(method="bon_off_policy_exact", cls=Counting, **settings)
+    trainer.train()
+    assert trainer.extra == extra
+    assert len(trainer.generations) == 2
+
+
+@pytest.mark.parametrize("form", ["ppo", "reinforce"])
+@pytest.mark.parametrize("method", CORRECTED)
+def test_whole_groups_take_their_ratios_from_the_loss(make_trainer, model_folder, method, form):
+    # 16 rows a generation, 2 micro-batches of 2 groups, one a step, 2 passes: 4 steps a buffer.
+    trainer = make_trainer(
+        reward_with_gaps,
+        cls=Counting,
+        method=method,
+        form=form,
+        steps_per_generation=2,
+        gradient_accumulation_steps=1,
+        num_iterations=2,
+        max_steps=4,
+    )
+    trainer.train()
+    assert trainer.extra == 0
+    assert len(trainer.generations) == 1
+    rows = [seen.inputs[GROUP_ROW].tolist() for seen in trainer.seen]
+    assert sorted(rows[0] + rows[1]) == list(range(16))
+    assert all(group[0] % GROUP == 0 for r in rows for group in (r[:GROUP], r[GROUP:]))
+    for seen in trainer.seen:
+        expected = expected_at(trainer, model_folder, seen.step, method=method, k=2, form=form)
+        own = expected[seen.inputs[GROUP_ROW].numpy()]
+        np.testing.assert_allclose(seen.inputs["advantages"].numpy(), own, atol=2e-5)
+
+
+@pytest.mark.parametrize("method", ["bon_loo1", "bon_off_policy_exact"])
+def test_masked_truncated_completions_leave_groups_whose_weights_need_ratios(
+    make_trainer, model_folder, method
+):
+    trainer = make_trainer(
+        method=method,
+        mask_truncated_completions=True,
+        max_completion_length=80,  # an untrained model stops at about one token in 120
+        num_iterations=2,
+        max_steps=2,
+    )
+    trainer.train()
+    _, rows, rewards = trainer.generations[0]
+    masked = rows["completion_mask"].sum(dim=1) == 0
+    assert masked.any()
+    assert not masked.all()
+    if method == "bon_off_policy_exact":
+        rewards[masked] = torch.nan
+    for seen in trainer.seen:
+        expected = expected_at(trainer, model_folder, seen.step, method=method, k=2, form="ppo")
+        own = expected[seen.inputs[GROUP_ROW].numpy()]
+        np.testing.assert_allclose(seen.inputs["advantages"].numpy(), own, atol=2e-5)
+
+
+def test_several_rewards_are_added_with_their_weights(make_trainer, model_folder):
+    trainer = make_trainer(
+        [text_reward, reward_with_gaps],
+        reward_weights=[1.0, -0.5],
+        method="bon_off_policy_exact",
+        num_iterations=2,
+        max_steps=2,
+    )
+    trainer.train()
+    texts = trainer._logs["completion"]
+    one, other = text_reward(texts), reward_with_gaps(texts)
+    expected = [a - 0.5 * (b or 0.0) for a, b in zip(one, other, strict=True)]
+    np.testing.assert_allclose(trainer.generations[0][2].numpy(), expected, atol=1e-6)
+    for seen in trainer.seen:
+        expected = expected_at(
+            trainer, model_folder, seen.step, method="bon_off_policy_exact", k=2, form="ppo"
+        )
+        own = expected[seen.inputs[GROUP_ROW].numpy()]
+        np.testing.assert_allclose(seen.inputs["advantages"].numpy(), own, atol=2e-5)
+
+
+def test_the_advantages_follow_the_schedule_of_k(make_trainer, model_folder):
+    trainer = make_trainer(k=4, k_schedule="linear", max_steps=4)
+    trainer.train()
+    logged = [row["objective/k"] for row in trainer.state.log_history if "loss" in row]
+    assert logged == [4.0, 3.0, 3.0, 2.0]  # 4 - 3 * step / 4, halves rounded up
+    for seen, generation, k in zip(trainer.seen, trainer.generations, logged, strict=True):
+        rewards = generation[2].double().numpy().reshape(-1, GROUP)
+        expected = brute_force("bon_loo1", rewards, np.zeros_like(rewards), k=int(k), form="ppo")
+        own = expected.reshape(-1)[seen.inputs[GROUP_ROW].numpy()]
+        np.testing.assert_allclose(seen.inputs["advantages"].numpy(), own, atol=1e-5)
 
 
 def test_what_is_logged_describes_the_groups(make_trainer):

@@ -11,6 +11,7 @@ from trl import GRPOConfig
 
 from maxatk.errors import InvalidValueError, unknown_name
 from maxatk.objectives import METHODS, Form
+from maxatk.train.objective import SCHEDULES, Objective
 
 # The `reinforce` form needs the loss to be a plain sum of A log pi over tokens, up to a constant.
 REINFORCE_LOSS_TYPES = ("dapo", "dr_grpo", "bnpo", "cispo")
@@ -18,7 +19,7 @@ REINFORCE_LOSS_TYPES = ("dapo", "dr_grpo", "bnpo", "cispo")
 
 @dataclasses.dataclass
 class MaxAtKConfig(GRPOConfig):
-    """Settings of `MaxAtKTrainer`: every field of TRL's GRPOConfig and four of its own.
+    """Settings of `MaxAtKTrainer`: every field of TRL's GRPOConfig and seven of its own.
 
     Args:
         method: A name in `maxatk.METHODS`; decides credit, correction, baseline and scale.
@@ -26,6 +27,9 @@ class MaxAtKConfig(GRPOConfig):
         form: How off-policy weights enter the loss: "ppo" leaves a sample's own ratio to the
             clipped surrogate, "reinforce" puts it into the weight and takes the surrogate away.
         delta_clamp: Bound on |rho - 1| of the ratios inside the off-policy weights.
+        k_schedule: How k moves from `k` to `k_final` over the training: a name in `SCHEDULES`.
+        k_final: The k at the end of a schedule; by default 1.
+        max_weight: Share of max@k in the objective; the rest is max@1.
 
     Two defaults differ from TRL: dropout is off (ratios would be noise otherwise), and bf16 is
     chosen only where the machine has it. The scale of the advantages belongs to the method, so
@@ -46,6 +50,15 @@ class MaxAtKConfig(GRPOConfig):
     delta_clamp: float = dataclasses.field(
         default=0.5, metadata={"help": "Bound on |rho - 1| inside the off-policy weights."}
     )
+    k_schedule: str = dataclasses.field(
+        default="constant", metadata={"help": "constant, linear or cosine: from k to k_final."}
+    )
+    k_final: int | None = dataclasses.field(
+        default=None, metadata={"help": "The k at the end of a schedule; by default 1."}
+    )
+    max_weight: float = dataclasses.field(
+        default=1.0, metadata={"help": "Share of max@k in the objective; the rest is max@1."}
+    )
     disable_dropout: bool = dataclasses.field(
         default=True, metadata={"help": "Disable dropout, so that ratios measure the policy."}
     )
@@ -57,6 +70,7 @@ class MaxAtKConfig(GRPOConfig):
         if self.bf16 is None:
             self.bf16 = torch.cuda.is_available() and torch.cuda.is_bf16_supported()
         _check_method(self)
+        _check_objective(self)
         _check_geometry(self)
         super().__post_init__()
         _check_combinations(self)
@@ -65,6 +79,15 @@ class MaxAtKConfig(GRPOConfig):
     def needs_ratios(self) -> bool:
         """Return whether the advantages change with the ratios of the whole group."""
         return METHODS[self.method].correction != "none" or self.form == "reinforce"
+
+    @property
+    def objective(self) -> Objective:
+        """Return what these settings train for, over the whole training."""
+        final = self.k if self.k_schedule == "constant" else (self.k_final or 1)
+        form = typing.cast(Form, self.form)
+        return Objective(
+            self.method, self.k, final, self.k_schedule, self.max_weight, form, self.delta_clamp
+        )
 
 
 def _check_method(config: MaxAtKConfig) -> None:
@@ -79,6 +102,32 @@ def _check_method(config: MaxAtKConfig) -> None:
         )
     if not config.delta_clamp > 0:
         raise InvalidValueError(f"delta_clamp: must be positive, got {config.delta_clamp!r}")
+
+
+def _check_objective(config: MaxAtKConfig) -> None:
+    if config.k_schedule not in SCHEDULES:
+        raise unknown_name("k_schedule", config.k_schedule, SCHEDULES)
+    final = config.k_final
+    if final is not None and config.k_schedule == "constant":
+        raise InvalidValueError(
+            f"k_final: {final!r} needs a k_schedule; allowed: 'linear', 'cosine'"
+        )
+    if final is not None and (
+        not isinstance(final, int) or not 1 <= final <= config.num_generations
+    ):
+        raise InvalidValueError(
+            f"k_final: must be a whole number from 1 to num_generations "
+            f"({config.num_generations}), got {final!r}"
+        )
+    if not 0 <= config.max_weight <= 1:
+        raise InvalidValueError(f"max_weight: must be from 0 to 1, got {config.max_weight!r}")
+    if config.max_weight < 1 and METHODS[config.method].credit != "max_at_k":
+        fitting = [name for name, row in METHODS.items() if row.credit == "max_at_k"]
+        raise InvalidValueError(
+            f"max_weight: {config.max_weight!r} mixes max@k with max@1, which the method "
+            f"{config.method!r} has no k for; allowed with it: 1.0, or a method of: "
+            f"{', '.join(fitting)}"
+        )
 
 
 def _check_geometry(config: MaxAtKConfig) -> None:
@@ -129,11 +178,10 @@ def _check_combinations(config: MaxAtKConfig) -> None:
             )
 
 
-# Each of these changes the ratios or masks samples behind the back of the weights.
+# Each of these changes the ratios, or takes samples from the loss behind the back of the weights.
 _RATIOS_NEED = {
     "disable_dropout": True,
     "importance_sampling_level": "token",
-    "mask_truncated_completions": False,
     "off_policy_mask_threshold": None,
     "use_vllm": False,
 }

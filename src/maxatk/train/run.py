@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 from datasets import Dataset
 from transformers import AutoConfig, PrinterCallback, TrainerCallback
-from transformers.trainer_utils import get_last_checkpoint
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from maxatk.errors import InvalidValueError, MissingFileError, unknown_name
 from maxatk.evaluate.manifest import environment
@@ -85,13 +86,30 @@ def train(recipe: TrainRecipe, *, progress: Callable[[int, int], None] | None = 
         if trainer.is_world_process_zero():
             out.mkdir(parents=True, exist_ok=True)
             write_json(out / TRAIN_RECORD, record)
-        trainer.train(resume_from_checkpoint=get_last_checkpoint(str(out)))
+        trainer.train(resume_from_checkpoint=last_checkpoint(out))
         trainer.save_model(str(out))
     record["seconds"] = round(time.monotonic() - started, 3)
     record["log_history"] = trainer.state.log_history
     if trainer.is_world_process_zero():
         write_json(out / TRAIN_RECORD, record)
     return out
+
+
+def last_checkpoint(out: Path) -> str | None:
+    """Return the newest complete checkpoint of a folder, or None.
+
+    The state of the trainer is what is written last: a checkpoint without it, or with half of it,
+    was cut off by a kill.
+    """
+    folders = out.glob(f"{PREFIX_CHECKPOINT_DIR}-*")
+    steps = {int(f.name.rpartition("-")[2]): f for f in folders if f.name[-1].isdigit()}
+    for step in sorted(steps, reverse=True):
+        try:
+            json.loads((steps[step] / "trainer_state.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            continue
+        return str(steps[step])
+    return None
 
 
 def to_dataset(problems: list[Problem], *, chat: bool) -> Dataset:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sized
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch.utils.data import DataLoader
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from trl import GRPOTrainer
 
 from maxatk.errors import InvalidValueError
-from maxatk.objectives import advantages, max_at_k
+from maxatk.train import buffer, metrics
+from maxatk.train.card import describe_training
+from maxatk.train.surface import check_surface
 
 # Keys that this trainer adds to TRL's batches; both survive TRL's shuffling and splitting.
 GROUP_ROW = "maxatk_group_row"  # place of a sample in the generation batch of all processes
@@ -26,16 +31,29 @@ class MaxAtKTrainer(GRPOTrainer):
 
     Methods without a correction set the advantages once a generation. A correction (and the form
     "reinforce") sets them again at every optimizer step that reuses samples, from the ratios of
-    the whole group under the policy of that step: one forward pass without gradient over the
-    buffered samples.
+    the whole group under the policy of that step. Where micro-batches can hold whole groups, the
+    ratios are those of the loss's own forward pass; otherwise one forward pass without gradient
+    over the buffered samples gives them. A checkpoint holds the buffer, so that a run goes on in
+    the middle of it.
 
-    Raises InvalidValueError when the training set holds fewer prompts than one generation needs.
+    Raises InvalidValueError when the training set holds fewer prompts than one generation needs,
+    MissingDependencyError with a version of TRL that lacks what this class builds on.
     """
 
-    # Of the last generation of all processes: rewards (P, n), and the optimizer step whose policy
-    # the advantages in the buffer belong to.
-    _group_rewards = np.empty((0, 0))
-    _advantages_step = -1
+    _buffered_inputs: Any
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        check_surface()
+        super().__init__(*args, **kwargs)
+        self._objective = self.args.objective
+        # Of the last generation of all processes: rewards (P, n), their k, and the optimizer step
+        # whose policy the advantages in the buffer belong to.
+        self._group_rewards = np.empty((0, 0))
+        self._group_k = self.args.k
+        self._advantages_step = -1
+        self._whole_groups = False
+        self._awaiting_ratios: dict[str, Any] | None = None
+        self._clock = metrics.Clock()
 
     def get_train_dataloader(self) -> DataLoader:
         """Return TRL's loader; refuse a training set from which it would take no step at all."""
@@ -47,6 +65,20 @@ class MaxAtKTrainer(GRPOTrainer):
             )
         return super().get_train_dataloader()
 
+    def training_step(self, *args: Any, **kwargs: Any) -> torch.Tensor:
+        """Take TRL's training step, and log what of it was not generation, judging or refresh."""
+        start, others = time.perf_counter(), self._clock.total
+        loss = super().training_step(*args, **kwargs)
+        spent = time.perf_counter() - start - (self._clock.total - others)
+        self._metrics["train"]["seconds/update"].append(spent)
+        return loss
+
+    def create_model_card(self, model_name: str | None = None, **kwargs: Any) -> None:
+        """Write TRL's model card, and into it the method, its k and what training measured."""
+        super().create_model_card(model_name=model_name, **kwargs)
+        if self.is_world_process_zero():
+            describe_training(Path(self.args.output_dir), self.args, self.state.log_history)
+
     def _calculate_rewards(
         self,
         inputs: list[Any],
@@ -54,7 +86,10 @@ class MaxAtKTrainer(GRPOTrainer):
         completions: list[Any],
         completion_ids: list[Any],
     ) -> torch.Tensor:
-        rewards_per_func = super()._calculate_rewards(inputs, prompts, completions, completion_ids)
+        with self._clock.measure("verification", self._metrics[self._mode]):
+            rewards_per_func = super()._calculate_rewards(
+                inputs, prompts, completions, completion_ids
+            )
         weights = self.reward_weights.to(rewards_per_func.device)
         rewards = (rewards_per_func * weights).nansum(dim=1)
         rewards[rewards_per_func.isnan().all(dim=1)] = torch.nan
@@ -62,18 +97,20 @@ class MaxAtKTrainer(GRPOTrainer):
         return rewards_per_func
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
-        output = super()._generate_and_score_completions(inputs)
+        with self._clock.measure("generation", self._metrics[self._mode]):
+            output = super()._generate_and_score_completions(inputs)
         training = self.model.training
         group_size = self.num_generations if training else self.num_generations_eval
-        rewards = self._last_rewards.double().cpu().numpy().reshape(-1, group_size)
-        fresh = self._advantages(rewards, log_ratios=None)
+        rewards = self._usable_rewards(output).double().cpu().numpy().reshape(-1, group_size)
+        k = self._objective.k_at(self.state.global_step / max(self.state.max_steps, 1))
+        fresh = self._objective.advantages(rewards, k, log_ratios=None).reshape(-1)
         rows = len(output["advantages"])
         first = self.accelerator.process_index * rows
         output["advantages"] = _like(fresh[first : first + rows], output["advantages"])
         self._replace_logged_advantages(fresh)
-        self._log_group_metrics(rewards, fresh, mode="train" if training else "eval")
+        self._log_generation(rewards, fresh, k)
         if training:
-            self._group_rewards = rewards
+            self._group_rewards, self._group_k = rewards, k
             self._advantages_step = self.state.global_step
             device = output["advantages"].device
             output[GROUP_ROW] = torch.arange(first, first + rows, device=device)
@@ -81,38 +118,86 @@ class MaxAtKTrainer(GRPOTrainer):
                 output[SAMPLING_LOGPS] = output.pop("old_per_token_logps")
         return output
 
+    def _usable_rewards(self, output: dict[str, Any]) -> torch.Tensor:
+        """Return the rewards, NaN where ratios are needed and TRL masks a truncated sample.
+
+        Such a sample has no place in the loss and no log-probability: it leaves its group.
+        """
+        if not (self.args.mask_truncated_completions and self.args.needs_ratios):
+            return self._last_rewards
+        masked = self.accelerator.gather(output["completion_mask"].sum(dim=1) == 0)
+        return torch.where(masked, torch.nan, self._last_rewards)
+
     def _prepare_inputs(self, generation_batch: dict[str, Any]) -> dict[str, Any]:
+        before = self._buffered_inputs
         inputs = super()._prepare_inputs(generation_batch)
-        if self.model.training and self.args.needs_ratios and self._is_stale():
-            self._refresh_advantages()
-        return inputs
+        if not (self.model.training and self.args.needs_ratios):
+            return inputs
+        if self._buffered_inputs is not before:
+            self._arrange_groups()
+        if self._is_stale() and not self._whole_groups:
+            with self._clock.measure("refresh", self._metrics["train"]):
+                self._refresh_advantages()
+        return self._buffered_inputs[self._step % self.args.steps_per_generation]
+
+    def _arrange_groups(self) -> None:
+        """Put whole groups into the micro-batches, where that saves the extra forward passes."""
+        self._whole_groups = False
+        reused = self.args.steps_per_generation * self.num_iterations
+        if self.args.use_liger_kernel or reused <= self.args.gradient_accumulation_steps:
+            return
+        rows = torch.cat([batch[GROUP_ROW] for batch in self._buffered_inputs])
+        arranged = buffer.in_whole_groups(self._buffered_inputs, rows, self.num_generations)
+        if arranged is not None:
+            self._buffered_inputs, self._whole_groups = arranged, True
 
     def _is_stale(self) -> bool:
         return self._advantages_step != self.state.global_step
 
+    def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
+        if self.model.training and self._whole_groups and self._is_stale():
+            self._awaiting_ratios = inputs
+        return super()._compute_loss(model, inputs)
+
+    def _get_per_token_logps_and_entropies(self, *args: Any, **kwargs: Any) -> Any:
+        found = super()._get_per_token_logps_and_entropies(*args, **kwargs)
+        inputs, self._awaiting_ratios = self._awaiting_ratios, None
+        if inputs is not None:  # this is the forward pass of the loss, on whole groups
+            log_ratios = _log_ratios(inputs, found[0].detach())
+            rows = inputs[GROUP_ROW].cpu().numpy()
+            groups = (-1, self.num_generations)
+            rewards = self._group_rewards.reshape(-1)[rows].reshape(groups)
+            shaped = log_ratios.double().cpu().numpy().reshape(groups)
+            fresh = self._off_policy_advantages(rewards, shaped)
+            inputs["advantages"] = _like(fresh, inputs["advantages"])
+        return found
+
     def _refresh_advantages(self) -> None:
         """Set the advantages of every buffered sample from the ratios under today's policy."""
         with torch.no_grad():
-            local = torch.cat([self._log_ratios(batch) for batch in self._buffered_inputs])
+            local = torch.cat([self._forward_log_ratios(batch) for batch in self._buffered_inputs])
         rows = torch.cat([batch[GROUP_ROW] for batch in self._buffered_inputs])
         log_ratios = torch.empty(self._group_rewards.size, dtype=torch.float64)
         gathered_rows = self.accelerator.gather(rows).cpu()
         log_ratios[gathered_rows] = self.accelerator.gather(local).double().cpu()
         shaped = log_ratios.numpy().reshape(self._group_rewards.shape)
-        fresh = self._advantages(self._group_rewards, log_ratios=shaped)
+        fresh = self._off_policy_advantages(self._group_rewards, shaped)
         for batch in self._buffered_inputs:
             own = batch[GROUP_ROW].cpu().numpy()
             batch["advantages"] = _like(fresh[own], batch["advantages"])
         self._advantages_step = self.state.global_step
-        deviation = np.abs(np.expm1(shaped))
-        self._metrics["train"]["ratio/mean_abs_delta"].append(float(deviation.mean()))
-        self._metrics["train"]["ratio/max_abs_delta"].append(float(deviation.max()))
 
-    def _log_ratios(self, batch: dict[str, Any]) -> torch.Tensor:
+    def _off_policy_advantages(self, rewards: np.ndarray, log_ratios: np.ndarray) -> np.ndarray:
+        metrics.log_ratios(
+            self._metrics["train"], log_ratios, k=self._group_k, clamp=self.args.delta_clamp
+        )
+        fresh = self._objective.advantages(rewards, self._group_k, log_ratios=log_ratios)
+        return fresh.reshape(-1)
+
+    def _forward_log_ratios(self, batch: dict[str, Any]) -> torch.Tensor:
         """Return log pi_theta(y) - log pi_old(y) of every sequence of a batch, shape (rows,)."""
-        old = batch.get("old_per_token_logps", batch.get(SAMPLING_LOGPS))
         mask = batch["completion_mask"]
-        if old is None:  # TRL keeps no old log-probabilities where every step is on-policy
+        if _old_logps(batch) is None:
             return torch.zeros(len(mask), device=mask.device)
         now = self._get_per_token_logps_and_entropies(
             self.model,
@@ -120,19 +205,7 @@ class MaxAtKTrainer(GRPOTrainer):
             torch.cat([batch["prompt_mask"], mask], dim=1),
             batch["completion_ids"].size(1),
         )[0]
-        return ((now - old) * mask).sum(dim=1)
-
-    def _advantages(self, rewards: np.ndarray, *, log_ratios: np.ndarray | None) -> np.ndarray:
-        """Return the advantages of rewards (P, n) as one row of P * n values."""
-        k = min(self.args.k, rewards.shape[1])  # evaluation groups may be smaller than k
-        return advantages(
-            rewards,
-            self.args.method,
-            k,
-            log_ratios=log_ratios,
-            form=self.args.form,
-            clamp=self.args.delta_clamp,
-        ).reshape(-1)
+        return _log_ratios(batch, now)
 
     def _replace_logged_advantages(self, fresh: np.ndarray) -> None:
         """Put the advantages in use where TRL logged its own."""
@@ -141,14 +214,63 @@ class MaxAtKTrainer(GRPOTrainer):
             logged.pop()
         logged.extend(fresh.tolist())
 
-    def _log_group_metrics(self, rewards: np.ndarray, fresh: np.ndarray, *, mode: str) -> None:
-        """Log max@k of the groups for k = 1, the trained k and n, and groups without signal."""
-        n = rewards.shape[1]
-        for k in sorted({1, min(self.args.k, n), n}):
-            value = np.nanmean(max_at_k(rewards, k)) if np.isfinite(rewards).any() else np.nan
-            self._metrics[mode][f"max@{k}"].append(float(value))
-        silent = (fresh.reshape(-1, n) == 0).all(axis=1)
-        self._metrics[mode]["frac_groups_without_signal"].append(float(silent.mean()))
+    def _log_generation(self, rewards: np.ndarray, fresh: np.ndarray, k: int) -> None:
+        texts = [str(text) for text in self._logs["completion"]][-rewards.size :]
+        target = self._metrics[self._mode]
+        metrics.log_groups(target, rewards, fresh, texts, k=k)
+        for reward in self.reward_funcs:
+            metrics.log_outcomes(target, reward, self.accelerator)
+
+    @property
+    def _mode(self) -> str:
+        return "train" if self.model.training else "eval"
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        # Before TRL's own files, of which the last tells a complete checkpoint.
+        if self._step % (self.args.steps_per_generation * self.num_iterations) != 0:
+            self._save_buffer(Path(self._get_output_dir(trial=trial)))
+        super()._save_checkpoint(model, trial)
+
+    def _save_buffer(self, folder: Path) -> None:
+        checkpoint = folder / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
+        checkpoint.mkdir(parents=True, exist_ok=True)
+        state = {
+            "step": self._step,
+            "slices": self._buffered_inputs,
+            "rewards": torch.from_numpy(self._group_rewards),
+            "k": self._group_k,
+            "advantages_step": self._advantages_step,
+            "whole_groups": self._whole_groups,
+        }
+        buffer.save_state(self._state_file(checkpoint), state)
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        super()._load_optimizer_and_scheduler(checkpoint)
+        if checkpoint is None:
+            return
+        state = buffer.load_state(self._state_file(Path(checkpoint)), self.accelerator.device)
+        if state is None:
+            return
+        self._step, self._buffered_inputs = state["step"], state["slices"]
+        self._group_rewards, self._group_k = state["rewards"].cpu().numpy(), state["k"]
+        self._advantages_step = state["advantages_step"]
+        self._whole_groups = state["whole_groups"]
+
+    def _state_file(self, checkpoint: Path) -> Path:
+        world, rank = self.accelerator.num_processes, self.accelerator.process_index
+        return checkpoint / f"buffer-{rank}-of-{world}.pt"
+
+
+def _old_logps(batch: dict[str, Any]) -> torch.Tensor | None:
+    """Return the log-probabilities at sampling; None where every step is on-policy."""
+    return batch.get("old_per_token_logps", batch.get(SAMPLING_LOGPS))
+
+
+def _log_ratios(batch: dict[str, Any], now: torch.Tensor) -> torch.Tensor:
+    old = _old_logps(batch)
+    if old is None:
+        return torch.zeros(len(now), device=now.device)
+    return ((now - old) * batch["completion_mask"]).sum(dim=1)
 
 
 def _like(values: np.ndarray, tensor: torch.Tensor) -> torch.Tensor:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import atexit
 import functools
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from maxatk.errors import InvalidValueError
-from maxatk.records import Problem, TestCase, Verdict
+from maxatk.records import Outcome, Problem, TestCase, Verdict
 from maxatk.verifier.extract import extract_code
 from maxatk.verifier.jobs import Job
 from maxatk.verifier.pool import Verifier
@@ -22,12 +23,13 @@ class CodeReward:
     """A reward function in TRL's shape that judges the code in each completion.
 
     The reward is passed / declared tests, or with `binary` 1.0 only where all passed; None where
-    the judge itself failed, which trainers leave out. Raises InvalidValueError for rows that do
-    not form tests.
+    the judge itself failed, which trainers leave out. `outcomes` counts the tests of the last call.
+    Raises InvalidValueError for rows that do not form tests.
     """
 
     def __init__(self, verifier: Verifier, *, binary: bool = False) -> None:
         self.verifier, self.binary = verifier, binary
+        self.outcomes: Counter[Outcome] = Counter()
         self.__name__ = "binary_code_reward" if binary else "code_reward"
 
     def __call__(
@@ -61,6 +63,7 @@ class CodeReward:
             for i, completion in enumerate(completions)
         ]
         verdicts = self.verifier.verify_many(jobs)
+        self.outcomes = Counter(test.outcome for verdict in verdicts for test in verdict.tests)
         return [as_reward(verdict, binary=self.binary) for verdict in verdicts]
 
 

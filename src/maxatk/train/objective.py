@@ -1,0 +1,74 @@
+"""What is trained for at a moment of training: a method, its k of that moment, and a mixture."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from maxatk.objectives import METHODS, Form, Method, advantages
+
+
+def _cosine(progress: float) -> float:
+    return (1 - math.cos(math.pi * progress)) / 2
+
+
+SCHEDULES: Mapping[str, Callable[[float], float]] = {
+    "constant": lambda progress: 0.0,  # noqa: ARG005
+    "linear": lambda progress: progress,
+    "cosine": _cosine,
+}
+"""Name -> how much of the way from `k` to `k_final` is done, of the share of training done."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Objective:
+    """weight * max@k + (1 - weight) * max@1, where k moves from `k` to `k_final`.
+
+    Both terms go through the same row of `METHODS`. The leave-one-out baseline has no subset of
+    k - 1 samples at k = 1: the second term has the group's mean instead.
+    """
+
+    method: str
+    k: int
+    k_final: int
+    schedule: str
+    weight: float
+    form: Form
+    clamp: float
+
+    def k_at(self, progress: float) -> int:
+        """Return the k after a share of the training, 0 to 1, rounded half up."""
+        share = SCHEDULES[self.schedule](min(max(progress, 0.0), 1.0))
+        return math.floor(self.k + (self.k_final - self.k) * share + 0.5)
+
+    def advantages(
+        self, rewards: np.ndarray, k: int, *, log_ratios: np.ndarray | None
+    ) -> np.ndarray:
+        """Return the advantages (P, n) of rewards (P, n); a group smaller than k counts as k = n.
+
+        `log_ratios` (P, n) as in `maxatk.advantages`, which does the work and raises its errors.
+        """
+        k = min(k, rewards.shape[1])  # evaluation groups may be smaller than k
+        result = self._of(self.method, rewards, k, log_ratios)
+        if self.weight == 1.0:
+            return result
+        first = self._of(at_one(METHODS[self.method]), rewards, 1, log_ratios)
+        mixed: np.ndarray = self.weight * result + (1 - self.weight) * first
+        return mixed
+
+    def _of(
+        self, method: str | Method, rewards: np.ndarray, k: int, log_ratios: np.ndarray | None
+    ) -> np.ndarray:
+        return advantages(
+            rewards, method, k, log_ratios=log_ratios, form=self.form, clamp=self.clamp
+        )
+
+
+def at_one(method: Method) -> Method:
+    """Return the method for the max@1 term of a mixture (see `Objective`)."""
+    if method.baseline != "leave_one_out":
+        return method
+    return dataclasses.replace(method, baseline="mean")

@@ -1,0 +1,52 @@
+"""The parts of TRL that the trainer overrides or reads, checked before they are relied on."""
+
+from __future__ import annotations
+
+import inspect
+
+import trl
+from trl import GRPOTrainer
+
+from maxatk.errors import MissingDependencyError
+
+VERSIONS = "1.8 to 1.16"
+"""The versions of TRL that were tried."""
+
+# Method -> parameters that this package passes or receives by these names.
+_USED: dict[str, tuple[str, ...]] = {
+    "_prepare_inputs": ("generation_batch",),
+    "_generate_and_score_completions": ("inputs",),
+    "_calculate_rewards": ("inputs", "prompts", "completions"),
+    "_compute_loss": ("model", "inputs"),
+    "_get_per_token_logps_and_entropies": (
+        "model",
+        "input_ids",
+        "attention_mask",
+        "logits_to_keep",
+    ),
+    "_save_checkpoint": ("model", "trial"),
+    "_load_optimizer_and_scheduler": ("checkpoint",),
+    "create_model_card": ("model_name",),
+}
+# Attributes that the trainer sets up for itself, found by name in its source.
+_ATTRIBUTES = ("_buffered_inputs", "_step", "_metrics", "_logs", "reward_weights")
+
+
+def check_surface() -> None:
+    """Raise MissingDependencyError where the installed TRL is not one that the trainer fits."""
+    missing = [name for name in _USED if not _has(name)]
+    source = inspect.getsource(GRPOTrainer)
+    missing += [name for name in _ATTRIBUTES if f"self.{name}" not in source]
+    if missing:
+        raise MissingDependencyError(
+            f"trl {trl.__version__}: its GRPOTrainer lacks {', '.join(missing)}, which this "
+            f"trainer needs; versions {VERSIONS} are known to work: pip install 'trl>=1.8,<2'"
+        )
+
+
+def _has(name: str) -> bool:
+    method = getattr(GRPOTrainer, name, None)
+    if method is None:
+        return False
+    found = inspect.signature(method).parameters
+    return all(parameter in found for parameter in _USED[name])

@@ -1,0 +1,97 @@
+"""A run that was stopped in the middle of a buffer goes on as if it had not been."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+import yaml
+from safetensors.torch import load_file
+
+from maxatk.records import write_jsonl
+from maxatk.train import MaxAtKTrainer
+from maxatk.train.run import last_checkpoint
+
+# A generation serves 4 steps, so that checkpoints 1, 2 and 3 lie inside of one.
+SETTINGS = {
+    "method": "bon_off_policy_exact",
+    "steps_per_generation": 2,
+    "gradient_accumulation_steps": 1,
+    "num_iterations": 2,
+    "max_steps": 6,
+    "save_strategy": "steps",
+    "save_steps": 1,
+    "optim": "adamw_torch",
+    "learning_rate": 1e-2,
+}
+WHOLE, SPLIT = {}, {"per_device_train_batch_size": 4, "num_generations": 8}
+
+
+@pytest.mark.parametrize("geometry", [WHOLE, SPLIT], ids=["whole groups", "split groups"])
+@pytest.mark.parametrize("stop", [1, 3, 4])
+def test_weights_and_samples_are_those_of_an_uninterrupted_run(make_trainer, geometry, stop):
+    settings = {**SETTINGS, **geometry}
+    whole = make_trainer(cls=MaxAtKTrainer, **settings)
+    whole.train()
+    again = make_trainer(cls=MaxAtKTrainer, **settings)
+    again.train(resume_from_checkpoint=f"{again.args.output_dir}/checkpoint-{stop}")
+    for name, weight in whole.model.state_dict().items():
+        torch.testing.assert_close(again.model.state_dict()[name], weight, atol=0, rtol=0)
+    rows = [row for row in whole.state.log_history if "loss" in row]
+    resumed = [row for row in again.state.log_history if "loss" in row]
+    assert [row["loss"] for row in resumed] == [row["loss"] for row in rows]
+
+
+def test_a_checkpoint_cut_off_by_a_kill_is_passed_over(tmp_path):
+    assert last_checkpoint(tmp_path) is None
+    for step in (2, 10, 11, 12):
+        (tmp_path / f"checkpoint-{step}").mkdir()
+    assert last_checkpoint(tmp_path) is None
+    (tmp_path / "checkpoint-2" / "trainer_state.json").write_text("{}")
+    (tmp_path / "checkpoint-10" / "trainer_state.json").write_text("{}")
+    (tmp_path / "checkpoint-11" / "trainer_state.json").write_text('{"torn')
+    assert last_checkpoint(tmp_path) == str(tmp_path / "checkpoint-10")
+
+
+def test_killed_runs_end_with_the_weights_of_one_that_was_not(
+    tmp_path, model_folder, mini_problems
+):
+    problems = tmp_path / "problems.jsonl"
+    write_jsonl(problems, (p.problem.to_json() for p in mini_problems))
+    trainer = {**SETTINGS, "k": 2, "num_generations": 4, "per_device_train_batch_size": 8}
+    trainer |= {"max_completion_length": 60, "max_steps": 12}  # slow enough to be killed in time
+    trainer |= {"use_cpu": True, "report_to": "none"}
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(
+        yaml.safe_dump(
+            {
+                "model": str(model_folder),
+                "problems": str(problems),
+                "out": "overridden",
+                "judge": {"workers": 1, "time_limit": 1},
+                "trainer": trainer,
+            }
+        )
+    )
+
+    def start(out):
+        program = "from maxatk.cli.main import main; main()"
+        command = [sys.executable, "-c", program, "train", str(recipe), f"out={out}"]
+        return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    killed, whole = tmp_path / "killed", tmp_path / "whole"
+    for step in (1, 6):
+        process = start(killed)
+        while not (killed / f"checkpoint-{step}").is_dir() and process.poll() is None:
+            time.sleep(0.005)
+        process.send_signal(signal.SIGKILL)
+        assert process.wait() == -signal.SIGKILL
+    assert start(killed).wait() == 0
+    assert start(whole).wait() == 0
+    expected = load_file(whole / "model.safetensors")
+    for name, weight in load_file(killed / "model.safetensors").items():
+        torch.testing.assert_close(weight, expected[name], atol=0, rtol=0)
+    assert "log_history" in json.loads((killed / "train.json").read_text())
