@@ -14,7 +14,7 @@ def test_a_row_becomes_a_problem_with_all_its_tests():
     solved = convert(contest_row())
     problem = solved.problem
     assert problem.id == "code_contests/1_A. Sum"
-    assert problem.prompt == "Print the sum of the numbers of a line."
+    assert problem.prompt.endswith("\n\nPrint the sum of the numbers of a line.\n")
     assert problem.tests == tuple(
         TestCase(input=given, output=expected)
         for given, expected in [("1 2\n", "3\n"), ("4 4\n", "8\n"), ("\n", "0\n"), ("-1\n", "-1\n")]

@@ -23,7 +23,7 @@ def test_a_row_becomes_a_stdin_problem():
         TestCase(input="[1, 2]\n3\n", output="[4, 5]\n"),
         TestCase(input="[]\n1\n", output="[]\n"),
     )
-    assert problem.prompt.startswith("Write a function to add a number")
+    assert "Write a function to add a number" in problem.prompt
     assert "`add_all`" in problem.prompt
     assert "Input:\n[1, 2]\n3\n\nOutput:\n[4, 5]\n" in problem.prompt
 
