@@ -107,8 +107,7 @@ def lcb_call_row(**changed):
         starter_code=(
             "class Solution:\n    def pair(self, xs: List[int], key: str) -> Dict:\n        "
         ),
-        metadata='{"func_name": "pair"}',
-        **changed,
+        **{"metadata": '{"func_name": "pair"}', **changed},
     )
 
 

@@ -6,7 +6,7 @@ and the way around it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from maxatk.errors import DataError, MissingDependencyError
@@ -31,26 +31,44 @@ def resolve_revision(benchmark: Benchmark, revision: str | None) -> str:
 
 
 def hub_rows(
-    benchmark: Benchmark, split: str, *, revision: str, options: RowOptions, start: int = 0
+    benchmark: Benchmark,
+    split: str,
+    *,
+    revision: str,
+    options: RowOptions,
+    start: int = 0,
+    only: Sequence[str] | None = None,
 ) -> Iterator[Row]:
-    """Yield the rows of a split from row `start` on.
+    """Yield the rows of a split from row `start` on; of parquet files, `only` those columns.
 
     Raises MissingDependencyError without the package `datasets`, DataError where the data set
     cannot be loaded, also in the middle of it.
     """
     _need_datasets()
     try:
-        yield from _stream(benchmark, split, revision, options).skip(start)
+        yield from _stream(benchmark, split, revision, options, only).skip(start)
     except Exception as error:  # the libraries below raise errors of several trees
         raise _unreachable(benchmark, error) from error
 
 
-def _stream(benchmark: Benchmark, split: str, revision: str, options: RowOptions) -> Any:
+def _stream(
+    benchmark: Benchmark,
+    split: str,
+    revision: str,
+    options: RowOptions,
+    only: Sequence[str] | None,
+) -> Any:
     from datasets import load_dataset
 
     if benchmark.data_files is None:
+        columns = {"columns": list(only)} if only is not None else {}
         return load_dataset(
-            benchmark.hub, benchmark.config, split=split, revision=revision, streaming=True
+            benchmark.hub,
+            benchmark.config,
+            split=split,
+            revision=revision,
+            streaming=True,
+            **columns,
         )
     files = [
         f"hf://datasets/{benchmark.hub}@{revision}/{name}"

@@ -13,7 +13,7 @@ from typing import TypeAlias
 from maxatk.problems.rows import Row
 
 Key: TypeAlias = tuple[str, str]
-KEY_COLUMNS = ("name", "id", "cf_contest_id", "cf_index")
+KEY_COLUMNS = ("name", "cf_contest_id", "cf_index")  # what `contest_keys` needs of CodeContests
 
 _NAME = re.compile(r"(?:code_contests/)?(\d+)_([A-Z]\d*)\. ")
 _ID = re.compile(r"(?:codeforces/)?(\d+)/([A-Z]\d*)\Z")

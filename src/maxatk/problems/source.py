@@ -46,6 +46,7 @@ class Source:
                 revision=str(self.revision),
                 options=self.options,
                 start=start,
+                only=only,
             )
             for number, row in enumerate(found, start=start):
                 yield f"{self.benchmark.hub}, {self.split}, row {number}", row
