@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from maxatk.cli.problems_check import Checked
 
-_MOST = 20  # failures shown; all are counted
 _LONGEST = 1000  # characters of one text of a test
 
 
@@ -116,7 +115,7 @@ def print_checked(checked: Checked) -> None:
     outcomes = Counter(str(failure.outcome) for failure in failures)
     console.print(", ".join(f"{count} {name}" for name, count in outcomes.most_common()))
     table = Table("problem", "passed", "outcome", "first failed test", "its standard error")
-    for failure in failures[:_MOST]:
+    for failure in failures:
         last_line = failure.stderr.splitlines()[-1] if failure.stderr else ""
         table.add_row(
             failure.problem_id,
@@ -126,9 +125,6 @@ def print_checked(checked: Checked) -> None:
             last_line,
         )
     console.print(table)
-    if len(failures) > _MOST:
-        others = [failure.problem_id for failure in failures[_MOST:]]
-        console.print(f"and {', '.join(others)}", markup=False, soft_wrap=True)
 
 
 def _test_text(test: TestCase) -> str:

@@ -54,7 +54,6 @@ class Journal:
         self.path = path
         self.counts = Counts()
         self.ids: set[str] = set()
-        self.left_out: list[LeftOut] = []
         self._header = json.dumps(identity, sort_keys=True)
         path.parent.mkdir(parents=True, exist_ok=True)
         end = self._resume() if path.is_file() else 0
@@ -84,6 +83,14 @@ class Journal:
                 if line.startswith(b"K\t"):
                     fields = line.decode().rstrip("\n").split("\t")
                     yield Kept(json.loads(fields[1]), fields[5], json.loads(fields[4]))
+
+    def left_out(self) -> Iterator[LeftOut]:
+        """Yield the rows left out in file order."""
+        self._file.flush()
+        with self.path.open("rb") as lines:
+            for line in lines:
+                if line.startswith(b"L\t"):
+                    yield LeftOut(*map(json.loads, line.decode().split("\t")[1:]))
 
     def __enter__(self) -> Journal:
         return self
@@ -129,7 +136,6 @@ class Journal:
         counts.solutions += solved
 
     def _count_left_out(self, row: LeftOut) -> None:
-        self.left_out.append(row)
         self.counts.rows += 1
         self.counts.reasons[row.reason] += 1
 

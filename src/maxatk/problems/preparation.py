@@ -39,8 +39,7 @@ def prepare(
     """Make a problems file (one for each part) as `settings` say and return its manifest.
 
     Beside it lie the reference solutions, the rows left out, and the manifest with the counts
-    (`outputs` names them). Time is linear in the rows; memory holds one problem, the ids, and the
-    rows left out. Killed and started again, it goes on; a finished one is left as it is. The
+    (`outputs` names them). Time is linear in the rows; memory holds one problem and the ids. Killed and started again, it goes on; a finished one is left as it is. The
     files depend on settings, data and the version of the prompts alone. `count_tokens(prompt)` is
     needed for `max_prompt_tokens`; `progress(done, total)` counts rows.
 
@@ -198,7 +197,7 @@ def _write(files: Outputs, journal: Journal, settings: PrepareSettings) -> dict[
             if kept.solution is not None:
                 sample = Sample(problem_id=kept.problem_id, sample=0, completion=kept.solution)
                 solutions[part].write(json.dumps(sample.to_json()))
-        for row in journal.left_out:
+        for row in journal.left_out():
             left_out.write(json.dumps(dataclasses.asdict(row)))
     written = [*problems.values(), *solutions.values(), left_out]
     return {lines.path.name: {"lines": lines.count, "sha256": lines.sha256} for lines in written}
