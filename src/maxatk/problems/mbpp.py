@@ -8,7 +8,9 @@ solutions get the few lines that read the arguments and print the value.
 from __future__ import annotations
 
 import ast
+import builtins
 import dataclasses
+import warnings
 from typing import Literal
 
 from maxatk.problems.literals import literal
@@ -82,13 +84,17 @@ def _with_stdin(row: Row, options: Options) -> SolvedProblem | LeftOut:
 def _with_asserts(row: Row, options: Options) -> SolvedProblem | LeftOut:
     row_id = _row_id(row)
     code, asserts = _code(row), [text.strip() for text in row["test_list"]]
+    setup = "\n".join([*(row.get("test_imports") or ()), row.get("test_setup_code") or ""]).strip()
     try:
         name = _tested_function(code, asserts)
+        before = "\n".join([*_imports(code), setup]).strip()
+        foreign = _foreign_names("\n".join([before, *asserts])) - {name}
     except SyntaxError:
         return LeftOut(row_id, "its code or an assert is not Python 3")
     if name is None:
         return LeftOut(row_id, "the asserts do not call exactly one function of its code")
-    before = "\n".join([*(row.get("test_imports") or ()), row.get("test_setup_code") or ""]).strip()
+    if foreign:
+        return LeftOut(row_id, "an assert uses a class that only the program has")
     statement = "\n".join([_text(row), "", "It has to pass these tests:", "", *asserts])
     problem = Problem(
         id=row_id,
@@ -97,8 +103,7 @@ def _with_asserts(row: Row, options: Options) -> SolvedProblem | LeftOut:
         entry_point=name,
         source="mbpp",
     )
-    solution = f"{before}\n\n{code}" if before else code
-    return SolvedProblem(problem=problem, solution=solution)
+    return SolvedProblem(problem=problem, solution=f"{setup}\n\n{code}" if setup else code)
 
 
 def _check(statement: str, name: str, before: str) -> str:
@@ -108,15 +113,49 @@ def _check(statement: str, name: str, before: str) -> str:
 
 
 def _tested_function(code: str, asserts: list[str]) -> str | None:
-    defined = {node.name for node in ast.parse(code).body if isinstance(node, ast.FunctionDef)}
+    defined = {node.name for node in _parse(code).body if isinstance(node, ast.FunctionDef)}
     called = {
         node.func.id
         for text in asserts
-        for node in ast.walk(ast.parse(text))
+        for node in ast.walk(_parse(text))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
     }
     tested = defined & called
     return tested.pop() if len(tested) == 1 else None
+
+
+def _imports(code: str) -> list[str]:
+    """Return the import statements of a program: asserts use its modules too."""
+    body = _parse(code).body
+    return [ast.unparse(node) for node in body if isinstance(node, (ast.Import, ast.ImportFrom))]
+
+
+def _foreign_names(source: str) -> set[str]:
+    """Return the names that `source` uses and does not define.
+
+    Builtins may be called, but not handed over: the program is another process, to which plain
+    data can go and a class cannot.
+    """
+    tree = _parse(source)
+    names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
+    bound = {node.id for node in names if isinstance(node.ctx, ast.Store)}
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            bound |= {(alias.asname or alias.name).split(".")[0] for alias in node.names}
+        elif isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            bound.add(node.name)
+    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    return {
+        node.id
+        for node in names
+        if node.id not in bound and not (id(node) in called and hasattr(builtins, node.id))
+    }
+
+
+def _parse(source: str) -> ast.Module:
+    with warnings.catch_warnings():  # escapes such as "\\d" in old code warn, at no place of ours
+        warnings.simplefilter("ignore")
+        return ast.parse(source)
 
 
 def _row_id(row: Row) -> str:
@@ -136,7 +175,7 @@ def _code(row: Row) -> str:
 def _parse_assert(text: str) -> tuple[str, str, str] | None:
     """Return (function, stdin, expected stdout) of an assert, or None for another form."""
     try:
-        statement = ast.parse(text.strip()).body[0]
+        statement = _parse(text.strip()).body[0]
     except (SyntaxError, IndexError):
         return None
     match statement:

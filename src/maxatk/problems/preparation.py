@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
+import importlib.metadata
 import json
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -25,8 +26,6 @@ from maxatk.records import Sample
 CountTokens = Callable[[str], int]
 Progress = Callable[[int, int], None]
 
-_FORMAT = 1  # of the manifest and the working file
-
 
 def prepare(
     settings: PrepareSettings,
@@ -39,9 +38,10 @@ def prepare(
     """Make a problems file (one for each part) as `settings` say and return its manifest.
 
     Beside it lie the reference solutions, the rows left out, and the manifest with the counts
-    (`outputs` names them). Time is linear in the rows; memory holds one problem and the ids. Killed and started again, it goes on; a finished one is left as it is. The
-    files depend on settings, data and the version of the prompts alone. `count_tokens(prompt)` is
-    needed for `max_prompt_tokens`; `progress(done, total)` counts rows.
+    (`outputs` names them). Time is linear in the rows; memory holds one problem and the ids.
+    Killed and started again, it goes on; a finished one is left as it is. The files depend on
+    settings, data and the version of the prompts alone. `count_tokens(prompt)` is needed for
+    `max_prompt_tokens`; `progress(done, total)` counts rows.
 
     Where no row becomes a problem the files are empty. Raises InvalidValueError, MissingFileError
     and DataError, for what can be checked beforehand before the first row is converted.
@@ -153,7 +153,7 @@ def _identity(settings: PrepareSettings, source: Source) -> dict[str, Any]:
     for place in ("file", "split", "revision", "options", "benchmark", "overlap"):
         del chosen[place]  # `source` and `overlap` say what they stand for
     return {
-        "format": _FORMAT,
+        "version": importlib.metadata.version("maxatk"),
         "prompts": prompts.VERSION,
         "source": source.describe(),
         "overlap": [found.describe() for found in overlap.sources()] if overlap else [],
