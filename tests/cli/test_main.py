@@ -66,10 +66,19 @@ REFUSED = [
     (["demo", "out=x", "train.judge="], "recipe.train.judge: must be JudgeSettings, got nothing"),
     (["demo", "out=x", "--jobs", "0"], "--jobs: must be at least 1, got 0"),
     (["mini", "x", "--tests", "0"], "tests: must be at least 1, got 0"),
-    (["problems", "prepare", "mbbp"], "unknown value 'mbbp'"),
-    (["problems", "prepare", "mbpp", "--limit", "0"], "limit: must be at least 1, got 0"),
-    (["problems", "prepare", "mbpp", "--split", "al"], "split: unknown value 'al'"),
-    (["problems", "prepare", "mbpp", "--file", "no.json"], "'no.json' does not exist"),
+    (["problems", "prepare", "mbbp", "--out", "x.jsonl"], "unknown value 'mbbp'"),
+    (
+        ["problems", "prepare", "mbpp", "--out", "x.jsonl", "--limit", "0"],
+        "limit: must be at least 1, got 0",
+    ),
+    (
+        ["problems", "prepare", "mbpp", "--out", "x.jsonl", "--split", "al"],
+        "split: unknown value 'al'",
+    ),
+    (
+        ["problems", "prepare", "mbpp", "--out", "x.jsonl", "--file", "no.json"],
+        "'no.json' does not exist",
+    ),
     (["problems", "check", "no.jsonl"], "no.jsonl: no such file"),
     (["problems", "show", "mbpp", "1", "--file", "no.json"], "'no.json' does not exist"),
     (["score", "--samples", "s", "--problems", "p.jsonl", "--out", "x"], "p.jsonl: no such file"),

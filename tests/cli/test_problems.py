@@ -69,17 +69,22 @@ def test_a_recipe_prepares_its_sets_in_a_folder(maxatk, tmp_path):
     assert (tmp_path / "one-train.jsonl").is_file()
     for flags, message in (
         (("--out", "made.jsonl"), "out: the recipe has 2 sets, name a folder"),
-        (("--only", "contest"), "--only: unknown value 'contest'; allowed: contests, live; did"),
-        (("--file", "cc.jsonl"), "--file: for a recipe write sets.NAME.file=..."),
+        (
+            ("--only", "contest", "--out", "made"),
+            "--only: unknown value 'contest'; allowed: contests, live; did",
+        ),
+        (("--file", "cc.jsonl", "--out", "made"), "--file: for a recipe write sets.NAME.file=..."),
     ):
         assert message in refused(maxatk(*command[:3], *flags))
 
 
 def test_the_length_filter_needs_a_tokenizer_that_exists(maxatk, tmp_path):
     rows = write_rows(tmp_path / "rows.jsonl", mbpp_row())
-    command = ("problems", "prepare", "mbpp", "--file", rows, "max_prompt_tokens=9")
-    assert "tokenizer: is needed to count max_prompt_tokens" in refused(maxatk(*command))
-    assert "there is no folder './none'" in refused(maxatk(*command, "tokenizer=./none"))
+    flags = ("--file", rows, "--out", "x.jsonl")
+    command = ("problems", "prepare", "mbpp", "max_prompt_tokens=9")
+    assert "tokenizer: is needed to count max_prompt_tokens" in refused(maxatk(*command, *flags))
+    command = (*command, "tokenizer=./none")
+    assert "there is no folder './none'" in refused(maxatk(*command, *flags))
 
 
 def test_prompts_are_counted_by_the_tokenizer_of_the_policy(maxatk, tmp_path):

@@ -32,11 +32,16 @@ class Failure:
 
 @dataclasses.dataclass(frozen=True)
 class Checked:
-    """What a check found: `passed` problems, `failures`, and problems without a solution."""
+    """What a check found.
+
+    `passed` counts solutions that pass, `failures` are the others, `unjudged` the ids of those
+    where the judge itself failed, `unsolved` the ids of problems without a solution.
+    """
 
     problems: Path
     passed: int
     failures: tuple[Failure, ...]
+    unjudged: tuple[str, ...]
     unsolved: tuple[str, ...]
 
     def write_passing(self, out: Path) -> int:
@@ -57,19 +62,22 @@ def run_check(
     """
     by_id = problems_by_id(read_jsonl(path, Problem.from_json), source=str(path))
     programs = _programs(solutions or solutions_file(path), by_id)
-    failures: list[Failure] = []
-    passed, total = 0, len(programs)
+    verdicts: dict[str, Verdict] = {}
     with judge.open() as verifier, progress_bar("check", progress) as report:
         waiting = iter(programs.items())
         while batch := list(itertools.islice(waiting, _BATCH)):
             jobs = [job_of(program, by_id[problem_id]) for problem_id, program in batch]
-            verdicts = verifier.verify_many(jobs)
-            for (problem_id, _), verdict in zip(batch, verdicts, strict=True):
-                failures += _failures(problem_id, verdict)
-                passed += verdict.passed == verdict.total
-            report(passed + len(failures), total)
-    unsolved = tuple(problem_id for problem_id in by_id if problem_id not in programs)
-    return Checked(path, passed, tuple(failures), unsolved)
+            ids = [problem_id for problem_id, _ in batch]
+            verdicts |= zip(ids, verifier.verify_many(jobs), strict=True)
+            report(len(verdicts), len(programs))
+    judged = {name: verdict for name, verdict in verdicts.items() if verdict.scorable}
+    return Checked(
+        path,
+        passed=sum(verdict.passed == verdict.total for verdict in judged.values()),
+        failures=tuple(f for name, verdict in judged.items() for f in _failures(name, verdict)),
+        unjudged=tuple(name for name in verdicts if name not in judged),
+        unsolved=tuple(name for name in by_id if name not in programs),
+    )
 
 
 def _programs(path: Path, by_id: dict[str, Problem]) -> dict[str, str]:

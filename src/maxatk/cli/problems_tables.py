@@ -110,6 +110,9 @@ def print_checked(checked: Checked) -> None:
         markup=False,
         soft_wrap=True,
     )
+    if checked.unjudged:
+        names = ", ".join(checked.unjudged)
+        console.print(f"the judge itself failed on {names}", markup=False, soft_wrap=True)
     if not failures:
         return
     outcomes = Counter(str(failure.outcome) for failure in failures)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
-import importlib.metadata
 import json
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import maxatk
 from maxatk.errors import InvalidValueError
 from maxatk.folders import read_json, write_json
 from maxatk.problems import prompts
@@ -40,7 +40,7 @@ def prepare(
     Beside it lie the reference solutions, the rows left out, and the manifest with the counts
     (`outputs` names them). Time is linear in the rows; memory holds one problem and the ids.
     Killed and started again, it goes on; a finished one is left as it is. The files depend on
-    settings, data and the version of the prompts alone. `count_tokens(prompt)` is needed for
+    settings, data and the version of the package alone. `count_tokens(prompt)` is needed for
     `max_prompt_tokens`; `progress(done, total)` counts rows.
 
     Where no row becomes a problem the files are empty. Raises InvalidValueError, MissingFileError
@@ -153,7 +153,7 @@ def _identity(settings: PrepareSettings, source: Source) -> dict[str, Any]:
     for place in ("file", "split", "revision", "options", "benchmark", "overlap"):
         del chosen[place]  # `source` and `overlap` say what they stand for
     return {
-        "version": importlib.metadata.version("maxatk"),
+        "version": maxatk.__version__,
         "prompts": prompts.VERSION,
         "source": source.describe(),
         "overlap": [found.describe() for found in overlap.sources()] if overlap else [],
