@@ -20,6 +20,7 @@ def test_a_benchmarks_reference_solutions_from_rows_to_a_page(maxatk, tmp_path):
     )
     assert made.returncode == 0, made.stderr
     assert "left out: an assert is not of the form: f(literals) == literal" in made.stdout
+    assert "left out mbpp/3: an assert is not" in made.stdout
     for file, lines in {"mbpp": 2, "solutions": 2, "mbpp.left_out": 1}.items():
         assert f"{file}.jsonl: {lines} lines" in made.stdout
     checked = maxatk("problems", "check", "mbpp.jsonl", "--solutions", "solutions.jsonl")

@@ -9,14 +9,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from maxatk.problems.rows import Benchmark, SolvedProblem
-from maxatk.records import TestCase
+from maxatk.problems.rows import Benchmark, LeftOut, SolvedProblem
+from maxatk.records import TestCase, read_jsonl
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from maxatk.cli.problems_check import Checked
 
+_FEW = 20  # rows left out that are named on the terminal too
+_LEFT_OUT = ".left_out.jsonl"
 _LONGEST = 1000  # characters of one text of a test
 
 
@@ -96,6 +98,11 @@ def print_manifest(name: str, manifest: Mapping[str, Any], *, folder: Path) -> N
     for file, facts in manifest["files"].items():
         line = f"{folder / file}: {facts['lines']:,} lines, sha256 {facts['sha256'][:12]}"
         console.print(line, markup=False, highlight=False, soft_wrap=True)
+    if 0 < sum(counts["left_out"].values()) <= _FEW:
+        (listed,) = (folder / file for file in manifest["files"] if file.endswith(_LEFT_OUT))
+        for row in read_jsonl(listed, lambda row: LeftOut(row["row_id"], row["reason"])):
+            line = f"  left out {row.row_id}: {row.reason}"
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def print_checked(checked: Checked) -> None:
