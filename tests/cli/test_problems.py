@@ -1,11 +1,15 @@
 import json
+from pathlib import Path
 
 import pytest
 import yaml
 
+import maxatk as maxatk_package
 from maxatk import load_problems
 from maxatk.problems import BENCHMARKS
-from problems.rows import contest_row, lcb_row, mbpp_row
+from problems.rows import codeforces_row, contest_row, lcb_row, livebench_row, mbpp_row
+
+PAPER = Path(maxatk_package.__file__).parent / "recipes" / "paper" / "data.yaml"
 
 
 def write_rows(path, *rows):
@@ -87,15 +91,58 @@ def test_the_length_filter_needs_a_tokenizer_that_exists(maxatk, tmp_path):
     assert "there is no folder './none'" in refused(maxatk(*command, *flags))
 
 
-def test_prompts_are_counted_by_the_tokenizer_of_the_policy(maxatk, tmp_path):
+def save_policy(folder):
     from transformers import Qwen2Config
 
     from maxatk.mini.tokenizer import train_tokenizer
 
     tokenizer = train_tokenizer(["abcdefghijklmnopqrstuvwxyz \n"] * 2, vocabulary=1)
     tokenizer.chat_template = "{% for m in messages %}{{ m.content }}{% endfor %}"
-    tokenizer.save_pretrained(tmp_path / "policy")
-    Qwen2Config().save_pretrained(tmp_path / "policy")
+    tokenizer.save_pretrained(folder)
+    Qwen2Config().save_pretrained(folder)
+
+
+def test_the_papers_recipe_runs_on_folders_of_local_files(maxatk, tmp_path):
+    save_policy(tmp_path / "policy")
+    for name in ("cc", "lcb", "lb", "cf", "mbpp"):
+        (tmp_path / name).mkdir()
+    easy = [contest_row(f"p{n} sum", difficulty=n % 4, cf_contest_id=0) for n in range(20)]
+    write_rows(tmp_path / "cc" / "train.jsonl", *easy, contest_row("9_A. Hard"))
+    write_rows(tmp_path / "cc" / "test.jsonl", contest_row("2050_B. Two"))
+    for number in ("", 2, 3, 4, 5, 6):
+        write_rows(tmp_path / "lcb" / f"test{number}.jsonl", lcb_row(f"q{number}"))
+    write_rows(tmp_path / "lb" / "test.jsonl", livebench_row())
+    rows = [codeforces_row("2050/A"), codeforces_row("2051/C", aliases=["2050/B"])]
+    write_rows(tmp_path / "cf" / "test.jsonl", *rows)
+    write_rows(tmp_path / "mbpp" / "test.jsonl", mbpp_row(11))
+    places = {"code_contests": "cc", "livecodebench": "lcb", "livebench": "lb", "codeforces": "cf"}
+    done = maxatk(
+        *("problems", "prepare", str(PAPER), "tokenizer=policy", "sets.mbpp.file=mbpp"),
+        "sets.code_contests.max_prompt_tokens=2000",
+        "sets.codeforces.overlap.file=cc",
+        *(f"sets.{name}.file={folder}" for name, folder in places.items()),
+        *("--out", "made"),
+    )
+    assert done.returncode == 0, done.stderr
+    counts = {
+        p.stem: len(load_problems(p))
+        for p in (tmp_path / "made").glob("*.jsonl")
+        if "." not in p.stem and p.stat().st_size
+    }
+    assert counts == {
+        "code_contests-train": 18,
+        "code_contests-test": 2,
+        "livecodebench": 6,
+        "livebench": 1,
+        "codeforces": 1,
+        "mbpp": 1,
+    }
+    assert "left out: its difficulty is above 3" in done.stdout
+    assert "left out codeforces/2051/C: is in code_contests too" in done.stdout
+
+
+def test_prompts_are_counted_by_the_tokenizer_of_the_policy(maxatk, tmp_path):
+    save_policy(tmp_path / "policy")
     long = mbpp_row(2, text="long " * 500)
     rows = write_rows(tmp_path / "rows.jsonl", mbpp_row(1), long)
     done = maxatk(
