@@ -1,11 +1,11 @@
 import pytest
 
 from maxatk.problems import load_benchmark
-from maxatk.problems.code_contests import convert
+from maxatk.problems.code_contests import Options, convert
 from maxatk.problems.rows import LeftOut
 from maxatk.records import TestCase
 from maxatk.verifier import Job, Verifier
-from problems.rows import contest_row
+from problems.rows import contest_row, cure_row
 
 NO_TESTS = {"input": [], "output": []}
 
@@ -14,7 +14,7 @@ def test_a_row_becomes_a_problem_with_all_its_tests():
     solved = convert(contest_row())
     problem = solved.problem
     assert problem.id == "code_contests/1_A. Sum"
-    assert problem.prompt == "Print the sum of the numbers of a line."
+    assert problem.prompt.endswith("\n\nPrint the sum of the numbers of a line.\n")
     assert problem.tests == tuple(
         TestCase(input=given, output=expected)
         for given, expected in [("1 2\n", "3\n"), ("4 4\n", "8\n"), ("\n", "0\n"), ("-1\n", "-1\n")]
@@ -54,6 +54,50 @@ def test_problems_on_files_are_left_out(column):
 def test_problems_without_tests_are_left_out():
     row = contest_row(public_tests=NO_TESTS, private_tests=NO_TESTS, generated_tests=NO_TESTS)
     assert convert(row) == LeftOut("1_A. Sum", "has no tests")
+
+
+def test_mutated_tests_and_the_rule_are_settings():
+    solved = convert(contest_row(), Options(generated_tests=False, compare="deepmind"))
+    assert len(solved.problem.tests) == 3
+    assert solved.problem.compare == "deepmind"
+
+
+@pytest.mark.parametrize("row", [contest_row, cure_row])
+def test_difficulty_is_a_code_up_to_which_rows_are_kept(row):
+    upto = Options(max_difficulty=3)
+    assert not isinstance(convert(row(difficulty=3), upto), LeftOut)
+    assert not isinstance(convert(row(difficulty=0), upto), LeftOut)
+    assert convert(row(difficulty=4), upto).reason == "its difficulty is above 3"
+    assert not isinstance(convert(row(difficulty=4)), LeftOut)
+    known = Options(max_difficulty=3, unknown_difficulty="leave_out")
+    assert convert(row(difficulty=0), known).reason == "its difficulty is unknown"
+    with pytest.raises(TypeError, match="column 'difficulty' must be a number, got 'EASY'"):
+        convert(row(difficulty="EASY"), upto)
+
+
+def test_rows_of_cure_are_read_too():
+    solved = convert(cure_row(5))
+    assert solved.problem.id == "cure/CodeContests/5"
+    assert solved.problem.tests[1] == TestCase(input="4 4\n", output="8\n")
+    assert (solved.problem.time_limit_s, solved.problem.source) == (1, "cure")
+    assert solved.solution == "print(sum(map(int, input().split())))"
+    assert convert(cure_row(solutions=[])).solution is None
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"exe_method": "functional"}, "its tests are of the kind 'functional', not stdin"),
+        ({"test_input": [], "test_output": []}, "has no tests"),
+    ],
+)
+def test_rows_of_cure_that_cannot_be_judged_are_left_out(changed, reason):
+    assert convert(cure_row(**changed)) == LeftOut("cure/CodeContests/0", reason)
+
+
+def test_real_rows_of_cure(real_data):
+    loaded = load_benchmark("code_contests", file=real_data("cure/cure_schema_20.json"))
+    assert (len(loaded.solved), loaded.left_out) == (20, ())
 
 
 def test_real_rows(real_data):

@@ -4,9 +4,19 @@ import pytest
 
 from maxatk import load_problems
 from maxatk.errors import DataError, InvalidValueError, MissingFileError
-from maxatk.problems import BENCHMARKS, load_benchmark
+from maxatk.problems import BENCHMARKS, find_problem, load_benchmark
 from maxatk.records import Problem, TestCase, write_jsonl
-from problems.rows import contest_row, mbpp_row
+from problems.rows import (
+    ROWS,
+    apps_row,
+    codeforces_row,
+    contest_row,
+    cure_row,
+    humaneval_row,
+    lcb_row,
+    livebench_row,
+    mbpp_row,
+)
 
 ODD_ROW = mbpp_row(2, tests=["assert f(x) == 1"])
 
@@ -28,7 +38,7 @@ def test_rows_come_from_a_local_file(rows_file, name):
 def test_rows_that_are_left_out_are_counted_in_the_log(rows_file, caplog):
     with caplog.at_level(logging.WARNING):
         assert len(load_problems("mbpp", file=rows_file(mbpp_row(1), ODD_ROW))) == 1
-    assert "mbpp: 1 rows were left out" in caplog.text
+    assert "mbpp: 1 rows were left out: 1 an assert is not of the form" in caplog.text
 
 
 def test_the_limit_counts_problems_not_rows(rows_file):
@@ -54,8 +64,8 @@ def test_a_limit_below_one_is_refused(tmp_path, limit):
 def test_unknown_names_are_refused_with_a_suggestion(rows_file):
     with pytest.raises(InvalidValueError, match=r"unknown value 'mbbp'.*did you mean 'mbpp'"):
         load_problems("mbbp")
-    with pytest.raises(InvalidValueError, match="allowed: code_contests, mbpp"):
-        load_benchmark("apps")
+    with pytest.raises(InvalidValueError, match="allowed: apps, code_contests, codeforces"):
+        load_benchmark("none")
     with pytest.raises(
         InvalidValueError, match=r"split: unknown value 'tset'.*did you mean 'test'"
     ):
@@ -64,7 +74,7 @@ def test_unknown_names_are_refused_with_a_suggestion(rows_file):
 
 def test_a_problems_file_has_neither_split_nor_file(tmp_path):
     path = write_problems(tmp_path / "own.jsonl", "a")
-    with pytest.raises(InvalidValueError, match="split, file: are for benchmarks"):
+    with pytest.raises(InvalidValueError, match="split, file, revision, options: are for"):
         load_problems(path, split="test")
 
 
@@ -81,19 +91,50 @@ def test_missing_files(tmp_path):
             load_problems("mbpp", file=tmp_path / name)
 
 
+def test_every_benchmark_has_rows_here_and_loads_them(rows_file):
+    assert set(ROWS) == set(BENCHMARKS)
+    for name, row in ROWS.items():
+        (problem,) = load_problems(name, file=rows_file(row()))
+        assert problem.source == name
+
+
+NEEDED = {
+    "apps": "input_output",
+    "code_contests": "private_tests",
+    "codeforces": "official_tests",
+    "cure": "test_input",
+    "humaneval": "entry_point",
+    "livebench": "private_test_cases",
+    "livecodebench": "contest_date",
+    "mbpp": "test_list",
+}
+
+
 @pytest.mark.parametrize("name", BENCHMARKS)
-def test_a_missing_column_is_named_with_its_row(rows_file, name):
-    rows = {"mbpp": mbpp_row(), "code_contests": contest_row()}
-    column = {"mbpp": "test_list", "code_contests": "private_tests"}[name]
-    bad = {key: value for key, value in rows[name].items() if key != column}
-    with pytest.raises(DataError, match=f"rows.jsonl, row 1: missing column '{column}'"):
-        load_problems(name, file=rows_file(rows[name], bad))
+def test_a_missing_column_is_named_with_its_row_and_the_remedy(rows_file, name):
+    row, column = ROWS[name](), NEEDED[name]
+    bad = {key: value for key, value in row.items() if key != column}
+    with pytest.raises(DataError) as refused:
+        load_problems(name, file=rows_file(row, bad))
+    message = str(refused.value)
+    assert f"rows.jsonl, row 1: missing column '{column}'" in message
+    assert f"a row of {BENCHMARKS[name].hub} is wanted" in message
+    assert "bad_rows=leave_out" in message
 
 
 @pytest.mark.parametrize(
     ("name", "row"),
     [
         ("mbpp", mbpp_row(test_list=None)),
+        ("mbpp", mbpp_row(test_list="assert f(1) == 2")),
+        ("cure", cure_row(test_output=["3"])),
+        ("livecodebench", lcb_row(contest_date="soon")),
+        ("livecodebench", lcb_row(metadata="{")),
+        ("livecodebench", lcb_row(private_test_cases="gibberish")),
+        ("livebench", livebench_row(original_json=None)),
+        ("codeforces", codeforces_row(official_tests="none")),
+        ("humaneval", humaneval_row(prompt=None)),
+        ("apps", apps_row(input_output="[1, 2]")),
         ("mbpp", mbpp_row(code=None)),
         ("code_contests", contest_row(public_tests=None)),
         ("code_contests", contest_row(public_tests={"input": ["1"], "output": []})),
@@ -119,3 +160,76 @@ def test_an_empty_problems_file_and_a_repeated_id_are_refused(tmp_path):
         load_problems(tmp_path / "empty.jsonl")
     with pytest.raises(DataError, match="the id 'a' occurs twice"):
         load_problems(write_problems(tmp_path / "own.jsonl", "a", "b", "a"))
+
+
+def test_texts_that_tests_share_are_held_once(tmp_path):
+    long = "7" * 1000
+    tests = (TestCase(input=long, output=long), TestCase(input=long + "8", output=long))
+    write_jsonl(tmp_path / "own.jsonl", (Problem(name, "do", tests).to_json() for name in "ab"))
+    first, second = load_problems(tmp_path / "own.jsonl")
+    assert first.tests == second.tests == tests
+    assert first.tests[0].input is first.tests[1].output is second.tests[0].output
+
+
+def test_repeated_tests_of_a_problem_are_dropped_unless_they_are_to_be_kept(rows_file):
+    twice = {"input": ["1 2\n", "1 2\n"], "output": ["3\n", "3\n"]}
+    other_answer = {"input": ["1 2\n"], "output": ["3.0\n"]}
+    path = rows_file(contest_row(public_tests=twice, private_tests=other_answer))
+    counts = [
+        len(load_benchmark("code_contests", file=path, **how).solved[0].problem.tests)
+        for how in ({}, {"duplicate_tests": "keep"})
+    ]
+    assert counts == [3, 4]
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("mbpp", {"fom": "stdin"}, "options of mbpp: unknown key 'fom'; did you mean 'form'"),
+        ("mbpp", {"form": "stdout"}, "options of mbpp.form: got 'stdout'; allowed: stdin, asserts"),
+        ("livecodebench", {"release": "release_v7"}, "unknown value 'release_v7'; allowed: rele"),
+        ("livecodebench", {"start_date": "June"}, "start_date: must be YYYY-MM-DD"),
+        ("code_contests", {"max_difficulty": -1}, "max_difficulty: must not be negative"),
+        ("code_contests", {"compare": "token"}, "unknown value 'token'"),
+        ("livebench", {"task": "coding"}, "got 'coding'; allowed: both, LCB_generation"),
+    ],
+)
+def test_options_that_are_not_allowed_are_refused(rows_file, name, options, message):
+    with pytest.raises(InvalidValueError) as refused:
+        load_problems(name, file=rows_file(ROWS[name]()), options=options)
+    assert message in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("names", "options", "ids"),
+    [
+        (["test.jsonl", "test2.jsonl", "test3.jsonl"], {"release": "release_v2"}, ["a", "b"]),
+        (["test.jsonl", "test2.jsonl", "test3.jsonl"], {"release": "v3"}, ["c"]),
+    ],
+)
+def test_a_release_chooses_the_files_of_a_folder(rows_file, tmp_path, names, options, ids):
+    for name, row_id in zip(names, "abc", strict=True):
+        rows_file(lcb_row(row_id), name=name)
+    problems = load_problems("livecodebench", file=tmp_path, options=options)
+    assert [problem.id for problem in problems] == [f"livecodebench/{name}" for name in ids]
+    with pytest.raises(MissingFileError, match=r"holds no 'test4\.jsonl'"):
+        load_problems("livecodebench", file=tmp_path, options={"release": "v4"})
+
+
+def test_a_split_chooses_the_files_of_a_folder(rows_file, tmp_path):
+    for name in ("test-00000-of-00002", "test-00001-of-00002", "train-00000-of-00001"):
+        rows_file(contest_row(name), name=f"{name}.json")
+    ids = [problem.id[-14:] for problem in load_problems("code_contests", file=tmp_path)]
+    assert ids == ["00000-of-00002", "00001-of-00002"]
+    (train,) = load_problems("code_contests", file=tmp_path, split="train")
+    assert train.id == "code_contests/train-00000-of-00001"
+
+
+def test_one_problem_is_found_with_its_solution(rows_file):
+    path = rows_file(ODD_ROW, mbpp_row(3), mbpp_row(4))
+    assert find_problem("mbpp", "4", file=path) == find_problem("mbpp", "mbpp/4", file=path)
+    assert "def add_all" in find_problem("mbpp", "3", file=path).solution
+    with pytest.raises(InvalidValueError, match=r"id: '33' is not among.* mean 'mbpp/3"):
+        find_problem("mbpp", "33", file=path)
+    with pytest.raises(InvalidValueError, match="id: 'mbpp/2' is left out: an assert"):
+        find_problem("mbpp", "2", file=path)

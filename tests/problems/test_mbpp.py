@@ -4,7 +4,7 @@ import sys
 import pytest
 
 from maxatk.problems import load_benchmark, load_problems
-from maxatk.problems.mbpp import convert
+from maxatk.problems.mbpp import Options, convert
 from maxatk.problems.rows import LeftOut
 from maxatk.records import TestCase
 from maxatk.verifier import Job, Verifier
@@ -23,7 +23,7 @@ def test_a_row_becomes_a_stdin_problem():
         TestCase(input="[1, 2]\n3\n", output="[4, 5]\n"),
         TestCase(input="[]\n1\n", output="[]\n"),
     )
-    assert problem.prompt.startswith("Write a function to add a number")
+    assert "Write a function to add a number" in problem.prompt
     assert "`add_all`" in problem.prompt
     assert "Input:\n[1, 2]\n3\n\nOutput:\n[4, 5]\n" in problem.prompt
 
@@ -85,6 +85,56 @@ def test_other_asserts_leave_the_row_out(statement):
 def test_asserts_on_two_functions_leave_the_row_out():
     left_out = convert(mbpp_row(9, tests=["assert f(1) == 2", "assert g(1) == 2"]))
     assert left_out == LeftOut("mbpp/9", "the asserts call 2 different functions")
+
+
+ASSERTS = Options(form="asserts")
+
+
+def test_the_original_asserts_become_checks_one_a_test():
+    row = mbpp_row(
+        8,
+        tests=["assert add_all([1], 2) == [3]", "assert set(add_all([1, 1], 0)) == set([one])"],
+        test_setup_code="one = 1",
+    )
+    solved = convert(row, ASSERTS)
+    problem = solved.problem
+    assert (problem.entry_point, problem.compare, len(problem.tests)) == ("add_all", None, 2)
+    assert "assert add_all([1], 2) == [3]" in problem.prompt
+    wrong = "def add_all(xs, n):\n    return [3]"
+    with Verifier(workers=1) as verifier:
+        jobs = [Job(p, problem.tests, entry_point="add_all") for p in (solved.solution, wrong)]
+        rewards = [verdict.reward for verdict in verifier.verify_many(jobs)]
+    assert rewards == [1.0, 0.5]
+
+
+def test_asserts_may_use_the_modules_of_the_program():
+    row = mbpp_row(
+        code="import math\ndef half(x): return x / 2", tests=["assert math.isclose(half(1), .5)"]
+    )
+    assert convert(row, ASSERTS).problem.tests[0].check.startswith("import math\ndef check")
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"tests": ["assert add_all([Node(1)], 2) == 3"]}, "an assert uses a class that only the"),
+        ({"tests": ["assert add_all([1], int) == 3"]}, "an assert uses a class that only the"),
+        ({"test_setup_code": "root = Node(1)"}, "an assert uses a class that only the program has"),
+        ({"tests": ["assert other(1) == 2"]}, "the asserts do not call exactly one function"),
+        ({"code": "print 1"}, "its code or an assert is not Python 3"),
+        ({"tests": ["assert ("]}, "its code or an assert is not Python 3"),
+    ],
+)
+def test_asserts_that_cannot_be_judged_leave_the_row_out(changed, reason):
+    assert reason in convert(mbpp_row(9, **changed), ASSERTS).reason
+
+
+def test_real_rows_with_their_asserts(real_data):
+    path = real_data("mbpp/mbpp.jsonl")
+    loaded = load_benchmark("mbpp", file=path, options={"form": "asserts"})
+    assert [row.row_id for row in loaded.left_out] == [f"mbpp/{n}" for n in (367, 533, 601, 927)]
+    sanitized = real_data("mbpp/sanitized-mbpp.json")
+    assert len(load_benchmark("mbpp", file=sanitized, options={"form": "asserts"}).solved) == 427
 
 
 def test_real_rows(real_data):

@@ -13,7 +13,7 @@ VERBS: dict[str, str] = {
     "eval": "sample a model on problems, run the programs, compute max@k and pass@k",
     "score": "judge a file of samples",
     "report": "write one offline HTML page about evaluated models",
-    "problems": "convert a benchmark to problems.jsonl",
+    "problems": "list, show, prepare and check the problems of benchmarks",
     "mini": "make the embedded model and its problems",
     "demo": "train, evaluate and compare on the embedded model, in ten minutes",
     "doctor": "show how well programs are isolated on this machine",
@@ -43,7 +43,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail("the command line needs a few packages more: pip install 'maxatk[cli]'")
     try:
         module = importlib.import_module(f"maxatk.cli.{verb}")
-        tyro.cli(module.command, prog=f"maxatk {verb}", args=rest)
+        if hasattr(module, "COMMANDS"):  # a verb with verbs of its own
+            tyro.extras.subcommand_cli_from_dict(
+                module.COMMANDS, prog=f"maxatk {verb}", description=VERBS[verb], args=rest
+            )
+        else:
+            tyro.cli(module.command, prog=f"maxatk {verb}", args=rest)
     except (MaxAtKError, OSError) as error:  # OSError: a full disk, a folder that is a file
         return _fail(str(error))
     except ModuleNotFoundError as error:

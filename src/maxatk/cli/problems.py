@@ -1,45 +1,192 @@
-"""The verb `problems`: a benchmark's rows as problems.jsonl, with its reference solutions."""
+"""The verb `problems`: list the benchmarks, show a problem, prepare and check problems files."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
-from maxatk.problems import load_benchmark
-from maxatk.records import Sample, write_jsonl
+from maxatk.cli import problems_tables as tables
+from maxatk.cli.problems_check import run_check
+from maxatk.cli.progress import ProgressMode, progress_bar
+from maxatk.cli.recipe import apply_overrides, read_recipe
+from maxatk.errors import DataError, InvalidValueError, MissingFileError, unknown_name
+from maxatk.problems import (
+    BENCHMARKS,
+    PrepareSettings,
+    find_problem,
+    outputs,
+    prepare,
+    read_sets,
+)
+from maxatk.settings import from_mapping
+from maxatk.verifier.settings import JudgeSettings
+
+_RECIPES = (".yaml", ".yml")
+Overrides = Annotated[tuple[str, ...], tyro.conf.Positional]
 
 
-def command(
+def list_benchmarks() -> None:
+    """List the benchmarks: source, licence, size, splits and options."""
+    tables.print_benchmarks(BENCHMARKS)
+
+
+def show(
     name: Annotated[str, tyro.conf.Positional],
+    problem_id: Annotated[str, tyro.conf.Positional],
+    overrides: Overrides = (),
     /,
+    split: str | None = None,
+    file: Path | None = None,
+    tests: int = 3,
+) -> None:
+    """Show one problem: prompt, limits, tests and reference solution.
+
+    Args:
+        name: A benchmark or a problems.jsonl.
+        problem_id: The id of the problem, with or without the benchmark's name before it.
+        overrides: Options of the benchmark, such as form=asserts.
+        split: A split of the benchmark; its default one if not given.
+        file: A local file or folder of the benchmark's schema, instead of the hub.
+        tests: How many tests are shown.
+    """
+    options = apply_overrides({}, overrides)
+    found = find_problem(name, problem_id, split=split, file=file, options=options or None)
+    tables.print_problem(found, tests=tests)
+
+
+def prepare_files(
+    recipe: Annotated[str, tyro.conf.Positional],
+    overrides: Overrides = (),
+    /,
+    *,
     out: Path,
+    only: str | None = None,
     split: str | None = None,
     limit: int | None = None,
     file: Path | None = None,
     solutions: Path | None = None,
+    progress: ProgressMode = "auto",
 ) -> None:
-    """Convert a benchmark to problems.jsonl and, if asked, its solutions to samples.jsonl.
+    """Make problems.jsonl of a benchmark, filtered and split as a recipe says, and count the rows.
+
+    Beside X.jsonl lie X.solutions.jsonl (reference solutions that `score` and `problems check`
+    read), X.left_out.jsonl (every row left out, with the reason) and X.manifest.json. Killed and
+    started again, it goes on where it was.
 
     Args:
-        name: mbpp or code_contests.
-        out: The problems.jsonl to write.
-        split: A split of the benchmark; its test split if not given.
+        recipe: A YAML file with the mapping `sets`, or the name of a benchmark.
+        overrides: Settings that win, such as options.form=asserts or sets.mbpp.file=rows.jsonl.
+        out: The problems.jsonl to write; a folder for a recipe of several sets.
+        only: Prepare this set of the recipe alone.
+        split: A split of the benchmark; its default one if not given.
         limit: Take only the first problems.
-        file: A local JSONL or JSON file of the benchmark's schema, instead of the hub.
-        solutions: Also write the reference solutions here, as samples that `score` can judge.
+        file: A local file or folder of the benchmark's schema, instead of the hub.
+        solutions: Where the reference solutions go, instead of beside the problems.
+        progress: A bar on the terminal, JSON lines on standard output, or nothing.
     """
-    loaded = load_benchmark(name, split=split, limit=limit, file=file)
-    write_jsonl(out, (solved.problem.to_json() for solved in loaded.solved))
-    print(f"{out}: {len(loaded.solved)} problems")  # noqa: T201
-    for row in loaded.left_out:
-        print(f"  left out {row.row_id}: {row.reason}")  # noqa: T201
-    if solutions is not None:
-        samples = [
-            Sample(problem_id=s.problem.id, sample=0, completion=s.solution)
-            for s in loaded.solved
-            if s.solution is not None
-        ]
-        write_jsonl(solutions, (sample.to_json() for sample in samples))
-        print(f"{solutions}: {len(samples)} reference solutions")  # noqa: T201
+    flags = {"split": split, "limit": limit, "file": str(file) if file else None}
+    given = {name: value for name, value in flags.items() if value is not None}
+    sets = _sets(recipe, overrides, given, only)
+    targets = _targets(sets, out)
+    for name, settings in sets.items():  # everything that can be refused is refused before work
+        outputs(targets[name], settings.parts, solutions=solutions)
+        settings.source().check()
+    counters = {name: _token_counter(settings) for name, settings in sets.items()}
+    for name, settings in sets.items():
+        with progress_bar(name, progress) as report:
+            manifest = prepare(
+                settings,
+                targets[name],
+                solutions=solutions,
+                count_tokens=counters[name],
+                progress=report,
+            )
+        if progress != "json":
+            tables.print_manifest(name, manifest, folder=targets[name].parent)
+        if not manifest["counts"]["kept"]:
+            raise DataError(f"{name}: no row became a problem; {targets[name]} is empty")
+
+
+def check(
+    problems: Annotated[Path, tyro.conf.Positional],
+    /,
+    solutions: Path | None = None,
+    drop: Path | None = None,
+    judge: JudgeSettings = JudgeSettings(),  # noqa: B008
+    progress: ProgressMode = "auto",
+) -> None:
+    """Run every problem's reference solution through the judge and report those that fail.
+
+    Args:
+        problems: A problems.jsonl.
+        solutions: Its reference solutions; X.solutions.jsonl beside it if not given.
+        drop: Also write the problems here, without those whose own solution fails.
+        judge: Workers and limits of the verifier.
+        progress: A bar on the terminal, JSON lines on standard output, or nothing.
+    """
+    checked = run_check(problems, solutions, judge=judge, progress=progress)
+    if progress != "json":
+        tables.print_checked(checked)
+    if drop is not None:
+        print(f"{drop}: {checked.write_passing(drop)} problems")  # noqa: T201
+
+
+COMMANDS = {"list": list_benchmarks, "show": show, "prepare": prepare_files, "check": check}
+"""Sub-verb -> function."""
+
+
+def _sets(
+    recipe: str, overrides: tuple[str, ...], given: Mapping[str, Any], only: str | None
+) -> dict[str, PrepareSettings]:
+    if Path(recipe).suffix in _RECIPES:
+        if given:
+            raise InvalidValueError(
+                f"{', '.join(f'--{name}' for name in given)}: for a recipe write sets.NAME."
+                f"{next(iter(given))}=... instead"
+            )
+        sets = read_sets(read_recipe(Path(recipe), overrides))
+        if only is not None and only not in sets:
+            raise unknown_name("--only", only, sets)
+        return {name: found for name, found in sets.items() if only in (None, name)}
+    if only is not None:
+        raise InvalidValueError("--only: is for recipes")
+    if recipe not in BENCHMARKS:
+        raise unknown_name("problems", recipe, [*BENCHMARKS, "a recipe ending in .yaml"])
+    settings = apply_overrides({}, overrides)
+    return {
+        recipe: from_mapping(
+            PrepareSettings, {**settings, **given, "benchmark": recipe}, where="settings"
+        )
+    }
+
+
+def _targets(sets: Mapping[str, PrepareSettings], out: Path) -> dict[str, Path]:
+    if out.suffix == ".jsonl":
+        if len(sets) > 1:
+            raise InvalidValueError(
+                f"out: the recipe has {len(sets)} sets, name a folder instead of {str(out)!r} or "
+                f"one of them with --only: {', '.join(sets)}"
+            )
+        return dict.fromkeys(sets, out)
+    return {name: out / f"{name}.jsonl" for name in sets}
+
+
+def _token_counter(settings: PrepareSettings) -> Any:
+    """Return the function that counts a prompt's tokens, or None where nothing counts them."""
+    if settings.max_prompt_tokens is None or settings.tokenizer is None:
+        return None
+    from maxatk.evaluate.models import load_tokenizer, refuse_missing_folder
+    from maxatk.problems.prompts import prompt_ids
+
+    refuse_missing_folder(settings.tokenizer)
+    try:
+        tokenizer = load_tokenizer(settings.tokenizer)
+    except (OSError, ValueError) as error:
+        raise MissingFileError(
+            f"tokenizer: {settings.tokenizer!r} is no folder here, and the hub does not give it; "
+            "name a local model's folder with tokenizer=..."
+        ) from error
+    return lambda prompt: len(prompt_ids(tokenizer, prompt))

@@ -25,9 +25,17 @@ def read_recipe(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
         raise DataError(f"{path}: not a YAML file ({error})") from error
     if not isinstance(recipe, dict):
         raise DataError(f"{path}: must be a mapping of settings, got {type(recipe).__name__}")
+    return apply_overrides(recipe, overrides)
+
+
+def apply_overrides(settings: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+    """Return `settings` with overrides of the form key=value or a.b=value put in.
+
+    Raises InvalidValueError for an override of another form.
+    """
     for override in overrides:
-        _apply(recipe, override)
-    return recipe
+        _apply(settings, override)
+    return settings
 
 
 def _apply(recipe: dict[str, Any], override: str) -> None:

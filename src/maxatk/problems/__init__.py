@@ -1,5 +1,21 @@
 """Problems from files and benchmarks: one module each, one dict."""
 
-from maxatk.problems.load import BENCHMARKS, load_benchmark, load_problems, problems_by_id
+from maxatk.problems.benchmarks import BENCHMARKS
+from maxatk.problems.load import find_problem, load_benchmark, load_problems, problems_by_id
+from maxatk.problems.outputs import outputs, solutions_file
+from maxatk.problems.preparation import prepare
+from maxatk.problems.recipe import Overlap, PrepareSettings, read_sets
 
-__all__ = ["BENCHMARKS", "load_benchmark", "load_problems", "problems_by_id"]
+__all__ = [
+    "BENCHMARKS",
+    "Overlap",
+    "PrepareSettings",
+    "find_problem",
+    "load_benchmark",
+    "load_problems",
+    "outputs",
+    "prepare",
+    "problems_by_id",
+    "read_sets",
+    "solutions_file",
+]

@@ -4,32 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import json
 import logging
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
-from maxatk.errors import (
-    DataError,
-    InvalidValueError,
-    MissingDependencyError,
-    MissingFileError,
-    unknown_name,
-)
-from maxatk.problems import code_contests, mbpp
-from maxatk.problems.rows import LeftOut, SolvedProblem
-from maxatk.records import Problem, read_jsonl
+from maxatk.errors import DataError, InvalidValueError, suggestion, unknown_name
+from maxatk.problems.benchmarks import BENCHMARKS
+from maxatk.problems.outputs import solutions_file
+from maxatk.problems.repeated import TextPool, without_duplicate_tests
+from maxatk.problems.rows import DuplicateTests, LeftOut, Outcome, SolvedProblem
+from maxatk.problems.source import open_source
+from maxatk.records import Problem, Sample, read_jsonl
 
 _log = logging.getLogger(__name__)
-
-# Each module has HUB (name, configuration), SPLITS and `convert(row)`. A new benchmark is one
-# module and one row.
-BENCHMARKS: dict[str, ModuleType] = {
-    "mbpp": mbpp,
-    "code_contests": code_contests,
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,28 +35,86 @@ def load_problems(
     split: str | None = None,
     limit: int | None = None,
     file: str | Path | None = None,
+    revision: str | None = None,
+    options: Mapping[str, Any] | None = None,
 ) -> list[Problem]:
     """Return the problems of a benchmark, or of a problems.jsonl when `name` is a path.
 
-    `split` defaults to the benchmark's test split; `limit` keeps the first problems; `file` is a
-    local JSONL or JSON file of the benchmark's own schema, read instead of the hub's data set.
-    Rows that do not make a problem are left out and counted in a log message.
+    `split` and `revision` (a commit of the hub) default to the benchmark's own; `limit` keeps the
+    first problems; `file` is a local file or folder of the benchmark's own schema (JSONL, JSON or
+    parquet), read instead of the hub's data set; `options` are the benchmark's, such as
+    {"form": "asserts"} for mbpp. Rows that do not make a problem are left out and counted by
+    reason in a log message. Texts that occur in several tests are held once.
 
-    Raises InvalidValueError for an unknown name or split, MissingFileError without the file,
-    DataError for a row that does not have the schema.
+    Raises InvalidValueError for an unknown name, split or option, MissingFileError without the
+    file, DataError for a row that does not have the schema and for a hub that does not answer.
     """
     _check_limit(limit)
     if str(name) in BENCHMARKS:
-        loaded = load_benchmark(str(name), split=split, limit=limit, file=file)
+        loaded = load_benchmark(
+            str(name), split=split, limit=limit, file=file, revision=revision, options=options
+        )
         if loaded.left_out:
-            _log.warning("%s: %d rows were left out", name, len(loaded.left_out))
+            reasons = Counter(row.reason for row in loaded.left_out)
+            counted = "; ".join(f"{count} {reason}" for reason, count in reasons.most_common())
+            _log.warning("%s: %d rows were left out: %s", name, len(loaded.left_out), counted)
         return [solved.problem for solved in loaded.solved]
     if Path(name).suffix != ".jsonl":
         raise unknown_name("problems", str(name), [*BENCHMARKS, "a path ending in .jsonl"])
-    if split is not None or file is not None:
-        raise InvalidValueError("split, file: are for benchmarks; a problems.jsonl has neither")
-    rows = itertools.islice(read_jsonl(name, Problem.from_json), limit)
-    return list(problems_by_id(rows, source=str(name)).values())
+    if any(value is not None for value in (split, file, revision, options)):
+        raise InvalidValueError(
+            "split, file, revision, options: are for benchmarks; a problems.jsonl has none of them"
+        )
+    pool = TextPool()
+    problems = read_jsonl(name, lambda row: Problem.from_json(pool.share(row)))
+    return list(problems_by_id(itertools.islice(problems, limit), source=str(name)).values())
+
+
+def find_problem(
+    name: str | Path,
+    problem_id: str,
+    *,
+    split: str | None = None,
+    file: str | Path | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> SolvedProblem:
+    """Return one problem of a benchmark, or of a problems.jsonl, with its reference solution.
+
+    `problem_id` may leave out the benchmark's name. Rows are read until it is found. Raises
+    InvalidValueError for an id that is not there, with the closest one, or whose row is left out;
+    the other errors are those of `load_problems`.
+    """
+    wanted = (problem_id, f"{name}/{problem_id}")
+    seen: list[str] = []
+    for found in _solved(name, split=split, file=file, options=options):
+        found_id = found.row_id if isinstance(found, LeftOut) else found.problem.id
+        if found_id in wanted:
+            if isinstance(found, LeftOut):
+                raise InvalidValueError(f"id: {found_id!r} is left out: {found.reason}")
+            return found
+        seen.append(found_id)
+    raise InvalidValueError(
+        f"id: {problem_id!r} is not among the {len(seen)} problems of {name}"
+        f"{suggestion(wanted[1], seen) or suggestion(problem_id, seen)}"
+    )
+
+
+def _solved(
+    name: str | Path,
+    *,
+    split: str | None,
+    file: str | Path | None,
+    options: Mapping[str, Any] | None,
+) -> Iterator[Outcome]:
+    if str(name) in BENCHMARKS:
+        source = open_source(str(name), split=split, file=file, options=options)
+        yield from (outcome for _, outcome in source.outcomes())
+        return
+    problems = load_problems(name, split=split, file=file, options=options)
+    path = solutions_file(Path(name))
+    samples = read_jsonl(path, Sample.from_json) if path.is_file() else ()
+    solutions = {sample.problem_id: sample.completion for sample in samples}
+    yield from (SolvedProblem(problem, solutions.get(problem.id)) for problem in problems)
 
 
 def problems_by_id(problems: Iterable[Problem], *, source: str) -> dict[str, Problem]:
@@ -91,77 +138,32 @@ def load_benchmark(
     split: str | None = None,
     limit: int | None = None,
     file: str | Path | None = None,
+    revision: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    duplicate_tests: DuplicateTests = "drop",
 ) -> Loaded:
     """Return the problems of a benchmark with reference solutions and the rows left out.
 
-    Arguments and errors are those of `load_problems`.
+    `duplicate_tests` says what happens to tests that a problem holds several times; the other
+    arguments and the errors are those of `load_problems`.
     """
-    if name not in BENCHMARKS:
-        raise unknown_name("problems", name, BENCHMARKS)
+    source = open_source(name, split=split, file=file, revision=revision, options=options)
     _check_limit(limit)
-    module = BENCHMARKS[name]
-    if split is not None and split not in module.SPLITS:
-        raise unknown_name("split", split, module.SPLITS)
-    if file is not None and split is not None:
-        raise InvalidValueError(
-            f"split: a local file is read whole, so {split!r} cannot be chosen from it; leave out "
-            "split or file"
-        )
-    rows = _file_rows(Path(file)) if file else _hub_rows(module, split or "test")
     solved: list[SolvedProblem] = []
     left_out: list[LeftOut] = []
-    for number, row in enumerate(rows):
+    for _, outcome in source.outcomes():
+        if isinstance(outcome, LeftOut):
+            left_out.append(outcome)
+        elif duplicate_tests == "keep":
+            solved.append(outcome)
+        else:
+            problem, _ = without_duplicate_tests(outcome.problem)
+            solved.append(dataclasses.replace(outcome, problem=problem))
         if limit is not None and len(solved) == limit:
             break
-        converted = _convert(module, row, place=f"{file or name}, row {number}")
-        (solved if isinstance(converted, SolvedProblem) else left_out).append(converted)
     return Loaded(solved=tuple(solved), left_out=tuple(left_out))
 
 
 def _check_limit(limit: int | None) -> None:
     if limit is not None and limit < 1:
         raise InvalidValueError(f"limit: must be at least 1, got {limit}")
-
-
-def _convert(module: ModuleType, row: Mapping[str, Any], *, place: str) -> Any:
-    try:
-        return module.convert(row)
-    except KeyError as error:
-        raise DataError(f"{place}: missing column {error.args[0]!r}; got {sorted(row)}") from error
-    except (TypeError, AttributeError, ValueError) as error:
-        raise DataError(f"{place}: does not have the schema ({error})") from error
-
-
-def _file_rows(path: Path) -> Iterator[Mapping[str, Any]]:
-    if path.suffix == ".jsonl":
-        return read_jsonl(path, lambda row: row)
-    if not path.is_file():
-        raise MissingFileError(f"file: {str(path)!r} does not exist")
-    try:
-        rows = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:  # text that is not UTF-8 is one too
-        raise DataError(f"{path}: not a JSON file ({error})") from error
-    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise DataError(f"{path}: must hold a JSON array of rows")
-    return iter(rows)
-
-
-def _hub_rows(module: ModuleType, split: str) -> Iterable[Mapping[str, Any]]:
-    try:
-        from datasets import load_dataset
-    except ImportError as error:
-        raise MissingDependencyError(
-            "loading a benchmark from the hub needs the package 'datasets': "
-            "pip install 'maxatk[train]', or give a local file"
-        ) from error
-    name, configuration = module.HUB
-    try:
-        rows: Iterable[Mapping[str, Any]] = load_dataset(
-            name, configuration, split=split, streaming=True
-        )
-    except (OSError, ValueError) as error:
-        raise DataError(
-            f"{name}: cannot be loaded from the hub ({error}); without a network, give a local "
-            "file of the same schema with file="
-        ) from error
-    return rows

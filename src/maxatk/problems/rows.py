@@ -1,10 +1,15 @@
-"""What a benchmark's row becomes: a problem with its reference solution, or a reason why not."""
+"""What a benchmark is, and what its rows become: solved problems, or named reasons why not."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal, TypeAlias
 
-from maxatk.records import Problem
+from maxatk.problems.prompts import Style
+from maxatk.records import Problem, TestCase
+
+Row: TypeAlias = Mapping[str, Any]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,3 +26,60 @@ class LeftOut:
 
     row_id: str
     reason: str
+
+
+@dataclasses.dataclass(frozen=True)
+class RowOptions:
+    """Settings every benchmark has; those of one benchmark are a subclass beside its `convert`.
+
+    `prompt_style` "chat" asks a model that follows instructions, "plain" gives a base model the
+    text it can go on from.
+    """
+
+    prompt_style: Style = "chat"
+
+
+@dataclasses.dataclass(frozen=True)
+class Benchmark:
+    """One row of `BENCHMARKS`: where a benchmark comes from and how its rows become problems.
+
+    `hub` and `config` name the data set on the hub, `revision` the commit that is read (None: the
+    newest one). `licence` is that of the data set's card and `size` that of its files, with the
+    number of rows. `convert(row, options)` makes the problem of a row and raises KeyError,
+    TypeError or ValueError for a row of another schema. `data_files(split, options)` names the
+    files inside the repository for data sets that come without a loader; `unused` names columns
+    that are not read from parquet files.
+    """
+
+    hub: str
+    config: str | None
+    revision: str | None
+    splits: tuple[str, ...]
+    licence: str
+    size: str
+    convert: Callable[[Row, Any], SolvedProblem | LeftOut]
+    options: type[RowOptions] = RowOptions
+    default_split: str = "test"
+    data_files: Callable[[str, Any], list[str]] | None = None
+    unused: tuple[str, ...] = ()
+    note: str = ""
+
+
+Outcome: TypeAlias = SolvedProblem | LeftOut
+Tests: TypeAlias = tuple[TestCase, ...]
+DuplicateTests: TypeAlias = Literal["drop", "keep"]
+
+
+def stdin_tests(pairs: Iterable[tuple[str, str]]) -> Tests:
+    """Return one stdin/stdout test for each pair of input and expected output."""
+    return tuple(TestCase(input=given, output=expected) for given, expected in pairs)
+
+
+def require_type(row: Row, column: str, kind: type) -> Any:
+    """Return `row[column]`; raises TypeError naming the column when it is of another type."""
+    value = row[column]
+    if not isinstance(value, kind):
+        raise TypeError(
+            f"column {column!r} must be {kind.__name__}, got {type(value).__name__}: {value!r:.60}"
+        )
+    return value

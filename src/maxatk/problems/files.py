@@ -1,0 +1,161 @@
+"""Rows of local files: JSONL, JSON arrays and parquet, or a folder of them, one row at a time.
+
+Nothing is held but the row at hand (for parquet a small batch), so a file may be larger than the
+memory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+from maxatk.errors import DataError, InvalidValueError, MissingDependencyError, MissingFileError
+from maxatk.problems.rows import Row
+from maxatk.records import read_jsonl
+
+FORMATS = (".jsonl", ".json", ".parquet")
+_BATCH = 16  # rows of parquet decoded at a time; one row of CodeContests can hold 10 MB
+_CHUNK = 1 << 20
+_BETWEEN = re.compile(r"[\s,]*")
+
+
+def data_files(path: Path, *, split: str | None, names: Sequence[str] | None) -> list[Path]:
+    """Return the data files of `path`, a file or a folder.
+
+    In a folder these are `names` if they are given (the files of the data set's repository),
+    else the files whose name starts with the split, else all, in the order of their names.
+
+    Raises MissingFileError for what does not exist, InvalidValueError for another format.
+    """
+    if path.is_file():
+        if path.suffix not in FORMATS:
+            raise InvalidValueError(
+                f"file: {str(path)!r} must end in {', '.join(FORMATS)} or be a folder of such files"
+            )
+        return [path]
+    if not path.is_dir():
+        raise MissingFileError(f"file: {str(path)!r} does not exist")
+    if names is not None:
+        wanted = [path / Path(name).name for name in names]
+        missing = [file.name for file in wanted if not file.is_file()]
+        if missing:
+            raise MissingFileError(f"file: the folder {str(path)!r} holds no {missing[0]!r}")
+        return wanted
+    found = sorted(file for file in path.iterdir() if file.suffix in FORMATS)
+    of_split = [file for file in found if split and file.name.startswith(split)]
+    if not found:
+        raise MissingFileError(f"file: the folder {str(path)!r} holds no {', '.join(FORMATS)} file")
+    return of_split or found
+
+
+def read_rows(
+    path: Path, *, unused: Sequence[str] = (), only: Sequence[str] | None = None
+) -> Iterator[Row]:
+    """Yield the rows of one file.
+
+    Of a parquet file the columns `unused` are not read, or `only` those.
+
+    Raises DataError (with the place) for a file that does not hold rows.
+    """
+    if path.suffix == ".jsonl":
+        return read_jsonl(path, lambda row: row)
+    if path.suffix == ".parquet":
+        return _parquet_rows(path, unused, only)
+    return _array_rows(path)
+
+
+def fingerprint(files: Sequence[Path]) -> list[dict[str, Any]]:
+    """Return name, size in bytes and SHA-256 of every file."""
+    described = []
+    for path in files:
+        digest = hashlib.sha256()
+        with path.open("rb") as data:
+            while chunk := data.read(_CHUNK):
+                digest.update(chunk)
+        size = path.stat().st_size
+        described.append({"name": path.name, "bytes": size, "sha256": digest.hexdigest()})
+    return described
+
+
+def count_rows(files: Sequence[Path]) -> int | None:
+    """Return the number of rows, or None where only reading them all would tell."""
+    total = 0
+    for path in files:
+        if path.suffix == ".parquet":
+            total += _open_parquet(path).metadata.num_rows
+        elif path.suffix == ".jsonl":
+            with path.open("rb") as data:
+                total += sum(1 for line in data if line.strip())
+        else:
+            return None
+    return total
+
+
+def _parquet_rows(path: Path, unused: Sequence[str], only: Sequence[str] | None) -> Iterator[Row]:
+    parquet = _open_parquet(path)
+    columns = [
+        name
+        for name in parquet.schema_arrow.names
+        if (name in only if only is not None else name not in unused)
+    ]
+    for batch in parquet.iter_batches(batch_size=_BATCH, columns=columns):
+        yield from batch.to_pylist()
+
+
+def _open_parquet(path: Path) -> Any:
+    try:
+        import pyarrow
+        from pyarrow.parquet import ParquetFile
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"{path}: reading parquet needs the package 'pyarrow': pip install 'maxatk[train]'"
+        ) from error
+    try:
+        return ParquetFile(path)
+    except pyarrow.ArrowException as error:
+        raise DataError(f"{path}: not a parquet file ({error})") from error
+
+
+def _array_rows(path: Path) -> Iterator[Row]:
+    """Yield the objects of a JSON array, reading on only when the next one is not yet complete."""
+    with path.open(encoding="utf-8-sig") as text:
+        try:
+            for value in _array_values(text):
+                if not isinstance(value, dict):
+                    raise DataError(f"{path}: must hold a JSON array of rows, got {value!r:.60}")
+                yield value
+        except DataError:
+            raise
+        except ValueError as error:  # text that is not UTF-8 is one too
+            raise DataError(f"{path}: must hold a JSON array of rows ({error})") from error
+
+
+def _array_values(text: TextIO) -> Iterator[Any]:
+    decoder = json.JSONDecoder()
+    buffer, at, wanted, opened = "", 0, _CHUNK, False
+    while True:
+        at = _BETWEEN.match(buffer, at).end()  # type: ignore[union-attr]  # matches nothing too
+        try:
+            if not opened and buffer[at : at + 1] == "[":
+                at, opened = at + 1, True
+                continue
+            if opened and buffer[at : at + 1] == "]":
+                return
+            if opened or buffer[at:]:
+                value, at = decoder.raw_decode(buffer, at)
+                if not opened:
+                    raise ValueError("it does not start with '['")
+                yield value
+                wanted = _CHUNK
+                continue
+        except json.JSONDecodeError:
+            pass
+        more = text.read(wanted)
+        if not more:
+            raise ValueError("it ends inside the array")
+        buffer, at = buffer[at:] + more, 0
+        wanted *= 2  # a row of many chunks is parsed again a few times only

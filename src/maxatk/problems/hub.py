@@ -1,0 +1,95 @@
+"""Rows of data sets on the hub, streamed: nothing but the row at hand is held.
+
+This is the only module of the box that needs a network; every failure of it names the data set
+and the way around it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from maxatk.errors import DataError, MissingDependencyError
+from maxatk.problems.rows import Benchmark, Row, RowOptions
+
+
+def resolve_revision(benchmark: Benchmark, revision: str | None) -> str:
+    """Return the commit that is read: the one asked for, the benchmark's own, or the newest.
+
+    Only the newest one needs the network. Raises DataError where the hub does not answer.
+    """
+    known = revision or benchmark.revision
+    if known is not None:
+        return known
+    _need_datasets()
+    from huggingface_hub import HfApi
+
+    try:
+        return str(HfApi().dataset_info(benchmark.hub).sha)
+    except Exception as error:  # the libraries below raise errors of several trees
+        raise _unreachable(benchmark, error) from error
+
+
+def hub_rows(
+    benchmark: Benchmark,
+    split: str,
+    *,
+    revision: str,
+    options: RowOptions,
+    start: int = 0,
+    only: Sequence[str] | None = None,
+) -> Iterator[Row]:
+    """Yield the rows of a split from row `start` on; of parquet files, `only` those columns.
+
+    Raises MissingDependencyError without the package `datasets`, DataError where the data set
+    cannot be loaded, also in the middle of it.
+    """
+    _need_datasets()
+    try:
+        yield from _stream(benchmark, split, revision, options, only).skip(start)
+    except Exception as error:  # the libraries below raise errors of several trees
+        raise _unreachable(benchmark, error) from error
+
+
+def _stream(
+    benchmark: Benchmark,
+    split: str,
+    revision: str,
+    options: RowOptions,
+    only: Sequence[str] | None,
+) -> Any:
+    from datasets import load_dataset
+
+    if benchmark.data_files is None:
+        columns = {"columns": list(only)} if only is not None else {}
+        return load_dataset(
+            benchmark.hub,
+            benchmark.config,
+            split=split,
+            revision=revision,
+            streaming=True,
+            **columns,
+        )
+    files = [
+        f"hf://datasets/{benchmark.hub}@{revision}/{name}"
+        for name in benchmark.data_files(split, options)
+    ]
+    return load_dataset("json", data_files=files, split="train", streaming=True)
+
+
+def _need_datasets() -> None:
+    try:
+        import datasets  # noqa: F401
+    except ImportError as error:
+        raise MissingDependencyError(
+            "loading a benchmark from the hub needs the package 'datasets': "
+            "pip install 'maxatk[train]', or give a local file"
+        ) from error
+
+
+def _unreachable(benchmark: Benchmark, error: Exception) -> DataError:
+    reason = " ".join(str(error).split()) or type(error).__name__
+    return DataError(
+        f"{benchmark.hub}: cannot be loaded from the hub ({reason:.200}); without a network, give "
+        "a local file or folder of the same schema (--file, or file= in Python and recipes)"
+    )

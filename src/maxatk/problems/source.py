@@ -1,0 +1,156 @@
+"""A benchmark as asked for: split, revision or local file, and options, all checked at once."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from maxatk.errors import DataError, InvalidValueError, MaxAtKError, unknown_name
+from maxatk.problems.benchmarks import BENCHMARKS
+from maxatk.problems.files import count_rows, data_files, fingerprint, read_rows
+from maxatk.problems.hub import hub_rows, resolve_revision
+from maxatk.problems.rows import Benchmark, LeftOut, Outcome, Row, RowOptions
+from maxatk.settings import from_mapping
+
+BadRows: TypeAlias = Literal["stop", "leave_out"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """Where the rows of a benchmark come from: local `files`, or a split and revision of the hub.
+
+    `split` and `revision` are None where files are read.
+    """
+
+    name: str
+    benchmark: Benchmark
+    options: RowOptions
+    split: str | None
+    revision: str | None
+    files: tuple[Path, ...]
+
+    def rows(
+        self, *, start: int = 0, only: Sequence[str] | None = None
+    ) -> Iterator[tuple[str, Row]]:
+        """Yield (place, row) from row `start` on; the place starts messages about the row.
+
+        With `only`, no other columns of parquet files are read.
+        """
+        if not self.files:
+            found = hub_rows(
+                self.benchmark,
+                str(self.split),
+                revision=str(self.revision),
+                options=self.options,
+                start=start,
+                only=only,
+            )
+            for number, row in enumerate(found, start=start):
+                yield f"{self.benchmark.hub}, {self.split}, row {number}", row
+            return
+        placed = (
+            (f"{path}, row {number}", row)
+            for path in self.files
+            for number, row in enumerate(read_rows(path, unused=self.benchmark.unused, only=only))
+        )
+        yield from itertools.islice(placed, start, None)
+
+    def outcomes(
+        self, *, start: int = 0, bad_rows: BadRows = "stop"
+    ) -> Iterator[tuple[Row, Outcome]]:
+        """Yield every row with what it becomes, from row `start` on.
+
+        Raises DataError for a row that does not have the schema; with `bad_rows` "leave_out" such
+        a row is left out for that reason.
+        """
+        for place, row in self.rows(start=start):
+            try:
+                outcome = self._convert(row, place)
+            except DataError as error:
+                if bad_rows == "stop":
+                    raise
+                outcome = LeftOut(place, f"bad row: {error.__cause__!r:.100}")
+            yield row, outcome
+
+    def check(self) -> None:
+        """Raise DataError when the first row of a local file does not have the schema."""
+        for place, row in itertools.islice(self.rows(), 1) if self.files else ():
+            self._convert(row, place)
+
+    def count(self) -> int | None:
+        """Return the number of rows, or None where only reading them all would tell."""
+        return count_rows(self.files) if self.files else None
+
+    def describe(self) -> dict[str, Any]:
+        """Return what identifies the rows: the files' hashes, or the hub's revision and split."""
+        described: dict[str, Any] = {"benchmark": self.name}
+        if self.files:
+            described["files"] = fingerprint(self.files)
+        else:
+            described |= {"hub": self.benchmark.hub, "revision": self.revision}
+        if self.split is not None:
+            described["split"] = self.split
+        return {**described, "options": dataclasses.asdict(self.options)}
+
+    def _convert(self, row: Row, place: str) -> Outcome:
+        remedy = f"a row of {self.benchmark.hub} is wanted; bad_rows=leave_out leaves it out"
+        try:
+            return self.benchmark.convert(row, self.options)
+        except KeyError as error:
+            missing = error.args[0]
+            raise DataError(
+                f"{place}: missing column {missing!r}; got {sorted(row)}; {remedy}"
+            ) from error
+        except (TypeError, AttributeError, ValueError, RecursionError) as error:
+            raise DataError(f"{place}: does not have the schema ({error}); {remedy}") from error
+
+
+def open_source(
+    name: str,
+    *,
+    split: str | None = None,
+    file: str | Path | None = None,
+    revision: str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Source:
+    """Return a benchmark's source; nothing but the names of local files is looked at.
+
+    A single local file is read whole; of a folder, the files of `split`. Raises InvalidValueError
+    for an unknown name, split or option, MissingFileError without the file, and DataError where
+    the newest revision has to be asked for and the hub does not answer.
+    """
+    if name not in BENCHMARKS:
+        raise unknown_name("problems", name, BENCHMARKS)
+    benchmark = BENCHMARKS[name]
+    if split is not None and split not in benchmark.splits:
+        raise unknown_name("split", split, benchmark.splits)
+    chosen = _options(name, benchmark, options or {})
+    if file is None:
+        split = split or benchmark.default_split
+        return Source(name, benchmark, chosen, split, resolve_revision(benchmark, revision), ())
+    if revision is not None:
+        raise InvalidValueError("revision: is for the hub; a local file has none")
+    path = Path(file)
+    if split is not None and not path.is_dir():
+        raise InvalidValueError(
+            f"split: a local file is read whole, so {split!r} cannot be chosen from it; leave out "
+            "split or file, or give a folder of files"
+        )
+    if path.is_dir():
+        split = split or benchmark.default_split
+    names = benchmark.data_files(str(split), chosen) if benchmark.data_files and split else None
+    files = data_files(path, split=split, names=names)
+    return Source(name, benchmark, chosen, split, None, tuple(files))
+
+
+def _options(name: str, benchmark: Benchmark, options: Mapping[str, Any]) -> RowOptions:
+    where = f"options of {name}"
+    try:
+        return from_mapping(benchmark.options, options, where=where)
+    except MaxAtKError as error:
+        if str(error).startswith(where):
+            raise
+        raise InvalidValueError(f"{where}: {error}") from error

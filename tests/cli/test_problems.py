@@ -1,0 +1,185 @@
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+import maxatk as maxatk_package
+from maxatk import load_problems
+from maxatk.problems import BENCHMARKS
+from problems.rows import codeforces_row, contest_row, lcb_row, livebench_row, mbpp_row
+
+PAPER = Path(maxatk_package.__file__).parent / "recipes" / "paper" / "data.yaml"
+
+
+def write_rows(path, *rows):
+    path.write_text("\n".join(map(json.dumps, rows)))
+    return path.name
+
+
+def refused(done):
+    assert done.returncode == 2, done
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
+def test_the_list_names_every_benchmark_with_licence_and_options(maxatk):
+    listed = maxatk("problems", "list").stdout
+    for name, benchmark in BENCHMARKS.items():
+        assert f" {name} " in listed
+        assert benchmark.licence.split()[0] in listed
+    assert "max_difficulty" in listed
+
+
+def test_a_problem_is_shown_with_its_tests_and_its_solution(maxatk, tmp_path):
+    rows = write_rows(tmp_path / "rows.jsonl", mbpp_row(7))
+    shown = maxatk("problems", "show", "mbpp", "7", "--file", rows, "--tests", "1").stdout
+    for part in ("mbpp/7", "compare: literal", "You are an expert", "test 0", "1 tests more"):
+        assert part in shown
+    assert "def add_all(xs, n):" in shown
+    asserts = maxatk("problems", "show", "mbpp", "7", "form=asserts", "--file", rows).stdout
+    assert "def check(candidate):" in asserts
+    maxatk("problems", "prepare", "mbpp", "--file", rows, "--out", "made.jsonl")
+    assert "def add_all" in maxatk("problems", "show", "made.jsonl", "mbpp/7").stdout
+    missing = maxatk("problems", "show", "mbpp", "8", "--file", rows)
+    assert "id: '8' is not among the 1 problems of mbpp; did you mean 'mbpp/7'?" in refused(missing)
+
+
+def test_a_recipe_prepares_its_sets_in_a_folder(maxatk, tmp_path):
+    write_rows(tmp_path / "cc.jsonl", *(contest_row(f"{n}_A. Sum") for n in range(1, 11)))
+    write_rows(tmp_path / "lcb.jsonl", lcb_row())
+    sets = {
+        "contests": {
+            "benchmark": "code_contests",
+            "file": "cc.jsonl",
+            "parts": {"train": 8, "test": 2},
+        },
+        "live": {"benchmark": "livecodebench", "file": "nowhere.jsonl"},
+    }
+    (tmp_path / "data.yaml").write_text(yaml.safe_dump({"sets": sets}))
+    command = ("problems", "prepare", "data.yaml", "--out", "made")
+    assert "'nowhere.jsonl' does not exist" in refused(maxatk(*command))
+    assert not (tmp_path / "made").exists()  # refused before the other set was prepared
+    done = maxatk(*command, "sets.live.file=lcb.jsonl")
+    assert done.returncode == 0, done.stderr
+    counts = {
+        path.name: len(load_problems(path))
+        for path in (tmp_path / "made").glob("*.jsonl")
+        if "." not in path.stem
+    }
+    assert counts == {"contests-train.jsonl": 8, "contests-test.jsonl": 2, "live.jsonl": 1}
+    one = maxatk(*command[:3], "--only", "contests", "--out", "one.jsonl")
+    assert one.returncode == 0, one.stderr
+    assert (tmp_path / "one-train.jsonl").is_file()
+    for flags, message in (
+        (("--out", "made.jsonl"), "out: the recipe has 2 sets, name a folder"),
+        (
+            ("--only", "contest", "--out", "made"),
+            "--only: unknown value 'contest'; allowed: contests, live; did",
+        ),
+        (("--file", "cc.jsonl", "--out", "made"), "--file: for a recipe write sets.NAME.file=..."),
+    ):
+        assert message in refused(maxatk(*command[:3], *flags))
+
+
+def test_the_length_filter_needs_a_tokenizer_that_exists(maxatk, tmp_path):
+    rows = write_rows(tmp_path / "rows.jsonl", mbpp_row())
+    flags = ("--file", rows, "--out", "x.jsonl")
+    command = ("problems", "prepare", "mbpp", "max_prompt_tokens=9")
+    assert "tokenizer: is needed to count max_prompt_tokens" in refused(maxatk(*command, *flags))
+    command = (*command, "tokenizer=./none")
+    assert "there is no folder './none'" in refused(maxatk(*command, *flags))
+
+
+def save_policy(folder):
+    from transformers import Qwen2Config
+
+    from maxatk.mini.tokenizer import train_tokenizer
+
+    tokenizer = train_tokenizer(["abcdefghijklmnopqrstuvwxyz \n"] * 2, vocabulary=1)
+    tokenizer.chat_template = "{% for m in messages %}{{ m.content }}{% endfor %}"
+    tokenizer.save_pretrained(folder)
+    Qwen2Config().save_pretrained(folder)
+
+
+def test_the_papers_recipe_runs_on_folders_of_local_files(maxatk, tmp_path):
+    save_policy(tmp_path / "policy")
+    for name in ("cc", "lcb", "lb", "cf", "mbpp"):
+        (tmp_path / name).mkdir()
+    easy = [contest_row(f"p{n} sum", difficulty=n % 4, cf_contest_id=0) for n in range(20)]
+    write_rows(tmp_path / "cc" / "train.jsonl", *easy, contest_row("9_A. Hard"))
+    write_rows(tmp_path / "cc" / "test.jsonl", contest_row("2050_B. Two"))
+    for number in ("", 2, 3, 4, 5, 6):
+        write_rows(tmp_path / "lcb" / f"test{number}.jsonl", lcb_row(f"q{number}"))
+    write_rows(tmp_path / "lb" / "test.jsonl", livebench_row())
+    rows = [codeforces_row("2050/A"), codeforces_row("2051/C", aliases=["2050/B"])]
+    write_rows(tmp_path / "cf" / "test.jsonl", *rows)
+    write_rows(tmp_path / "mbpp" / "test.jsonl", mbpp_row(11))
+    places = {"code_contests": "cc", "livecodebench": "lcb", "livebench": "lb", "codeforces": "cf"}
+    done = maxatk(
+        *("problems", "prepare", str(PAPER), "tokenizer=policy", "sets.mbpp.file=mbpp"),
+        "sets.code_contests.max_prompt_tokens=2000",
+        "sets.codeforces.overlap.file=cc",
+        *(f"sets.{name}.file={folder}" for name, folder in places.items()),
+        *("--out", "made"),
+    )
+    assert done.returncode == 0, done.stderr
+    counts = {
+        p.stem: len(load_problems(p))
+        for p in (tmp_path / "made").glob("*.jsonl")
+        if "." not in p.stem and p.stat().st_size
+    }
+    assert counts == {
+        "code_contests-train": 18,
+        "code_contests-test": 2,
+        "livecodebench": 6,
+        "livebench": 1,
+        "codeforces": 1,
+        "mbpp": 1,
+    }
+    assert "left out: its difficulty is above 3" in done.stdout
+    assert "left out codeforces/2051/C: is in code_contests too" in done.stdout
+
+
+def test_prompts_are_counted_by_the_tokenizer_of_the_policy(maxatk, tmp_path):
+    save_policy(tmp_path / "policy")
+    long = mbpp_row(2, text="long " * 500)
+    rows = write_rows(tmp_path / "rows.jsonl", mbpp_row(1), long)
+    done = maxatk(
+        *("problems", "prepare", "mbpp", "--file", rows, "--out", "made.jsonl"),
+        *("max_prompt_tokens=1500", "tokenizer=policy"),
+    )
+    assert done.returncode == 0, done.stderr
+    assert "left out: its prompt is longer than 1500 tokens" in done.stdout
+    assert [problem.id for problem in load_problems(tmp_path / "made.jsonl")] == ["mbpp/1"]
+
+
+def test_a_failing_solution_is_reported_and_its_problem_can_be_dropped(maxatk, tmp_path):
+    wrong = mbpp_row(2, code="def add_all(xs, n):\n    raise ValueError('no')")
+    rows = write_rows(tmp_path / "rows.jsonl", mbpp_row(1), wrong, mbpp_row(3))
+    maxatk("problems", "prepare", "mbpp", "--file", rows, "--out", "made.jsonl")
+    done = maxatk("problems", "check", "made.jsonl", "--drop", "good.jsonl")
+    assert done.returncode == 0, done.stderr
+    assert "2 reference solutions pass, 1 fail, 0 problems have none" in done.stdout
+    assert "ValueError: no" in done.stdout
+    assert "good.jsonl: 2 problems" in done.stdout
+    good = load_problems(tmp_path / "good.jsonl")
+    assert [problem.id for problem in good] == ["mbpp/1", "mbpp/3"]
+
+
+@pytest.mark.parametrize("lines", [None, '{"problem_id": "x", "sample": 0, "completion": ""}'])
+def test_solutions_of_other_problems_are_refused(maxatk, tmp_path, lines):
+    rows = write_rows(tmp_path / "rows.jsonl", mbpp_row(1))
+    maxatk("problems", "prepare", "mbpp", "--file", rows, "--out", "made.jsonl")
+    solutions = tmp_path / "made.solutions.jsonl"
+    solutions.write_text(lines) if lines else solutions.unlink()
+    message = refused(maxatk("problems", "check", "made.jsonl"))
+    assert ("unknown problem 'x'" if lines else "made.solutions.jsonl: no such file") in message
+
+
+def test_rows_that_all_fall_away_are_counted_and_refused(maxatk, tmp_path):
+    odd = mbpp_row(tests=["assert f(x) == 1"])
+    rows = write_rows(tmp_path / "rows.jsonl", odd)
+    done = maxatk("problems", "prepare", "mbpp", "--file", rows, "--out", "made.jsonl")
+    assert "no row became a problem" in refused(done)
+    assert "left out: an assert is not of the form" in done.stdout

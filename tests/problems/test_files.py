@@ -1,0 +1,122 @@
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from maxatk.errors import DataError, InvalidValueError, MissingFileError
+from maxatk.problems import files, load_problems
+from maxatk.problems.files import count_rows, data_files, fingerprint, read_rows
+from problems.rows import contest_row, mbpp_row
+
+VALUES = st.dictionaries(
+    st.text(max_size=5),
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(max_size=30),
+        lambda inner: st.lists(inner, max_size=3),
+        max_leaves=6,
+    ),
+    max_size=4,
+)
+
+
+def write_parquet(path, rows):
+    import pyarrow
+    from pyarrow.parquet import write_table
+
+    write_table(pyarrow.Table.from_pylist(rows), path)
+    return path
+
+
+@given(
+    rows=st.lists(VALUES, max_size=8), chunk=st.integers(1, 40), indent=st.sampled_from([None, 1])
+)
+def test_a_json_array_is_read_in_pieces_as_it_is_read_whole(tmp_path_factory, rows, chunk, indent):
+    path = tmp_path_factory.mktemp("array") / "rows.json"
+    for ascii_only in (True, False):
+        text = json.dumps(rows, indent=indent, ensure_ascii=ascii_only)
+        path.write_text(text, encoding="utf-8", errors="surrogatepass")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(files, "_CHUNK", chunk)
+            assert list(read_rows(path)) == rows
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "it ends inside the array"),
+        ("[", "it ends inside the array"),
+        ('[{"a": 1}', "it ends inside the array"),
+        ('[{"a": 1}, {"a": ', "it ends inside the array"),
+        ('{"a": 1}', "it does not start with"),
+        ("[1]", "got 1"),
+        ("[null]", "got None"),
+        ("[{}, [1]]", "got "),
+    ],
+)
+def test_what_is_no_array_of_rows_is_named(tmp_path, text, message):
+    path = tmp_path / "rows.json"
+    path.write_text(text)
+    with pytest.raises(DataError, match="must hold a JSON array of rows") as refused:
+        list(read_rows(path))
+    assert message in str(refused.value)
+    assert str(path) in str(refused.value)
+
+
+def test_three_formats_give_the_same_problems(tmp_path, rows_file):
+    rows = [contest_row(f"{n}_A. Sum") for n in range(1, 41)]
+    paths = [
+        rows_file(*rows, name="rows.jsonl"),
+        rows_file(*rows, name="rows.json"),
+        write_parquet(tmp_path / "rows.parquet", rows),
+    ]
+    first, *others = (load_problems("code_contests", file=path) for path in paths)
+    assert len(first) == 40
+    assert others == [first, first]
+
+
+def test_columns_that_are_not_needed_are_not_read(tmp_path):
+    path = write_parquet(tmp_path / "rows.parquet", [contest_row()])
+    (row,) = read_rows(path, unused=("incorrect_solutions", "no such column"))
+    assert set(row) == set(contest_row()) - {"incorrect_solutions"}
+    (row,) = read_rows(path, only=("name", "cf_index", "no such column"))
+    assert row == {"name": "1_A. Sum", "cf_index": "A"}
+
+
+def test_rows_are_counted_where_that_is_cheap(tmp_path, rows_file):
+    rows = [mbpp_row(n) for n in range(5)]
+    lines = rows_file(*rows)
+    table = write_parquet(tmp_path / "rows.parquet", rows)
+    assert count_rows([lines, table]) == 10
+    assert count_rows([rows_file(*rows, name="rows.json")]) is None
+
+
+def test_a_file_is_known_by_its_content(rows_file):
+    first, second = rows_file(mbpp_row(), name="a.jsonl"), rows_file(mbpp_row(), name="b.jsonl")
+    one, other = fingerprint([first, second])
+    assert (one["name"], other["name"]) == ("a.jsonl", "b.jsonl")
+    assert one["sha256"] == other["sha256"]
+    assert one["bytes"] == first.stat().st_size
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda folder: folder / "none.jsonl", MissingFileError, "does not exist"),
+        (lambda folder: folder, MissingFileError, "holds no .jsonl, .json, .parquet file"),
+        (lambda folder: folder / "rows.csv", InvalidValueError, "must end in .jsonl, .json"),
+    ],
+)
+def test_paths_without_rows_are_refused(tmp_path, make, error, message):
+    path = make(tmp_path)
+    if path.suffix == ".csv":
+        path.write_text("a,b")
+    with pytest.raises(error) as refused:
+        data_files(path, split=None, names=None)
+    assert message in str(refused.value)
+
+
+def test_a_broken_parquet_file_is_named(tmp_path):
+    (tmp_path / "rows.parquet").write_bytes(b"PAR1 no")
+    with pytest.raises(DataError, match=r"rows\.parquet: not a parquet file"):
+        load_problems("mbpp", file=tmp_path / "rows.parquet")
