@@ -197,6 +197,13 @@ def test_outcomes_are_the_same_beside_busy_processes():
     assert idle[:8] == [*kinds, "memory_limit", "output_limit"]
 
 
+def test_the_kernels_own_limit_of_cpu_time_is_only_a_backstop(verifier):
+    # It killed a program at 12 s of CPU time, and nobody could tell that from a lack of memory.
+    program = "import resource\nprint(resource.getrlimit(resource.RLIMIT_CPU)[0] >= 2 * 40 + 10)"
+    verdict = verifier.verify(program, [TestCase(input="", output="True")], time_limit=40.0)
+    assert verdict.reward == 1.0
+
+
 def test_many_coroutines_may_use_one_verifier(verifier):
     async def judge_all():
         calls = [asyncio.to_thread(verifier.verify, f"{SQUARE}# {i}", TESTS) for i in range(20)]

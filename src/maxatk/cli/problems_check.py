@@ -9,9 +9,9 @@ from pathlib import Path
 
 from maxatk.cli.progress import ProgressMode, progress_bar
 from maxatk.errors import DataError, MissingFileError
-from maxatk.evaluate.judging import job_of
 from maxatk.problems import problems_by_id, solutions_file
 from maxatk.records import Outcome, Problem, Sample, Verdict, read_jsonl, write_jsonl
+from maxatk.verifier import problem_job
 from maxatk.verifier.settings import JudgeSettings
 
 _BATCH = 64
@@ -66,7 +66,7 @@ def run_check(
     with judge.open() as verifier, progress_bar("check", progress) as report:
         waiting = iter(programs.items())
         while batch := list(itertools.islice(waiting, _BATCH)):
-            jobs = [job_of(program, by_id[problem_id]) for problem_id, program in batch]
+            jobs = [problem_job(program, by_id[problem_id]) for problem_id, program in batch]
             ids = [problem_id for problem_id, _ in batch]
             verdicts |= zip(ids, verifier.verify_many(jobs), strict=True)
             report(len(verdicts), len(programs))

@@ -107,8 +107,9 @@ def judge_tests(program: Program, table: bytes, request: Request, context: Conte
 
 
 def _set_limits(request: Request, base_memory: int) -> None:
-    # Whole seconds and only a backstop: `await_end` watches the CPU clock itself.
-    seconds = int(max(request.cpu_limit, request.compile_limit)) + 2
+    # Only a backstop: `await_end` watches the CPU clock itself. Far above it, because the kernel
+    # may count this limit in sampled ticks, which run ahead of the clock on a busy machine.
+    seconds = int(2 * max(request.cpu_limit, request.compile_limit)) + 10
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
     memory = request.memory + base_memory
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
