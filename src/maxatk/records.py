@@ -171,8 +171,11 @@ class Sample:
     def from_json(cls, row: Mapping[str, Any]) -> Sample:
         """Return the sample of a JSON object; fields of other tools are ignored."""
         _require("sample", row, ("problem_id", "sample", "completion"))
-        names = [f.name for f in dataclasses.fields(cls)]
-        return cls(**{name: row[name] for name in names if name in row})
+        return cls(**{name: row[name] for name in _SAMPLE_FIELDS if name in row})
+
+
+# Taken once: `dataclasses.fields` at every line of a large file costs more than its parsing.
+_SAMPLE_FIELDS = tuple(field.name for field in dataclasses.fields(Sample))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -246,14 +249,15 @@ class Score:
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON object of this score; a None reward stays as null."""
-        return {**dataclasses.asdict(self), "outcome": self.outcome.value}
+        row = {name: getattr(self, name) for name in _SCORE_FIELDS}
+        return {**row, "outcome": self.outcome.value}
 
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> Score:
         """Return the score of a JSON object; missing fields raise DataError."""
-        names = [f.name for f in dataclasses.fields(cls)]
-        _require("score", row, names)
-        return cls(**{**{name: row[name] for name in names}, "outcome": Outcome(row["outcome"])})
+        _require("score", row, _SCORE_FIELDS)
+        values = {name: row[name] for name in _SCORE_FIELDS}
+        return cls(**{**values, "outcome": Outcome(row["outcome"])})
 
     @classmethod
     def from_verdict(cls, verdict: Verdict, *, problem_id: str, sample: int) -> Score:
@@ -267,6 +271,9 @@ class Score:
             outcome=verdict.outcome,
             seconds=round(verdict.seconds, 6),
         )
+
+
+_SCORE_FIELDS = tuple(field.name for field in dataclasses.fields(Score))
 
 
 def read_jsonl(

@@ -101,7 +101,7 @@ def test_repeating_a_finished_run_changes_nothing(
     finished, tiny_model, problems, verifier, monkeypatch
 ):
     before = steady_files(finished)
-    monkeypatch.setattr(Verifier, "verify_many", None)
+    monkeypatch.setattr(Verifier, "verify_stream", None)
     results = run(tiny_model, problems, finished, verifier, batch_size=None)
     assert results["manifest"]["samples_found"] == 36
     assert steady_files(finished) == before
@@ -184,9 +184,9 @@ class Waiting(Verifier):
         super().__init__(**settings)
         self.sampled = threading.Event()
 
-    def verify_many(self, *args, **settings):
+    def verify_stream(self, *args, **settings):
         assert self.sampled.wait(30), "sampling waited for the judge"
-        return super().verify_many(*args, **settings)
+        return super().verify_stream(*args, **settings)
 
 
 def test_sampling_goes_on_while_programs_are_judged(tiny_model, problems, tmp_path):
@@ -204,11 +204,11 @@ class Broken(Verifier):
 
     calls = 0
 
-    def verify_many(self, *args, **settings):
+    def verify_stream(self, *args, **settings):
         self.calls += 1
         if self.calls > 1:
             raise RuntimeError("the sandbox is gone")
-        return super().verify_many(*args, **settings)
+        return super().verify_stream(*args, **settings)
 
 
 def test_a_failing_judge_stops_the_run_and_the_run_can_be_resumed(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from typing import Any
 
-from maxatk.report import Cell, Table, overview_table
+from maxatk.report import Cell, Table, outcomes_table, overview_table
 from maxatk.report.runs import Source
 
 _STYLES = {"best": "bold", "second": "underline", "above": "green", "below": "red", "": ""}
@@ -14,6 +15,11 @@ _STYLES = {"best": "bold", "second": "underline", "above": "green", "below": "re
 def print_overview(results: Mapping[str, Source]) -> None:
     """Print max@k and pass@k of every run, with 95% intervals, best bold, second underlined."""
     print_table(overview_table(results), title="95% bootstrap intervals over problems")
+
+
+def print_outcomes(results: Mapping[str, Any]) -> None:
+    """Print how many samples had each outcome, and how many are unscored."""
+    print_table(outcomes_table(results), title="the first outcome of a sample that is not passed")
 
 
 def print_table(table: Table, *, title: str) -> None:

@@ -120,7 +120,7 @@ def score(
     out = Path(out)
     with _verifier_or_default(verifier) as judge_verifier:
         described = {
-            "samples": {"sha256": hashlib.sha256(Path(samples_path).read_bytes()).hexdigest()},
+            "samples": {"sha256": _file_digest(Path(samples_path))},
             **_judged_settings(chosen, judge_verifier),
         }
         open_folder(out, described)
@@ -171,6 +171,14 @@ def _load_problems(
     for problem in by_id.values():
         job_of("", problem)  # an unknown comparison rule is refused now, not in the middle
     return by_id, source
+
+
+def _file_digest(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def _judged_settings(problems: Mapping[str, Problem], verifier: Verifier) -> dict[str, Any]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from typing import Any
 
+from maxatk.records import Outcome
 from maxatk.report.numbers import change, change_interval, interval, share
 from maxatk.report.runs import METRICS, Comparison, Source, load_comparison
 
@@ -97,6 +99,22 @@ def samples_table(comparison: Comparison) -> Table:
     names = [outcome.replace("_", " ") for outcome in outcomes]
     last = ("distinct per problem", "nats per completion", "nats per token", "tokens")
     return Table(("model", "samples", *names, "unscored", *last), tuple(rows))
+
+
+def outcomes_table(results: Mapping[str, Any]) -> Table:
+    """Return one row an outcome of `Outcome`: samples with it and their share of all samples.
+
+    The last row counts the unscored samples, those of the judge's own failures: they are
+    left out of every metric.
+    """
+    counts = results["counts"]
+    numbers = {str(outcome): counts["outcomes"].get(str(outcome), 0) for outcome in Outcome}
+    numbers["unscored"] = counts["unscored"]
+    rows = [
+        (Cell(name), Cell(f"{number:,}"), Cell(f"{number / counts['samples']:.1%}"))
+        for name, number in numbers.items()
+    ]
+    return Table(("outcome", "samples", "share"), tuple(rows))
 
 
 def problems_table(comparison: Comparison, k: int, metric: str = "max@k") -> Table:
