@@ -14,6 +14,7 @@ from maxatk.records import Outcome, Problem, Sample, Score, TestCase, TestResult
 
 if TYPE_CHECKING:
     from maxatk.problems import load_problems
+    from maxatk.report import compare
     from maxatk.verifier import Verifier
 
 __version__ = "0.1.0"
@@ -31,15 +32,23 @@ __all__ = [
     "Verdict",
     "Verifier",
     "advantages",
+    "compare",
+    "evaluate",
     "load_problems",
     "max_at_k",
     "pass_at_k",
 ]
 
-_LAZY = {"Verifier": "maxatk.verifier", "load_problems": "maxatk.problems"}
+_LAZY = {
+    "Verifier": "maxatk.verifier",
+    "compare": "maxatk.report",
+    "load_problems": "maxatk.problems",
+}
 
 
 def __getattr__(name: str) -> Any:
+    if name == "evaluate":  # a package that can be called like its function
+        return importlib.import_module("maxatk.evaluate")
     if name not in _LAZY:
         raise AttributeError(f"module 'maxatk' has no attribute {name!r}")
     return getattr(importlib.import_module(_LAZY[name]), name)

@@ -12,6 +12,7 @@ VERBS: dict[str, str] = {
     "train": "train a model from a recipe",
     "eval": "sample a model on problems, run the programs, compute max@k and pass@k",
     "score": "judge a file of samples",
+    "compare": "compare evaluated models, paired over their problems",
     "report": "write one offline HTML page about evaluated models",
     "problems": "convert a benchmark to problems.jsonl",
     "mini": "make the embedded model and its problems",

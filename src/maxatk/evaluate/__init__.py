@@ -1,4 +1,11 @@
-"""Sampling backends, append-only stores, evaluation runs and statistics."""
+"""Sampling backends, append-only stores, evaluation runs and statistics.
+
+The package can be called: `maxatk.evaluate(...)` is `maxatk.evaluate.evaluate(...)`, whether or
+not somebody has imported the package before.
+"""
+
+import sys
+import types
 
 from maxatk.evaluate.backends import BACKENDS, Backend, load_backend
 from maxatk.evaluate.programs import Submission, read_submissions
@@ -15,3 +22,12 @@ __all__ = [
     "read_submissions",
     "score",
 ]
+
+
+class _CallableModule(types.ModuleType):
+    # The function has the name of its package, so `maxatk.evaluate` is this module: it must work
+    # as the function too.
+    __call__ = staticmethod(evaluate)
+
+
+sys.modules[__name__].__class__ = _CallableModule

@@ -63,6 +63,30 @@ def build_results(
     }
 
 
+def only_problems(results: Mapping[str, Any], problem_ids: Sequence[str]) -> dict[str, Any]:
+    """Return results with the metrics and the values of these problems alone, in this order.
+
+    The counts, entropy and diversity stay those of the whole run. Raises KeyError for an id
+    that is not there.
+    """
+    before = results["per_problem"]
+    rows = {problem_id: row for row, problem_id in enumerate(before["ids"])}
+    kept = [rows[problem_id] for problem_id in problem_ids]
+
+    def chosen(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {key: chosen(inner) for key, inner in value.items()}
+        return [value[row] for row in kept]
+
+    per_problem = chosen(before)
+    metrics = {}
+    for name, columns in results["metrics"].items():
+        ks = [int(k) for k in columns]
+        values = np.array([per_problem[name][str(k)] for k in ks], dtype=np.float64).T
+        metrics[name] = _with_intervals(ks, values)
+    return {**results, "metrics": metrics, "per_problem": per_problem}
+
+
 def reward_matrix(
     problem_ids: Sequence[str], scores: Iterable[Score]
 ) -> tuple[FloatArray, np.ndarray]:

@@ -5,13 +5,25 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from maxatk.report.comparing import ModelComparison, compare
+from maxatk.report.formats import format_table
 from maxatk.report.tables import Cell, Table, outcomes_table, overview_table
 
 if TYPE_CHECKING:
     from maxatk.report.figures import figure1_svg
     from maxatk.report.page import write_report
 
-__all__ = ["Cell", "Table", "figure1_svg", "outcomes_table", "overview_table", "write_report"]
+__all__ = [
+    "Cell",
+    "ModelComparison",
+    "Table",
+    "compare",
+    "figure1_svg",
+    "format_table",
+    "outcomes_table",
+    "overview_table",
+    "write_report",
+]
 
 _LAZY = {"figure1_svg": "maxatk.report.figures", "write_report": "maxatk.report.page"}
 

@@ -50,7 +50,7 @@ def overview(comparison: Comparison, ks: Sequence[int] = KS) -> Table:
     shown = comparison.shown_ks(ks)
     columns = [(metric, k) for metric in METRICS for k in shown]
     marks = {
-        (metric, k): _ranks([run.metric(metric, k)["mean"] for run in comparison.runs])
+        (metric, k): ranks([run.metric(metric, k)["mean"] for run in comparison.runs])
         for metric, k in columns
     }
     rows = []
@@ -137,7 +137,8 @@ def _names(columns: Sequence[tuple[str, int]]) -> list[str]:
     return [f"{metric.removesuffix('k')}{k}" for metric, k in columns]
 
 
-def _ranks(means: Sequence[float | None]) -> list[str]:
+def ranks(means: Sequence[float | None]) -> list[str]:
+    """Return the mark of every value of a column: "best", "second" or ""."""
     # Ranked as they are printed: two equal numbers on the page never get different marks.
     printed = [None if mean is None else round(mean, 3) for mean in means]
     order = sorted({mean for mean in printed if mean is not None}, reverse=True)
