@@ -6,6 +6,7 @@ import pytest
 
 from maxatk.errors import DataError, InvalidValueError, MissingFileError
 from maxatk.evaluate import SamplingSettings, evaluate, score
+from maxatk.evaluate.diversity import program_key
 from maxatk.objectives import pass_at_k
 from maxatk.records import write_jsonl
 from maxatk.verifier import Verifier
@@ -82,6 +83,8 @@ def test_entropy_and_diversity_come_from_the_samples(finished):
     assert sum(found["sequence"]["histogram"]["counts"]) == 36
     texts = [{r["completion"] for r in rows if r["problem_id"] == p} for p in ("p0", "p1", "p2")]
     assert results["per_problem"]["distinct"] == [len(t) for t in texts]
+    programs = [{program_key(text) for text in t} for t in texts]
+    assert results["per_problem"]["programs"] == [len(p) for p in programs]
 
 
 def test_manifest_says_what_was_run(finished, tiny_model):

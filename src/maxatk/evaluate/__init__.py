@@ -8,6 +8,7 @@ import sys
 import types
 
 from maxatk.evaluate.backends import BACKENDS, Backend, load_backend
+from maxatk.evaluate.folder import results_of_folder
 from maxatk.evaluate.programs import Submission, read_submissions
 from maxatk.evaluate.run import evaluate, score
 from maxatk.evaluate.settings import SamplingSettings
@@ -20,6 +21,7 @@ __all__ = [
     "evaluate",
     "load_backend",
     "read_submissions",
+    "results_of_folder",
     "score",
 ]
 

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 
+from maxatk.evaluate.diversity import program_key
 from maxatk.evaluate.programs import Submission
 from maxatk.evaluate.store import Store
 from maxatk.records import Problem, Score, Verdict
@@ -101,7 +102,10 @@ class Judge:
 
 def _score(found: Submission, verdict: Verdict) -> Score:
     return Score.from_verdict(
-        verdict, problem_id=found.sample.problem_id, sample=found.sample.sample
+        verdict,
+        problem_id=found.sample.problem_id,
+        sample=found.sample.sample,
+        program=program_key(found.program),
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from maxatk.errors import DataError
 from maxatk.evaluate.backends import Backend, load_backend
+from maxatk.evaluate.folder import RESULTS, SAMPLES, SCORES
 from maxatk.evaluate.judging import BATCH, Judge, Progress, job_of
 from maxatk.evaluate.manifest import (
     MANIFEST,
@@ -27,8 +28,6 @@ from maxatk.folders import read_json, write_json
 from maxatk.problems import problems_by_id
 from maxatk.records import Problem, Sample, Score, read_jsonl
 from maxatk.verifier import Verifier
-
-SAMPLES, SCORES, RESULTS = "samples.jsonl", "scores.jsonl", "results.json"
 
 
 def evaluate(

@@ -11,6 +11,7 @@ from maxatk.report.numbers import change, change_interval, interval, share
 from maxatk.report.runs import METRICS, Comparison, Source, load_comparison
 
 KS = (1, 8, 32, 128)
+_DIVERSITY = {"distinct": 1, "programs": 1, "program_entropy": 2}  # with their decimals
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,19 +86,27 @@ def samples_table(comparison: Comparison) -> Table:
     rows = []
     for run in comparison.runs:
         counts, entropy = run.results["counts"], run.results["entropy"]
+        diversity = run.results["diversity"]
         cells = [
             Cell(run.name),
             Cell(f"{counts['samples']:,}"),
             *(Cell(f"{counts['outcomes'].get(outcome, 0):,}") for outcome in outcomes),
             Cell(f"{counts['unscored']:,}"),
-            Cell(f"{run.results['diversity']['distinct']:.1f}"),
+            *(Cell(_mean(diversity.get(name), digits)) for name, digits in _DIVERSITY.items()),
             Cell(f"{entropy['sequence']['mean']:.2f}" if entropy else "–"),
             Cell(f"{entropy['token_mean']:.2f}" if entropy else "–"),
             Cell(f"{entropy['tokens_mean']:.1f}" if entropy else "–"),
         ]
         rows.append(tuple(cells))
     names = [outcome.replace("_", " ") for outcome in outcomes]
-    last = ("distinct per problem", "nats per completion", "nats per token", "tokens")
+    last = (
+        "distinct per problem",
+        "programs per problem",
+        "nats of programs",
+        "nats per completion",
+        "nats per token",
+        "tokens",
+    )
     return Table(("model", "samples", *names, "unscored", *last), tuple(rows))
 
 
@@ -135,6 +144,10 @@ def problems_table(comparison: Comparison, k: int, metric: str = "max@k") -> Tab
 
 def _names(columns: Sequence[tuple[str, int]]) -> list[str]:
     return [f"{metric.removesuffix('k')}{k}" for metric, k in columns]
+
+
+def _mean(value: float | None, digits: int) -> str:
+    return "–" if value is None else f"{value:.{digits}f}"
 
 
 def ranks(means: Sequence[float | None]) -> list[str]:
