@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 
 from maxatk.cli.progress import ProgressMode, progress_bar, summed
 from maxatk.cli.tables import print_overview
-from maxatk.evaluate import SamplingSettings, evaluate
+from maxatk.evaluate import SamplingSettings, ServerSettings, evaluate
 from maxatk.problems import load_problems
 from maxatk.verifier.settings import JudgeSettings
 
@@ -19,6 +19,8 @@ def command(
     problems: str,
     out: Path,
     settings: Annotated[SamplingSettings, tyro.conf.arg(name="")] = SamplingSettings(),  # noqa: B008
+    backend: Literal["hf", "openai", "vllm"] = "hf",
+    server: ServerSettings = ServerSettings(),  # noqa: B008
     limit: int | None = None,
     batch_size: int | None = None,
     device: str | None = None,
@@ -29,11 +31,15 @@ def command(
 
     Killed and started again, the same command loses at most the samples in flight.
 
+    Example: maxatk eval --model runs/mini/base --problems runs/mini/test.jsonl --out runs/eval/base
+
     Args:
         model: A local model folder or a hub name.
         problems: A benchmark's name or a problems.jsonl.
         out: Folder for samples.jsonl, scores.jsonl and results.json.
         settings: How completions are sampled.
+        backend: hf runs the model here, vllm does with its own engine, openai asks a server.
+        server: The server of the backend openai.
         limit: Take only the first problems.
         batch_size: Samples drawn at once; chosen by itself if not given.
         device: Where the model runs; a GPU if there is one.
@@ -47,6 +53,8 @@ def command(
             chosen,
             out,
             settings=settings,
+            backend=backend,
+            server=server if backend == "openai" or server != ServerSettings() else None,
             verifier=verifier,
             device=device,
             batch_size=batch_size,

@@ -7,7 +7,7 @@ not somebody has imported the package before.
 import sys
 import types
 
-from maxatk.evaluate.backends import BACKENDS, Backend, load_backend
+from maxatk.evaluate.backends import BACKENDS, Backend, ServerSettings, load_backend
 from maxatk.evaluate.folder import results_of_folder
 from maxatk.evaluate.programs import Submission, read_submissions
 from maxatk.evaluate.run import evaluate, score
@@ -17,6 +17,7 @@ __all__ = [
     "BACKENDS",
     "Backend",
     "SamplingSettings",
+    "ServerSettings",
     "Submission",
     "evaluate",
     "load_backend",

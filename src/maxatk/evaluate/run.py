@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from maxatk.errors import DataError
-from maxatk.evaluate.backends import Backend, load_backend
+from maxatk.evaluate.backends import Backend, ServerSettings, load_backend
 from maxatk.evaluate.folder import RESULTS, SAMPLES, SCORES
 from maxatk.evaluate.judging import BATCH, Judge, Progress, job_of
 from maxatk.evaluate.manifest import (
@@ -41,6 +41,7 @@ def evaluate(
     dtype: str = "auto",
     device: str | None = None,
     batch_size: int | None = None,
+    server: ServerSettings | None = None,
     ks: Sequence[int] | None = None,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
@@ -50,11 +51,12 @@ def evaluate(
     Judging runs beside sampling. The same call continues a run that was killed, with the same
     samples as an uninterrupted one; a call with other settings is refused. `ks` as in
     `build_results`; a `verifier` that is passed in stays open; `batch_size` None takes the
-    folder's, else one that fits the memory; `progress` is called with (done, total, "samples" or
-    "scores"), from two threads.
+    folder's, else one that fits the memory; `server` is for the backend "openai"; `progress` is
+    called with (done, total, "samples" or "scores"), from two threads.
 
     Raises MissingFileError (problems, model), DataError (problems, the folder's files),
-    InvalidValueError (settings; a difference to the folder's manifest), all before any sampling.
+    InvalidValueError (settings; a difference to the folder's manifest), all before any sampling;
+    ServerError when a server fails for good: the same call goes on where it stopped.
     """
     started = time.monotonic()
     settings = settings or SamplingSettings()
@@ -68,6 +70,7 @@ def evaluate(
         dtype=dtype,
         device=device,
         batch_size=batch_size or _batch_size_of(out),
+        server=server,
     )
     sampler.check({problem.id: problem.prompt for problem in chosen.values()}, settings)
     with _verifier_or_default(verifier) as judge_verifier:
