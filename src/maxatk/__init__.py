@@ -13,6 +13,7 @@ from maxatk.objectives import METHODS, Method, advantages, max_at_k, pass_at_k
 from maxatk.records import Outcome, Problem, Sample, Score, TestCase, TestResult, Verdict
 
 if TYPE_CHECKING:
+    from maxatk.evaluate import solve
     from maxatk.problems import load_problems
     from maxatk.report import compare
     from maxatk.verifier import Verifier
@@ -37,12 +38,14 @@ __all__ = [
     "load_problems",
     "max_at_k",
     "pass_at_k",
+    "solve",
 ]
 
 _LAZY = {
     "Verifier": "maxatk.verifier",
     "compare": "maxatk.report",
     "load_problems": "maxatk.problems",
+    "solve": "maxatk.evaluate",
 }
 
 

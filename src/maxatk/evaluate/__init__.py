@@ -12,18 +12,21 @@ from maxatk.evaluate.folder import results_of_folder
 from maxatk.evaluate.programs import Submission, read_submissions
 from maxatk.evaluate.run import evaluate, score
 from maxatk.evaluate.settings import SamplingSettings
+from maxatk.evaluate.solving import Solution, solve
 
 __all__ = [
     "BACKENDS",
     "Backend",
     "SamplingSettings",
     "ServerSettings",
+    "Solution",
     "Submission",
     "evaluate",
     "load_backend",
     "read_submissions",
     "results_of_folder",
     "score",
+    "solve",
 ]
 
 
