@@ -46,7 +46,7 @@ def command(
     The problem is one of a benchmark or a problems.jsonl (--problems, --id), or a prompt in a
     file with its tests in another (--prompt, --tests).
 
-    Example: maxatk solve --model runs/mini/base --problems runs/mini/test.jsonl --id test-00000 -n 64
+    Example: maxatk solve --model runs/base --problems test.jsonl --id test-00000 -n 64
 
     Args:
         model: A local model folder, a hub name, or the name a server knows.

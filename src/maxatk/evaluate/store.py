@@ -52,7 +52,8 @@ class Store(Generic[RecordT]):
     def __init__(self, path: str | Path, parse: Callable[[Mapping[str, Any]], RecordT]) -> None:
         self.path = Path(path)
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = self.path.open("ab")
+        # Unbuffered: after a full disk nothing is left over that closing would try to write again.
+        self._file = self.path.open("ab", buffering=0)
         try:
             _lock(self._file.fileno(), self.path)
             _cut_torn_line(self.path)
@@ -62,7 +63,11 @@ class Store(Generic[RecordT]):
             raise
 
     def append(self, records: Iterable[RecordT]) -> None:
-        """Append records and flush them; raises DataError if a key is already in the store."""
+        """Append records; raises DataError if a key is already in the store.
+
+        Raises OSError with the path where they cannot be written whole, on a full disk: what was
+        written of them is found, and the torn line cut off, when the file is opened again.
+        """
         added: dict[Key, RecordT] = {}
         for record in records:
             key = key_of(record)
@@ -70,9 +75,15 @@ class Store(Generic[RecordT]):
                 raise DataError(f"{self.path}: sample {key[1]} of {key[0]!r} is already there")
             added[key] = record
         lines = [json.dumps(record.to_json()) + "\n" for record in added.values()]
-        self._file.write("".join(lines).encode())
-        self._file.flush()
+        self._write("".join(lines).encode())
         self.records.update(added)
+
+    def _write(self, data: bytes) -> None:
+        try:
+            while data:
+                data = data[self._file.write(data) :]
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(self.path)) from error
 
     def close(self) -> None:
         """Close the file and release it to other processes."""
