@@ -60,3 +60,16 @@ def test_other_problems_or_judges_are_refused_unless_told(maxatk, scored, tmp_pa
     assert "not over the same problems" in refused.stderr
     allowed = ("--allow-other-judges", "--allow-other-problems")
     assert maxatk("compare", "good", "poor", *allowed).returncode == 0
+
+
+def test_the_report_prints_every_k_in_other_formats(maxatk, scored, tmp_path):
+    done = maxatk(
+        *("report", "poor", "good", "--out", "r.html", "--format", "csv", "--figure", "pdf"),
+        *("--paper", "mbpp"),
+    )
+    assert done.returncode == 0, done.stderr
+    first, second = (list(csv.DictReader(io.StringIO(t))) for t in done.stdout.split("\n\n"))
+    assert [row["max@2"] for row in first] == [".000", "1.000"]
+    assert [row["pass@1"] for row in second] == [".000", "1.000"]
+    assert (tmp_path / "figure1.pdf").read_bytes().startswith(b"%PDF")
+    assert "Table 14 of the paper" in (tmp_path / "r.html").read_text()

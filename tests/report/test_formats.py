@@ -50,3 +50,12 @@ def test_latex():
 def test_another_format_is_refused():
     with pytest.raises(InvalidValueError, match="unknown value 'markdwn'"):
         format_table(TABLE, "markdwn")
+
+
+def test_shaded_cells_are_coloured_in_latex():
+    table = Table(
+        ("m", "x"), ((Cell("a"), Cell(".1", shade=0.0)), (Cell("b"), Cell(".9", shade=1)))
+    )
+    lines = format_table(table, "latex").splitlines()
+    assert r"& \cellcolor{blue!0}.1 \\" in lines[4]
+    assert r"& \cellcolor{blue!30}.9 \\" in lines[5]

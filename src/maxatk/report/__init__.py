@@ -10,7 +10,7 @@ from maxatk.report.formats import format_table
 from maxatk.report.tables import Cell, Table, outcomes_table, overview_table
 
 if TYPE_CHECKING:
-    from maxatk.report.figures import figure1_svg
+    from maxatk.report.figures import figure1
     from maxatk.report.page import write_report
 
 __all__ = [
@@ -18,14 +18,14 @@ __all__ = [
     "ModelComparison",
     "Table",
     "compare",
-    "figure1_svg",
+    "figure1",
     "format_table",
     "outcomes_table",
     "overview_table",
     "write_report",
 ]
 
-_LAZY = {"figure1_svg": "maxatk.report.figures", "write_report": "maxatk.report.page"}
+_LAZY = {"figure1": "maxatk.report.figures", "write_report": "maxatk.report.page"}
 
 
 def __getattr__(name: str) -> Any:

@@ -17,9 +17,10 @@ TableFormat: TypeAlias = Literal["md", "csv", "latex"]
 def format_table(table: Table, table_format: TableFormat) -> str:
     """Return a table as text that ends with a newline.
 
-    Markdown and LaTeX (for `booktabs`) set the best of a column in bold and the second best
-    underlined. CSV has a column more, `... interval` and `... mark`, for a column with such cells;
-    numbers are written so that programs can read them, and a missing one is empty.
+    Markdown and LaTeX (for `booktabs`, and `colortbl` where columns are shaded) set the best of a
+    column in bold and the second best underlined. CSV has a column more, `... interval` and
+    `... mark`, for a column with such cells; numbers are written so that programs can read them,
+    and a missing one is empty.
 
     Raises InvalidValueError for another format.
     """
@@ -101,7 +102,8 @@ def _latex(table: Table) -> str:
         star = "$^{*}$" if cell.text.endswith("*") else ""
         text = _escaped(cell.text.removesuffix("*"))
         before = {"best": r"\textbf{", "second": r"\underline{"}.get(cell.mark, "")
-        shown = f"{before}{text}{'}' if before else ''}{star}"
+        shade = "" if cell.shade is None else rf"\cellcolor{{blue!{round(30 * cell.shade)}}}"
+        shown = f"{shade}{before}{text}{'}' if before else ''}{star}"
         return shown + (rf" {{\scriptsize {_escaped(cell.detail)}}}" if cell.detail else "")
 
     def line(cells: list[str]) -> str:

@@ -19,12 +19,14 @@ class Cell:
     """One cell: its text, a second line, and how it stands.
 
     `mark` is "best" or "second" of its column, "above" or "below" for a difference whose
-    interval excludes zero, and "" otherwise.
+    interval excludes zero, and "" otherwise. `shade` is the place of its value between the lowest
+    (0) and the highest (1) of its column, or None where the column is not shaded.
     """
 
     text: str
     detail: str = ""
     mark: str = ""
+    shade: float | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,6 +65,40 @@ def overview(comparison: Comparison, ks: Sequence[int] = KS) -> Table:
             cells.append(Cell(share(found["mean"]), detail, marks[metric, k][row]))
         rows.append(tuple(cells))
     return Table(("model", *_names(columns)), tuple(rows))
+
+
+def every_k(comparison: Comparison, metric: str) -> Table:
+    """Return a metric of every run at every k, shaded by column as Tables 5 to 14 of the paper."""
+    names = [run.name for run in comparison.runs]
+    columns = [[run.metric(metric, k) for run in comparison.runs] for k in comparison.ks]
+    shades = [shaded([found["mean"] for found in column]) for column in columns]
+    rows = [
+        (
+            Cell(name),
+            *(
+                Cell(
+                    share(column[row]["mean"]),
+                    interval(column[row]["low"], column[row]["high"]),
+                    shade=shade[row],
+                )
+                for column, shade in zip(columns, shades, strict=True)
+            ),
+        )
+        for row, name in enumerate(names)
+    ]
+    return Table(("model", *_names([(metric, k) for k in comparison.ks])), tuple(rows))
+
+
+def shaded(values: Sequence[float | None]) -> list[float | None]:
+    """Return the place of every value between the lowest (0) and the highest (1) of them.
+
+    All are None where there are fewer than two different values.
+    """
+    known = [value for value in values if value is not None]
+    low, high = min(known, default=0.0), max(known, default=0.0)
+    if low == high:
+        return [None] * len(values)
+    return [None if value is None else (value - low) / (high - low) for value in values]
 
 
 def differences(comparison: Comparison, ks: Sequence[int] = KS) -> Table:
