@@ -11,6 +11,8 @@ import tyro
 from maxatk.cli.tables import print_overview
 from maxatk.errors import DataError, InvalidValueError, MissingFileError
 from maxatk.folders import TRAIN_RECORD, read_json
+from maxatk.problems import load_problems
+from maxatk.records import Problem
 from maxatk.report import figure1, format_table, write_report
 from maxatk.report.runs import METRICS, load_comparison
 from maxatk.report.tables import every_k
@@ -27,6 +29,8 @@ def command(
     | None = None,
     format: Literal["text", "md", "csv", "latex"] = "text",
     figure: Literal["svg", "pdf"] = "svg",
+    problems: str | None = None,
+    samples: int = 3,
 ) -> None:
     """Write one offline HTML page about evaluated models, and Figure 1 beside it.
 
@@ -42,6 +46,8 @@ def command(
         format: text prints a summary; the others print max@k and pass@k for every k, as Tables 5
             to 14 of the paper.
         figure: The file type of Figure 1.
+        problems: A benchmark's name or a problems.jsonl, for the prompts of the problems.
+        samples: How many samples of every problem and run are shown; 0 leaves them out.
     """
     write_page(
         named_paths(results),
@@ -52,6 +58,8 @@ def command(
         paper=paper,
         table_format=format,
         figure=figure,
+        problems=[] if problems is None else load_problems(problems),
+        samples=samples,
     )
 
 
@@ -65,10 +73,21 @@ def write_page(
     paper: str | None = None,
     table_format: Literal["text", "md", "csv", "latex"] = "text",
     figure: str = "svg",
+    problems: Sequence[Problem] = (),
+    samples: int = 3,
 ) -> None:
     """Write the page and Figure 1, print the table and, with a summary, where they are."""
     curves = [_curve(name, folder) for name, folder in trained.items()]
-    write_report(results, out, title=title, baseline=baseline, curves=curves, paper=paper)
+    write_report(
+        results,
+        out,
+        title=title,
+        baseline=baseline,
+        curves=curves,
+        paper=paper,
+        problems=problems,
+        samples=samples,
+    )
     figure1(results, out.parent / f"figure1.{figure}", baseline=baseline)
     if table_format == "text":
         print_overview(results)

@@ -60,12 +60,12 @@ def _tally(path: Path) -> SampleTally:
             text = hash(json.dumps(text)[1:-1])
         tally.add(row["problem_id"], text, get("tokens"), get("entropy"))
 
-    for _ in read_jsonl(path, add, decode=_short_object):
+    for _ in read_jsonl(path, add, decode=short_object):
         pass
     return tally
 
 
-def _short_object(line: str) -> Mapping[str, Any]:
+def short_object(line: str) -> Mapping[str, Any]:
     """Return the object of a line with the hash of the completion's JSON text in its place.
 
     Decoding the completions would be most of the work, and only whether they are equal matters.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from maxatk.report.comparing import ModelComparison, compare
 from maxatk.report.formats import format_table
+from maxatk.report.frames import problem_frame
 from maxatk.report.tables import Cell, Table, outcomes_table, overview_table
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ __all__ = [
     "format_table",
     "outcomes_table",
     "overview_table",
+    "problem_frame",
     "write_report",
 ]
 

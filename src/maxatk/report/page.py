@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import jinja2
 
 import maxatk
+from maxatk.records import Problem
+from maxatk.report.drilldown import problem_details
 from maxatk.report.figures import curve_svgs, entropy_svg, metric_svg
 from maxatk.report.headlines import headlines
 from maxatk.report.paper import paper_tables
@@ -36,15 +38,24 @@ def write_report(
     ks: Sequence[int] = KS,
     curves: Sequence[Mapping[str, Any]] = (),
     paper: str | None = None,
+    problems: Iterable[Problem] = (),
+    samples: int = 3,
 ) -> Path:
     """Write one self-contained HTML page about the runs and return its path.
 
     `results` maps the name of each run to its results: an object, a results.json or its folder.
     `ks` are the k of the first table, `curves` as in `curve_svgs`; `paper` names a benchmark
-    whose numbers in the paper are shown too (see `paper_tables`). All runs must be over the same
+    whose numbers in the paper are shown too (see `paper_tables`). Runs given as folders are shown
+    problem by problem, with so many `samples` of each (0: none of it) and the prompts of
+    `problems`. All runs must be over the same
     problems; the baseline is as in `load_comparison`, and so are the errors.
     """
     comparison = load_comparison(results, baseline=baseline)
+    details = (
+        problem_details(results, comparison.problem_ids, problems=problems, samples=samples)
+        if samples
+        else []
+    )
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("maxatk.report"),
         autoescape=True,
@@ -53,7 +64,10 @@ def write_report(
         lstrip_blocks=True,
     )
     page = environment.get_template("report.html").render(
-        title=title, version=maxatk.__version__, **_content(comparison, ks, curves, paper)
+        title=title,
+        version=maxatk.__version__,
+        details=details,
+        **_content(comparison, ks, curves, paper),
     )
     out = Path(out_html)
     out.parent.mkdir(parents=True, exist_ok=True)
