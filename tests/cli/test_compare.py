@@ -41,6 +41,8 @@ def test_the_better_model_gets_the_star_in_every_format(maxatk, scored):
     assert "| good | **1.000\\*** [1.000, 1.000] |" in markdown.stdout
     assert r"\textbf{1.000}$^{*}$" in maxatk("compare", "poor", "good", "--format", "latex").stdout
     found = maxatk("compare", "poor", "good", "--format", "csv", "--table", "differences")
+    names = found.stdout.splitlines()[0].split(",")
+    assert len(names) == len(set(names))
     (row, *_) = csv.DictReader(io.StringIO(found.stdout))
     assert (float(row["difference"]), row["difference mark"]) == (1.0, "above*")
 
@@ -59,7 +61,9 @@ def test_other_problems_or_judges_are_refused_unless_told(maxatk, scored, tmp_pa
     refused = maxatk("compare", "good", "poor", "--allow-other-judges")
     assert "not over the same problems" in refused.stderr
     allowed = ("--allow-other-judges", "--allow-other-problems")
-    assert maxatk("compare", "good", "poor", *allowed).returncode == 0
+    done = maxatk("compare", "good", "poor", *allowed)
+    assert done.returncode == 0
+    assert "note: judge.time_limit_s: 4.0 for good, 99 for poor\n" in done.stderr
 
 
 def test_the_report_prints_every_k_in_other_formats(maxatk, scored, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated, Literal
 
 import tyro
@@ -11,6 +12,7 @@ from maxatk.cli.tables import print_table
 from maxatk.report import Table, compare, format_table
 from maxatk.report.compare_tables import differences_table, leaders_table, scores_table
 from maxatk.report.comparing import ModelComparison
+from maxatk.report.runs import setting_differences
 
 
 def command(
@@ -29,7 +31,8 @@ def command(
 
     Three tables: the scores, with the best and second best of a column marked and a star where the
     best is significantly above the second (Wilcoxon signed-rank, Benjamini-Hochberg over the
-    columns); the tests behind the stars; and every model against the baseline.
+    columns); the tests behind the stars; and every model against the baseline. Settings in which
+    the runs differ, other than the model, are noted on standard error.
 
     Example: maxatk compare base=runs/base tuned=runs/tuned --k 1 128 --format md
 
@@ -54,6 +57,10 @@ def command(
         allow_other_problems=allow_other_problems,
         allow_other_judges=allow_other_judges,
     )
+    for benchmark, comparison in compared.comparisons.items():
+        for line in setting_differences(comparison):
+            place = f"{benchmark}: " if benchmark else ""
+            print(f"note: {place}{line}", file=sys.stderr)  # noqa: T201
     tables = [shown for name, shown in _tables(compared).items() if table in ("all", name)]
     for number, (shown, title) in enumerate(tables):
         if format == "text":

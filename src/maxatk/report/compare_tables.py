@@ -41,7 +41,7 @@ def leaders_table(compared: ModelComparison) -> Table:
 
 def differences_table(compared: ModelComparison) -> Table:
     """Return the test of every other model against the baseline, column by column."""
-    return _tests_table("difference", compared.differences)
+    return _tests_table("model − baseline", compared.differences)
 
 
 def _tests_table(heading: str, tests: Sequence[PairedTest]) -> Table:
