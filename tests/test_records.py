@@ -64,6 +64,7 @@ scores = st.builds(
     total=st.integers(1),
     outcome=st.sampled_from(Outcome),
     seconds=numbers,
+    program=st.none() | text,
 )
 
 
@@ -137,6 +138,8 @@ GOOD = {"id": "p", "prompt": "", "tests": [{"input": "", "output": ""}]}
 BAD_LINES = {
     "{": "Expecting property name",
     "[1]": "must be a JSON object, got list",
+    "{} {}": "Extra data",
+    " {": "Expecting property name",
     "{}": "problem: missing field 'id'",
     '{"id": "p", "prompt": ""}': "problem: missing field 'tests'",
     json.dumps({**GOOD, "promt": ""}): "unknown field 'promt'.*did you mean 'prompt'",

@@ -13,7 +13,9 @@ from maxatk.objectives import METHODS, Method, advantages, max_at_k, pass_at_k
 from maxatk.records import Outcome, Problem, Sample, Score, TestCase, TestResult, Verdict
 
 if TYPE_CHECKING:
+    from maxatk.evaluate import solve
     from maxatk.problems import load_problems
+    from maxatk.report import compare
     from maxatk.verifier import Verifier
 
 __version__ = "0.1.0"
@@ -31,15 +33,25 @@ __all__ = [
     "Verdict",
     "Verifier",
     "advantages",
+    "compare",
+    "evaluate",
     "load_problems",
     "max_at_k",
     "pass_at_k",
+    "solve",
 ]
 
-_LAZY = {"Verifier": "maxatk.verifier", "load_problems": "maxatk.problems"}
+_LAZY = {
+    "Verifier": "maxatk.verifier",
+    "compare": "maxatk.report",
+    "load_problems": "maxatk.problems",
+    "solve": "maxatk.evaluate",
+}
 
 
 def __getattr__(name: str) -> Any:
+    if name == "evaluate":  # a package that can be called like its function
+        return importlib.import_module("maxatk.evaluate")
     if name not in _LAZY:
         raise AttributeError(f"module 'maxatk' has no attribute {name!r}")
     return getattr(importlib.import_module(_LAZY[name]), name)

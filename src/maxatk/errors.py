@@ -41,6 +41,10 @@ class StageError(MaxAtKError, RuntimeError):
     """One stage of a longer run failed; the message names the stage and its log."""
 
 
+class ServerError(MaxAtKError, RuntimeError):
+    """A model server refused a request, or went on failing; the message names the sample."""
+
+
 def suggestion(name: str, allowed: Iterable[str]) -> str:
     """Return `; did you mean 'x'?` for the closest allowed name, or an empty string."""
     close = difflib.get_close_matches(name, list(allowed), n=1)

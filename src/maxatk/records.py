@@ -35,6 +35,9 @@ class Outcome(str, enum.Enum):
         return self.value
 
 
+_OUTCOMES: dict[str, Outcome] = {outcome.value: outcome for outcome in Outcome}
+
+
 @dataclasses.dataclass(frozen=True)
 class TestCase:
     r"""One test of a program, of one of three kinds.
@@ -170,9 +173,20 @@ class Sample:
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> Sample:
         """Return the sample of a JSON object; fields of other tools are ignored."""
-        _require("sample", row, ("problem_id", "sample", "completion"))
-        names = [f.name for f in dataclasses.fields(cls)]
-        return cls(**{name: row[name] for name in names if name in row})
+        get = row.get
+        try:  # written out: a loop over the fields takes as long as parsing the line
+            return cls(
+                row["problem_id"],
+                row["sample"],
+                row["completion"],
+                get("tokens"),
+                get("finish_reason"),
+                get("logprob"),
+                get("entropy"),
+            )
+        except KeyError:
+            _require("sample", row, ("problem_id", "sample", "completion"))
+            raise
 
 
 @dataclasses.dataclass(frozen=True)
@@ -234,7 +248,11 @@ class Verdict:
 
 @dataclasses.dataclass(frozen=True)
 class Score:
-    """The verdict on one sample: a line of `scores.jsonl`; `reward` is None if unscorable."""
+    """The verdict on one sample: a line of `scores.jsonl`; `reward` is None if unscorable.
+
+    `program` is a fingerprint of the program's syntax tree, equal for programs that differ in
+    layout alone; None where it was not taken.
+    """
 
     problem_id: str
     sample: int
@@ -243,20 +261,36 @@ class Score:
     total: int
     outcome: Outcome
     seconds: float
+    program: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the JSON object of this score; a None reward stays as null."""
-        return {**dataclasses.asdict(self), "outcome": self.outcome.value}
+        """Return the JSON object of this score; a None reward stays as null, a None program not."""
+        row = {name: getattr(self, name) for name in _SCORE_FIELDS}
+        program = {} if self.program is None else {"program": self.program}
+        return {**row, "outcome": self.outcome.value, **program}
 
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> Score:
         """Return the score of a JSON object; missing fields raise DataError."""
-        names = [f.name for f in dataclasses.fields(cls)]
-        _require("score", row, names)
-        return cls(**{**{name: row[name] for name in names}, "outcome": Outcome(row["outcome"])})
+        try:
+            return cls(
+                row["problem_id"],
+                row["sample"],
+                row["reward"],
+                row["passed"],
+                row["total"],
+                _OUTCOMES.get(row["outcome"]) or Outcome(row["outcome"]),
+                row["seconds"],
+                row.get("program"),
+            )
+        except KeyError:
+            _require("score", row, _SCORE_FIELDS)
+            raise
 
     @classmethod
-    def from_verdict(cls, verdict: Verdict, *, problem_id: str, sample: int) -> Score:
+    def from_verdict(
+        cls, verdict: Verdict, *, problem_id: str, sample: int, program: str | None = None
+    ) -> Score:
         """Return the score line of one verdict."""
         return cls(
             problem_id=problem_id,
@@ -266,13 +300,38 @@ class Score:
             total=verdict.total,
             outcome=verdict.outcome,
             seconds=round(verdict.seconds, 6),
+            program=program,
         )
 
 
+_SCORE_FIELDS = ("problem_id", "sample", "reward", "passed", "total", "outcome", "seconds")
+
+
+_decode = json.JSONDecoder().raw_decode
+
+
+def json_object(line: str) -> Mapping[str, Any]:
+    """Return the JSON object of a line; raises DataError, or ValueError where it is not JSON."""
+    try:  # `json.loads` takes half as long again on a short line as the decoding itself
+        row, end = _decode(line)
+    except ValueError:  # or space before it
+        row, end = json.loads(line), len(line)
+    if line[end:].strip():
+        json.loads(line)  # raises: something follows the value
+    if not isinstance(row, dict):
+        raise DataError(f"must be a JSON object, got {type(row).__name__}")
+    return row
+
+
 def read_jsonl(
-    path: str | Path, parse: Callable[[Mapping[str, Any]], RecordT]
+    path: str | Path,
+    parse: Callable[[Mapping[str, Any]], RecordT],
+    *,
+    decode: Callable[[str], Mapping[str, Any]] = json_object,
 ) -> Iterator[RecordT]:
     """Yield `parse(row)` for every line of a JSON-lines file, blank lines skipped.
+
+    `decode` turns a line into its object, for a caller that needs only part of it.
 
     Raises MissingFileError when there is no such file, DataError (with file and line number)
     when a line is not a JSON object or `parse` refuses it.
@@ -283,8 +342,12 @@ def read_jsonl(
     with path.open(encoding="utf-8", errors="strict") as lines:
         try:
             for number, line in enumerate(lines, start=1):
-                if line.strip():
-                    yield _parse_line(line, parse, f"{path}:{number}")
+                if line.isspace():
+                    continue
+                try:
+                    yield parse(decode(line))
+                except (ValueError, TypeError) as error:
+                    raise DataError(f"{path}:{number}: {error}") from error
         except UnicodeDecodeError as error:
             raise DataError(f"{path}: not a UTF-8 text file ({error})") from error
 
@@ -298,16 +361,6 @@ def write_jsonl(path: str | Path, rows: Iterable[Mapping[str, Any]]) -> None:
         for row in rows:
             out.write(json.dumps(row) + "\n")
     partial.replace(path)
-
-
-def _parse_line(line: str, parse: Callable[[Mapping[str, Any]], RecordT], place: str) -> RecordT:
-    try:
-        row = json.loads(line)
-        if not isinstance(row, dict):
-            raise DataError(f"must be a JSON object, got {type(row).__name__}")
-        return parse(row)
-    except (ValueError, TypeError) as error:
-        raise DataError(f"{place}: {error}") from error
 
 
 def _without_none(record: Any) -> dict[str, Any]:

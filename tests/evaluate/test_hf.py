@@ -6,8 +6,9 @@ import torch
 
 from maxatk.errors import InvalidValueError, MissingDependencyError, MissingFileError
 from maxatk.evaluate import BACKENDS, SamplingSettings, load_backend
-from maxatk.evaluate.backends.hf import HFBackend, fingerprint, sampling_noise
+from maxatk.evaluate.backends.hf import HFBackend, sampling_noise
 from maxatk.evaluate.backends.loop import sample_rows
+from maxatk.evaluate.models import fingerprint
 
 PROMPT = "print(1)\nprint(2)\n"
 

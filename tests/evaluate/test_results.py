@@ -6,9 +6,9 @@ from maxatk.evaluate.results import build_results, reward_matrix
 from maxatk.records import Outcome, Sample, Score
 
 
-def score(problem_id, sample, reward):
+def score(problem_id, sample, reward, program=None):
     outcome = Outcome.INFRA_ERROR if reward is None else Outcome.PASSED
-    return Score(problem_id, sample, reward, 0, 1, outcome, 0.0)
+    return Score(problem_id, sample, reward, 0, 1, outcome, 0.0, program)
 
 
 SCORES = [score("a", 0, 1.0), score("a", 1, None), score("b", 0, 0.5), score("b", 1, 0.0)]
@@ -35,7 +35,7 @@ def test_unscored_samples_shrink_n_and_are_counted():
         "problems": 1,
     }
     assert results["per_problem"]["distinct"] == [1, 2]
-    assert results["diversity"] == {"distinct": 1.5}
+    assert results["diversity"] == {"distinct": 1.5, "programs": None, "program_entropy": None}
     assert results["manifest"] == {"m": 1}
 
 
@@ -53,3 +53,16 @@ def test_problems_with_different_numbers_of_samples():
     assert list(results["metrics"]["max@k"]) == ["1", "2"]
     with pytest.raises(InvalidValueError, match="the 2 samples"):
         build_results(["a", "b"], SAMPLES, scores, manifest={}, ks=[3])
+
+
+def test_programs_are_counted_by_their_fingerprints():
+    scores = [score("a", i, 1.0, "x" if i < 3 else "y") for i in range(4)]
+    scores += [score("b", i, 1.0, "x") for i in range(4)]
+    results = build_results(["a", "b"], SAMPLES, scores, manifest={})
+    mixed = -(0.75 * np.log(0.75) + 0.25 * np.log(0.25))
+    assert results["per_problem"]["programs"] == [2, 1]
+    assert results["per_problem"]["program_entropy"] == [round(mixed, 6), 0.0]
+    assert results["diversity"]["programs"] == 1.5
+    assert results["diversity"]["program_entropy"] == pytest.approx(mixed / 2, abs=1e-6)
+    lost = [*scores, score("b", 4, 1.0)]
+    assert build_results(["a", "b"], SAMPLES, lost, manifest={})["diversity"]["programs"] is None

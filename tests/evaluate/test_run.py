@@ -6,6 +6,7 @@ import pytest
 
 from maxatk.errors import DataError, InvalidValueError, MissingFileError
 from maxatk.evaluate import SamplingSettings, evaluate, score
+from maxatk.evaluate.diversity import program_key
 from maxatk.objectives import pass_at_k
 from maxatk.records import write_jsonl
 from maxatk.verifier import Verifier
@@ -82,6 +83,8 @@ def test_entropy_and_diversity_come_from_the_samples(finished):
     assert sum(found["sequence"]["histogram"]["counts"]) == 36
     texts = [{r["completion"] for r in rows if r["problem_id"] == p} for p in ("p0", "p1", "p2")]
     assert results["per_problem"]["distinct"] == [len(t) for t in texts]
+    programs = [{program_key(text) for text in t} for t in texts]
+    assert results["per_problem"]["programs"] == [len(p) for p in programs]
 
 
 def test_manifest_says_what_was_run(finished, tiny_model):
@@ -101,7 +104,7 @@ def test_repeating_a_finished_run_changes_nothing(
     finished, tiny_model, problems, verifier, monkeypatch
 ):
     before = steady_files(finished)
-    monkeypatch.setattr(Verifier, "verify_many", None)
+    monkeypatch.setattr(Verifier, "verify_stream", None)
     results = run(tiny_model, problems, finished, verifier, batch_size=None)
     assert results["manifest"]["samples_found"] == 36
     assert steady_files(finished) == before
@@ -184,9 +187,9 @@ class Waiting(Verifier):
         super().__init__(**settings)
         self.sampled = threading.Event()
 
-    def verify_many(self, *args, **settings):
+    def verify_stream(self, *args, **settings):
         assert self.sampled.wait(30), "sampling waited for the judge"
-        return super().verify_many(*args, **settings)
+        return super().verify_stream(*args, **settings)
 
 
 def test_sampling_goes_on_while_programs_are_judged(tiny_model, problems, tmp_path):
@@ -204,11 +207,11 @@ class Broken(Verifier):
 
     calls = 0
 
-    def verify_many(self, *args, **settings):
+    def verify_stream(self, *args, **settings):
         self.calls += 1
         if self.calls > 1:
             raise RuntimeError("the sandbox is gone")
-        return super().verify_many(*args, **settings)
+        return super().verify_stream(*args, **settings)
 
 
 def test_a_failing_judge_stops_the_run_and_the_run_can_be_resumed(

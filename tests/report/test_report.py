@@ -12,13 +12,14 @@ import pytest
 import maxatk
 from maxatk.errors import DataError, InvalidValueError, MissingFileError
 from maxatk.evaluate.statistics import paired_difference
-from maxatk.report import figure1_svg, overview_table, write_report
+from maxatk.report import figure1, overview_table, write_report
 from maxatk.report.figures import curve_svgs, entropy_svg, metric_svg
 from maxatk.report.headlines import headlines
 from maxatk.report.numbers import change, interval, share
+from maxatk.report.paper import BENCHMARKS, paper_tables
 from maxatk.report.runs import load_comparison
 from maxatk.report.style import lines_for
-from maxatk.report.tables import differences, problems_table, samples_table
+from maxatk.report.tables import differences, every_k, problems_table, samples_table, shaded
 
 VOID = {"meta", "br", "hr", "img", "link", "input"}
 
@@ -230,12 +231,71 @@ def test_figures_are_the_same_every_time(results):
 
 
 def test_figure_1_file_is_one_svg_with_both_panels(results, tmp_path):
-    path = figure1_svg(results, tmp_path / "new" / "figure1.svg")
+    path = figure1(results, tmp_path / "new" / "figure1.svg")
     root = ET.parse(path).getroot()
     assert root.tag.endswith("svg")
     axes = [e for e in root.iter() if e.get("id", "").startswith("axes_")]
     assert len(axes) == 2
-    assert path.read_bytes() == figure1_svg(results, tmp_path / "again.svg").read_bytes()
+    assert path.read_bytes() == figure1(results, tmp_path / "again.svg").read_bytes()
+
+
+def test_figure_1_may_be_a_pdf_and_nothing_else(results, tmp_path):
+    path = figure1(results, tmp_path / "figure1.pdf")
+    assert path.read_bytes().startswith(b"%PDF")
+    assert path.read_bytes() == figure1(results, tmp_path / "again.pdf").read_bytes()
+    with pytest.raises(InvalidValueError, match=r"suffix of the figure: unknown value '\.png'"):
+        figure1(results, tmp_path / "figure1.png")
+
+
+def test_every_k_is_a_column_shaded_from_lowest_to_highest(results):
+    comparison = load_comparison(results)
+    table = every_k(comparison, "max@k")
+    assert table.header == ("model", *(f"max@{k}" for k in (1, 2, 4, 8, 16, 32, 64, 128)))
+    for place, k in enumerate(comparison.ks, start=1):
+        means = [run.metric("max@k", k)["mean"] for run in comparison.runs]
+        shades = [row[place].shade for row in table.rows]
+        assert (min(shades), max(shades)) == (0, 1)
+        assert np.argsort(shades).tolist() == np.argsort(means).tolist()
+        assert [row[place].text for row in table.rows] == [share(mean) for mean in means]
+
+
+def test_a_column_of_equal_or_missing_values_is_not_shaded():
+    assert shaded([0.5, 0.5]) == [None, None]
+    assert shaded([0.2, None, 0.4, 0.3]) == [0, None, 1, pytest.approx(0.5)]
+    assert shaded([None]) == [None]
+
+
+def test_the_page_shades_every_k(page, results):
+    parsed = Page(page)
+    assert len(parsed.tables["every-1"]) == len(parsed.tables["every-2"]) == 4
+    shades = [v for tag, name, v in parsed.attributes if (tag, name) == ("td", "style")]
+    assert {"--shade:0%", "--shade:45%"} <= set(shades)
+    assert "paper-1" not in parsed.tables
+
+
+def test_the_papers_numbers_are_shown_on_request(results, tmp_path):
+    page = write_report(results, tmp_path / "r.html", paper="mbpp").read_text()
+    parsed = Page(page)
+    header, *rows = parsed.tables["paper-1"]
+    assert header[0] == ["Table 14 of the paper"]
+    assert [row[0] for row in rows][0::5] == [["Base model"], ["Off-policy BoN (ours)"]]
+    assert rows[0][8] == [".619"]
+    assert rows[5][8] == [".710"]
+    assert "prompts that are not published" in page
+    with pytest.raises(InvalidValueError, match="paper: unknown value 'mpbb'"):
+        write_report(results, tmp_path / "r.html", paper="mpbb")
+
+
+def test_every_table_of_the_papers_appendix_is_there():
+    numbers = []
+    for benchmark in BENCHMARKS:
+        for table in paper_tables(benchmark).values():
+            numbers.append(int(re.fullmatch(r"Table (\d+) of the paper", table.header[0])[1]))
+            assert [len(row) for row in table.rows] == [10] * 6
+            for row in table.rows:  # more samples never make the best of them worse
+                values = [float(cell.text) for cell in row[1:]]
+                assert values == sorted(values)
+    assert sorted(numbers) == list(range(5, 15))
 
 
 def test_results_are_read_from_files_and_folders(results, tmp_path):

@@ -11,7 +11,9 @@ from maxatk.errors import MaxAtKError, suggestion
 VERBS: dict[str, str] = {
     "train": "train a model from a recipe",
     "eval": "sample a model on problems, run the programs, compute max@k and pass@k",
+    "solve": "print the best of many programs for one problem",
     "score": "judge a file of samples",
+    "compare": "compare evaluated models, paired over their problems",
     "report": "write one offline HTML page about evaluated models",
     "problems": "list, show, prepare and check the problems of benchmarks",
     "mini": "make the embedded model and its problems",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
+    from rich.progress import ProgressColumn
 
 ProgressMode: TypeAlias = Literal["auto", "json", "none"]
 Report: TypeAlias = Callable[[int, int], None]
@@ -21,24 +22,71 @@ _LINE_EVERY_S = 10.0  # without a terminal a bar would be noise; a line now and 
 _JSON_EVERY_S = 0.1
 
 
+class Throughput:
+    """Units done a second since the first report; what was done before it is not counted."""
+
+    def __init__(self, unit: str) -> None:
+        self.unit = unit
+        self._first: tuple[float, int] | None = None
+        self._last = (0.0, 0)
+
+    def report(self, done: int) -> None:
+        """Take note that so many units are done by now."""
+        self._last = (time.monotonic(), done)
+        self._first = self._first or self._last
+
+    @property
+    def per_second(self) -> float | None:
+        """The throughput, or None where nothing was done yet."""
+        first, last = self._first or self._last, self._last
+        return (last[1] - first[1]) / (last[0] - first[0]) if last[1] > first[1] else None
+
+    def __str__(self) -> str:
+        return "" if self.per_second is None else f"{self.per_second:,.1f} {self.unit}/s"
+
+    def summary(self) -> str:
+        """Return one line: what was done, in which time, how fast, and what was there before."""
+        first, last = self._first or self._last, self._last
+        done = f"{last[1] - first[1]:,} {self.unit} in {last[0] - first[0]:.1f} s"
+        rate = f" ({self})" if self.per_second is not None else ""
+        return done + rate + (f", {first[1]:,} found from before" if first[1] else "")
+
+
 @contextlib.contextmanager
-def progress_bar(name: str, mode: ProgressMode) -> Iterator[Report]:
+def progress_bar(
+    name: str, mode: ProgressMode, *, throughput: Throughput | None = None
+) -> Iterator[Report]:
     """Yield `report(done, total)`, shown as `mode` says until the block ends.
 
     "auto" draws a bar on a terminal and prints a line every ten seconds elsewhere; "json" writes
     {"done", "total"} lines to standard output, and ends this process when its standard input
-    closes, which means that the parent is gone; "none" shows nothing.
+    closes, which means that the parent is gone; "none" shows nothing. `throughput` hears of every
+    report and is shown beside the bar.
     """
+    with _shown(name, mode, throughput) as report:
+        if throughput is None:
+            yield report
+            return
+
+        def measured(done: int, total: int) -> None:
+            throughput.report(done)
+            report(done, total)
+
+        yield measured
+
+
+@contextlib.contextmanager
+def _shown(name: str, mode: ProgressMode, throughput: Throughput | None) -> Iterator[Report]:
     if mode == "none":
         yield lambda _done, _total: None
     elif mode == "json":
         _end_with_parent()
         yield _every(_JSON_EVERY_S, _print_json)
     elif sys.stderr.isatty():
-        with _rich_bar(name) as report:
+        with _rich_bar(name, throughput) as report:
             yield report
     else:
-        yield _every(_LINE_EVERY_S, lambda done, total: _print_line(name, done, total))
+        yield _every(_LINE_EVERY_S, lambda done, total: _print_line(name, done, total, throughput))
 
 
 def _every(seconds: float, show: Report) -> Report:
@@ -59,18 +107,44 @@ def _print_json(done: int, total: int) -> None:
     print(json.dumps({"done": done, "total": total}), flush=True)  # noqa: T201
 
 
-def _print_line(name: str, done: int, total: int) -> None:
-    print(f"{name}: {done} of {total}", file=sys.stderr, flush=True)  # noqa: T201
+def _print_line(name: str, done: int, total: int, throughput: Throughput | None = None) -> None:
+    rate = f", {throughput}" if throughput is not None and str(throughput) else ""
+    print(f"{name}: {done} of {total}{rate}", file=sys.stderr, flush=True)  # noqa: T201
 
 
 @contextlib.contextmanager
-def _rich_bar(name: str) -> Iterator[Report]:
-    from rich.console import Console
-    from rich.progress import Progress
+def _rich_bar(name: str, throughput: Throughput | None) -> Iterator[Report]:
+    from rich.progress import TextColumn
 
-    with Progress(console=Console(stderr=True), transient=False) as bars:
-        task = bars.add_task(name, total=None)
-        yield lambda done, total: bars.update(task, completed=done, total=total)
+    with _bars(TextColumn("{task.fields[rate]}")) as bars:
+        task = bars.add_task(name, total=None, rate="")
+
+        def report(done: int, total: int) -> None:
+            bars.update(task, completed=done, total=total, rate=str(throughput or ""))
+
+        yield report
+
+
+def _bars(*more: ProgressColumn) -> RichProgress:
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        *more,
+        console=Console(stderr=True),
+    )
 
 
 def _end_with_parent() -> None:
@@ -146,24 +220,7 @@ def stage_board(names: Sequence[str], *, finished: Sequence[str]) -> Iterator[St
             board.finish(name)
         yield board
         return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True)) as bars:
+    with _bars() as bars:
         board = _Bars(bars, names)
         for name in finished:
             board.finish(name)

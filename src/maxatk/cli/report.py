@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import tyro
 
 from maxatk.cli.tables import print_overview
 from maxatk.errors import DataError, InvalidValueError, MissingFileError
 from maxatk.folders import TRAIN_RECORD, read_json
-from maxatk.report import figure1_svg, write_report
-
-FIGURE = "figure1.svg"
+from maxatk.problems import load_problems
+from maxatk.records import Problem
+from maxatk.report import figure1, format_table, write_report
+from maxatk.report.runs import METRICS, load_comparison
+from maxatk.report.tables import every_k
 
 
 def command(
@@ -23,8 +25,16 @@ def command(
     baseline: str | None = None,
     train: tuple[str, ...] = (),
     title: str = "Best of N",
+    paper: Literal["code_contests", "livecodebench", "livebench", "codeforces", "mbpp"]
+    | None = None,
+    format: Literal["text", "md", "csv", "latex"] = "text",
+    figure: Literal["svg", "pdf"] = "svg",
+    problems: str | None = None,
+    samples: int = 3,
 ) -> None:
     """Write one offline HTML page about evaluated models, and Figure 1 beside it.
+
+    Example: maxatk report base=runs/base tuned=runs/tuned --out report.html --format latex
 
     Args:
         results: Folders written by eval or score, or name=folder to give a run a name.
@@ -32,9 +42,24 @@ def command(
         baseline: The run the others are compared to; "base", else the first.
         train: Folders written by train, or name=folder, whose curves the page shows.
         title: Title of the page.
+        paper: Also show the paper's numbers for this benchmark.
+        format: text prints a summary; the others print max@k and pass@k for every k, as Tables 5
+            to 14 of the paper.
+        figure: The file type of Figure 1.
+        problems: A benchmark's name or a problems.jsonl, for the prompts of the problems.
+        samples: How many samples of every problem and run are shown; 0 leaves them out.
     """
     write_page(
-        named_paths(results), out, baseline=baseline, trained=named_paths(train), title=title
+        named_paths(results),
+        out,
+        baseline=baseline,
+        trained=named_paths(train),
+        title=title,
+        paper=paper,
+        table_format=format,
+        figure=figure,
+        problems=[] if problems is None else load_problems(problems),
+        samples=samples,
     )
 
 
@@ -45,13 +70,32 @@ def write_page(
     trained: Mapping[str, Path],
     title: str,
     baseline: str | None = None,
+    paper: str | None = None,
+    table_format: Literal["text", "md", "csv", "latex"] = "text",
+    figure: str = "svg",
+    problems: Sequence[Problem] = (),
+    samples: int = 3,
 ) -> None:
-    """Write the page and Figure 1, print the table and where they are."""
+    """Write the page and Figure 1, print the table and, with a summary, where they are."""
     curves = [_curve(name, folder) for name, folder in trained.items()]
-    write_report(results, out, title=title, baseline=baseline, curves=curves)
-    figure1_svg(results, out.parent / FIGURE, baseline=baseline)
-    print_overview(results)
-    print(f"report: {out}")  # noqa: T201
+    write_report(
+        results,
+        out,
+        title=title,
+        baseline=baseline,
+        curves=curves,
+        paper=paper,
+        problems=problems,
+        samples=samples,
+    )
+    figure1(results, out.parent / f"figure1.{figure}", baseline=baseline)
+    if table_format == "text":
+        print_overview(results)
+        print(f"report: {out}")  # noqa: T201
+        return
+    comparison = load_comparison(results, baseline=baseline)
+    tables = [every_k(comparison, metric) for metric in METRICS]
+    print("\n".join(format_table(table, table_format) for table in tables), end="")  # noqa: T201
 
 
 def named_paths(items: Sequence[str]) -> dict[str, Path]:

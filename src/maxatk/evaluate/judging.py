@@ -7,9 +7,10 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 
+from maxatk.evaluate.diversity import program_key
 from maxatk.evaluate.programs import Submission
 from maxatk.evaluate.store import Store
-from maxatk.records import Problem, Score
+from maxatk.records import Problem, Score, Verdict
 from maxatk.verifier import Verifier, problem_job
 
 Progress = Callable[[int, int, str], None]
@@ -20,7 +21,7 @@ _WAITING = 8  # batches in the queue before the sampler has to wait
 
 
 class Judge:
-    """A context manager that judges batches in the order given and appends their scores.
+    """A context manager that judges batches and appends scores in the order given, as they come.
 
     An error of the verifier is raised by the next `put`, or on leaving the context. Leaving it
     normally waits for the queue; leaving it with an error drops what is queued.
@@ -81,18 +82,28 @@ class Judge:
                     self._error = error
 
     def _judge(self, batch: Sequence[Submission]) -> None:
-        jobs = [
-            problem_job(found.program, self._problems[found.sample.problem_id]) for found in batch
-        ]
-        verdicts = self._verifier.verify_many(jobs)
-        self._scores.append(
-            Score.from_verdict(
-                verdict, problem_id=found.sample.problem_id, sample=found.sample.sample
-            )
-            for found, verdict in zip(batch, verdicts, strict=True)
-        )
-        self._report()
+        jobs = [problem_job(f.program, self._problems[f.sample.problem_id]) for f in batch]
+        early: dict[int, Verdict] = {}  # judged before one that precedes it in the batch
+        written = 0
+        for index, verdict in self._verifier.verify_stream(jobs):
+            early[index] = verdict
+            ready = []
+            while written in early:
+                ready.append(_score(batch[written], early.pop(written)))
+                written += 1
+            if ready:
+                self._scores.append(ready)
+                self._report()
 
     def _report(self) -> None:
         if self._progress is not None:
             self._progress(len(self._scores.records), self._total, "scores")
+
+
+def _score(found: Submission, verdict: Verdict) -> Score:
+    return Score.from_verdict(
+        verdict,
+        problem_id=found.sample.problem_id,
+        sample=found.sample.sample,
+        program=program_key(found.program),
+    )

@@ -12,7 +12,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import maxatk
 from maxatk.errors import InvalidValueError
 from maxatk.folders import read_json, refuse_other_settings, write_json
 from maxatk.records import Problem
@@ -44,7 +43,7 @@ def open_folder(out: Path, settings: Mapping[str, Any]) -> None:
 def environment() -> dict[str, Any]:
     """Return versions, git commit of the package's checkout (or None) and machine."""
     return {
-        "maxatk": maxatk.__version__,
+        "maxatk": _version("maxatk"),
         "python": platform.python_version(),
         **{name: _version(name) for name in _PACKAGES},
         "commit": _commit(),
@@ -70,7 +69,7 @@ def _version(package: str) -> str | None:
 
 
 def _commit() -> str | None:
-    checkout = Path(maxatk.__file__).parents[2]
+    checkout = Path(__file__).parents[3]
     if not (checkout / ".git").exists():  # installed, perhaps below someone else's checkout
         return None
     command = ["git", "-C", str(checkout), "rev-parse", "HEAD"]

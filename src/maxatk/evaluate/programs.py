@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from maxatk.errors import DataError, suggestion
-from maxatk.records import Problem, Sample, read_jsonl
+from maxatk.evaluate.lines import parse_every_line
+from maxatk.records import Problem, Sample
 from maxatk.verifier import extract_code
+
+_MOST_HINTS = 50
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,46 +40,77 @@ def read_submissions(path: str | Path, problems: Mapping[str, Problem]) -> list[
     - `task_id`, `solution` (EvalPlus): the program is the solution, as it is.
 
     In the last two the sample's index counts the lines of its task. Raises MissingFileError
-    without the file; DataError with file and line for any other line, a sample that occurs
-    twice, or a problem that is not in `problems`.
+    without the file, and one DataError that names file and line of every other line, of a sample
+    that occurs twice and of a problem that is not in `problems`.
     """
     lines: Counter[str] = Counter()
     seen: set[tuple[str, int]] = set()
+    strangers: set[str] = set()
 
     def parse(row: Mapping[str, Any]) -> Submission:
-        problem = _problem_of(row, problems)
-        found = _parse_row(row, problem, lines[problem.id])
-        lines[problem.id] += 1
-        key = (problem.id, found.sample.sample)
+        problem_id = _problem_id(row)
+        if problem_id not in problems:
+            strangers.add(problem_id)
+            # Looking for a close id takes milliseconds: a file of strangers gets a few such hints.
+            hint = suggestion(problem_id, problems) if len(strangers) <= _MOST_HINTS else ""
+            raise DataError(
+                f"sample of an unknown problem {problem_id!r}; the problems file has "
+                f"{len(problems)} others{hint}"
+            )
+        found = _parse_row(row, problems[problem_id], lines[problem_id])
+        lines[problem_id] += 1
+        key = (problem_id, found.sample.sample)
         if key in seen:
             raise DataError(f"sample {key[1]} of {key[0]!r} occurs twice")
         seen.add(key)
         return found
 
-    return list(read_jsonl(path, parse))
+    return parse_every_line(path, parse)
 
 
-def _problem_of(row: Mapping[str, Any], problems: Mapping[str, Problem]) -> Problem:
-    problem_id = row.get("problem_id", row.get("task_id"))
-    if not isinstance(problem_id, str):
-        raise DataError(f"sample: needs the field 'problem_id' or 'task_id'; got {sorted(row)}")
-    if problem_id not in problems:
+def _problem_id(row: Mapping[str, Any]) -> str:
+    name = "problem_id" if "problem_id" in row else "task_id"
+    if name not in row:
         raise DataError(
-            f"sample of an unknown problem {problem_id!r}; the problems file has "
-            f"{len(problems)} others{suggestion(problem_id, problems)}"
+            f"sample: missing field 'problem_id' (or 'task_id' of other tools); got {sorted(row)}"
         )
-    return problems[problem_id]
+    problem_id = row[name]
+    if not isinstance(problem_id, str):
+        raise DataError(f"sample: {name!r} must be text, got {problem_id!r:.60}")
+    return problem_id
 
 
 def _parse_row(row: Mapping[str, Any], problem: Problem, line: int) -> Submission:
     if "problem_id" in row:
-        sample = Sample.from_json(row)
-        if isinstance(sample.sample, bool) or not isinstance(sample.sample, int):
-            raise DataError(f"sample: 'sample' must be an integer, got {sample.sample!r}")
-        if not isinstance(sample.completion, str):
-            raise DataError(f"sample: 'completion' must be text, got {sample.completion!r}")
-        return submission(sample)
+        return submission(_own_sample(row))
     for field, before in (("solution", ""), ("completion", problem.prompt)):
-        if isinstance(row.get(field), str):
+        if row.get(field) is not None:
+            if not isinstance(row[field], str):
+                raise DataError(f"sample: {field!r} must be text, got {row[field]!r:.60}")
             return Submission(Sample(problem.id, line, row[field]), before + row[field])
-    raise DataError(f"sample: needs the text 'completion' or 'solution'; got {sorted(row)}")
+    raise DataError(f"sample: missing field 'completion' or 'solution'; got {sorted(row)}")
+
+
+def _own_sample(row: Mapping[str, Any]) -> Sample:
+    sample = Sample.from_json(row)
+    if not _is_count(sample.sample):
+        raise DataError(f"sample: 'sample' must be an integer from 0, got {sample.sample!r:.60}")
+    if not isinstance(sample.completion, str):
+        raise DataError(f"sample: 'completion' must be text, got {sample.completion!r:.60}")
+    if sample.tokens is not None and not _is_count(sample.tokens):
+        raise DataError(f"sample: 'tokens' must be an integer from 0, got {sample.tokens!r:.60}")
+    if not isinstance(sample.finish_reason, (str, type(None))):
+        raise DataError(f"sample: 'finish_reason' must be text, got {sample.finish_reason!r:.60}")
+    for name in ("logprob", "entropy"):
+        value = getattr(sample, name)
+        if value is not None and not _is_number(value):
+            raise DataError(f"sample: {name!r} must be a finite number, got {value!r:.60}")
+    return sample
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from maxatk.errors import DataError
-from maxatk.evaluate.backends import Backend, load_backend
+from maxatk.evaluate.backends import Backend, ServerSettings, load_backend
+from maxatk.evaluate.folder import RESULTS, SAMPLES, SCORES
 from maxatk.evaluate.judging import BATCH, Judge, Progress
 from maxatk.evaluate.manifest import (
     MANIFEST,
@@ -28,8 +29,6 @@ from maxatk.problems import problems_by_id
 from maxatk.records import Problem, Sample, Score, read_jsonl
 from maxatk.verifier import Verifier, problem_job
 
-SAMPLES, SCORES, RESULTS = "samples.jsonl", "scores.jsonl", "results.json"
-
 
 def evaluate(
     model: str | Path,
@@ -42,6 +41,7 @@ def evaluate(
     dtype: str = "auto",
     device: str | None = None,
     batch_size: int | None = None,
+    server: ServerSettings | None = None,
     ks: Sequence[int] | None = None,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
@@ -51,11 +51,12 @@ def evaluate(
     Judging runs beside sampling. The same call continues a run that was killed, with the same
     samples as an uninterrupted one; a call with other settings is refused. `ks` as in
     `build_results`; a `verifier` that is passed in stays open; `batch_size` None takes the
-    folder's, else one that fits the memory; `progress` is called with (done, total, "samples" or
-    "scores"), from two threads.
+    folder's, else one that fits the memory; `server` is for the backend "openai"; `progress` is
+    called with (done, total, "samples" or "scores"), from two threads.
 
     Raises MissingFileError (problems, model), DataError (problems, the folder's files),
-    InvalidValueError (settings; a difference to the folder's manifest), all before any sampling.
+    InvalidValueError (settings; a difference to the folder's manifest), all before any sampling;
+    ServerError when a server fails for good: the same call goes on where it stopped.
     """
     started = time.monotonic()
     settings = settings or SamplingSettings()
@@ -69,6 +70,7 @@ def evaluate(
         dtype=dtype,
         device=device,
         batch_size=batch_size or _batch_size_of(out),
+        server=server,
     )
     sampler.check({problem.id: problem.prompt for problem in chosen.values()}, settings)
     with _verifier_or_default(verifier) as judge_verifier:
@@ -120,7 +122,7 @@ def score(
     out = Path(out)
     with _verifier_or_default(verifier) as judge_verifier:
         described = {
-            "samples": {"sha256": hashlib.sha256(Path(samples_path).read_bytes()).hexdigest()},
+            "samples": {"sha256": _file_digest(Path(samples_path))},
             **_judged_settings(chosen, judge_verifier),
         }
         open_folder(out, described)
@@ -171,6 +173,14 @@ def _load_problems(
     for problem in by_id.values():
         problem_job("", problem)  # an unknown comparison rule is refused now, not in the middle
     return by_id, source
+
+
+def _file_digest(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def _judged_settings(problems: Mapping[str, Problem], verifier: Verifier) -> dict[str, Any]:

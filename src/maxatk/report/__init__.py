@@ -1,7 +1,36 @@
-"""Tables, figures and one offline HTML page."""
+"""Tables, figures and one offline HTML page; matplotlib and jinja2 are loaded on first use."""
 
-from maxatk.report.figures import figure1_svg
-from maxatk.report.page import write_report
-from maxatk.report.tables import Cell, Table, overview_table
+from __future__ import annotations
 
-__all__ = ["Cell", "Table", "figure1_svg", "overview_table", "write_report"]
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from maxatk.report.comparing import ModelComparison, compare
+from maxatk.report.formats import format_table
+from maxatk.report.frames import problem_frame
+from maxatk.report.tables import Cell, Table, outcomes_table, overview_table
+
+if TYPE_CHECKING:
+    from maxatk.report.figures import figure1
+    from maxatk.report.page import write_report
+
+__all__ = [
+    "Cell",
+    "ModelComparison",
+    "Table",
+    "compare",
+    "figure1",
+    "format_table",
+    "outcomes_table",
+    "overview_table",
+    "problem_frame",
+    "write_report",
+]
+
+_LAZY = {"figure1": "maxatk.report.figures", "write_report": "maxatk.report.page"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'maxatk.report' has no attribute {name!r}")
+    return getattr(importlib.import_module(_LAZY[name]), name)

@@ -13,12 +13,14 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from maxatk.errors import unknown_name
 from maxatk.report.runs import METRICS, Comparison, Run, Source, load_comparison
 from maxatk.report.style import Line, lines_for
 
 # Drawn in this colour, then replaced by the text colour of the page, light or dark.
 _INK = "#010203"
 _BINS = 40
+_DATES = {".svg": "Date", ".pdf": "CreationDate"}  # left out: equal figures are equal files
 
 _STYLE = {
     "svg.fonttype": "none",
@@ -94,16 +96,18 @@ def curve_svgs(curves: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dic
     return found
 
 
-def figure1_svg(
+def figure1(
     results: Mapping[str, Source], path: str | Path, *, baseline: str | None = None
 ) -> Path:
-    """Write Figure 1 to an SVG file, max@k and pass@k side by side, and return its path.
+    """Write Figure 1 to an SVG or PDF file, max@k and pass@k side by side, and return its path.
 
-    The file stands alone: white ground, its own legend, text as outlines. Raises as
-    `load_comparison`.
+    The file stands alone: white ground, its own legend, in an SVG text as outlines. Its suffix
+    decides. Raises InvalidValueError for another suffix, and as `load_comparison`.
     """
     comparison = load_comparison(results, baseline=baseline)
     path = Path(path)
+    if path.suffix not in _DATES:
+        raise unknown_name("suffix of the figure", path.suffix, _DATES)
     path.parent.mkdir(parents=True, exist_ok=True)
     style = {**_STYLE, "svg.fonttype": "path"}
     with mpl.rc_context(style):
@@ -112,7 +116,7 @@ def figure1_svg(
             _draw_metric(axes, comparison, metric)
         handles, labels = figure.axes[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 6))
-        figure.savefig(path, format="svg", metadata={"Date": None})
+        figure.savefig(path, metadata={_DATES[path.suffix]: None})
     return path
 
 

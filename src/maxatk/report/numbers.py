@@ -29,3 +29,8 @@ def interval(low: float | None, high: float | None) -> str:
 def change_interval(low: float, high: float) -> str:
     """Return the interval of a difference as `[+.120, +.140]`."""
     return f"[{change(low)}, {change(high)}]"
+
+
+def p_value(value: float) -> str:
+    """Return a p-value as `.039`, or `<.001`."""
+    return "<.001" if value < 0.0005 else share(value)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import jinja2
 
 import maxatk
+from maxatk.records import Problem
+from maxatk.report.drilldown import problem_details
 from maxatk.report.figures import curve_svgs, entropy_svg, metric_svg
 from maxatk.report.headlines import headlines
+from maxatk.report.paper import paper_tables
 from maxatk.report.runs import (
     METRICS,
     Comparison,
@@ -20,7 +23,7 @@ from maxatk.report.runs import (
     setting_differences,
 )
 from maxatk.report.style import lines_for
-from maxatk.report.tables import KS, differences, overview, problems_table, samples_table
+from maxatk.report.tables import KS, differences, every_k, overview, problems_table, samples_table
 
 # Below this the percentile bootstrap covers clearly less often than it says.
 _ENOUGH_PROBLEMS = 30
@@ -34,14 +37,25 @@ def write_report(
     baseline: str | None = None,
     ks: Sequence[int] = KS,
     curves: Sequence[Mapping[str, Any]] = (),
+    paper: str | None = None,
+    problems: Iterable[Problem] = (),
+    samples: int = 3,
 ) -> Path:
     """Write one self-contained HTML page about the runs and return its path.
 
     `results` maps the name of each run to its results: an object, a results.json or its folder.
-    `ks` are the k of the tables, `curves` as in `curve_svgs`. All runs must be over the same
+    `ks` are the k of the first table, `curves` as in `curve_svgs`; `paper` names a benchmark
+    whose numbers in the paper are shown too (see `paper_tables`). Runs given as folders are shown
+    problem by problem, with so many `samples` of each (0: none of it) and the prompts of
+    `problems`. All runs must be over the same
     problems; the baseline is as in `load_comparison`, and so are the errors.
     """
     comparison = load_comparison(results, baseline=baseline)
+    details = (
+        problem_details(results, comparison.problem_ids, problems=problems, samples=samples)
+        if samples
+        else []
+    )
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("maxatk.report"),
         autoescape=True,
@@ -50,7 +64,10 @@ def write_report(
         lstrip_blocks=True,
     )
     page = environment.get_template("report.html").render(
-        title=title, version=maxatk.__version__, **_content(comparison, ks, curves)
+        title=title,
+        version=maxatk.__version__,
+        details=details,
+        **_content(comparison, ks, curves, paper),
     )
     out = Path(out_html)
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -59,7 +76,10 @@ def write_report(
 
 
 def _content(
-    comparison: Comparison, ks: Sequence[int], curves: Sequence[Mapping[str, Any]]
+    comparison: Comparison,
+    ks: Sequence[int],
+    curves: Sequence[Mapping[str, Any]],
+    paper: str | None,
 ) -> dict[str, Any]:
     names = [run.name for run in comparison.runs]
     largest = comparison.shown_ks(ks)[-1]
@@ -77,6 +97,8 @@ def _content(
         "curves": curve_svgs(curves, names),
         "overview": overview(comparison, ks),
         "differences": differences(comparison, ks) if comparison.others else None,
+        "every_k": {metric: every_k(comparison, metric) for metric in METRICS},
+        "paper": {} if paper is None else paper_tables(paper),
         "outcomes": samples_table(comparison),
         "per_problem": problems_table(comparison, largest),
         "largest": largest,

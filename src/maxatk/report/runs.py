@@ -12,9 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from maxatk.errors import DataError, InvalidValueError, MissingFileError, unknown_name
+from maxatk.evaluate.results import only_problems
 from maxatk.evaluate.statistics import Interval, paired_difference
 
 METRICS = ("max@k", "pass@k")
+RESULTS = "results.json"
 Source = str | Path | Mapping[str, Any]
 
 
@@ -65,17 +67,29 @@ class Comparison:
         below = [k for k in self.ks if k <= max(wanted)]
         return sorted(shown | {max(below, default=self.ks[0])})
 
-    def difference(self, run: Run, metric: str, ks: Sequence[int]) -> Interval:
-        """Return the paired difference of a run to the baseline, with 95% intervals: (K,)."""
-        return paired_difference(run.values(metric, ks), self.baseline.values(metric, ks))
+    def difference(
+        self, run: Run, metric: str, ks: Sequence[int], *, to: Run | None = None
+    ) -> Interval:
+        """Return the paired difference of a run to the baseline, or `to` another run: (K,)."""
+        other = to or self.baseline
+        return paired_difference(run.values(metric, ks), other.values(metric, ks))
 
 
-def load_comparison(results: Mapping[str, Source], *, baseline: str | None = None) -> Comparison:
+def load_comparison(
+    results: Mapping[str, Source],
+    *,
+    baseline: str | None = None,
+    allow_other_problems: bool = False,
+    allow_other_judges: bool = True,
+) -> Comparison:
     """Return the comparison of results given by name, as objects, files or their folders.
 
-    The baseline is `baseline`, else the run named "base", else the first. Raises
-    MissingFileError or DataError for a file that is not a results file; InvalidValueError when
-    there are no results, the baseline is unknown, or the runs are over different problems.
+    The baseline is `baseline`, else the run named "base", else the first. With
+    `allow_other_problems` only the problems that every run has (by id) are kept, and the metrics
+    are those over them. The judge's limits may differ unless `allow_other_judges` is False.
+
+    Raises MissingFileError or DataError for a file that is not a results file; InvalidValueError
+    when there are no results, the baseline is unknown, or problems or judges differ that may not.
     """
     if not results:
         raise InvalidValueError("results: must hold at least one run")
@@ -86,7 +100,12 @@ def load_comparison(results: Mapping[str, Source], *, baseline: str | None = Non
         raise unknown_name("baseline", baseline, results)
     runs.sort(key=lambda run: run.name != baseline)
     for run in runs[1:]:
-        _refuse_other_problems(runs[0], run)
+        if not allow_other_judges:
+            _refuse_other_judge(runs[0], run)
+        if not allow_other_problems:
+            _refuse_other_problems(runs[0], run)
+    if allow_other_problems:
+        runs = _on_common_problems(runs)
     common = set.intersection(*({int(k) for k in run.results["metrics"]["max@k"]} for run in runs))
     if not common:
         raise InvalidValueError("results: the runs have no k in common")
@@ -116,7 +135,7 @@ def _load(source: Source) -> Mapping[str, Any]:
         return _checked(source, "results")
     path = Path(source)
     if path.is_dir():
-        path = path / "results.json"
+        path = path / RESULTS
     if not path.is_file():
         raise MissingFileError(f"{path}: no such results file")
     try:
@@ -145,6 +164,23 @@ def _refuse_other_problems(first: Run, other: Run) -> None:
             f"results: {other.name!r} ({len(ids[1])} problems) is not over the same problems as "
             f"{first.name!r} ({len(ids[0])} problems), so they cannot be compared"
         )
+
+
+def _refuse_other_judge(first: Run, other: Run) -> None:
+    judges = [run.results["manifest"].get("settings", {}).get("judge") for run in (first, other)]
+    if judges[0] != judges[1]:
+        raise InvalidValueError(
+            f"results: {other.name!r} was judged with {judges[1]}, {first.name!r} with "
+            f"{judges[0]}, so a difference may be the judge's"
+        )
+
+
+def _on_common_problems(runs: Sequence[Run]) -> list[Run]:
+    common = set.intersection(*(set(run.results["per_problem"]["ids"]) for run in runs))
+    order = [i for i in runs[0].results["per_problem"]["ids"] if i in common]
+    if not order:
+        raise InvalidValueError("results: the runs have no problem in common")
+    return [Run(run.name, only_problems(run.results, order)) for run in runs]
 
 
 def _flat(value: Any, name: str = "") -> dict[str, Any]:

@@ -1,8 +1,9 @@
 """Sampling backends: one class each, listed in `BACKENDS`.
 
 A backend draws the samples with given indices of one problem. To add one, write a class with the
-methods of `Backend` in a module of its own and add one row to `BACKENDS`; rows are import
-references, so that reading this dict needs none of the packages behind it.
+methods of `Backend` and the class method `open(model, options)` in a module of its own and add one
+row to `BACKENDS`; rows are import references, so that reading this dict needs none of the packages
+behind it.
 """
 
 from __future__ import annotations
@@ -12,12 +13,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from maxatk.errors import MissingDependencyError, unknown_name
+from maxatk.evaluate.backends.options import BackendOptions, ServerSettings
 from maxatk.evaluate.settings import SamplingSettings
 from maxatk.records import Sample
 
+__all__ = ["BACKENDS", "Backend", "BackendOptions", "ServerSettings", "load_backend"]
+
 BACKENDS: dict[str, str] = {
     "hf": "maxatk.evaluate.backends.hf:HFBackend",
+    "openai": "maxatk.evaluate.backends.openai:OpenAIBackend",
+    "vllm": "maxatk.evaluate.backends.vllm:VLLMBackend",
 }
+_INSTALL = {"vllm": "pip install vllm"}
 
 
 class Backend(Protocol):
@@ -42,21 +49,30 @@ class Backend(Protocol):
 
 
 def load_backend(
-    name: str, model: str, *, dtype: str = "auto", device: str | None = None, batch_size: int | None
+    name: str,
+    model: str,
+    *,
+    dtype: str = "auto",
+    device: str | None = None,
+    batch_size: int | None,
+    server: ServerSettings | None = None,
 ) -> Backend:
     """Return the backend `name` with `model` loaded.
 
-    Raises InvalidValueError for an unknown name, MissingDependencyError when the packages of the
-    backend are not installed, MissingFileError when there is no such model.
+    Raises InvalidValueError for an unknown name and for options the backend has no use for,
+    MissingDependencyError when its packages are not installed, MissingFileError when there is no
+    such model.
     """
     if name not in BACKENDS:
         raise unknown_name("backend", name, BACKENDS)
+    options = BackendOptions(dtype=dtype, device=device, batch_size=batch_size, server=server)
     module, _, attribute = BACKENDS[name].partition(":")
     try:
         backend_class = getattr(importlib.import_module(module), attribute)
     except ImportError as error:
+        install = _INSTALL.get(name, "pip install 'maxatk[eval]'")
         raise MissingDependencyError(
-            f"backend {name!r} needs the package {error.name!r}: pip install 'maxatk[eval]'"
+            f"backend {name!r} needs the package {error.name!r}: {install}"
         ) from error
-    backend: Backend = backend_class(model, dtype=dtype, device=device, batch_size=batch_size)
+    backend: Backend = backend_class.open(model, options)
     return backend

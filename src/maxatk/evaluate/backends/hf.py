@@ -21,7 +21,8 @@ from transformers.utils import logging
 
 from maxatk.errors import InvalidValueError, MissingFileError
 from maxatk.evaluate.backends.loop import sample_rows
-from maxatk.evaluate.models import load_tokenizer, refuse_missing_folder
+from maxatk.evaluate.backends.options import BackendOptions
+from maxatk.evaluate.models import fingerprint, load_tokenizer, refuse_missing_folder
 from maxatk.evaluate.settings import SamplingSettings
 from maxatk.records import Sample
 
@@ -64,6 +65,12 @@ class HFBackend:
         self.model.to(self.device).eval()
         self.batch_size = batch_size or 0  # 0 until `check` has chosen one
         self._end_tokens = _end_tokens(self.model, self.tokenizer)
+
+    @classmethod
+    def open(cls, model: str, options: BackendOptions) -> HFBackend:
+        """Return the backend with its model; raises as the class, and for options of others."""
+        options.refuse("hf", "server")
+        return cls(model, dtype=options.dtype, device=options.device, batch_size=options.batch_size)
 
     def describe(self) -> dict[str, Any]:
         """Return model name, fingerprint of the weights, dtype, device and batch size."""
@@ -183,26 +190,6 @@ def sampling_noise(problem_id: str, rows: int, settings: SamplingSettings) -> np
     identity = hashlib.sha256(f"{settings.seed}\0{problem_id}".encode()).digest()
     generator = np.random.default_rng(int.from_bytes(identity, "big"))
     return generator.random((rows, settings.max_new_tokens), dtype=np.float32)
-
-
-def fingerprint(model: str | Path, *, blocks: int = 16, block_size: int = 1 << 16) -> str | None:
-    """Return a hash of a local folder's weight files, or None for a hub name.
-
-    It covers sizes and `blocks` spread blocks of every file, not every byte: enough to tell two
-    checkpoints apart in milliseconds, whatever their size.
-    """
-    folder = Path(model)
-    if not folder.is_dir():
-        return None
-    digest = hashlib.sha256()
-    for path in sorted([*folder.glob("*.safetensors"), *folder.glob("*.bin")]):
-        size = path.stat().st_size
-        digest.update(f"{path.name}\0{size}\0".encode())
-        with path.open("rb") as weights:
-            for block in range(blocks):
-                weights.seek(max(0, size - block_size) * block // (blocks - 1))
-                digest.update(weights.read(block_size))
-    return digest.hexdigest()[:16]
 
 
 @contextlib.contextmanager

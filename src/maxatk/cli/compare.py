@@ -1,0 +1,84 @@
+"""The verb `compare`: which of several models is better, on the same problems."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Literal
+
+import tyro
+
+from maxatk.cli.report import named_paths
+from maxatk.cli.tables import print_table
+from maxatk.report import Table, compare, format_table
+from maxatk.report.compare_tables import differences_table, leaders_table, scores_table
+from maxatk.report.comparing import ModelComparison
+from maxatk.report.runs import setting_differences
+
+
+def command(
+    models: Annotated[tuple[str, ...], tyro.conf.Positional],
+    /,
+    metric: tuple[Literal["max@k", "pass@k"], ...] = ("max@k",),
+    k: tuple[int, ...] = (1, 128),
+    baseline: str | None = None,
+    alpha: float = 0.05,
+    format: Literal["text", "md", "csv", "latex"] = "text",
+    table: Literal["all", "scores", "leaders", "differences"] = "all",
+    allow_other_problems: bool = False,
+    allow_other_judges: bool = False,
+) -> None:
+    """Compare evaluated models, paired over their problems.
+
+    Three tables: the scores, with the best and second best of a column marked and a star where the
+    best is significantly above the second (Wilcoxon signed-rank, Benjamini-Hochberg over the
+    columns); the tests behind the stars; and every model against the baseline. Settings in which
+    the runs differ, other than the model, are noted on standard error.
+
+    Example: maxatk compare base=runs/base tuned=runs/tuned --k 1 128 --format md
+
+    Args:
+        models: Folders written by eval or score, or folders of those, one a benchmark; name=folder
+            gives a model a name.
+        metric: What to compare.
+        k: At which k; where a run has fewer samples, its largest stands in.
+        baseline: The model the others are compared to; "base", else the first.
+        alpha: Level of the false-discovery control.
+        format: How the tables are written.
+        table: Print only this one.
+        allow_other_problems: Compare runs over different problems, on those they share.
+        allow_other_judges: Compare runs whose judges had different limits.
+    """
+    compared = compare(
+        dict(named_paths(models)),
+        metrics=metric,
+        ks=k,
+        baseline=baseline,
+        alpha=alpha,
+        allow_other_problems=allow_other_problems,
+        allow_other_judges=allow_other_judges,
+    )
+    for benchmark, comparison in compared.comparisons.items():
+        for line in setting_differences(comparison):
+            place = f"{benchmark}: " if benchmark else ""
+            print(f"note: {place}{line}", file=sys.stderr)  # noqa: T201
+    tables = [shown for name, shown in _tables(compared).items() if table in ("all", name)]
+    for number, (shown, title) in enumerate(tables):
+        if format == "text":
+            print_table(shown, title=title)
+        else:
+            print(("\n" if number else "") + format_table(shown, format), end="")  # noqa: T201
+
+
+def _tables(compared: ModelComparison) -> dict[str, tuple[Table, str]]:
+    level = f"at most {compared.alpha:g}"
+    return {
+        "scores": (
+            scores_table(compared),
+            "95% bootstrap intervals over problems; * above the second best, adjusted p " + level,
+        ),
+        "leaders": (leaders_table(compared), f"* adjusted p {level}"),
+        "differences": (
+            differences_table(compared),
+            f"against {compared.names[0]}; * adjusted p {level}",
+        ),
+    }

@@ -1,0 +1,133 @@
+"""The verb `solve`: the best of many programs for one problem."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from maxatk.cli.progress import ProgressMode, progress_bar
+from maxatk.errors import InvalidValueError, MissingFileError, suggestion
+from maxatk.evaluate import SamplingSettings, ServerSettings, solve
+from maxatk.evaluate.solving import BATCH, Solution
+from maxatk.problems import load_problems, problems_by_id
+from maxatk.records import Problem, TestCase, read_jsonl
+from maxatk.verifier.settings import JudgeSettings
+
+_BAR = 40
+
+
+def command(
+    model: str,
+    problems: str | None = None,
+    id: str | None = None,
+    prompt: Path | None = None,
+    tests: Path | None = None,
+    entry_point: str | None = None,
+    n: Annotated[int, tyro.conf.arg(aliases=["-n"])] = 64,
+    temperature: float = 1.0,
+    top_p: float = 1.0,
+    max_new_tokens: int = 256,
+    seed: int = 0,
+    keep_going: bool = False,
+    backend: Literal["hf", "openai", "vllm"] = "hf",
+    server: ServerSettings = ServerSettings(),  # noqa: B008
+    batch_size: int | None = BATCH,
+    device: str | None = None,
+    judge: JudgeSettings = JudgeSettings(),  # noqa: B008
+    json_output: Annotated[bool, tyro.conf.arg(name="json")] = False,
+    progress: ProgressMode = "auto",
+) -> None:
+    """Draw programs for one problem, judge them as they come, and print the best.
+
+    The problem is one of a benchmark or a problems.jsonl (--problems, --id), or a prompt in a
+    file with its tests in another (--prompt, --tests).
+
+    Example: maxatk solve --model runs/base --problems test.jsonl --id test-00000 -n 64
+
+    Args:
+        model: A local model folder, a hub name, or the name a server knows.
+        problems: A benchmark's name or a problems.jsonl.
+        id: Which of its problems; the only one if not given.
+        prompt: A text file with the prompt.
+        tests: Its tests, a line each as in problems.jsonl, such as {"input": "2", "output": "4"}.
+        entry_point: The function that check tests are given.
+        n: How many programs are drawn at most.
+        temperature: Of the sampling, as in eval.
+        top_p: Of the sampling, as in eval.
+        max_new_tokens: Most tokens of a program.
+        seed: Fixes every draw.
+        keep_going: Draw all n, even after a program has passed every test.
+        backend: hf runs the model here, vllm does with its own engine, openai asks a server.
+        server: The server of the backend openai.
+        batch_size: Programs drawn at once.
+        device: Where the model runs; a GPU if there is one.
+        judge: Workers and limits of the verifier.
+        json_output: Print one JSON object instead of text.
+        progress: A bar on the terminal, JSON lines on standard output, or nothing.
+    """
+    settings = SamplingSettings(
+        temperature=temperature, top_p=top_p, max_new_tokens=max_new_tokens, seed=seed
+    )
+    problem = _problem(problems, id, prompt, tests, entry_point)
+    with judge.open() as verifier, progress_bar("solve", progress) as report:
+        found = solve(
+            model,
+            problem,
+            n=n,
+            settings=settings,
+            backend=backend,
+            server=server if backend == "openai" or server != ServerSettings() else None,
+            verifier=verifier,
+            device=device,
+            batch_size=batch_size,
+            keep_going=keep_going,
+            progress=report,
+        )
+    print(json.dumps(found.to_json()) if json_output else _text(found))  # noqa: T201
+
+
+def _problem(
+    problems: str | None,
+    problem_id: str | None,
+    prompt: Path | None,
+    tests: Path | None,
+    entry_point: str | None,
+) -> Problem:
+    if (problems is None) == (prompt is None) or (prompt is None) != (tests is None):
+        raise InvalidValueError("solve: give either --problems (and --id) or --prompt and --tests")
+    if prompt is not None and tests is not None:
+        if not prompt.is_file():
+            raise MissingFileError(f"prompt: {str(prompt)!r} does not exist")
+        cases = tuple(read_jsonl(tests, TestCase.from_json))
+        text = prompt.read_text(encoding="utf-8")
+        return Problem(prompt.stem, text, cases, entry_point=entry_point)
+    found = problems_by_id(load_problems(str(problems)), source=str(problems))
+    if problem_id is None and len(found) == 1:
+        return next(iter(found.values()))
+    if problem_id is None:
+        raise InvalidValueError(f"--id: {problems} has {len(found)} problems; name one of them")
+    if problem_id not in found:
+        hint = suggestion(problem_id, found)
+        raise InvalidValueError(f"--id: {problems} has no problem {problem_id!r}{hint}")
+    return found[problem_id]
+
+
+def _text(found: Solution) -> str:
+    drawn = len(found.rewards)
+    if found.program is None:
+        return f"{found.problem_id}: none of {drawn} programs could be judged"
+    head = (
+        f"{found.problem_id}: reward {found.reward:.3f}, {found.passed} of {found.total} tests, "
+        f"sample {(found.sample or 0) + 1} of {drawn}"
+    )
+    lines = [head, "", found.program.rstrip(), "", "reward   programs"]
+    counts = Counter(reward for reward in found.rewards if reward is not None)
+    for reward, count in sorted(counts.items(), reverse=True):
+        lines.append(f"{reward:6.3f}   {count:4d} {'#' * max(1, round(_BAR * count / drawn))}")
+    if unscored := found.rewards.count(None):
+        lines.append(f"unscored {unscored:4d}")
+    return "\n".join(lines)

@@ -1,0 +1,97 @@
+"""What an evaluation would do and about how long it would take, from a short probe."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from maxatk.evaluate.backends import ServerSettings, load_backend
+from maxatk.evaluate.folder import SAMPLES
+from maxatk.evaluate.programs import submission
+from maxatk.evaluate.settings import SamplingSettings
+from maxatk.records import Problem
+from maxatk.verifier import Verifier, problem_job
+
+PROBE = 16  # samples
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """The size of an evaluation, and the seconds that a probe says it takes.
+
+    `samples` are to be drawn in all, `found` of them are in the folder; `most_tokens` is the bound
+    of the new tokens of those missing, `expected_tokens` what they are if all are as long as the
+    `probed` ones (None where the backend does not count). Sampling and judging go on side by
+    side, so `seconds` is the longer of `sampling_s` and `judging_s`.
+    """
+
+    problems: int
+    samples: int
+    found: int
+    most_tokens: int
+    expected_tokens: int | None
+    probed: int
+    sampling_s: float
+    judging_s: float
+    seconds: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the plan as a JSON object."""
+        return dataclasses.asdict(self)
+
+
+def plan(
+    model: str | Path,
+    problems: Sequence[Problem],
+    out: str | Path,
+    *,
+    verifier: Verifier,
+    settings: SamplingSettings,
+    backend: str = "hf",
+    server: ServerSettings | None = None,
+    device: str | None = None,
+    batch_size: int | None = None,
+) -> Plan:
+    """Return the plan of `evaluate` with these arguments; nothing is written to `out`.
+
+    One batch of at most 16 samples of the first problem is drawn and judged. Larger batches are
+    faster, other problems differ: the time is an estimate, more often too long than too short.
+    Raises as `evaluate`.
+    """
+    count = min(batch_size or PROBE, PROBE, settings.samples)
+    sampler = load_backend(backend, str(model), device=device, batch_size=count, server=server)
+    sampler.check({problem.id: problem.prompt for problem in problems}, settings)
+    first = problems[0]
+    started = time.perf_counter()
+    drawn = sampler.sample(first.id, first.prompt, list(range(count)), settings)
+    sampled = time.perf_counter()
+    verifier.verify_many([problem_job(submission(sample).program, first) for sample in drawn])
+    judged = time.perf_counter()
+    total = len(problems) * settings.samples
+    found = _lines(Path(out) / SAMPLES)
+    missing = max(total - found, 0)
+    tokens = [sample.tokens for sample in drawn]
+    known = None if None in tokens else sum(t for t in tokens if t is not None)
+    sampling_s = (sampled - started) / count * missing
+    judging_s = (judged - sampled) / count * missing
+    return Plan(
+        problems=len(problems),
+        samples=total,
+        found=found,
+        most_tokens=missing * settings.max_new_tokens,
+        expected_tokens=None if known is None else round(known / count * missing),
+        probed=count,
+        sampling_s=round(sampling_s, 1),
+        judging_s=round(judging_s, 1),
+        seconds=round(max(sampling_s, judging_s), 1),
+    )
+
+
+def _lines(path: Path) -> int:
+    if not path.is_file():
+        return 0
+    with path.open("rb") as file:
+        return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))

@@ -1,0 +1,203 @@
+"""Compare models over one benchmark or many: who is best, by how much, and is it more than chance.
+
+Everything is paired over problems. One `Comparison` holds the runs over one benchmark; here those
+of several benchmarks are put beside each other, and their tests corrected for being many.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from maxatk.errors import InvalidValueError, MissingFileError, unknown_name
+from maxatk.evaluate.significance import adjusted_p_values, wilcoxon
+from maxatk.report.runs import METRICS, RESULTS, Comparison, Run, Source, load_comparison
+
+
+@dataclasses.dataclass(frozen=True)
+class Column:
+    """One metric at one k on one benchmark, which is "" where there is only one."""
+
+    benchmark: str
+    metric: str
+    k: int
+
+    @property
+    def name(self) -> str:
+        """Return the heading, such as `mbpp max@128`."""
+        return f"{self.benchmark} {self.metric.removesuffix('k')}{self.k}".strip()
+
+
+@dataclasses.dataclass(frozen=True)
+class PairedTest:
+    """One model against another in one column.
+
+    `difference` is the mean over problems of first - second, `low` and `high` its 95% paired
+    bootstrap interval; `p` is that of the Wilcoxon signed-rank test, in which `zeros` of the
+    `problems` were equal and dropped; `adjusted_p` is corrected over all tests of its list
+    (Benjamini-Hochberg), and `significant` says whether it is at most the level asked for.
+    """
+
+    column: Column
+    first: str
+    second: str
+    difference: float
+    low: float
+    high: float
+    problems: int
+    zeros: int
+    p: float
+    adjusted_p: float
+    significant: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelComparison:
+    """The outcome of `compare`.
+
+    `comparisons` maps a benchmark to its runs, all in one order, the baseline first. `leaders` has
+    one test a column, the best mean against the second best; `differences` has one a column and
+    model, the model against the baseline. The two lists are corrected separately.
+    """
+
+    comparisons: Mapping[str, Comparison]
+    columns: tuple[Column, ...]
+    leaders: tuple[PairedTest, ...]
+    differences: tuple[PairedTest, ...]
+    alpha: float
+
+    @property
+    def names(self) -> list[str]:
+        """Return the names of the models, the baseline first."""
+        return [run.name for run in next(iter(self.comparisons.values())).runs]
+
+    def value(self, name: str, column: Column) -> Mapping[str, float | None]:
+        """Return {"mean", "low", "high", "problems"} of a model in a column."""
+        return self._run(name, column).metric(column.metric, column.k)
+
+    def _run(self, name: str, column: Column) -> Run:
+        return next(r for r in self.comparisons[column.benchmark].runs if r.name == name)
+
+
+def compare(
+    results: Mapping[str, Source],
+    *,
+    metrics: Sequence[str] = ("max@k",),
+    ks: Sequence[int] = (1, 128),
+    baseline: str | None = None,
+    alpha: float = 0.05,
+    allow_other_problems: bool = False,
+    allow_other_judges: bool = False,
+) -> ModelComparison:
+    """Compare models by name, each a results object, its file or folder, or a folder of those.
+
+    A folder without results.json holds one folder a benchmark, the same benchmarks for every
+    model. `ks` as in the tables of a report: where a run has fewer samples, its largest k stands
+    in. With `allow_other_problems` runs over different problems are compared on those with the
+    same id; with `allow_other_judges` the limits of the judge may differ. `alpha` is the level of
+    the false-discovery control.
+
+    Raises InvalidValueError for fewer than two models, an unknown metric or baseline, different
+    benchmarks, and problems or judges that differ without being allowed to; MissingFileError and
+    DataError as `load_comparison`; MissingDependencyError without SciPy.
+    """
+    if len(results) < 2:
+        raise InvalidValueError(f"results: comparing needs two models or more, got {len(results)}")
+    if not 0 < alpha < 1:
+        raise InvalidValueError(f"alpha: must lie between 0 and 1, got {alpha!r}")
+    for metric in metrics:
+        if metric not in METRICS:
+            raise unknown_name("metric", metric, METRICS)
+    comparisons = {
+        benchmark: load_comparison(
+            sources,
+            baseline=baseline,
+            allow_other_problems=allow_other_problems,
+            allow_other_judges=allow_other_judges,
+        )
+        for benchmark, sources in _by_benchmark(results).items()
+    }
+    columns = [
+        Column(benchmark, metric, k)
+        for benchmark, comparison in comparisons.items()
+        for metric in metrics
+        for k in comparison.shown_ks(ks)
+    ]
+    leaders = [_leaders(comparisons[column.benchmark], column) for column in columns]
+    others = [
+        _test(comparisons[column.benchmark], column, run, comparisons[column.benchmark].baseline)
+        for column in columns
+        for run in comparisons[column.benchmark].others
+    ]
+    return ModelComparison(
+        comparisons=comparisons,
+        columns=tuple(columns),
+        leaders=_adjusted(leaders, alpha),
+        differences=_adjusted(others, alpha),
+        alpha=alpha,
+    )
+
+
+def _by_benchmark(results: Mapping[str, Source]) -> dict[str, dict[str, Source]]:
+    found = {name: _benchmarks(source) for name, source in results.items()}
+    first, *others = found
+    for name in others:
+        if found[name].keys() != found[first].keys():
+            raise InvalidValueError(
+                f"results: {first!r} has the benchmarks {sorted(found[first])}, {name!r} has "
+                f"{sorted(found[name])}; every model needs the same"
+            )
+    return {
+        benchmark: {name: sources[benchmark] for name, sources in found.items()}
+        for benchmark in found[first]
+    }
+
+
+def _benchmarks(source: Source) -> dict[str, Source]:
+    if isinstance(source, Mapping) or not Path(source).is_dir():
+        return {"": source}
+    folder = Path(source)
+    if (folder / RESULTS).is_file():
+        return {"": folder}
+    inner = {path.parent.name: path.parent for path in sorted(folder.glob(f"*/{RESULTS}"))}
+    if not inner:
+        raise MissingFileError(f"{folder}: holds no {RESULTS}, and no folders of benchmarks")
+    return dict(inner)
+
+
+def _leaders(comparison: Comparison, column: Column) -> PairedTest:
+    def mean(run: Run) -> float:
+        found = run.metric(column.metric, column.k)["mean"]
+        return -math.inf if found is None else float(found)
+
+    best, second, *_ = sorted(comparison.runs, key=mean, reverse=True)
+    return _test(comparison, column, best, second)
+
+
+def _test(comparison: Comparison, column: Column, first: Run, second: Run) -> PairedTest:
+    found = comparison.difference(first, column.metric, [column.k], to=second)
+    values = [run.values(column.metric, [column.k])[:, 0] for run in (first, second)]
+    test = wilcoxon(*values)
+    return PairedTest(
+        column=column,
+        first=first.name,
+        second=second.name,
+        difference=float(found.mean[0]),
+        low=float(found.low[0]),
+        high=float(found.high[0]),
+        problems=test.problems,
+        zeros=test.zeros,
+        p=test.p,
+        adjusted_p=test.p,
+        significant=False,
+    )
+
+
+def _adjusted(tests: Sequence[PairedTest], alpha: float) -> tuple[PairedTest, ...]:
+    adjusted = adjusted_p_values([test.p for test in tests])
+    return tuple(
+        dataclasses.replace(test, adjusted_p=p, significant=p <= alpha)
+        for test, p in zip(tests, adjusted, strict=True)
+    )

@@ -1,0 +1,79 @@
+import csv
+import io
+import json
+
+import pytest
+
+from maxatk.records import Problem, Sample, TestCase, write_jsonl
+
+PROBLEMS = 8
+
+
+@pytest.fixture
+def scored(maxatk, tmp_path):
+    """Two models judged by the command itself: `good` solves every problem, `poor` none."""
+    tests = (TestCase(input="", output="1\n"), TestCase(input="", output="1\n"))
+    problems = [Problem(f"p{i}", "", tests).to_json() for i in range(PROBLEMS)]
+    write_jsonl(tmp_path / "problems.jsonl", problems)
+    for name, programs in (("good", ["print(1)"] * 2), ("poor", ["print(2)", "print(3)"])):
+        samples = (
+            Sample(f"p{i}", s, text).to_json()
+            for i in range(PROBLEMS)
+            for s, text in enumerate(programs)
+        )
+        write_jsonl(tmp_path / f"{name}.jsonl", samples)
+        done = maxatk(
+            *("score", "--problems", "problems.jsonl", "--samples", f"{name}.jsonl"),
+            *("--out", name, "--progress", "none"),
+        )
+        assert done.returncode == 0, done.stderr
+
+
+def test_the_better_model_gets_the_star_in_every_format(maxatk, scored):
+    text = maxatk("compare", "poor", "good", "--k", "1", "2")
+    assert text.returncode == 0, text.stderr
+    assert "1.000*¹" in text.stdout
+    assert "¹ best, ² second best" in text.stdout
+    assert "good − poor" in text.stdout
+    # 8 differences of one sign: twice 2^-8.
+    assert ".008" in text.stdout
+    markdown = maxatk("compare", "poor", "good", "--format", "md", "--table", "scores")
+    assert "| good | **1.000\\*** [1.000, 1.000] |" in markdown.stdout
+    assert r"\textbf{1.000}$^{*}$" in maxatk("compare", "poor", "good", "--format", "latex").stdout
+    found = maxatk("compare", "poor", "good", "--format", "csv", "--table", "differences")
+    names = found.stdout.splitlines()[0].split(",")
+    assert len(names) == len(set(names))
+    (row, *_) = csv.DictReader(io.StringIO(found.stdout))
+    assert (float(row["difference"]), row["difference mark"]) == (1.0, "above*")
+
+
+def test_other_problems_or_judges_are_refused_unless_told(maxatk, scored, tmp_path):
+    path = tmp_path / "poor" / "results.json"
+    results = json.loads(path.read_text())
+    results["manifest"]["settings"]["judge"]["time_limit_s"] = 99
+    path.write_text(json.dumps(results))
+    refused = maxatk("compare", "good", "poor")
+    assert refused.returncode == 2
+    assert "'poor' was judged with {'time_limit_s': 99" in refused.stderr
+    assert maxatk("compare", "good", "poor", "--allow-other-judges").returncode == 0
+    results["manifest"]["settings"]["problems"]["sha256"] = "other"
+    path.write_text(json.dumps(results))
+    refused = maxatk("compare", "good", "poor", "--allow-other-judges")
+    assert "not over the same problems" in refused.stderr
+    allowed = ("--allow-other-judges", "--allow-other-problems")
+    done = maxatk("compare", "good", "poor", *allowed)
+    assert done.returncode == 0
+    assert "note: judge.time_limit_s: 4.0 for good, 99 for poor\n" in done.stderr
+
+
+def test_the_report_prints_every_k_in_other_formats(maxatk, scored, tmp_path):
+    done = maxatk(
+        *("report", "poor", "good", "--out", "r.html", "--format", "csv", "--figure", "pdf"),
+        *("--paper", "mbpp"),
+    )
+    assert done.returncode == 0, done.stderr
+    first, second = (list(csv.DictReader(io.StringIO(t))) for t in done.stdout.split("\n\n"))
+    assert [row["max@2"] for row in first] == [".000", "1.000"]
+    assert [row["pass@1"] for row in second] == [".000", "1.000"]
+    assert (tmp_path / "figure1.pdf").read_bytes().startswith(b"%PDF")
+    assert "Table 14 of the paper" in (tmp_path / "r.html").read_text()

@@ -1,0 +1,172 @@
+import json
+import os
+import pty
+import random
+import re
+import signal
+import sys
+import time
+
+import pytest
+
+from maxatk.records import Problem, Sample, TestCase, write_jsonl
+
+DOUBLE = (TestCase(input="2\n", output="4\n"), TestCase(input="3\n", output="6\n"))
+
+
+def rows_of(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def steady(folder):
+    """What two runs of one command must share: everything but measured times."""
+    scores = rows_of(folder / "scores.jsonl")
+    for row in scores:
+        del row["seconds"]
+    results = json.loads((folder / "results.json").read_text())
+    del results["manifest"]
+    return scores, results
+
+
+def table_of(text):
+    """Return {outcome: (samples, share)} of the table of outcomes."""
+    rows = re.findall(r"│ (\w+) +│ ([\d,]+) +│ ([\d.]+%) +│", text)
+    return {name: (int(number.replace(",", "")), share) for name, number, share in rows}
+
+
+def test_the_summary_counts_every_outcome_and_the_throughput(maxatk, scoring):
+    programs = [
+        "print(2 * int(input()))",
+        "print(4)",
+        "1 / 0",
+        "def",
+        "while True: pass",
+        "print('x' * (1 << 25))",
+    ]
+    done = maxatk(*scoring(*programs))
+    assert done.returncode == 0, done.stderr
+    assert "max@1" in done.stdout
+    counts = {name: number for name, (number, _) in table_of(done.stdout).items()}
+    assert counts == {
+        "passed": 1,
+        "wrong_answer": 1,
+        "runtime_error": 1,
+        "compile_error": 1,
+        "time_limit": 1,
+        "output_limit": 1,
+        "memory_limit": 0,
+        "not_run": 0,
+        "infra_error": 0,
+        "unscored": 0,
+    }
+    assert table_of(done.stdout)["passed"][1] == "16.7%"
+    rate = re.search(r"^6 verdicts in ([\d.]+) s \(([\d.,]+) verdicts/s\)$", done.stdout, re.M)
+    assert float(rate[2]) == pytest.approx(6 / float(rate[1]), rel=0.15)
+    again = maxatk(*scoring(*programs))
+    assert table_of(again.stdout) == table_of(done.stdout)
+    assert re.search(r"^0 verdicts in [\d.]+ s, 6 found from before$", again.stdout, re.M)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [{"completion": "    return 2 * x\n"}, {"solution": "def double(x):\n    return 2 * x\n"}],
+)
+def test_the_files_of_other_tools_are_judged_as_they_are(maxatk, tmp_path, row):
+    tests = (TestCase(call="double(2)", output="4"),)
+    write_jsonl(
+        tmp_path / "p.jsonl",
+        [Problem("HumanEval/0", "def double(x):\n", tests, entry_point="double").to_json()],
+    )
+    write_jsonl(tmp_path / "s.jsonl", [{"task_id": "HumanEval/0", **row}] * 2)
+    done = maxatk("score", "--problems", "p.jsonl", "--samples", "s.jsonl", "--out", "scored")
+    assert done.returncode == 0, done.stderr
+    assert [(r["sample"], r["reward"]) for r in rows_of(tmp_path / "scored/scores.jsonl")] == [
+        (0, 1.0),
+        (1, 1.0),
+    ]
+
+
+def test_all_bad_lines_are_reported_before_any_work(maxatk, scoring, tmp_path):
+    arguments = scoring("print(4)", name="bad")
+    samples = tmp_path / "bad-samples.jsonl"
+    good = samples.read_bytes()
+    bad = [
+        b"{",
+        b"[]",
+        b'{"problem_id": "p", "sample": 1}',
+        b'{"problem_id": "q", "sample": 1, "completion": ""}',
+        good.strip(),
+        b'{"problem_id": "p", "sample": "1", "completion": ""}',
+        b'{"problem_id": "p", "sample": 2, "completion": "\xff"}',
+    ]
+    samples.write_bytes(good + b"\n".join(bad) + b"\n")
+    done = maxatk(*arguments)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    heading, *lines = done.stderr.splitlines()
+    assert heading == f"maxatk: {samples}: 7 bad lines:"
+    reasons = ("broken JSON", "must be a JSON object", "missing field 'completion'")
+    reasons += ("unknown problem 'q'", "occurs twice", "must be an integer", "not UTF-8")
+    for number, (line, reason) in enumerate(zip(lines, reasons, strict=True), start=2):
+        assert line.strip().startswith(f"{samples}:{number}: ")
+        assert reason in line
+    assert not (tmp_path / "bad").exists()
+
+
+def test_sigkill_at_random_moments_changes_nothing(maxatk, started, tmp_path):
+    programs = [f"print({i % 3 + 3} * int(input()) // 2)  # {i}" for i in range(120)]
+    write_jsonl(tmp_path / "p.jsonl", [Problem("p", "", DOUBLE).to_json()])
+    write_jsonl(
+        tmp_path / "s.jsonl", (Sample("p", i, text).to_json() for i, text in enumerate(programs))
+    )
+    command = ("score", "--problems", "p.jsonl", "--samples", "s.jsonl", "--judge.workers", "1")
+    whole = maxatk(*command, "--out", "whole")
+    assert whole.returncode == 0, whole.stderr
+    draw = random.Random(7)
+    left = []
+    for target in sorted(draw.sample(range(1, 110), 4)):
+        process = started(sys.executable, "-m", "maxatk", *command, "--out", "out", cwd=tmp_path)
+        left.append(kill_when_scored(process, tmp_path / "out" / "scores.jsonl", target))
+    assert left == sorted(left), "a kill lost verdicts that were written"
+    assert left[0] < len(programs), "no kill came before the end"
+    finished = maxatk(*command, "--out", "out")
+    assert finished.returncode == 0, finished.stderr
+    assert f", {left[-1]} found from before" in finished.stdout
+    assert steady(tmp_path / "out") == steady(tmp_path / "whole")
+
+
+def kill_when_scored(process, scores, target):
+    """SIGKILL a process once it has written so many verdicts; return how many it left."""
+    deadline = time.monotonic() + 60
+    while not scores.is_file() or scores.read_bytes().count(b"\n") < target:
+        assert time.monotonic() < deadline
+        assert process.poll() is None, "it ended before the kill"
+        time.sleep(0.002)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    return scores.read_bytes().count(b"\n")
+
+
+def test_a_terminal_shows_a_bar_with_the_throughput(scoring, started):
+    leader, follower = pty.openpty()
+    command = (sys.executable, "-m", "maxatk", *scoring(*(f"print({i})" for i in range(40))))
+    environment = {**os.environ, "COLUMNS": "120", "TERM": "xterm"}
+    process = started(*command, stderr=follower, stdout=follower, env=environment)
+    os.close(follower)
+    shown = b""
+    while True:
+        try:
+            shown += os.read(leader, 1 << 16)
+        except OSError:  # the other end is closed
+            break
+    assert process.wait(timeout=60) == 0, shown
+    assert re.search(rb"40/40.* [\d.]+ verdicts/s", shown)
+
+
+def test_a_folder_that_cannot_be_written_is_one_line(maxatk, scoring, tmp_path):
+    arguments = scoring("print(4)")
+    (tmp_path / "score").write_text("a file, not a folder")
+    done = maxatk(*arguments)
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert "Traceback" not in done.stderr

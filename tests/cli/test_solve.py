@@ -1,0 +1,61 @@
+import json
+
+import pytest
+
+from evaluate.servers import serving
+from maxatk.records import Problem, TestCase, write_jsonl
+
+TESTS = (TestCase(input="", output="1\n"), TestCase(input="", output="1\n"))
+
+
+@pytest.fixture
+def files(tmp_path):
+    problems = [Problem(name, "Print one.", TESTS).to_json() for name in ("one", "two")]
+    write_jsonl(tmp_path / "p.jsonl", problems)
+    write_jsonl(tmp_path / "t.jsonl", [test.to_json() for test in TESTS])
+    (tmp_path / "prompt.txt").write_text("Print one.")
+
+
+def solving(maxatk, *arguments, faults=()):
+    with serving(faults) as server:
+        address = ("--backend", "openai", "--server.url", server.url, "--judge.workers", "1")
+        return maxatk("solve", "--model", "m", *arguments, *address)
+
+
+def test_the_best_program_of_a_problem(maxatk, files):
+    done = solving(maxatk, "--problems", "p.jsonl", "--id", "two", "-n", "24", "--keep-going")
+    assert done.returncode == 0, done.stderr
+    head, _, program, _, heading, *rows = done.stdout.splitlines()
+    assert head.startswith("two: reward 1.000, 2 of 2 tests, sample ")
+    assert head.endswith(" of 24")
+    assert program == "print(1)"
+    assert heading.split() == ["reward", "programs"]
+    assert sum(int(row.split()[1]) for row in rows) == 24
+
+
+def test_a_prompt_of_ones_own_as_json(maxatk, files):
+    files = ("--prompt", "prompt.txt", "--tests", "t.jsonl")
+    done = solving(maxatk, *files, "-n", "64", "--batch-size", "2", "--json")
+    found = json.loads(done.stdout)
+    assert (found["problem_id"], found["program"], found["solved"]) == ("prompt", "print(1)", True)
+    assert found["samples"] == len(found["rewards"]) < 64
+    assert found["rewards"][found["sample"]] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--problems", "p.jsonl"], "--id: p.jsonl has 2 problems; name one of them"),
+        (["--problems", "p.jsonl", "--id", "tow"], "has no problem 'tow'; did you mean 'two'?"),
+        ([], "give either --problems (and --id) or --prompt and --tests"),
+        (["--prompt", "prompt.txt"], "give either --problems (and --id) or --prompt and --tests"),
+        (["--prompt", "no.txt", "--tests", "t.jsonl"], "prompt: 'no.txt' does not exist"),
+        (["--prompt", "prompt.txt", "--tests", "p.jsonl"], "p.jsonl:1: test: unknown field 'id'"),
+        (["--problems", "p.jsonl", "--id", "one", "-n", "0"], "n: must be an integer of 1 or more"),
+    ],
+)
+def test_wrong_input_is_refused(maxatk, files, arguments, message):
+    done = maxatk("solve", "--model", "m", *arguments)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,153 @@
+import copy
+import json
+
+import numpy as np
+import pytest
+
+from maxatk.errors import InvalidValueError, MissingFileError
+from maxatk.evaluate.significance import adjusted_p_values, wilcoxon
+from maxatk.evaluate.statistics import bootstrap_mean, paired_difference
+from maxatk.report import compare
+from maxatk.report.compare_tables import differences_table, leaders_table, scores_table
+from maxatk.report.numbers import change, share
+
+
+def values(results, name, k, metric="max@k"):
+    return np.array(results[name]["per_problem"][metric][str(k)], dtype=np.float64)
+
+
+def test_every_model_is_tested_against_the_baseline(results):
+    compared = compare(results, ks=(1, 128), metrics=("max@k", "pass@k"))
+    assert compared.names == ["base", "sharp", "same"]
+    assert [c.name for c in compared.columns] == ["max@1", "max@128", "pass@1", "pass@128"]
+    assert len(compared.differences) == 8
+    for test in compared.differences:
+        metric, k = test.column.metric, test.column.k
+        pair = [values(results, name, k, metric) for name in (test.first, "base")]
+        expected = wilcoxon(*pair)
+        assert (test.p, test.zeros, test.problems) == (expected.p, expected.zeros, 30)
+        interval = paired_difference(*(v[:, None] for v in pair))
+        assert (test.difference, test.low, test.high) == (
+            interval.mean[0],
+            interval.low[0],
+            interval.high[0],
+        )
+    adjusted = adjusted_p_values([test.p for test in compared.differences])
+    assert [test.adjusted_p for test in compared.differences] == adjusted
+    assert [test.significant for test in compared.differences] == [p <= 0.05 for p in adjusted]
+    assert {t.significant for t in compared.differences} == {True, False}
+
+
+def test_the_best_is_tested_against_the_second_best(results):
+    first, last = compare(results).leaders
+    assert (first.column.k, first.first) == (1, "sharp")
+    assert first.difference > 0
+    assert {last.first, last.second} == {"base", "same"}
+    assert first.significant
+    assert not last.significant
+
+
+def test_the_scores_are_marked_as_in_the_paper(results):
+    table = scores_table(compare(results))
+    assert table.header == ("model", "max@1", "max@128")
+    column = {row[0].text: row[1] for row in table.rows}
+    best = results["sharp"]["metrics"]["max@k"]["1"]["mean"]
+    assert column["sharp"].text == share(best) + "*"
+    assert column["sharp"].mark == "best"
+    assert sum(cell.mark == "second" for cell in column.values()) >= 1
+    assert not any("*" in row[2].text for row in table.rows)
+
+
+def test_tables_of_tests_show_their_numbers(results):
+    compared = compare(results)
+    for table, tests in (
+        (leaders_table(compared), compared.leaders),
+        (differences_table(compared), compared.differences),
+    ):
+        for row, test in zip(table.rows, tests, strict=True):
+            assert row[0].text == f"{test.first} − {test.second}"
+            assert row[2].text.removesuffix("*") == change(test.difference)
+            assert row[2].text.endswith("*") == test.significant
+            assert int(row[5].text) == test.zeros
+
+
+def test_the_direction_of_a_difference_is_marked(results):
+    rows = {(r[0].text, r[1].text): r[2].mark for r in differences_table(compare(results)).rows}
+    assert rows["sharp − base", "max@1"] == "above"
+    assert rows["sharp − base", "max@128"] == "below"
+    assert rows["same − base", "max@1"] == ""
+
+
+def test_many_benchmarks_are_corrected_together(results, make, tmp_path):
+    for model, seed in (("base", 20), ("tuned", 30)):
+        for number, name in enumerate(("cc", "lcb")):
+            folder = tmp_path / model / name
+            folder.mkdir(parents=True)
+            found = make(seed + number, 0.1, 0.05, ids=[f"{name}{i}" for i in range(12)])
+            (folder / "results.json").write_text(json.dumps(found))
+    compared = compare({"base": tmp_path / "base", "tuned": tmp_path / "tuned"}, ks=(8,))
+    assert [c.name for c in compared.columns] == ["cc max@8", "lcb max@8"]
+    assert [t.adjusted_p for t in compared.leaders] == adjusted_p_values(
+        [t.p for t in compared.leaders]
+    )
+    (tmp_path / "tuned" / "lcb" / "results.json").unlink()
+    with pytest.raises(InvalidValueError, match=r"\['cc', 'lcb'\], 'tuned' has \['cc'\]"):
+        compare({"base": tmp_path / "base", "tuned": tmp_path / "tuned"})
+    (tmp_path / "tuned" / "cc" / "results.json").unlink()
+    with pytest.raises(MissingFileError, match="and no folders of benchmarks"):
+        compare({"base": tmp_path / "base", "tuned": tmp_path / "tuned"})
+
+
+def test_other_problems_are_refused_unless_allowed(results, make):
+    other = make(9, 0.1, 0.1, ids=["p<3>", "new", "p<1>"])
+    pair = {"base": results["base"], "x": other}
+    with pytest.raises(InvalidValueError, match="not over the same problems"):
+        compare(pair)
+    compared = compare(pair, ks=(8,), allow_other_problems=True)
+    (test,) = compared.differences
+    base = values(results, "base", 8)[[1, 3]]
+    mine = np.array(other["per_problem"]["max@k"]["8"])[[2, 0]]
+    assert test.problems == 2
+    assert test.difference == pytest.approx(np.mean(mine - base))
+    shown = compared.value("base", compared.columns[0])
+    expected = bootstrap_mean(base[:, None])
+    assert shown["mean"] == pytest.approx(base.mean(), abs=1e-6)
+    assert shown["low"] == pytest.approx(expected.low[0], abs=1e-6)
+    strangers = make(9, 0.1, 0.1, ids=["a", "b"])
+    with pytest.raises(InvalidValueError, match="no problem in common"):
+        compare({"base": results["base"], "x": strangers}, allow_other_problems=True)
+
+
+def test_other_judges_are_refused_unless_allowed(results):
+    strict = copy.deepcopy(results["same"])
+    strict["manifest"]["settings"]["judge"] = {"time_limit_s": 1.0}
+    pair = {"base": results["base"], "strict": strict}
+    with pytest.raises(InvalidValueError, match="'strict' was judged with"):
+        compare(pair)
+    assert len(compare(pair, allow_other_judges=True).differences) == 2
+
+
+def test_a_run_without_any_scored_sample_is_never_significant(results, make):
+    lost = make(4, 0.1, 0.1, ids=["a"], samples=4, unscored=4)
+    compared = compare({"base": lost, "x": make(5, 0.1, 0.1, ids=["a"], samples=4)}, ks=(1,))
+    (test,) = compared.leaders
+    assert (test.p, test.problems, test.significant) == (1.0, 0, False)
+    assert scores_table(compared).rows[0][1].text == "–"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"metrics": ("max",)}, "metric: unknown value 'max'.*did you mean 'max@k'"),
+        ({"alpha": 0}, "alpha: must lie between 0 and 1, got 0"),
+        ({"baseline": "bse"}, "did you mean 'base'"),
+    ],
+)
+def test_wrong_arguments_are_refused(results, changes, message):
+    with pytest.raises(InvalidValueError, match=message):
+        compare(results, **changes)
+
+
+def test_one_model_is_nothing_to_compare(results):
+    with pytest.raises(InvalidValueError, match="two models or more, got 1"):
+        compare({"base": results["base"]})

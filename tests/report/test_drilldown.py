@@ -1,0 +1,82 @@
+import html
+import json
+import re
+
+import pytest
+
+from maxatk.evaluate import results_of_folder
+from maxatk.records import Outcome, Problem, Sample, Score, TestCase, write_jsonl
+from maxatk.report import write_report
+from maxatk.report.drilldown import MOST_TEXT, problem_details
+
+REWARDS = [0.5, 1.0, None, 0.0, 0.5]
+IDS = ["p<0>", "p1"]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A run with five samples of two problems."""
+    keys = [(problem_id, i) for problem_id in IDS for i in range(len(REWARDS))]
+    samples = [Sample(*key, f"<{key[0]}> {key[1]} \ud800", tokens=3) for key in keys]
+    scores = []
+    for key in keys:
+        reward = REWARDS[key[1]]
+        outcome = {None: Outcome.INFRA_ERROR, 1.0: Outcome.PASSED}.get(reward, Outcome.TIME_LIMIT)
+        scores.append(Score(*key, reward, round(2 * (reward or 0)), 2, outcome, 0.0))
+    run = tmp_path / "run"
+    write_jsonl(run / "samples.jsonl", (sample.to_json() for sample in samples))
+    write_jsonl(run / "scores.jsonl", (score.to_json() for score in scores))
+    (run / "results.json").write_text(json.dumps(results_of_folder(run)))
+    return run
+
+
+PROBLEMS = [Problem("p<0>", "What is <b>?", (TestCase(input="", output=""),))]
+
+
+def test_rewards_are_sorted_and_samples_spread_from_best_to_worst(folder):
+    first, second = problem_details({"run": folder}, IDS, problems=PROBLEMS)
+    assert (first.id, first.prompt, second.prompt) == ("p<0>", "What is <b>?", "")
+    (run,) = first.runs
+    assert run.rewards == "1.000 × 1, .500 × 2, .000 × 1, unscored × 1"
+    assert [sample.index for sample in run.samples] == [1, 4, 2]
+    assert [sample.verdict for sample in run.samples] == [
+        "reward 1.000, 2 of 2 tests, passed",
+        "reward .500, 1 of 2 tests, time limit",
+        "unscored, 0 of 2 tests, infra error",
+    ]
+    assert run.samples[0].text == "<p<0>> 1 ?"
+
+
+@pytest.mark.parametrize(("count", "indices"), [(1, [1]), (2, [1, 2]), (9, [1, 0, 4, 3, 2])])
+def test_any_number_of_samples(folder, count, indices):
+    (first, _) = problem_details({"run": folder}, IDS, samples=count)
+    assert sorted(s.index for s in first.runs[0].samples) == sorted(indices)
+
+
+def test_without_texts_the_verdicts_are_shown(folder):
+    (folder / "samples.jsonl").unlink()
+    (first, _) = problem_details({"run": folder}, IDS)
+    assert {sample.text for sample in first.runs[0].samples} == {""}
+
+
+def test_runs_that_are_no_folders_have_no_details(folder):
+    results = json.loads((folder / "results.json").read_text())
+    assert problem_details({"run": results}, IDS) == []
+    assert problem_details({"run": folder / "results.json"}, IDS) == []
+
+
+def test_long_texts_are_cut(folder):
+    problem = Problem("p1", "x" * 10 * MOST_TEXT, (TestCase(input="", output=""),))
+    (_, second) = problem_details({"run": folder}, IDS, problems=[problem])
+    assert second.prompt == "x" * MOST_TEXT + " …"
+
+
+def test_the_page_shows_them_escaped(folder, tmp_path):
+    page = write_report({"run": folder}, tmp_path / "r.html", problems=PROBLEMS).read_text()
+    shown = re.findall(r'<details class="problem">.*?<summary>(.*?)</summary>', page, re.DOTALL)
+    assert [html.unescape(name) for name in shown] == IDS
+    assert "<pre>What is &lt;b&gt;?</pre>" in page
+    assert "sample 1: reward 1.000, 2 of 2 tests, passed" in page
+    assert page.count("<details") == page.count("</details>")
+    without = write_report({"run": folder}, tmp_path / "s.html", samples=0).read_text()
+    assert 'class="problem"' not in without

@@ -1,0 +1,61 @@
+import csv
+import io
+
+import pytest
+
+from maxatk.errors import InvalidValueError
+from maxatk.report import Cell, Table, format_table
+
+TABLE = Table(
+    ("model", "max@1", "change"),
+    (
+        (Cell("a_b & <c>"), Cell(".718*", "[.700, .730]", "best"), Cell("−.010")),
+        (Cell("x|y"), Cell(".710", "[.690, .720]", "second"), Cell("–")),
+        (Cell("plain"), Cell(".100"), Cell("+.003", mark="above")),
+    ),
+)
+
+
+def test_markdown():
+    assert format_table(TABLE, "md").splitlines() == [
+        "| model | max@1 | change |",
+        "|---|---|---|",
+        r"| a_b & <c> | **.718\*** [.700, .730] | −.010 |",
+        r"| x\|y | <u>.710</u> [.690, .720] | – |",
+        "| plain | .100 | +.003 |",
+    ]
+
+
+def test_csv_can_be_read_by_programs():
+    rows = list(csv.DictReader(io.StringIO(format_table(TABLE, "csv"))))
+    assert [row["model"] for row in rows] == ["a_b & <c>", "x|y", "plain"]
+    assert [float(row["max@1"]) for row in rows] == [0.718, 0.71, 0.1]
+    assert [row["max@1 mark"] for row in rows] == ["best*", "second", ""]
+    assert rows[0]["max@1 interval"] == "[.700, .730]"
+    assert [row["change"] for row in rows] == ["-.010", "", "+.003"]
+
+
+def test_latex():
+    lines = format_table(TABLE, "latex").splitlines()
+    assert lines[0] == r"\begin{tabular}{lrr}"
+    assert lines[-1] == r"\end{tabular}"
+    assert lines[4] == (
+        r"  a\_b \& \textless{}c\textgreater{} & \textbf{.718}$^{*}$ {\scriptsize [.700, .730]}"
+        r" & $-$.010 \\"
+    )
+    assert r"\underline{.710}" in lines[5]
+    assert r"& -- \\" in lines[5]
+
+
+def test_another_format_is_refused():
+    with pytest.raises(InvalidValueError, match="unknown value 'markdwn'"):
+        format_table(TABLE, "markdwn")
+
+
+def test_shaded_cells_are_coloured_in_latex():
+    table = Table(
+        ("m", "x"), ((Cell("a"), Cell(".1", shade=0.0)), (Cell("b"), Cell(".9", shade=1)))
+    )
+    lines = format_table(table, "latex").splitlines()
+    assert r"& \cellcolor{blue!0}.1 \\" in lines[4]
+    assert r"& \cellcolor{blue!30}.9 \\" in lines[5]
