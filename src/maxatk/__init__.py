@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from maxatk.errors import MaxAtKError
 from maxatk.objectives import METHODS, Method, advantages, max_at_k, pass_at_k
 from maxatk.records import Outcome, Problem, Sample, Score, TestCase, TestResult, Verdict
+from maxatk.version import VERSION
 
 if TYPE_CHECKING:
     from maxatk.evaluate import solve
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from maxatk.report import compare
     from maxatk.verifier import Verifier
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 __all__ = [
     "METHODS",

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import maxatk
 from maxatk.errors import InvalidValueError
 from maxatk.folders import read_json, write_json
 from maxatk.problems import prompts
@@ -22,6 +21,7 @@ from maxatk.problems.repeated import without_duplicate_tests
 from maxatk.problems.rows import LeftOut, Outcome, Row, SolvedProblem
 from maxatk.problems.source import Source
 from maxatk.records import Sample
+from maxatk.version import VERSION
 
 CountTokens = Callable[[str], int]
 Progress = Callable[[int, int], None]
@@ -153,7 +153,7 @@ def _identity(settings: PrepareSettings, source: Source) -> dict[str, Any]:
     for place in ("file", "split", "revision", "options", "benchmark", "overlap"):
         del chosen[place]  # `source` and `overlap` say what they stand for
     return {
-        "version": maxatk.__version__,
+        "version": VERSION,
         "prompts": prompts.VERSION,
         "source": source.describe(),
         "overlap": [found.describe() for found in overlap.sources()] if overlap else [],

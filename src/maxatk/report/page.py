@@ -9,7 +9,6 @@ from typing import Any
 
 import jinja2
 
-import maxatk
 from maxatk.records import Problem
 from maxatk.report.drilldown import problem_details
 from maxatk.report.figures import curve_svgs, entropy_svg, metric_svg
@@ -24,6 +23,7 @@ from maxatk.report.runs import (
 )
 from maxatk.report.style import lines_for
 from maxatk.report.tables import KS, differences, every_k, overview, problems_table, samples_table
+from maxatk.version import VERSION
 
 # Below this the percentile bootstrap covers clearly less often than it says.
 _ENOUGH_PROBLEMS = 30
@@ -65,7 +65,7 @@ def write_report(
     )
     page = environment.get_template("report.html").render(
         title=title,
-        version=maxatk.__version__,
+        version=VERSION,
         details=details,
         **_content(comparison, ks, curves, paper),
     )
