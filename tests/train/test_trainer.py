@@ -68,19 +68,19 @@ def expected_at(trainer, model_folder, step, *, method, k, form):
 def test_off_policy_advantages_match_brute_force_with_split_groups(
     make_trainer, model_folder, method, form
 ):
-    # 16 rows a generation in 8 micro-batches, 4 micro-batches a step, 3 passes: 6 steps a buffer.
+    # 16 rows a generation in 8 micro-batches, 4 micro-batches a step, 2 passes: 4 steps a buffer.
     trainer = make_trainer(
         method=method,
         form=form,
         per_device_train_batch_size=2,
         steps_per_generation=8,
         gradient_accumulation_steps=4,
-        num_iterations=3,
-        max_steps=6,
+        num_iterations=2,
+        max_steps=4,
     )
     trainer.train()
     assert len(trainer.generations) == 1
-    assert len(trainer.seen) == 24
+    assert len(trainer.seen) == 16
     moved = 0.0
     for seen in trainer.seen:
         expected = expected_at(trainer, model_folder, seen.step, method=method, k=2, form=form)

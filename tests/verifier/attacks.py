@@ -563,14 +563,6 @@ COMPARISON = {
     "code for the checker": Attack(
         "print('__import__(\"os\")._exit(0) or 1')", NO_PASS, SUM, "checker", None, CHECKER
     ),
-    "hang the checker": Attack(
-        "print('9' * 4000, 1)",
-        NO_PASS,
-        SUM,
-        "checker",
-        None,
-        "import sys\nn = len(open(sys.argv[3]).read())\nwhile n > 3000: pass\nprint(1)",
-    ),
     "files for the checker": Attack(
         "for n in ('input.txt', 'correct_output.txt', 'solution_output.txt'):\n"
         "    open(n, 'w').write('3 4')\nprint(1, 1)",

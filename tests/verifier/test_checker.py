@@ -81,6 +81,13 @@ def test_large_outputs_and_odd_bytes_reach_the_checker(verifier):
     assert outcomes(verifier, program, checker, TESTS[:1]) == ["passed"]
 
 
+def test_a_checker_that_an_output_keeps_busy_does_not_accept_it(verifier):
+    checker = "import sys\nif len(open(sys.argv[3]).read()) > 9:\n    while True: pass\nprint(1)"
+    tests = TESTS[:2]
+    program = "n = int(input())\nprint('1' if n == 3 else '1' * 99)"
+    assert outcomes(verifier, program, checker, tests) == ["passed", "wrong_answer"]
+
+
 def test_jobs_with_a_checker_are_validated():
     with pytest.raises(InvalidValueError, match="needs the source"):
         Job("x", tuple(TESTS), compare="checker")
