@@ -89,15 +89,19 @@ def _memory(found: Preview) -> Iterator[str]:
         yield f"not known: {found.memory_unknown}"
         return
     yield (
-        f"{memory.total / 2**30:.2f} GiB at the peak, for {memory.parameters:,} parameters "
+        f"{_bytes(memory.total)} at the peak, for {memory.parameters:,} parameters "
         f"({memory.trained_parameters:,} trained), {memory.tokens_a_sequence:,} tokens a sequence"
     )
     names = ("weights", "gradients", "optimizer", "reference", "activations", "logits", "cache")
-    yield ", ".join(f"{name} {getattr(memory, name) / 2**30:.2f}" for name in names)
+    yield ", ".join(f"{name} {_bytes(getattr(memory, name))}" for name in names)
     yield "as if nothing were sharded; generation (cache) and training (activations, logits) take"
     yield "turns; without attention scores, vLLM's share, temporary copies and the framework"
     if found.prompt_tokens is None:
         yield "prompts count as nothing: their tokens are not known here"
+
+
+def _bytes(count: int) -> str:
+    return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{count / 2**20:.1f} MiB"
 
 
 def _wrapped(settings: Mapping[str, Any]) -> list[str]:

@@ -75,7 +75,7 @@ def estimate(
         gradients=trained * trained_width,
         optimizer=trained * state,
         reference=count * width if config.beta and adapter is None else 0,
-        activations=checkpointed if config.gradient_checkpointing else unit * layers * _KEPT,
+        activations=checkpointed if _recomputes(config) else unit * layers * _KEPT,
         logits=rows * config.max_completion_length * logits,
         cache=0 if config.use_vllm else rows * config.steps_per_generation * tokens * a_token,
     )
@@ -101,6 +101,11 @@ def _parameters(model: PretrainedConfig, adapter: Any) -> tuple[int, int]:
 
         adapted = get_peft_model(built, copy.deepcopy(adapter))
     return count, sum(w.numel() for w in adapted.parameters() if w.requires_grad)
+
+
+def _recomputes(config: MaxAtKConfig) -> bool:
+    """Say whether activations are recomputed, under the setting's old or its new name."""
+    return bool(config.gradient_checkpointing or getattr(config, "activation_checkpointing", None))
 
 
 def _optimizer(config: MaxAtKConfig) -> str:
