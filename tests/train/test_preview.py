@@ -1,4 +1,4 @@
-"""The dry run: everything is checked, weights are not needed, and the numbers are those of a run."""
+"""The dry run: everything is checked, weights are not needed, the numbers are those of a run."""
 
 import json
 import shutil
