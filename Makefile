@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check bench docs clean
+.PHONY: demo test test-oldest check bench docs clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -16,6 +16,20 @@ demo: $(VENV)/.installed
 
 test: $(VENV)/.installed
 	$(BIN)/pytest -n 2 --dist loadfile
+
+# The trainer on the oldest TRL it supports. TRL 1.8 imports requests without asking for it.
+OLDEST := .venv-oldest
+$(OLDEST)/.installed: pyproject.toml constraints-oldest.txt
+	$(PYTHON) -m venv $(OLDEST)
+	$(OLDEST)/bin/pip install --quiet torch==2.13.0 -c constraints-oldest.txt
+	$(OLDEST)/bin/pip install --quiet -e '.[train,peft]' requests pytest pytest-timeout \
+		pytest-xdist hypothesis psutil tensorboard -c constraints-oldest.txt
+	touch $@
+
+test-oldest: $(OLDEST)/.installed
+	$(OLDEST)/bin/pytest -n 2 --dist loadfile tests/train/test_trainer.py \
+		tests/train/test_surface.py tests/train/test_config.py tests/train/test_adapter.py \
+		tests/train/test_plan.py tests/train/test_trackers.py
 
 check: $(VENV)/.installed
 	$(BIN)/ruff check .
@@ -30,4 +44,4 @@ docs: $(VENV)/.installed
 	$(BIN)/mkdocs build --strict
 
 clean:
-	rm -rf $(VENV) build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(OLDEST) build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis

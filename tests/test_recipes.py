@@ -1,32 +1,46 @@
+import re
 from pathlib import Path
 
 import pytest
 import yaml
 
 import maxatk
+from evaluate.conftest import save_tiny_model
 from maxatk.cli.demo import DemoRecipe
 from maxatk.cli.recipe import read_recipe
+from maxatk.objectives import METHODS
+from maxatk.records import Problem, TestCase, write_jsonl
 from maxatk.settings import from_mapping
 
 FOLDER = Path(maxatk.__file__).parent / "recipes"
-DEMOS = sorted(FOLDER.glob("mini/*.yaml"))
+DEMOS = [FOLDER / "mini" / "demo.yaml", FOLDER / "mini" / "fast.yaml"]
+DATA = [FOLDER / "paper" / "data.yaml"]
+LAUNCHES = sorted(FOLDER.glob("accelerate/*.yaml"))
+ALL = sorted(FOLDER.rglob("*.yaml"))
+TRAININGS = [path for path in ALL if path not in (*DEMOS, *DATA, *LAUNCHES)]
+README = (FOLDER / "README.md").read_text()
+COMMANDS = re.findall(r"maxatk train recipes/(\S+\.yaml)((?: [\w.]+=\S+)*)", README)
+
+
+def name_of(path):
+    return str(path.relative_to(FOLDER))
 
 
 def test_the_recipes_at_the_root_are_those_of_the_package():
-    assert len(DEMOS) >= 2
     root = Path(__file__).parents[1] / "recipes"
-    assert sorted(root.glob("mini/*.yaml")) == [root / p.relative_to(FOLDER) for p in DEMOS]
+    assert sorted(root.rglob("*.yaml")) == [root / p.relative_to(FOLDER) for p in ALL]
     assert root.resolve() == FOLDER.resolve()
 
 
-@pytest.mark.parametrize("path", sorted(FOLDER.rglob("*.yaml")), ids=lambda path: path.stem)
-def test_every_recipe_is_a_mapping_and_says_what_it_is(path):
+@pytest.mark.parametrize("path", ALL, ids=name_of)
+def test_every_recipe_is_a_mapping_says_what_it_is_and_is_listed(path):
     text = path.read_text()
     assert text.startswith("# ")
     assert isinstance(yaml.safe_load(text), dict)
+    assert f"`{name_of(path)}`" in README
 
 
-@pytest.mark.parametrize("path", DEMOS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", DEMOS, ids=name_of)
 def test_demo_recipes_are_valid_down_to_the_trainer(path, tmp_path):
     from maxatk.train import MaxAtKConfig
 
@@ -39,3 +53,47 @@ def test_demo_recipes_are_valid_down_to_the_trainer(path, tmp_path):
         prompts = config.generation_batch_size // config.num_generations
         assert prompts <= demo.mini.train_problems
     assert demo.eval.sampling.samples >= 128  # the largest k of the table
+
+
+@pytest.fixture
+def dry_run(tmp_path, monkeypatch):
+    """Return a function that looks at a recipe, with a model and problems that are here."""
+    from maxatk.train import TrainRecipe, preview
+
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    model = str(save_tiny_model(tmp_path / "model"))
+    tests = (TestCase(input="1\n", output="2\n"),)
+    problems = (Problem(str(i), "add one", tests).to_json() for i in range(2490))
+    write_jsonl(tmp_path / "problems.jsonl", problems)
+
+    def look(path, overrides=()):
+        local = (f"model={model}", f"problems={tmp_path / 'problems.jsonl'}")
+        settings = read_recipe(path, (*overrides, *local))
+        return preview(from_mapping(TrainRecipe, settings, where="recipe"))
+
+    return look
+
+
+@pytest.mark.parametrize("path", TRAININGS, ids=name_of)
+def test_training_recipes_pass_the_dry_run(dry_run, path):
+    found = dry_run(path)
+    assert found.memory.total > 0
+    assert found.plan.passes_ratios == 0  # the recipes keep reused groups whole
+    assert found.plan.optimizer_steps >= 200
+
+
+def test_the_commands_of_the_readme_pass_the_dry_run_and_use_every_method(dry_run):
+    methods, folders = set(), []
+    for name, overrides in COMMANDS:
+        found = dry_run(FOLDER / name, overrides.split())
+        methods.add((name, {**found.defaults, **found.given}["method"]))
+        folders.append(found.recipe.out)
+    assert methods >= {(n, m) for n in ("paper/train.yaml", "mini/train.yaml") for m in METHODS}
+    assert len(set(folders)) == len(folders), "two commands write to one folder"
+
+
+@pytest.mark.parametrize("path", LAUNCHES, ids=name_of)
+def test_accelerate_reads_its_files(path):
+    from accelerate.commands.config.config_args import load_config_from_file
+
+    assert load_config_from_file(str(path)).num_processes >= 2

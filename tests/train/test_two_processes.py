@@ -6,23 +6,33 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
 
+import maxatk
 from maxatk.train.trainer import GROUP_ROW
 
 from .conftest import GROUP
 from .test_trainer import brute_force, sequence_logps
 
 TESTS = Path(__file__).parents[1]
+CPUS = Path(maxatk.__file__).parent / "recipes" / "accelerate" / "two_cpus.yaml"
+TORCHRUN = ["torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+ACCELERATE = ["accelerate.commands.launch", "--config_file", str(CPUS), "--main_process_port", "0"]
 
 
-def test_off_policy_advantages_match_brute_force_in_two_processes(model_folder, tmp_path):
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    launch += ["--nproc_per_node", "2"]
-    script = [str(TESTS / "train" / "two_processes.py"), str(model_folder), str(tmp_path)]
+@pytest.mark.parametrize(
+    "launch, rows, whole",
+    [(TORCHRUN, GROUP, True), (ACCELERATE, GROUP // 2, False)],
+    ids=["torchrun, whole groups", "accelerate launch, split groups"],
+)
+def test_off_policy_advantages_match_brute_force_in_two_processes(
+    model_folder, tmp_path, launch, rows, whole
+):
+    script = [TESTS / "train" / "two_processes.py", model_folder, tmp_path, rows]
     path = os.pathsep.join([str(TESTS), str(TESTS.parent / "src")])
     run = subprocess.run(
-        [*launch, *script],
+        [sys.executable, "-m", *launch, *map(str, script)],
         env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
@@ -32,6 +42,7 @@ def test_off_policy_advantages_match_brute_force_in_two_processes(model_folder, 
     assert run.returncode == 0, run.stderr[-3000:]
     ranks = [torch.load(tmp_path / f"rank-{r}.pt", weights_only=False) for r in (0, 1)]
     assert all(len(rank["generations"]) == 1 for rank in ranks)
+    assert [rank["whole_groups"] for rank in ranks] == [whole, whole]
     np.testing.assert_array_equal(*(rank["generations"][0][2].numpy() for rank in ranks))
     rewards = ranks[0]["generations"][0][2].double().numpy().reshape(-1, GROUP)
     assert rewards.shape == (4, GROUP)

@@ -1,6 +1,7 @@
 """Train in one of two processes and leave what its loss was given in `OUT/rank-R.pt`.
 
-Started by `test_two_processes.py` through torchrun: two_processes.py MODEL OUT
+Started by `test_two_processes.py` through torchrun and accelerate: two_processes.py MODEL OUT ROWS,
+where ROWS is the size of a micro-batch of one process; a generation has 8 rows in each.
 """
 
 import dataclasses
@@ -15,7 +16,7 @@ from train.conftest import SpyTrainer, config, text_reward
 PROMPTS = [f"order cut {word}\n1 2 > {n}\n#\n" for n, word in enumerate(["sum", "max", "len"] * 4)]
 
 
-def main(model: str, out: Path) -> None:
+def main(model: str, out: Path, rows: int) -> None:
     torch.set_num_threads(1)
     trainer = SpyTrainer(
         model=model,
@@ -23,10 +24,10 @@ def main(model: str, out: Path) -> None:
         args=config(
             out,
             method="bon_off_policy_exact",
-            per_device_train_batch_size=4,
-            steps_per_generation=2,
+            per_device_train_batch_size=rows,
+            steps_per_generation=8 // rows,
             gradient_accumulation_steps=1,
-            num_iterations=2,
+            num_iterations=rows // 2,
             max_steps=4,
             ddp_backend="gloo",
         ),
@@ -34,6 +35,7 @@ def main(model: str, out: Path) -> None:
     )
     trainer.train()
     kept = {
+        "whole_groups": trainer._whole_groups,
         "generations": trainer.generations,
         "seen": [dataclasses.asdict(seen) for seen in trainer.seen],
     }
@@ -41,4 +43,4 @@ def main(model: str, out: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]))
+    main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))

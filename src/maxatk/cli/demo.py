@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.resources
+import multiprocessing
 import os
-import subprocess
-import sys
-import tempfile
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,7 +17,7 @@ import yaml
 from maxatk.cli.recipe import read_recipe
 from maxatk.cli.report import write_page
 from maxatk.cli.stages import Stage, run_stages
-from maxatk.errors import InvalidValueError, unknown_name
+from maxatk.errors import InvalidValueError, MaxAtKError, unknown_name
 from maxatk.evaluate import SamplingSettings
 from maxatk.folders import read_json, refuse_other_settings, write_json
 from maxatk.mini import MiniSettings
@@ -125,16 +124,20 @@ def _stages(demo: DemoRecipe, out: Path, *, cores: int) -> Iterator[Stage]:
 
 def _write_train_recipe(path: Path, demo: DemoRecipe, out: Path, method: str) -> None:
     """Write the recipe of one method as a file that `maxatk train` runs by itself too."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    recipe = _train_recipe(demo, out, method)
+    path.write_text(yaml.safe_dump(recipe, sort_keys=False), encoding="utf-8")
+
+
+def _train_recipe(demo: DemoRecipe, out: Path, method: str) -> dict[str, Any]:
     section = dataclasses.asdict(demo.train)
-    recipe = {
+    return {
         "model": str(out / "mini" / "base"),
         "problems": str(out / "mini" / "train.jsonl"),
         "out": str(out / "train" / method),
         **section,
         "trainer": {**section["trainer"], "method": method},
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(yaml.safe_dump(recipe, sort_keys=False), encoding="utf-8")
 
 
 def flags(settings: Mapping[str, Any], prefix: str = "--") -> Iterator[str]:
@@ -167,10 +170,15 @@ def _check_trainer(demo: DemoRecipe) -> None:
 
     Another process asks the trainer: its imports would cost this one half a GiB for good.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        recipe = Path(folder) / "recipe.yaml"
-        _write_train_recipe(recipe, demo, Path(demo.out), demo.methods[0])
-        command = [sys.executable, "-m", "maxatk", "train", str(recipe), "--check"]
-        checked = subprocess.run(command, capture_output=True, text=True, check=False)
-    if checked.returncode != 0:
-        raise InvalidValueError(f"train: {checked.stderr.strip().splitlines()[-1]}")
+    recipe = _train_recipe(demo, Path(demo.out), demo.methods[0])
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        try:
+            pool.submit(_ask_trainer, recipe).result()
+        except MaxAtKError as error:
+            raise InvalidValueError(f"train: {error}") from error
+
+
+def _ask_trainer(recipe: dict[str, Any]) -> None:
+    from maxatk.train import TrainRecipe, check_settings
+
+    check_settings(from_mapping(TrainRecipe, recipe, where="recipe"))

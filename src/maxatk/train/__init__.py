@@ -1,7 +1,16 @@
 """Training for max@k on TRL."""
 
 from maxatk.train.config import MaxAtKConfig
+from maxatk.train.preview import Preview, preview
 from maxatk.train.run import TrainRecipe, check_settings, train
 from maxatk.train.trainer import MaxAtKTrainer
 
-__all__ = ["MaxAtKConfig", "MaxAtKTrainer", "TrainRecipe", "check_settings", "train"]
+__all__ = [
+    "MaxAtKConfig",
+    "MaxAtKTrainer",
+    "Preview",
+    "TrainRecipe",
+    "check_settings",
+    "preview",
+    "train",
+]

@@ -46,10 +46,10 @@ def log_groups(
     """
     prompts, n = rewards.shape
     ks = {2**i for i in range(n.bit_length()) if 2**i <= n} | {min(k, n), n}
-    scored = bool(np.isfinite(rewards).any())
     for size in sorted(ks):
-        value = np.nanmean(max_at_k(rewards, size)) if scored else np.nan
-        metrics[f"max@{size}"].append(float(value))
+        values = max_at_k(rewards, size)  # NaN for a group with fewer scored samples
+        known = values[np.isfinite(values)]
+        metrics[f"max@{size}"].append(float(known.mean()) if len(known) else float("nan"))
     metrics["objective/k"].append(float(k))
     silent = (fresh.reshape(-1, n) == 0).all(axis=1)
     metrics["frac_groups_without_signal"].append(float(silent.mean()))

@@ -20,7 +20,9 @@ from maxatk.folders import TRAIN_RECORD, read_json, refuse_other_settings, write
 from maxatk.problems import load_problems
 from maxatk.records import Problem
 from maxatk.settings import from_mapping
+from maxatk.train.adapter import ADAPTER, lora_config, merge_adapter
 from maxatk.train.config import MaxAtKConfig
+from maxatk.train.memory import load_dtype
 from maxatk.train.trainer import MaxAtKTrainer
 from maxatk.verifier import CodeReward
 from maxatk.verifier.settings import JudgeSettings
@@ -34,7 +36,8 @@ class TrainRecipe:
 
     `model` is a local folder or a hub name, `problems` a benchmark's name or a problems.jsonl,
     `out` the folder of the trained model, `reward` "continuous" (fraction of tests passed) or
-    "binary", `trainer` every field of `MaxAtKConfig`.
+    "binary", `trainer` every field of `MaxAtKConfig`, `peft` every field of peft's LoraConfig
+    (None trains the whole model).
     """
 
     model: str
@@ -43,6 +46,7 @@ class TrainRecipe:
     reward: str = "continuous"
     judge: JudgeSettings = dataclasses.field(default_factory=JudgeSettings)
     trainer: dict[str, Any] = dataclasses.field(default_factory=dict)
+    peft: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
         if self.reward not in REWARDS:
@@ -57,12 +61,14 @@ def train(recipe: TrainRecipe, *, progress: Callable[[int, int], None] | None = 
     optimizer steps.
 
     Raises InvalidValueError for settings that are not allowed, MissingFileError for a model or a
-    problems file that does not exist, all before the model is loaded.
+    problems file that does not exist, MissingDependencyError for a package that is needed and not
+    here, all before the model is loaded.
     """
     out = Path(recipe.out)
     if _finished(out, recipe):
         return out
     config = check_settings(recipe)
+    adapter = lora_config(recipe.peft)
     check_model(recipe.model)
     problems = load_problems(recipe.problems)
     tokenizer = load_tokenizer(recipe.model)
@@ -76,6 +82,7 @@ def train(recipe: TrainRecipe, *, progress: Callable[[int, int], None] | None = 
             processing_class=tokenizer,
             train_dataset=to_dataset(problems, chat=tokenizer.chat_template is not None),
             callbacks=[_Progress(progress)] if progress else None,
+            peft_config=adapter,
         )
         trainer.remove_callback(PrinterCallback)
         record: dict[str, Any] = {
@@ -87,12 +94,24 @@ def train(recipe: TrainRecipe, *, progress: Callable[[int, int], None] | None = 
             out.mkdir(parents=True, exist_ok=True)
             write_json(out / TRAIN_RECORD, record)
         trainer.train(resume_from_checkpoint=last_checkpoint(out))
-        trainer.save_model(str(out))
+        save(trainer, recipe, out)
     record["seconds"] = round(time.monotonic() - started, 3)
     record["log_history"] = trainer.state.log_history
     if trainer.is_world_process_zero():
         write_json(out / TRAIN_RECORD, record)
     return out
+
+
+def save(trainer: MaxAtKTrainer, recipe: TrainRecipe, out: Path) -> None:
+    """Write the trained model to `out`, its tokenizer included; an adapter beside it and in it."""
+    if recipe.peft is None:
+        trainer.save_model(str(out))
+        return
+    trainer.save_model(str(out / ADAPTER))
+    if trainer.is_world_process_zero():
+        model = AutoConfig.from_pretrained(recipe.model)
+        merge_adapter(out / ADAPTER, out, dtype=load_dtype(model, trainer.args))
+        trainer.processing_class.save_pretrained(out)
 
 
 def last_checkpoint(out: Path) -> str | None:

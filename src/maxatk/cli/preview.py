@@ -1,0 +1,109 @@
+"""The dry run of `maxatk train`, as text or as one JSON object."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import textwrap
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from maxatk.train.preview import Preview
+
+_WIDTH = 100
+_RUN_ITSELF = ("output_dir", "disable_tqdm")
+
+
+def as_json(found: Preview) -> str:
+    """Return a preview as one line of JSON; bytes and counts are whole numbers."""
+    memory = None
+    if found.memory is not None:
+        memory = {**dataclasses.asdict(found.memory), "total": found.memory.total}
+    return json.dumps(
+        {
+            "plan": dataclasses.asdict(found.plan),
+            "memory": memory,
+            "memory_unknown": found.memory_unknown,
+            "prompt_tokens": found.prompt_tokens,
+            "given": found.given,
+            "defaults": found.defaults,
+        }
+    )
+
+
+def as_text(found: Preview) -> str:
+    """Return a preview for people."""
+    recipe = found.recipe
+    sections = {
+        "run": [
+            f"model {recipe.model}" + (", with an adapter" if recipe.peft is not None else ""),
+            f"problems {recipe.problems}",
+            f"out {recipe.out}",
+            f"reward {recipe.reward}",
+        ],
+        "batch": list(_batch(found)),
+        "forward passes of a process, in micro-batches": list(_passes(found)),
+        "memory of a process, estimated": list(_memory(found)),
+        "trainer settings that were given": _wrapped(found.given),
+        "defaults (those that are None are left out)": _wrapped(
+            {n: v for n, v in found.defaults.items() if v is not None and n not in _RUN_ITSELF}
+        ),
+    }
+    lines = []
+    for title, body in sections.items():
+        lines += [title, *(f"  {line}" for line in body), ""]
+    return "\n".join([*lines, "the settings are fine; nothing was loaded or written"])
+
+
+def _batch(found: Preview) -> Iterator[str]:
+    plan = found.plan
+    yield (
+        f"{plan.completions_a_generation} completions a generation: {plan.prompts_a_generation} "
+        f"prompts x {plan.group_size} (a group), in micro-batches of {plan.micro_batch} on "
+        f"{plan.processes} processes"
+    )
+    yield f"{plan.steps_a_generation:g} optimizer steps a generation"
+    yield (
+        f"{plan.optimizer_steps:,} optimizer steps, {plan.generations:,} generations, "
+        f"{plan.completions:,} completions in all"
+    )
+    if plan.problems is None:
+        yield "the number of problems is known when they are loaded"
+    else:
+        yield f"{plan.problems:,} problems, {plan.epochs:.3g} epochs"
+
+
+def _passes(found: Preview) -> Iterator[str]:
+    plan = found.plan
+    yield f"{plan.passes_training:,} with gradient"
+    yield f"{plan.passes_sampling:,} for the log-probabilities at sampling"
+    yield f"{plan.passes_reference:,} of the initial model, for beta"
+    where = ": whole groups fit, so the loss's own pass gives them" if plan.whole_groups else ""
+    yield f"{plan.passes_ratios:,} for the ratios of reused groups{where}"
+
+
+def _memory(found: Preview) -> Iterator[str]:
+    memory = found.memory
+    if memory is None:
+        yield f"not known: {found.memory_unknown}"
+        return
+    yield (
+        f"{_bytes(memory.total)} at the peak, for {memory.parameters:,} parameters "
+        f"({memory.trained_parameters:,} trained), {memory.tokens_a_sequence:,} tokens a sequence"
+    )
+    names = ("weights", "gradients", "optimizer", "reference", "activations", "logits", "cache")
+    yield ", ".join(f"{name} {_bytes(getattr(memory, name))}" for name in names)
+    yield "as if nothing were sharded; generation (cache) and training (activations, logits) take"
+    yield "turns; without attention scores, vLLM's share, temporary copies and the framework"
+    if found.prompt_tokens is None:
+        yield "prompts count as nothing: their tokens are not known here"
+
+
+def _bytes(count: int) -> str:
+    return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{count / 2**20:.1f} MiB"
+
+
+def _wrapped(settings: Mapping[str, Any]) -> list[str]:
+    text = ", ".join(f"{name}={value}" for name, value in settings.items())
+    return textwrap.wrap(text, _WIDTH - 2, break_long_words=False, break_on_hyphens=False)

@@ -1,0 +1,118 @@
+"""The arithmetic of a run: generations, optimizer steps and forward passes, before any of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+
+from maxatk.errors import InvalidValueError
+from maxatk.train.config import MaxAtKConfig
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """How much a run does. Passes are micro-batches of one process; the rest counts all processes.
+
+    `steps_a_generation` is the number of optimizer steps that use one generation, less than 1
+    where a step uses several. `passes_sampling` are those for the log-probabilities at sampling,
+    `passes_reference` those of the initial model for `beta`, `passes_ratios` the extra ones for
+    the ratios of reused groups. None stands for what the number of problems decides, if unknown.
+    """
+
+    processes: int
+    problems: int | None
+    group_size: int
+    prompts_a_generation: int
+    completions_a_generation: int
+    micro_batch: int
+    steps_a_generation: float
+    epochs: float | None
+    generations: int
+    optimizer_steps: int
+    completions: int
+    whole_groups: bool
+    passes_training: int
+    passes_sampling: int
+    passes_reference: int
+    passes_ratios: int
+
+
+def plan(config: MaxAtKConfig, *, problems: int | None) -> Plan:
+    """Return what a run with these settings does on so many problems; None if they are unknown.
+
+    Raises InvalidValueError where the problems are fewer than one generation needs, or unknown
+    while `max_steps` is not given.
+    """
+    steps = config.steps_per_generation
+    batch, group = config.generation_batch_size, config.num_generations
+    prompts = batch // group
+    reuse = steps * config.num_iterations  # micro-batches from one generation to the next
+    accumulation = config.gradient_accumulation_steps
+    epoch = _micro_batches_an_epoch(config, problems, prompts, reuse)
+    updates_an_epoch = -(-epoch // accumulation)
+    updates = config.max_steps
+    if updates <= 0:
+        updates = -int(-config.num_train_epochs * updates_an_epoch // 1)
+    full, rest = divmod(updates, updates_an_epoch)
+    parts = [(full, epoch), (1, min(rest * accumulation, epoch))]
+    generations = sum(times * -(-micro // reuse) for times, micro in parts)
+    stale = sum(times * _stale_steps(micro, reuse, accumulation) for times, micro in parts)
+    old = accumulation % reuse != 0 or config.use_vllm
+    whole = _whole_groups(config, reuse)
+    return Plan(
+        processes=_processes(),
+        problems=problems,
+        group_size=group,
+        prompts_a_generation=prompts,
+        completions_a_generation=batch,
+        micro_batch=config.per_device_train_batch_size,
+        steps_a_generation=reuse / accumulation,
+        epochs=None if problems is None else updates / updates_an_epoch,
+        generations=generations,
+        optimizer_steps=updates,
+        completions=generations * batch,
+        whole_groups=whole,
+        passes_training=sum(times * micro for times, micro in parts),
+        passes_sampling=generations * steps if old else 0,
+        passes_reference=generations * steps if config.beta else 0,
+        passes_ratios=stale * steps if config.needs_ratios and not whole else 0,
+    )
+
+
+def _micro_batches_an_epoch(
+    config: MaxAtKConfig, problems: int | None, prompts: int, reuse: int
+) -> int:
+    """Return the micro-batches of a process in an epoch; with unknown problems, of the run."""
+    if problems is None:
+        if config.max_steps <= 0:
+            raise InvalidValueError(
+                "max_steps: must be given where the number of problems is not known before they "
+                "are loaded; or name a local problems.jsonl"
+            )
+        return config.max_steps * config.gradient_accumulation_steps
+    if problems < prompts:
+        raise InvalidValueError(
+            f"problems: has {problems} prompts, fewer than the {prompts} of one generation, so no "
+            "step would be taken; use more problems or a smaller batch"
+        )
+    return problems // prompts * reuse
+
+
+def _stale_steps(micro_batches: int, reuse: int, accumulation: int) -> int:
+    """Return how often an optimizer step uses samples that an earlier step has used."""
+    total = 0
+    for first in range(0, micro_batches, reuse):
+        last = min(first + reuse, micro_batches) - 1
+        total += last // accumulation - first // accumulation
+    return total
+
+
+def _whole_groups(config: MaxAtKConfig, reuse: int) -> bool:
+    """Say whether the ratios come from the loss's own forward pass (see `MaxAtKTrainer`)."""
+    fits = config.per_device_train_batch_size % config.num_generations == 0
+    reused = reuse > config.gradient_accumulation_steps
+    return config.needs_ratios and fits and reused and not config.use_liger_kernel
+
+
+def _processes() -> int:
+    return int(os.environ.get("WORLD_SIZE", "1"))

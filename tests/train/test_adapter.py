@@ -1,0 +1,130 @@
+"""Low-rank adapters, checkpointed gradients and bfloat16 leave the advantages exact."""
+
+import json
+import sys
+
+import numpy as np
+import pytest
+import torch
+from peft import LoraConfig
+from transformers import AutoModelForCausalLM
+
+from maxatk.errors import InvalidValueError, MissingDependencyError
+from maxatk.evaluate.models import load_tokenizer
+from maxatk.folders import TRAIN_RECORD
+from maxatk.records import write_jsonl
+from maxatk.settings import from_mapping
+from maxatk.train import TrainRecipe, train
+from maxatk.train.adapter import lora_config
+from maxatk.train.trainer import GROUP_ROW
+
+from .conftest import GROUP, SpyTrainer, config, text_reward
+from .test_trainer import brute_force
+
+LORA = {"r": 4, "lora_alpha": 64, "target_modules": ["q_proj", "v_proj"]}
+OFF_POLICY = {"method": "bon_off_policy_exact", "num_iterations": 2, "max_steps": 2}
+SPLIT = {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 4}
+
+
+class Policy(SpyTrainer):
+    """Keeps log pi of every generated row under the policy of each optimizer step."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.logps = {}
+
+    def _compute_loss(self, model, inputs):
+        if self.state.global_step not in self.logps:
+            self.logps[self.state.global_step] = sequence_logps(model, self.generations[0][1])
+        return super()._compute_loss(model, inputs)
+
+
+@torch.no_grad()
+def sequence_logps(model, rows):
+    """log pi(completion | prompt) of every row, without padding, under the model as it is."""
+    result = []
+    for i in range(len(rows["prompt_ids"])):
+        prompt = rows["prompt_ids"][i][rows["prompt_mask"][i].bool()]
+        completion = rows["completion_ids"][i][rows["completion_mask"][i].bool()]
+        ids = torch.cat([prompt, completion])[None]
+        logps = model(input_ids=ids).logits.double().log_softmax(-1)[0, len(prompt) - 1 : -1]
+        result.append(float(logps.gather(1, completion[:, None]).sum()))
+    return np.array(result)
+
+
+def make(model_folder, prompts, tmp_path, *, peft=None, **changes):
+    return Policy(
+        model=str(model_folder),
+        reward_funcs=text_reward,
+        args=config(tmp_path, **{**OFF_POLICY, **changes}),
+        train_dataset=prompts,
+        peft_config=lora_config(peft),
+    )
+
+
+@pytest.mark.parametrize("geometry", [{}, SPLIT], ids=["whole groups", "split groups"])
+@pytest.mark.parametrize(
+    "peft, changes, tolerance",
+    [
+        (LORA, {"learning_rate": 1.0}, 2e-5),
+        (LORA, {"learning_rate": 1.0, "gradient_checkpointing": True}, 2e-5),
+        (None, {"gradient_checkpointing": True}, 2e-5),
+        (None, {"bf16": True, "learning_rate": 0.3}, 2e-2),
+    ],
+    ids=["LoRA", "LoRA, gradient checkpointing", "gradient checkpointing", "bf16"],
+)
+def test_advantages_match_brute_force(
+    model_folder, prompts, tmp_path, geometry, peft, changes, tolerance
+):
+    trainer = make(model_folder, prompts, tmp_path, peft=peft, **geometry, **changes)
+    trainer.train()
+    rewards = trainer.generations[0][2].double().numpy().reshape(-1, GROUP)
+    on_policy = trainer.generations[0][1]["advantages"].numpy()
+    expected = {}
+    for step, logps in trainer.logps.items():
+        log_ratios = (logps - trainer.logps[0]).reshape(-1, GROUP)
+        values = brute_force("bon_off_policy_exact", rewards, log_ratios, k=2, form="ppo")
+        expected[step] = values.reshape(-1)
+    assert np.abs(expected[1] - on_policy).max() > 2 * tolerance
+    for seen in trainer.seen:
+        own = expected[seen.step][seen.inputs[GROUP_ROW].numpy()]
+        np.testing.assert_allclose(seen.inputs["advantages"].numpy(), own, atol=tolerance)
+
+
+def test_a_recipe_with_an_adapter_gives_a_whole_model_and_the_adapter(
+    tmp_path, model_folder, mini_problems
+):
+    problems = tmp_path / "problems.jsonl"
+    write_jsonl(problems, (p.problem.to_json() for p in mini_problems))
+    trainer = {"k": 2, "num_generations": 4, "per_device_train_batch_size": 8, "max_steps": 2}
+    trainer |= {"max_completion_length": 6, "use_cpu": True, "report_to": "none"}
+    trainer |= {"learning_rate": 1e-2, "optim": "sgd", "method": "bon_max_mean"}
+    recipe = {
+        "model": str(model_folder),
+        "problems": str(problems),
+        "out": str(tmp_path / "out"),
+        "judge": {"workers": 1, "time_limit": 1},
+        "trainer": trainer,
+        "peft": {**LORA, "init_lora_weights": False},  # an adapter that is not 0 from the start
+    }
+    out = train(from_mapping(TrainRecipe, recipe, where="recipe"))
+    before = AutoModelForCausalLM.from_pretrained(model_folder).state_dict()
+    after = AutoModelForCausalLM.from_pretrained(out).state_dict()
+    moved = {name for name in before if not torch.equal(before[name], after[name])}
+    assert moved
+    assert all("q_proj.weight" in name or "v_proj.weight" in name for name in moved)
+    assert (out / "adapter" / "adapter_model.safetensors").is_file()
+    assert load_tokenizer(str(out))("1 2 > 3")["input_ids"]
+    assert json.loads((out / TRAIN_RECORD).read_text())["recipe"]["peft"] == recipe["peft"]
+
+
+def test_settings_of_an_adapter_are_checked(monkeypatch):
+    assert lora_config(None) is None
+    found = lora_config({"r": 3})
+    assert isinstance(found, LoraConfig)
+    assert (found.r, found.task_type) == (3, "CAUSAL_LM")
+    with pytest.raises(InvalidValueError, match="unknown key 'lora_alhpa'; did you mean 'lora_al"):
+        lora_config({"lora_alhpa": 1})
+    monkeypatch.setitem(sys.modules, "peft", None)
+    with pytest.raises(MissingDependencyError, match=r"pip install 'maxatk\[peft\]'"):
+        lora_config({"r": 3})
