@@ -138,6 +138,8 @@ GOOD = {"id": "p", "prompt": "", "tests": [{"input": "", "output": ""}]}
 BAD_LINES = {
     "{": "Expecting property name",
     "[1]": "must be a JSON object, got list",
+    "null": "must be a JSON object, got NoneType",
+    f"{json.dumps(GOOD)}, {json.dumps(GOOD)}": "Extra data",
     "{} {}": "Extra data",
     " {": "Expecting property name",
     "{}": "problem: missing field 'id'",
@@ -161,6 +163,20 @@ def test_a_bad_line_is_named_by_file_and_number(tmp_path, line, message):
     with pytest.raises(DataError, match=message) as caught:
         list(read_jsonl(path, Problem.from_json))
     assert str(caught.value).startswith(f"{path}:3: ")
+
+
+def test_a_bad_line_is_named_in_a_file_of_many_blocks(tmp_path):
+    path = tmp_path / "samples.jsonl"
+    rows = [Sample("p", i, "x" * 1000).to_json() for i in range(1500)]
+    write_jsonl(path, rows)
+    lines = path.read_text().splitlines()
+    lines[1200] = lines[1200][:-1]
+    path.write_text("\n".join(lines))
+    with pytest.raises(DataError, match=r"samples\.jsonl:1201: "):
+        list(read_jsonl(path, Sample.from_json))
+    lines[1200] += "}"
+    path.write_text("\n".join(lines))
+    assert [s.to_json() for s in read_jsonl(path, Sample.from_json)] == rows
 
 
 def test_an_unknown_outcome_or_missing_field_of_a_score_is_refused(tmp_path):

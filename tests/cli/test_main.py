@@ -21,11 +21,11 @@ def test_the_version(maxatk):
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_every_verb_has_help(verb, capsys):
+def test_the_help_of_every_verb_has_an_example(verb, capsys):
     with pytest.raises(SystemExit) as ended:
         main([verb, "--help"])
     assert ended.value.code == 0
-    assert f"maxatk {verb}" in capsys.readouterr().out
+    assert f"Example: maxatk {verb}" in capsys.readouterr().out
 
 
 def refused(done):

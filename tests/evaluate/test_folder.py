@@ -70,3 +70,20 @@ def test_what_cannot_be_summarised_is_refused(tmp_path):
     (tmp_path / "samples.jsonl").write_text('{"problem_id": "p", "sample": 0}\n')
     with pytest.raises(DataError, match=r"samples\.jsonl:1: .*missing field 'completion'"):
         results_of_folder(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"outcome": "great"}, "'great' is not a valid Outcome"),
+        ({"seconds": None}, "missing field 'seconds'"),
+        ({"sample": 0}, "sample 0 of 'p' occurs twice"),
+    ],
+)
+def test_a_bad_score_is_refused_with_its_line(tmp_path, changed, message):
+    row = {**Score("p", 1, 1.0, 1, 1, Outcome.PASSED, 0.0).to_json(), **changed}
+    bad = {name: value for name, value in row.items() if value is not None}
+    rows = [Score("p", i, 1.0, 1, 1, Outcome.PASSED, 0.0).to_json() for i in (0, 2)]
+    write_jsonl(tmp_path / "scores.jsonl", [*rows, bad])
+    with pytest.raises(DataError, match=rf"scores\.jsonl:3: .*{message}"):
+        results_of_folder(tmp_path)

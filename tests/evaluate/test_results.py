@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 
 from maxatk.errors import InvalidValueError
-from maxatk.evaluate.results import build_results, reward_matrix
+from maxatk.evaluate.results import build_results
+from maxatk.evaluate.tally import ScoreTally
 from maxatk.records import Outcome, Sample, Score
 
 
@@ -46,7 +47,7 @@ def test_all_unscored_gives_null_not_zero():
 
 def test_problems_with_different_numbers_of_samples():
     scores = [*SCORES, score("b", 2, 1.0)]
-    rewards, counts = reward_matrix(["a", "b"], scores)
+    rewards, counts = ScoreTally().add_scores(scores).rewards(["a", "b"])
     assert counts.tolist() == [2, 3]
     np.testing.assert_array_equal(rewards, [[1.0, np.nan, np.nan], [0.5, 0.0, 1.0]])
     results = build_results(["a", "b"], SAMPLES, scores, manifest={})

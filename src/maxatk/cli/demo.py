@@ -77,6 +77,8 @@ def command(
 
     Killed and started again, it goes on from the last finished stage.
 
+    Example: maxatk demo --fast out=runs/fast
+
     Args:
         overrides: Settings that win over the recipe, such as out=runs/other train.trainer.k=4.
         recipe: A recipe of your own instead of the one that comes with the package.

@@ -7,7 +7,10 @@ from maxatk.verifier.doctor import doctor
 
 
 def command() -> None:
-    """Show every layer of isolation, whether it holds on this machine and what it does."""
+    """Show every layer of isolation, whether it holds on this machine and what it does.
+
+    Example: maxatk doctor
+    """
     layers = doctor()
     width = max(len(layer.name) for layer in layers)
     for layer in layers:

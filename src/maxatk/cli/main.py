@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         module = importlib.import_module(f"maxatk.cli.{verb}")
         if hasattr(module, "COMMANDS"):  # a verb with verbs of its own
             tyro.extras.subcommand_cli_from_dict(
-                module.COMMANDS, prog=f"maxatk {verb}", description=VERBS[verb], args=rest
+                module.COMMANDS, prog=f"maxatk {verb}", description=module.HELP, args=rest
             )
         else:
             tyro.cli(module.command, prog=f"maxatk {verb}", args=rest)

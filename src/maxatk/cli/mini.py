@@ -20,6 +20,8 @@ def command(
 ) -> None:
     """Make problems (train.jsonl, test.jsonl) and the warm-started model (base) in a folder.
 
+    Example: maxatk mini runs/mini --test-problems 96
+
     Args:
         out: The folder; what it already holds for the same settings is left alone.
         settings: Sizes and seed.

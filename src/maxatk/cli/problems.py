@@ -137,6 +137,11 @@ def check(
 COMMANDS = {"list": list_benchmarks, "show": show, "prepare": prepare_files, "check": check}
 """Sub-verb -> function."""
 
+HELP = """List, show, prepare and check the problems of benchmarks.
+
+Example: maxatk problems prepare mbpp --out runs/mbpp.jsonl
+"""
+
 
 def _sets(
     recipe: str, overrides: tuple[str, ...], given: Mapping[str, Any], only: str | None

@@ -24,6 +24,8 @@ def command(
 
     Killed and started again, it goes on from the last checkpoint; a finished run is left alone.
 
+    Example: maxatk train recipe.yaml trainer.k=4 out=runs/k4
+
     Args:
         recipe: A YAML file with model, problems, out, reward, judge and trainer.
         overrides: Settings that win over the recipe, such as trainer.k=4 out=runs/k4.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import operator
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,9 @@ from typing import Any
 from maxatk.errors import DataError
 from maxatk.evaluate.manifest import MANIFEST
 from maxatk.evaluate.results import build_results
-from maxatk.evaluate.store import read_records
-from maxatk.evaluate.tally import SampleTally
+from maxatk.evaluate.tally import SampleTally, ScoreTally
 from maxatk.folders import read_json
-from maxatk.records import Sample, Score, json_object, read_jsonl
+from maxatk.records import Outcome, Sample, Score, read_jsonl
 
 SAMPLES, SCORES, RESULTS = "samples.jsonl", "scores.jsonl", "results.json"
 
@@ -31,24 +31,45 @@ def results_of_folder(
     all, InvalidValueError for a k above the number of samples.
     """
     folder = Path(folder)
-    scores = read_records(folder / SCORES, Score.from_json)
-    if not scores:
+    scores = _score_tally(folder / SCORES)
+    if not scores.problem_ids:
         raise DataError(f"{folder / SCORES}: holds no scores")
     path = Path(samples) if samples is not None else folder / SAMPLES
-    tally = _tally(path) if samples is not None or path.is_file() else None
+    tally = _sample_tally(path) if samples is not None or path.is_file() else None
     manifest: dict[str, Any] = {}
     if (folder / RESULTS).is_file():
         manifest = read_json(folder / RESULTS).get("manifest", {})
     elif (folder / MANIFEST).is_file():
         manifest = read_json(folder / MANIFEST)
-    problem_ids = list(dict.fromkeys(problem_id for problem_id, _ in scores))
-    return build_results(problem_ids, tally, scores.values(), manifest=manifest, ks=ks)
+    return build_results(scores.problem_ids, tally, scores, manifest=manifest, ks=ks)
 
 
-_BEFORE, _AFTER = ', "completion": "', '", "tokens": '
+_score_fields = operator.itemgetter(
+    *("problem_id", "sample", "reward", "outcome", "passed", "total", "seconds")
+)
+_OUTCOMES = frozenset(outcome.value for outcome in Outcome)
 
 
-def _tally(path: Path) -> SampleTally:
+def _score_tally(path: Path) -> ScoreTally:
+    tally = ScoreTally()
+
+    def add(row: Mapping[str, Any]) -> None:
+        # What `Score.from_json` checks, without the record: making it takes longer than the rest.
+        try:
+            problem_id, sample, reward, outcome, _, _, _ = _score_fields(row)
+        except KeyError:
+            Score.from_json(row)  # raises, with the name of the field
+            raise
+        if outcome not in _OUTCOMES:
+            raise DataError(f"{outcome!r} is not a valid Outcome")
+        tally.add(problem_id, sample, reward, outcome, row.get("program"))
+
+    for _ in read_jsonl(path, add):
+        pass
+    return tally
+
+
+def _sample_tally(path: Path) -> SampleTally:
     tally = SampleTally()
 
     def add(row: Mapping[str, Any]) -> None:
@@ -60,20 +81,28 @@ def _tally(path: Path) -> SampleTally:
             text = hash(json.dumps(text)[1:-1])
         tally.add(row["problem_id"], text, get("tokens"), get("entropy"))
 
-    for _ in read_jsonl(path, add, decode=short_object):
+    for _ in read_jsonl(path, add, shorten=_with_hash):
         pass
     return tally
 
 
-def short_object(line: str) -> Mapping[str, Any]:
-    """Return the object of a line with the hash of the completion's JSON text in its place.
+_BEFORE, _AFTER = ', "completion": "', '", "tokens": '
 
-    Decoding the completions would be most of the work, and only whether they are equal matters.
-    In a line that this package has written, a quote within a string follows a backslash, so these
-    two marks cannot occur within one. Any other line is decoded whole.
+
+def completion_span(line: str) -> tuple[int, int] | None:
+    """Return where the completion's JSON text is in a line of samples.jsonl, without its quotes.
+
+    In a line that this package has written, a quote within a string follows a backslash, so that
+    the marks around a completion cannot occur within one. None for any other line.
     """
     start, end = line.find(_BEFORE), line.rfind(_AFTER)
-    if not 0 < start < end:
-        return json_object(line)
-    text = hash(line[start + len(_BEFORE) : end])
-    return json_object(f"{line[:start]}{_BEFORE[:-1]}{text}{line[end + 1 :]}")
+    return (start + len(_BEFORE), end) if 0 < start < end else None
+
+
+def _with_hash(line: str) -> str:
+    # Decoding the completions would be most of the work, and only whether they are equal matters.
+    span = completion_span(line)
+    if span is None:
+        return line
+    start, end = span
+    return f"{line[: start - 1]}{hash(line[start:end])}{line[end + 1 :]}"

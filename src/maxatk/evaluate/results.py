@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -17,7 +16,7 @@ from maxatk.evaluate.statistics import (
     default_ks,
     metric_values,
 )
-from maxatk.evaluate.tally import SampleTally, program_counts
+from maxatk.evaluate.tally import SampleTally, ScoreTally
 from maxatk.records import Sample, Score
 
 FORMAT = 1
@@ -26,7 +25,7 @@ FORMAT = 1
 def build_results(
     problem_ids: Sequence[str],
     samples: Iterable[Sample] | SampleTally | None,
-    scores: Iterable[Score],
+    scores: Iterable[Score] | ScoreTally,
     *,
     manifest: Mapping[str, Any],
     ks: Sequence[int] | None = None,
@@ -35,18 +34,20 @@ def build_results(
 
     `ks` defaults to 1, 2, 4, ... up to the number of samples of a problem (the smallest, where
     problems differ). Every problem must have a score. Raises InvalidValueError for a k that no
-    problem has samples for. `samples` are counted, or have been (a tally), or are unknown (None).
+    problem has samples for. Samples and scores are counted, or have been (a tally); samples may be
+    unknown (None).
     """
-    scores = list(scores)
+    if not isinstance(scores, ScoreTally):
+        scores = ScoreTally().add_scores(scores)
     if samples is not None and not isinstance(samples, SampleTally):
         samples = SampleTally().add_samples(samples)
-    rewards, counts = reward_matrix(problem_ids, scores)
+    rewards, counts = scores.rewards(problem_ids)
     fewest = int(counts.min())
     ks = default_ks(fewest) if ks is None else check_ks(ks, fewest)
     values = metric_values(rewards, ks)
     columns = np.concatenate(list(values.values()), axis=1)
     intervals = _with_intervals(columns)  # the same resamples for both metrics
-    programs = program_counts(problem_ids, scores)
+    programs = scores.programs(problem_ids)
     found: dict[str, Any] = {
         "ids": list(problem_ids),
         "samples": counts.tolist(),
@@ -66,7 +67,7 @@ def build_results(
         "interval": {"method": "percentile bootstrap over problems", "level": LEVEL}
         | {"resamples": RESAMPLES},
         "per_problem": found,
-        "counts": _counts(problem_ids, scores),
+        "counts": scores.counts(),
         "entropy": samples and samples.entropy(),
         "diversity": {
             name: None if found[name] is None else round(float(np.mean(found[name])), 6)
@@ -102,21 +103,6 @@ def only_problems(results: Mapping[str, Any], problem_ids: Sequence[str]) -> dic
     return {**results, "metrics": metrics, "per_problem": per_problem}
 
 
-def reward_matrix(
-    problem_ids: Sequence[str], scores: Iterable[Score]
-) -> tuple[FloatArray, np.ndarray]:
-    """Return rewards (P, n), NaN where unscored or absent, and the number of samples (P,)."""
-    by_problem: dict[str, list[float]] = {problem_id: [] for problem_id in problem_ids}
-    for score in scores:
-        reward = np.nan if score.reward is None else score.reward
-        by_problem[score.problem_id].append(reward)
-    counts = np.array([len(by_problem[problem_id]) for problem_id in problem_ids])
-    rewards = np.full((len(counts), int(counts.max())), np.nan)
-    for row, problem_id in enumerate(problem_ids):
-        rewards[row, : counts[row]] = by_problem[problem_id]
-    return rewards, counts
-
-
 def _with_intervals(values: FloatArray) -> list[dict[str, Any]]:
     found = bootstrap_mean(values)
     return [
@@ -136,13 +122,3 @@ def _columns(ks: Sequence[int], values: FloatArray) -> dict[str, list[float | No
 
 def _number(value: float) -> float | None:
     return None if np.isnan(value) else round(float(value), 6)
-
-
-def _counts(problem_ids: Sequence[str], scores: Sequence[Score]) -> dict[str, Any]:
-    outcomes = Counter(score.outcome.value for score in scores)
-    return {
-        "problems": len(problem_ids),
-        "samples": len(scores),
-        "unscored": sum(score.reward is None for score in scores),
-        "outcomes": dict(sorted(outcomes.items())),
-    }

@@ -81,8 +81,11 @@ def bootstrap_mean(
     generator = np.random.default_rng(seed)
     for start in range(0, resamples, _BLOCK):
         times = _times_drawn(generator, min(_BLOCK, resamples - start), len(values))
-        drawn = times @ known
-        np.divide(times @ filled, drawn, out=means[start : start + _BLOCK], where=drawn > 0)
+        # All values known, as nearly always: then every resample has all P problems.
+        drawn = len(values) if known.all() else times @ known
+        np.divide(
+            times @ filled, drawn, out=means[start : start + _BLOCK], where=np.greater(drawn, 0)
+        )
     mean, low, high = np.full((3, values.shape[1]), np.nan)
     some = problems > 0
     if some.any():

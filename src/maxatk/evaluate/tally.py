@@ -7,9 +7,11 @@ from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+from maxatk.errors import DataError
 from maxatk.evaluate.diversity import distribution_entropy
-from maxatk.evaluate.statistics import histogram
+from maxatk.evaluate.statistics import FloatArray, histogram
 from maxatk.records import Sample, Score
 
 
@@ -59,18 +61,76 @@ class SampleTally:
         }
 
 
-def program_counts(
-    problem_ids: Sequence[str], scores: Iterable[Score]
-) -> tuple[list[int], list[float]] | None:
-    """Return how many different programs each problem has, and their entropy in nats: (P,) each.
+class ScoreTally:
+    """Rewards, programs and outcomes of every problem, by column instead of score by score."""
 
-    The entropy is that of the shares of the different programs among a problem's samples: 0 when
-    all are alike, log n when all n differ. None where a score has no fingerprint of its program.
-    """
-    programs: dict[str, Counter[str]] = {problem_id: Counter() for problem_id in problem_ids}
-    for score in scores:
-        if score.program is None:
+    def __init__(self) -> None:
+        self._columns: dict[str, _Columns] = defaultdict(_Columns)
+        self._outcomes: list[str] = []
+
+    def add(
+        self,
+        problem_id: str,
+        sample: int,
+        reward: float | None,
+        outcome: str,
+        program: str | None,
+    ) -> None:
+        """Count one score, its outcome by name; raises DataError if that sample has one."""
+        columns = self._columns[problem_id]
+        if sample in columns.samples:
+            raise DataError(f"sample {sample} of {problem_id!r} occurs twice")
+        columns.samples.add(sample)
+        columns.rewards.append(reward)
+        columns.programs.append(program)
+        self._outcomes.append(outcome)
+
+    def add_scores(self, scores: Iterable[Score]) -> ScoreTally:
+        """Count scores and return the tally."""
+        for s in scores:
+            self.add(s.problem_id, s.sample, s.reward, s.outcome.value, s.program)
+        return self
+
+    @property
+    def problem_ids(self) -> list[str]:
+        """The problems with a score, in the order of their first."""
+        return list(self._columns)
+
+    def rewards(self, problem_ids: Sequence[str]) -> tuple[FloatArray, npt.NDArray[np.int64]]:
+        """Return rewards (P, n), NaN where unscored or absent, and the number of scores (P,)."""
+        columns = [self._columns[problem_id].rewards for problem_id in problem_ids]
+        counts = np.array([len(column) for column in columns], dtype=np.int64)
+        rewards = np.full((len(counts), int(counts.max())), np.nan)
+        for row, column in enumerate(columns):
+            rewards[row, : len(column)] = np.array(column, dtype=np.float64)  # None becomes NaN
+        return rewards, counts
+
+    def programs(self, problem_ids: Sequence[str]) -> tuple[list[int], list[float]] | None:
+        """Return how many different programs a problem has, and their entropy in nats: (P,) each.
+
+        The entropy is that of the shares of the different programs among a problem's samples: 0
+        when all are alike, log n when all n differ. None where a score has no fingerprint of its
+        program.
+        """
+        columns = [self._columns[problem_id].programs for problem_id in problem_ids]
+        if any(None in column for column in columns):
             return None
-        programs[score.problem_id][score.program] += 1
-    counts = [programs[problem_id].values() for problem_id in problem_ids]
-    return [len(c) for c in counts], [round(distribution_entropy(c), 6) for c in counts]
+        counts = [Counter(column).values() for column in columns]
+        return [len(c) for c in counts], [round(distribution_entropy(c), 6) for c in counts]
+
+    def counts(self) -> dict[str, Any]:
+        """Return the number of problems, samples and unscored ones, and that of every outcome."""
+        rewards = [columns.rewards for columns in self._columns.values()]
+        return {
+            "problems": len(self._columns),
+            "samples": len(self._outcomes),
+            "unscored": sum(column.count(None) for column in rewards),
+            "outcomes": dict(sorted(Counter(self._outcomes).items())),
+        }
+
+
+class _Columns:
+    def __init__(self) -> None:
+        self.samples: set[int] = set()
+        self.rewards: list[float | None] = []
+        self.programs: list[str | None] = []

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from maxatk.evaluate.folder import SAMPLES, SCORES, short_object
+from maxatk.evaluate.folder import SAMPLES, SCORES, completion_span
 from maxatk.evaluate.store import read_records
-from maxatk.records import Problem, Sample, Score, json_object, read_jsonl
+from maxatk.records import Problem, Sample, Score, read_jsonl
 from maxatk.report.numbers import share
 from maxatk.report.runs import Source
 
@@ -113,11 +114,17 @@ def _texts(path: Path, wanted: set[tuple[str, int]]) -> dict[tuple[str, int], st
         return {}
     texts: dict[tuple[str, int], str] = {}
 
-    def decode(line: str) -> Mapping[str, Any]:
+    def shorten(line: str) -> str:
         # A few lines of many are shown: the completions of the others are not even decoded.
-        row = short_object(line)
+        span = completion_span(line)
+        if span is None:
+            return line
+        try:
+            row = json.loads(f'{line[: span[0]]}"}}')
+        except ValueError:  # reported by whoever decodes the line
+            return line
         shown = (row.get("problem_id"), row.get("sample")) in wanted
-        return json_object(line) if shown else row
+        return line if shown else f"{line[: span[0]]}{line[span[1] :]}"
 
     def keep(row: Mapping[str, Any]) -> None:
         key = (row.get("problem_id"), row.get("sample"))
@@ -125,7 +132,7 @@ def _texts(path: Path, wanted: set[tuple[str, int]]) -> dict[tuple[str, int], st
             sample = Sample.from_json(row)
             texts[sample.problem_id, sample.sample] = _cut(sample.completion)
 
-    for _ in read_jsonl(path, keep, decode=decode):
+    for _ in read_jsonl(path, keep, shorten=shorten):
         pass
     return texts
 

@@ -92,6 +92,7 @@ def curve_svgs(curves: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dic
             for curve in curves:
                 _draw_curve(axes, curve["log_history"], quantity, lines[curve["name"]])
             axes.set(xlabel="training step", ylabel=quantity)
+            axes.locator_params(axis="x", integer=True)
             found[quantity] = _inline(figure, f"curve-{number}", f"{quantity} during training")
     return found
 
