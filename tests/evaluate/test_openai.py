@@ -237,6 +237,8 @@ def mini(tmp_path_factory):
     # This server decodes greedily, whatever the temperature, unless the model's own file says so.
     config = folder / "base" / "generation_config.json"
     config.write_text(json.dumps({**json.loads(config.read_text()), "do_sample": True}))
+    template = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
+    (folder / "base" / "chat_template.jinja").write_text(template)  # for chat; else unused
     return folder
 
 
@@ -276,7 +278,8 @@ def wait_until_it_answers(url, process, log):
     raise AssertionError(f"no answer: {log.read_text()}")
 
 
-def test_the_embedded_model_behind_a_real_server(mini, transformers_server, tmp_path):
+@pytest.mark.parametrize("chat", [False, True], ids=["completions", "chat"])
+def test_the_embedded_model_behind_a_real_server(mini, transformers_server, tmp_path, chat):
     with Verifier(workers=1) as verifier:
         results = evaluate(
             str(mini / "base"),
@@ -284,7 +287,7 @@ def test_the_embedded_model_behind_a_real_server(mini, transformers_server, tmp_
             tmp_path / "run",
             settings=SamplingSettings(samples=4, max_new_tokens=16),
             backend="openai",
-            server=ServerSettings(url=transformers_server, concurrency=2),
+            server=ServerSettings(url=transformers_server, concurrency=2, chat=chat),
             verifier=verifier,
         )
     assert results["counts"]["samples"] == 16
