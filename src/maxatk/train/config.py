@@ -81,6 +81,17 @@ class MaxAtKConfig(GRPOConfig):
         return METHODS[self.method].correction != "none" or self.form == "reinforce"
 
     @property
+    def whole_groups(self) -> bool:
+        """Return whether ratios come from the loss's own pass, on micro-batches of whole groups.
+
+        Where they do not fit, or another loss than TRL's own is computed, an extra pass gives
+        them. A generation that serves a single optimizer step needs neither.
+        """
+        fits = self.per_device_train_batch_size % self.num_generations == 0
+        reused = self.steps_per_generation * self.num_iterations > self.gradient_accumulation_steps
+        return bool(self.needs_ratios and fits and reused and not self.use_liger_kernel)
+
+    @property
     def objective(self) -> Objective:
         """Return what these settings train for, over the whole training."""
         final = self.k if self.k_schedule == "constant" else (self.k_final or 1)

@@ -58,7 +58,6 @@ def plan(config: MaxAtKConfig, *, problems: int | None) -> Plan:
     generations = sum(times * -(-micro // reuse) for times, micro in parts)
     stale = sum(times * _stale_steps(micro, reuse, accumulation) for times, micro in parts)
     old = accumulation % reuse != 0 or config.use_vllm
-    whole = _whole_groups(config, reuse)
     return Plan(
         processes=_processes(),
         problems=problems,
@@ -71,11 +70,11 @@ def plan(config: MaxAtKConfig, *, problems: int | None) -> Plan:
         generations=generations,
         optimizer_steps=updates,
         completions=generations * batch,
-        whole_groups=whole,
+        whole_groups=config.whole_groups,
         passes_training=sum(times * micro for times, micro in parts),
         passes_sampling=generations * steps if old else 0,
         passes_reference=generations * steps if config.beta else 0,
-        passes_ratios=stale * steps if config.needs_ratios and not whole else 0,
+        passes_ratios=stale * steps if config.needs_ratios and not config.whole_groups else 0,
     )
 
 
@@ -105,13 +104,6 @@ def _stale_steps(micro_batches: int, reuse: int, accumulation: int) -> int:
         last = min(first + reuse, micro_batches) - 1
         total += last // accumulation - first // accumulation
     return total
-
-
-def _whole_groups(config: MaxAtKConfig, reuse: int) -> bool:
-    """Say whether the ratios come from the loss's own forward pass (see `MaxAtKTrainer`)."""
-    fits = config.per_device_train_batch_size % config.num_generations == 0
-    reused = reuse > config.gradient_accumulation_steps
-    return config.needs_ratios and fits and reused and not config.use_liger_kernel
 
 
 def _processes() -> int:

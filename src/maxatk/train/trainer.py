@@ -143,8 +143,7 @@ class MaxAtKTrainer(GRPOTrainer):
     def _arrange_groups(self) -> None:
         """Put whole groups into the micro-batches, where that saves the extra forward passes."""
         self._whole_groups = False
-        reused = self.args.steps_per_generation * self.num_iterations
-        if self.args.use_liger_kernel or reused <= self.args.gradient_accumulation_steps:
+        if not self.args.whole_groups:
             return
         rows = torch.cat([batch[GROUP_ROW] for batch in self._buffered_inputs])
         arranged = buffer.in_whole_groups(self._buffered_inputs, rows, self.num_generations)

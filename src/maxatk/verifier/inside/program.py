@@ -159,15 +159,18 @@ def _judge(
         ending, status, cpu, memory = checking.run_check(
             program, request, context, (offset, size, name_size)
         )
-    elif kind == protocol.KIND_CHECKER:
-        ending, status, cpu, memory = _run_checker(program, request, context, offset)
     else:
-        if size:
+        files = None
+        if kind == protocol.KIND_CHECKER:
+            files = checker.place(job, offset, in_scratch=context.scratch)
+        elif size:
             copy(job, offset, 0, size)
             os.lseek(0, 0, os.SEEK_SET)
         pid = fork()
         if pid == 0:
-            _become_test(program, request, context, (size, kind))
+            _become_test(program, request, context, (size, kind), files)
+        if files is not None:
+            files.close()
         ending, status, cpu, memory = await_end(pid, request, context, start)
     wall = time.monotonic() - start
     if context.scratch:
@@ -181,37 +184,27 @@ def _judge(
 
 
 def _become_test(
-    program: Program, request: Request, context: Context, test: tuple[int, int]
+    program: Program,
+    request: Request,
+    context: Context,
+    test: tuple[int, int],
+    files: checker.Files | None,
 ) -> NoReturn:
     size, kind = test
     try:
-        execution.enter_test(context, output_limit=request.output, threads=program.threads)
+        first_closed = len(STANDARD)
+        if files is not None:
+            files.move_descriptors()
+            first_closed = files.first_closed
+            sys.argv = ["checker.py", *files.paths]
+        execution.enter_test(
+            context,
+            output_limit=request.output,
+            threads=program.threads,
+            first_closed=first_closed,
+        )
         if kind == protocol.KIND_CALL:
             execution.run_call(program.code, size)
         execution.run_script(program.code, finalise=program.finalise)
     finally:  # whatever happens, this process must not go on as its parent
         os._exit(1)
-
-
-def _run_checker(
-    program: Program, request: Request, context: Context, offset: int
-) -> tuple[int, int, float, int]:
-    """Run the program as a checker of the three files whose content stands at `offset`."""
-    files = checker.place(context.files.job, offset, in_scratch=context.scratch)
-    start = time.monotonic()
-    pid = fork()
-    if pid == 0:
-        try:
-            files.move_descriptors()
-            execution.enter_test(
-                context,
-                output_limit=request.output,
-                threads=program.threads,
-                first_closed=files.first_closed,
-            )
-            sys.argv = ["checker.py", *files.paths]
-            execution.run_script(program.code, finalise=program.finalise)
-        finally:
-            os._exit(1)
-    files.close()
-    return await_end(pid, request, context, start)
