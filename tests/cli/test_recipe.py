@@ -1,6 +1,6 @@
 import pytest
 
-from maxatk.cli.demo import flags
+from maxatk.cli.experiment import flags
 from maxatk.cli.recipe import read_recipe
 from maxatk.cli.report import named_paths
 from maxatk.errors import DataError, InvalidValueError, MissingFileError

@@ -4,46 +4,33 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.resources
-import multiprocessing
 import os
-from collections.abc import Iterator, Mapping
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
-import yaml
 
+from maxatk.cli.experiment import (
+    EvalSection,
+    TrainSection,
+    check_trainer,
+    eval_arguments,
+    flags,
+    train_recipe,
+    write_recipe,
+)
 from maxatk.cli.recipe import read_recipe
 from maxatk.cli.report import write_page
 from maxatk.cli.stages import Stage, run_stages
-from maxatk.errors import InvalidValueError, MaxAtKError, unknown_name
-from maxatk.evaluate import SamplingSettings
+from maxatk.errors import InvalidValueError, unknown_name
 from maxatk.folders import read_json, refuse_other_settings, write_json
 from maxatk.mini import MiniSettings
 from maxatk.objectives import METHODS
 from maxatk.settings import from_mapping
-from maxatk.verifier.settings import JudgeSettings
 
 BASE = "base"
 RECORD = "demo.json"
-
-
-@dataclasses.dataclass(frozen=True)
-class TrainSection:
-    """The recipe of `maxatk train` without what the demo fills in: model, problems, out, method."""
-
-    reward: str = "continuous"
-    judge: JudgeSettings = dataclasses.field(default_factory=JudgeSettings)
-    trainer: dict[str, Any] = dataclasses.field(default_factory=dict)
-
-
-@dataclasses.dataclass(frozen=True)
-class EvalSection:
-    """The flags of `maxatk eval` without model, problems and out."""
-
-    sampling: SamplingSettings
-    judge: JudgeSettings = dataclasses.field(default_factory=JudgeSettings)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,55 +91,25 @@ def command(
 
 def _stages(demo: DemoRecipe, out: Path, *, cores: int) -> Iterator[Stage]:
     """Yield the stages: the embedded model first, then trainings and evaluations side by side."""
-    mini = flags(dataclasses.asdict(demo.mini))
-    yield Stage("warm-start", ("mini", str(out / "mini"), *mini), threads=cores)
-    models = {BASE: out / "mini" / "base"}
+    mini = out / "mini"
+    settings = flags(dataclasses.asdict(demo.mini))
+    yield Stage("warm-start", ("mini", str(mini), *settings), threads=cores)
+    models = {BASE: mini / "base"}
     for method in demo.methods:
         models[method] = out / "train" / method
         recipe = out / "recipes" / f"{method}.yaml"
-        _write_train_recipe(recipe, demo, out, method)
+        write_recipe(recipe, _train_recipe(demo, out, method))
         yield Stage(f"train-{method}", ("train", str(recipe)), needs=("warm-start",))
     for name, model in models.items():
-        settings = {
-            "model": str(model),
-            "problems": str(out / "mini" / "test.jsonl"),
-            "out": str(out / "eval" / name),
-            **dataclasses.asdict(demo.eval.sampling),
-            "judge": dataclasses.asdict(demo.eval.judge),
-        }
+        arguments = eval_arguments(demo.eval, model=model, mini=mini, out=out / "eval" / name)
         needs = "warm-start" if name == BASE else f"train-{name}"
-        yield Stage(f"eval-{name}", ("eval", *flags(settings)), needs=(needs,))
-
-
-def _write_train_recipe(path: Path, demo: DemoRecipe, out: Path, method: str) -> None:
-    """Write the recipe of one method as a file that `maxatk train` runs by itself too."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    recipe = _train_recipe(demo, out, method)
-    path.write_text(yaml.safe_dump(recipe, sort_keys=False), encoding="utf-8")
+        yield Stage(f"eval-{name}", arguments, needs=(needs,))
 
 
 def _train_recipe(demo: DemoRecipe, out: Path, method: str) -> dict[str, Any]:
     section = dataclasses.asdict(demo.train)
-    return {
-        "model": str(out / "mini" / "base"),
-        "problems": str(out / "mini" / "train.jsonl"),
-        "out": str(out / "train" / method),
-        **section,
-        "trainer": {**section["trainer"], "method": method},
-    }
-
-
-def flags(settings: Mapping[str, Any], prefix: str = "--") -> Iterator[str]:
-    """Yield the command-line flags of nested settings: {a: {b_c: 1}} gives --a.b-c 1.
-
-    None stands for a flag that is not given.
-    """
-    for name, value in settings.items():
-        flag = prefix + name.replace("_", "-")
-        if isinstance(value, Mapping):
-            yield from flags(value, flag + ".")
-        elif value is not None:
-            yield from (flag, str(value))
+    section["trainer"]["method"] = method
+    return train_recipe(section, mini=out / "mini", out=out / "train" / method)
 
 
 def _claim_folder(out: Path, demo: DemoRecipe) -> None:
@@ -162,25 +119,6 @@ def _claim_folder(out: Path, demo: DemoRecipe) -> None:
     if record.is_file():
         refuse_other_settings(out, read_json(record), settings)
         return
-    _check_trainer(demo)
+    check_trainer([_train_recipe(demo, out, method) for method in demo.methods])
     out.mkdir(parents=True, exist_ok=True)
     write_json(record, settings)
-
-
-def _check_trainer(demo: DemoRecipe) -> None:
-    """Raise InvalidValueError for settings the trainer refuses, minutes before it would.
-
-    Another process asks the trainer: its imports would cost this one half a GiB for good.
-    """
-    recipe = _train_recipe(demo, Path(demo.out), demo.methods[0])
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        try:
-            pool.submit(_ask_trainer, recipe).result()
-        except MaxAtKError as error:
-            raise InvalidValueError(f"train: {error}") from error
-
-
-def _ask_trainer(recipe: dict[str, Any]) -> None:
-    from maxatk.train import TrainRecipe, check_settings
-
-    check_settings(from_mapping(TrainRecipe, recipe, where="recipe"))

@@ -17,6 +17,7 @@ VERBS: dict[str, str] = {
     "report": "write one offline HTML page about evaluated models",
     "problems": "list, show, prepare and check the problems of benchmarks",
     "mini": "make the embedded model and its problems",
+    "study": "models x seeds from one recipe: tables, figures and a page",
     "demo": "train, evaluate and compare on the embedded model, in ten minutes",
     "doctor": "show how well programs are isolated on this machine",
 }

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from maxatk.cli.progress import StageBoard, stage_board
 from maxatk.errors import InvalidValueError, StageError
+from maxatk.folders import read_json, write_json
 
 _LOG_TAIL = 15  # lines of a failed stage's log in the error message
 _GRACE_S = 5.0
@@ -46,7 +47,8 @@ def run_stages(stages: Sequence[Stage], folder: Path, *, jobs: int) -> dict[str,
     is not listed before it.
     """
     _check(stages, jobs)
-    seconds = {s.name: done for s in stages if (done := _finished(folder, s)) is not None}
+    found = {stage.name: finished_seconds(folder, stage.name) for stage in stages}
+    seconds = {name: taken for name, taken in found.items() if taken is not None}
     waiting = [stage for stage in stages if stage.name not in seconds]
     names = [stage.name for stage in stages]
     with (
@@ -135,9 +137,9 @@ class _Running:
             raise StageError(
                 f"stage {stage.name!r} failed (exit {status}); {log} ends with\n{tail}"
             )
-        marker = _marker(self._folder, stage)
+        marker = _marker(self._folder, stage.name)
         marker.parent.mkdir(parents=True, exist_ok=True)
-        marker.write_text(json.dumps({"seconds": round(taken, 1)}) + "\n", encoding="utf-8")
+        write_json(marker, {"seconds": round(taken, 1)})
         self._board.finish(stage.name)
         return stage.name, taken
 
@@ -155,12 +157,13 @@ def _reports(lines: Iterator[str]) -> Iterator[tuple[int, int]]:
             yield report["done"], report["total"]
 
 
-def _finished(folder: Path, stage: Stage) -> float | None:
-    marker = _marker(folder, stage)
+def finished_seconds(folder: Path, name: str) -> float | None:
+    """Return the seconds that a finished stage took, or None where it has not finished."""
+    marker = _marker(folder, name)
     if not marker.is_file():
         return None
-    return float(json.loads(marker.read_text(encoding="utf-8"))["seconds"])
+    return float(read_json(marker)["seconds"])
 
 
-def _marker(folder: Path, stage: Stage) -> Path:
-    return folder / "stages" / f"{stage.name}.json"
+def _marker(folder: Path, name: str) -> Path:
+    return folder / "stages" / f"{name}.json"
