@@ -16,7 +16,6 @@ from maxatk.cli.experiment import check_trainer, write_recipe
 from maxatk.cli.recipe import apply_overrides, read_recipe
 from maxatk.cli.stages import run_stages
 from maxatk.cli.study_plan import (
-    Place,
     StudyRecipe,
     estimated_seconds,
     places,
@@ -24,7 +23,9 @@ from maxatk.cli.study_plan import (
     train_recipes,
 )
 from maxatk.cli.study_results import write_study
+from maxatk.cli.tables import print_table
 from maxatk.errors import InvalidValueError, MaxAtKError
+from maxatk.report.study_tables import study_tables
 from maxatk.settings import from_mapping
 
 _EXTENDS = "extends"
@@ -63,8 +64,10 @@ def command(
     with _alone_in(work):
         for path, settings in train_recipes(study).items():
             write_recipe(path, settings)
-        seconds = run_stages(stages(study), work, jobs=jobs)
-    write_study(study, places(study), seconds)
+        run_stages(stages(study), work, jobs=jobs)
+        found = write_study(study)
+    print_table(study_tables(found)["scores"], title=study.title)
+    print(f"results: {study.out}")  # noqa: T201
 
 
 def load_study(path: Path, overrides: Sequence[str] = ()) -> StudyRecipe:

@@ -23,6 +23,7 @@ from maxatk.cli.recipe import apply_overrides
 from maxatk.cli.stages import Stage, finished_seconds
 from maxatk.errors import InvalidValueError
 from maxatk.mini import MiniSettings
+from maxatk.report.study_figures import check_figures
 
 BASE = "base"
 Overrides = Mapping[str, Any]  # dotted key of the section `train` -> value
@@ -57,7 +58,7 @@ class StudyRecipe:
     studies with the same `work` share where their settings are the same. Every seed has a model,
     corpus and prompts of its own. `grids` are lists of models: each grid maps axes to levels, and
     a level to the settings of the section `train` that it changes; its models are all combinations
-    of levels. `baseline` is the model the others are compared to.
+    of levels. `baseline` is the model the others are compared to, `figures` names those to draw.
     """
 
     title: str
@@ -69,11 +70,13 @@ class StudyRecipe:
     eval: EvalSection
     grids: list[dict[str, Any]]
     baseline: str = BASE
+    figures: list[str] = dataclasses.field(default_factory=lambda: ["metric", "entropy"])
     costs: StageCosts = dataclasses.field(default_factory=StageCosts)
 
     def __post_init__(self) -> None:
         if not self.seeds or len(set(self.seeds)) < len(self.seeds):
             raise InvalidValueError(f"seeds: must be different numbers, got {self.seeds!r}")
+        check_figures(self.figures)
         names = [cell.name for cell in cells(self)]
         for name in names:
             if names.count(name) > 1:
@@ -187,13 +190,13 @@ def _expected(study: StudyRecipe) -> Iterator[tuple[str, float]]:
 def _training_seconds(study: StudyRecipe, trainer: Mapping[str, Any]) -> float:
     costs = study.costs
     prompts = trainer["per_device_train_batch_size"] / trainer["num_generations"]
-    epochs = trainer.get("num_train_epochs", 3.0)
-    generations = math.ceil(epochs * study.mini.train_problems / prompts)
-    updates = generations * trainer.get("num_iterations", 1)
-    if trainer.get("max_steps", -1) > 0:
-        generations = math.ceil(generations * trainer["max_steps"] / updates)
-        updates = trainer["max_steps"]
-    return costs.start + generations * costs.generation + updates * costs.update
+    inner: int = trainer.get("num_iterations", 1)
+    generations = math.ceil(
+        trainer.get("num_train_epochs", 3) * study.mini.train_problems / prompts
+    )
+    if (steps := trainer.get("max_steps", -1)) > 0:
+        generations = math.ceil(steps / inner)
+    return float(costs.start + generations * (costs.generation + inner * costs.update))
 
 
 def _stages_of(study: StudyRecipe, place: Place) -> Iterator[Stage]:

@@ -46,7 +46,7 @@ def build_results(
     ks = default_ks(fewest) if ks is None else check_ks(ks, fewest)
     values = metric_values(rewards, ks)
     columns = np.concatenate(list(values.values()), axis=1)
-    intervals = _with_intervals(columns)  # the same resamples for both metrics
+    intervals = with_intervals(columns)  # the same resamples for both metrics
     programs = scores.programs(problem_ids)
     found: dict[str, Any] = {
         "ids": list(problem_ids),
@@ -99,11 +99,12 @@ def only_problems(results: Mapping[str, Any], problem_ids: Sequence[str]) -> dic
     for name, columns in results["metrics"].items():
         ks = [int(k) for k in columns]
         values = np.array([per_problem[name][str(k)] for k in ks], dtype=np.float64).T
-        metrics[name] = dict(zip(map(str, ks), _with_intervals(values), strict=True))
+        metrics[name] = dict(zip(map(str, ks), with_intervals(values), strict=True))
     return {**results, "metrics": metrics, "per_problem": per_problem}
 
 
-def _with_intervals(values: FloatArray) -> list[dict[str, Any]]:
+def with_intervals(values: FloatArray) -> list[dict[str, Any]]:
+    """Return mean, 95% bootstrap interval and number of problems of every column of (P, K)."""
     found = bootstrap_mean(values)
     return [
         {

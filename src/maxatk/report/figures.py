@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -52,22 +53,11 @@ def metric_svg(comparison: Comparison, metric: str) -> str:
 
 def entropy_svg(comparison: Comparison) -> str | None:
     """Return Figure 2 as inline SVG, the entropy of completions; None if no run recorded it."""
-    runs = [run for run in comparison.runs if run.results["entropy"]]
-    if not runs:
+    if not any(run.results["entropy"] for run in comparison.runs):
         return None
-    lines = lines_for([run.name for run in comparison.runs])
     with mpl.rc_context(_STYLE):
         figure = Figure(figsize=(5.0, 3.6), layout="constrained")
-        axes = figure.subplots()
-        width = max(run.results["entropy"]["sequence"]["histogram"]["width"] for run in runs)
-        longest = max(_longest(run) for run in runs)
-        while longest / width > _BINS:
-            width *= 2
-        for run in runs:
-            _draw_entropy(axes, run, width, lines[run.name])
-        axes.set(xlabel="entropy of a completion, nats", ylabel="share of completions")
-        axes.set_xlim(left=0)
-        axes.set_ylim(bottom=0)
+        _draw_entropies(figure.subplots(), comparison)
         return _inline(figure, "entropy", "Distribution of the entropy of completions")
 
 
@@ -105,19 +95,47 @@ def figure1(
     The file stands alone: white ground, its own legend, in an SVG text as outlines. Its suffix
     decides. Raises InvalidValueError for another suffix, and as `load_comparison`.
     """
-    comparison = load_comparison(results, baseline=baseline)
-    path = Path(path)
-    if path.suffix not in _DATES:
-        raise unknown_name("suffix of the figure", path.suffix, _DATES)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    style = {**_STYLE, "svg.fonttype": "path"}
-    with mpl.rc_context(style):
+    return metric_figure(load_comparison(results, baseline=baseline), path)
+
+
+def metric_figure(comparison: Comparison, path: str | Path) -> Path:
+    """Write Figure 1 of a loaded comparison; raises as `figure1`."""
+    with standing_alone():
         figure = Figure(figsize=(9.5, 3.9), layout="constrained", facecolor="white")
         for axes, metric in zip(figure.subplots(1, 2), METRICS, strict=True):
             _draw_metric(axes, comparison, metric)
         handles, labels = figure.axes[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 6))
-        figure.savefig(path, metadata={_DATES[path.suffix]: None})
+        return save(figure, path)
+
+
+def entropy_figure(comparison: Comparison, path: str | Path) -> Path | None:
+    """Write Figure 2 to an SVG or PDF file; None, and no file, where no run recorded entropy."""
+    if not any(run.results["entropy"] for run in comparison.runs):
+        return None
+    with standing_alone():
+        figure = Figure(figsize=(6.5, 3.9), layout="constrained", facecolor="white")
+        axes = figure.subplots()
+        _draw_entropies(axes, comparison)
+        axes.legend(loc="upper right")
+        return save(figure, path)
+
+
+def standing_alone() -> AbstractContextManager[None]:
+    """Return the style of a figure in a file of its own: in an SVG, text as outlines."""
+    return mpl.rc_context({**_STYLE, "svg.fonttype": "path"})
+
+
+def save(figure: Figure, path: str | Path) -> Path:
+    """Write a figure and return its path; its suffix decides the type.
+
+    Raises InvalidValueError for a suffix other than .svg and .pdf.
+    """
+    path = Path(path)
+    if path.suffix not in _DATES:
+        raise unknown_name("suffix of the figure", path.suffix, _DATES)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, metadata={_DATES[path.suffix]: None})
     return path
 
 
@@ -146,6 +164,20 @@ def _longest(run: Run) -> float:
     return float(histogram["width"] * len(histogram["counts"]))
 
 
+def _draw_entropies(axes: Axes, comparison: Comparison) -> None:
+    runs = [run for run in comparison.runs if run.results["entropy"]]
+    lines = lines_for([run.name for run in comparison.runs])
+    width = max(run.results["entropy"]["sequence"]["histogram"]["width"] for run in runs)
+    longest = max(_longest(run) for run in runs)
+    while longest / width > _BINS:
+        width *= 2
+    for run in runs:
+        _draw_entropy(axes, run, width, lines[run.name])
+    axes.set(xlabel="entropy of a completion, nats", ylabel="share of completions")
+    axes.set_xlim(left=0)
+    axes.set_ylim(bottom=0)
+
+
 def _draw_entropy(axes: Axes, run: Run, width: float, line: Line) -> None:
     histogram = run.results["entropy"]["sequence"]["histogram"]
     together = round(width / histogram["width"])
@@ -154,7 +186,7 @@ def _draw_entropy(axes: Axes, run: Run, width: float, line: Line) -> None:
     edges = width * np.arange(len(counts) + 1)
     shares = counts / counts.sum()
     axes.stairs(shares, edges, fill=True, color=line.color, alpha=0.15)
-    axes.stairs(shares, edges, color=line.color, linewidth=1.8, linestyle=line.dash)
+    axes.stairs(shares, edges, color=line.color, linewidth=1.8, linestyle=line.dash, label=run.name)
 
 
 def _draw_curve(

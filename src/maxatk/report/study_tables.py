@@ -1,0 +1,88 @@
+"""The tables of a study, in the forms of the paper's and with every seed beside them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from maxatk.report.compare_tables import differences_table, leaders_table, scores_table
+from maxatk.report.formats import TableFormat, format_table
+from maxatk.report.numbers import change, share
+from maxatk.report.study import TESTED_KS, Study
+from maxatk.report.tables import Cell, Table, every_k, samples_table
+
+_SUFFIXES: dict[TableFormat, str] = {"md": "md", "csv": "csv", "latex": "tex"}
+_TRAINING = {
+    "ratio/mean_abs_delta": ("mean |ρ−1|", 3),
+    "ratio/max_abs_delta": ("max |ρ−1|", 2),
+    "ratio/effective_samples": ("effective samples", 3),
+    "clip_ratio/region_mean": ("clipped tokens", 3),
+    "frac_groups_without_signal": ("groups without signal", 3),
+    "entropy": ("nats per token", 3),
+    "completions/distinct": ("distinct in a group", 3),
+    "seconds": ("seconds", 0),
+}
+
+
+def study_tables(study: Study) -> dict[str, Table]:
+    """Return the tables of a study by the name of their file.
+
+    `scores` has the form of Tables 2 and 3 of the paper, `max_at_k` and `pass_at_k` that of Tables
+    5 to 14; `differences` and `leaders` hold the paired tests, `seeds` the difference to the
+    baseline seed by seed, `samples` what became of the samples and `training` what was logged.
+    """
+    return {
+        "scores": scores_table(study.compared),
+        "max_at_k": every_k(study.comparison, "max@k"),
+        "pass_at_k": every_k(study.comparison, "pass@k"),
+        "differences": differences_table(study.compared),
+        "leaders": leaders_table(study.compared),
+        "seeds": _seeds_table(study),
+        "samples": samples_table(study.comparison),
+        "training": _training_table(study),
+    }
+
+
+def write_tables(study: Study, folder: Path) -> None:
+    """Write every table of a study as Markdown, CSV and LaTeX."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, table in study_tables(study).items():
+        for table_format, suffix in _SUFFIXES.items():
+            text = format_table(table, table_format)
+            (folder / f"{name}.{suffix}").write_text(text, encoding="utf-8")
+
+
+def _seeds_table(study: Study) -> Table:
+    """Return max@1 and max@k, k the largest tested, of every seed less the baseline's."""
+    ks = study.comparison.shown_ks(TESTED_KS)
+    baseline = study.comparison.baseline.name
+    rows = [_seed_row(study, run.name, baseline, k) for k in ks for run in study.comparison.others]
+    seeds = [f"seed {seed}" for seed in study.seeds]
+    return Table((f"model − {baseline}", "metric", *seeds, "seeds above"), tuple(rows))
+
+
+def _seed_row(study: Study, name: str, baseline: str, k: int) -> tuple[Cell, ...]:
+    def value(model: str, seed: int) -> float:
+        found: float = study.by_seed[model][str(seed)]["max@k"][str(k)]
+        return found
+
+    moved = [value(name, seed) - value(baseline, seed) for seed in study.seeds]
+    above = sum(difference > 0 for difference in moved)
+    cells = [Cell(change(d), mark="above" if d > 0 else "below" if d < 0 else "") for d in moved]
+    return (Cell(name), Cell(f"max@{k}"), *cells, Cell(f"{above} of {len(moved)}"))
+
+
+def _training_table(study: Study) -> Table:
+    names = [run.name for run in study.comparison.runs if study.training[run.name]]
+    logged = [key for key in _TRAINING if any(key in study.training[name] for name in names)]
+    largest = study.comparison.shown_ks(TESTED_KS)[-1]
+    rows = []
+    for name in names:
+        run = next(run for run in study.comparison.runs if run.name == name)
+        found = study.training[name]
+        cells = [_number(found.get(key), _TRAINING[key][1]) for key in logged]
+        rows.append((Cell(name), *cells, Cell(share(run.metric("max@k", largest)["mean"]))))
+    return Table(("model", *(_TRAINING[key][0] for key in logged), f"max@{largest}"), tuple(rows))
+
+
+def _number(value: float | None, digits: int) -> Cell:
+    return Cell("–" if value is None else f"{value:.{digits}f}")
