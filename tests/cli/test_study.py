@@ -1,0 +1,194 @@
+"""Studies: what a recipe plans, and one end to end at its smallest, killed and started again."""
+
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import yaml
+
+from cli.test_demo import RECIPE as DEMO
+from maxatk.cli.main import main
+from maxatk.cli.study import load_study
+from maxatk.cli.study_plan import cells, estimated_seconds, places, stages, train_recipes
+from maxatk.errors import InvalidValueError
+from maxatk.folders import write_json
+from maxatk.report.formats import format_table
+from maxatk.report.study import Study
+from maxatk.report.study_tables import study_tables
+
+RECIPE = {
+    "title": "A small study",
+    "seeds": [1, 2],
+    **{key: DEMO[key] for key in ("mini", "train", "eval")},
+    "figures": ["metric", "entropy", "drift", "heat_map"],
+    "grids": [
+        {"method": {"grpo": {"trainer.method": "grpo"}}},
+        {
+            "method": {"loo": {"trainer.method": "bon_loo1"}},
+            "updates": {1: {"trainer.num_iterations": 1}, 2: {"trainer.num_iterations": 2}},
+        },
+    ],
+}
+
+
+@pytest.fixture
+def recipe(tmp_path):
+    def write(name="study.yaml", **changes):
+        path = tmp_path / name
+        folders = {"out": str(tmp_path / "out"), "work": str(tmp_path / "work")}
+        path.write_text(yaml.safe_dump({**RECIPE, **folders, **changes}, sort_keys=False))
+        return path
+
+    return write
+
+
+def test_models_are_all_combinations_of_levels_and_the_base(recipe):
+    found = cells(load_study(recipe()))
+    assert [cell.name for cell in found] == ["base", "grpo", "loo,updates=1", "loo,updates=2"]
+    assert found[2].levels == {"method": "loo", "updates": "1"}
+    assert found[2].train["trainer"]["num_iterations"] == 1
+    assert found[2].train["trainer"]["method"] == "bon_loo1"
+    assert found[2].train["trainer"]["k"] == RECIPE["train"]["trainer"]["k"]
+
+
+def test_every_seed_has_its_own_corpus_prompts_training_and_samples(recipe):
+    study = load_study(recipe())
+    by_name = {stage.name: stage for stage in stages(study)}
+    assert len(by_name) == 2 * (1 + 3 + 4)
+    for place in places(study):
+        for stage in (place.warm_start, place.evaluation):
+            arguments = by_name[stage].arguments
+            assert arguments[arguments.index("--seed") + 1] == str(place.seed)
+    seeds = [recipe["trainer"]["seed"] for recipe in train_recipes(study).values()]
+    assert sorted(seeds) == [1, 1, 1, 2, 2, 2]
+
+
+def test_studies_share_what_is_the_same_and_nothing_else(recipe):
+    names = {stage.name for stage in stages(load_study(recipe()))}
+    grids = [
+        {
+            "k": {
+                "k=2": {"trainer.method": "grpo"},
+                "k=3": {"trainer.method": "grpo", "trainer.k": 3},
+            }
+        }
+    ]
+    other = {stage.name for stage in stages(load_study(recipe("b.yaml", grids=grids, seeds=[1])))}
+    assert len(other - names) == 2  # the training with k=3 and its evaluation
+    warmer = {**RECIPE["mini"], "tests": 3}
+    assert not names & {s.name for s in stages(load_study(recipe("c.yaml", mini=warmer)))}
+
+
+def test_a_recipe_may_extend_another(recipe, tmp_path):
+    recipe("first.yaml")
+    second = tmp_path / "second.yaml"
+    second.write_text("extends: first.yaml\ntitle: Other\nseeds: [7]\n")
+    study = load_study(second, ["mini.tests=3"])
+    assert (study.title, study.seeds, study.mini.tests) == ("Other", [7], 3)
+    assert study.grids == load_study(tmp_path / "first.yaml").grids
+
+
+def test_the_estimate_learns_from_finished_stages(recipe, tmp_path):
+    study = load_study(recipe())
+    before = estimated_seconds(study)
+    training = next(p.training for p in places(study) if p.cell.name == "loo,updates=2")
+    (tmp_path / "work" / "stages").mkdir(parents=True)
+    taken = 2 * before[training]
+    write_json(tmp_path / "work" / "stages" / f"{training}.json", {"seconds": taken})
+    after = estimated_seconds(study)
+    assert training not in after
+    for name, seconds in after.items():
+        factor = 2 if name.startswith("train-") else 1
+        assert seconds == pytest.approx(factor * before[name])
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"seeds": []}, "seeds"),
+        ({"seeds": [1, 1]}, "seeds"),
+        ({"grids": [{"method": {"grpo": {}}}, {"method": {"grpo": {}}}]}, "'grpo' is there twice"),
+        ({"grids": [{"method": ["grpo"]}]}, r"grids\[0\].method"),
+        ({"grids": [{"method": {"grpo": "grpo"}}]}, r"grids\[0\].method.grpo"),
+        ({"baseline": "gpro"}, "baseline"),
+        ({"figures": ["metrics"]}, "did you mean 'metric'"),
+        ({"costs": {"update": 0}}, "costs.update"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_any_work(recipe, changes, said):
+    with pytest.raises(InvalidValueError, match=said):
+        load_study(recipe(**changes))
+
+
+def test_the_trainer_refuses_before_any_work(recipe, tmp_path, capsys):
+    grids = [{"k": {"k=9": {"trainer.method": "grpo", "trainer.k": 9}}}]
+    assert main(["study", str(recipe(grids=grids))]) == 2
+    assert "k: must be a whole number from 1 to num_generations (4)" in capsys.readouterr().err
+    assert not (tmp_path / "work").exists()
+
+
+def test_dry_run_says_what_is_left_and_writes_nothing(recipe, tmp_path, capsys):
+    assert main(["study", str(recipe()), "--dry-run", "--jobs", "2"]) == 0
+    said = capsys.readouterr().out
+    assert "4 x 2 seeds" in said
+    assert "16, 0 of them finished" in said
+    assert not (tmp_path / "work").exists()
+
+
+def test_two_studies_at_once_in_one_folder_are_refused(recipe, tmp_path, capsys):
+    (tmp_path / "work").mkdir()
+    with (tmp_path / "work" / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert main(["study", str(recipe())]) == 2
+    assert "another study is at work" in capsys.readouterr().err
+
+
+def start(recipe):
+    return subprocess.Popen(
+        [sys.executable, "-m", "maxatk", "study", str(recipe)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, "PYTHONPATH": "src"},
+    )
+
+
+@pytest.mark.timeout(280)
+def test_a_study_goes_on_after_a_kill_and_its_tables_are_those_of_its_results(recipe, tmp_path):
+    path = recipe(grids=[{"method": {"grpo": {"trainer.method": "grpo"}}}])
+    first = start(path)
+    marker = tmp_path / "work" / "stages"
+    end = time.monotonic() + 120
+    while not list(marker.glob("mini-*.json")):
+        assert time.monotonic() < end, "no warm start has finished"
+        time.sleep(0.05)
+    first.send_signal(signal.SIGKILL)
+    first.communicate()
+    finished = {p.name: p.stat().st_mtime_ns for p in marker.glob("*.json")}
+
+    second = start(path)
+    said, _ = second.communicate(timeout=240)
+    assert second.returncode == 0, said
+    for name, written in finished.items():
+        assert (marker / name).stat().st_mtime_ns == written, "a finished stage ran again"
+
+    out = tmp_path / "out"
+    found = json.loads((out / "results.json").read_text())
+    assert list(found["models"]) == ["base", "grpo"]
+    assert found["models"]["base"]["counts"]["problems"] == 2 * RECIPE["mini"]["test_problems"]
+    assert found["models"]["grpo"]["training"]["seconds"] > 0
+    for seed in ("1", "2"):
+        assert found["models"]["grpo"]["by_seed"][seed]["max@k"].keys() == {"1", "2", "4", "8"}
+    study = Study.from_json(found)
+    assert study.to_json() == found
+    for name, table in study_tables(study).items():
+        for table_format, suffix in (("md", "md"), ("csv", "csv"), ("latex", "tex")):
+            written = (out / "tables" / f"{name}.{suffix}").read_text()
+            assert written == format_table(table, table_format), name
+    assert {p.name for p in (out / "figures").iterdir()} >= {"metric.svg", "heat_map.pdf"}
+    assert "A small study" in (out / "report.html").read_text()
