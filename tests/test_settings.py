@@ -98,3 +98,11 @@ BAD = {
 def test_bad_settings_are_named_by_their_path(text, message):
     with pytest.raises(InvalidValueError, match=message):
         parse(text)
+
+
+def test_an_unknown_key_among_very_many_lists_only_what_is_close():
+    Many = dataclasses.make_dataclass("Many", [(f"field_{i}", int, 0) for i in range(200)])
+    with pytest.raises(InvalidValueError) as caught:
+        from_mapping(Many, {"feild_7": 1}, where="recipe")
+    assert "unknown key 'feild_7'; did you mean 'field_7'" in str(caught.value)
+    assert "field_150" not in str(caught.value)

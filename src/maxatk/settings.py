@@ -13,6 +13,7 @@ from maxatk.errors import InvalidValueError, suggestion
 SettingsT = TypeVar("SettingsT")
 
 _SCALARS = (bool, int, float, str)
+_MOST_LISTED = 40
 
 
 def from_mapping(cls: type[SettingsT], mapping: Mapping[str, Any], *, where: str) -> SettingsT:
@@ -29,14 +30,18 @@ def from_mapping(cls: type[SettingsT], mapping: Mapping[str, Any], *, where: str
     for name in mapping:
         if name not in fields:
             raise InvalidValueError(
-                f"{where}: unknown key {name!r}{suggestion(str(name), fields)}; "
-                f"allowed: {', '.join(sorted(fields))}"
+                f"{where}: unknown key {name!r}{suggestion(str(name), fields)}{_listed(fields)}"
             )
     missing = [name for name, f in fields.items() if _required(f) and name not in mapping]
     if missing:
         raise InvalidValueError(f"{where}: the key {missing[0]!r} is required")
     hints = typing.get_type_hints(cls)
     return cls(**{n: _convert(v, hints[n], where=f"{where}.{n}") for n, v in mapping.items()})
+
+
+def _listed(names: typing.Collection[str]) -> str:
+    """Return the allowed names for a message; nobody reads the 200 of a trainer."""
+    return f"; allowed: {', '.join(sorted(names))}" if len(names) <= _MOST_LISTED else ""
 
 
 def _required(field: dataclasses.Field[Any]) -> bool:
