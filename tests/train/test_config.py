@@ -32,6 +32,11 @@ from .conftest import config
         ({"k_schedule": "linear", "k_final": 9}, r"k_final: .*num_generations \(4\), got 9"),
         ({"max_weight": 1.5}, r"max_weight: must be from 0 to 1, got 1.5"),
         ({"method": "grpo", "max_weight": 0.5}, r"max_weight: 0.5 .*a method of: bon_loo1"),
+        ({"rollout_lag": -1}, r"rollout_lag: must be a whole number from 0, got -1"),
+        ({"rollout_lag": 1.5}, r"rollout_lag: .*got 1.5"),
+        ({"rollout_lag": 2, "use_vllm": True}, r"rollout_lag: 2 needs use_vllm False"),
+        ({"rollout_lag": 2, "fsdp": "full_shard"}, r"rollout_lag: 2 .*FSDP.*allowed with them: 0"),
+        ({"rollout_lag": 2, "deepspeed": {}, "fsdp": True}, r"rollout_lag: 2 .*DeepSpeed"),
         (
             {"method": "bon_off_policy", "importance_sampling_level": "sequence"},
             r"importance_sampling_level: must be 'token'",
@@ -41,6 +46,27 @@ from .conftest import config
 def test_values_that_are_not_allowed_are_refused(tmp_path, changes, message):
     with pytest.raises(InvalidValueError, match=message):
         config(tmp_path, **changes)
+
+
+@pytest.mark.parametrize("launched", ["ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED"])
+def test_a_lag_is_refused_where_the_launcher_shards_the_weights(tmp_path, monkeypatch, launched):
+    monkeypatch.setenv(launched, "true")
+    with pytest.raises(InvalidValueError, match="rollout_lag: 1 exchanges weights in place"):
+        config(tmp_path, rollout_lag=1)
+
+
+@pytest.mark.parametrize(
+    "settings, steps",
+    [
+        ({}, 1),
+        ({"num_iterations": 3}, 3),
+        ({"steps_per_generation": 4, "gradient_accumulation_steps": 2, "num_iterations": 3}, 6),
+        ({"steps_per_generation": 4, "gradient_accumulation_steps": 3}, 1),
+        ({"steps_per_generation": 1, "gradient_accumulation_steps": 2}, 1),
+    ],
+)
+def test_steps_between_generations_are_whole_or_every_one(tmp_path, settings, steps):
+    assert config(tmp_path, **settings).steps_between_generations == steps
 
 
 def test_defaults_are_those_the_measurements_support(tmp_path):

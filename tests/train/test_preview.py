@@ -63,6 +63,19 @@ def test_it_shows_what_the_run_would_do_and_writes_nothing(recipe, tmp_path, cap
     assert not (tmp_path / "out").exists()
 
 
+def test_a_lag_is_shown_with_the_copies_it_holds(recipe, tmp_path, capsys):
+    changes = ("trainer.rollout_lag=4", "trainer.num_iterations=3")
+    assert dry_run(tmp_path, recipe, *changes) == 0
+    text = capsys.readouterr().out
+    assert "sampled with the weights of 4 optimizer steps ago" in text
+    assert "lagged" in text
+    assert dry_run(tmp_path, recipe, *changes, "--progress", "json") == 0
+    memory = json.loads(capsys.readouterr().out)["memory"]
+    assert memory["lagged"] == 2 * memory["weights"]  # two generations lie within four steps
+    assert dry_run(tmp_path, recipe) == 0
+    assert "lagged" not in capsys.readouterr().out
+
+
 def test_json_holds_the_same(recipe, tmp_path, capsys):
     assert dry_run(tmp_path, recipe, "--progress", "json") == 0
     found = json.loads(capsys.readouterr().out)

@@ -5,12 +5,14 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 import torch
 import yaml
 from safetensors.torch import load_file
 
+from maxatk.errors import InvalidValueError
 from maxatk.records import write_jsonl
 from maxatk.train import MaxAtKTrainer
 from maxatk.train.run import last_checkpoint
@@ -28,9 +30,16 @@ SETTINGS = {
     "learning_rate": 1e-2,
 }
 WHOLE, SPLIT = {}, {"per_device_train_batch_size": 4, "num_generations": 8}
+LAG = {"rollout_lag": 3, "num_iterations": 1}  # a generation serves 2 steps
+GEOMETRIES = {
+    "whole groups": WHOLE,
+    "split groups": SPLIT,
+    "whole groups, lag": {**WHOLE, **LAG},
+    "split groups, lag": {**SPLIT, **LAG},
+}
 
 
-@pytest.mark.parametrize("geometry", [WHOLE, SPLIT], ids=["whole groups", "split groups"])
+@pytest.mark.parametrize("geometry", GEOMETRIES.values(), ids=GEOMETRIES)
 @pytest.mark.parametrize("stop", [1, 3, 4])
 def test_weights_and_samples_are_those_of_an_uninterrupted_run(make_trainer, geometry, stop):
     settings = {**SETTINGS, **geometry}
@@ -45,6 +54,16 @@ def test_weights_and_samples_are_those_of_an_uninterrupted_run(make_trainer, geo
     assert [row["loss"] for row in resumed] == [row["loss"] for row in rows]
 
 
+def test_a_checkpoint_of_another_lag_is_refused(make_trainer):
+    make_trainer(cls=MaxAtKTrainer, **{**SETTINGS, **LAG}).train()
+    again = make_trainer(cls=MaxAtKTrainer, **{**SETTINGS, **LAG, "rollout_lag": 2})
+    checkpoint = Path(again.args.output_dir) / "checkpoint-4"
+    for found in (3, 0):
+        with pytest.raises(InvalidValueError, match=f"rollout_lag: 2 .* allowed: {found}"):
+            again.train(resume_from_checkpoint=str(checkpoint))
+        (checkpoint / "lag.pt").unlink(missing_ok=True)
+
+
 def test_a_checkpoint_cut_off_by_a_kill_is_passed_over(tmp_path):
     assert last_checkpoint(tmp_path) is None
     for step in (2, 10, 11, 12):
@@ -56,13 +75,15 @@ def test_a_checkpoint_cut_off_by_a_kill_is_passed_over(tmp_path):
     assert last_checkpoint(tmp_path) == str(tmp_path / "checkpoint-10")
 
 
+@pytest.mark.parametrize("lag", [0, 3])
 def test_killed_runs_end_with_the_weights_of_one_that_was_not(
-    tmp_path, model_folder, mini_problems
+    tmp_path, model_folder, mini_problems, lag
 ):
     problems = tmp_path / "problems.jsonl"
     write_jsonl(problems, (p.problem.to_json() for p in mini_problems))
     trainer = {**SETTINGS, "k": 2, "num_generations": 4, "per_device_train_batch_size": 8}
     trainer |= {"max_completion_length": 40, "max_steps": 8}  # slow enough to be killed in time
+    trainer |= {"rollout_lag": lag, "num_iterations": 1 if lag else 2}
     trainer |= {"use_cpu": True, "report_to": "none"}
     recipe = tmp_path / "recipe.yaml"
     recipe.write_text(

@@ -64,6 +64,8 @@ def _batch(found: Preview) -> Iterator[str]:
         f"{plan.processes} processes"
     )
     yield f"{plan.steps_a_generation:g} optimizer steps a generation"
+    if plan.rollout_lag:
+        yield f"sampled with the weights of {plan.rollout_lag} optimizer steps ago"
     yield (
         f"{plan.optimizer_steps:,} optimizer steps, {plan.generations:,} generations, "
         f"{plan.completions:,} completions in all"
@@ -92,7 +94,8 @@ def _memory(found: Preview) -> Iterator[str]:
         f"{_bytes(memory.total)} at the peak, for {memory.parameters:,} parameters "
         f"({memory.trained_parameters:,} trained), {memory.tokens_a_sequence:,} tokens a sequence"
     )
-    names = ("weights", "gradients", "optimizer", "reference", "activations", "logits", "cache")
+    names = ["weights", "gradients", "optimizer", "reference", "activations", "logits", "cache"]
+    names += ["lagged"] if memory.lagged else []
     yield ", ".join(f"{name} {_bytes(getattr(memory, name))}" for name in names)
     yield "as if nothing were sharded; generation (cache) and training (activations, logits) take"
     yield "turns; without attention scores, vLLM's share, temporary copies and the framework"

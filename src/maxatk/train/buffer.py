@@ -32,6 +32,7 @@ def in_whole_groups(slices: list[Batch], rows: torch.Tensor, group_size: int) ->
 
 def save_state(path: Path, state: dict[str, Any]) -> None:
     """Write what a run needs to go on in the middle of a buffer, atomically."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(path.name + ".partial")
     torch.save(state, partial)
     partial.replace(path)

@@ -19,7 +19,7 @@ REINFORCE_LOSS_TYPES = ("dapo", "dr_grpo", "bnpo", "cispo")
 
 @dataclasses.dataclass
 class MaxAtKConfig(GRPOConfig):
-    """Settings of `MaxAtKTrainer`: every field of TRL's GRPOConfig and seven of its own.
+    """Settings of `MaxAtKTrainer`: every field of TRL's GRPOConfig and eight of its own.
 
     Args:
         method: A name in `maxatk.METHODS`; decides credit, correction, baseline and scale.
@@ -30,6 +30,7 @@ class MaxAtKConfig(GRPOConfig):
         k_schedule: How k moves from `k` to `k_final` over the training: a name in `SCHEDULES`.
         k_final: The k at the end of a schedule; by default 1.
         max_weight: Share of max@k in the objective; the rest is max@1.
+        rollout_lag: Optimizer steps by which the weights that sample are behind those that train.
 
     Two defaults differ from TRL: dropout is off (ratios would be noise otherwise), and bf16 is
     chosen only where the machine has it. The scale of the advantages belongs to the method, so
@@ -59,6 +60,9 @@ class MaxAtKConfig(GRPOConfig):
     max_weight: float = dataclasses.field(
         default=1.0, metadata={"help": "Share of max@k in the objective; the rest is max@1."}
     )
+    rollout_lag: int = dataclasses.field(
+        default=0, metadata={"help": "Sample with the weights of that many optimizer steps ago."}
+    )
     disable_dropout: bool = dataclasses.field(
         default=True, metadata={"help": "Disable dropout, so that ratios measure the policy."}
     )
@@ -72,6 +76,7 @@ class MaxAtKConfig(GRPOConfig):
         _check_method(self)
         _check_objective(self)
         _check_geometry(self)
+        _check_lag(self)
         super().__post_init__()
         _check_combinations(self)
 
@@ -85,11 +90,23 @@ class MaxAtKConfig(GRPOConfig):
         """Return whether ratios come from the loss's own pass, on micro-batches of whole groups.
 
         Where they do not fit, or another loss than TRL's own is computed, an extra pass gives
-        them. A generation that serves a single optimizer step needs neither.
+        them. A generation that serves a single optimizer step needs neither, unless its samples
+        come from the weights of an earlier step.
         """
         fits = self.per_device_train_batch_size % self.num_generations == 0
         reused = self.steps_per_generation * self.num_iterations > self.gradient_accumulation_steps
-        return bool(self.needs_ratios and fits and reused and not self.use_liger_kernel)
+        stale = reused or self.rollout_lag > 0
+        return bool(self.needs_ratios and fits and stale and not self.use_liger_kernel)
+
+    @property
+    def steps_between_generations(self) -> int:
+        """Return the optimizer steps from one generation to the next.
+
+        1 where a step holds several generations, or a generation begins in the middle of a step.
+        """
+        reuse = self.steps_per_generation * self.num_iterations
+        steps, rest = divmod(reuse, self.gradient_accumulation_steps)
+        return int(steps) if rest == 0 else 1
 
     @property
     def objective(self) -> Objective:
@@ -155,6 +172,29 @@ def _check_geometry(config: MaxAtKConfig) -> None:
             f"steps_per_generation {steps}, unless generation_batch_size is given); "
             f"allowed: {', '.join(map(str, allowed)) or 'none, the batch is too small'}"
         )
+
+
+def _check_lag(config: MaxAtKConfig) -> None:
+    lag = config.rollout_lag
+    if not isinstance(lag, int) or lag < 0:
+        raise InvalidValueError(f"rollout_lag: must be a whole number from 0, got {lag!r}")
+    if lag and config.use_vllm:
+        raise InvalidValueError(
+            f"rollout_lag: {lag} needs use_vllm False, because TRL hands vLLM the newest weights; "
+            "allowed with use_vllm: 0"
+        )
+    if lag and _sharded(config):
+        raise InvalidValueError(
+            f"rollout_lag: {lag} exchanges weights in place, which FSDP and DeepSpeed shard; "
+            "allowed with them: 0"
+        )
+
+
+def _sharded(config: MaxAtKConfig) -> bool:
+    """Say whether settings or `accelerate launch` give the weights to FSDP or DeepSpeed."""
+    names = ("ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED")
+    launched = any(os.environ.get(name, "false").lower() in ("true", "1") for name in names)
+    return bool(config.fsdp or config.deepspeed or launched)
 
 
 def _check_combinations(config: MaxAtKConfig) -> None:

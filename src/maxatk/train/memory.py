@@ -10,6 +10,7 @@ import torch
 from transformers import AutoModelForCausalLM, PretrainedConfig
 
 from maxatk.train.config import MaxAtKConfig
+from maxatk.train.lag import copies
 
 # Values kept for the backward pass, per token and hidden unit of a layer, without the attention
 # scores: 34 bytes at 2 bytes each (Korthikanti et al. 2022, table 2).
@@ -34,6 +35,7 @@ class Memory:
     gradients: int
     optimizer: int
     reference: int
+    lagged: int
     activations: int
     logits: int
     cache: int
@@ -41,7 +43,7 @@ class Memory:
     @property
     def total(self) -> int:
         """Return the estimated peak in bytes."""
-        kept = self.weights + self.gradients + self.optimizer + self.reference
+        kept = self.weights + self.gradients + self.optimizer + self.reference + self.lagged
         return kept + max(self.activations + self.logits, self.cache)
 
 
@@ -65,6 +67,7 @@ def estimate(
     head = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
     a_token = 2 * layers * heads * head * width
     state = _STATE.get(_optimizer(config), 8) * trained_width // 4
+    held = copies(lag=config.rollout_lag, every=config.steps_between_generations)
     checkpointed = unit * (layers + _KEPT)
     logits = 0 if config.use_liger_kernel else 2 * 4 * text.vocab_size  # float32, and gradient
     return Memory(
@@ -75,6 +78,7 @@ def estimate(
         gradients=trained * trained_width,
         optimizer=trained * state,
         reference=count * width if config.beta and adapter is None else 0,
+        lagged=held * trained * trained_width,
         activations=checkpointed if _recomputes(config) else unit * layers * _KEPT,
         logits=rows * config.max_completion_length * logits,
         cache=0 if config.use_vllm else rows * config.steps_per_generation * tokens * a_token,

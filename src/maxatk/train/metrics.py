@@ -57,12 +57,17 @@ def log_groups(
     metrics["completions/distinct"].append(float(np.mean(distinct)))
 
 
-def log_ratios(metrics: Metrics, log_ratios: np.ndarray, *, k: int, clamp: float) -> None:
-    """Log how far the policy has moved from the one that sampled: log ratios (P, n), in nats."""
+def log_deviations(metrics: Metrics, log_ratios: np.ndarray, *, clamp: float) -> None:
+    """Log how far the policy has moved from the one that sampled: log ratios in nats, any shape."""
     deviation = np.abs(np.expm1(np.clip(log_ratios, -50, 50)))
     metrics["ratio/mean_abs_delta"].append(float(deviation.mean()))
     metrics["ratio/max_abs_delta"].append(float(deviation.max()))
     metrics["ratio/clamped"].append(float((deviation > clamp).mean()))
+
+
+def log_ratios(metrics: Metrics, log_ratios: np.ndarray, *, k: int, clamp: float) -> None:
+    """Log the same of whole groups (P, n), and the effective size of their subset weights."""
+    log_deviations(metrics, log_ratios, clamp=clamp)
     share = effective_sample_size(log_ratios, min(k, log_ratios.shape[1]), clamp=clamp)
     metrics["ratio/effective_samples"].append(float(share.mean()))
 

@@ -31,6 +31,7 @@ class Plan:
     optimizer_steps: int
     completions: int
     whole_groups: bool
+    rollout_lag: int
     passes_training: int
     passes_sampling: int
     passes_reference: int
@@ -57,7 +58,9 @@ def plan(config: MaxAtKConfig, *, problems: int | None) -> Plan:
     parts = [(full, epoch), (1, min(rest * accumulation, epoch))]
     generations = sum(times * -(-micro // reuse) for times, micro in parts)
     stale = sum(times * _stale_steps(micro, reuse, accumulation) for times, micro in parts)
-    old = accumulation % reuse != 0 or config.use_vllm
+    if config.rollout_lag:  # the first use of a generation is stale too, but for the first step's
+        stale += generations - -(-min(accumulation, epoch) // reuse)
+    old = accumulation % reuse != 0 or config.use_vllm or config.rollout_lag > 0
     return Plan(
         processes=_processes(),
         problems=problems,
@@ -71,6 +74,7 @@ def plan(config: MaxAtKConfig, *, problems: int | None) -> Plan:
         optimizer_steps=updates,
         completions=generations * batch,
         whole_groups=config.whole_groups,
+        rollout_lag=config.rollout_lag,
         passes_training=sum(times * micro for times, micro in parts),
         passes_sampling=generations * steps if old else 0,
         passes_reference=generations * steps if config.beta else 0,

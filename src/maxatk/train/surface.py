@@ -23,6 +23,7 @@ _USED: dict[str, tuple[str, ...]] = {
         "input_ids",
         "attention_mask",
         "logits_to_keep",
+        "batch_size",
     ),
     "_save_checkpoint": ("model", "trial"),
     "_load_optimizer_and_scheduler": ("checkpoint",),

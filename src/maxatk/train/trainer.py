@@ -16,6 +16,7 @@ from trl import GRPOTrainer
 from maxatk.errors import InvalidValueError
 from maxatk.train import buffer, metrics
 from maxatk.train.card import describe_training
+from maxatk.train.lag import LaggedWeights
 from maxatk.train.surface import check_surface
 
 # Keys that this trainer adds to TRL's batches; both survive TRL's shuffling and splitting.
@@ -36,6 +37,9 @@ class MaxAtKTrainer(GRPOTrainer):
     over the buffered samples gives them. A checkpoint holds the buffer, so that a run goes on in
     the middle of it.
 
+    With a `rollout_lag` every generation is sampled with the weights of that many optimizer steps
+    ago, and its old log-probabilities are theirs: the first step that uses it is off-policy too.
+
     Raises InvalidValueError when the training set holds fewer prompts than one generation needs,
     MissingDependencyError with a version of TRL that lacks what this class builds on.
     """
@@ -46,6 +50,10 @@ class MaxAtKTrainer(GRPOTrainer):
         check_surface()
         super().__init__(*args, **kwargs)
         self._objective = self.args.objective
+        lag, every = self.args.rollout_lag, self.args.steps_between_generations
+        self._lagged = LaggedWeights(self.model, lag=lag, every=every)
+        if lag:
+            self.add_callback(self._lagged)
         # Of the last generation of all processes: rewards (P, n), their k, and the optimizer step
         # whose policy the advantages in the buffer belong to.
         self._group_rewards = np.empty((0, 0))
@@ -97,9 +105,9 @@ class MaxAtKTrainer(GRPOTrainer):
         return rewards_per_func
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
-        with self._clock.measure("generation", self._metrics[self._mode]):
-            output = super()._generate_and_score_completions(inputs)
         training = self.model.training
+        with self._clock.measure("generation", self._metrics[self._mode]):
+            output = self._sample(inputs)
         group_size = self.num_generations if training else self.num_generations_eval
         rewards = self._usable_rewards(output).double().cpu().numpy().reshape(-1, group_size)
         k = self._objective.k_at(self.state.global_step / max(self.state.max_steps, 1))
@@ -111,11 +119,26 @@ class MaxAtKTrainer(GRPOTrainer):
         self._log_generation(rewards, fresh, k)
         if training:
             self._group_rewards, self._group_k = rewards, k
-            self._advantages_step = self.state.global_step
+            self._advantages_step = self._lagged.sampling_step(self.state.global_step)
             device = output["advantages"].device
             output[GROUP_ROW] = torch.arange(first, first + rows, device=device)
             if self.args.form == "reinforce" and "old_per_token_logps" in output:
                 output[SAMPLING_LOGPS] = output.pop("old_per_token_logps")
+        return output
+
+    def _sample(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        """Return TRL's generation; for training, sampled with the weights of `rollout_lag` ago.
+
+        TRL leaves the old log-probabilities out where a generation serves one optimizer step,
+        because they would be those of the loss; under other weights they are not.
+        """
+        if not self.model.training:
+            return super()._generate_and_score_completions(inputs)
+        with self._lagged.in_model(self.state.global_step):
+            output: dict[str, Any] = super()._generate_and_score_completions(inputs)
+            if self.args.rollout_lag and "old_per_token_logps" not in output:
+                with torch.no_grad():
+                    output["old_per_token_logps"] = self._forward_logps(output)
         return output
 
     def _usable_rewards(self, output: dict[str, Any]) -> torch.Tensor:
@@ -154,22 +177,31 @@ class MaxAtKTrainer(GRPOTrainer):
         return self._advantages_step != self.state.global_step
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
-        if self.model.training and self._whole_groups and self._is_stale():
+        # Without whole groups, ratios that are needed are those of an extra forward pass.
+        reads = self._whole_groups or not self.args.needs_ratios
+        if self.model.training and reads and self._is_stale() and _old_logps(inputs) is not None:
             self._awaiting_ratios = inputs
         return super()._compute_loss(model, inputs)
 
     def _get_per_token_logps_and_entropies(self, *args: Any, **kwargs: Any) -> Any:
         found = super()._get_per_token_logps_and_entropies(*args, **kwargs)
         inputs, self._awaiting_ratios = self._awaiting_ratios, None
-        if inputs is not None:  # this is the forward pass of the loss, on whole groups
-            log_ratios = _log_ratios(inputs, found[0].detach())
-            rows = inputs[GROUP_ROW].cpu().numpy()
-            groups = (-1, self.num_generations)
-            rewards = self._group_rewards.reshape(-1)[rows].reshape(groups)
-            shaped = log_ratios.double().cpu().numpy().reshape(groups)
-            fresh = self._off_policy_advantages(rewards, shaped)
-            inputs["advantages"] = _like(fresh, inputs["advantages"])
+        if inputs is not None:  # this is the forward pass of the loss
+            self._read_ratios(inputs, _log_ratios(inputs, found[0].detach()))
         return found
+
+    def _read_ratios(self, inputs: dict[str, Any], log_ratios: torch.Tensor) -> None:
+        """Log the ratios of a micro-batch; where it holds whole groups, set its advantages."""
+        if not self._whole_groups:
+            seen = self.accelerator.gather(log_ratios).double().cpu().numpy()
+            metrics.log_deviations(self._metrics["train"], seen, clamp=self.args.delta_clamp)
+            return
+        rows = inputs[GROUP_ROW].cpu().numpy()
+        groups = (-1, self.num_generations)
+        rewards = self._group_rewards.reshape(-1)[rows].reshape(groups)
+        shaped = log_ratios.double().cpu().numpy().reshape(groups)
+        fresh = self._off_policy_advantages(rewards, shaped)
+        inputs["advantages"] = _like(fresh, inputs["advantages"])
 
     def _refresh_advantages(self) -> None:
         """Set the advantages of every buffered sample from the ratios under today's policy."""
@@ -198,13 +230,17 @@ class MaxAtKTrainer(GRPOTrainer):
         mask = batch["completion_mask"]
         if _old_logps(batch) is None:
             return torch.zeros(len(mask), device=mask.device)
-        now = self._get_per_token_logps_and_entropies(
+        return _log_ratios(batch, self._forward_logps(batch))
+
+    def _forward_logps(self, batch: dict[str, Any]) -> torch.Tensor:
+        """Return the log-probabilities of completion tokens, shape (rows, tokens)."""
+        return self._get_per_token_logps_and_entropies(
             self.model,
             torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1),
-            torch.cat([batch["prompt_mask"], mask], dim=1),
+            torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1),
             batch["completion_ids"].size(1),
+            batch_size=self.args.per_device_train_batch_size,
         )[0]
-        return _log_ratios(batch, now)
 
     def _replace_logged_advantages(self, fresh: np.ndarray) -> None:
         """Put the advantages in use where TRL logged its own."""
@@ -226,13 +262,15 @@ class MaxAtKTrainer(GRPOTrainer):
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         # Before TRL's own files, of which the last tells a complete checkpoint.
+        folder = Path(self._get_output_dir(trial=trial))
+        checkpoint = folder / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
         if self._step % (self.args.steps_per_generation * self.num_iterations) != 0:
-            self._save_buffer(Path(self._get_output_dir(trial=trial)))
+            self._save_buffer(checkpoint)
+        if self.args.rollout_lag and self.args.should_save:
+            self._lagged.save(checkpoint)
         super()._save_checkpoint(model, trial)
 
-    def _save_buffer(self, folder: Path) -> None:
-        checkpoint = folder / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
-        checkpoint.mkdir(parents=True, exist_ok=True)
+    def _save_buffer(self, checkpoint: Path) -> None:
         state = {
             "step": self._step,
             "slices": self._buffered_inputs,
@@ -247,6 +285,8 @@ class MaxAtKTrainer(GRPOTrainer):
         super()._load_optimizer_and_scheduler(checkpoint)
         if checkpoint is None:
             return
+        if self.args.rollout_lag:
+            self._lagged.load(Path(checkpoint), self.accelerator.device)
         state = buffer.load_state(self._state_file(Path(checkpoint)), self.accelerator.device)
         if state is None:
             return
