@@ -28,6 +28,7 @@ def main(model: str, out: Path, rows: int) -> None:
             steps_per_generation=8 // rows,
             gradient_accumulation_steps=1,
             num_iterations=rows // 2,
+            share_prompts=rows > 2,
             max_steps=4,
             ddp_backend="gloo",
         ),

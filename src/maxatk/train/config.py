@@ -19,7 +19,7 @@ REINFORCE_LOSS_TYPES = ("dapo", "dr_grpo", "bnpo", "cispo")
 
 @dataclasses.dataclass
 class MaxAtKConfig(GRPOConfig):
-    """Settings of `MaxAtKTrainer`: every field of TRL's GRPOConfig and eight of its own.
+    """Settings of `MaxAtKTrainer`: every field of TRL's GRPOConfig and nine of its own.
 
     Args:
         method: A name in `maxatk.METHODS`; decides credit, correction, baseline and scale.
@@ -31,6 +31,8 @@ class MaxAtKConfig(GRPOConfig):
         k_final: The k at the end of a schedule; by default 1.
         max_weight: Share of max@k in the objective; the rest is max@1.
         rollout_lag: Optimizer steps by which the weights that sample are behind those that train.
+        share_prompts: Evaluate every different prompt of a micro-batch once in the update instead
+            of once a sample. The same numbers up to rounding; needs the memory of activations.
 
     Two defaults differ from TRL: dropout is off (ratios would be noise otherwise), and bf16 is
     chosen only where the machine has it. The scale of the advantages belongs to the method, so
@@ -63,6 +65,9 @@ class MaxAtKConfig(GRPOConfig):
     rollout_lag: int = dataclasses.field(
         default=0, metadata={"help": "Sample with the weights of that many optimizer steps ago."}
     )
+    share_prompts: bool = dataclasses.field(
+        default=False, metadata={"help": "Evaluate a prompt once for its samples in the update."}
+    )
     disable_dropout: bool = dataclasses.field(
         default=True, metadata={"help": "Disable dropout, so that ratios measure the policy."}
     )
@@ -79,6 +84,12 @@ class MaxAtKConfig(GRPOConfig):
         _check_lag(self)
         super().__post_init__()
         _check_combinations(self)
+        _check_shared_prompts(self)
+
+    @property
+    def checkpoints_activations(self) -> bool:
+        """Return whether activations are computed again instead of kept, by either of its names."""
+        return bool(self.gradient_checkpointing or getattr(self, "activation_checkpointing", None))
 
     @property
     def needs_ratios(self) -> bool:
@@ -188,6 +199,23 @@ def _check_lag(config: MaxAtKConfig) -> None:
             f"rollout_lag: {lag} exchanges weights in place, which FSDP and DeepSpeed shard; "
             "allowed with them: 0"
         )
+
+
+def _check_shared_prompts(config: MaxAtKConfig) -> None:
+    """Refuse what cannot keep the cache of a prompt with its gradient."""
+    if not config.share_prompts:
+        return
+    refused = {
+        "gradient_checkpointing": config.checkpoints_activations,
+        "use_liger_kernel": config.use_liger_kernel,
+        "fsdp or deepspeed": _sharded(config),
+    }
+    for name, given in refused.items():
+        if given:
+            raise InvalidValueError(
+                f"share_prompts: True keeps the cache of a prompt for its samples, which does not "
+                f"go with {name}; allowed with it: False"
+            )
 
 
 def _sharded(config: MaxAtKConfig) -> bool:

@@ -79,7 +79,7 @@ def estimate(
         optimizer=trained * state,
         reference=count * width if config.beta and adapter is None else 0,
         lagged=held * trained * trained_width,
-        activations=checkpointed if _recomputes(config) else unit * layers * _KEPT,
+        activations=checkpointed if config.checkpoints_activations else unit * layers * _KEPT,
         logits=rows * config.max_completion_length * logits,
         cache=0 if config.use_vllm else rows * config.steps_per_generation * tokens * a_token,
     )
@@ -105,11 +105,6 @@ def _parameters(model: PretrainedConfig, adapter: Any) -> tuple[int, int]:
 
         adapted = get_peft_model(built, copy.deepcopy(adapter))
     return count, sum(w.numel() for w in adapted.parameters() if w.requires_grad)
-
-
-def _recomputes(config: MaxAtKConfig) -> bool:
-    """Say whether activations are recomputed, under the setting's old or its new name."""
-    return bool(config.gradient_checkpointing or getattr(config, "activation_checkpointing", None))
 
 
 def _optimizer(config: MaxAtKConfig) -> str:

@@ -12,6 +12,9 @@ from typing import Any
 
 import torch
 
+# What a forward pass may get besides token ids; images and the like belong to whole prompts.
+_PASSED_ON = {"fused_lm_head", "logits_to_keep", "use_cache"}
+
 
 class SharedPrompts:
     """A model to be called once for a batch: prompts first, then all that follows them.
@@ -37,12 +40,12 @@ class SharedPrompts:
     ) -> Any:
         """Return the model's output for token ids (rows, columns), prompts padded on the left."""
         prefix = input_ids.size(1) - self._kept
+        if prefix < 1 or not more.keys() <= _PASSED_ON:
+            return self._whole(input_ids, attention_mask, labels, **more)
         heads = torch.cat([input_ids[:, :prefix], attention_mask[:, :prefix]], dim=1)
         different, rows = torch.unique(heads, dim=0, return_inverse=True)
-        if prefix < 1 or len(different) == len(heads):
-            return self._model(
-                input_ids=input_ids, attention_mask=attention_mask, **_given(labels), **more
-            )
+        if len(different) == len(heads):
+            return self._whole(input_ids, attention_mask, labels, **more)
         cache = self._unwrapped(
             input_ids=different[:, :prefix],
             attention_mask=different[:, prefix:],
@@ -50,14 +53,17 @@ class SharedPrompts:
             logits_to_keep=1,
         ).past_key_values
         cache.batch_select_indices(rows)
-        return self._model(
-            input_ids=input_ids[:, prefix:],
-            attention_mask=attention_mask,
-            past_key_values=cache,
-            **_given(None if labels is None else labels[:, prefix:]),
-            **more,
-        )
+        more["past_key_values"] = cache
+        rest = None if labels is None else labels[:, prefix:]
+        return self._whole(input_ids[:, prefix:], attention_mask, rest, **more)
 
-
-def _given(labels: torch.Tensor | None) -> dict[str, torch.Tensor]:
-    return {} if labels is None else {"labels": labels}
+    def _whole(
+        self,
+        input_ids: torch.Tensor,
+        attention_mask: torch.Tensor,
+        labels: torch.Tensor | None,
+        **more: Any,
+    ) -> Any:
+        if labels is not None:
+            more["labels"] = labels
+        return self._model(input_ids=input_ids, attention_mask=attention_mask, **more)

@@ -17,6 +17,7 @@ from maxatk.errors import InvalidValueError
 from maxatk.train import buffer, metrics
 from maxatk.train.card import describe_training
 from maxatk.train.lag import LaggedWeights
+from maxatk.train.shared_prompts import SharedPrompts
 from maxatk.train.surface import check_surface
 
 # Keys that this trainer adds to TRL's batches; both survive TRL's shuffling and splitting.
@@ -183,8 +184,21 @@ class MaxAtKTrainer(GRPOTrainer):
             self._awaiting_ratios = inputs
         return super()._compute_loss(model, inputs)
 
-    def _get_per_token_logps_and_entropies(self, *args: Any, **kwargs: Any) -> Any:
-        found = super()._get_per_token_logps_and_entropies(*args, **kwargs)
+    def _get_per_token_logps_and_entropies(
+        self,
+        model: Any,
+        input_ids: torch.Tensor,
+        attention_mask: torch.Tensor,
+        logits_to_keep: int,
+        *args: Any,
+        **kwargs: Any,
+    ) -> Any:
+        if self.args.share_prompts:
+            inner = self.accelerator.unwrap_model(model)
+            model = SharedPrompts(model, inner, completion_length=logits_to_keep)
+        found = super()._get_per_token_logps_and_entropies(
+            model, input_ids, attention_mask, logits_to_keep, *args, **kwargs
+        )
         inputs, self._awaiting_ratios = self._awaiting_ratios, None
         if inputs is not None:  # this is the forward pass of the loss
             self._read_ratios(inputs, _log_ratios(inputs, found[0].detach()))

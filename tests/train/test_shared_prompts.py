@@ -1,0 +1,119 @@
+"""The same log-probabilities and gradients, from fewer tokens."""
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from maxatk.errors import InvalidValueError
+from maxatk.train.shared_prompts import SharedPrompts
+
+from .conftest import config, text_reward
+
+PROMPT, COMPLETION, GROUP, PROMPTS = 9, 5, 4, 3
+
+
+@pytest.fixture
+def model(model_folder):
+    return AutoModelForCausalLM.from_pretrained(model_folder).double()
+
+
+@pytest.fixture
+def batch():
+    """Groups in any order, prompts padded on the left and completions on the right."""
+    torch.manual_seed(0)
+    prompts = torch.randint(3, 100, (PROMPTS, PROMPT)).repeat_interleave(GROUP, dim=0)
+    mask = torch.ones(PROMPTS * GROUP, PROMPT + COMPLETION, dtype=torch.long)
+    mask[GROUP : 2 * GROUP, :4] = 0
+    mask[2, -2:] = mask[7, -4:] = 0
+    ids = torch.cat([prompts, torch.randint(3, 100, (len(prompts), COMPLETION))], dim=1)
+    order = torch.randperm(len(ids))
+    return ids[order], mask[order]
+
+
+def tokens_seen(model):
+    """A list that gets the number of tokens of every call of the model."""
+    seen = []
+    model.get_input_embeddings().register_forward_pre_hook(
+        lambda _module, given: seen.append(given[0].numel())
+    )
+    return seen
+
+
+def logps_and_gradients(called, model, ids, mask):
+    model.zero_grad()
+    logits = called(input_ids=ids, attention_mask=mask).logits[:, -COMPLETION - 1 : -1]
+    wanted = ids[:, -COMPLETION:, None]
+    logps = logits.log_softmax(dim=-1).gather(2, wanted)[..., 0] * mask[:, -COMPLETION:]
+    (logps * torch.arange(logps.numel()).view_as(logps)).sum().backward()
+    return logps.detach(), [weight.grad.clone() for weight in model.parameters()]
+
+
+def test_log_probabilities_and_gradients_are_those_of_the_ordinary_pass(model, batch):
+    expected = logps_and_gradients(model, model, *batch)
+    seen = tokens_seen(model)
+    found = logps_and_gradients(SharedPrompts(model, model, COMPLETION), model, *batch)
+    torch.testing.assert_close(found[0], expected[0], rtol=1e-10, atol=1e-10)
+    for mine, theirs in zip(found[1], expected[1], strict=True):
+        # The norms of this architecture work in single precision, whatever the weights are in.
+        assert (mine - theirs).norm() <= 1e-6 * theirs.norm()
+    prefix = PROMPT - 1
+    assert seen == [PROMPTS * prefix, PROMPTS * GROUP * (COMPLETION + 1)]
+
+
+@pytest.mark.parametrize("case", ["different prompts", "one token", "more input"])
+def test_where_nothing_can_be_shared_the_ordinary_pass_is_taken(model, batch, case):
+    ids, mask = batch
+    more = {}
+    if case == "different prompts":
+        ids[:, 5] = torch.arange(3, 3 + len(ids))
+    elif case == "one token":
+        ids, mask = ids[:, -COMPLETION - 1 :], mask[:, -COMPLETION - 1 :]
+    else:
+        more = {"position_ids": torch.arange(ids.size(1)).expand_as(ids)}
+    seen = tokens_seen(model)
+    with torch.no_grad():
+        found = SharedPrompts(model, model, COMPLETION)(input_ids=ids, attention_mask=mask, **more)
+        expected = model(input_ids=ids, attention_mask=mask)
+    assert seen[:-1] == [ids.numel()]
+    torch.testing.assert_close(found.logits, expected.logits)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"method": "grpo", "num_iterations": 2},
+        {"method": "grpo", "beta": 0.1},
+        {"method": "bon_off_policy_exact", "num_iterations": 3, "max_steps": 6},
+        {
+            "method": "bon_off_policy_exact",
+            "num_iterations": 2,
+            "per_device_train_batch_size": 2,
+            "gradient_accumulation_steps": 4,
+        },
+    ],
+    ids=["grpo", "reference model", "whole groups", "split groups"],
+)
+def test_training_ends_with_the_same_weights_and_reads_fewer_tokens(make_trainer, changes):
+    ends = []
+    for share in (False, True):
+        trainer = make_trainer(text_reward, share_prompts=share, **changes)
+        seen = tokens_seen(trainer.model)
+        trainer.train()
+        ends.append((trainer.model.state_dict(), sum(seen)))
+    (plain, all_tokens), (shared, fewer_tokens) = ends
+    for name, weight in plain.items():
+        torch.testing.assert_close(shared[name], weight, rtol=1e-4, atol=1e-5)
+    assert fewer_tokens < all_tokens
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"gradient_checkpointing": True}, "gradient_checkpointing"),
+        ({"use_liger_kernel": True}, "use_liger_kernel"),
+        ({"fsdp": "full_shard"}, "fsdp"),
+    ],
+)
+def test_what_cannot_keep_a_cache_is_refused(tmp_path, changes, named):
+    with pytest.raises(InvalidValueError, match=f"share_prompts.*{named}"):
+        config(tmp_path, share_prompts=True, **changes)
