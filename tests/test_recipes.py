@@ -8,16 +8,22 @@ import maxatk
 from evaluate.conftest import save_tiny_model
 from maxatk.cli.demo import DemoRecipe
 from maxatk.cli.recipe import read_recipe
+from maxatk.cli.study import load_study
+from maxatk.cli.study_plan import cells, train_recipes
 from maxatk.objectives import METHODS
 from maxatk.records import Problem, TestCase, write_jsonl
 from maxatk.settings import from_mapping
 
 FOLDER = Path(maxatk.__file__).parent / "recipes"
 DEMOS = [FOLDER / "mini" / "demo.yaml", FOLDER / "mini" / "fast.yaml"]
+STUDIES = [
+    FOLDER / "mini" / f"{name}.yaml"
+    for name in ("table1", "table2", "table4", "off_policy", "k_against_n")
+]
 DATA = [FOLDER / "paper" / "data.yaml"]
 LAUNCHES = sorted(FOLDER.glob("accelerate/*.yaml"))
 ALL = sorted(FOLDER.rglob("*.yaml"))
-TRAININGS = [path for path in ALL if path not in (*DEMOS, *DATA, *LAUNCHES)]
+TRAININGS = [path for path in ALL if path not in (*DEMOS, *STUDIES, *DATA, *LAUNCHES)]
 README = (FOLDER / "README.md").read_text()
 COMMANDS = re.findall(r"maxatk train recipes/(\S+\.yaml)((?: [\w.]+=\S+)*)", README)
 
@@ -53,6 +59,26 @@ def test_demo_recipes_are_valid_down_to_the_trainer(path, tmp_path):
         prompts = config.generation_batch_size // config.num_generations
         assert prompts <= demo.mini.train_problems
     assert demo.eval.sampling.samples >= 128  # the largest k of the table
+
+
+@pytest.mark.parametrize("path", STUDIES, ids=name_of)
+def test_studies_are_valid_down_to_the_trainer_and_leave_seed_0_alone(path):
+    from maxatk.train import TrainRecipe, check_settings
+
+    study = load_study(path)
+    assert 0 not in study.seeds  # settings were chosen on it
+    assert study.eval.sampling.samples == 256
+    assert study.mini.test_problems >= 96
+    for recipe in train_recipes(study).values():
+        check_settings(from_mapping(TrainRecipe, recipe, where="recipe"))
+
+
+def test_the_studies_share_a_folder_and_the_largest_has_every_method():
+    studies = [load_study(path) for path in STUDIES]
+    assert {study.work for study in studies} == {"runs/study/work"}
+    assert len({study.out for study in studies}) == len(studies)
+    table2 = load_study(FOLDER / "mini" / "table2.yaml")
+    assert [cell.name for cell in cells(table2)] == ["base", *METHODS]
 
 
 @pytest.fixture
