@@ -20,7 +20,8 @@ VERBS: dict[str, str] = {
     "demo": "train, evaluate and compare on the embedded model, in ten minutes",
     "doctor": "show how well programs are isolated on this machine",
 }
-"""Verb -> what it does. The function `command` of `maxatk.cli.<verb>` does it."""
+"""Verb -> what it does. `command` of `maxatk.cli.<verb>` does it, from the flags it declares, or
+`run`, from the arguments as they are."""
 
 _INTERRUPTED = 130  # the exit status shells use after Ctrl-C
 
@@ -49,6 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             tyro.extras.subcommand_cli_from_dict(
                 module.COMMANDS, prog=f"maxatk {verb}", description=module.HELP, args=rest
             )
+        elif hasattr(module, "run"):  # a verb that reads its arguments itself
+            module.run(rest)
         else:
             tyro.cli(module.command, prog=f"maxatk {verb}", args=rest)
     except (MaxAtKError, OSError) as error:  # OSError: a full disk, a folder that is a file

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from maxatk.cli.eval import server_for
+from maxatk.cli.eval_recipe import server_for
 from maxatk.cli.progress import ProgressMode, progress_bar
 from maxatk.errors import InvalidValueError, MissingFileError, suggestion
 from maxatk.evaluate import SamplingSettings, ServerSettings, solve

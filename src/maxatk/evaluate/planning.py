@@ -52,6 +52,7 @@ def plan(
     settings: SamplingSettings,
     backend: str = "hf",
     server: ServerSettings | None = None,
+    dtype: str = "auto",
     device: str | None = None,
     batch_size: int | None = None,
 ) -> Plan:
@@ -62,7 +63,9 @@ def plan(
     Raises as `evaluate`.
     """
     count = min(batch_size or PROBE, PROBE, settings.samples)
-    sampler = load_backend(backend, str(model), device=device, batch_size=count, server=server)
+    sampler = load_backend(
+        backend, str(model), dtype=dtype, device=device, batch_size=count, server=server
+    )
     sampler.check({problem.id: problem.prompt for problem in problems}, settings)
     first = problems[0]
     started = time.perf_counter()
