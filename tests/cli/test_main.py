@@ -118,6 +118,16 @@ def test_an_unknown_key_of_a_recipe_is_refused_before_any_work(maxatk, tmp_path)
         ("{model: m, problems: p, out: run}", ["trainer.k=9"], "k: must be a whole number from 1"),
         ("{model: m, problems: p, out: run}", ["trainer.k=two"], "trainer.k: must be int"),
         ("{model: m, problems: p, out: run}", ["trainer.method=bon"], "method: unknown value"),
+        (
+            "{model: m, problems: p, out: run}",
+            ["trainer.save_strategy=nope"],
+            "trainer: nope is not a valid SaveStrategy",
+        ),
+        (
+            "{model: m, problems: p, out: run}",
+            ["trainer.use_cpu=yes"],
+            "trainer.use_cpu: must be bool, got 'yes'",
+        ),
         ("{model: m, problems: p, out: run, judge: }", [], "judge: must be JudgeSettings"),
         ("{model: m, problems: p, out: run, trainer: 3}", [], "recipe.trainer: must be dict"),
         ("[model]", [], "must be a mapping of settings, got list"),

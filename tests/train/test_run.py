@@ -86,6 +86,16 @@ def test_a_finished_run_is_left_alone_and_another_recipe_refused(recipe):
         ({"trainer": {"k": "two"}}, InvalidValueError, "trainer.k: must be int, got 'two'"),
         ({"trainer": {"k": 9}}, InvalidValueError, "k: .*num_generations"),
         ({"trainer": {"output_dir": "x"}}, InvalidValueError, "output_dir: is set by the run"),
+        (
+            {"trainer": {"lr_scheduler_type": "slope"}},
+            InvalidValueError,
+            "^trainer: slope is not a valid",
+        ),
+        (
+            {"trainer": {"steps_per_generation": 2, "generation_batch_size": 8}},
+            InvalidValueError,
+            "^trainer: ",
+        ),
     ],
 )
 def test_bad_recipes_are_refused_before_anything_is_written(
