@@ -11,9 +11,10 @@ from maxatk.cli.demo import DemoRecipe
 from maxatk.cli.eval_recipe import EvalRecipe
 from maxatk.cli.recipe import read_recipe
 from maxatk.evaluate import SamplingSettings
+from maxatk.jsonl import write_jsonl
 from maxatk.objectives import METHODS
 from maxatk.problems import read_sets
-from maxatk.records import Problem, TestCase, write_jsonl
+from maxatk.records import Problem, TestCase
 from maxatk.settings import from_mapping
 
 FOLDER = Path(maxatk.__file__).parent / "recipes"

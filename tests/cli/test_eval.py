@@ -6,7 +6,8 @@ import yaml
 
 from evaluate.servers import serving
 from maxatk.cli.main import main
-from maxatk.records import Problem, Sample, TestCase, write_jsonl
+from maxatk.jsonl import write_jsonl
+from maxatk.records import Problem, Sample, TestCase
 
 
 @pytest.fixture

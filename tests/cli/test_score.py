@@ -9,7 +9,8 @@ import time
 
 import pytest
 
-from maxatk.records import Problem, Sample, TestCase, write_jsonl
+from maxatk.jsonl import write_jsonl
+from maxatk.records import Problem, Sample, TestCase
 
 DOUBLE = (TestCase(input="2\n", output="4\n"), TestCase(input="3\n", output="6\n"))
 

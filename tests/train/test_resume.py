@@ -11,7 +11,7 @@ import torch
 import yaml
 from safetensors.torch import load_file
 
-from maxatk.records import write_jsonl
+from maxatk.jsonl import write_jsonl
 from maxatk.train import MaxAtKTrainer
 from maxatk.train.run import last_checkpoint
 

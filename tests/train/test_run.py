@@ -10,7 +10,7 @@ from evaluate.conftest import save_tiny_model
 from maxatk.errors import InvalidValueError, MissingFileError
 from maxatk.evaluate.models import load_tokenizer
 from maxatk.folders import TRAIN_RECORD
-from maxatk.records import write_jsonl
+from maxatk.jsonl import write_jsonl
 from maxatk.settings import from_mapping
 from maxatk.train import TrainRecipe, train
 from maxatk.train.run import to_dataset

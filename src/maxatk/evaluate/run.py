@@ -25,8 +25,9 @@ from maxatk.evaluate.settings import SamplingSettings
 from maxatk.evaluate.statistics import check_ks
 from maxatk.evaluate.store import Store
 from maxatk.folders import read_json, write_json
+from maxatk.jsonl import read_jsonl
 from maxatk.problems import problems_by_id
-from maxatk.records import Problem, Sample, Score, read_jsonl
+from maxatk.records import Problem, Sample, Score
 from maxatk.verifier import Verifier, problem_job
 
 
