@@ -1,3 +1,4 @@
+import dataclasses
 import re
 from pathlib import Path
 
@@ -7,11 +8,15 @@ import yaml
 import maxatk
 from evaluate.conftest import save_tiny_model
 from maxatk.cli.demo import DemoRecipe
+from maxatk.cli.eval_recipe import EvalRecipe
 from maxatk.cli.recipe import read_recipe
 from maxatk.cli.study import load_study
 from maxatk.cli.study_plan import cells, train_recipes
+from maxatk.evaluate import SamplingSettings
+from maxatk.jsonl import write_jsonl
 from maxatk.objectives import METHODS
-from maxatk.records import Problem, TestCase, write_jsonl
+from maxatk.problems import read_sets
+from maxatk.records import Problem, TestCase
 from maxatk.settings import from_mapping
 
 FOLDER = Path(maxatk.__file__).parent / "recipes"
@@ -20,12 +25,18 @@ STUDIES = [
     FOLDER / "mini" / f"{name}.yaml"
     for name in ("table1", "table2", "table4", "off_policy", "k_against_n")
 ]
+EVALUATIONS = [FOLDER / "paper" / "eval.yaml"]
 DATA = [FOLDER / "paper" / "data.yaml"]
 LAUNCHES = sorted(FOLDER.glob("accelerate/*.yaml"))
 ALL = sorted(FOLDER.rglob("*.yaml"))
-TRAININGS = [path for path in ALL if path not in (*DEMOS, *STUDIES, *DATA, *LAUNCHES)]
+OTHERS = (*DEMOS, *STUDIES, *EVALUATIONS, *DATA, *LAUNCHES)
+TRAININGS = [path for path in ALL if path not in OTHERS]
 README = (FOLDER / "README.md").read_text()
 COMMANDS = re.findall(r"maxatk train recipes/(\S+\.yaml)((?: [\w.]+=\S+)*)", README)
+EVALUATION = (FOLDER.parents[2] / "docs" / "evaluation.md").read_text().replace("\\\n ", "")
+EVAL_COMMANDS = re.findall(
+    r"^maxatk eval recipes/(\S+\.yaml)((?: +[\w.]+=\S+)*)$", EVALUATION, re.M
+)
 
 
 def name_of(path):
@@ -78,7 +89,7 @@ def test_the_studies_share_a_folder_and_the_largest_has_every_method():
     assert {study.work for study in studies} == {"runs/study/work"}
     assert len({study.out for study in studies}) == len(studies)
     table2 = load_study(FOLDER / "mini" / "table2.yaml")
-    assert [cell.name for cell in cells(table2)] == ["base", *METHODS]
+    assert {cell.name for cell in cells(table2)} == {"base", *METHODS}
 
 
 @pytest.fixture
@@ -116,6 +127,31 @@ def test_the_commands_of_the_readme_pass_the_dry_run_and_use_every_method(dry_ru
         folders.append(found.recipe.out)
     assert methods >= {(n, m) for n in ("paper/train.yaml", "mini/train.yaml") for m in METHODS}
     assert len(set(folders)) == len(folders), "two commands write to one folder"
+
+
+@pytest.mark.parametrize("path", EVALUATIONS, ids=name_of)
+def test_evaluation_recipes_are_valid_and_name_every_setting_of_sampling(path):
+    settings = read_recipe(path)
+    found = from_mapping(EvalRecipe, settings, where="recipe")
+    assert settings["sampling"].keys() == dataclasses.asdict(found.sampling).keys()
+    assert settings["judge"]["time_limit"] == found.judge.time_limit == 4.0
+
+
+def test_the_evaluation_of_the_paper_samples_as_the_paper_says():
+    found = from_mapping(EvalRecipe, read_recipe(FOLDER / "paper" / "eval.yaml"), where="recipe")
+    said = SamplingSettings(samples=256, temperature=1.0, top_p=1.0, max_new_tokens=256)
+    assert found.sampling == said
+
+
+def test_the_evaluations_of_the_documents_are_valid_and_write_to_folders_of_their_own():
+    found = [
+        from_mapping(EvalRecipe, read_recipe(FOLDER / name, overrides.split()), where="recipe")
+        for name, overrides in EVAL_COMMANDS
+    ]
+    assert len(found) == 4
+    assert len({recipe.out for recipe in found}) == 4
+    made = set(read_sets(read_recipe(DATA[0])))
+    assert {Path(recipe.problems).stem.removesuffix("-test") for recipe in found} <= made
 
 
 @pytest.mark.parametrize("path", LAUNCHES, ids=name_of)

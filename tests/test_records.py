@@ -5,18 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maxatk.errors import DataError, InvalidValueError, MissingFileError
-from maxatk.records import (
-    Outcome,
-    Problem,
-    Sample,
-    Score,
-    TestCase,
-    TestResult,
-    Verdict,
-    read_jsonl,
-    write_jsonl,
-)
+from maxatk.errors import DataError, InvalidValueError
+from maxatk.records import Outcome, Problem, Sample, Score, TestCase, TestResult, Verdict
 
 text = st.text(max_size=20)
 positive = st.floats(min_value=1e-3, max_value=1e6)
@@ -75,14 +65,6 @@ def test_every_record_survives_its_json_line(record):
     assert type(record).from_json(json.loads(line)) == record
 
 
-@given(st.lists(problems, max_size=4))
-def test_every_file_reads_back_as_written(tmp_path_factory, written):
-    path = tmp_path_factory.mktemp("records") / "deep" / "problems.jsonl"
-    write_jsonl(path, (problem.to_json() for problem in written))
-    assert list(read_jsonl(path, Problem.from_json)) == written
-    assert [p.name for p in path.parent.iterdir()] == [path.name]
-
-
 def test_only_fields_that_are_set_are_written_and_a_missing_reward_stays():
     problem = Problem("p", "do", (TestCase(input="1", output="2"),))
     tests = [{"input": "1", "output": "2"}]
@@ -135,13 +117,7 @@ def test_a_problem_refuses_values_that_make_no_sense(changed, message):
 
 
 GOOD = {"id": "p", "prompt": "", "tests": [{"input": "", "output": ""}]}
-BAD_LINES = {
-    "{": "Expecting property name",
-    "[1]": "must be a JSON object, got list",
-    "null": "must be a JSON object, got NoneType",
-    f"{json.dumps(GOOD)}, {json.dumps(GOOD)}": "Extra data",
-    "{} {}": "Extra data",
-    " {": "Expecting property name",
+BAD_ROWS = {
     "{}": "problem: missing field 'id'",
     '{"id": "p", "prompt": ""}': "problem: missing field 'tests'",
     json.dumps({**GOOD, "promt": ""}): "unknown field 'promt'.*did you mean 'prompt'",
@@ -156,57 +132,18 @@ BAD_LINES = {
 }
 
 
-@pytest.mark.parametrize(("line", "message"), BAD_LINES.items())
-def test_a_bad_line_is_named_by_file_and_number(tmp_path, line, message):
-    path = tmp_path / "problems.jsonl"
-    path.write_text(f"{json.dumps(GOOD)}\n\n{line}\n")
-    with pytest.raises(DataError, match=message) as caught:
-        list(read_jsonl(path, Problem.from_json))
-    assert str(caught.value).startswith(f"{path}:3: ")
+@pytest.mark.parametrize(("row", "message"), BAD_ROWS.items())
+def test_a_row_that_is_no_problem_is_refused(row, message):
+    with pytest.raises(ValueError, match=message):
+        Problem.from_json(json.loads(row))
 
 
-def test_a_bad_line_is_named_in_a_file_of_many_blocks(tmp_path):
-    path = tmp_path / "samples.jsonl"
-    rows = [Sample("p", i, "x" * 1000).to_json() for i in range(1500)]
-    write_jsonl(path, rows)
-    lines = path.read_text().splitlines()
-    lines[1200] = lines[1200][:-1]
-    path.write_text("\n".join(lines))
-    with pytest.raises(DataError, match=r"samples\.jsonl:1201: "):
-        list(read_jsonl(path, Sample.from_json))
-    lines[1200] += "}"
-    path.write_text("\n".join(lines))
-    assert [s.to_json() for s in read_jsonl(path, Sample.from_json)] == rows
-
-
-def test_an_unknown_outcome_or_missing_field_of_a_score_is_refused(tmp_path):
-    path = tmp_path / "scores.jsonl"
+def test_an_unknown_outcome_or_missing_field_of_a_score_is_refused():
     row = Score("p", 0, 1.0, 1, 1, Outcome.PASSED, 0.0).to_json()
-    for bad, message in (({**row, "outcome": "great"}, "great"), ({"sample": 0}, "problem_id")):
-        path.write_text(json.dumps(bad))
-        with pytest.raises(DataError, match=f":1: .*{message}"):
-            list(read_jsonl(path, Score.from_json))
-
-
-def test_a_missing_file_and_a_binary_file(tmp_path):
-    with pytest.raises(MissingFileError, match=r"nowhere\.jsonl: no such file"):
-        list(read_jsonl(tmp_path / "nowhere.jsonl", dict))
-    (tmp_path / "binary.jsonl").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(DataError, match="not a UTF-8 text file"):
-        list(read_jsonl(tmp_path / "binary.jsonl", dict))
-
-
-def test_a_failed_write_leaves_the_old_file_whole(tmp_path):
-    path = tmp_path / "rows.jsonl"
-    write_jsonl(path, [{"old": 1}])
-
-    def rows():
-        yield {"new": 1}
-        raise RuntimeError
-
-    with pytest.raises(RuntimeError):
-        write_jsonl(path, rows())
-    assert path.read_text() == '{"old": 1}\n'
+    with pytest.raises(ValueError, match="great"):
+        Score.from_json({**row, "outcome": "great"})
+    with pytest.raises(DataError, match="missing field 'problem_id'"):
+        Score.from_json({"sample": 0})
 
 
 def results(*outcomes):

@@ -5,7 +5,8 @@ import time
 import psutil
 import pytest
 
-from maxatk.records import Problem, Sample, TestCase, write_jsonl
+from maxatk.jsonl import write_jsonl
+from maxatk.records import Problem, Sample, TestCase
 
 ENDLESS = "while True: pass"
 

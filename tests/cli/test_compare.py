@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from maxatk.records import Problem, Sample, TestCase, write_jsonl
+from maxatk.jsonl import write_jsonl
+from maxatk.records import Problem, Sample, TestCase
 
 PROBLEMS = 8
 

@@ -1,10 +1,13 @@
+import json
 import re
 
 import pytest
 import yaml
 
 from evaluate.servers import serving
-from maxatk.records import Problem, Sample, TestCase, write_jsonl
+from maxatk.cli.main import main
+from maxatk.jsonl import write_jsonl
+from maxatk.records import Problem, Sample, TestCase
 
 
 @pytest.fixture
@@ -50,3 +53,91 @@ def test_all_settings_are_shown_and_nothing_is_read(evaluating, tmp_path):
     assert shown["server"]["url"] == "http://nowhere/v1"
     assert shown["judge"]["time_limit"] == 4.0
     assert not (tmp_path / "run").exists()
+
+
+RECIPE = """\
+model: m
+problems: p.jsonl
+sampling: {samples: 64, temperature: 1}
+judge: {workers: 2}
+"""
+
+
+@pytest.fixture
+def shown(tmp_path, monkeypatch, capsys):
+    """Return a function that gives the settings which `eval` with these arguments would use."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "recipe.yaml").write_text(RECIPE)
+
+    def show(*arguments):
+        assert main(["eval", *arguments, "--show-config"]) == 0
+        return capsys.readouterr().out
+
+    return show
+
+
+def test_flags_win_over_overrides_over_the_file_over_the_defaults(shown):
+    def found(*more):
+        settings = yaml.safe_load(shown("recipe.yaml", *more, "--out", "o"))
+        return settings["sampling"]["samples"], settings["sampling"]["top_p"]
+
+    assert found() == (64, 1.0)
+    assert found("sampling.samples=32") == (32, 1.0)
+    assert found("sampling.samples=32", "sampling.top_p=0.5", "--samples", "8") == (8, 0.5)
+    assert found("sampling.samples=32", "--samples", "256") == (256, 1.0), "256 is the default"
+
+
+def test_what_is_shown_is_a_recipe_of_the_same_settings(shown, tmp_path):
+    given = ("--backend", "openai", "--server.url", "http://x/v1", "--limit", "3", "--dtype")
+    first = shown("recipe.yaml", "out=o", "judge.time_limit=1.5", *given, "bfloat16", "--seed", "7")
+    (tmp_path / "again.yaml").write_text(first)
+    assert shown("again.yaml") == first
+    found = yaml.safe_load(first)
+    assert (found["out"], found["limit"], found["dtype"]) == ("o", 3, "bfloat16")
+    assert (found["sampling"]["samples"], found["sampling"]["seed"]) == (64, 7)
+    assert (found["server"]["url"], found["judge"]["time_limit"]) == ("http://x/v1", 1.5)
+
+
+def test_a_recipe_is_evaluated(maxatk, tmp_path):
+    tests = (TestCase(input="", output="1\n"),)
+    write_jsonl(tmp_path / "p.jsonl", [Problem("p", "x", tests).to_json()])
+    with serving() as server:
+        (tmp_path / "recipe.yaml").write_text(
+            f"{{model: m, problems: p.jsonl, backend: openai, server: {{url: '{server.url}'}}}}"
+        )
+        done = maxatk("eval", "recipe.yaml", "sampling.samples=3", "--out", "run")
+    assert done.returncode == 0, done.stderr
+    manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
+    assert manifest["settings"]["sampling"]["samples"] == 3
+    assert len((tmp_path / "run" / "scores.jsonl").read_text().splitlines()) == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nowhere.yaml"], "recipe: 'nowhere.yaml' does not exist"),
+        (["recipe.yaml", "modle=m"], "recipe: unknown key 'modle'; did you mean 'model'?"),
+        (["recipe.yaml", "sampling.sampels=3"], "sampling: unknown key 'sampels'; did you mean"),
+        (["recipe.yaml", "backend=vlm"], "recipe.backend: got 'vlm'; allowed: hf, openai, vllm"),
+        (["recipe.yaml", "sampling.top_p=2"], "top_p: must be in (0, 1], got 2"),
+        (["recipe.yaml", "--top-p", "2"], "top_p: must be in (0, 1], got 2"),
+    ],
+)
+def test_bad_recipes_are_refused_and_nothing_written(
+    arguments, message, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "recipe.yaml").write_text(RECIPE)
+    assert main(["eval", *arguments, "--out", "o"]) == 2
+    assert message in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["recipe.yaml"]
+
+
+def test_what_neither_the_recipe_nor_a_flag_gives_is_named(tmp_path, capsys):
+    (tmp_path / "recipe.yaml").write_text(RECIPE)
+    with pytest.raises(SystemExit) as ended:
+        main(["eval", str(tmp_path / "recipe.yaml")])
+    assert ended.value.code == 2
+    message = capsys.readouterr().err
+    assert "--out" in message
+    assert "--model" not in message

@@ -1,10 +1,12 @@
 import json
+import socket
 import subprocess
 import sys
 
 import pytest
 
 import maxatk as package
+from cli.conftest import ENDLESS, wait_for_busy_family
 from maxatk.cli.main import VERBS, main
 
 
@@ -118,6 +120,16 @@ def test_an_unknown_key_of_a_recipe_is_refused_before_any_work(maxatk, tmp_path)
         ("{model: m, problems: p, out: run}", ["trainer.k=9"], "k: must be a whole number from 1"),
         ("{model: m, problems: p, out: run}", ["trainer.k=two"], "trainer.k: must be int"),
         ("{model: m, problems: p, out: run}", ["trainer.method=bon"], "method: unknown value"),
+        (
+            "{model: m, problems: p, out: run}",
+            ["trainer.save_strategy=nope"],
+            "trainer: nope is not a valid SaveStrategy",
+        ),
+        (
+            "{model: m, problems: p, out: run}",
+            ["trainer.use_cpu=yes"],
+            "trainer.use_cpu: must be bool, got 'yes'",
+        ),
         ("{model: m, problems: p, out: run, judge: }", [], "judge: must be JudgeSettings"),
         ("{model: m, problems: p, out: run, trainer: 3}", [], "recipe.trainer: must be dict"),
         ("[model]", [], "must be a mapping of settings, got list"),
@@ -158,3 +170,32 @@ def test_progress_as_json_lines_and_nothing_else(scoring, started):
     assert done.wait(timeout=60) == 0
     assert lines[-1] == {"done": 2, "total": 2}
     assert all(line.keys() == {"done", "total"} for line in lines)
+
+
+def test_progress_as_json_lines_goes_on_where_no_parent_holds_standard_input(
+    maxatk, tmp_path, scoring
+):
+    done = maxatk(*scoring("print(4)"), "--progress", "json")  # its standard input is /dev/null
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1]) == {"done": 1, "total": 1}
+    sizes = ("--train-problems", "16", "--test-problems", "2", "--warm-start.problems", "64")
+    done = maxatk("mini", "mini", *sizes, "--progress", "json")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "mini" / "base").is_dir()
+
+
+@pytest.mark.parametrize("kind", ["pipe", "socket"])
+def test_progress_as_json_lines_ends_with_the_parent(scoring, started, kind):
+    ours, theirs = socket.socketpair()
+    process = started(
+        *(sys.executable, "-m", "maxatk", *scoring(ENDLESS, time_limit=60)),
+        *("--progress", "json"),
+        stdin=subprocess.PIPE if kind == "pipe" else theirs,
+        stdout=subprocess.PIPE,
+    )
+    theirs.close()
+    wait_for_busy_family(process.pid)
+    ours.close()
+    if kind == "pipe":
+        process.stdin.close()
+    assert process.wait(timeout=20) == 1

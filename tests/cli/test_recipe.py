@@ -24,6 +24,8 @@ def recipe(tmp_path):
         ("model=a=b", ["model"], "a=b"),
         ("trainer.beta=0.5", ["trainer", "beta"], 0.5),
         ("trainer.use_cpu=true", ["trainer", "use_cpu"], True),
+        ("trainer.use_cpu=False", ["trainer", "use_cpu"], False),
+        ("trainer.save_strategy=no", ["trainer", "save_strategy"], "no"),
         ("trainer.report_to=", ["trainer", "report_to"], None),
         ("methods=[a, b]", ["methods"], ["a", "b"]),
         ("trainer={k: 2}", ["trainer"], {"k": 2}),
@@ -35,6 +37,12 @@ def test_overrides_win_over_the_file(recipe, override, place, value):
     for name in place:
         found = found[name]
     assert found == value
+
+
+@pytest.mark.parametrize("word", ["no", "No", "NO", "off", "yes", "on", "y", "n"])
+def test_only_true_and_false_are_booleans(recipe, word):
+    recipe.write_text(f"strategy: {word}\nwords: [{word}, true, false, {word}: {word}]\n")
+    assert read_recipe(recipe) == {"strategy": word, "words": [word, True, False, {word: word}]}
 
 
 def test_the_last_override_wins_and_the_rest_stays(recipe):

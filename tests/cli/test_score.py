@@ -9,7 +9,8 @@ import time
 
 import pytest
 
-from maxatk.records import Problem, Sample, TestCase, write_jsonl
+from maxatk.jsonl import write_jsonl
+from maxatk.records import Problem, Sample, TestCase
 
 DOUBLE = (TestCase(input="2\n", output="4\n"), TestCase(input="3\n", output="6\n"))
 
@@ -170,3 +171,40 @@ def test_a_folder_that_cannot_be_written_is_one_line(maxatk, scoring, tmp_path):
     assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 1
     assert "Traceback" not in done.stderr
+
+
+@pytest.fixture
+def unequal(tmp_path):
+    """Return the arguments of `score` for three problems, the last of which has no samples."""
+    problems = (Problem(f"p{i}", "", DOUBLE).to_json() for i in range(3))
+    write_jsonl(tmp_path / "p.jsonl", problems)
+    right, wrong = "print(2 * int(input()))", "print(0)"
+    samples = [("p0", right), ("p0", right), ("p0", wrong), ("p1", right)]
+    rows = (Sample(name, i, text).to_json() for i, (name, text) in enumerate(samples))
+    write_jsonl(tmp_path / "s.jsonl", rows)
+    files = ("--problems", "p.jsonl", "--samples", "s.jsonl", "--out", "out")
+    return ("score", *files, "--judge.workers", "1")
+
+
+def test_a_limit_takes_the_first_problems_and_their_samples(maxatk, unequal, tmp_path):
+    done = maxatk(*unequal, "--limit", "1")
+    assert done.returncode == 0, done.stderr
+    assert [row["reward"] for row in rows_of(tmp_path / "out" / "scores.jsonl")] == [1.0, 1.0, 0.0]
+    assert "no sample for 1 of 3 problems, the first 'p2'" in maxatk(*unequal).stderr
+    assert "limit: must be at least 1, got 0" in maxatk(*unequal, "--limit", "0").stderr
+    assert "problems.count: 1 in the folder, 2 now" in maxatk(*unequal, "--limit", "2").stderr
+
+
+def test_a_dry_run_checks_and_counts_and_writes_nothing(maxatk, unequal, tmp_path):
+    flags = ("--limit", "2", "--dry-run")
+    counted = ["problems   2", "distinct   3", "tests      6 of the distinct programs"]
+    done = maxatk(*unequal, *flags)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines == [counted[0], "programs   4, 0 of them judged", *counted[1:]]
+    assert not (tmp_path / "out").exists()
+    assert maxatk(*unequal, "--limit", "2").returncode == 0
+    assert maxatk(*unequal, *flags).stdout.splitlines()[1] == "programs   4, 4 of them judged"
+    other = maxatk(*unequal, *flags, "--judge.time-limit", "1")
+    assert "judge.time_limit_s: 4.0 in the folder, 1.0 now" in other.stderr
+    assert "no sample for 1 of 3" in maxatk(*unequal, "--dry-run").stderr

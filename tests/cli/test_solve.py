@@ -3,7 +3,8 @@ import json
 import pytest
 
 from evaluate.servers import serving
-from maxatk.records import Problem, TestCase, write_jsonl
+from maxatk.jsonl import write_jsonl
+from maxatk.records import Problem, TestCase
 
 TESTS = (TestCase(input="", output="1\n"), TestCase(input="", output="1\n"))
 

@@ -10,7 +10,8 @@ import pytest
 
 from maxatk.errors import DataError
 from maxatk.evaluate import score
-from maxatk.records import Problem, Sample, TestCase, write_jsonl
+from maxatk.jsonl import write_jsonl
+from maxatk.records import Problem, Sample, TestCase
 from maxatk.verifier import Verifier
 
 SAMPLES = 40

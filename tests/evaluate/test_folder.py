@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from maxatk.errors import DataError, InvalidValueError, MissingFileError
 from maxatk.evaluate.folder import results_of_folder
 from maxatk.evaluate.results import build_results
-from maxatk.records import Outcome, Sample, Score, write_jsonl
+from maxatk.jsonl import write_jsonl
+from maxatk.records import Outcome, Sample, Score
 
 TRICKY = ['", "tokens": 3', ', "completion": "', "\\", '\\"', '", ', "\u2028", "\ud800", "é\n\t"]
 texts = st.sampled_from(TRICKY) | st.text(max_size=5)

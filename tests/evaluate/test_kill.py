@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import maxatk
-from maxatk.records import write_jsonl
+from maxatk.jsonl import write_jsonl
 
 KILLS = 20
 

@@ -13,7 +13,8 @@ from evaluate.servers import serving, text_for
 from maxatk.errors import InvalidValueError, MaxAtKError, ServerError
 from maxatk.evaluate import SamplingSettings, ServerSettings, evaluate, load_backend
 from maxatk.evaluate.backends.seeds import sample_seed
-from maxatk.records import Problem, TestCase, write_jsonl
+from maxatk.jsonl import write_jsonl
+from maxatk.records import Problem, TestCase
 from maxatk.verifier import Verifier
 
 SETTINGS = SamplingSettings(samples=24, max_new_tokens=8, temperature=0.7, top_p=0.9, seed=5)

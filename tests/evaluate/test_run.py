@@ -7,8 +7,8 @@ import pytest
 from maxatk.errors import DataError, InvalidValueError, MissingFileError
 from maxatk.evaluate import SamplingSettings, evaluate, score
 from maxatk.evaluate.diversity import program_key
+from maxatk.jsonl import write_jsonl
 from maxatk.objectives import pass_at_k
-from maxatk.records import write_jsonl
 from maxatk.verifier import Verifier
 
 SETTINGS = SamplingSettings(max_new_tokens=4, samples=12)

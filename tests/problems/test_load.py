@@ -4,8 +4,9 @@ import pytest
 
 from maxatk import load_problems
 from maxatk.errors import DataError, InvalidValueError, MissingFileError
+from maxatk.jsonl import write_jsonl
 from maxatk.problems import BENCHMARKS, find_problem, load_benchmark
-from maxatk.records import Problem, TestCase, write_jsonl
+from maxatk.records import Problem, TestCase
 from problems.rows import (
     ROWS,
     apps_row,

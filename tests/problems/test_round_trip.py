@@ -7,7 +7,8 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from maxatk import load_problems
-from maxatk.records import Problem, TestCase, write_jsonl
+from maxatk.jsonl import write_jsonl
+from maxatk.records import Problem, TestCase
 
 # Any text there is: also lone surrogates, control characters and the line ends of Unicode.
 TEXT = st.text(st.characters(exclude_categories=()), max_size=60)

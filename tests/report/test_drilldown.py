@@ -5,7 +5,8 @@ import re
 import pytest
 
 from maxatk.evaluate import results_of_folder
-from maxatk.records import Outcome, Problem, Sample, Score, TestCase, write_jsonl
+from maxatk.jsonl import write_jsonl
+from maxatk.records import Outcome, Problem, Sample, Score, TestCase
 from maxatk.report import write_report
 from maxatk.report.drilldown import MOST_TEXT, problem_details
 

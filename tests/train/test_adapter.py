@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM
 from maxatk.errors import InvalidValueError, MissingDependencyError
 from maxatk.evaluate.models import load_tokenizer
 from maxatk.folders import TRAIN_RECORD
-from maxatk.records import write_jsonl
+from maxatk.jsonl import write_jsonl
 from maxatk.settings import from_mapping
 from maxatk.train import TrainRecipe, train
 from maxatk.train.adapter import lora_config

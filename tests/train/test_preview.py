@@ -9,7 +9,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from maxatk.cli.main import main
 from maxatk.errors import InvalidValueError, MissingFileError
-from maxatk.records import write_jsonl
+from maxatk.jsonl import write_jsonl
 from maxatk.settings import from_mapping
 from maxatk.train import TrainRecipe, preview
 from maxatk.train.adapter import lora_config

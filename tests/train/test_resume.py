@@ -13,7 +13,7 @@ import yaml
 from safetensors.torch import load_file
 
 from maxatk.errors import InvalidValueError
-from maxatk.records import write_jsonl
+from maxatk.jsonl import write_jsonl
 from maxatk.train import MaxAtKTrainer
 from maxatk.train.run import last_checkpoint
 

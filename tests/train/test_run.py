@@ -10,7 +10,7 @@ from evaluate.conftest import save_tiny_model
 from maxatk.errors import InvalidValueError, MissingFileError
 from maxatk.evaluate.models import load_tokenizer
 from maxatk.folders import TRAIN_RECORD
-from maxatk.records import write_jsonl
+from maxatk.jsonl import write_jsonl
 from maxatk.settings import from_mapping
 from maxatk.train import TrainRecipe, train
 from maxatk.train.run import to_dataset
@@ -86,6 +86,16 @@ def test_a_finished_run_is_left_alone_and_another_recipe_refused(recipe):
         ({"trainer": {"k": "two"}}, InvalidValueError, "trainer.k: must be int, got 'two'"),
         ({"trainer": {"k": 9}}, InvalidValueError, "k: .*num_generations"),
         ({"trainer": {"output_dir": "x"}}, InvalidValueError, "output_dir: is set by the run"),
+        (
+            {"trainer": {"lr_scheduler_type": "slope"}},
+            InvalidValueError,
+            "^trainer: slope is not a valid",
+        ),
+        (
+            {"trainer": {"steps_per_generation": 2, "generation_batch_size": 8}},
+            InvalidValueError,
+            "^trainer: ",
+        ),
     ],
 )
 def test_bad_recipes_are_refused_before_anything_is_written(

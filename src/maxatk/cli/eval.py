@@ -3,103 +3,110 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import tyro
 import yaml
 
+from maxatk.cli.eval_recipe import UNNAMED, EvalRecipe, flag_defaults
 from maxatk.cli.progress import ProgressMode, progress_bar, summed
+from maxatk.cli.recipe import read_recipe
 from maxatk.cli.tables import print_overview
-from maxatk.evaluate import SamplingSettings, ServerSettings, evaluate
+from maxatk.evaluate import evaluate
 from maxatk.evaluate.planning import Plan, plan
 from maxatk.problems import load_problems
-from maxatk.verifier.settings import JudgeSettings
 
 
-def command(
-    model: str,
-    problems: str,
-    out: Path,
-    settings: Annotated[SamplingSettings, tyro.conf.arg(name="")] = SamplingSettings(),  # noqa: B008
-    backend: Literal["hf", "openai", "vllm"] = "hf",
-    server: ServerSettings = ServerSettings(),  # noqa: B008
-    limit: int | None = None,
-    batch_size: int | None = None,
-    device: str | None = None,
-    judge: JudgeSettings = JudgeSettings(),  # noqa: B008
-    dry_run: bool = False,
-    show_config: bool = False,
-    progress: ProgressMode = "auto",
-) -> None:
+@dataclasses.dataclass(frozen=True)
+class Arguments:
     """Sample a model on problems, run the programs and compute max@k and pass@k.
 
     Killed and started again, the same command loses at most the samples in flight.
 
     Example: maxatk eval --model runs/mini/base --problems runs/mini/test.jsonl --out runs/eval/base
 
+    Example: maxatk eval recipe.yaml sampling.samples=64 --out runs/eval/other
+
     Args:
-        model: A local model folder or a hub name.
-        problems: A benchmark's name or a problems.jsonl.
-        out: Folder for samples.jsonl, scores.jsonl and results.json.
-        settings: How completions are sampled.
-        backend: hf runs the model here, vllm does with its own engine, openai asks a server.
-        server: The server of the backend openai.
-        limit: Take only the first problems.
-        batch_size: Samples drawn at once; chosen by itself if not given.
-        device: Where the model runs; a GPU if there is one.
-        judge: Workers and limits of the verifier.
+        settings: What is evaluated, and how.
+        recipe: A YAML file with the settings that are not given here, as --show-config prints it.
+        overrides: Settings that win over the recipe, such as sampling.samples=64; flags win over
+            both.
         dry_run: Print the plan, with a time estimated from a short probe, and write nothing.
-        show_config: Print all settings as they would be used, as YAML, and stop.
+        show_config: Print all settings as they would be used, as a recipe, and stop.
         progress: A bar on the terminal, JSON lines on standard output, or nothing.
     """
-    asked = server_for(backend, server)
-    if show_config:
-        shown = {
-            **{"model": model, "problems": problems, "out": str(out), "limit": limit},
-            **{"backend": backend, "batch_size": batch_size, "device": device},
-            "sampling": settings.to_json(),
-            "judge": dataclasses.asdict(judge),
-            **({"server": dataclasses.asdict(asked)} if asked else {}),
-        }
-        print(yaml.safe_dump(shown, sort_keys=False), end="")  # noqa: T201
-        return
-    chosen = load_problems(problems, limit=limit)
-    if dry_run:
-        with judge.open() as verifier:
-            planned = plan(
-                model,
-                chosen,
-                out,
-                verifier=verifier,
-                settings=settings,
-                backend=backend,
-                server=asked,
-                device=device,
-                batch_size=batch_size,
-            )
-        print(_plan_text(planned))  # noqa: T201
-        return
-    with judge.open() as verifier, progress_bar("eval", progress) as report:
-        results = evaluate(
-            model,
-            chosen,
-            out,
-            settings=settings,
-            backend=backend,
-            server=asked,
+
+    settings: Annotated[EvalRecipe, tyro.conf.arg(name="")]
+    recipe: tyro.conf.Positional[Path | None] = None
+    overrides: tyro.conf.Positional[tuple[str, ...]] = ()
+    dry_run: bool = False
+    show_config: bool = False
+    progress: ProgressMode = "auto"
+
+
+def run(arguments: Sequence[str]) -> None:
+    """Do what the arguments of `maxatk eval` say: flags win over overrides, those over the file."""
+    asked = _parse(arguments)
+    if asked.show_config:
+        print(yaml.safe_dump(dataclasses.asdict(asked.settings), sort_keys=False), end="")  # noqa: T201
+    elif asked.dry_run:
+        print(_plan_text(_planned(asked.settings)))  # noqa: T201
+    else:
+        _evaluate(asked.settings, asked.progress)
+
+
+def _parse(arguments: Sequence[str]) -> Arguments:
+    # Twice: the first time for the name of the recipe, then with its values as the defaults, so
+    # that a flag wins over the recipe whatever its value is.
+    first = _parse_over(UNNAMED, arguments)
+    settings = {} if first.recipe is None else read_recipe(first.recipe, first.overrides)
+    return _parse_over(flag_defaults(settings), arguments)
+
+
+def _parse_over(settings: EvalRecipe, arguments: Sequence[str]) -> Arguments:
+    return tyro.cli(
+        Arguments, prog="maxatk eval", args=arguments, default=Arguments(settings=settings)
+    )
+
+
+def _planned(recipe: EvalRecipe) -> Plan:
+    problems = load_problems(recipe.problems, limit=recipe.limit)
+    with recipe.judge.open() as verifier:
+        return plan(
+            recipe.model,
+            problems,
+            recipe.out,
             verifier=verifier,
-            device=device,
-            batch_size=batch_size,
+            settings=recipe.sampling,
+            backend=recipe.backend,
+            server=recipe.asked_server,
+            dtype=recipe.dtype,
+            device=recipe.device,
+            batch_size=recipe.batch_size,
+        )
+
+
+def _evaluate(recipe: EvalRecipe, progress: ProgressMode) -> None:
+    problems = load_problems(recipe.problems, limit=recipe.limit)
+    with recipe.judge.open() as verifier, progress_bar("eval", progress) as report:
+        results = evaluate(
+            recipe.model,
+            problems,
+            recipe.out,
+            settings=recipe.sampling,
+            backend=recipe.backend,
+            server=recipe.asked_server,
+            verifier=verifier,
+            dtype=recipe.dtype,
+            device=recipe.device,
+            batch_size=recipe.batch_size,
             progress=summed(report, parts=2),  # every sample is drawn, then judged
         )
     if progress != "json":
-        print_overview({out.name: results})
-
-
-def server_for(backend: str, server: ServerSettings) -> ServerSettings | None:
-    """Return the server settings that a backend is given: None for one that was told nothing."""
-    return server if backend == "openai" or server != ServerSettings() else None
+        print_overview({Path(recipe.out).name: results})
 
 
 def _plan_text(planned: Plan) -> str:

@@ -6,6 +6,7 @@ import importlib
 import sys
 from collections.abc import Sequence
 
+from maxatk.cli.closed_pipe import closed_outputs, until_closed
 from maxatk.errors import MaxAtKError, suggestion
 
 VERBS: dict[str, str] = {
@@ -21,14 +22,22 @@ VERBS: dict[str, str] = {
     "demo": "train, evaluate and compare on the embedded model, in ten minutes",
     "doctor": "show how well programs are isolated on this machine",
 }
-"""Verb -> what it does. The function `command` of `maxatk.cli.<verb>` does it."""
+"""Verb -> what it does. `command` of `maxatk.cli.<verb>` does it, from the flags it declares, or
+`run`, from the arguments as they are."""
 
 _INTERRUPTED = 130  # the exit status shells use after Ctrl-C
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one verb and return the exit status: 0, 2 for bad input, 130 after Ctrl-C."""
-    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    """Run one verb and return the exit status: 0, 2 for bad input, 130 after Ctrl-C.
+
+    It is 141 where the output is a pipe that was closed at its other end.
+    """
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    return until_closed(lambda: _run(given))
+
+
+def _run(arguments: list[str]) -> int:
     if not arguments or arguments[0] in ("-h", "--help"):
         print(_usage())  # noqa: T201
         return 0
@@ -50,9 +59,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             tyro.extras.subcommand_cli_from_dict(
                 module.COMMANDS, prog=f"maxatk {verb}", description=module.HELP, args=rest
             )
+        elif hasattr(module, "run"):  # a verb that reads its arguments itself
+            module.run(rest)
         else:
             tyro.cli(module.command, prog=f"maxatk {verb}", args=rest)
     except (MaxAtKError, OSError) as error:  # OSError: a full disk, a folder that is a file
+        if isinstance(error, BrokenPipeError) and closed_outputs():
+            raise
         return _fail(str(error))
     except ModuleNotFoundError as error:
         if (error.name or "maxatk").startswith("maxatk"):

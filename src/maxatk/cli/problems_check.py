@@ -9,8 +9,9 @@ from pathlib import Path
 
 from maxatk.cli.progress import ProgressMode, progress_bar
 from maxatk.errors import DataError, MissingFileError
+from maxatk.jsonl import read_jsonl, write_jsonl
 from maxatk.problems import problems_by_id, solutions_file
-from maxatk.records import Outcome, Problem, Sample, Verdict, read_jsonl, write_jsonl
+from maxatk.records import Outcome, Problem, Sample, Verdict
 from maxatk.verifier import problem_job
 from maxatk.verifier.settings import JudgeSettings
 

@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from maxatk.jsonl import read_jsonl
 from maxatk.problems.rows import Benchmark, LeftOut, SolvedProblem
-from maxatk.records import TestCase, read_jsonl
+from maxatk.records import TestCase
 
 if TYPE_CHECKING:
     from rich.console import Console

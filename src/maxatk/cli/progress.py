@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import stat
 import sys
 import threading
 import time
@@ -59,9 +60,9 @@ def progress_bar(
     """Yield `report(done, total)`, shown as `mode` says until the block ends.
 
     "auto" draws a bar on a terminal and prints a line every ten seconds elsewhere; "json" writes
-    {"done", "total"} lines to standard output, and ends this process when its standard input
-    closes, which means that the parent is gone; "none" shows nothing. `throughput` hears of every
-    report and is shown beside the bar.
+    {"done", "total"} lines to standard output, and ends this process when its standard input, if
+    that is a pipe or a socket, closes, which means that the parent is gone; "none" shows nothing.
+    `throughput` hears of every report and is shown beside the bar.
     """
     with _shown(name, mode, throughput) as report:
         if throughput is None:
@@ -148,6 +149,9 @@ def _bars(*more: ProgressColumn) -> RichProgress:
 
 
 def _end_with_parent() -> None:
+    if not _held_by_parent(0):  # what else it may be, such as /dev/null, ends by itself
+        return
+
     def wait() -> None:
         # os.read: a thread inside sys.stdin would hold its lock when the interpreter ends.
         while os.read(0, 1):
@@ -155,6 +159,14 @@ def _end_with_parent() -> None:
         os._exit(1)
 
     threading.Thread(target=wait, daemon=True).start()
+
+
+def _held_by_parent(descriptor: int) -> bool:
+    try:
+        mode = os.fstat(descriptor).st_mode
+    except OSError:  # closed from the start
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)  # asyncio's and Node's pipes are sockets
 
 
 def summed(report: Report, *, parts: int) -> Callable[[int, int, str], None]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from maxatk.cli.progress import ProgressMode, Throughput, progress_bar, summed
 from maxatk.cli.tables import print_outcomes, print_overview
 from maxatk.evaluate import score
+from maxatk.evaluate.planning import ScorePlan, plan_score
 from maxatk.problems import load_problems
 from maxatk.verifier.settings import JudgeSettings
 
@@ -15,7 +16,9 @@ def command(
     samples: Path,
     problems: str,
     out: Path,
+    limit: int | None = None,
     judge: JudgeSettings = JudgeSettings(),  # noqa: B008
+    dry_run: bool = False,
     progress: ProgressMode = "auto",
 ) -> None:
     """Judge the programs of a samples file and compute max@k and pass@k.
@@ -26,18 +29,40 @@ def command(
 
     Example: maxatk score --problems test.jsonl --samples samples.jsonl --out runs/scores
 
+    Example: maxatk score --problems mbpp --samples samples.jsonl --out runs/try --dry-run
+
     Args:
         samples: The samples file.
         problems: A benchmark's name or a problems.jsonl.
         out: Folder for scores.jsonl and results.json.
+        limit: Take only the first problems and their samples.
         judge: Workers and limits of the verifier.
+        dry_run: Check everything, print how much there is to judge, and write nothing.
         progress: A bar on the terminal, JSON lines on standard output, or nothing.
     """
     chosen = load_problems(problems)
+    if dry_run:
+        with judge.open() as verifier:
+            planned = plan_score(samples, chosen, out, verifier=verifier, limit=limit)
+        print(_plan_text(planned))  # noqa: T201
+        return
     throughput = Throughput("verdicts")
     with judge.open() as verifier, progress_bar("score", progress, throughput=throughput) as bar:
-        results = score(samples, chosen, out, verifier=verifier, progress=summed(bar, parts=1))
+        results = score(
+            samples, chosen, out, verifier=verifier, limit=limit, progress=summed(bar, parts=1)
+        )
     if progress != "json":
         print_overview({out.name: results})
         print_outcomes(results)
         print(throughput.summary())  # noqa: T201
+
+
+def _plan_text(planned: ScorePlan) -> str:
+    return "\n".join(
+        [
+            f"problems   {planned.problems:,}",
+            f"programs   {planned.programs:,}, {planned.found:,} of them judged",
+            f"distinct   {planned.distinct:,}",
+            f"tests      {planned.tests:,} of the distinct programs",
+        ]
+    )

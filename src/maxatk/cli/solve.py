@@ -9,13 +9,14 @@ from typing import Annotated, Literal
 
 import tyro
 
-from maxatk.cli.eval import server_for
+from maxatk.cli.eval_recipe import server_for
 from maxatk.cli.progress import ProgressMode, progress_bar
 from maxatk.errors import InvalidValueError, MissingFileError, suggestion
 from maxatk.evaluate import SamplingSettings, ServerSettings, solve
 from maxatk.evaluate.solving import BATCH, Solution
+from maxatk.jsonl import read_jsonl
 from maxatk.problems import load_problems, problems_by_id
-from maxatk.records import Problem, TestCase, read_jsonl
+from maxatk.records import Problem, TestCase
 from maxatk.verifier.settings import JudgeSettings
 
 _BAR = 40

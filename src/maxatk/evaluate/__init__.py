@@ -10,7 +10,8 @@ import types
 from maxatk.evaluate.backends import BACKENDS, Backend, ServerSettings, load_backend
 from maxatk.evaluate.folder import results_of_folder
 from maxatk.evaluate.programs import Submission, read_submissions
-from maxatk.evaluate.run import evaluate, score
+from maxatk.evaluate.run import evaluate
+from maxatk.evaluate.scoring import score
 from maxatk.evaluate.settings import SamplingSettings
 from maxatk.evaluate.solving import Solution, solve
 

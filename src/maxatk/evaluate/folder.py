@@ -13,7 +13,8 @@ from maxatk.evaluate.manifest import MANIFEST
 from maxatk.evaluate.results import build_results
 from maxatk.evaluate.tally import SampleTally, ScoreTally
 from maxatk.folders import read_json
-from maxatk.records import Outcome, Sample, Score, read_jsonl
+from maxatk.jsonl import read_jsonl
+from maxatk.records import Outcome, Sample, Score
 
 SAMPLES, SCORES, RESULTS = "samples.jsonl", "scores.jsonl", "results.json"
 

@@ -23,8 +23,19 @@ _PACKAGES = ("torch", "transformers", "numpy")
 def open_folder(out: Path, settings: Mapping[str, Any]) -> None:
     """Create `out` with its manifest, or check that the folder belongs to the same settings.
 
-    Raises InvalidValueError listing every setting that differs from the folder's manifest, or
-    when the folder holds samples or scores but no manifest.
+    Raises as `check_folder`.
+    """
+    check_folder(out, settings)
+    if not (out / MANIFEST).is_file():
+        out.mkdir(parents=True, exist_ok=True)
+        write_json(out / MANIFEST, {"settings": settings, "environment": environment()})
+
+
+def check_folder(out: Path, settings: Mapping[str, Any]) -> None:
+    """Raise InvalidValueError where `out` holds a run that is not of these settings.
+
+    The message lists every setting that differs from the folder's manifest, or says that the
+    folder holds samples or scores but no manifest. Nothing is written.
     """
     path = out / MANIFEST
     if path.is_file():
@@ -36,8 +47,6 @@ def open_folder(out: Path, settings: Mapping[str, Any]) -> None:
                 f"{out}: has {name} but no {MANIFEST}, so what it holds is unknown; use another "
                 "folder"
             )
-    out.mkdir(parents=True, exist_ok=True)
-    write_json(path, {"settings": settings, "environment": environment()})
 
 
 def environment() -> dict[str, Any]:

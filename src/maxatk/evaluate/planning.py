@@ -1,4 +1,4 @@
-"""What an evaluation would do and about how long it would take, from a short probe."""
+"""What an evaluation or a scoring would do, without doing it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from maxatk.evaluate.backends import ServerSettings, load_backend
-from maxatk.evaluate.folder import SAMPLES
+from maxatk.evaluate.common import read_problems
+from maxatk.evaluate.folder import SAMPLES, SCORES
+from maxatk.evaluate.manifest import check_folder
 from maxatk.evaluate.programs import submission
+from maxatk.evaluate.scoring import read_submitted, scored_settings
 from maxatk.evaluate.settings import SamplingSettings
 from maxatk.records import Problem
 from maxatk.verifier import Verifier, problem_job
@@ -52,6 +55,7 @@ def plan(
     settings: SamplingSettings,
     backend: str = "hf",
     server: ServerSettings | None = None,
+    dtype: str = "auto",
     device: str | None = None,
     batch_size: int | None = None,
 ) -> Plan:
@@ -62,7 +66,9 @@ def plan(
     Raises as `evaluate`.
     """
     count = min(batch_size or PROBE, PROBE, settings.samples)
-    sampler = load_backend(backend, str(model), device=device, batch_size=count, server=server)
+    sampler = load_backend(
+        backend, str(model), dtype=dtype, device=device, batch_size=count, server=server
+    )
     sampler.check({problem.id: problem.prompt for problem in problems}, settings)
     first = problems[0]
     started = time.perf_counter()
@@ -87,6 +93,46 @@ def plan(
         sampling_s=round(sampling_s, 1),
         judging_s=round(judging_s, 1),
         seconds=round(max(sampling_s, judging_s), 1),
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class ScorePlan:
+    """The size of a scoring: `found` of the `programs` have a score in the folder.
+
+    `distinct` programs differ from every other one of their problem, as text; they have `tests`
+    tests in all.
+    """
+
+    problems: int
+    programs: int
+    found: int
+    distinct: int
+    tests: int
+
+
+def plan_score(
+    samples_path: str | Path,
+    problems: str | Path | Sequence[Problem],
+    out: str | Path,
+    *,
+    verifier: Verifier,
+    limit: int | None = None,
+) -> ScorePlan:
+    """Return the plan of `score` with these arguments; no program runs and nothing is written.
+
+    Raises as `score`, also where `out` belongs to another run.
+    """
+    chosen, _ = read_problems(problems)
+    chosen, submissions = read_submitted(samples_path, chosen, limit=limit)
+    check_folder(Path(out), scored_settings(samples_path, chosen, verifier))
+    distinct = {(found.sample.problem_id, found.program) for found in submissions}
+    return ScorePlan(
+        problems=len(chosen),
+        programs=len(submissions),
+        found=_lines(Path(out) / SCORES),
+        distinct=len(distinct),
+        tests=sum(len(chosen[problem_id].tests) for problem_id, _ in distinct),
     )
 
 

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any, Generic, Protocol, TypeVar
 
 from maxatk.errors import DataError, InvalidValueError
-from maxatk.records import read_jsonl
+from maxatk.jsonl import read_jsonl
 
 Key = tuple[str, int]
 

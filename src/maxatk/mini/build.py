@@ -9,11 +9,11 @@ from pathlib import Path
 
 from maxatk.errors import InvalidValueError
 from maxatk.folders import read_json, write_json
+from maxatk.jsonl import write_jsonl
 from maxatk.mini.model import new_model
 from maxatk.mini.problems import MiniProblem, generate_problems
 from maxatk.mini.tokenizer import train_tokenizer
 from maxatk.mini.warm_start import WarmStart, noisy_corpus, warm_start
-from maxatk.records import write_jsonl
 
 MANIFEST = "mini.json"
 _TOKENIZER_TEXTS = 10_000  # more texts change a vocabulary of 192 entries no more

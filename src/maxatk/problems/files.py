@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from maxatk.errors import DataError, InvalidValueError, MissingDependencyError, MissingFileError
+from maxatk.jsonl import read_jsonl
 from maxatk.problems.rows import Row
-from maxatk.records import read_jsonl
 
 FORMATS = (".jsonl", ".json", ".parquet")
 _BATCH = 16  # rows of parquet decoded at a time; one row of CodeContests can hold 10 MB

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from maxatk.errors import DataError, InvalidValueError, suggestion, unknown_name
+from maxatk.jsonl import read_jsonl
 from maxatk.problems.benchmarks import BENCHMARKS
 from maxatk.problems.outputs import solutions_file
 from maxatk.problems.repeated import TextPool, without_duplicate_tests
 from maxatk.problems.rows import DuplicateTests, LeftOut, Outcome, SolvedProblem
 from maxatk.problems.source import open_source
-from maxatk.records import Problem, Sample, read_jsonl
+from maxatk.records import Problem, Sample
 
 _log = logging.getLogger(__name__)
 

@@ -11,7 +11,8 @@ from typing import Any
 
 from maxatk.evaluate.folder import SAMPLES, SCORES, completion_span
 from maxatk.evaluate.store import read_records
-from maxatk.records import Problem, Sample, Score, read_jsonl
+from maxatk.jsonl import read_jsonl
+from maxatk.records import Problem, Sample, Score
 from maxatk.report.numbers import share
 from maxatk.report.runs import Source
 

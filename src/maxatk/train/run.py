@@ -13,7 +13,7 @@ from datasets import Dataset
 from transformers import AutoConfig, PrinterCallback, TrainerCallback
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
-from maxatk.errors import InvalidValueError, MissingFileError, unknown_name
+from maxatk.errors import InvalidValueError, MaxAtKError, MissingFileError, unknown_name
 from maxatk.evaluate.manifest import environment
 from maxatk.evaluate.models import load_tokenizer, refuse_missing_folder
 from maxatk.folders import TRAIN_RECORD, read_json, refuse_other_settings, write_json
@@ -170,7 +170,12 @@ def check_settings(recipe: TrainRecipe) -> MaxAtKConfig:
         if name in recipe.trainer:
             raise InvalidValueError(f"trainer.{name}: is set by the run itself; leave it out")
     settings = {**recipe.trainer, "output_dir": recipe.out, "disable_tqdm": True}
-    return from_mapping(MaxAtKConfig, settings, where="trainer")
+    try:
+        return from_mapping(MaxAtKConfig, settings, where="trainer")
+    except MaxAtKError:
+        raise
+    except ValueError as error:  # of TRL or transformers, about a value that only they know
+        raise InvalidValueError(f"trainer: {error}") from error
 
 
 def _finished(out: Path, recipe: TrainRecipe) -> bool:

@@ -1,0 +1,91 @@
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from maxatk.errors import DataError, InvalidValueError, MissingFileError
+from maxatk.jsonl import read_jsonl, write_jsonl
+
+values = st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=20))
+objects = st.dictionaries(st.text(max_size=5), values, max_size=4)
+
+
+@given(st.lists(objects, max_size=4))
+def test_every_file_reads_back_as_written(tmp_path_factory, written):
+    path = tmp_path_factory.mktemp("rows") / "deep" / "rows.jsonl"
+    write_jsonl(path, written)
+    assert list(read_jsonl(path, dict)) == written
+    assert [p.name for p in path.parent.iterdir()] == [path.name]
+
+
+def test_a_line_may_be_shortened_before_it_is_decoded(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    write_jsonl(path, [{"text": "long"}, {"text": "longer"}])
+    shortened = read_jsonl(path, dict, shorten=lambda line: f'{{"length": {len(line)}}}')
+    assert list(shortened) == [{"length": 17}, {"length": 19}]
+
+
+GOOD = json.dumps({"number": 1})
+BAD_LINES = {
+    "{": "Expecting property name",
+    "[1]": "must be a JSON object, got list",
+    "null": "must be a JSON object, got NoneType",
+    f"{GOOD}, {GOOD}": "Extra data",
+    "{} {}": "Extra data",
+    " {": "Expecting property name",
+    '{"number": "x"}': "invalid literal for int",
+    '{"number": null}': "must be a string",
+    '{"number": -1}': "must not be negative, got -1",
+}
+
+
+def count(row):
+    number = int(row["number"])
+    if number < 0:
+        raise InvalidValueError(f"must not be negative, got {number}")
+    return number
+
+
+@pytest.mark.parametrize(("line", "message"), BAD_LINES.items())
+def test_a_bad_line_is_named_by_file_and_number(tmp_path, line, message):
+    path = tmp_path / "rows.jsonl"
+    path.write_text(f"{GOOD}\n\n{line}\n")
+    with pytest.raises(DataError, match=message) as caught:
+        list(read_jsonl(path, count))
+    assert str(caught.value).startswith(f"{path}:3: ")
+
+
+def test_a_bad_line_is_named_in_a_file_of_many_blocks(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    rows = [{"number": i, "text": "x" * 1000} for i in range(1500)]
+    write_jsonl(path, rows)
+    lines = path.read_text().splitlines()
+    lines[1200] = lines[1200][:-1]
+    path.write_text("\n".join(lines))
+    with pytest.raises(DataError, match=r"rows\.jsonl:1201: "):
+        list(read_jsonl(path, dict))
+    lines[1200] += "}"
+    path.write_text("\n".join(lines))
+    assert list(read_jsonl(path, dict)) == rows
+
+
+def test_a_missing_file_and_a_binary_file(tmp_path):
+    with pytest.raises(MissingFileError, match=r"nowhere\.jsonl: no such file"):
+        list(read_jsonl(tmp_path / "nowhere.jsonl", dict))
+    (tmp_path / "binary.jsonl").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(DataError, match="not a UTF-8 text file"):
+        list(read_jsonl(tmp_path / "binary.jsonl", dict))
+
+
+def test_a_failed_write_leaves_the_old_file_whole(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    write_jsonl(path, [{"old": 1}])
+
+    def rows():
+        yield {"new": 1}
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        write_jsonl(path, rows())
+    assert path.read_text() == '{"old": 1}\n'
