@@ -1,0 +1,53 @@
+"""The committed tables, and those in the pages, are what the committed results give."""
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+STUDIES = sorted(path.parent.name for path in (ROOT / "docs" / "study").glob("*/results.json"))
+
+
+@pytest.fixture(scope="module")
+def study_docs():
+    spec = importlib.util.spec_from_file_location("study_docs", ROOT / "bench" / "study_docs.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_there_are_committed_results():
+    assert "table2" in STUDIES
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_committed_tables_are_those_of_the_results(study_docs, tmp_path, name):
+    study_docs.write_tables(study_docs.load(name), tmp_path)
+    committed = study_docs.DOCS / name
+    for table in tmp_path.iterdir():
+        assert (committed / table.name).read_text() == table.read_text(), table.name
+    kept = {path.name for path in committed.iterdir() if path.suffix in (".md", ".csv", ".tex")}
+    assert kept == {table.name for table in tmp_path.iterdir()}
+
+
+def test_tables_in_pages_are_those_of_the_results(study_docs):
+    places = 0
+    for page in study_docs.PAGES:
+        text = page.read_text(encoding="utf-8")
+        assert study_docs.filled(text) == text, page.name
+        places += len(re.findall("<!-- study: ", text))
+    assert places >= 3
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_committed_studies_are_those_of_their_recipes(study_docs, name):
+    from maxatk.cli.study import load_study
+    from maxatk.cli.study_plan import cells
+
+    recipe = load_study(ROOT / "recipes" / "mini" / f"{name}.yaml")
+    study = study_docs.load(name)
+    assert list(study.seeds) == recipe.seeds
+    assert study.title == recipe.title
+    assert {run.name for run in study.comparison.runs} == {cell.name for cell in cells(recipe)}
