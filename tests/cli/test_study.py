@@ -93,6 +93,13 @@ def test_a_recipe_may_extend_another(recipe, tmp_path):
     assert study.grids == load_study(tmp_path / "first.yaml").grids
 
 
+def test_a_recipe_that_extends_itself_is_refused(tmp_path):
+    (tmp_path / "a.yaml").write_text("extends: b.yaml\n")
+    (tmp_path / "b.yaml").write_text("extends: a.yaml\n")
+    with pytest.raises(InvalidValueError, match="extends itself"):
+        load_study(tmp_path / "a.yaml")
+
+
 def test_the_estimate_learns_from_finished_stages(recipe, tmp_path):
     study = load_study(recipe())
     before = estimated_seconds(study)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
-    from rich.progress import ProgressColumn
+    from rich.progress import ProgressColumn, TaskID
 
 ProgressMode: TypeAlias = Literal["auto", "json", "none"]
 Report: TypeAlias = Callable[[int, int], None]
@@ -209,23 +209,27 @@ class _Lines(StageBoard):
 
 
 class _Bars(StageBoard):
+    """One bar for all stages, and below it those that are at work."""
+
     def __init__(self, bars: RichProgress, names: Sequence[str]) -> None:
         self._bars = bars
-        self._tasks = {name: bars.add_task(name, total=None, start=False) for name in names}
+        self._all = bars.add_task("stages", total=len(names))
+        self._tasks: dict[str, TaskID] = {}
 
     def update(self, name: str, done: int, total: int) -> None:
-        self._bars.start_task(self._tasks[name])
+        if name not in self._tasks:
+            self._tasks[name] = self._bars.add_task(name, total=total)
         self._bars.update(self._tasks[name], completed=done, total=total)
 
     def finish(self, name: str) -> None:
-        self._bars.start_task(self._tasks[name])
-        self._bars.update(self._tasks[name], completed=1, total=1)
-        self._bars.stop_task(self._tasks[name])
+        if name in self._tasks:
+            self._bars.remove_task(self._tasks.pop(name))
+        self._bars.advance(self._all)
 
 
 @contextlib.contextmanager
 def stage_board(names: Sequence[str], *, finished: Sequence[str]) -> Iterator[StageBoard]:
-    """Yield a board with a bar a stage on a terminal, lines elsewhere; `finished` are done."""
+    """Yield a board with bars on a terminal, lines elsewhere; `finished` stages are done."""
     if not sys.stderr.isatty():
         board: StageBoard = _Lines()
         for name in finished:

@@ -73,17 +73,21 @@ def command(
 def load_study(path: Path, overrides: Sequence[str] = ()) -> StudyRecipe:
     """Return the study of a recipe file, laid over the recipe it extends.
 
-    Raises as `read_recipe` and `from_mapping`.
+    Raises InvalidValueError for a recipe that extends itself, and as `read_recipe` and
+    `from_mapping`.
     """
-    return from_mapping(
-        StudyRecipe, apply_overrides(_with_extended(path), overrides), where="recipe"
-    )
+    settings = apply_overrides(_with_extended(path, ()), overrides)
+    return from_mapping(StudyRecipe, settings, where="recipe")
 
 
-def _with_extended(path: Path) -> dict[str, Any]:
+def _with_extended(path: Path, before: tuple[Path, ...]) -> dict[str, Any]:
+    if path.resolve() in before:
+        raise InvalidValueError(f"{_EXTENDS}: {str(path)!r} extends itself")
     recipe = read_recipe(path)
     extended = recipe.pop(_EXTENDS, None)
-    return recipe if extended is None else {**_with_extended(path.parent / extended), **recipe}
+    if extended is None:
+        return recipe
+    return {**_with_extended(path.parent / extended, (*before, path.resolve())), **recipe}
 
 
 def _plan_text(study: StudyRecipe, jobs: int) -> str:
