@@ -29,7 +29,8 @@ $(OLDEST)/.installed: pyproject.toml constraints-oldest.txt
 test-oldest: $(OLDEST)/.installed
 	$(OLDEST)/bin/pytest -n 2 --dist loadfile tests/train/test_trainer.py \
 		tests/train/test_surface.py tests/train/test_config.py tests/train/test_adapter.py \
-		tests/train/test_plan.py tests/train/test_lag.py tests/train/test_trackers.py
+		tests/train/test_plan.py tests/train/test_lag.py tests/train/test_trackers.py \
+		tests/train/test_shared_prompts.py
 
 check: $(VENV)/.installed
 	$(BIN)/ruff check .
