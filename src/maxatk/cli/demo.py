@@ -22,7 +22,7 @@ from maxatk.cli.experiment import (
 )
 from maxatk.cli.recipe import read_recipe
 from maxatk.cli.report import write_page
-from maxatk.cli.stages import Stage, run_stages
+from maxatk.cli.stages import Stage, default_jobs, run_stages
 from maxatk.errors import InvalidValueError, unknown_name
 from maxatk.folders import read_json, refuse_other_settings, write_json
 from maxatk.mini import MiniSettings
@@ -70,7 +70,7 @@ def command(
         overrides: Settings that win over the recipe, such as out=runs/other train.trainer.k=4.
         recipe: A recipe of your own instead of the one that comes with the package.
         fast: All stages in about a minute: a check of the machinery, not a result.
-        jobs: Stages run at once; one a core, but at most two, if not given.
+        jobs: Stages run at once; one more than cores, but at most three, if not given.
     """
     if jobs is not None and jobs < 1:
         raise InvalidValueError(f"--jobs: must be at least 1, got {jobs}")
@@ -81,7 +81,8 @@ def command(
     cores = len(os.sched_getaffinity(0))
     out = Path(demo.out)
     _claim_folder(out, demo)
-    seconds = run_stages(list(_stages(demo, out, cores=cores)), out, jobs=jobs or min(cores, 2))
+    jobs = jobs or min(default_jobs(), 3)
+    seconds = run_stages(list(_stages(demo, out, cores=cores)), out, jobs=jobs)
     results = {name: out / "eval" / name for name in (BASE, *demo.methods)}
     trained = {method: out / "train" / method for method in demo.methods}
     title = "Best-of-N training on the embedded model"

@@ -65,6 +65,14 @@ def run_stages(stages: Sequence[Stage], folder: Path, *, jobs: int) -> dict[str,
     return seconds
 
 
+def default_jobs() -> int:
+    """Return how many stages run at once: one more than cores.
+
+    A training waits for its judge and a judge for its programs; one stage more fills the gaps.
+    """
+    return len(os.sched_getaffinity(0)) + 1
+
+
 def _check(stages: Sequence[Stage], jobs: int) -> None:
     """Refuse what would make `run_stages` wait for ever."""
     if jobs < 1:

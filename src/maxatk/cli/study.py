@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,7 +13,7 @@ import tyro
 
 from maxatk.cli.experiment import check_trainer, write_recipe
 from maxatk.cli.recipe import apply_overrides, read_recipe
-from maxatk.cli.stages import run_stages
+from maxatk.cli.stages import default_jobs, run_stages
 from maxatk.cli.study_plan import (
     StudyRecipe,
     estimated_seconds,
@@ -49,13 +48,13 @@ def command(
         recipe: A YAML file with title, out, work, seeds, mini, train, eval and grids; with
             `extends: FILE` the keys that it does not have come from another recipe beside it.
         overrides: Settings that win over the recipe, such as out=runs/other seeds=[7].
-        jobs: Stages run at once; one a core if not given.
+        jobs: Stages run at once; one more than cores if not given.
         dry_run: Check everything, print the stages that are left and their expected time, and stop.
     """
     if jobs is not None and jobs < 1:
         raise InvalidValueError(f"--jobs: must be at least 1, got {jobs}")
     study = load_study(recipe, overrides)
-    jobs = jobs or len(os.sched_getaffinity(0))
+    jobs = jobs or default_jobs()
     print(_plan_text(study, jobs))  # noqa: T201
     check_trainer(list(train_recipes(study).values()))
     if dry_run:
