@@ -28,7 +28,7 @@ class MaxAtKConfig(GRPOConfig):
             clipped surrogate, "reinforce" puts it into the weight and takes the surrogate away.
         delta_clamp: Bound on |rho - 1| of the ratios inside the off-policy weights.
         k_schedule: How k moves from `k` to `k_final` over the training: a name in `SCHEDULES`.
-        k_final: The k at the end of a schedule; by default 1.
+        k_final: The k at the end of a schedule, in the middle of one that comes back; by default 1.
         max_weight: Share of max@k in the objective; the rest is max@1.
         rollout_lag: Optimizer steps by which the weights that sample are behind those that train.
 
@@ -52,10 +52,10 @@ class MaxAtKConfig(GRPOConfig):
         default=0.5, metadata={"help": "Bound on |rho - 1| inside the off-policy weights."}
     )
     k_schedule: str = dataclasses.field(
-        default="constant", metadata={"help": "constant, linear or cosine: from k to k_final."}
+        default="constant", metadata={"help": f"From k to k_final: {', '.join(SCHEDULES)}."}
     )
     k_final: int | None = dataclasses.field(
-        default=None, metadata={"help": "The k at the end of a schedule; by default 1."}
+        default=None, metadata={"help": "The k at the end (or turn) of a schedule; by default 1."}
     )
     max_weight: float = dataclasses.field(
         default=1.0, metadata={"help": "Share of max@k in the objective; the rest is max@1."}
@@ -137,9 +137,8 @@ def _check_objective(config: MaxAtKConfig) -> None:
         raise unknown_name("k_schedule", config.k_schedule, SCHEDULES)
     final = config.k_final
     if final is not None and config.k_schedule == "constant":
-        raise InvalidValueError(
-            f"k_final: {final!r} needs a k_schedule; allowed: 'linear', 'cosine'"
-        )
+        moving = ", ".join(name for name in SCHEDULES if name != "constant")
+        raise InvalidValueError(f"k_final: {final!r} needs a k_schedule; allowed: {moving}")
     if final is not None and (
         not isinstance(final, int) or not 1 <= final <= config.num_generations
     ):
