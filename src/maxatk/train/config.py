@@ -12,6 +12,7 @@ from trl import GRPOConfig
 from maxatk.errors import InvalidValueError, unknown_name
 from maxatk.objectives import METHODS, Form
 from maxatk.train.objective import SCHEDULES, Objective
+from maxatk.train.trackers import check_trackers
 
 # The `reinforce` form needs the loss to be a plain sum of A log pi over tokens, up to a constant.
 REINFORCE_LOSS_TYPES = ("dapo", "dr_grpo", "bnpo", "cispo")
@@ -36,7 +37,8 @@ class MaxAtKConfig(GRPOConfig):
     chosen only where the machine has it. The scale of the advantages belongs to the method, so
     `scale_rewards` keeps its default.
 
-    Raises InvalidValueError (a ValueError) for a value that is not allowed, before any work.
+    Raises InvalidValueError (a ValueError) for a value that is not allowed, MissingDependencyError
+    for a tracker that is not installed, before any work.
     """
 
     method: str = dataclasses.field(
@@ -78,6 +80,7 @@ class MaxAtKConfig(GRPOConfig):
         _check_geometry(self)
         _check_lag(self)
         super().__post_init__()
+        check_trackers(self.report_to)
         _check_combinations(self)
 
     @property
