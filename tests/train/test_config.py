@@ -28,7 +28,7 @@ from .conftest import config
             r"use_bias_correction_kl: must be False",
         ),
         ({"k_schedule": "cosin"}, r"k_schedule: unknown value 'cosin'.*did you mean 'cosine'"),
-        ({"k_final": 1}, r"k_final: 1 needs a k_schedule"),
+        ({"k_final": 1}, r"k_final: 1 needs a k_schedule; .*linear, .*cosine_back"),
         ({"k_schedule": "linear", "k_final": 9}, r"k_final: .*num_generations \(4\), got 9"),
         ({"max_weight": 1.5}, r"max_weight: must be from 0 to 1, got 1.5"),
         ({"method": "grpo", "max_weight": 0.5}, r"max_weight: 0.5 .*a method of: bon_loo1"),

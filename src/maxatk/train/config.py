@@ -12,6 +12,7 @@ from trl import GRPOConfig
 from maxatk.errors import InvalidValueError, unknown_name
 from maxatk.objectives import METHODS, Form
 from maxatk.train.objective import SCHEDULES, Objective
+from maxatk.train.trackers import check_trackers
 
 # The `reinforce` form needs the loss to be a plain sum of A log pi over tokens, up to a constant.
 REINFORCE_LOSS_TYPES = ("dapo", "dr_grpo", "bnpo", "cispo")
@@ -28,7 +29,7 @@ class MaxAtKConfig(GRPOConfig):
             clipped surrogate, "reinforce" puts it into the weight and takes the surrogate away.
         delta_clamp: Bound on |rho - 1| of the ratios inside the off-policy weights.
         k_schedule: How k moves from `k` to `k_final` over the training: a name in `SCHEDULES`.
-        k_final: The k at the end of a schedule; by default 1.
+        k_final: The k at the end of a schedule, in the middle of one that comes back; by default 1.
         max_weight: Share of max@k in the objective; the rest is max@1.
         rollout_lag: Optimizer steps by which the weights that sample are behind those that train.
         share_prompts: Evaluate every different prompt of a micro-batch once in the update instead
@@ -38,7 +39,8 @@ class MaxAtKConfig(GRPOConfig):
     chosen only where the machine has it. The scale of the advantages belongs to the method, so
     `scale_rewards` keeps its default.
 
-    Raises InvalidValueError (a ValueError) for a value that is not allowed, before any work.
+    Raises InvalidValueError (a ValueError) for a value that is not allowed, MissingDependencyError
+    for a tracker that is not installed, before any work.
     """
 
     method: str = dataclasses.field(
@@ -54,10 +56,10 @@ class MaxAtKConfig(GRPOConfig):
         default=0.5, metadata={"help": "Bound on |rho - 1| inside the off-policy weights."}
     )
     k_schedule: str = dataclasses.field(
-        default="constant", metadata={"help": "constant, linear or cosine: from k to k_final."}
+        default="constant", metadata={"help": f"From k to k_final: {', '.join(SCHEDULES)}."}
     )
     k_final: int | None = dataclasses.field(
-        default=None, metadata={"help": "The k at the end of a schedule; by default 1."}
+        default=None, metadata={"help": "The k at the end (or turn) of a schedule; by default 1."}
     )
     max_weight: float = dataclasses.field(
         default=1.0, metadata={"help": "Share of max@k in the objective; the rest is max@1."}
@@ -83,6 +85,7 @@ class MaxAtKConfig(GRPOConfig):
         _check_geometry(self)
         _check_lag(self)
         super().__post_init__()
+        check_trackers(self.report_to)
         _check_combinations(self)
         _check_shared_prompts(self)
 
@@ -148,9 +151,8 @@ def _check_objective(config: MaxAtKConfig) -> None:
         raise unknown_name("k_schedule", config.k_schedule, SCHEDULES)
     final = config.k_final
     if final is not None and config.k_schedule == "constant":
-        raise InvalidValueError(
-            f"k_final: {final!r} needs a k_schedule; allowed: 'linear', 'cosine'"
-        )
+        moving = ", ".join(name for name in SCHEDULES if name != "constant")
+        raise InvalidValueError(f"k_final: {final!r} needs a k_schedule; allowed: {moving}")
     if final is not None and (
         not isinstance(final, int) or not 1 <= final <= config.num_generations
     ):

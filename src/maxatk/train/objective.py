@@ -15,17 +15,23 @@ def _cosine(progress: float) -> float:
     return (1 - math.cos(math.pi * progress)) / 2
 
 
+def _there_and_back(progress: float) -> float:
+    return 1 - abs(1 - 2 * progress)
+
+
 SCHEDULES: Mapping[str, Callable[[float], float]] = {
     "constant": lambda progress: 0.0,  # noqa: ARG005
     "linear": lambda progress: progress,
     "cosine": _cosine,
+    "linear_back": _there_and_back,
+    "cosine_back": lambda progress: _cosine(_there_and_back(progress)),
 }
 """Name -> how much of the way from `k` to `k_final` is done, of the share of training done."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Objective:
-    """weight * max@k + (1 - weight) * max@1, where k moves from `k` to `k_final`.
+    """weight * max@k + (1 - weight) * max@1, where k moves to `k_final`, or there and back.
 
     Both terms go through the same row of `METHODS`. The leave-one-out baseline has no subset of
     k - 1 samples at k = 1: the second term has the group's mean instead.

@@ -1,0 +1,66 @@
+"""Train two steps with a tracker and print what was logged and what the tracker holds, as JSON.
+
+Started by `test_trackers.py`, because trackers read their settings when they are imported:
+tracked.py TRACKER MODEL OUT.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import torch
+from datasets import Dataset
+
+from maxatk.train import MaxAtKTrainer
+from train.conftest import config, text_reward
+
+PROMPTS = [f"order cut {word}\n1 2 > {n}\n#\n" for n, word in enumerate(["sum", "max", "len"] * 4)]
+
+
+def wandb_values() -> dict:
+    """The newest value of every metric."""
+    import wandb
+
+    return dict(wandb.run.summary)
+
+
+def trackio_values() -> dict:
+    """The newest value of every metric."""
+    from trackio.sqlite_storage import SQLiteStorage
+
+    (project,) = SQLiteStorage.get_projects()
+    (run,) = SQLiteStorage.get_runs(project)
+    found = {}
+    for line in SQLiteStorage.get_logs(project, run):
+        found.update(line)
+    return found
+
+
+VALUES = {"wandb": wandb_values, "trackio": trackio_values}
+
+
+def main(tracker: str, model: str, out: Path) -> None:
+    torch.set_num_threads(1)
+    trainer = MaxAtKTrainer(
+        model=model,
+        reward_funcs=text_reward,
+        args=config(
+            out,
+            method="bon_off_policy_exact",
+            num_iterations=2,
+            max_steps=2,
+            report_to=tracker,
+            log_completions=True,
+        ),
+        train_dataset=Dataset.from_list([{"prompt": prompt} for prompt in PROMPTS]),
+    )
+    trainer.train()
+    logged = {}
+    for row in trainer.state.log_history:
+        logged.update(row)
+    kept = {k: v for k, v in VALUES[tracker]().items() if isinstance(v, (int, float))}
+    (out / "values.json").write_text(json.dumps({"logged": logged, "kept": kept}))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]))
