@@ -69,6 +69,12 @@ VARIANTS = {
     "exact, 3 uses, whole groups": Variant(
         "bon_off_policy_exact", {**WHOLE, "num_iterations": 3}, "TRL, 3 uses", 1.05
     ),
+    "exact, 3 uses, shared prompts": Variant(
+        "bon_off_policy_exact",
+        {**WHOLE, "num_iterations": 3, "share_prompts": True},
+        "TRL, 3 uses",
+        1.0,
+    ),
     "TRL, 3 uses, accumulated": Variant(None, {**SPLIT, "num_iterations": 3}),
     "exact, 3 uses, extra forward": Variant(
         "bon_off_policy_exact", {**SPLIT, "num_iterations": 3}, "TRL, 3 uses, accumulated", 1.25
