@@ -19,7 +19,7 @@ VERBS: dict[str, str] = {
     "problems": "list, show, prepare and check the problems of benchmarks",
     "mini": "make the embedded model and its problems",
     "study": "models x seeds from one recipe: tables, figures and a page",
-    "demo": "train, evaluate and compare on the embedded model, in ten minutes",
+    "demo": "train, evaluate and compare on the embedded model, in six minutes",
     "doctor": "show how well programs are isolated on this machine",
 }
 """Verb -> what it does. `command` of `maxatk.cli.<verb>` does it, from the flags it declares, or
