@@ -7,7 +7,7 @@ import yaml
 from evaluate.servers import serving
 from maxatk.cli.main import main
 from maxatk.jsonl import write_jsonl
-from maxatk.records import Problem, Sample, TestCase
+from maxatk.records import Problem, TestCase
 
 
 @pytest.fixture
@@ -26,9 +26,11 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(evaluating, tmp_path):
         assert len(server.requests) == 10  # all samples of one problem
         limited = evaluating(*flags, "--limit", "2")
         assert not (tmp_path / "run").exists()
-        found = (Sample("p0", i, "", tokens=1).to_json() for i in range(4))
-        write_jsonl(tmp_path / "run" / "samples.jsonl", found)
+        assert evaluating(*flags[:-1]).returncode == 0
+        samples = tmp_path / "run" / "samples.jsonl"
+        samples.write_text("".join(samples.read_text().splitlines(keepends=True)[:4]))
         resumed = evaluating(*flags)
+        other = evaluating(*flags, "--temperature", "0.5")
     plan = dict(line.split(maxsplit=1) for line in done.stdout.splitlines()[:3])
     assert plan["problems"] == "5"
     assert plan["samples"] == "50, 0 of them found"
@@ -37,6 +39,9 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(evaluating, tmp_path):
     assert "samples    20, 0 of them found" in limited.stdout
     assert "samples    50, 4 of them found" in resumed.stdout
     assert "at most 322, about 368" in resumed.stdout
+    assert other.returncode == 2
+    assert "temperature" in other.stderr
+    assert "0.5" in other.stderr
 
 
 def test_all_settings_are_shown_and_nothing_is_read(evaluating, tmp_path):

@@ -49,6 +49,14 @@ def check_folder(out: Path, settings: Mapping[str, Any]) -> None:
             )
 
 
+def recorded_batch_size(out: Path) -> int | None:
+    """Return the batch size of the run in `out`; None without a run, or where it has none."""
+    if not (out / MANIFEST).is_file():
+        return None
+    size: int | None = read_json(out / MANIFEST)["settings"].get("model", {}).get("batch_size")
+    return size
+
+
 def environment() -> dict[str, Any]:
     """Return versions, git commit of the package's checkout (or None) and machine."""
     return {

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from maxatk.evaluate.backends import ServerSettings, load_backend
-from maxatk.evaluate.common import read_problems
+from maxatk.evaluate.backends import Backend, ServerSettings, load_backend
+from maxatk.evaluate.common import judged_settings, read_problems
 from maxatk.evaluate.folder import SAMPLES, SCORES
-from maxatk.evaluate.manifest import check_folder
+from maxatk.evaluate.manifest import check_folder, recorded_batch_size
 from maxatk.evaluate.programs import submission
 from maxatk.evaluate.scoring import read_submitted, scored_settings
 from maxatk.evaluate.settings import SamplingSettings
@@ -63,13 +63,19 @@ def plan(
 
     One batch of at most 16 samples of the first problem is drawn and judged. Larger batches are
     faster, other problems differ: the time is an estimate, more often too long than too short.
-    Raises as `evaluate`.
+    Raises as `evaluate`, also where `out` belongs to another run.
     """
     count = min(batch_size or PROBE, PROBE, settings.samples)
     sampler = load_backend(
         backend, str(model), dtype=dtype, device=device, batch_size=count, server=server
     )
     sampler.check({problem.id: problem.prompt for problem in problems}, settings)
+    described = {
+        "model": _described(sampler, batch_size or recorded_batch_size(Path(out))),
+        "sampling": settings.to_json(),
+        **judged_settings({problem.id: problem for problem in problems}, verifier),
+    }
+    check_folder(Path(out), described)
     first = problems[0]
     started = time.perf_counter()
     drawn = sampler.sample(first.id, first.prompt, list(range(count)), settings)
@@ -134,6 +140,14 @@ def plan_score(
         distinct=len(distinct),
         tests=sum(len(chosen[problem_id].tests) for problem_id, _ in distinct),
     )
+
+
+def _described(sampler: Backend, batch_size: int | None) -> dict[str, Any]:
+    """Return the model as a run of this batch size would record it; the probe's is another one."""
+    described = sampler.describe()
+    if "batch_size" in described:
+        described["batch_size"] = batch_size
+    return described
 
 
 def _lines(path: Path) -> int:

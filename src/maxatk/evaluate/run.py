@@ -18,12 +18,11 @@ from maxatk.evaluate.common import (
 )
 from maxatk.evaluate.folder import SAMPLES, SCORES
 from maxatk.evaluate.judging import Judge, Progress
-from maxatk.evaluate.manifest import MANIFEST, open_folder
+from maxatk.evaluate.manifest import open_folder, recorded_batch_size
 from maxatk.evaluate.programs import Submission, submission
 from maxatk.evaluate.settings import SamplingSettings
 from maxatk.evaluate.statistics import check_ks
 from maxatk.evaluate.store import Store
-from maxatk.folders import read_json
 from maxatk.records import Problem, Sample, Score
 from maxatk.verifier import Verifier
 
@@ -67,7 +66,7 @@ def evaluate(
         str(model),
         dtype=dtype,
         device=device,
-        batch_size=batch_size or _batch_size_of(out),
+        batch_size=batch_size or recorded_batch_size(out),
         server=server,
     )
     sampler.check({problem.id: problem.prompt for problem in chosen.values()}, settings)
@@ -115,10 +114,3 @@ def _sampled(
                 if progress is not None:
                     progress(len(samples.records), total, "samples")
             yield [submission(samples.records[problem.id, i]) for i in chunk]
-
-
-def _batch_size_of(out: Path) -> int | None:
-    if not (out / MANIFEST).is_file():
-        return None
-    size: int | None = read_json(out / MANIFEST)["settings"].get("model", {}).get("batch_size")
-    return size
