@@ -14,7 +14,14 @@ import yaml
 from cli.test_demo import RECIPE as DEMO
 from maxatk.cli.main import main
 from maxatk.cli.study import load_study
-from maxatk.cli.study_plan import cells, estimated_seconds, places, stages, train_recipes
+from maxatk.cli.study_plan import (
+    cells,
+    estimated_seconds,
+    paired_names,
+    places,
+    stages,
+    train_recipes,
+)
 from maxatk.errors import InvalidValueError
 from maxatk.folders import write_json
 from maxatk.report.formats import format_table
@@ -54,6 +61,23 @@ def test_models_are_all_combinations_of_levels_and_the_base(recipe):
     assert found[2].train["trainer"]["num_iterations"] == 1
     assert found[2].train["trainer"]["method"] == "bon_loo1"
     assert found[2].train["trainer"]["k"] == RECIPE["train"]["trainer"]["k"]
+
+
+def test_pairs_are_models_that_differ_by_the_two_levels_alone(recipe):
+    updates = {1: {"trainer.num_iterations": 1}, 2: {"trainer.num_iterations": 2}}
+    methods = {name: {"trainer.method": name} for name in ("bon_loo1", "bon_mean")}
+    grids = [
+        {"method": methods, "updates": updates},
+        {"method": {"grpo": {"trainer.method": "grpo"}}, "updates": {1: updates[1]}},
+    ]
+    pairs = [["bon_mean", "bon_loo1"], ["grpo", "bon_mean"], ["2", "1"]]
+    assert paired_names(load_study(recipe(grids=grids, pairs=pairs))) == [
+        ("bon_mean,updates=1", "bon_loo1,updates=1"),
+        ("bon_mean,updates=2", "bon_loo1,updates=2"),
+        ("grpo,updates=1", "bon_mean,updates=1"),
+        ("bon_loo1,updates=2", "bon_loo1,updates=1"),
+        ("bon_mean,updates=2", "bon_mean,updates=1"),
+    ]
 
 
 def test_every_seed_has_its_own_corpus_prompts_training_and_samples(recipe):
@@ -125,6 +149,8 @@ def test_the_estimate_learns_from_finished_stages(recipe, tmp_path):
         ({"baseline": "gpro"}, "baseline"),
         ({"figures": ["metrics"]}, "did you mean 'metric'"),
         ({"costs": {"update": 0}}, "costs.update"),
+        ({"pairs": [["loo"]]}, "pairs: each must be two levels"),
+        ({"pairs": [["loo", "exact"]]}, "pairs: no two models .* levels are 1, 2, grpo, loo"),
     ],
 )
 def test_what_cannot_be_is_refused_before_any_work(recipe, changes, said):

@@ -9,6 +9,7 @@ from maxatk.evaluate.significance import adjusted_p_values, wilcoxon
 from maxatk.evaluate.statistics import bootstrap_mean, paired_difference
 from maxatk.report import compare
 from maxatk.report.compare_tables import differences_table, leaders_table, scores_table
+from maxatk.report.comparing import paired_tests
 from maxatk.report.numbers import change, share
 
 
@@ -36,6 +37,21 @@ def test_every_model_is_tested_against_the_baseline(results):
     assert [test.adjusted_p for test in compared.differences] == adjusted
     assert [test.significant for test in compared.differences] == [p <= 0.05 for p in adjusted]
     assert {t.significant for t in compared.differences} == {True, False}
+
+
+def test_any_two_models_can_be_tested_and_are_corrected_by_themselves(results):
+    compared = compare(results)
+    comparison = compared.comparisons[""]
+    pairs = [("sharp", "base"), ("same", "base")]
+    assert paired_tests(comparison, pairs, compared.columns) == compared.differences
+    (alone,) = paired_tests(comparison, [("same", "sharp")], compared.columns[:1])
+    assert alone.adjusted_p == alone.p
+    assert (
+        alone.difference
+        == -paired_tests(comparison, [("sharp", "same")], compared.columns)[0].difference
+    )
+    with pytest.raises(InvalidValueError, match="did you mean 'sharp'"):
+        paired_tests(comparison, [("sharpe", "base")], compared.columns)
 
 
 def test_the_best_is_tested_against_the_second_best(results):

@@ -59,7 +59,9 @@ class StudyRecipe:
     studies with the same `work` share where their settings are the same. Every seed has a model,
     corpus and prompts of its own. `grids` are lists of models: each grid maps axes to levels, and
     a level to the settings of the section `train` that it changes; its models are all combinations
-    of levels. `baseline` is the model the others are compared to, `figures` names those to draw.
+    of levels. `baseline` is the model the others are compared to. `pairs` lists two levels of an
+    axis that are tested against each other wherever all other levels are the same. `figures` names
+    those to draw.
     """
 
     title: str
@@ -71,6 +73,7 @@ class StudyRecipe:
     eval: EvalSection
     grids: list[dict[str, Any]]
     baseline: str = BASE
+    pairs: list[list[str]] = dataclasses.field(default_factory=list)
     figures: list[str] = dataclasses.field(default_factory=lambda: ["metric", "entropy"])
     costs: StageCosts = dataclasses.field(default_factory=StageCosts)
 
@@ -86,6 +89,7 @@ class StudyRecipe:
             raise InvalidValueError(
                 f"baseline: must be one of {', '.join(names)}; got {self.baseline!r}"
             )
+        paired_names(self)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,6 +135,39 @@ def cells(study: StudyRecipe) -> list[Cell]:
                     apply_overrides(section, [f"{key}={json.dumps(value)}"])
             found.append(Cell(named, section))
     return found
+
+
+def paired_names(study: StudyRecipe) -> list[tuple[str, str]]:
+    """Return the names of the models that `pairs` tests, the first level's before the second's.
+
+    Raises InvalidValueError for a pair that no two models make.
+    """
+    by_levels = {frozenset(cell.levels.items()): cell for cell in cells(study)}
+    found = []
+    for pair in study.pairs:
+        if len(pair) != 2:
+            raise InvalidValueError(f"pairs: each must be two levels, got {pair!r}")
+        first, second = pair
+        partners = [
+            (cell.name, by_levels.get(_exchanged(cell.levels, first, second)))
+            for cell in by_levels.values()
+            if first in cell.levels.values()
+        ]
+        names = [(name, partner.name) for name, partner in partners if partner is not None]
+        if not names:
+            levels = sorted(
+                {level for cell in by_levels.values() for level in cell.levels.values()}
+            )
+            raise InvalidValueError(
+                f"pairs: no two models differ by {first!r} and {second!r} alone; the levels are "
+                f"{', '.join(levels)}"
+            )
+        found += names
+    return found
+
+
+def _exchanged(levels: Mapping[str, str], first: str, second: str) -> frozenset[tuple[str, str]]:
+    return frozenset((axis, second if level == first else level) for axis, level in levels.items())
 
 
 def places(study: StudyRecipe) -> list[Place]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from maxatk.cli.study_plan import StudyRecipe, places
+from maxatk.cli.study_plan import StudyRecipe, paired_names, places
 from maxatk.folders import write_json
 from maxatk.report import write_report
 from maxatk.report.study import StudiedModel, Study, build_study, log_history, pooled
@@ -24,7 +24,13 @@ def write_study(recipe: StudyRecipe) -> Study:
     out = Path(recipe.out)
     models = _models(recipe)
     results = pooled(models)
-    study = build_study(models, results, title=recipe.title, baseline=recipe.baseline)
+    study = build_study(
+        models,
+        results,
+        title=recipe.title,
+        baseline=recipe.baseline,
+        pairs=paired_names(recipe),
+    )
     out.mkdir(parents=True, exist_ok=True)
     write_json(out / RESULTS, study.to_json())
     write_tables(study, out / "tables")

@@ -36,15 +36,16 @@ def scores_table(compared: ModelComparison) -> Table:
 
 def leaders_table(compared: ModelComparison) -> Table:
     """Return the test behind every star: the best of a column against the second best."""
-    return _tests_table("best − second best", compared.leaders)
+    return tests_table("best − second best", compared.leaders)
 
 
 def differences_table(compared: ModelComparison) -> Table:
     """Return the test of every other model against the baseline, column by column."""
-    return _tests_table("model − baseline", compared.differences)
+    return tests_table("model − baseline", compared.differences)
 
 
-def _tests_table(heading: str, tests: Sequence[PairedTest]) -> Table:
+def tests_table(heading: str, tests: Sequence[PairedTest]) -> Table:
+    """Return one row a test; `heading` says what is subtracted from what."""
     rows = []
     for test in tests:
         mark = "" if not test.significant else "above" if test.difference > 0 else "below"

@@ -140,6 +140,29 @@ def compare(
     )
 
 
+def paired_tests(
+    comparison: Comparison,
+    pairs: Sequence[tuple[str, str]],
+    columns: Sequence[Column],
+    *,
+    alpha: float = 0.05,
+) -> tuple[PairedTest, ...]:
+    """Return the tests of the first against the second of every pair of names, in every column.
+
+    They are corrected together. Raises InvalidValueError for the name of no run.
+    """
+    runs = {run.name: run for run in comparison.runs}
+    for name in {name for pair in pairs for name in pair}:
+        if name not in runs:
+            raise unknown_name("pairs", name, runs)
+    tests = [
+        _test(comparison, column, runs[first], runs[second])
+        for column in columns
+        for first, second in pairs
+    ]
+    return _adjusted(tests, alpha)
+
+
 def _by_benchmark(results: Mapping[str, Source]) -> dict[str, dict[str, Source]]:
     found = {name: _benchmarks(source) for name, source in results.items()}
     first, *others = found

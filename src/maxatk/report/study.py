@@ -16,7 +16,13 @@ from maxatk.errors import DataError
 from maxatk.evaluate.manifest import environment
 from maxatk.evaluate.pooling import pool_results
 from maxatk.folders import TRAIN_RECORD, read_json
-from maxatk.report.comparing import Column, ModelComparison, PairedTest, compare
+from maxatk.report.comparing import (
+    Column,
+    ModelComparison,
+    PairedTest,
+    compare,
+    paired_tests,
+)
 from maxatk.report.runs import METRICS, RESULTS, Comparison, Run
 
 FORMAT = 1
@@ -48,15 +54,16 @@ class Study:
     """The outcome of a study.
 
     `compared` holds the models over the problems of all seeds together, `by_seed` maps model,
-    seed, metric and k to a mean over the problems of that seed, `training` maps a model and a
-    logged quantity to its mean over a training and the seeds, and `levels` a model to its level
-    on every axis.
+    seed, metric and k to a mean over the problems of that seed, `pairs` are the tests between
+    models that the recipe pairs, `training` maps a model and a logged quantity to its mean over a
+    training and the seeds, and `levels` a model to its level on every axis.
     """
 
     title: str
     seeds: tuple[int, ...]
     levels: Mapping[str, Mapping[str, str]]
     compared: ModelComparison
+    pairs: tuple[PairedTest, ...]
     by_seed: Mapping[str, Mapping[str, Any]]
     training: Mapping[str, Mapping[str, float]]
     environment: Mapping[str, Any]
@@ -84,6 +91,7 @@ class Study:
             },
             "leaders": [dataclasses.asdict(test) for test in self.compared.leaders],
             "differences": [dataclasses.asdict(test) for test in self.compared.differences],
+            "pairs": [dataclasses.asdict(test) for test in self.pairs],
             "environment": self.environment,
         }
 
@@ -108,6 +116,7 @@ class Study:
             seeds=tuple(value["seeds"]),
             levels={name: model["levels"] for name, model in models.items()},
             compared=compared,
+            pairs=tuple(_test(test) for test in value["pairs"]),
             by_seed={name: model["by_seed"] for name, model in models.items()},
             training={name: model["training"] for name, model in models.items()},
             environment=value["environment"],
@@ -136,17 +145,21 @@ def build_study(
     *,
     title: str,
     baseline: str,
+    pairs: Sequence[tuple[str, str]] = (),
 ) -> Study:
     """Return the study of models whose `pooled` results are given.
 
-    Tests are paired over the problems of all seeds, for both metrics at k = 1 and 128. Raises as
-    `compare`.
+    Tests are paired over the problems of all seeds: against the baseline for both metrics at k = 1
+    and 128, between the `pairs` of names for max@k. Raises as `compare` and `paired_tests`.
     """
+    compared = compare(results, metrics=METRICS, ks=TESTED_KS, baseline=baseline)
+    columns = [column for column in compared.columns if column.metric == "max@k"]
     return Study(
         title=title,
         seeds=tuple(models[0].evaluations),
         levels={model.name: model.levels for model in models},
-        compared=compare(results, metrics=METRICS, ks=TESTED_KS, baseline=baseline),
+        compared=compared,
+        pairs=paired_tests(compared.comparisons[""], pairs, columns, alpha=compared.alpha),
         by_seed={model.name: _by_seed(model) for model in models},
         training={model.name: _training(model) for model in models},
         environment=environment(),

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from maxatk.report.compare_tables import differences_table, leaders_table, scores_table
+from maxatk.report.compare_tables import (
+    differences_table,
+    leaders_table,
+    scores_table,
+    tests_table,
+)
 from maxatk.report.formats import TableFormat, format_table
 from maxatk.report.numbers import change, share
 from maxatk.report.study import TESTED_KS, Study
@@ -27,15 +32,18 @@ def study_tables(study: Study) -> dict[str, Table]:
     """Return the tables of a study by the name of their file.
 
     `scores` has the form of Tables 2 and 3 of the paper, `max_at_k` and `pass_at_k` that of Tables
-    5 to 14; `differences` and `leaders` hold the paired tests, `seeds` the difference to the
-    baseline seed by seed, `samples` what became of the samples and `training` what was logged.
+    5 to 14; `differences` and `leaders` hold the paired tests, `pairs` those that the recipe asks
+    for (absent if none), `seeds` the difference to the baseline seed by seed, `samples` what
+    became of the samples and `training` what was logged.
     """
+    pairs = {"pairs": _pairs_table(study)} if study.pairs else {}
     return {
         "scores": scores_table(study.compared),
         "max_at_k": every_k(study.comparison, "max@k"),
         "pass_at_k": every_k(study.comparison, "pass@k"),
         "differences": differences_table(study.compared),
         "leaders": leaders_table(study.compared),
+        **pairs,
         "seeds": _seeds_table(study),
         "samples": samples_table(study.comparison),
         "training": _training_table(study),
@@ -61,14 +69,32 @@ def _seeds_table(study: Study) -> Table:
 
 
 def _seed_row(study: Study, name: str, baseline: str, k: int) -> tuple[Cell, ...]:
-    def value(model: str, seed: int) -> float:
-        found: float = study.by_seed[model][str(seed)]["max@k"][str(k)]
-        return found
-
-    moved = [value(name, seed) - value(baseline, seed) for seed in study.seeds]
-    above = sum(difference > 0 for difference in moved)
+    moved = _by_seed(study, name, baseline, "max@k", k)
     cells = [Cell(change(d), mark="above" if d > 0 else "below" if d < 0 else "") for d in moved]
-    return (Cell(name), Cell(f"max@{k}"), *cells, Cell(f"{above} of {len(moved)}"))
+    return (Cell(name), Cell(f"max@{k}"), *cells, _above(moved))
+
+
+def _by_seed(study: Study, first: str, second: str, metric: str, k: int) -> list[float]:
+    """Return the mean of one model less that of another, seed by seed."""
+    means = [
+        [study.by_seed[m][str(s)][metric][str(k)] for s in study.seeds] for m in (first, second)
+    ]
+    return [one - other for one, other in zip(*means, strict=True)]
+
+
+def _above(moved: list[float]) -> Cell:
+    return Cell(f"{sum(difference > 0 for difference in moved)} of {len(moved)}")
+
+
+def _pairs_table(study: Study) -> Table:
+    """Return the tests between paired models, with the number of seeds that agree."""
+    table = tests_table("first − second", study.pairs)
+    moved = [
+        _by_seed(study, test.first, test.second, test.column.metric, test.column.k)
+        for test in study.pairs
+    ]
+    rows = [(*row, _above(by_seed)) for row, by_seed in zip(table.rows, moved, strict=True)]
+    return Table((*table.header, "seeds above"), tuple(rows))
 
 
 def _training_table(study: Study) -> Table:
