@@ -9,13 +9,12 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from maxatk.errors import unknown_name
+from maxatk.report.drift_figure import drift_figure
 from maxatk.report.figures import entropy_figure, metric_figure, save, standing_alone
 from maxatk.report.numbers import share
-from maxatk.report.study import TESTED_KS, Study
-from maxatk.report.style import lines_for
+from maxatk.report.study import Study
 from maxatk.report.tables import shaded
 
-_DRIFT = "ratio/mean_abs_delta"
 _DARK = 0.55  # of a column's range: above it the text of a cell is white
 
 
@@ -43,43 +42,6 @@ def _metric(study: Study, path: Path) -> None:
 
 def _entropy(study: Study, path: Path) -> None:
     entropy_figure(study.comparison, path)
-
-
-def _drift(study: Study, path: Path) -> None:
-    """Draw max@k, k the largest tested, against how far policies moved from their samples."""
-    largest = study.comparison.shown_ks(TESTED_KS)[-1]
-    points: dict[str, list[tuple[float, float, float, float]]] = {}
-    for run in study.comparison.others:
-        drift = study.training[run.name].get(_DRIFT)
-        if drift is None:
-            continue
-        found = run.metric("max@k", largest)
-        first_level = next(iter(study.levels[run.name].values()))
-        point = (drift, found["mean"], found["low"], found["high"])
-        points.setdefault(first_level, []).append(point)
-    base = study.comparison.baseline
-    lines = lines_for([base.name, *points])
-    with standing_alone():
-        figure = Figure(figsize=(7.0, 4.4), layout="constrained", facecolor="white")
-        axes = figure.subplots()
-        axes.axhline(base.metric("max@k", largest)["mean"], color=lines[base.name].color, ls=":")
-        for name, at in points.items():
-            x, mean, low, high = np.array(sorted(at)).T
-            line = lines[name]
-            axes.errorbar(
-                x,
-                mean,
-                yerr=[mean - low, high - mean],
-                color=line.color,
-                linestyle=line.dash,
-                marker=line.marker,
-                capsize=2,
-                label=name,
-            )
-        axes.set_xscale("log")
-        axes.set(xlabel="mean |ρ−1| of a sample during training", ylabel=f"max@{largest}")
-        figure.legend(loc="outside lower center", ncols=3)
-        save(figure, path)
 
 
 def _heat_map(study: Study, path: Path) -> None:
@@ -115,7 +77,7 @@ def _heat_map(study: Study, path: Path) -> None:
 FIGURES: Mapping[str, Callable[[Study, Path], None]] = {
     "metric": _metric,
     "entropy": _entropy,
-    "drift": _drift,
+    "drift": drift_figure,
     "heat_map": _heat_map,
 }
 """Name of a figure -> what draws it into a file."""
