@@ -41,17 +41,16 @@ def test_every_model_is_tested_against_the_baseline(results):
 
 def test_any_two_models_can_be_tested_and_are_corrected_by_themselves(results):
     compared = compare(results)
-    comparison = compared.comparisons[""]
     pairs = [("sharp", "base"), ("same", "base")]
-    assert paired_tests(comparison, pairs, compared.columns) == compared.differences
-    (alone,) = paired_tests(comparison, [("same", "sharp")], compared.columns[:1])
+    assert paired_tests(compared, pairs, compared.columns) == compared.differences
+    (alone,) = paired_tests(compared, [("same", "sharp")], compared.columns[:1])
     assert alone.adjusted_p == alone.p
     assert (
         alone.difference
-        == -paired_tests(comparison, [("sharp", "same")], compared.columns)[0].difference
+        == -paired_tests(compared, [("sharp", "same")], compared.columns)[0].difference
     )
     with pytest.raises(InvalidValueError, match="did you mean 'sharp'"):
-        paired_tests(comparison, [("sharpe", "base")], compared.columns)
+        paired_tests(compared, [("sharpe", "base")], compared.columns)
 
 
 def test_the_best_is_tested_against_the_second_best(results):

@@ -13,6 +13,8 @@ from maxatk.mini.tokenizer import train_tokenizer
 from maxatk.mini.warm_start import noisy_corpus
 from maxatk.train import MaxAtKConfig, MaxAtKTrainer
 
+PROMPTS = [f"order cut {word}\n1 2 > {n}\n#\n" for n, word in enumerate(["sum", "max", "len"] * 4)]
+
 GROUP = 4
 
 

@@ -12,9 +12,7 @@ import torch
 from datasets import Dataset
 
 from maxatk.train import MaxAtKTrainer
-from train.conftest import config, text_reward
-
-PROMPTS = [f"order cut {word}\n1 2 > {n}\n#\n" for n, word in enumerate(["sum", "max", "len"] * 4)]
+from train.conftest import PROMPTS, config, text_reward
 
 
 def wandb_values() -> dict:

@@ -11,9 +11,7 @@ from pathlib import Path
 import torch
 from datasets import Dataset
 
-from train.conftest import SpyTrainer, config, text_reward
-
-PROMPTS = [f"order cut {word}\n1 2 > {n}\n#\n" for n, word in enumerate(["sum", "max", "len"] * 4)]
+from train.conftest import PROMPTS, SpyTrainer, config, text_reward
 
 
 def main(model: str, out: Path, rows: int) -> None:

@@ -12,6 +12,7 @@ from maxatk.errors import DataError
 from maxatk.evaluate.folder import RESULTS
 from maxatk.evaluate.manifest import environment, problems_digest
 from maxatk.evaluate.results import build_results
+from maxatk.evaluate.settings import SamplingSettings
 from maxatk.evaluate.store import Store
 from maxatk.folders import write_json
 from maxatk.jsonl import read_jsonl
@@ -47,6 +48,23 @@ def judged_settings(problems: Mapping[str, Problem], verifier: Verifier) -> dict
             "sha256": problems_digest(list(problems.values())),
         },
         "judge": verifier.limits,
+    }
+
+
+def sampled_settings(
+    model: Mapping[str, Any],
+    sampling: SamplingSettings,
+    problems: Mapping[str, Problem],
+    verifier: Verifier,
+) -> dict[str, Any]:
+    """Return what decides samples and their verdicts, for the manifest of an evaluation.
+
+    `model` is what the backend says of itself.
+    """
+    return {
+        "model": dict(model),
+        "sampling": sampling.to_json(),
+        **judged_settings(problems, verifier),
     }
 
 

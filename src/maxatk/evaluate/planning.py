@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from maxatk.evaluate.backends import Backend, ServerSettings, load_backend
-from maxatk.evaluate.common import judged_settings, read_problems
+from maxatk.evaluate.common import read_problems, sampled_settings
 from maxatk.evaluate.folder import SAMPLES, SCORES
 from maxatk.evaluate.manifest import check_folder, recorded_batch_size
 from maxatk.evaluate.programs import submission
@@ -65,17 +65,14 @@ def plan(
     faster, other problems differ: the time is an estimate, more often too long than too short.
     Raises as `evaluate`, also where `out` belongs to another run.
     """
+    chosen, _ = read_problems(problems)
     count = min(batch_size or PROBE, PROBE, settings.samples)
     sampler = load_backend(
         backend, str(model), dtype=dtype, device=device, batch_size=count, server=server
     )
     sampler.check({problem.id: problem.prompt for problem in problems}, settings)
-    described = {
-        "model": _described(sampler, batch_size or recorded_batch_size(Path(out))),
-        "sampling": settings.to_json(),
-        **judged_settings({problem.id: problem for problem in problems}, verifier),
-    }
-    check_folder(Path(out), described)
+    model_settings = _described(sampler, batch_size or recorded_batch_size(Path(out)))
+    check_folder(Path(out), sampled_settings(model_settings, settings, chosen, verifier))
     first = problems[0]
     started = time.perf_counter()
     drawn = sampler.sample(first.id, first.prompt, list(range(count)), settings)

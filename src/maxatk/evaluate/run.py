@@ -9,10 +9,10 @@ from typing import Any
 
 from maxatk.evaluate.backends import Backend, ServerSettings, load_backend
 from maxatk.evaluate.common import (
-    judged_settings,
     manifest_of,
     read_problems,
     refuse_strangers,
+    sampled_settings,
     verifier_or_default,
     write_results,
 )
@@ -71,11 +71,7 @@ def evaluate(
     )
     sampler.check({problem.id: problem.prompt for problem in chosen.values()}, settings)
     with verifier_or_default(verifier) as judge_verifier:
-        described = {
-            "model": sampler.describe(),
-            "sampling": settings.to_json(),
-            **judged_settings(chosen, judge_verifier),
-        }
+        described = sampled_settings(sampler.describe(), settings, chosen, judge_verifier)
         open_folder(out, described)
         with (
             Store(out / SAMPLES, Sample.from_json) as samples,

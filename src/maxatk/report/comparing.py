@@ -75,9 +75,10 @@ class ModelComparison:
 
     def value(self, name: str, column: Column) -> Mapping[str, float | None]:
         """Return {"mean", "low", "high", "problems"} of a model in a column."""
-        return self._run(name, column).metric(column.metric, column.k)
+        return self.run(name, column).metric(column.metric, column.k)
 
-    def _run(self, name: str, column: Column) -> Run:
+    def run(self, name: str, column: Column) -> Run:
+        """Return the run of a model over the benchmark of a column."""
         return next(r for r in self.comparisons[column.benchmark].runs if r.name == name)
 
 
@@ -141,26 +142,26 @@ def compare(
 
 
 def paired_tests(
-    comparison: Comparison,
-    pairs: Sequence[tuple[str, str]],
-    columns: Sequence[Column],
-    *,
-    alpha: float = 0.05,
+    compared: ModelComparison, pairs: Sequence[tuple[str, str]], columns: Sequence[Column]
 ) -> tuple[PairedTest, ...]:
     """Return the tests of the first against the second of every pair of names, in every column.
 
-    They are corrected together. Raises InvalidValueError for the name of no run.
+    They are corrected together. Raises InvalidValueError for the name of no model.
     """
-    runs = {run.name: run for run in comparison.runs}
     for name in {name for pair in pairs for name in pair}:
-        if name not in runs:
-            raise unknown_name("pairs", name, runs)
+        if name not in compared.names:
+            raise unknown_name("pairs", name, compared.names)
     tests = [
-        _test(comparison, column, runs[first], runs[second])
+        _test(
+            compared.comparisons[column.benchmark],
+            column,
+            compared.run(first, column),
+            compared.run(second, column),
+        )
         for column in columns
         for first, second in pairs
     ]
-    return _adjusted(tests, alpha)
+    return _adjusted(tests, compared.alpha)
 
 
 def _by_benchmark(results: Mapping[str, Source]) -> dict[str, dict[str, Source]]:

@@ -159,7 +159,7 @@ def build_study(
         seeds=tuple(models[0].evaluations),
         levels={model.name: model.levels for model in models},
         compared=compared,
-        pairs=paired_tests(compared.comparisons[""], pairs, columns, alpha=compared.alpha),
+        pairs=paired_tests(compared, pairs, columns),
         by_seed={model.name: _by_seed(model) for model in models},
         training={model.name: _training(model) for model in models},
         environment=environment(),
