@@ -29,7 +29,7 @@ def make_results(seed, easy, hard, *, samples=128, ids=IDS, entropy=True, unscor
         "settings": {
             "model": {"model": f"runs/{seed}"},
             "sampling": {"samples": samples},
-            "problems": {"sha256": str(len(ids))},
+            "problems": {"sha256": str(len(ids)), "count": len(ids)},
         },
         "seconds": 1.0,
     }

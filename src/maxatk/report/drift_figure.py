@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import ScalarFormatter
 
 from maxatk.report.figures import save, standing_alone
-from maxatk.report.study import TESTED_KS, Study
+from maxatk.report.study import GRADIENT_SPIKES, TESTED_KS, Study
 from maxatk.report.style import MARKERS, lines_for
 
 _DRIFT = "ratio/mean_abs_delta"
@@ -19,78 +21,97 @@ _DRIFT = "ratio/mean_abs_delta"
 
 @dataclasses.dataclass(frozen=True)
 class _Point:
-    """One model: how far it drifted, what it reached, and its level on the second axis."""
+    """One model: its levels, how far it drifted, what it reached, and how its gradients spiked."""
 
+    first: str
+    axis: str
+    level: str
     drift: float
     mean: float
     low: float
     high: float
-    level: str
+    spikes: float
 
 
 def drift_figure(study: Study, path: Path) -> None:
-    """Draw max@k, k the largest tested, against the mean |rho - 1| of a training.
+    """Draw max@k, k the largest tested, and gradient spikes against the mean |rho - 1|.
 
-    A color is a level of the first axis and a marker one of the other axes, whose level stands at
-    the point; points that differ in that level alone are joined. Models whose samples were all
-    drawn by the policy they trained have no place on the logarithmic axis.
+    A color is a level of the first axis of the grids, a column of panels one of the other axes,
+    and a marker a level of that one. Models whose samples were all drawn by the policy they
+    trained have no place on the logarithmic axis.
     """
-    largest = study.comparison.shown_ks(TESTED_KS)[-1]
-    joined = _points(study, largest)
+    k = study.comparison.shown_ks(TESTED_KS)[-1]
+    points = _points(study, k)
     base = study.comparison.baseline
-    firsts = list(dict.fromkeys(first for first, _ in joined))
-    lines = lines_for([base.name, *firsts])
-    seconds = dict.fromkeys(axis for _, axis in joined)
-    markers = dict(zip(seconds, itertools.cycle(MARKERS), strict=False))
+    firsts = list(dict.fromkeys(point.first for point in points))
+    colors = {name: line.color for name, line in lines_for([base.name, *firsts]).items()}
+    columns = list(dict.fromkeys(point.axis for point in points)) or [""]
     with standing_alone():
-        figure = Figure(figsize=(7.0, 4.8), layout="constrained", facecolor="white")
-        axes = figure.subplots()
-        level = base.metric("max@k", largest)["mean"]
-        axes.axhline(level, color=lines[base.name].color, ls=":", label=base.name)
-        for (first, axis), points in joined.items():
-            _draw(axes, points, color=lines[first].color, marker=markers[axis])
-        _add_names(axes, {first: lines[first].color for first in firsts}, markers)
-        axes.set_xscale("log")
-        axes.set(xlabel="mean |ρ−1| of a sample during training", ylabel=f"max@{largest}")
-        figure.legend(loc="outside lower center", ncols=4)
+        size = (2.0 + 3.0 * len(columns), 5.8)
+        figure = Figure(figsize=size, layout="constrained", facecolor="white")
+        panels = figure.subplots(2, len(columns), sharex=True, sharey="row", squeeze=False)
+        for axis, upper, lower in zip(columns, *panels, strict=True):
+            level = base.metric("max@k", k)["mean"]
+            upper.axhline(level, color=colors[base.name], ls=":")
+            upper.set(title=axis, xscale="log")
+            lower.set(xlabel="mean |ρ−1| of a sample", xscale="log")
+            _draw(upper, lower, [point for point in points if point.axis == axis], colors)
+        panels[0, 0].set_ylabel(f"max@{k}")
+        panels[1, 0].set_ylabel("p95 / median of gradient norms")
+        panels[1, 0].set_yscale("log", base=2)
+        panels[1, 0].yaxis.set_major_formatter(ScalarFormatter())
+        _name_colors(figure, panels[0, 0], colors, base.name)
         save(figure, path)
 
 
-def _points(study: Study, k: int) -> dict[tuple[str, str], list[_Point]]:
-    """Return the models that moved, by their level on the first axis and the name of the others."""
-    found: dict[tuple[str, str], list[_Point]] = {}
+def _points(study: Study, k: int) -> list[_Point]:
+    """Return the models that moved while they were trained on a generation."""
+    found = []
     for run in study.comparison.others:
-        drift = study.training[run.name].get(_DRIFT)
+        logged = study.training[run.name]
+        drift = logged.get(_DRIFT)
         if not drift:
             continue
         (_, first), *others = study.levels[run.name].items()
-        axis, level = ", ".join(name for name, _ in others), ", ".join(at for _, at in others)
         cell = run.metric("max@k", k)
-        point = _Point(drift, cell["mean"], cell["low"], cell["high"], level)
-        found.setdefault((first, axis), []).append(point)
+        point = _Point(
+            first=first,
+            axis=", ".join(axis for axis, _ in others),
+            level=", ".join(level for _, level in others),
+            drift=drift,
+            mean=cell["mean"],
+            low=cell["low"],
+            high=cell["high"],
+            spikes=logged.get(GRADIENT_SPIKES, math.nan),
+        )
+        found.append(point)
     return found
 
 
-def _draw(axes: Axes, points: list[_Point], *, color: str, marker: str) -> None:
-    points = sorted(points, key=lambda point: point.drift)
-    axes.errorbar(
-        [point.drift for point in points],
-        [point.mean for point in points],
-        yerr=[[p.mean - p.low for p in points], [p.high - p.mean for p in points]],
-        color=color,
-        marker=marker,
-        linewidth=1.2,
-        elinewidth=0.6,
-    )
+def _draw(upper: Axes, lower: Axes, points: Sequence[_Point], colors: Mapping[str, str]) -> None:
+    levels = list(dict.fromkeys(point.level for point in points))
+    markers = dict(zip(levels, itertools.cycle(MARKERS), strict=False))
+    for first in dict.fromkeys(point.first for point in points):
+        line = sorted((p for p in points if p.first == first), key=lambda point: point.drift)
+        drifts = [point.drift for point in line]
+        upper.plot(drifts, [point.mean for point in line], color=colors[first], linewidth=1.0)
+        lower.plot(drifts, [point.spikes for point in line], color=colors[first], linewidth=1.0)
     for point in points:
-        at = (point.drift, point.mean)
-        axes.annotate(point.level, at, (4, 4), textcoords="offset points", fontsize=7.5)
+        color, marker = colors[point.first], markers[point.level]
+        reach = [[point.mean - point.low], [point.high - point.mean]]
+        upper.errorbar(
+            point.drift, point.mean, yerr=reach, elinewidth=0.6, color=color, marker=marker
+        )
+        lower.plot(point.drift, point.spikes, color=color, marker=marker)
+    if any(levels):  # models with one axis have no second one to name
+        for level in levels:
+            lower.plot([], [], color="black", ls="none", marker=markers[level], label=level)
+        lower.legend(loc="upper left")
 
 
-def _add_names(axes: Axes, colors: Mapping[str, str], markers: Mapping[str, str]) -> None:
-    """Name colors and markers apart, so that the legend does not list every pair of them."""
-    for name, color in colors.items():
-        axes.plot([], [], color=color, label=name)
-    for axis, marker in markers.items():
-        if axis:  # a model with one axis has no second one to name
-            axes.plot([], [], color="black", linestyle="none", marker=marker, label=axis)
+def _name_colors(figure: Figure, axes: Axes, colors: Mapping[str, str], base: str) -> None:
+    handles = [
+        axes.plot([], [], color=color, ls=":" if name == base else "-", label=name)[0]
+        for name, color in colors.items()
+    ]
+    figure.legend(handles=handles, loc="outside lower center", ncols=4)

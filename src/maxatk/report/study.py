@@ -27,6 +27,7 @@ from maxatk.report.runs import METRICS, RESULTS, Comparison, Run
 
 FORMAT = 1
 TESTED_KS = (1, 128)
+GRADIENT_SPIKES = "grad_norm/p95_over_median"
 _KEPT = ("metrics", "interval", "counts", "entropy", "diversity")  # of pooled results
 _LOGGED = (
     "ratio/mean_abs_delta",
@@ -184,18 +185,35 @@ def _by_seed(model: StudiedModel) -> dict[str, Any]:
 
 
 def _training(model: StudiedModel) -> dict[str, float]:
-    """Return the means of what the trainings logged, and their seconds."""
+    """Return the means of what the trainings logged, their gradient spikes and their seconds."""
     if not model.trainings:
         return {}
-    rows = [row for folder in model.trainings.values() for row in log_history(folder)]
+    histories = [log_history(folder) for folder in model.trainings.values()]
     found = {}
     for key in _LOGGED:
-        values = [row[key] for row in rows if key in row]
+        values = [value for history in histories for value in _logged(history, key)]
         if values:
             found[key] = round(float(np.mean(values)), 6)
+    spikes = [spike for history in histories for spike in _spikes(history)]
+    if spikes:
+        found[GRADIENT_SPIKES] = round(float(np.mean(spikes)), 3)
     seconds = [read_json(folder / TRAIN_RECORD)["seconds"] for folder in model.trainings.values()]
     found["seconds"] = round(float(np.mean(seconds)), 1)
     return found
+
+
+def _spikes(history: Sequence[Mapping[str, Any]]) -> list[float]:
+    """Return the 95th percentile of the logged gradient norms, in medians; none if that is 0.
+
+    A percentile, since the largest of many logged steps is larger than that of few.
+    """
+    norms = _logged(history, "grad_norm")
+    median = float(np.median(norms)) if norms else 0.0
+    return [float(np.percentile(norms, 95)) / median] if median > 0 else []
+
+
+def _logged(history: Sequence[Mapping[str, Any]], key: str) -> list[float]:
+    return [row[key] for row in history if key in row]
 
 
 def _test(value: Mapping[str, Any]) -> PairedTest:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from maxatk.report.compare_tables import (
@@ -12,7 +13,8 @@ from maxatk.report.compare_tables import (
 )
 from maxatk.report.formats import TableFormat, format_table
 from maxatk.report.numbers import change, share
-from maxatk.report.study import TESTED_KS, Study
+from maxatk.report.runs import Run
+from maxatk.report.study import GRADIENT_SPIKES, TESTED_KS, Study
 from maxatk.report.tables import Cell, Table, every_k, samples_table
 
 _SUFFIXES: dict[TableFormat, str] = {"md": "md", "csv": "csv", "latex": "tex"}
@@ -21,6 +23,7 @@ _TRAINING = {
     "ratio/max_abs_delta": ("max |ρ−1|", 2),
     "ratio/effective_samples": ("effective samples", 3),
     "clip_ratio/region_mean": ("clipped tokens", 3),
+    GRADIENT_SPIKES: ("gradient p95/median", 2),
     "frac_groups_without_signal": ("groups without signal", 3),
     "entropy": ("nats per token", 3),
     "completions/distinct": ("distinct in a group", 3),
@@ -31,14 +34,17 @@ _TRAINING = {
 def study_tables(study: Study) -> dict[str, Table]:
     """Return the tables of a study by the name of their file.
 
-    `scores` has the form of Tables 2 and 3 of the paper, `max_at_k` and `pass_at_k` that of Tables
-    5 to 14; `differences` and `leaders` hold the paired tests, `pairs` those that the recipe asks
-    for (absent if none), `seeds` the difference to the baseline seed by seed, `samples` what
-    became of the samples and `training` what was logged.
+    `scores` has the form of Tables 2 and 3 of the paper, `crossed` its means by the levels of two
+    axes (absent where models have one), `max_at_k` and `pass_at_k` have the form of Tables 5 to 14;
+    `differences` and `leaders` hold the paired tests, `pairs` those that the recipe asks for
+    (absent if none), `seeds` the difference to the baseline seed by seed, `samples` what became of
+    the samples and `training` what was logged.
     """
     pairs = {"pairs": _pairs_table(study)} if study.pairs else {}
+    crossed = {"crossed": _crossed_table(study)} if _across(study) else {}
     return {
         "scores": scores_table(study.compared),
+        **crossed,
         "max_at_k": every_k(study.comparison, "max@k"),
         "pass_at_k": every_k(study.comparison, "pass@k"),
         "differences": differences_table(study.compared),
@@ -57,6 +63,36 @@ def write_tables(study: Study, folder: Path) -> None:
         for table_format, suffix in _SUFFIXES.items():
             text = format_table(table, table_format)
             (folder / f"{name}.{suffix}").write_text(text, encoding="utf-8")
+
+
+def _across(study: Study) -> list[str]:
+    """Return the levels that models have on all axes but the first, such as `updates=8`."""
+    found = dict.fromkeys(_other_levels(levels) for levels in study.levels.values())
+    return [name for name in found if name]
+
+
+def _other_levels(levels: Mapping[str, str]) -> str:
+    return ",".join(f"{axis}={level}" for axis, level in list(levels.items())[1:])
+
+
+def _crossed_table(study: Study) -> Table:
+    """Return max@1 and max@k, k the largest tested: first axis down, the others across."""
+    across = _across(study)
+    runs = {
+        (next(iter(levels.values())), _other_levels(levels)): run
+        for run in study.comparison.runs
+        if (levels := study.levels[run.name])
+    }
+    rows = [
+        (Cell(first), Cell(f"max@{k}"), *(_mean(runs.get((first, name)), k) for name in across))
+        for k in study.comparison.shown_ks(TESTED_KS)
+        for first in dict.fromkeys(first for first, _ in runs)
+    ]
+    return Table(("model", "metric", *across), tuple(rows))
+
+
+def _mean(run: Run | None, k: int) -> Cell:
+    return Cell("–" if run is None else share(run.metric("max@k", k)["mean"]))
 
 
 def _seeds_table(study: Study) -> Table:
