@@ -23,6 +23,7 @@ from maxatk.cli.recipe import apply_overrides
 from maxatk.cli.stages import Stage, finished_seconds
 from maxatk.errors import InvalidValueError
 from maxatk.mini import MiniSettings
+from maxatk.report.study import split_levels
 from maxatk.report.study_figures import check_figures
 
 BASE = "base"
@@ -104,8 +105,8 @@ class Cell:
         """Return the level of the first axis, then `axis=level` of the others."""
         if not self.levels:
             return BASE
-        (_, first), *others = self.levels.items()
-        return ",".join([first, *(f"{axis}={level}" for axis, level in others)])
+        first, others = split_levels(self.levels)
+        return ",".join([first, *(f"{axis}={level}" for axis, level in others.items())])
 
 
 @dataclasses.dataclass(frozen=True)

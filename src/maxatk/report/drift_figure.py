@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import ScalarFormatter
 
 from maxatk.report.figures import save, standing_alone
-from maxatk.report.study import GRADIENT_SPIKES, TESTED_KS, Study
+from maxatk.report.study import GRADIENT_SPIKES, TESTED_KS, Study, split_levels
 from maxatk.report.style import MARKERS, lines_for
 
 _DRIFT = "ratio/mean_abs_delta"
@@ -43,6 +43,7 @@ def drift_figure(study: Study, path: Path) -> None:
     k = study.comparison.shown_ks(TESTED_KS)[-1]
     points = _points(study, k)
     base = study.comparison.baseline
+    reached = base.metric("max@k", k)["mean"]
     firsts = list(dict.fromkeys(point.first for point in points))
     colors = {name: line.color for name, line in lines_for([base.name, *firsts]).items()}
     columns = list(dict.fromkeys(point.axis for point in points)) or [""]
@@ -51,8 +52,7 @@ def drift_figure(study: Study, path: Path) -> None:
         figure = Figure(figsize=size, layout="constrained", facecolor="white")
         panels = figure.subplots(2, len(columns), sharex=True, sharey="row", squeeze=False)
         for axis, upper, lower in zip(columns, *panels, strict=True):
-            level = base.metric("max@k", k)["mean"]
-            upper.axhline(level, color=colors[base.name], ls=":")
+            upper.axhline(reached, color=colors[base.name], ls=":")
             upper.set(title=axis, xscale="log")
             lower.set(xlabel="mean |ρ−1| of a sample", xscale="log")
             _draw(upper, lower, [point for point in points if point.axis == axis], colors)
@@ -72,12 +72,12 @@ def _points(study: Study, k: int) -> list[_Point]:
         drift = logged.get(_DRIFT)
         if not drift:
             continue
-        (_, first), *others = study.levels[run.name].items()
+        first, others = split_levels(study.levels[run.name])
         cell = run.metric("max@k", k)
         point = _Point(
             first=first,
-            axis=", ".join(axis for axis, _ in others),
-            level=", ".join(level for _, level in others),
+            axis=", ".join(others),
+            level=", ".join(others.values()),
             drift=drift,
             mean=cell["mean"],
             low=cell["low"],

@@ -167,6 +167,12 @@ def build_study(
     )
 
 
+def split_levels(levels: Mapping[str, str]) -> tuple[str, dict[str, str]]:
+    """Return a model's level on the first axis, and its levels on the others."""
+    (_, first), *others = levels.items()
+    return first, dict(others)
+
+
 def log_history(folder: Path) -> list[dict[str, Any]]:
     """Return the log of a training's folder."""
     history: list[dict[str, Any]] = read_json(folder / TRAIN_RECORD)["log_history"]
@@ -188,7 +194,8 @@ def _training(model: StudiedModel) -> dict[str, float]:
     """Return the means of what the trainings logged, their gradient spikes and their seconds."""
     if not model.trainings:
         return {}
-    histories = [log_history(folder) for folder in model.trainings.values()]
+    records = [read_json(folder / TRAIN_RECORD) for folder in model.trainings.values()]
+    histories = [record["log_history"] for record in records]
     found = {}
     for key in _LOGGED:
         values = [value for history in histories for value in _logged(history, key)]
@@ -197,8 +204,7 @@ def _training(model: StudiedModel) -> dict[str, float]:
     spikes = [spike for history in histories for spike in _spikes(history)]
     if spikes:
         found[GRADIENT_SPIKES] = round(float(np.mean(spikes)), 3)
-    seconds = [read_json(folder / TRAIN_RECORD)["seconds"] for folder in model.trainings.values()]
-    found["seconds"] = round(float(np.mean(seconds)), 1)
+    found["seconds"] = round(float(np.mean([record["seconds"] for record in records])), 1)
     return found
 
 

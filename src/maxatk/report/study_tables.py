@@ -14,7 +14,7 @@ from maxatk.report.compare_tables import (
 from maxatk.report.formats import TableFormat, format_table
 from maxatk.report.numbers import change, share
 from maxatk.report.runs import Run
-from maxatk.report.study import GRADIENT_SPIKES, TESTED_KS, Study
+from maxatk.report.study import GRADIENT_SPIKES, TESTED_KS, Study, split_levels
 from maxatk.report.tables import Cell, Table, every_k, samples_table
 
 _SUFFIXES: dict[TableFormat, str] = {"md": "md", "csv": "csv", "latex": "tex"}
@@ -41,7 +41,7 @@ def study_tables(study: Study) -> dict[str, Table]:
     the samples and `training` what was logged.
     """
     pairs = {"pairs": _pairs_table(study)} if study.pairs else {}
-    crossed = {"crossed": _crossed_table(study)} if _across(study) else {}
+    crossed = {"crossed": _crossed_table(study)} if _has_two_axes(study) else {}
     return {
         "scores": scores_table(study.compared),
         **crossed,
@@ -65,30 +65,28 @@ def write_tables(study: Study, folder: Path) -> None:
             (folder / f"{name}.{suffix}").write_text(text, encoding="utf-8")
 
 
-def _across(study: Study) -> list[str]:
-    """Return the levels that models have on all axes but the first, such as `updates=8`."""
-    found = dict.fromkeys(_other_levels(levels) for levels in study.levels.values())
-    return [name for name in found if name]
-
-
-def _other_levels(levels: Mapping[str, str]) -> str:
-    return ",".join(f"{axis}={level}" for axis, level in list(levels.items())[1:])
+def _has_two_axes(study: Study) -> bool:
+    return any(len(levels) > 1 for levels in study.levels.values())
 
 
 def _crossed_table(study: Study) -> Table:
     """Return max@1 and max@k, k the largest tested: first axis down, the others across."""
-    across = _across(study)
     runs = {
-        (next(iter(levels.values())), _other_levels(levels)): run
-        for run in study.comparison.runs
-        if (levels := study.levels[run.name])
+        _place(levels): run for run in study.comparison.runs if (levels := study.levels[run.name])
     }
+    across = [name for name in dict.fromkeys(name for _, name in runs) if name]
     rows = [
         (Cell(first), Cell(f"max@{k}"), *(_mean(runs.get((first, name)), k) for name in across))
         for k in study.comparison.shown_ks(TESTED_KS)
         for first in dict.fromkeys(first for first, _ in runs)
     ]
     return Table(("model", "metric", *across), tuple(rows))
+
+
+def _place(levels: Mapping[str, str]) -> tuple[str, str]:
+    """Return the row and the column of a model, such as `updates=8`, "" with one axis."""
+    first, others = split_levels(levels)
+    return first, ",".join(f"{axis}={level}" for axis, level in others.items())
 
 
 def _mean(run: Run | None, k: int) -> Cell:
@@ -134,15 +132,14 @@ def _pairs_table(study: Study) -> Table:
 
 
 def _training_table(study: Study) -> Table:
-    names = [run.name for run in study.comparison.runs if study.training[run.name]]
-    logged = [key for key in _TRAINING if any(key in study.training[name] for name in names)]
+    trained = [run for run in study.comparison.runs if study.training[run.name]]
+    logged = [key for key in _TRAINING if any(key in study.training[run.name] for run in trained)]
     largest = study.comparison.shown_ks(TESTED_KS)[-1]
     rows = []
-    for name in names:
-        run = next(run for run in study.comparison.runs if run.name == name)
-        found = study.training[name]
+    for run in trained:
+        found = study.training[run.name]
         cells = [_number(found.get(key), _TRAINING[key][1]) for key in logged]
-        rows.append((Cell(name), *cells, Cell(share(run.metric("max@k", largest)["mean"]))))
+        rows.append((Cell(run.name), *cells, _mean(run, largest)))
     return Table(("model", *(_TRAINING[key][0] for key in logged), f"max@{largest}"), tuple(rows))
 
 
