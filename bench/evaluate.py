@@ -1,6 +1,6 @@
-"""What evaluation adds to sampling and judging, and its sampling loop beside `generate`.
+"""What evaluation adds to sampling and verification, and its sampling loop beside `generate`.
 
-Usage: python bench/evaluate.py [FOLDER]. The embedded model is made once, in FOLDER if given.
+Usage: python bench/evaluate.py [FOLDER]. The built-in model is made once, in FOLDER if given.
 """
 
 import itertools
@@ -12,12 +12,12 @@ from pathlib import Path
 
 import torch
 
-from maxatk.evaluate import SamplingSettings, evaluate, load_backend, score
+from maxatk.evaluation import SamplingSettings, evaluate, load_backend, score
 from maxatk.mini import MiniSettings, WarmStart, build_mini
 from maxatk.problems import load_problems
 from maxatk.verifier import Verifier
 
-PROBLEMS, SAMPLES, TOKENS = 24, 64, 32  # TOKENS: as the recipe of the embedded model
+PROBLEMS, SAMPLES, TOKENS = 24, 64, 32  # TOKENS: as the recipe of the built-in model
 MOST_OVER, LEAST_SPEED = 1.15, 0.9
 TURNS = 3
 
@@ -29,7 +29,7 @@ def clock(work, *arguments):
 
 
 def overlap(model, problems, folder, settings):
-    """Print the seconds of sampling alone, judging alone and both, medians of turns."""
+    """Print the seconds of sampling alone, verification alone and both, medians of turns."""
 
     def sample():  # with the loading of the model, which `evaluate` does too
         sampler = load_backend("hf", model, batch_size=SAMPLES)
@@ -40,19 +40,19 @@ def overlap(model, problems, folder, settings):
     def both(verifier, out):
         evaluate(model, problems, out, settings=settings, verifier=verifier, batch_size=SAMPLES)
 
-    def judge(verifier, samples, out):
+    def verify(verifier, samples, out):
         score(samples, problems, out, verifier=verifier)
 
-    found = {"sampling": [], "judging": [], "evaluate": []}
+    found = {"sampling": [], "verification": [], "evaluate": []}
     with Verifier(workers=1) as verifier:
         both(verifier, folder / "warm")
         for turn in range(TURNS):
-            out, again = folder / f"both-{turn}", folder / f"judged-{turn}"
+            out, again = folder / f"both-{turn}", folder / f"verified-{turn}"
             found["evaluate"].append(clock(both, verifier, out))
             found["sampling"].append(clock(sample))
-            found["judging"].append(clock(judge, verifier, out / "samples.jsonl", again))
+            found["verification"].append(clock(verify, verifier, out / "samples.jsonl", again))
     medians = {name: sorted(values)[TURNS // 2] for name, values in found.items()}
-    ratio = medians["evaluate"] / max(medians["sampling"], medians["judging"])
+    ratio = medians["evaluate"] / max(medians["sampling"], medians["verification"])
     print("  ".join(f"{name} {seconds:.2f} s" for name, seconds in medians.items()))
     print(f"evaluate / the longer of the two: {ratio:.2f} (aim: at most {MOST_OVER})")
 
@@ -106,7 +106,7 @@ def main(folder):
     build_mini(folder / "mini", mini)
     problems = load_problems(folder / "mini" / "test.jsonl")
     model = str(folder / "mini" / "base")
-    torch.set_num_threads(1)  # two cores: one draws, the other judges
+    torch.set_num_threads(1)  # two cores: one draws, the other verifies
     runs = folder / "runs"
     shutil.rmtree(runs, ignore_errors=True)
     settings = SamplingSettings(samples=SAMPLES, max_new_tokens=TOKENS)

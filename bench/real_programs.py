@@ -1,4 +1,4 @@
-"""Judge the reference solutions of a benchmark, and the same with one integer changed.
+"""Verify the reference solutions of a benchmark, and the same with one integer changed.
 
     python bench/real_programs.py mbpp rows.jsonl
 

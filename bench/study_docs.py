@@ -16,8 +16,8 @@ import shutil
 from pathlib import Path
 
 from maxatk.report.formats import format_table
-from maxatk.report.study import Study
-from maxatk.report.study_tables import study_tables, write_tables
+from maxatk.studies.study import Study
+from maxatk.studies.tables import study_tables, write_tables
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs" / "study"

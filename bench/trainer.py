@@ -1,6 +1,6 @@
 """Time and memory of training against TRL's GRPOTrainer: same model, seed, batch and rewards.
 
-The judge is replaced by a cheap reward function and completions have one length, so that what is
+The verifier is replaced by a cheap reward function and completions have one length, so that what is
 left is the trainer. Every round runs each variant in a process of its own: a trainer made after
 others in the same process was up to 6% slower than the same trainer before them. A row compares CPU
 seconds per optimizer step in one thread, the first generation left out: the fastest step of all

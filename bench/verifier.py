@@ -61,7 +61,7 @@ def with_bare_forks() -> tuple[float, float]:
 
 
 def with_the_verifier(verifier: Verifier) -> None:
-    # A stamp makes the sources differ, because equal jobs are judged once.
+    # A stamp makes the sources differ, because equal jobs are verified once.
     jobs = [(f"{SOURCE}# {time.monotonic_ns()} {i}", CASES) for i in range(PROGRAMS)]
     assert all(verdict.reward == 1.0 for verdict in verifier.verify_many(jobs))
 

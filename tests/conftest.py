@@ -1,13 +1,24 @@
 import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from maxatk.jsonl import write_jsonl
+from maxatk.records import Problem, Sample, TestCase
+from processes import family, patience
+
 DEFAULT_DATA = Path(__file__).parents[2] / "shared" / "data"
 
 
+@pytest.hookimpl(tryfirst=True)  # before the plug-in that reads PYTEST_TIMEOUT
 def pytest_configure():
-    """Let the processes that tests start import this copy of the package too."""
+    """Give the processes that tests start this copy of the package, patience and Ctrl-C."""
+    os.environ.setdefault("PYTEST_TIMEOUT", str(patience(300)))
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background, and inherited
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     source = str(Path(__file__).parents[1] / "src")
     os.environ["PYTHONPATH"] = os.pathsep.join([source, os.environ.get("PYTHONPATH", "")]).rstrip(
         os.pathsep
@@ -23,3 +34,58 @@ def real_data():
         return found if found.is_file() else pytest.skip(f"the data set {found} is not here")
 
     return path
+
+
+@pytest.fixture
+def maxatk(tmp_path):
+    """Return a function that runs the command line to its end, as a process in an empty folder."""
+
+    def run(*arguments, timeout=120):
+        return subprocess.run(
+            [sys.executable, "-m", "maxatk", *map(str, arguments)],
+            capture_output=True,
+            text=True,
+            timeout=patience(timeout),
+            cwd=tmp_path,
+            stdin=subprocess.DEVNULL,
+        )
+
+    return run
+
+
+@pytest.fixture
+def scoring(tmp_path):
+    """Return a function that writes samples for one problem and gives the arguments of `score`."""
+
+    def arguments(*programs, name="score", time_limit=1):
+        tests = (TestCase(input="2\n", output="4\n"), TestCase(input="3\n", output="6\n"))
+        write_jsonl(tmp_path / f"{name}-problems.jsonl", [Problem("p", "", tests).to_json()])
+        samples = (Sample("p", i, program).to_json() for i, program in enumerate(programs))
+        write_jsonl(tmp_path / f"{name}-samples.jsonl", samples)
+        flags = {
+            "--samples": tmp_path / f"{name}-samples.jsonl",
+            "--problems": tmp_path / f"{name}-problems.jsonl",
+            "--out": tmp_path / name,
+            "--verifier.workers": 1,
+            "--verifier.time-limit": time_limit,
+        }
+        return ("score", *(str(part) for pair in flags.items() for part in pair))
+
+    return arguments
+
+
+@pytest.fixture
+def started():
+    """Return a function that starts a process; what is left of it at the end is killed."""
+    processes = []
+
+    def start(*command, **options):
+        process = subprocess.Popen(list(command), text=True, **options)
+        processes.append(process)
+        return process
+
+    yield start
+    for process in processes:
+        for left in family(process.pid):
+            left.kill()
+        process.wait()

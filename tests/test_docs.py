@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from maxatk import METHODS
-from maxatk.cli.main import VERBS
+from maxatk.cli.main import COMMANDS
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("recipes/*.md")])
@@ -54,10 +54,10 @@ def test_the_recipe_of_the_readme_is_valid():
 def test_every_verb_in_a_document_exists_and_the_readme_shows_most():
     command = re.compile(r"^maxatk ([a-z]+)", re.M)
     shown = {page: command.findall("\n".join(blocks(page, "sh"))) for page in PAGES}
-    assert {verb for verbs in shown.values() for verb in verbs} <= set(VERBS)
+    assert {command for commands in shown.values() for command in commands} <= set(COMMANDS)
     assert len(set(shown[ROOT / "README.md"])) >= 7
     index = (ROOT / "docs" / "index.md").read_text()
-    assert all(f"`maxatk {verb}" in index for verb in VERBS)
+    assert all(f"`maxatk {command}" in index for command in COMMANDS)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)

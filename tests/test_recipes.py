@@ -6,18 +6,17 @@ import pytest
 import yaml
 
 import maxatk
-from evaluate.conftest import save_tiny_model
+from evaluation.conftest import save_tiny_model
 from maxatk.cli.demo import DemoRecipe
-from maxatk.cli.eval_recipe import EvalRecipe
-from maxatk.cli.recipe import read_recipe
 from maxatk.cli.study import load_study
-from maxatk.cli.study_plan import cells, train_recipes
-from maxatk.evaluate import SamplingSettings
+from maxatk.evaluation import SamplingSettings
+from maxatk.evaluation.recipe import EvalRecipe
 from maxatk.jsonl import write_jsonl
 from maxatk.objectives import METHODS
 from maxatk.problems import read_sets
 from maxatk.records import Problem, TestCase
-from maxatk.settings import from_mapping
+from maxatk.settings import from_mapping, read_recipe
+from maxatk.studies.plan import cells, train_recipes
 
 FOLDER = Path(maxatk.__file__).parent / "recipes"
 DEMOS = [FOLDER / "mini" / "demo.yaml", FOLDER / "mini" / "fast.yaml"]
@@ -134,7 +133,7 @@ def test_evaluation_recipes_are_valid_and_name_every_setting_of_sampling(path):
     settings = read_recipe(path)
     found = from_mapping(EvalRecipe, settings, where="recipe")
     assert settings["sampling"].keys() == dataclasses.asdict(found.sampling).keys()
-    assert settings["judge"]["time_limit"] == found.judge.time_limit == 4.0
+    assert settings["verifier"]["time_limit"] == found.verifier.time_limit == 4.0
 
 
 def test_the_evaluation_of_the_paper_samples_as_the_paper_says():

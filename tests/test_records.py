@@ -158,7 +158,7 @@ def test_a_verdict_counts_declared_tests():
     assert results(Outcome.PASSED).outcome is Outcome.PASSED
 
 
-def test_a_failure_of_the_judge_makes_the_verdict_unscorable_not_zero():
+def test_a_failure_of_the_verifier_makes_the_verdict_unscorable_not_zero():
     verdict = results(Outcome.WRONG_ANSWER, Outcome.INFRA_ERROR)
     assert not verdict.scorable
     assert verdict.reward is None

@@ -44,7 +44,7 @@ def test_tables_in_pages_are_those_of_the_results(study_docs):
 @pytest.mark.parametrize("name", STUDIES)
 def test_committed_studies_are_those_of_their_recipes(study_docs, name):
     from maxatk.cli.study import load_study
-    from maxatk.cli.study_plan import cells
+    from maxatk.studies.plan import cells
 
     recipe = load_study(ROOT / "recipes" / "mini" / f"{name}.yaml")
     study = study_docs.load(name)

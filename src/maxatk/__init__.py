@@ -1,4 +1,4 @@
-"""Train and judge language models for best-of-N: max@k estimators, verifier, evaluation.
+"""Train and evaluate language models for best-of-N: max@k estimators, verifier, evaluation.
 
 `import maxatk` costs what NumPy costs. The names that need more are loaded on first use.
 """
@@ -14,7 +14,7 @@ from maxatk.records import Outcome, Problem, Sample, Score, TestCase, TestResult
 from maxatk.version import VERSION
 
 if TYPE_CHECKING:
-    from maxatk.evaluate import solve
+    from maxatk.evaluation import evaluate, solve
     from maxatk.problems import load_problems
     from maxatk.report import compare
     from maxatk.verifier import Verifier
@@ -45,14 +45,13 @@ __all__ = [
 _LAZY = {
     "Verifier": "maxatk.verifier",
     "compare": "maxatk.report",
+    "evaluate": "maxatk.evaluation",
     "load_problems": "maxatk.problems",
-    "solve": "maxatk.evaluate",
+    "solve": "maxatk.evaluation",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name == "evaluate":  # a package that can be called like its function
-        return importlib.import_module("maxatk.evaluate")
     if name not in _LAZY:
         raise AttributeError(f"module 'maxatk' has no attribute {name!r}")
     return getattr(importlib.import_module(_LAZY[name]), name)

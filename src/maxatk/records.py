@@ -1,4 +1,4 @@
-"""The records that cross box boundaries: problems, tests, samples, verdicts and scores.
+"""The records that cross package boundaries: problems, tests, samples, verdicts and scores.
 
 Every record is a frozen dataclass with a JSON form (`to_json` / `from_json`) that is exactly
 one line of the file of the same name: `problems.jsonl`, `samples.jsonl`, `scores.jsonl`.
@@ -85,9 +85,9 @@ _TEST_KINDS = (frozenset({"input", "output"}), frozenset({"call", "output"}), fr
 class Problem:
     """One programming problem with its tests: a line of `problems.jsonl`.
 
-    `time_limit_s` (CPU seconds a test) and `memory_limit_mb` (MiB) are None where the judge's own
-    defaults apply; `compare` names a comparison rule of the verifier. `checker` is the source of a
-    program that decides which outputs are right, for the rule of that name.
+    `time_limit_s` (CPU seconds a test) and `memory_limit_mb` (MiB) are None where the verifier's
+    own defaults apply; `compare` names a comparison rule of the verifier. `checker` is the source
+    of a program that decides which outputs are right, for the rule of that name.
     """
 
     id: str
@@ -204,7 +204,7 @@ class TestResult:
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """The judgement of one program: one result for every declared test, in their order."""
+    """The verdict on one program: one result for every declared test, in their order."""
 
     tests: tuple[TestResult, ...]
 
@@ -220,12 +220,12 @@ class Verdict:
 
     @property
     def scorable(self) -> bool:
-        """Return whether every test was judged, none lost to a failure of the judge itself."""
+        """Return whether every test was verified, none lost to a failure of the verifier itself."""
         return all(test.outcome is not Outcome.INFRA_ERROR for test in self.tests)
 
     @property
     def reward(self) -> float | None:
-        """Return passed / declared tests, or None where the judge itself failed."""
+        """Return passed / declared tests, or None where the verifier itself failed."""
         return self.passed / self.total if self.scorable else None
 
     @property

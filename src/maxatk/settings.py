@@ -1,19 +1,119 @@
-"""Settings from plain mappings (a recipe's YAML): unknown keys and wrong types are refused."""
+"""Recipes, which are YAML files with `key=value` overrides on top, and the settings they hold.
+
+Unknown keys and wrong types are refused. PyYAML is imported where a recipe is read.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
+import re
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
-from maxatk.errors import InvalidValueError, suggestion
+from maxatk.errors import DataError, InvalidValueError, MissingFileError, suggestion
 
 SettingsT = TypeVar("SettingsT")
 
 _SCALARS = (bool, int, float, str)
 _MOST_LISTED = 40
+_EXTENDS = "extends"
+
+
+def read_recipe(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the mapping of a recipe file with overrides such as `trainer.k=4` applied.
+
+    Only true and false are booleans, as in YAML 1.2; no, off, yes and on are text.
+
+    Raises MissingFileError without the file, DataError where it is not a YAML mapping and
+    InvalidValueError for an override of another form.
+    """
+    import yaml
+
+    if not path.is_file():
+        raise MissingFileError(f"recipe: {str(path)!r} does not exist")
+    try:
+        recipe = _load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: not a YAML file ({error})") from error
+    if not isinstance(recipe, dict):
+        raise DataError(f"{path}: must be a mapping of settings, got {type(recipe).__name__}")
+    return apply_overrides(recipe, overrides)
+
+
+def read_extended(path: Path) -> dict[str, Any]:
+    """Return the mapping of a recipe file laid over that of the file its key `extends` names.
+
+    Top-level keys of the file win over those of the extended one, which lies beside it. Raises
+    InvalidValueError for a recipe that extends itself, and as `read_recipe`.
+    """
+    return _with_extended(path, ())
+
+
+def _with_extended(path: Path, before: tuple[Path, ...]) -> dict[str, Any]:
+    if path.resolve() in before:
+        raise InvalidValueError(f"{_EXTENDS}: {str(path)!r} extends itself")
+    recipe = read_recipe(path)
+    extended = recipe.pop(_EXTENDS, None)
+    if extended is None:
+        return recipe
+    return {**_with_extended(path.parent / extended, (*before, path.resolve())), **recipe}
+
+
+def apply_overrides(settings: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+    """Return `settings` with overrides of the form key=value or a.b=value put in.
+
+    Raises InvalidValueError for an override of another form.
+    """
+    for override in overrides:
+        _apply(settings, override)
+    return settings
+
+
+def _apply(recipe: dict[str, Any], override: str) -> None:
+    key, equals, text = override.partition("=")
+    names = key.split(".")
+    if not equals or not all(names):
+        raise InvalidValueError(f"override {override!r}: must have the form key=value or a.b=value")
+    section = recipe
+    for name in names[:-1]:
+        section = section.setdefault(name, {})
+        if not isinstance(section, dict):
+            raise InvalidValueError(f"override {override!r}: {name!r} is not a section")
+    import yaml
+
+    try:
+        section[names[-1]] = _load(text)
+    except yaml.YAMLError as error:
+        raise InvalidValueError(f"override {override!r}: {text!r} is not a YAML value") from error
+
+
+@functools.cache
+def _loader() -> Any:
+    """Return YAML's safe types with the booleans of YAML 1.2: only true and false are ones."""
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        pass
+
+    # YAML 1.1 also reads no, off, yes and on as booleans, and `save_strategy: no` means the text.
+    boolean = "tag:yaml.org,2002:bool"
+    Loader.yaml_implicit_resolvers = {
+        first: [(tag, pattern) for tag, pattern in resolvers if tag != boolean]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+    pattern = re.compile("^(?:true|True|TRUE|false|False|FALSE)$")
+    Loader.add_implicit_resolver(boolean, pattern, list("tTfF"))
+    return Loader
+
+
+def _load(text: str) -> Any:
+    import yaml
+
+    return yaml.load(text, Loader=_loader())  # a safe loader
 
 
 def from_mapping(cls: type[SettingsT], mapping: Mapping[str, Any], *, where: str) -> SettingsT:

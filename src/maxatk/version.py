@@ -1,3 +1,3 @@
-"""The version of the package, for the boxes that record it."""
+"""The version of the package, for the modules that record it."""
 
 VERSION = "0.1.0"

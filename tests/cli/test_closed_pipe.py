@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from processes import patience
+
 
 @pytest.fixture
 def closed_pipe():
@@ -18,7 +20,7 @@ def closed_pipe():
 
 def run(arguments, **streams):
     command = [sys.executable, "-m", "maxatk", *arguments]
-    return subprocess.run(command, stdin=subprocess.DEVNULL, timeout=60, **streams)
+    return subprocess.run(command, stdin=subprocess.DEVNULL, timeout=patience(60), **streams)
 
 
 @pytest.mark.parametrize(
@@ -45,6 +47,6 @@ def test_errors_that_nobody_reads_end_a_command_too(closed_pipe):
 
 def test_output_that_was_closed_from_the_start_is_no_error():
     command = f"{sys.executable} -m maxatk --version >&-"
-    done = subprocess.run(command, shell=True, stderr=subprocess.PIPE, timeout=60)
+    done = subprocess.run(command, shell=True, stderr=subprocess.PIPE, timeout=patience(60))
     assert done.stderr == b""
     assert done.returncode == 0

@@ -12,7 +12,7 @@ PROBLEMS = 8
 
 @pytest.fixture
 def scored(maxatk, tmp_path):
-    """Two models judged by the command itself: `good` solves every problem, `poor` none."""
+    """Two models verified by the command itself: `good` solves every problem, `poor` none."""
     tests = (TestCase(input="", output="1\n"), TestCase(input="", output="1\n"))
     problems = [Problem(f"p{i}", "", tests).to_json() for i in range(PROBLEMS)]
     write_jsonl(tmp_path / "problems.jsonl", problems)
@@ -48,23 +48,23 @@ def test_the_better_model_gets_the_star_in_every_format(maxatk, scored):
     assert (float(row["difference"]), row["difference mark"]) == (1.0, "above*")
 
 
-def test_other_problems_or_judges_are_refused_unless_told(maxatk, scored, tmp_path):
+def test_other_problems_or_verifiers_are_refused_unless_told(maxatk, scored, tmp_path):
     path = tmp_path / "poor" / "results.json"
     results = json.loads(path.read_text())
-    results["manifest"]["settings"]["judge"]["time_limit_s"] = 99
+    results["manifest"]["settings"]["verifier"]["time_limit_s"] = 99
     path.write_text(json.dumps(results))
     refused = maxatk("compare", "good", "poor")
     assert refused.returncode == 2
-    assert "'poor' was judged with {'time_limit_s': 99" in refused.stderr
-    assert maxatk("compare", "good", "poor", "--allow-other-judges").returncode == 0
+    assert "'poor' was verified with {'time_limit_s': 99" in refused.stderr
+    assert maxatk("compare", "good", "poor", "--allow-other-verifiers").returncode == 0
     results["manifest"]["settings"]["problems"]["sha256"] = "other"
     path.write_text(json.dumps(results))
-    refused = maxatk("compare", "good", "poor", "--allow-other-judges")
+    refused = maxatk("compare", "good", "poor", "--allow-other-verifiers")
     assert "not over the same problems" in refused.stderr
-    allowed = ("--allow-other-judges", "--allow-other-problems")
+    allowed = ("--allow-other-verifiers", "--allow-other-problems")
     done = maxatk("compare", "good", "poor", *allowed)
     assert done.returncode == 0
-    assert "note: judge.time_limit_s: 4.0 for good, 99 for poor\n" in done.stderr
+    assert "note: verifier.time_limit_s: 4.0 for good, 99 for poor\n" in done.stderr
 
 
 def test_the_report_prints_every_k_in_other_formats(maxatk, scored, tmp_path):

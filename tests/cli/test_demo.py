@@ -17,6 +17,7 @@ from maxatk.cli.demo import DemoRecipe
 from maxatk.cli.main import main
 from maxatk.folders import write_json
 from maxatk.settings import from_mapping
+from processes import patience
 
 RECIPE = {
     "methods": ["bon_off_policy_exact", "grpo"],
@@ -27,7 +28,7 @@ RECIPE = {
         "warm_start": {"problems": 640},
     },
     "train": {
-        "judge": {"workers": 1, "time_limit": 1.0, "memory_limit_mb": 256},
+        "verifier": {"workers": 1, "time_limit": 1.0, "memory_limit_mb": 256},
         "trainer": {
             "k": 2,
             "num_generations": 4,
@@ -43,7 +44,7 @@ RECIPE = {
     },
     "eval": {
         "sampling": {"samples": 8, "max_new_tokens": 16},
-        "judge": {"workers": 1, "time_limit": 1.0},
+        "verifier": {"workers": 1, "time_limit": 1.0},
     },
 }
 
@@ -66,14 +67,14 @@ def start(recipe):
 
 
 def wait_for(path, *, seconds=120):
-    end = time.monotonic() + seconds
+    end = time.monotonic() + patience(seconds)
     while not path.exists():
         assert time.monotonic() < end, f"{path} did not appear"
         time.sleep(0.05)
 
 
 def descendants_gone(children, *, seconds=20):
-    _, alive = psutil.wait_procs(children, timeout=seconds)
+    _, alive = psutil.wait_procs(children, timeout=patience(seconds))
     return [process for process in alive if process.status() != psutil.STATUS_ZOMBIE]
 
 
@@ -88,14 +89,14 @@ def test_a_killed_demo_goes_on_from_the_last_finished_stage(recipe, tmp_path, ki
     children = psutil.Process(first.pid).children(recursive=True)
     assert children
     first.send_signal(kill)
-    first.wait(timeout=30)
+    first.wait(timeout=patience(30))
     assert not descendants_gone(children)
     made = marker.stat().st_mtime_ns
     if kill == signal.SIGINT:
         assert first.returncode == 130
         return
     second = start(recipe)
-    output = second.communicate(timeout=240)[0]
+    output = second.communicate(timeout=patience(240))[0]
     assert second.returncode == 0, output
     assert marker.stat().st_mtime_ns == made
     check_results(run, output)

@@ -40,7 +40,7 @@ def test_a_benchmarks_reference_solutions_from_rows_to_a_page(maxatk, tmp_path):
     assert (tmp_path / "figure1.svg").read_text().lstrip().startswith("<")
 
 
-def test_a_finished_score_is_not_judged_again(maxatk, scoring, tmp_path):
+def test_a_finished_score_is_not_verified_again(maxatk, scoring, tmp_path):
     first = maxatk(*scoring("print(4)"))
     scores = (tmp_path / "score" / "scores.jsonl").read_bytes()
     again = maxatk(*scoring("print(4)"))

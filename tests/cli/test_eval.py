@@ -4,7 +4,7 @@ import re
 import pytest
 import yaml
 
-from evaluate.servers import serving
+from evaluation.servers import serving
 from maxatk.cli.main import main
 from maxatk.jsonl import write_jsonl
 from maxatk.records import Problem, TestCase
@@ -20,7 +20,7 @@ def evaluating(maxatk, tmp_path):
 
 def test_a_dry_run_prints_the_plan_and_writes_nothing(evaluating, tmp_path):
     with serving(delay=0.02) as server:
-        flags = ("--server.url", server.url, "--judge.workers", "1", "--dry-run")
+        flags = ("--server.url", server.url, "--verifier.workers", "1", "--dry-run")
         done = evaluating(*flags)
         assert done.returncode == 0, done.stderr
         assert len(server.requests) == 10  # all samples of one problem
@@ -56,7 +56,7 @@ def test_all_settings_are_shown_and_nothing_is_read(evaluating, tmp_path):
         "samples": 10,
     }
     assert shown["server"]["url"] == "http://nowhere/v1"
-    assert shown["judge"]["time_limit"] == 4.0
+    assert shown["verifier"]["time_limit"] == 4.0
     assert not (tmp_path / "run").exists()
 
 
@@ -64,7 +64,7 @@ RECIPE = """\
 model: m
 problems: p.jsonl
 sampling: {samples: 64, temperature: 1}
-judge: {workers: 2}
+verifier: {workers: 2}
 """
 
 
@@ -94,13 +94,15 @@ def test_flags_win_over_overrides_over_the_file_over_the_defaults(shown):
 
 def test_what_is_shown_is_a_recipe_of_the_same_settings(shown, tmp_path):
     given = ("--backend", "openai", "--server.url", "http://x/v1", "--limit", "3", "--dtype")
-    first = shown("recipe.yaml", "out=o", "judge.time_limit=1.5", *given, "bfloat16", "--seed", "7")
+    first = shown(
+        "recipe.yaml", "out=o", "verifier.time_limit=1.5", *given, "bfloat16", "--seed", "7"
+    )
     (tmp_path / "again.yaml").write_text(first)
     assert shown("again.yaml") == first
     found = yaml.safe_load(first)
     assert (found["out"], found["limit"], found["dtype"]) == ("o", 3, "bfloat16")
     assert (found["sampling"]["samples"], found["sampling"]["seed"]) == (64, 7)
-    assert (found["server"]["url"], found["judge"]["time_limit"]) == ("http://x/v1", 1.5)
+    assert (found["server"]["url"], found["verifier"]["time_limit"]) == ("http://x/v1", 1.5)
 
 
 def test_a_recipe_is_evaluated(maxatk, tmp_path):

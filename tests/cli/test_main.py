@@ -6,15 +6,15 @@ import sys
 import pytest
 
 import maxatk as package
-from cli.conftest import ENDLESS, wait_for_busy_family
-from maxatk.cli.main import VERBS, main
+from maxatk.cli.main import COMMANDS, main
+from processes import ENDLESS, patience, wait_for_busy_family
 
 
 def test_help_lists_every_verb(maxatk):
     for done in (maxatk("--help"), maxatk()):
         assert done.returncode == 0
-        for verb, text in VERBS.items():
-            assert f"  {verb}" in done.stdout
+        for command, text in COMMANDS.items():
+            assert f"  {command}" in done.stdout
             assert text in done.stdout
 
 
@@ -22,12 +22,12 @@ def test_the_version(maxatk):
     assert maxatk("--version").stdout == f"{package.__version__}\n"
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_the_help_of_every_verb_has_an_example(verb, capsys):
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_help_of_every_verb_has_an_example(command, capsys):
     with pytest.raises(SystemExit) as ended:
-        main([verb, "--help"])
+        main([command, "--help"])
     assert ended.value.code == 0
-    assert f"Example: maxatk {verb}" in capsys.readouterr().out
+    assert f"Example: maxatk {command}" in capsys.readouterr().out
 
 
 def refused(done):
@@ -40,7 +40,7 @@ def refused(done):
 
 def test_an_unknown_verb_is_refused_with_a_suggestion(maxatk):
     message = refused(maxatk("tain", "recipe.yaml"))
-    assert message == "maxatk: unknown verb 'tain'; did you mean 'train'?; see maxatk --help\n"
+    assert message == "maxatk: unknown command 'tain'; did you mean 'train'?; see maxatk --help\n"
 
 
 def test_an_unknown_flag_is_refused_with_a_suggestion(maxatk):
@@ -64,8 +64,11 @@ REFUSED = [
     ),
     (["demo", "out=x", "eval.sampling.top_p=2"], "top_p: must be in (0, 1], got 2"),
     (["demo", "out=x", "mini.warm_start.noise.drp=0"], "recipe.mini.warm_start.noise: unknown key"),
-    (["demo", "out=x", "train.judge.workers=0"], "workers: must be positive, got 0"),
-    (["demo", "out=x", "train.judge="], "recipe.train.judge: must be JudgeSettings, got nothing"),
+    (["demo", "out=x", "train.verifier.workers=0"], "workers: must be positive, got 0"),
+    (
+        ["demo", "out=x", "train.verifier="],
+        "recipe.train.verifier: must be VerifierSettings, got nothing",
+    ),
     (["demo", "out=x", "--jobs", "0"], "--jobs: must be at least 1, got 0"),
     (["mini", "x", "--tests", "0"], "tests: must be at least 1, got 0"),
     (["problems", "prepare", "mbbp", "--out", "x.jsonl"], "unknown value 'mbbp'"),
@@ -130,7 +133,7 @@ def test_an_unknown_key_of_a_recipe_is_refused_before_any_work(maxatk, tmp_path)
             ["trainer.use_cpu=yes"],
             "trainer.use_cpu: must be bool, got 'yes'",
         ),
-        ("{model: m, problems: p, out: run, judge: }", [], "judge: must be JudgeSettings"),
+        ("{model: m, problems: p, out: run, verifier: }", [], "verifier: must be VerifierSettings"),
         ("{model: m, problems: p, out: run, trainer: 3}", [], "recipe.trainer: must be dict"),
         ("[model]", [], "must be a mapping of settings, got list"),
         ("{model: ", [], "not a YAML file"),
@@ -146,7 +149,7 @@ def test_bad_training_recipes(recipe, overrides, message, capsys, tmp_path, monk
 
 
 def test_light_verbs_do_not_import_torch():
-    names = ", ".join(f"maxatk.cli.{verb}" for verb in VERBS if verb != "train")
+    names = ", ".join(f"maxatk.cli.{command}" for command in COMMANDS if command != "train")
     probe = f"import sys, {names}; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True)
     assert done.stdout == "False\n", done.stderr
@@ -167,7 +170,7 @@ def test_progress_as_json_lines_and_nothing_else(scoring, started):
         stdout=subprocess.PIPE,
     )
     lines = [json.loads(line) for line in done.stdout]
-    assert done.wait(timeout=60) == 0
+    assert done.wait(timeout=patience(60)) == 0
     assert lines[-1] == {"done": 2, "total": 2}
     assert all(line.keys() == {"done", "total"} for line in lines)
 
@@ -198,4 +201,4 @@ def test_progress_as_json_lines_ends_with_the_parent(scoring, started, kind):
     ours.close()
     if kind == "pipe":
         process.stdin.close()
-    assert process.wait(timeout=20) == 1
+    assert process.wait(timeout=patience(20)) == 1

@@ -1,9 +1,9 @@
 import pytest
 
-from maxatk.cli.experiment import flags
-from maxatk.cli.recipe import read_recipe
 from maxatk.cli.report import named_paths
 from maxatk.errors import DataError, InvalidValueError, MissingFileError
+from maxatk.settings import read_recipe
+from maxatk.studies.experiment import flags
 
 RECIPE = "model: m\ntrainer:\n  k: 4\n  learning_rate: 1e-4\n"
 

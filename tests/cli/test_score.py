@@ -11,6 +11,7 @@ import pytest
 
 from maxatk.jsonl import write_jsonl
 from maxatk.records import Problem, Sample, TestCase
+from processes import patience
 
 DOUBLE = (TestCase(input="2\n", output="4\n"), TestCase(input="3\n", output="6\n"))
 
@@ -72,7 +73,7 @@ def test_the_summary_counts_every_outcome_and_the_throughput(maxatk, scoring):
     "row",
     [{"completion": "    return 2 * x\n"}, {"solution": "def double(x):\n    return 2 * x\n"}],
 )
-def test_the_files_of_other_tools_are_judged_as_they_are(maxatk, tmp_path, row):
+def test_the_files_of_other_tools_are_verified_as_they_are(maxatk, tmp_path, row):
     tests = (TestCase(call="double(2)", output="4"),)
     write_jsonl(
         tmp_path / "p.jsonl",
@@ -120,7 +121,7 @@ def test_sigkill_at_random_moments_changes_nothing(maxatk, started, tmp_path):
     write_jsonl(
         tmp_path / "s.jsonl", (Sample("p", i, text).to_json() for i, text in enumerate(programs))
     )
-    command = ("score", "--problems", "p.jsonl", "--samples", "s.jsonl", "--judge.workers", "1")
+    command = ("score", "--problems", "p.jsonl", "--samples", "s.jsonl", "--verifier.workers", "1")
     whole = maxatk(*command, "--out", "whole")
     assert whole.returncode == 0, whole.stderr
     draw = random.Random(7)
@@ -138,7 +139,7 @@ def test_sigkill_at_random_moments_changes_nothing(maxatk, started, tmp_path):
 
 def kill_when_scored(process, scores, target):
     """SIGKILL a process once it has written so many verdicts; return how many it left."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + patience(60)
     while not scores.is_file() or scores.read_bytes().count(b"\n") < target:
         assert time.monotonic() < deadline
         assert process.poll() is None, "it ended before the kill"
@@ -160,7 +161,7 @@ def test_a_terminal_shows_a_bar_with_the_throughput(scoring, started):
             shown += os.read(leader, 1 << 16)
         except OSError:  # the other end is closed
             break
-    assert process.wait(timeout=60) == 0, shown
+    assert process.wait(timeout=patience(60)) == 0, shown
     assert re.search(rb"40/40.* [\d.]+ verdicts/s", shown)
 
 
@@ -183,7 +184,7 @@ def unequal(tmp_path):
     rows = (Sample(name, i, text).to_json() for i, (name, text) in enumerate(samples))
     write_jsonl(tmp_path / "s.jsonl", rows)
     files = ("--problems", "p.jsonl", "--samples", "s.jsonl", "--out", "out")
-    return ("score", *files, "--judge.workers", "1")
+    return ("score", *files, "--verifier.workers", "1")
 
 
 def test_a_limit_takes_the_first_problems_and_their_samples(maxatk, unequal, tmp_path):
@@ -201,10 +202,10 @@ def test_a_dry_run_checks_and_counts_and_writes_nothing(maxatk, unequal, tmp_pat
     done = maxatk(*unequal, *flags)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert lines == [counted[0], "programs   4, 0 of them judged", *counted[1:]]
+    assert lines == [counted[0], "programs   4, 0 of them verified", *counted[1:]]
     assert not (tmp_path / "out").exists()
     assert maxatk(*unequal, "--limit", "2").returncode == 0
-    assert maxatk(*unequal, *flags).stdout.splitlines()[1] == "programs   4, 4 of them judged"
-    other = maxatk(*unequal, *flags, "--judge.time-limit", "1")
-    assert "judge.time_limit_s: 4.0 in the folder, 1.0 now" in other.stderr
+    assert maxatk(*unequal, *flags).stdout.splitlines()[1] == "programs   4, 4 of them verified"
+    other = maxatk(*unequal, *flags, "--verifier.time-limit", "1")
+    assert "verifier.time_limit_s: 4.0 in the folder, 1.0 now" in other.stderr
     assert "no sample for 1 of 3" in maxatk(*unequal, "--dry-run").stderr

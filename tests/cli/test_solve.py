@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from evaluate.servers import serving
+from evaluation.servers import serving
 from maxatk.jsonl import write_jsonl
 from maxatk.records import Problem, TestCase
 
@@ -19,7 +19,7 @@ def files(tmp_path):
 
 def solving(maxatk, *arguments, faults=()):
     with serving(faults) as server:
-        address = ("--backend", "openai", "--server.url", server.url, "--judge.workers", "1")
+        address = ("--backend", "openai", "--server.url", server.url, "--verifier.workers", "1")
         return maxatk("solve", "--model", "m", *arguments, *address)
 
 

@@ -14,7 +14,10 @@ import yaml
 from cli.test_demo import RECIPE as DEMO
 from maxatk.cli.main import main
 from maxatk.cli.study import load_study
-from maxatk.cli.study_plan import (
+from maxatk.errors import InvalidValueError
+from maxatk.folders import write_json
+from maxatk.report.formats import format_table
+from maxatk.studies.plan import (
     cells,
     estimated_seconds,
     paired_names,
@@ -22,11 +25,9 @@ from maxatk.cli.study_plan import (
     stages,
     train_recipes,
 )
-from maxatk.errors import InvalidValueError
-from maxatk.folders import write_json
-from maxatk.report.formats import format_table
-from maxatk.report.study import Study
-from maxatk.report.study_tables import study_tables
+from maxatk.studies.study import Study
+from maxatk.studies.tables import study_tables
+from processes import patience
 
 RECIPE = {
     "title": "A small study",
@@ -196,7 +197,7 @@ def test_a_study_goes_on_after_a_kill_and_its_tables_are_those_of_its_results(re
     path = recipe(grids=[{"method": {"grpo": {"trainer.method": "grpo"}}}])
     first = start(path)
     marker = tmp_path / "work" / "stages"
-    end = time.monotonic() + 120
+    end = time.monotonic() + patience(120)
     while not list(marker.glob("mini-*.json")):
         assert time.monotonic() < end, "no warm start has finished"
         time.sleep(0.05)
@@ -205,7 +206,7 @@ def test_a_study_goes_on_after_a_kill_and_its_tables_are_those_of_its_results(re
     finished = {p.name: p.stat().st_mtime_ns for p in marker.glob("*.json")}
 
     second = start(path)
-    said, _ = second.communicate(timeout=240)
+    said, _ = second.communicate(timeout=patience(240))
     assert second.returncode == 0, said
     for name, written in finished.items():
         assert (marker / name).stat().st_mtime_ns == written, "a finished stage ran again"

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from maxatk.problems import load_benchmark
-from maxatk.problems.apps import Options, convert
+from maxatk.problems.benchmarks.apps import Options, convert
 from maxatk.records import TestCase
 from problems.rows import apps_row, selected_apps_row
 
@@ -52,7 +52,7 @@ def test_a_selected_row_is_used_when_it_reads_standard_input():
         (selected_apps_row(test_list=[{"input": "1", "output": ["1", "2"]}]), "several outputs"),
     ],
 )
-def test_rows_that_cannot_be_judged_are_left_out(row, reason):
+def test_rows_that_cannot_be_verified_are_left_out(row, reason):
     assert reason in convert(row).reason
 
 

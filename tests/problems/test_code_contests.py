@@ -1,8 +1,8 @@
 import pytest
 
 from maxatk.problems import load_benchmark
-from maxatk.problems.code_contests import Options, convert
-from maxatk.problems.rows import LeftOut
+from maxatk.problems.benchmarks.base import LeftOut
+from maxatk.problems.benchmarks.code_contests import Options, convert
 from maxatk.records import TestCase
 from maxatk.verifier import Job, Verifier
 from problems.rows import contest_row, cure_row
@@ -38,7 +38,7 @@ def test_the_solution_is_the_first_one_in_python_3():
         ({"time_limit": {"seconds": 0, "nanos": 250_000_000}}, (0.25, 256)),
     ],
 )
-def test_limits_that_are_not_given_are_left_to_the_judge(changed, limits):
+def test_limits_that_are_not_given_are_left_to_the_verifier(changed, limits):
     problem = convert(contest_row(**changed)).problem
     assert (problem.time_limit_s, problem.memory_limit_mb) == limits
 
@@ -91,7 +91,7 @@ def test_rows_of_cure_are_read_too():
         ({"test_input": [], "test_output": []}, "has no tests"),
     ],
 )
-def test_rows_of_cure_that_cannot_be_judged_are_left_out(changed, reason):
+def test_rows_of_cure_that_cannot_be_verified_are_left_out(changed, reason):
     assert convert(cure_row(**changed)) == LeftOut("cure/CodeContests/0", reason)
 
 

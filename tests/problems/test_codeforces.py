@@ -1,8 +1,8 @@
 import pytest
 
-from maxatk.problems.codeforces import Options, convert
-from maxatk.problems.overlap import codeforces_keys, contest_keys
-from maxatk.problems.rows import LeftOut
+from maxatk.problems.benchmarks.base import LeftOut
+from maxatk.problems.benchmarks.codeforces import Options, convert
+from maxatk.problems.prepare.overlap import codeforces_keys, contest_keys
 from maxatk.records import TestCase
 from problems.rows import codeforces_row, contest_row
 
@@ -41,7 +41,7 @@ def test_a_generated_checker_decides():
         ({"official_tests": []}, "has no official tests"),
     ],
 )
-def test_rows_that_cannot_be_judged_are_left_out(changed, reason):
+def test_rows_that_cannot_be_verified_are_left_out(changed, reason):
     assert convert(codeforces_row(**changed)) == LeftOut("codeforces/2050/A", reason)
 
 

@@ -1,7 +1,7 @@
 import pytest
 
-from maxatk.problems.humaneval import convert
-from maxatk.problems.rows import RowOptions
+from maxatk.problems.benchmarks.base import RowOptions
+from maxatk.problems.benchmarks.humaneval import convert
 from maxatk.verifier import Job, Verifier
 from problems.rows import humaneval_row
 

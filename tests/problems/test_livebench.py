@@ -1,7 +1,7 @@
 import pytest
 
-from maxatk.problems.livebench import Options, convert
-from maxatk.problems.rows import LeftOut
+from maxatk.problems.benchmarks.base import LeftOut
+from maxatk.problems.benchmarks.livebench import Options, convert
 from maxatk.records import TestCase
 from maxatk.verifier import Verifier, extract_code
 from problems.rows import lcb_call_row, livebench_row

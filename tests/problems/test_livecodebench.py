@@ -3,8 +3,8 @@ import json
 
 import pytest
 
-from maxatk.problems.livecodebench import Options, convert
-from maxatk.problems.rows import LeftOut
+from maxatk.problems.benchmarks.base import LeftOut
+from maxatk.problems.benchmarks.livecodebench import Options, convert
 from maxatk.records import TestCase
 from maxatk.verifier import Verifier
 from problems.rows import CALL_TESTS, STDIN_TESTS, lcb_call_row, lcb_row, packed
@@ -40,7 +40,7 @@ def test_a_functional_row_becomes_calls_with_python_literals():
     assert problem.starter_code.rstrip() in problem.prompt
 
 
-def test_the_judge_runs_functional_tests():
+def test_the_verifier_runs_functional_tests():
     problem = convert(lcb_call_row()).problem
     program = (
         "class Solution:\n    def pair(self, xs, key):\n"
@@ -72,7 +72,7 @@ def test_the_window_of_dates_includes_both_ends(date):
         (lcb_call_row(metadata=json.dumps({"func_name": "a(); b"})), NO_NAME),
     ],
 )
-def test_rows_that_cannot_be_judged_are_left_out(row, reason):
+def test_rows_that_cannot_be_verified_are_left_out(row, reason):
     assert convert(row).reason == reason
 
 

@@ -4,8 +4,8 @@ import sys
 import pytest
 
 from maxatk.problems import load_benchmark, load_problems
-from maxatk.problems.mbpp import Options, convert
-from maxatk.problems.rows import LeftOut
+from maxatk.problems.benchmarks.base import LeftOut
+from maxatk.problems.benchmarks.mbpp import Options, convert
 from maxatk.records import TestCase
 from maxatk.verifier import Job, Verifier
 from problems.rows import mbpp_row
@@ -125,7 +125,7 @@ def test_asserts_may_use_the_modules_of_the_program():
         ({"tests": ["assert ("]}, "its code or an assert is not Python 3"),
     ],
 )
-def test_asserts_that_cannot_be_judged_leave_the_row_out(changed, reason):
+def test_asserts_that_cannot_be_verified_leave_the_row_out(changed, reason):
     assert reason in convert(mbpp_row(9, **changed), ASSERTS).reason
 
 

@@ -12,10 +12,11 @@ from maxatk import load_problems
 from maxatk.errors import DataError, InvalidValueError, MissingFileError
 from maxatk.jsonl import read_jsonl
 from maxatk.problems import PrepareSettings, prepare, read_sets
-from maxatk.problems.preparation import split_ids
+from maxatk.problems.prepare.run import split_ids
 from maxatk.records import Sample
 from maxatk.settings import from_mapping
 from problems.rows import codeforces_row, contest_row, mbpp_row
+from processes import patience
 
 ODD = mbpp_row(99, tests=["assert f(x) == 1"])
 
@@ -203,7 +204,7 @@ def test_a_killed_preparation_goes_on_and_gives_the_same_bytes(rows_file, tmp_pa
     process = multiprocessing.get_context("fork").Process(target=_prepare_slowly, args=(path, out))
     process.start()
     work = tmp_path / "out.work"
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + patience(30)
     while not (work.is_file() and work.stat().st_size > 20_000) and time.monotonic() < deadline:
         time.sleep(0.01)
     os.kill(process.pid, signal.SIGKILL)

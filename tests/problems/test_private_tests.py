@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maxatk.problems.private_tests import decode_tests
+from maxatk.problems.benchmarks.private_tests import decode_tests
 from problems.rows import packed
 
 TESTS = st.lists(st.fixed_dictionaries({"input": st.text(), "output": st.text()}))

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maxatk.problems import BENCHMARKS
-from maxatk.problems.prompts import prompt_ids, render
+from maxatk.problems.benchmarks.prompts import prompt_ids, render
 from maxatk.verifier import extract_code
 from problems.rows import ROWS
 
@@ -44,7 +44,7 @@ def tokenizer():
 
 @pytest.mark.parametrize("template", [None, TEMPLATE])
 def test_the_tokens_of_a_prompt_are_those_that_sampling_feeds_to_the_model(tokenizer, template):
-    from maxatk.evaluate.backends.hf import HFBackend
+    from maxatk.evaluation.backends.hf import HFBackend
 
     tokenizer.chat_template = template
     backend = HFBackend.__new__(HFBackend)

@@ -3,7 +3,7 @@ import json
 import numpy as np
 import pytest
 
-from maxatk.evaluate.results import build_results
+from maxatk.evaluation.results import build_results
 from maxatk.records import Outcome, Sample, Score
 
 PROBLEMS = 30

@@ -9,6 +9,7 @@ import subprocess
 import pytest
 
 from maxatk.report import write_report
+from processes import patience
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 BROWSER = next(filter(None, map(shutil.which, NAMES)), None)
@@ -56,7 +57,9 @@ def probe(tmp_path_factory):
             *(f"--user-data-dir={folder / 'profile'}", "--host-resolver-rules=MAP * ~NOTFOUND"),
             *(*flags, "--dump-dom", page.as_uri()),
         ]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=patience(120), check=True
+        )
         found = re.search(r'data-found="([^"]*)"', done.stdout)
         assert found is not None, done.stdout[-500:]
         return json.loads(html.unescape(found[1]))

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from maxatk.errors import InvalidValueError, MissingFileError
-from maxatk.evaluate.significance import adjusted_p_values, wilcoxon
-from maxatk.evaluate.statistics import bootstrap_mean, paired_difference
+from maxatk.evaluation.significance import adjusted_p_values, wilcoxon
+from maxatk.evaluation.statistics import bootstrap_mean, paired_difference
 from maxatk.report import compare
 from maxatk.report.compare_tables import differences_table, leaders_table, scores_table
 from maxatk.report.comparing import paired_tests
@@ -133,13 +133,13 @@ def test_other_problems_are_refused_unless_allowed(results, make):
         compare({"base": results["base"], "x": strangers}, allow_other_problems=True)
 
 
-def test_other_judges_are_refused_unless_allowed(results):
+def test_other_verifiers_are_refused_unless_allowed(results):
     strict = copy.deepcopy(results["same"])
-    strict["manifest"]["settings"]["judge"] = {"time_limit_s": 1.0}
+    strict["manifest"]["settings"]["verifier"] = {"time_limit_s": 1.0}
     pair = {"base": results["base"], "strict": strict}
-    with pytest.raises(InvalidValueError, match="'strict' was judged with"):
+    with pytest.raises(InvalidValueError, match="'strict' was verified with"):
         compare(pair)
-    assert len(compare(pair, allow_other_judges=True).differences) == 2
+    assert len(compare(pair, allow_other_verifiers=True).differences) == 2
 
 
 def test_a_run_without_any_scored_sample_is_never_significant(results, make):

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from maxatk.evaluate import results_of_folder
+from maxatk.evaluation import results_of_folder
 from maxatk.jsonl import write_jsonl
 from maxatk.records import Outcome, Problem, Sample, Score, TestCase
 from maxatk.report import write_report

@@ -11,7 +11,7 @@ import pytest
 
 import maxatk
 from maxatk.errors import DataError, InvalidValueError, MissingFileError
-from maxatk.evaluate.statistics import paired_difference
+from maxatk.evaluation.statistics import paired_difference
 from maxatk.report import figure1, overview_table, write_report
 from maxatk.report.figures import curve_svgs, entropy_svg, metric_svg
 from maxatk.report.headlines import headlines
@@ -200,7 +200,7 @@ def test_differences_are_marked_where_the_interval_excludes_zero(results):
 def test_unscored_samples_are_announced(make, tmp_path):
     unscored = make(5, 0.1, 0.1, unscored=2)
     page = write_report({"base": unscored}, tmp_path / "r.html").read_text()
-    assert "2 samples could not be judged" in page
+    assert "2 samples could not be verified" in page
     assert overview_table({"base": unscored}).rows[0][4].text != "–"
 
 
@@ -342,7 +342,7 @@ def test_changes_carry_their_sign():
     assert share(None) == share(float("nan")) == "–"
 
 
-@pytest.mark.parametrize("module", ["maxatk.report", "maxatk.evaluate"])
+@pytest.mark.parametrize("module", ["maxatk.report", "maxatk.evaluation"])
 def test_import_needs_no_torch(module):
     code = (
         f"import sys, {module}; print([m for m in ('torch', 'transformers') if m in sys.modules])"

@@ -1,4 +1,5 @@
-"""A tiny real model of the mini box, prompts, and a trainer that keeps what its loss was given."""
+"""A tiny real model of the built-in model, prompts, and a trainer that keeps what its loss was
+given."""
 
 import copy
 import dataclasses

@@ -10,9 +10,9 @@ from peft import LoraConfig
 from transformers import AutoModelForCausalLM
 
 from maxatk.errors import InvalidValueError, MissingDependencyError
-from maxatk.evaluate.models import load_tokenizer
 from maxatk.folders import TRAIN_RECORD
 from maxatk.jsonl import write_jsonl
+from maxatk.models import load_tokenizer
 from maxatk.settings import from_mapping
 from maxatk.train import TrainRecipe, train
 from maxatk.train.adapter import lora_config
@@ -103,7 +103,7 @@ def test_a_recipe_with_an_adapter_gives_a_whole_model_and_the_adapter(
         "model": str(model_folder),
         "problems": str(problems),
         "out": str(tmp_path / "out"),
-        "judge": {"workers": 1, "time_limit": 1},
+        "verifier": {"workers": 1, "time_limit": 1},
         "trainer": trainer,
         "peft": {**LORA, "init_lora_weights": False},  # an adapter that is not 0 from the start
     }

@@ -79,6 +79,6 @@ def test_the_ends_of_a_mixture():
     np.testing.assert_array_equal(whole, advantages(REWARDS, "bon_loo1", 3))
 
 
-def test_groups_smaller_than_k_are_judged_as_a_whole():
+def test_groups_smaller_than_k_are_verified_as_a_whole():
     found = objective(k=8).advantages(REWARDS, 8, log_ratios=None)
     np.testing.assert_array_equal(found, advantages(REWARDS, "bon_loo1", 4))

@@ -92,7 +92,7 @@ def test_killed_runs_end_with_the_weights_of_one_that_was_not(
                 "model": str(model_folder),
                 "problems": str(problems),
                 "out": "overridden",
-                "judge": {"workers": 1, "time_limit": 1},
+                "verifier": {"workers": 1, "time_limit": 1},
                 "trainer": trainer,
             }
         )

@@ -6,11 +6,11 @@ import shutil
 import pytest
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from evaluate.conftest import save_tiny_model
+from evaluation.conftest import save_tiny_model
 from maxatk.errors import InvalidValueError, MissingFileError
-from maxatk.evaluate.models import load_tokenizer
 from maxatk.folders import TRAIN_RECORD
 from maxatk.jsonl import write_jsonl
+from maxatk.models import load_tokenizer
 from maxatk.settings import from_mapping
 from maxatk.train import TrainRecipe, train
 from maxatk.train.run import to_dataset
@@ -38,7 +38,7 @@ def recipe(tmp_path, model_folder, mini_problems):
         "model": str(model_folder),
         "problems": str(problems),
         "out": str(tmp_path / "out"),
-        "judge": {"workers": 1, "time_limit": 1},
+        "verifier": {"workers": 1, "time_limit": 1},
         "trainer": dict(TRAINER),
     }
 
@@ -77,7 +77,7 @@ def test_a_finished_run_is_left_alone_and_another_recipe_refused(recipe):
         ({"problems": "none.jsonl"}, MissingFileError, "none.jsonl: no such file"),
         ({"reward": "binry"}, InvalidValueError, "reward: .*did you mean 'binary'"),
         ({"trainr": {}}, InvalidValueError, "unknown key 'trainr'; did you mean 'trainer'"),
-        ({"judge": {"workers": 0}}, InvalidValueError, "workers: must be positive, got 0"),
+        ({"verifier": {"workers": 0}}, InvalidValueError, "workers: must be positive, got 0"),
         (
             {"trainer": {"learning_rat": 1}},
             InvalidValueError,

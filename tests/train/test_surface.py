@@ -67,15 +67,15 @@ def test_distinct_completions_are_counted_within_groups(make_trainer):
     assert trainer.state.log_history[0]["completions/distinct"] == pytest.approx(expected)
 
 
-def test_outcomes_of_the_judge_are_logged(make_trainer):
-    class Judging:
-        __name__ = "judging"
+def test_outcomes_of_the_verifier_are_logged(make_trainer):
+    class Verification:
+        __name__ = "verification"
 
         def __call__(self, completions, **_):
             self.outcomes = {"time_limit": 1, "infra_error": 2, "passed": 5}
             return [0.5 * (i % 2) for i in range(len(completions))]
 
-    trainer = make_trainer(Judging(), max_steps=1)
+    trainer = make_trainer(Verification(), max_steps=1)
     trainer.train()
     assert trainer.state.log_history[0]["verifier/time_limit"] == pytest.approx(1 / 8)
     assert trainer.state.log_history[0]["verifier/infra_error"] == pytest.approx(2 / 8)

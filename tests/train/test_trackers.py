@@ -11,6 +11,7 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from maxatk.errors import InvalidValueError, MissingDependencyError
+from processes import patience
 
 from .conftest import config
 
@@ -46,7 +47,7 @@ def test_other_trackers_get_them_without_a_network(tracker, model_folder, tmp_pa
         capture_output=True,
         text=True,
         check=False,
-        timeout=250,
+        timeout=patience(250),
     )
     assert run.returncode == 0, run.stderr[-3000:]
     values = json.loads((tmp_path / "values.json").read_text())

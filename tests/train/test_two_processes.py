@@ -11,6 +11,7 @@ import torch
 
 import maxatk
 from maxatk.train.trainer import GROUP_ROW
+from processes import patience
 
 from .conftest import GROUP
 from .test_trainer import brute_force, sequence_logps
@@ -37,7 +38,7 @@ def test_off_policy_advantages_match_brute_force_in_two_processes(
         capture_output=True,
         text=True,
         check=False,
-        timeout=200,
+        timeout=patience(200),
     )
     assert run.returncode == 0, run.stderr[-3000:]
     ranks = [torch.load(tmp_path / f"rank-{r}.pt", weights_only=False) for r in (0, 1)]

@@ -1,4 +1,4 @@
-"""Attacks on the judge, in groups; each row holds a program and what must happen to it.
+"""Attacks on the verifier, in groups; each row holds a program and what must happen to it.
 
 `ALL` is what the tests iterate: as root, as an ordinary user and without privileges.
 """
@@ -83,7 +83,7 @@ signal.signal(signal.SIGALRM, lambda *a: os._exit(0))
 signal.setitimer(signal.ITIMER_REAL, 0.01)
 time.sleep(0.2)
 """),
-    "raise what the judge may catch": Attack("raise AssertionError"),
+    "raise what the verifier may catch": Attack("raise AssertionError"),
     "leave by an interrupt": Attack("raise KeyboardInterrupt"),
     "leave by a generator": Attack("raise GeneratorExit"),
     "a lying exit code": Attack("""\
@@ -248,7 +248,7 @@ for pid in (os.getppid(), 1, os.getpid() - 1):
             pass
 """),
     "arguments and environment": Attack("import os, sys\nprint(sys.argv, dict(os.environ))"),
-    "files of the judge": Attack("""\
+    "files of the verifier": Attack("""\
 import glob, os
 for folder in ('/tmp', '/', '.', '/dev/shm', '/var/tmp'):
     for root, _, names in os.walk(folder):
@@ -271,7 +271,7 @@ for size in (64, 256, 1024, 4096, 1 << 16, 1 << 20):
         if place >= 0:
             print(text[place - 2:place + 16].decode())
 """),
-    "source of the judge": Attack("""\
+    "source of the verifier": Attack("""\
 import sys, inspect
 for name, module in list(sys.modules.items()):
     if 'maxatk' in name:
@@ -282,7 +282,7 @@ for name, module in list(sys.modules.items()):
 """),
 }
 
-# Programs that work on the judge itself.
+# Programs that work on the verifier itself.
 FORGING = {
     "write every descriptor": Attack("""\
 import os
@@ -303,7 +303,7 @@ while frame.f_back:
     frame.f_trace = trace
 raise SystemExit(0)
 """),
-    "patch the judge": Attack("""\
+    "patch the verifier": Attack("""\
 import sys
 for name, module in list(sys.modules.items()):
     if 'maxatk' in name:

@@ -1,4 +1,4 @@
-"""Programs with one number changed: what a judge must tell from the original."""
+"""Programs with one number changed: what a verifier must tell from the original."""
 
 import ast
 import copy

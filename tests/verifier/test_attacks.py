@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from maxatk.records import Outcome, TestCase
+from processes import patience
 from verifier import attacks
 
 HERE = Path(__file__).parent
@@ -39,7 +40,7 @@ def test_no_attack_succeeds_with_fewer_privileges(prefix, present, missing):
     if shutil.which(prefix[0]) is None or subprocess.run([*prefix, "true"], check=False).returncode:
         pytest.skip(f"{prefix[0]} cannot take privileges away here")
     command = [*prefix, sys.executable, "-W", "ignore", str(HERE / "attack_all.py")]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=250, check=True)
+    run = subprocess.run(command, capture_output=True, text=True, timeout=patience(250), check=True)
     report = json.loads(run.stdout)
     assert report["fails"] == {}
     assert report["attacks"] > 190

@@ -1,4 +1,4 @@
-"""What happens when parts of the judge die, or when the machine is busy."""
+"""What happens when parts of the verifier die, or when the machine is busy."""
 
 import asyncio
 import contextlib
@@ -17,12 +17,13 @@ import pytest
 from maxatk.errors import InvalidValueError, SandboxError
 from maxatk.records import Outcome, TestCase
 from maxatk.verifier import Job, Verifier, doctor
-from maxatk.verifier import judge as judging
-from maxatk.verifier import pool as pooling
+from maxatk.verifier import verifier as module
+from maxatk.verifier.outcomes import verdict as verification
+from processes import patience
 
 SQUARE = "n = int(input())\nprint(n * n)\n"
 TESTS = [TestCase(input=f"{i}\n", output=f"{i * i}\n") for i in range(5)]
-SOURCE = str(Path(pooling.__file__).parents[2])
+SOURCE = str(Path(module.__file__).parents[2])
 
 
 def below(pid: int) -> list[psutil.Process]:
@@ -30,7 +31,7 @@ def below(pid: int) -> list[psutil.Process]:
 
 
 def gone(processes: list[psutil.Process]) -> bool:
-    _, alive = psutil.wait_procs(processes, timeout=10)
+    _, alive = psutil.wait_procs(processes, timeout=patience(10))
     return not [p for p in alive if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
 
 
@@ -50,7 +51,7 @@ def test_a_killed_zygote_is_replaced_and_no_verdict_lost():
         assert [verdict.reward for verdict in verdicts] == [1.0] * 150
 
 
-def test_a_judge_that_always_dies_is_no_reward_of_zero(monkeypatch):
+def test_a_verifier_that_always_dies_is_no_reward_of_zero(monkeypatch):
     attempts = []
 
     def fail(*args):
@@ -58,7 +59,7 @@ def test_a_judge_that_always_dies_is_no_reward_of_zero(monkeypatch):
         raise RuntimeError("boom")
 
     with Verifier(workers=1) as verifier:
-        monkeypatch.setattr(judging, "judge", fail)
+        monkeypatch.setattr(verification, "verifier", fail)
         verdict = verifier.verify(SQUARE, TESTS)
     assert verdict.outcome is Outcome.INFRA_ERROR
     assert verdict.reward is None
@@ -85,13 +86,13 @@ def test_nothing_outlives_the_host(killer):
     )
     assert host.stdout is not None
     assert host.stdout.readline() == b"ready\n"
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + patience(20)
     while len(below(host.pid)) < 8 and time.monotonic() < deadline:
         time.sleep(0.05)
     processes = below(host.pid)
     assert len(processes) == 8  # two of: the waiting parent, zygote, program, test
     host.send_signal(killer)
-    host.wait(timeout=20)
+    host.wait(timeout=patience(20))
     host.stdout.close()
     assert gone(processes)
 
@@ -106,7 +107,7 @@ def test_closing_ends_everything_at_once():
     time.sleep(0.5)
     processes = below(os.getpid())
     verifier.close()
-    thread.join(timeout=10)
+    thread.join(timeout=patience(10))
     assert gone([p for p in processes if p.pid != os.getpid()])
     assert results[0].outcome is Outcome.INFRA_ERROR
     verifier.close()
@@ -129,11 +130,11 @@ def test_no_descriptor_process_or_thread_leaks():
 
 
 def test_many_threads_may_use_one_verifier(verifier):
-    def judge(i: int) -> float | None:
+    def reward(i: int) -> float | None:
         return verifier.verify(f"{SQUARE}# {i}", TESTS).reward
 
     with ThreadPoolExecutor(8) as threads:
-        assert list(threads.map(judge, range(40))) == [1.0] * 40
+        assert list(threads.map(reward, range(40))) == [1.0] * 40
 
 
 def test_two_hundred_programs_of_all_kinds(verifier):
@@ -202,7 +203,7 @@ def test_the_kernels_own_limit_of_cpu_time_is_only_a_backstop():
     with Verifier(workers=1, time_limit=40.0) as verifier, ThreadPoolExecutor(1) as thread:
         idle = {process.pid for process in below(os.getpid())}
         thread.submit(verifier.verify, "import time; time.sleep(60)", [TESTS[0]])
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + patience(20)
         while not (new := [p for p in below(os.getpid()) if p.pid not in idle]):
             assert time.monotonic() < deadline
         time.sleep(0.2)
@@ -213,11 +214,11 @@ def test_the_kernels_own_limit_of_cpu_time_is_only_a_backstop():
 
 
 def test_many_coroutines_may_use_one_verifier(verifier):
-    async def judge_all():
+    async def verify_all():
         calls = [asyncio.to_thread(verifier.verify, f"{SQUARE}# {i}", TESTS) for i in range(20)]
         return [verdict.reward for verdict in await asyncio.gather(*calls)]
 
-    assert asyncio.run(judge_all()) == [1.0] * 20
+    assert asyncio.run(verify_all()) == [1.0] * 20
 
 
 def test_after_some_timeouts_the_rest_is_not_run():
@@ -251,7 +252,7 @@ def test_other_systems_are_refused(monkeypatch):
 
 @pytest.mark.filterwarnings("ignore:the sandbox lacks")
 def test_missing_layers_refuse_or_warn(monkeypatch):
-    complete = pooling.Verifier._accept
+    complete = module.Verifier._accept
 
     def without(*names):
         def accept(self, reports, *, unsafe):
@@ -259,7 +260,7 @@ def test_missing_layers_refuse_or_warn(monkeypatch):
                 self, [{**r, **dict.fromkeys(names, "no")} for r in reports], unsafe=unsafe
             )
 
-        monkeypatch.setattr(pooling.Verifier, "_accept", accept)
+        monkeypatch.setattr(module.Verifier, "_accept", accept)
 
     without("seccomp")
     with pytest.raises(SandboxError, match=r"seccomp: no.*unsafe=True"):

@@ -34,7 +34,7 @@ SOLUTION = "class Solution:\n    def pair(self, a, b=2):\n        return (a, [b]
 @pytest.mark.parametrize(
     ("output", "compare", "expected"),
     [
-        ("[1, [2]]", "lcb", "passed"),  # a tuple counts as a list, as in the official judge
+        ("[1, [2]]", "lcb", "passed"),  # a tuple counts as a list, as in the official grader
         ("[1, (2,)]", "lcb", "wrong_answer"),  # but only on the outside, as there
         ("(1, [2])", "tokens", "passed"),
         ("[1, [2]]", "tokens", "wrong_answer"),

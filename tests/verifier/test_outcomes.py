@@ -38,7 +38,7 @@ def test_the_reward_is_the_fraction_of_declared_tests(verifier):
     assert (verdict.passed, verdict.total, verdict.reward) == (3, 4, 0.75)
 
 
-def test_order_is_kept_and_identical_jobs_are_judged_once(verifier):
+def test_order_is_kept_and_identical_jobs_are_verified_once(verifier):
     jobs = [Job(f"print({i % 3})", (TestCase(input="", output="1"),)) for i in range(30)]
     done = []
     verdicts = verifier.verify_many(jobs, progress=lambda n, total: done.append((n, total)))

@@ -75,7 +75,7 @@ def test_columns_of_the_dataset_are_used(verifier):
     assert values == [1.0, 0.0, 0.0, 0.0]
 
 
-def test_a_failure_of_the_judge_is_none_and_not_zero():
+def test_a_failure_of_the_verifier_is_none_and_not_zero():
     class Broken:
         def verify_many(self, jobs):
             return [Verdict((TestResult(Outcome.INFRA_ERROR),)) for _ in jobs]

@@ -1,4 +1,4 @@
-"""The verb `compare`: which of several models is better, on the same problems."""
+"""The command `compare`: which of several models is better, on the same problems."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def command(
     format: Literal["text", "md", "csv", "latex"] = "text",
     table: Literal["all", "scores", "leaders", "differences"] = "all",
     allow_other_problems: bool = False,
-    allow_other_judges: bool = False,
+    allow_other_verifiers: bool = False,
 ) -> None:
     """Compare evaluated models, paired over their problems.
 
@@ -46,7 +46,7 @@ def command(
         format: How the tables are written.
         table: Print only this one.
         allow_other_problems: Compare runs over different problems, on those they share.
-        allow_other_judges: Compare runs whose judges had different limits.
+        allow_other_verifiers: Compare runs whose verifiers had different limits.
     """
     compared = compare(
         dict(named_paths(models)),
@@ -55,7 +55,7 @@ def command(
         baseline=baseline,
         alpha=alpha,
         allow_other_problems=allow_other_problems,
-        allow_other_judges=allow_other_judges,
+        allow_other_verifiers=allow_other_verifiers,
     )
     for benchmark, comparison in compared.comparisons.items():
         for line in setting_differences(comparison):

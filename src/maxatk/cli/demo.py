@@ -1,4 +1,4 @@
-"""The verb `demo`: a recipe that strings the other verbs together on the embedded model."""
+"""The command `demo`: a recipe that strings the other commands together on the built-in model."""
 
 from __future__ import annotations
 
@@ -11,7 +11,14 @@ from typing import Annotated, Any
 
 import tyro
 
-from maxatk.cli.experiment import (
+from maxatk.cli.progress import stage_board
+from maxatk.cli.report import write_page
+from maxatk.errors import InvalidValueError, unknown_name
+from maxatk.folders import read_json, refuse_other_settings, write_json
+from maxatk.mini import MiniSettings
+from maxatk.objectives import METHODS
+from maxatk.settings import from_mapping, read_recipe
+from maxatk.studies.experiment import (
     EvalSection,
     TrainSection,
     check_trainer,
@@ -20,14 +27,7 @@ from maxatk.cli.experiment import (
     train_recipe,
     write_recipe,
 )
-from maxatk.cli.recipe import read_recipe
-from maxatk.cli.report import write_page
-from maxatk.cli.stages import Stage, default_jobs, run_stages
-from maxatk.errors import InvalidValueError, unknown_name
-from maxatk.folders import read_json, refuse_other_settings, write_json
-from maxatk.mini import MiniSettings
-from maxatk.objectives import METHODS
-from maxatk.settings import from_mapping
+from maxatk.studies.stages import Stage, default_jobs, run_stages
 
 BASE = "base"
 RECORD = "demo.json"
@@ -35,7 +35,7 @@ RECORD = "demo.json"
 
 @dataclasses.dataclass(frozen=True)
 class DemoRecipe:
-    """The sections of a demo: where it goes, which methods, and the settings of every verb."""
+    """The sections of a demo: where it goes, which methods, and the settings of every command."""
 
     out: str
     methods: list[str]
@@ -60,7 +60,7 @@ def command(
     fast: bool = False,
     jobs: int | None = None,
 ) -> None:
-    """Train, evaluate and compare on the embedded model: the paper's effect on two cores.
+    """Train, evaluate and compare on the built-in model: the paper's effect on two cores.
 
     Killed and started again, it goes on from the last finished stage.
 
@@ -82,16 +82,18 @@ def command(
     out = Path(demo.out)
     _claim_folder(out, demo)
     jobs = jobs or min(default_jobs(), 3)
-    seconds = run_stages(list(_stages(demo, out, cores=cores)), out, jobs=jobs)
+    stages = list(_stages(demo, out, cores=cores))
+    with stage_board([stage.name for stage in stages]) as board:
+        seconds = run_stages(stages, out, jobs=jobs, board=board)
     results = {name: out / "eval" / name for name in (BASE, *demo.methods)}
     trained = {method: out / "train" / method for method in demo.methods}
-    title = "Best-of-N training on the embedded model"
+    title = "Best-of-N training on the built-in model"
     write_page(results, out / "report.html", trained=trained, title=title)
     print(f"stages: {', '.join(f'{n} {s:.0f} s' for n, s in seconds.items())}")  # noqa: T201
 
 
 def _stages(demo: DemoRecipe, out: Path, *, cores: int) -> Iterator[Stage]:
-    """Yield the stages: the embedded model first, then trainings and evaluations side by side."""
+    """Yield the stages: the built-in model first, then trainings and evaluations side by side."""
     mini = out / "mini"
     settings = flags(dataclasses.asdict(demo.mini))
     yield Stage("warm-start", ("mini", str(mini), *settings), threads=cores)

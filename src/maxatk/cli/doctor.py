@@ -1,4 +1,4 @@
-"""The verb `doctor`: what isolates programs on this machine, proved by trying."""
+"""The command `doctor`: what isolates programs on this machine, proved by trying."""
 
 from __future__ import annotations
 
@@ -19,4 +19,4 @@ def command() -> None:
         print(f"{layer.name:<{width}}  {state}  {layer.meaning}{reason}")  # noqa: T201
     missing = [layer.name for layer in layers if layer.required and not layer.holds]
     if missing:
-        raise SandboxError(f"doctor: programs cannot be judged safely here: {', '.join(missing)}")
+        raise SandboxError(f"doctor: programs cannot be verified safely here: {', '.join(missing)}")

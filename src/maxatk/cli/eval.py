@@ -1,4 +1,4 @@
-"""The verb `eval`: sample a model, run the programs, compute the metrics."""
+"""The command `eval`: sample a model, run the programs, compute the metrics."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Annotated
 import tyro
 import yaml
 
-from maxatk.cli.eval_recipe import UNNAMED, EvalRecipe, flag_defaults
 from maxatk.cli.progress import ProgressMode, progress_bar, summed
-from maxatk.cli.recipe import read_recipe
 from maxatk.cli.tables import print_overview
-from maxatk.evaluate import evaluate
-from maxatk.evaluate.planning import Plan, plan
+from maxatk.evaluation import evaluate
+from maxatk.evaluation.planning import Plan, plan
+from maxatk.evaluation.recipe import UNNAMED, EvalRecipe, flag_defaults
 from maxatk.problems import load_problems
+from maxatk.settings import read_recipe
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,7 +74,7 @@ def _parse_over(settings: EvalRecipe, arguments: Sequence[str]) -> Arguments:
 
 def _planned(recipe: EvalRecipe) -> Plan:
     problems = load_problems(recipe.problems, limit=recipe.limit)
-    with recipe.judge.open() as verifier:
+    with recipe.verifier.open() as verifier:
         return plan(
             recipe.model,
             problems,
@@ -91,7 +91,7 @@ def _planned(recipe: EvalRecipe) -> Plan:
 
 def _evaluate(recipe: EvalRecipe, progress: ProgressMode) -> None:
     problems = load_problems(recipe.problems, limit=recipe.limit)
-    with recipe.judge.open() as verifier, progress_bar("eval", progress) as report:
+    with recipe.verifier.open() as verifier, progress_bar("eval", progress) as report:
         results = evaluate(
             recipe.model,
             problems,
@@ -103,7 +103,7 @@ def _evaluate(recipe: EvalRecipe, progress: ProgressMode) -> None:
             dtype=recipe.dtype,
             device=recipe.device,
             batch_size=recipe.batch_size,
-            progress=summed(report, parts=2),  # every sample is drawn, then judged
+            progress=summed(report, parts=2),  # every sample is drawn, then verified
         )
     if progress != "json":
         print_overview({Path(recipe.out).name: results})
@@ -118,7 +118,7 @@ def _plan_text(planned: Plan) -> str:
             f"tokens     at most {planned.most_tokens:,}"
             + ("" if expected is None else f", about {expected:,}"),
             f"sampling   about {planned.sampling_s:,.0f} s",
-            f"judging    about {planned.judging_s:,.0f} s, beside the sampling",
+            f"verification    about {planned.verifying_s:,.0f} s, beside the sampling",
             f"in all     about {planned.seconds:,.0f} s, from a probe of {planned.probed} samples",
         ]
     )

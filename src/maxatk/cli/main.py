@@ -1,40 +1,44 @@
-"""The command `maxatk`: one module a verb, imported only when its verb is used."""
+"""The command `maxatk`: one module a command, imported only when its command is used."""
 
 from __future__ import annotations
 
 import importlib
+import os
+import select
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from maxatk.cli.closed_pipe import closed_outputs, until_closed
 from maxatk.errors import MaxAtKError, suggestion
 
-VERBS: dict[str, str] = {
+COMMANDS: dict[str, str] = {
     "train": "train a model from a recipe",
     "eval": "sample a model on problems, run the programs, compute max@k and pass@k",
     "solve": "print the best of many programs for one problem",
-    "score": "judge a file of samples",
+    "score": "verify a file of samples",
     "compare": "compare evaluated models, paired over their problems",
     "report": "write one offline HTML page about evaluated models",
     "problems": "list, show, prepare and check the problems of benchmarks",
-    "mini": "make the embedded model and its problems",
+    "mini": "make the built-in model and its problems",
     "study": "models x seeds from one recipe: tables, figures and a page",
-    "demo": "train, evaluate and compare on the embedded model, in six minutes",
+    "demo": "train, evaluate and compare on the built-in model, in six minutes",
     "doctor": "show how well programs are isolated on this machine",
 }
-"""Verb -> what it does. `command` of `maxatk.cli.<verb>` does it, from the flags it declares, or
-`run`, from the arguments as they are."""
+"""Command -> what it does. `command` of `maxatk.cli.<command>` does it, from the flags it
+declares, or `run`, from the arguments as they are."""
 
 _INTERRUPTED = 130  # the exit status shells use after Ctrl-C
+_CLOSED = 141  # 128 + SIGPIPE: what a shell reports of a command that a closed pipe has ended
+
+_OUTPUTS = (1, 2)  # standard output and standard error
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one verb and return the exit status: 0, 2 for bad input, 130 after Ctrl-C.
+    """Run one command and return the exit status: 0, 2 for bad input, 130 after Ctrl-C.
 
     It is 141 where the output is a pipe that was closed at its other end.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
-    return until_closed(lambda: _run(given))
+    return _until_closed(lambda: _run(given))
 
 
 def _run(arguments: list[str]) -> int:
@@ -46,31 +50,33 @@ def _run(arguments: list[str]) -> int:
 
         print(__version__)  # noqa: T201
         return 0
-    verb, *rest = arguments
-    if verb not in VERBS:
-        return _fail(f"unknown verb {verb!r}{suggestion(verb, VERBS)}; see maxatk --help")
+    command, *rest = arguments
+    if command not in COMMANDS:
+        hint = suggestion(command, COMMANDS)
+        return _fail(f"unknown command {command!r}{hint}; see maxatk --help")
     try:
         import tyro
     except ImportError:
         return _fail("the command line needs a few packages more: pip install 'maxatk[cli]'")
     try:
-        module = importlib.import_module(f"maxatk.cli.{verb}")
-        if hasattr(module, "COMMANDS"):  # a verb with verbs of its own
+        module = importlib.import_module(f"maxatk.cli.{command}")
+        if hasattr(module, "SUBCOMMANDS"):  # a command with commands of its own
             tyro.extras.subcommand_cli_from_dict(
-                module.COMMANDS, prog=f"maxatk {verb}", description=module.HELP, args=rest
+                module.SUBCOMMANDS, prog=f"maxatk {command}", description=module.HELP, args=rest
             )
-        elif hasattr(module, "run"):  # a verb that reads its arguments itself
+        elif hasattr(module, "run"):  # a command that reads its arguments itself
             module.run(rest)
         else:
-            tyro.cli(module.command, prog=f"maxatk {verb}", args=rest)
+            tyro.cli(module.command, prog=f"maxatk {command}", args=rest)
     except (MaxAtKError, OSError) as error:  # OSError: a full disk, a folder that is a file
-        if isinstance(error, BrokenPipeError) and closed_outputs():
+        if isinstance(error, BrokenPipeError) and _closed_outputs():
             raise
         return _fail(str(error))
     except ModuleNotFoundError as error:
         if (error.name or "maxatk").startswith("maxatk"):
             raise
-        return _fail(f"{verb} needs the package {error.name!r}: pip install 'maxatk[train,report]'")
+        needed = f"needs the package {error.name!r}: pip install 'maxatk[train,report]'"
+        return _fail(f"{command} {needed}")
     except KeyboardInterrupt:
         _fail("interrupted; the same command goes on from here")
         return _INTERRUPTED
@@ -83,16 +89,53 @@ def _fail(message: str) -> int:
 
 
 def _usage() -> str:
-    width = max(map(len, VERBS))
-    lines = [f"  {verb:<{width}}  {text}" for verb, text in VERBS.items()]
+    width = max(map(len, COMMANDS))
+    lines = [f"  {command:<{width}}  {text}" for command, text in COMMANDS.items()]
     return "\n".join(
         [
-            "usage: maxatk VERB ...",
+            "usage: maxatk COMMAND ...",
             "",
-            "Train and judge language models for best-of-N.",
+            "Train and evaluate language models for best-of-N.",
             "",
             *lines,
             "",
-            "maxatk VERB --help tells the rest.",
+            "maxatk COMMAND --help tells the rest.",
         ]
     )
+
+
+def _until_closed(run: Callable[[], int]) -> int:
+    """Return what `run` returns, or `_CLOSED`, silently, where nobody reads its output any more.
+
+    A BrokenPipeError of any other pipe is passed on.
+    """
+    try:
+        try:
+            return run()
+        finally:
+            if sys.stdout is not None:  # None where the shell has closed it: `>&-`
+                sys.stdout.flush()  # now: at the end of the interpreter nobody could catch it
+    except SystemExit as ended:
+        if isinstance(ended.__context__, BrokenPipeError):  # rich makes the one of the other
+            return _CLOSED
+        raise
+    except BrokenPipeError:
+        if not _closed_outputs():
+            raise
+        _drop_output()
+        return _CLOSED
+
+
+def _closed_outputs() -> list[int]:
+    """Return the standard outputs, as file descriptors, that are pipes without a reader."""
+    watched = select.poll()
+    for number in _OUTPUTS:
+        watched.register(number, 0)  # errors are reported unasked
+    return [number for number, event in watched.poll(0) if event & select.POLLERR]
+
+
+def _drop_output() -> None:
+    # What is left in the buffers is written when the interpreter ends, and would fail again.
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for number in _closed_outputs():
+        os.dup2(nowhere, number)

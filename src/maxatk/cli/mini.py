@@ -1,4 +1,4 @@
-"""The verb `mini`: the embedded model and its problems, without training for best-of-N."""
+"""The command `mini`: the built-in model and its problems, without training for best-of-N."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verb `problems`: list the benchmarks, show a problem, prepare and check problems files."""
+"""The command `problems`: list the benchmarks, show a problem, prepare and check problems files."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from typing import Annotated, Any
 import tyro
 
 from maxatk.cli import problems_tables as tables
-from maxatk.cli.problems_check import run_check
 from maxatk.cli.progress import ProgressMode, progress_bar
-from maxatk.cli.recipe import apply_overrides, read_recipe
 from maxatk.errors import DataError, InvalidValueError, MissingFileError, unknown_name
 from maxatk.problems import (
     BENCHMARKS,
@@ -21,8 +19,9 @@ from maxatk.problems import (
     prepare,
     read_sets,
 )
-from maxatk.settings import from_mapping
-from maxatk.verifier.settings import JudgeSettings
+from maxatk.problems.check import check_solutions
+from maxatk.settings import apply_overrides, from_mapping, read_recipe
+from maxatk.verifier.settings import VerifierSettings
 
 _RECIPES = (".yaml", ".yml")
 Overrides = Annotated[tuple[str, ...], tyro.conf.Positional]
@@ -115,27 +114,28 @@ def check(
     /,
     solutions: Path | None = None,
     drop: Path | None = None,
-    judge: JudgeSettings = JudgeSettings(),  # noqa: B008
+    verifier: VerifierSettings = VerifierSettings(),  # noqa: B008
     progress: ProgressMode = "auto",
 ) -> None:
-    """Run every problem's reference solution through the judge and report those that fail.
+    """Run every problem's reference solution through the verifier and report those that fail.
 
     Args:
         problems: A problems.jsonl.
         solutions: Its reference solutions; X.solutions.jsonl beside it if not given.
         drop: Also write the problems here, without those whose own solution fails.
-        judge: Workers and limits of the verifier.
+        verifier: Its workers and limits.
         progress: A bar on the terminal, JSON lines on standard output, or nothing.
     """
-    checked = run_check(problems, solutions, judge=judge, progress=progress)
+    with verifier.open() as opened, progress_bar("check", progress) as report:
+        checked = check_solutions(problems, solutions, verifier=opened, progress=report)
     if progress != "json":
         tables.print_checked(checked)
     if drop is not None:
         print(f"{drop}: {checked.write_passing(drop)} problems")  # noqa: T201
 
 
-COMMANDS = {"list": list_benchmarks, "show": show, "prepare": prepare_files, "check": check}
-"""Sub-verb -> function."""
+SUBCOMMANDS = {"list": list_benchmarks, "show": show, "prepare": prepare_files, "check": check}
+"""Subcommand -> function."""
 
 HELP = """List, show, prepare and check the problems of benchmarks.
 
@@ -183,8 +183,8 @@ def _token_counter(settings: PrepareSettings) -> Any:
     """Return the function that counts a prompt's tokens, or None where nothing counts them."""
     if settings.max_prompt_tokens is None or settings.tokenizer is None:
         return None
-    from maxatk.evaluate.models import load_tokenizer, refuse_missing_folder
-    from maxatk.problems.prompts import prompt_ids
+    from maxatk.models import load_tokenizer, refuse_missing_folder
+    from maxatk.problems.benchmarks.prompts import prompt_ids
 
     refuse_missing_folder(settings.tokenizer)
     try:

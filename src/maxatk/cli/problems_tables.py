@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from maxatk.jsonl import read_jsonl
-from maxatk.problems.rows import Benchmark, LeftOut, SolvedProblem
+from maxatk.problems.benchmarks.base import Benchmark, LeftOut, SolvedProblem
 from maxatk.records import TestCase
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from maxatk.cli.problems_check import Checked
+    from maxatk.problems.check import Checked
 
 _FEW = 20  # rows left out that are named on the terminal too
 _LEFT_OUT = ".left_out.jsonl"
@@ -57,11 +57,11 @@ def print_problem(solved: SolvedProblem, *, tests: int) -> None:
     problem, console = solved.problem, _console()
     facts = {
         "tests": len(problem.tests),
-        "compare": problem.compare or "the judge's own rule",
-        "time limit": f"{problem.time_limit_s} s" if problem.time_limit_s else "the judge's own",
+        "compare": problem.compare or "the verifier's own rule",
+        "time limit": f"{problem.time_limit_s} s" if problem.time_limit_s else "the verifier's own",
         "memory limit": f"{problem.memory_limit_mb} MiB"
         if problem.memory_limit_mb
-        else "the judge's own",
+        else "the verifier's own",
         "entry point": problem.entry_point,
     }
     console.rule(problem.id)
@@ -118,9 +118,9 @@ def print_checked(checked: Checked) -> None:
         markup=False,
         soft_wrap=True,
     )
-    if checked.unjudged:
-        names = ", ".join(checked.unjudged)
-        console.print(f"the judge itself failed on {names}", markup=False, soft_wrap=True)
+    if checked.unverified:
+        names = ", ".join(checked.unverified)
+        console.print(f"the verifier itself failed on {names}", markup=False, soft_wrap=True)
     if not failures:
         return
     outcomes = Counter(str(failure.outcome) for failure in failures)

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
     from rich.progress import ProgressColumn, TaskID
 
+    from maxatk.studies.stages import StageBoard
+
 ProgressMode: TypeAlias = Literal["auto", "json", "none"]
 Report: TypeAlias = Callable[[int, int], None]
 
@@ -183,17 +185,7 @@ def summed(report: Report, *, parts: int) -> Callable[[int, int, str], None]:
     return progress
 
 
-class StageBoard:
-    """Progress of several stages at once."""
-
-    def update(self, name: str, done: int, total: int) -> None:
-        """Show that `done` of `total` units of a stage are done."""
-
-    def finish(self, name: str) -> None:
-        """Show that a stage has finished."""
-
-
-class _Lines(StageBoard):
+class _Lines:
     def __init__(self) -> None:
         self._reports: dict[str, Report] = {}
 
@@ -208,7 +200,7 @@ class _Lines(StageBoard):
         print(f"{name}: finished", file=sys.stderr, flush=True)  # noqa: T201
 
 
-class _Bars(StageBoard):
+class _Bars:
     """One bar for all stages, and below it those that are at work."""
 
     def __init__(self, bars: RichProgress, names: Sequence[str]) -> None:
@@ -228,16 +220,10 @@ class _Bars(StageBoard):
 
 
 @contextlib.contextmanager
-def stage_board(names: Sequence[str], *, finished: Sequence[str]) -> Iterator[StageBoard]:
-    """Yield a board with bars on a terminal, lines elsewhere; `finished` stages are done."""
+def stage_board(names: Sequence[str]) -> Iterator[StageBoard]:
+    """Yield a board of the stages with these names: bars on a terminal, lines elsewhere."""
     if not sys.stderr.isatty():
-        board: StageBoard = _Lines()
-        for name in finished:
-            board.finish(name)
-        yield board
+        yield _Lines()
         return
     with _bars() as bars:
-        board = _Bars(bars, names)
-        for name in finished:
-            board.finish(name)
-        yield board
+        yield _Bars(bars, names)

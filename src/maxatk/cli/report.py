@@ -1,4 +1,4 @@
-"""The verb `report`: evaluated models in one offline HTML page."""
+"""The command `report`: evaluated models in one offline HTML page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verb `solve`: the best of many programs for one problem."""
+"""The command `solve`: the best of many programs for one problem."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Annotated, Literal
 
 import tyro
 
-from maxatk.cli.eval_recipe import server_for
 from maxatk.cli.progress import ProgressMode, progress_bar
 from maxatk.errors import InvalidValueError, MissingFileError, suggestion
-from maxatk.evaluate import SamplingSettings, ServerSettings, solve
-from maxatk.evaluate.solving import BATCH, Solution
+from maxatk.evaluation import SamplingSettings, ServerSettings, solve
+from maxatk.evaluation.recipe import server_for
+from maxatk.evaluation.solving import BATCH, Solution
 from maxatk.jsonl import read_jsonl
 from maxatk.problems import load_problems, problems_by_id
 from maxatk.records import Problem, TestCase
-from maxatk.verifier.settings import JudgeSettings
+from maxatk.verifier.settings import VerifierSettings
 
 _BAR = 40
 
@@ -39,11 +39,11 @@ def command(
     server: ServerSettings = ServerSettings(),  # noqa: B008
     batch_size: int | None = BATCH,
     device: str | None = None,
-    judge: JudgeSettings = JudgeSettings(),  # noqa: B008
+    verifier: VerifierSettings = VerifierSettings(),  # noqa: B008
     json_output: Annotated[bool, tyro.conf.arg(name="json")] = False,
     progress: ProgressMode = "auto",
 ) -> None:
-    """Draw programs for one problem, judge them as they come, and print the best.
+    """Draw programs for one problem, verify them as they come, and print the best.
 
     The problem is one of a benchmark or a problems.jsonl (--problems, --id), or a prompt in a
     file with its tests in another (--prompt, --tests).
@@ -67,7 +67,7 @@ def command(
         server: The server of the backend openai.
         batch_size: Programs drawn at once.
         device: Where the model runs; a GPU if there is one.
-        judge: Workers and limits of the verifier.
+        verifier: Its workers and limits.
         json_output: Print one JSON object instead of text.
         progress: A bar on the terminal, JSON lines on standard output, or nothing.
     """
@@ -75,7 +75,7 @@ def command(
         temperature=temperature, top_p=top_p, max_new_tokens=max_new_tokens, seed=seed
     )
     problem = _problem(problems, id, prompt, tests, entry_point)
-    with judge.open() as verifier, progress_bar("solve", progress) as report:
+    with verifier.open() as opened, progress_bar("solve", progress) as report:
         found = solve(
             model,
             problem,
@@ -83,7 +83,7 @@ def command(
             settings=settings,
             backend=backend,
             server=server_for(backend, server),
-            verifier=verifier,
+            verifier=opened,
             device=device,
             batch_size=batch_size,
             keep_going=keep_going,
@@ -121,7 +121,7 @@ def _problem(
 def _text(found: Solution) -> str:
     drawn = len(found.rewards)
     if found.program is None:
-        return f"{found.problem_id}: none of {drawn} programs could be judged"
+        return f"{found.problem_id}: none of {drawn} programs could be verified"
     head = (
         f"{found.problem_id}: reward {found.reward:.3f}, {found.passed} of {found.total} tests, "
         f"sample {(found.sample or 0) + 1} of {drawn}"

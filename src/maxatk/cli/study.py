@@ -1,4 +1,4 @@
-"""The verb `study`: models x seeds from one recipe, and their tables, figures and page."""
+"""The command `study`: models x seeds from one recipe, and their tables, figures and page."""
 
 from __future__ import annotations
 
@@ -7,27 +7,25 @@ import fcntl
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import tyro
 
-from maxatk.cli.experiment import check_trainer, write_recipe
-from maxatk.cli.recipe import apply_overrides, read_recipe
-from maxatk.cli.stages import default_jobs, run_stages
-from maxatk.cli.study_plan import (
+from maxatk.cli.progress import stage_board
+from maxatk.cli.tables import print_table
+from maxatk.errors import InvalidValueError, MaxAtKError
+from maxatk.settings import apply_overrides, from_mapping, read_extended
+from maxatk.studies.experiment import check_trainer, write_recipe
+from maxatk.studies.plan import (
     StudyRecipe,
     estimated_seconds,
     places,
     stages,
     train_recipes,
 )
-from maxatk.cli.study_results import write_study
-from maxatk.cli.tables import print_table
-from maxatk.errors import InvalidValueError, MaxAtKError
-from maxatk.report.study_tables import study_tables
-from maxatk.settings import from_mapping
-
-_EXTENDS = "extends"
+from maxatk.studies.run import write_study
+from maxatk.studies.stages import default_jobs, run_stages
+from maxatk.studies.tables import study_tables
 
 
 def command(
@@ -37,7 +35,7 @@ def command(
     jobs: int | None = None,
     dry_run: bool = False,
 ) -> None:
-    """Train, evaluate and compare many models over several seeds of the embedded model.
+    """Train, evaluate and compare many models over several seeds of the built-in model.
 
     Killed and started again, it goes on from the last finished stage. Studies with the same folder
     `work` share what is the same in them.
@@ -63,7 +61,9 @@ def command(
     with _alone_in(work):
         for path, settings in train_recipes(study).items():
             write_recipe(path, settings)
-        run_stages(stages(study), work, jobs=jobs)
+        listed = stages(study)
+        with stage_board([stage.name for stage in listed]) as board:
+            run_stages(listed, work, jobs=jobs, board=board)
         found = write_study(study)
     print_table(study_tables(found)["scores"], title=study.title)
     print(f"results: {study.out}")  # noqa: T201
@@ -75,18 +75,8 @@ def load_study(path: Path, overrides: Sequence[str] = ()) -> StudyRecipe:
     Raises InvalidValueError for a recipe that extends itself, and as `read_recipe` and
     `from_mapping`.
     """
-    settings = apply_overrides(_with_extended(path, ()), overrides)
+    settings = apply_overrides(read_extended(path), overrides)
     return from_mapping(StudyRecipe, settings, where="recipe")
-
-
-def _with_extended(path: Path, before: tuple[Path, ...]) -> dict[str, Any]:
-    if path.resolve() in before:
-        raise InvalidValueError(f"{_EXTENDS}: {str(path)!r} extends itself")
-    recipe = read_recipe(path)
-    extended = recipe.pop(_EXTENDS, None)
-    if extended is None:
-        return recipe
-    return {**_with_extended(path.parent / extended, (*before, path.resolve())), **recipe}
 
 
 def _plan_text(study: StudyRecipe, jobs: int) -> str:

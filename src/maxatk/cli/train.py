@@ -1,16 +1,24 @@
-"""The verb `train`: one training run from a recipe."""
+"""The command `train`: one training run from a recipe."""
 
 from __future__ import annotations
 
+import dataclasses
+import json
+import textwrap
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from maxatk.cli.preview import as_json, as_text
 from maxatk.cli.progress import ProgressMode, progress_bar
-from maxatk.cli.recipe import read_recipe
-from maxatk.settings import from_mapping
+from maxatk.settings import from_mapping, read_recipe
+
+if TYPE_CHECKING:
+    from maxatk.train.preview import Preview
+
+_WIDTH = 100
+_RUN_ITSELF = ("output_dir", "disable_tqdm")
 
 
 def command(
@@ -27,7 +35,7 @@ def command(
     Example: maxatk train recipe.yaml trainer.k=4 out=runs/k4
 
     Args:
-        recipe: A YAML file with model, problems, out, reward, judge and trainer.
+        recipe: A YAML file with model, problems, out, reward, verifier and trainer.
         overrides: Settings that win over the recipe, such as trainer.k=4 out=runs/k4.
         dry_run: Check everything without loading weights, show what the run would do, and stop.
         progress: A bar on the terminal, JSON lines on standard output, or nothing; with dry-run,
@@ -40,8 +48,105 @@ def command(
     if dry_run:
         found = preview(chosen)
         if found.main_process:  # under accelerate launch every process comes here
-            print(as_json(found) if progress == "json" else as_text(found))  # noqa: T201
+            print(_as_json(found) if progress == "json" else _as_text(found))  # noqa: T201
         return
     with progress_bar("train", progress) as report:
         out = train(chosen, progress=report)
     print(f"trained model: {out}")  # noqa: T201
+
+
+def _as_json(found: Preview) -> str:
+    """Return a preview as one line of JSON; bytes and counts are whole numbers."""
+    memory = None
+    if found.memory is not None:
+        memory = {**dataclasses.asdict(found.memory), "total": found.memory.total}
+    return json.dumps(
+        {
+            "plan": dataclasses.asdict(found.plan),
+            "memory": memory,
+            "memory_unknown": found.memory_unknown,
+            "prompt_tokens": found.prompt_tokens,
+            "given": found.given,
+            "defaults": found.defaults,
+        }
+    )
+
+
+def _as_text(found: Preview) -> str:
+    """Return a preview for people."""
+    recipe = found.recipe
+    sections = {
+        "run": [
+            f"model {recipe.model}" + (", with an adapter" if recipe.peft is not None else ""),
+            f"problems {recipe.problems}",
+            f"out {recipe.out}",
+            f"reward {recipe.reward}",
+        ],
+        "batch": list(_batch(found)),
+        "forward passes of a process, in micro-batches": list(_passes(found)),
+        "memory of a process, estimated": list(_memory(found)),
+        "trainer settings that were given": _wrapped(found.given),
+        "defaults (those that are None are left out)": _wrapped(
+            {n: v for n, v in found.defaults.items() if v is not None and n not in _RUN_ITSELF}
+        ),
+    }
+    lines = []
+    for title, body in sections.items():
+        lines += [title, *(f"  {line}" for line in body), ""]
+    return "\n".join([*lines, "the settings are fine; nothing was loaded or written"])
+
+
+def _batch(found: Preview) -> Iterator[str]:
+    plan = found.plan
+    yield (
+        f"{plan.completions_a_generation} completions a generation: {plan.prompts_a_generation} "
+        f"prompts x {plan.group_size} (a group), in micro-batches of {plan.micro_batch} on "
+        f"{plan.processes} processes"
+    )
+    yield f"{plan.steps_a_generation:g} optimizer steps a generation"
+    if plan.rollout_lag:
+        yield f"sampled with the weights of {plan.rollout_lag} optimizer steps ago"
+    yield (
+        f"{plan.optimizer_steps:,} optimizer steps, {plan.generations:,} generations, "
+        f"{plan.completions:,} completions in all"
+    )
+    if plan.problems is None:
+        yield "the number of problems is known when they are loaded"
+    else:
+        yield f"{plan.problems:,} problems, {plan.epochs:.3g} epochs"
+
+
+def _passes(found: Preview) -> Iterator[str]:
+    plan = found.plan
+    yield f"{plan.passes_training:,} with gradient"
+    yield f"{plan.passes_sampling:,} for the log-probabilities at sampling"
+    yield f"{plan.passes_reference:,} of the initial model, for beta"
+    where = ": whole groups fit, so the loss's own pass gives them" if plan.whole_groups else ""
+    yield f"{plan.passes_ratios:,} for the ratios of reused groups{where}"
+
+
+def _memory(found: Preview) -> Iterator[str]:
+    memory = found.memory
+    if memory is None:
+        yield f"not known: {found.memory_unknown}"
+        return
+    yield (
+        f"{_bytes(memory.total)} at the peak, for {memory.parameters:,} parameters "
+        f"({memory.trained_parameters:,} trained), {memory.tokens_a_sequence:,} tokens a sequence"
+    )
+    names = ["weights", "gradients", "optimizer", "reference", "activations", "logits", "cache"]
+    names += ["lagged"] if memory.lagged else []
+    yield ", ".join(f"{name} {_bytes(getattr(memory, name))}" for name in names)
+    yield "as if nothing were sharded; generation (cache) and training (activations, logits) take"
+    yield "turns; without attention scores, vLLM's share, temporary copies and the framework"
+    if found.prompt_tokens is None:
+        yield "prompts count as nothing: their tokens are not known here"
+
+
+def _bytes(count: int) -> str:
+    return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{count / 2**20:.1f} MiB"
+
+
+def _wrapped(settings: Mapping[str, Any]) -> list[str]:
+    text = ", ".join(f"{name}={value}" for name, value in settings.items())
+    return textwrap.wrap(text, _WIDTH - 2, break_long_words=False, break_on_hyphens=False)

@@ -1,4 +1,4 @@
-"""The tiny language of the embedded problems: pipelines of list operations, as Python programs.
+"""The tiny language of the built-in problems: pipelines of list operations, as Python programs.
 
 A pipeline reads one line of integers into the list `a`, changes it by one to three operations
 and prints one answer. Every stage is one line of ordinary Python, so that any interpreter can

@@ -1,4 +1,4 @@
-"""The embedded model's tokenizer: whole fragments of program lines as tokens, 192 in all."""
+"""The built-in model's tokenizer: whole fragments of program lines as tokens, 192 in all."""
 
 from __future__ import annotations
 

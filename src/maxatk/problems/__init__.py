@@ -1,10 +1,16 @@
 """Problems from files and benchmarks: one module each, one dict."""
 
 from maxatk.problems.benchmarks import BENCHMARKS
-from maxatk.problems.load import find_problem, load_benchmark, load_problems, problems_by_id
-from maxatk.problems.outputs import outputs, solutions_file
-from maxatk.problems.preparation import prepare
-from maxatk.problems.recipe import Overlap, PrepareSettings, read_sets
+from maxatk.problems.load import (
+    find_problem,
+    load_benchmark,
+    load_problems,
+    problems_by_id,
+    read_problems,
+)
+from maxatk.problems.prepare.outputs import outputs, solutions_file
+from maxatk.problems.prepare.run import prepare
+from maxatk.problems.prepare.settings import Overlap, PrepareSettings, read_sets
 
 __all__ = [
     "BENCHMARKS",
@@ -16,6 +22,7 @@ __all__ = [
     "outputs",
     "prepare",
     "problems_by_id",
+    "read_problems",
     "read_sets",
     "solutions_file",
 ]

@@ -15,7 +15,7 @@ from typing import Any, TextIO
 
 from maxatk.errors import DataError, InvalidValueError, MissingDependencyError, MissingFileError
 from maxatk.jsonl import read_jsonl
-from maxatk.problems.rows import Row
+from maxatk.problems.benchmarks.base import Row
 
 FORMATS = (".jsonl", ".json", ".parquet")
 _BATCH = 16  # rows of parquet decoded at a time; one row of CodeContests can hold 10 MB

@@ -1,6 +1,6 @@
 """Rows of data sets on the hub, streamed: nothing but the row at hand is held.
 
-This is the only module of the box that needs a network; every failure of it names the data set
+This is the only module of the package that needs a network; every failure of it names the data set
 and the way around it.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from maxatk.errors import DataError, MissingDependencyError
-from maxatk.problems.rows import Benchmark, Row, RowOptions
+from maxatk.problems.benchmarks.base import Benchmark, Row, RowOptions
 
 
 def resolve_revision(benchmark: Benchmark, revision: str | None) -> str:

@@ -6,20 +6,27 @@ import dataclasses
 import itertools
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from maxatk.errors import DataError, InvalidValueError, suggestion, unknown_name
 from maxatk.jsonl import read_jsonl
 from maxatk.problems.benchmarks import BENCHMARKS
-from maxatk.problems.outputs import solutions_file
-from maxatk.problems.repeated import TextPool, without_duplicate_tests
-from maxatk.problems.rows import DuplicateTests, LeftOut, Outcome, SolvedProblem
+from maxatk.problems.benchmarks.base import (
+    DuplicateTests,
+    LeftOut,
+    Outcome,
+    SolvedProblem,
+    without_duplicate_tests,
+)
+from maxatk.problems.prepare.outputs import solutions_file
 from maxatk.problems.source import open_source
 from maxatk.records import Problem, Sample
+from maxatk.verifier import problem_job
 
 _log = logging.getLogger(__name__)
+_WORTH_SHARING = 32  # characters; the entry of a shorter text costs more than it saves
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,7 +73,7 @@ def load_problems(
         raise InvalidValueError(
             "split, file, revision, options: are for benchmarks; a problems.jsonl has none of them"
         )
-    pool = TextPool()
+    pool = _TextPool()
     problems = read_jsonl(name, lambda row: Problem.from_json(pool.share(row)))
     return list(problems_by_id(itertools.islice(problems, limit), source=str(name)).values())
 
@@ -168,3 +175,46 @@ def load_benchmark(
 def _check_limit(limit: int | None) -> None:
     if limit is not None and limit < 1:
         raise InvalidValueError(f"limit: must be at least 1, got {limit}")
+
+
+def read_problems(
+    problems: str | Path | Sequence[Problem],
+) -> tuple[dict[str, Problem], str | None]:
+    """Return the problems by id, and the name of the file they came from, if they did.
+
+    Raises MissingFileError, DataError (no problems, an id that occurs twice) or InvalidValueError
+    (an unknown rule of comparison).
+    """
+    if isinstance(problems, (str, Path)):
+        source: str | None = str(problems)
+        problems = list(read_jsonl(problems, Problem.from_json))
+    else:
+        source = None
+    by_id = problems_by_id(problems, source=source or "problems")
+    for problem in by_id.values():
+        problem_job("", problem)  # an unknown comparison rule is refused now, not in the middle
+    return by_id, source
+
+
+class _TextPool:
+    """Holds each text once, however many tests of however many problems repeat it."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, str] = {}
+
+    def share(self, row: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the JSON object of a problem with the texts of its tests taken from the pool."""
+        tests = row.get("tests")
+        if not isinstance(tests, list):
+            return row
+        return {**row, "tests": [self._shared(test) for test in tests]}
+
+    def _shared(self, test: Any) -> Any:
+        if not isinstance(test, dict):
+            return test
+        return {
+            name: self._texts.setdefault(value, value)
+            if isinstance(value, str) and len(value) >= _WORTH_SHARING
+            else value
+            for name, value in test.items()
+        }

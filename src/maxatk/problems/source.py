@@ -10,9 +10,9 @@ from typing import Any, Literal, TypeAlias
 
 from maxatk.errors import DataError, InvalidValueError, MaxAtKError, unknown_name
 from maxatk.problems.benchmarks import BENCHMARKS
+from maxatk.problems.benchmarks.base import Benchmark, LeftOut, Outcome, Row, RowOptions
 from maxatk.problems.files import count_rows, data_files, fingerprint, read_rows
 from maxatk.problems.hub import hub_rows, resolve_revision
-from maxatk.problems.rows import Benchmark, LeftOut, Outcome, Row, RowOptions
 from maxatk.settings import from_mapping
 
 BadRows: TypeAlias = Literal["stop", "leave_out"]

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from maxatk.errors import InvalidValueError, MissingFileError, unknown_name
-from maxatk.evaluate.significance import adjusted_p_values, wilcoxon
+from maxatk.evaluation.significance import adjusted_p_values, wilcoxon
 from maxatk.report.runs import METRICS, RESULTS, Comparison, Run, Source, load_comparison
 
 
@@ -90,18 +90,18 @@ def compare(
     baseline: str | None = None,
     alpha: float = 0.05,
     allow_other_problems: bool = False,
-    allow_other_judges: bool = False,
+    allow_other_verifiers: bool = False,
 ) -> ModelComparison:
     """Compare models by name, each a results object, its file or folder, or a folder of those.
 
     A folder without results.json holds one folder a benchmark, the same benchmarks for every
     model. `ks` as in the tables of a report: where a run has fewer samples, its largest k stands
     in. With `allow_other_problems` runs over different problems are compared on those with the
-    same id; with `allow_other_judges` the limits of the judge may differ. `alpha` is the level of
-    the false-discovery control.
+    same id; with `allow_other_verifiers` the limits of the verifier may differ. `alpha` is the
+    level of the false-discovery control.
 
     Raises InvalidValueError for fewer than two models, an unknown metric or baseline, different
-    benchmarks, and problems or judges that differ without being allowed to; MissingFileError and
+    benchmarks, and problems or verifiers that differ without being allowed to; MissingFileError and
     DataError as `load_comparison`; MissingDependencyError without SciPy.
     """
     if len(results) < 2:
@@ -116,7 +116,7 @@ def compare(
             sources,
             baseline=baseline,
             allow_other_problems=allow_other_problems,
-            allow_other_judges=allow_other_judges,
+            allow_other_verifiers=allow_other_verifiers,
         )
         for benchmark, sources in _by_benchmark(results).items()
     }

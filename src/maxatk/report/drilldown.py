@@ -9,8 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from maxatk.evaluate.folder import SAMPLES, SCORES, completion_span
-from maxatk.evaluate.store import read_records
+from maxatk.evaluation.folder import SAMPLES, SCORES
+from maxatk.evaluation.recount import completion_span
+from maxatk.evaluation.store import read_records
 from maxatk.jsonl import read_jsonl
 from maxatk.records import Problem, Sample, Score
 from maxatk.report.numbers import share

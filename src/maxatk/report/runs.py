@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from maxatk.errors import DataError, InvalidValueError, MissingFileError, unknown_name
-from maxatk.evaluate.results import only_problems
-from maxatk.evaluate.statistics import Interval, paired_difference
+from maxatk.evaluation.results import only_problems
+from maxatk.evaluation.statistics import Interval, paired_difference
 
 METRICS = ("max@k", "pass@k")
 RESULTS = "results.json"
@@ -80,16 +80,17 @@ def load_comparison(
     *,
     baseline: str | None = None,
     allow_other_problems: bool = False,
-    allow_other_judges: bool = True,
+    allow_other_verifiers: bool = True,
 ) -> Comparison:
     """Return the comparison of results given by name, as objects, files or their folders.
 
     The baseline is `baseline`, else the run named "base", else the first. With
     `allow_other_problems` only the problems that every run has (by id) are kept, and the metrics
-    are those over them. The judge's limits may differ unless `allow_other_judges` is False.
+    are those over them. The verifier's limits may differ unless `allow_other_verifiers` is False.
 
     Raises MissingFileError or DataError for a file that is not a results file; InvalidValueError
-    when there are no results, the baseline is unknown, or problems or judges differ that may not.
+    when there are no results, the baseline is unknown, or problems or verifiers differ that may
+    not.
     """
     if not results:
         raise InvalidValueError("results: must hold at least one run")
@@ -100,8 +101,8 @@ def load_comparison(
         raise unknown_name("baseline", baseline, results)
     runs.sort(key=lambda run: run.name != baseline)
     for run in runs[1:]:
-        if not allow_other_judges:
-            _refuse_other_judge(runs[0], run)
+        if not allow_other_verifiers:
+            _refuse_other_verifier(runs[0], run)
         if not allow_other_problems:
             _refuse_other_problems(runs[0], run)
     if allow_other_problems:
@@ -166,12 +167,14 @@ def _refuse_other_problems(first: Run, other: Run) -> None:
         )
 
 
-def _refuse_other_judge(first: Run, other: Run) -> None:
-    judges = [run.results["manifest"].get("settings", {}).get("judge") for run in (first, other)]
-    if judges[0] != judges[1]:
+def _refuse_other_verifier(first: Run, other: Run) -> None:
+    verifiers = [
+        run.results["manifest"].get("settings", {}).get("verifier") for run in (first, other)
+    ]
+    if verifiers[0] != verifiers[1]:
         raise InvalidValueError(
-            f"results: {other.name!r} was judged with {judges[1]}, {first.name!r} with "
-            f"{judges[0]}, so a difference may be the judge's"
+            f"results: {other.name!r} was verified with {verifiers[1]}, {first.name!r} with "
+            f"{verifiers[0]}, so a difference may be the verifier's"
         )
 
 

@@ -149,7 +149,7 @@ def samples_table(comparison: Comparison) -> Table:
 def outcomes_table(results: Mapping[str, Any]) -> Table:
     """Return one row an outcome of `Outcome`: samples with it and their share of all samples.
 
-    The last row counts the unscored samples, those of the judge's own failures: they are
+    The last row counts the unscored samples, those of the verifier's own failures: they are
     left out of every metric.
     """
     counts = results["counts"]

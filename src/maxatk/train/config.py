@@ -25,8 +25,9 @@ class MaxAtKConfig(GRPOConfig):
     Args:
         method: A name in `maxatk.METHODS`; decides credit, correction, baseline and scale.
         k: The k of max@k that is trained for; at most `num_generations`.
-        form: How off-policy weights enter the loss: "ppo" leaves a sample's own ratio to the
-            clipped surrogate, "reinforce" puts it into the weight and takes the surrogate away.
+        form: How off-policy weights enter the loss: "ppo" leaves a sample's own importance ratio
+            to the clipped surrogate, "reinforce" puts it into the weight and takes the surrogate
+            away.
         delta_clamp: Bound on |rho - 1| of the ratios inside the off-policy weights.
         k_schedule: How k moves from `k` to `k_final` over the training: a name in `SCHEDULES`.
         k_final: The k at the end of a schedule, in the middle of one that comes back; by default 1.

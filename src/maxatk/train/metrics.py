@@ -1,4 +1,4 @@
-"""What the trainer logs beside TRL's metrics: groups, ratios, outcomes of the judge, and time.
+"""What the trainer logs beside TRL's metrics: groups, ratios, outcomes of the verifier, and time.
 
 TRL averages the values of each key between two lines of the log.
 """
@@ -73,7 +73,7 @@ def log_ratios(metrics: Metrics, log_ratios: np.ndarray, *, k: int, clamp: float
 
 
 def log_outcomes(metrics: Metrics, reward: Any, accelerator: Any) -> None:
-    """Log the shares of tests that met the time limit or a failure of the judge.
+    """Log the shares of tests that met the time limit or a failure of the verifier.
 
     `reward` is a reward function; one that does not count outcomes (see `CodeReward`) is left out.
     """

@@ -9,7 +9,7 @@ from typing import Any
 from transformers import AutoConfig
 
 from maxatk.errors import MissingFileError
-from maxatk.evaluate.models import load_tokenizer, refuse_missing_folder
+from maxatk.models import load_tokenizer, refuse_missing_folder
 from maxatk.problems import BENCHMARKS, load_problems
 from maxatk.records import Problem
 from maxatk.train.adapter import lora_config

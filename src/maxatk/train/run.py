@@ -13,10 +13,10 @@ from datasets import Dataset
 from transformers import AutoConfig, PrinterCallback, TrainerCallback
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
+from maxatk.environment import environment
 from maxatk.errors import InvalidValueError, MaxAtKError, MissingFileError, unknown_name
-from maxatk.evaluate.manifest import environment
-from maxatk.evaluate.models import load_tokenizer, refuse_missing_folder
 from maxatk.folders import TRAIN_RECORD, read_json, refuse_other_settings, write_json
+from maxatk.models import load_tokenizer, refuse_missing_folder
 from maxatk.problems import load_problems
 from maxatk.records import Problem
 from maxatk.settings import from_mapping
@@ -25,7 +25,7 @@ from maxatk.train.config import MaxAtKConfig
 from maxatk.train.memory import load_dtype
 from maxatk.train.trainer import MaxAtKTrainer
 from maxatk.verifier import CodeReward
-from maxatk.verifier.settings import JudgeSettings
+from maxatk.verifier.settings import VerifierSettings
 
 REWARDS = {"continuous": False, "binary": True}  # name -> whether only a full pass counts
 
@@ -44,7 +44,7 @@ class TrainRecipe:
     problems: str
     out: str
     reward: str = "continuous"
-    judge: JudgeSettings = dataclasses.field(default_factory=JudgeSettings)
+    verifier: VerifierSettings = dataclasses.field(default_factory=VerifierSettings)
     trainer: dict[str, Any] = dataclasses.field(default_factory=dict)
     peft: dict[str, Any] | None = None
 
@@ -74,7 +74,7 @@ def train(recipe: TrainRecipe, *, progress: Callable[[int, int], None] | None = 
     tokenizer = load_tokenizer(recipe.model)
     tokenizer.padding_side = tokenizer.truncation_side = "left"  # as TRL loads one by itself
     started = time.monotonic()
-    with recipe.judge.open() as verifier:
+    with recipe.verifier.open() as verifier:
         trainer = MaxAtKTrainer(
             model=recipe.model,
             reward_funcs=CodeReward(verifier, binary=REWARDS[recipe.reward]),

@@ -75,7 +75,7 @@ class MaxAtKTrainer(GRPOTrainer):
         return super().get_train_dataloader()
 
     def training_step(self, *args: Any, **kwargs: Any) -> torch.Tensor:
-        """Take TRL's training step, and log what of it was not generation, judging or refresh."""
+        """Take TRL's training step and log its seconds without sampling, rewards and refresh."""
         start, others = time.perf_counter(), self._clock.total
         loss = super().training_step(*args, **kwargs)
         spent = time.perf_counter() - start - (self._clock.total - others)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 
 from maxatk.errors import SandboxError
-from maxatk.verifier.pool import REQUIRED_LAYERS, require_linux
-from maxatk.verifier.worker import Zygote, new_uid
+from maxatk.verifier.verifier import REQUIRED_LAYERS, require_linux
+from maxatk.verifier.zygote import Zygote, new_uid
 
 _MEANING = {
     "user_namespace": "capabilities on the host are out of reach (only when not started as root)",

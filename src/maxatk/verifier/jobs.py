@@ -1,4 +1,4 @@
-"""One program to judge, in the form that the workers take."""
+"""One program to verify, in the form that the workers take."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from maxatk.verifier.inside import protocol
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """One program, its tests and how to judge them; accepted beside pairs by `verify_many`.
+    """One program, its tests and how to verify them; accepted beside pairs by `verify_many`.
 
     `time_limit` (CPU seconds a test), `memory_limit` (bytes) and `compare` are None where the
     verifier's own apply; `entry_point` is the function that `check` tests are given; `checker` is
@@ -106,7 +106,7 @@ def _validate_checker(job: Job) -> None:
     if job.compare not in (None, "checker"):
         raise InvalidValueError(f"compare: must be 'checker' with a checker, got {job.compare!r}")
     if any(test.input is None for test in job.tests):
-        raise InvalidValueError("checker: judges tests with input and output only")
+        raise InvalidValueError("checker: verifies tests with input and output only")
     object.__setattr__(job, "compare", "checker")
 
 

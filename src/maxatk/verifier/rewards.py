@@ -12,7 +12,7 @@ from maxatk.errors import InvalidValueError
 from maxatk.records import Outcome, Problem, TestCase, Verdict
 from maxatk.verifier.extract import extract_code
 from maxatk.verifier.jobs import Job
-from maxatk.verifier.pool import Verifier
+from maxatk.verifier.verifier import Verifier
 
 Completion = str | Sequence[Mapping[str, Any]]
 Row = Sequence[TestCase | Mapping[str, Any]]
@@ -20,11 +20,11 @@ _MEBIBYTE = 1 << 20
 
 
 class CodeReward:
-    """A reward function in TRL's shape that judges the code in each completion.
+    """A reward function in TRL's shape that verifies the code in each completion.
 
     The reward is passed / declared tests, or with `binary` 1.0 only where all passed; None where
-    the judge itself failed, which trainers leave out. `outcomes` counts the tests of the last call.
-    Raises InvalidValueError for rows that do not form tests.
+    the verifier itself failed, which trainers leave out. `outcomes` counts the tests of the last
+    call. Raises InvalidValueError for rows that do not form tests.
     """
 
     def __init__(self, verifier: Verifier, *, binary: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""Settings of the judge, as recipes and command lines give them."""
+"""Settings of the verifier, as recipes and command lines give them."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import dataclasses
 import os
 
 from maxatk.errors import InvalidValueError
-from maxatk.verifier.pool import Verifier
+from maxatk.verifier.verifier import Verifier
 
 
 @dataclasses.dataclass(frozen=True)
-class JudgeSettings:
-    """How programs are judged: worker processes and the limits of one test.
+class VerifierSettings:
+    """How programs are verified: worker processes and the limits of one test.
 
     `time_limit` is in CPU seconds, `memory_limit_mb` in MiB; a problem's own limits win.
     `workers` defaults to the number of cores this process may use.

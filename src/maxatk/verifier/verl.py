@@ -30,7 +30,7 @@ def compute_score(
 ) -> dict[str, float]:
     """Return `score` (passed / declared tests), `passed`, `total` and `unscored` of a solution.
 
-    With `binary` the score is 1.0 only where all tests passed. Where the judge itself failed,
+    With `binary` the score is 1.0 only where all tests passed. Where the verifier itself failed,
     `score` is NaN and `unscored` 1: an infrastructure failure is no reward of 0. Raises DataError
     for a ground truth that holds no tests.
     """
@@ -48,7 +48,7 @@ def compute_scores(
     *,
     binary: bool = False,
 ) -> list[dict[str, float]]:
-    """Return what `compute_score` does for each sample of a batch, judged together.
+    """Return what `compute_score` does for each sample of a batch, verified together.
 
     The shape of verl's batch reward manager. Raises DataError as `compute_score` does.
     """

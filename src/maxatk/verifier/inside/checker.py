@@ -1,6 +1,6 @@
 """The files of a checker, called as `checker.py input correct_output solution_output`.
 
-A checker runs like any other program, in a sandbox of its own, after the programs it judges are
+A checker runs like any other program, in a sandbox of its own, after the programs it verifies are
 dead. Its three files are real files: in the scratch folder, or, where there is none, files in
 memory that it opens by the names of their descriptors.
 """

@@ -69,7 +69,7 @@ class Program:
 
 
 def run(request: Request, context: Context) -> NoReturn:
-    """Judge one program in this process, which ends with it."""
+    """Verify one program in this process, which ends with it."""
     files = context.files
     os.setpgid(0, 0)
     syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signals.SIGKILL)
@@ -87,16 +87,16 @@ def run(request: Request, context: Context) -> NoReturn:
         program.threads = True
     elif not program.threads:
         context.program_filter.install()
-    judge_tests(program, table, request, context)
+    run_tests(program, table, request, context)
     os._exit(0)
 
 
-def judge_tests(program: Program, table: bytes, request: Request, context: Context) -> None:
+def run_tests(program: Program, table: bytes, request: Request, context: Context) -> None:
     """Run every test of the table and write its record and outputs into the results file."""
     offset = len(table) + request.source_size
     place = timeouts = 0
     for size, kind, name_size in protocol.TEST.iter_unpack(table):
-        ending, record = _judge(program, request, context, (kind, offset, size, name_size))
+        ending, record = _run_test(program, request, context, (kind, offset, size, name_size))
         os.pwrite(context.files.results, record, place)
         place += protocol.RECORD.size
         offset += size
@@ -146,7 +146,7 @@ def _names(code: CodeType) -> set[str]:
     return names
 
 
-def _judge(
+def _run_test(
     program: Program, request: Request, context: Context, test: tuple[int, int, int, int]
 ) -> tuple[int, bytes]:
     kind, offset, size, name_size = test

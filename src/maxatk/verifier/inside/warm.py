@@ -56,7 +56,7 @@ def rehearse(context: supervise.Context) -> None:
     sample = program.Program(compile(_SAMPLE, "<program>", "exec"))
     supervise.open_standard_files()
     for _ in range(_ROUNDS):
-        program.judge_tests(sample, table, request, trial)
+        program.run_tests(sample, table, request, trial)
         os.lseek(0, 0, os.SEEK_SET)
         execution.execute(sample.code, {"__name__": "__main__", "__builtins__": __builtins__})
         sys.stdout.flush()

@@ -1,0 +1,24 @@
+"""Sampling backends, append-only stores, evaluation runs and statistics."""
+
+from maxatk.evaluation.backends import BACKENDS, Backend, ServerSettings, load_backend
+from maxatk.evaluation.recount import results_of_folder
+from maxatk.evaluation.run import evaluate
+from maxatk.evaluation.scoring import score
+from maxatk.evaluation.settings import SamplingSettings
+from maxatk.evaluation.solving import Solution, solve
+from maxatk.evaluation.submissions import Submission, read_submissions
+
+__all__ = [
+    "BACKENDS",
+    "Backend",
+    "SamplingSettings",
+    "ServerSettings",
+    "Solution",
+    "Submission",
+    "evaluate",
+    "load_backend",
+    "read_submissions",
+    "results_of_folder",
+    "score",
+    "solve",
+]

@@ -1,0 +1,78 @@
+"""Sampling backends: one class each, listed in `BACKENDS`.
+
+A backend draws the samples with given indices of one problem. To add one, write a class with the
+methods of `Backend` and the class method `open(model, options)` in a module of its own and add one
+row to `BACKENDS`; rows are import references, so that reading this dict needs none of the packages
+behind it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from maxatk.errors import MissingDependencyError, unknown_name
+from maxatk.evaluation.backends.options import BackendOptions, ServerSettings
+from maxatk.evaluation.settings import SamplingSettings
+from maxatk.records import Sample
+
+__all__ = ["BACKENDS", "Backend", "BackendOptions", "ServerSettings", "load_backend"]
+
+BACKENDS: dict[str, str] = {
+    "hf": "maxatk.evaluation.backends.hf:HFBackend",
+    "openai": "maxatk.evaluation.backends.openai:OpenAIBackend",
+    "vllm": "maxatk.evaluation.backends.vllm:VLLMBackend",
+}
+_INSTALL = {"vllm": "pip install vllm"}
+
+
+class Backend(Protocol):
+    """What the evaluation run needs of a sampler.
+
+    `batch_size` is known after `check`: samples [0, B), [B, 2B), ... of a problem are drawn
+    together, and stored together.
+    """
+
+    batch_size: int
+
+    def describe(self) -> dict[str, Any]:
+        """Return what identifies the model and its numerics, as JSON, for the manifest."""
+
+    def check(self, prompts: Mapping[str, str], settings: SamplingSettings) -> None:
+        """Raise InvalidValueError if a prompt (by problem id) cannot be sampled."""
+
+    def sample(
+        self, problem_id: str, prompt: str, indices: Sequence[int], settings: SamplingSettings
+    ) -> list[Sample]:
+        """Return the samples with these indices, in order; the same on every call."""
+
+
+def load_backend(
+    name: str,
+    model: str,
+    *,
+    dtype: str = "auto",
+    device: str | None = None,
+    batch_size: int | None,
+    server: ServerSettings | None = None,
+) -> Backend:
+    """Return the backend `name` with `model` loaded.
+
+    Raises InvalidValueError for an unknown name and for options the backend has no use for,
+    MissingDependencyError when its packages are not installed, MissingFileError when there is no
+    such model.
+    """
+    if name not in BACKENDS:
+        raise unknown_name("backend", name, BACKENDS)
+    options = BackendOptions(dtype=dtype, device=device, batch_size=batch_size, server=server)
+    module, _, attribute = BACKENDS[name].partition(":")
+    try:
+        backend_class = getattr(importlib.import_module(module), attribute)
+    except ImportError as error:
+        install = _INSTALL.get(name, "pip install 'maxatk[eval]'")
+        raise MissingDependencyError(
+            f"backend {name!r} needs the package {error.name!r}: {install}"
+        ) from error
+    backend: Backend = backend_class.open(model, options)
+    return backend

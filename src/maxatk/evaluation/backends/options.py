@@ -1,0 +1,81 @@
+"""What a backend is opened with: where and how the model runs."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from typing import Any
+
+from maxatk.errors import InvalidValueError
+
+
+@dataclasses.dataclass(frozen=True)
+class ServerSettings:
+    """How an OpenAI-compatible server is asked.
+
+    `url` is the base of its API, such as http://localhost:8000/v1. With `chat` a prompt goes to
+    /chat/completions as a user turn, else to /completions as it is. At most `concurrency`
+    requests are under way at a time, each for one sample and for at most `timeout_s` seconds. A
+    request that may succeed later (429, 5xx, a time-out, a lost connection) is repeated up to
+    `retries` times, after `backoff_s` seconds, then twice as long each time, up to a minute.
+    `key_variable` names the environment variable with the API key, if there is one.
+
+    Raises InvalidValueError naming the field, its value and what is allowed.
+    """
+
+    url: str | None = None
+    chat: bool = False
+    concurrency: int = 16
+    retries: int = 6
+    timeout_s: float = 300.0
+    backoff_s: float = 0.5
+    key_variable: str = "OPENAI_API_KEY"
+
+    def __post_init__(self) -> None:
+        for name, least in (("concurrency", 1), ("retries", 0)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise InvalidValueError(
+                    f"ServerSettings.{name}: must be an integer of {least} or more, got {value!r}"
+                )
+        for name in ("timeout_s", "backoff_s"):
+            value = getattr(self, name)
+            if not 0 < value < float("inf"):
+                raise InvalidValueError(f"ServerSettings.{name}: must be positive, got {value!r}")
+        if self.url is not None and not self.url.startswith(("http://", "https://")):
+            raise InvalidValueError(
+                f"ServerSettings.url: must start with http:// or https://, got {self.url!r}"
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class BackendOptions:
+    """What a backend may be told; one that has no use for a setting refuses it.
+
+    `dtype` and `device` are those of the weights; `batch_size` samples of a problem are drawn and
+    stored together, chosen by the backend where None; `server` is for backends that ask one.
+    """
+
+    dtype: str = "auto"
+    device: str | None = None
+    batch_size: int | None = None
+    server: ServerSettings | None = None
+
+    def __post_init__(self) -> None:
+        if self.batch_size is not None and self.batch_size < 1:
+            raise InvalidValueError(f"batch_size: must be 1 or more, got {self.batch_size!r}")
+
+    def refuse(self, backend: str, *names: str) -> None:
+        """Raise InvalidValueError if one of these settings was given to a backend without it."""
+        for name in names:
+            value: Any = getattr(self, name)
+            if value not in (None, "auto"):
+                raise InvalidValueError(
+                    f"{name}: the backend {backend!r} has no such setting, got {value!r}"
+                )
+
+
+def sample_seed(seed: int, problem_id: str, index: int) -> int:
+    """Return the seed of one sample, from 0 to 2^31 - 1."""
+    digest = hashlib.sha256(f"{seed}\0{problem_id}\0{index}".encode()).digest()
+    return int.from_bytes(digest[:4], "big") >> 1

@@ -1,0 +1,131 @@
+"""The folder of an evaluation: its files, and the settings that identify what it holds."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from maxatk.environment import environment
+from maxatk.errors import DataError, InvalidValueError
+from maxatk.evaluation.results import build_results
+from maxatk.evaluation.settings import SamplingSettings
+from maxatk.evaluation.store import Store
+from maxatk.folders import read_json, refuse_other_settings, write_json
+from maxatk.records import Problem, Sample, Score
+from maxatk.verifier import Verifier
+
+SAMPLES, SCORES, RESULTS = "samples.jsonl", "scores.jsonl", "results.json"
+MANIFEST = "manifest.json"
+
+
+def open_folder(out: Path, settings: Mapping[str, Any]) -> None:
+    """Create `out` with its manifest, or check that the folder belongs to the same settings.
+
+    Raises as `check_folder`.
+    """
+    check_folder(out, settings)
+    if not (out / MANIFEST).is_file():
+        out.mkdir(parents=True, exist_ok=True)
+        write_json(out / MANIFEST, {"settings": settings, "environment": environment()})
+
+
+def check_folder(out: Path, settings: Mapping[str, Any]) -> None:
+    """Raise InvalidValueError where `out` holds a run that is not of these settings.
+
+    The message lists every setting that differs from the folder's manifest, or says that the
+    folder holds samples or scores but no manifest. Nothing is written.
+    """
+    path = out / MANIFEST
+    if path.is_file():
+        refuse_other_settings(out, read_json(path)["settings"], settings)
+        return
+    for name in (SAMPLES, SCORES):
+        if (out / name).exists():
+            raise InvalidValueError(
+                f"{out}: has {name} but no {MANIFEST}, so what it holds is unknown; use another "
+                "folder"
+            )
+
+
+def recorded_batch_size(out: Path) -> int | None:
+    """Return the batch size of the run in `out`; None without a run, or where it has none."""
+    if not (out / MANIFEST).is_file():
+        return None
+    size: int | None = read_json(out / MANIFEST)["settings"].get("model", {}).get("batch_size")
+    return size
+
+
+def problems_digest(problems: Sequence[Problem]) -> str:
+    """Return the sha256 of the problems' content, whatever the layout of their file."""
+    digest = hashlib.sha256()
+    for problem in problems:
+        digest.update(json.dumps(problem.to_json(), sort_keys=True).encode() + b"\n")
+    return digest.hexdigest()
+
+
+def verified_settings(problems: Mapping[str, Problem], verifier: Verifier) -> dict[str, Any]:
+    """Return what decides a verdict, for the manifest: the problems and the verifier's limits."""
+    return {
+        "problems": {
+            "count": len(problems),
+            "sha256": problems_digest(list(problems.values())),
+        },
+        "verifier": verifier.limits,
+    }
+
+
+def sampled_settings(
+    model: Mapping[str, Any],
+    sampling: SamplingSettings,
+    problems: Mapping[str, Problem],
+    verifier: Verifier,
+) -> dict[str, Any]:
+    """Return what decides samples and their verdicts, for the manifest of an evaluation.
+
+    `model` is what the backend says of itself.
+    """
+    return {
+        "model": dict(model),
+        "sampling": sampling.to_json(),
+        **verified_settings(problems, verifier),
+    }
+
+
+def manifest_of(
+    described: Mapping[str, Any], verifier: Verifier, source: str | None, started: float
+) -> dict[str, Any]:
+    """Return the manifest of a finished run."""
+    return {
+        "settings": described,
+        "environment": environment(),
+        "isolation": dict(verifier.isolation),
+        "problems_file": source,
+        "seconds": round(time.monotonic() - started, 3),
+    }
+
+
+def refuse_strangers(store: Store[Any], problems: Mapping[str, Problem]) -> None:
+    """Raise DataError if a file of the folder has a sample of a problem that is not given."""
+    for problem_id, sample in store.records:
+        if problem_id not in problems:
+            raise DataError(f"{store.path}: sample {sample} of an unknown problem {problem_id!r}")
+
+
+def write_results(
+    out: Path,
+    problems: Mapping[str, Problem],
+    samples: Mapping[Any, Sample],
+    scores: Mapping[Any, Score],
+    manifest: Mapping[str, Any],
+    ks: Sequence[int] | None,
+) -> dict[str, Any]:
+    """Compute the results, write them to the folder and return them."""
+    results = build_results(
+        list(problems), samples.values(), scores.values(), manifest=manifest, ks=ks
+    )
+    write_json(out / RESULTS, results)
+    return results

@@ -1,0 +1,159 @@
+"""What an evaluation or a scoring would do, without doing it."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from maxatk.evaluation.backends import Backend, ServerSettings, load_backend
+from maxatk.evaluation.folder import (
+    SAMPLES,
+    SCORES,
+    check_folder,
+    recorded_batch_size,
+    sampled_settings,
+)
+from maxatk.evaluation.scoring import read_submitted, scored_settings
+from maxatk.evaluation.settings import SamplingSettings
+from maxatk.evaluation.submissions import submission
+from maxatk.problems.load import read_problems
+from maxatk.records import Problem
+from maxatk.verifier import Verifier, problem_job
+
+PROBE = 16  # samples
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """The size of an evaluation, and the seconds that a probe says it takes.
+
+    `samples` are to be drawn in all, `found` of them are in the folder; `most_tokens` is the bound
+    of the new tokens of those missing, `expected_tokens` what they are if all are as long as the
+    `probed` ones (None where the backend does not count). Sampling and verification go on side by
+    side, so `seconds` is the longer of `sampling_s` and `verifying_s`.
+    """
+
+    problems: int
+    samples: int
+    found: int
+    most_tokens: int
+    expected_tokens: int | None
+    probed: int
+    sampling_s: float
+    verifying_s: float
+    seconds: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the plan as a JSON object."""
+        return dataclasses.asdict(self)
+
+
+def plan(
+    model: str | Path,
+    problems: Sequence[Problem],
+    out: str | Path,
+    *,
+    verifier: Verifier,
+    settings: SamplingSettings,
+    backend: str = "hf",
+    server: ServerSettings | None = None,
+    dtype: str = "auto",
+    device: str | None = None,
+    batch_size: int | None = None,
+) -> Plan:
+    """Return the plan of `evaluate` with these arguments; nothing is written to `out`.
+
+    One batch of at most 16 samples of the first problem is drawn and verified. Larger batches are
+    faster, other problems differ: the time is an estimate, more often too long than too short.
+    Raises as `evaluate`, also where `out` belongs to another run.
+    """
+    chosen, _ = read_problems(problems)
+    count = min(batch_size or PROBE, PROBE, settings.samples)
+    sampler = load_backend(
+        backend, str(model), dtype=dtype, device=device, batch_size=count, server=server
+    )
+    sampler.check({problem.id: problem.prompt for problem in problems}, settings)
+    model_settings = _described(sampler, batch_size or recorded_batch_size(Path(out)))
+    check_folder(Path(out), sampled_settings(model_settings, settings, chosen, verifier))
+    first = problems[0]
+    started = time.perf_counter()
+    drawn = sampler.sample(first.id, first.prompt, list(range(count)), settings)
+    sampled = time.perf_counter()
+    verifier.verify_many([problem_job(submission(sample).program, first) for sample in drawn])
+    verified = time.perf_counter()
+    total = len(problems) * settings.samples
+    found = _lines(Path(out) / SAMPLES)
+    missing = max(total - found, 0)
+    tokens = [sample.tokens for sample in drawn]
+    known = None if None in tokens else sum(t for t in tokens if t is not None)
+    sampling_s = (sampled - started) / count * missing
+    verifying_s = (verified - sampled) / count * missing
+    return Plan(
+        problems=len(problems),
+        samples=total,
+        found=found,
+        most_tokens=missing * settings.max_new_tokens,
+        expected_tokens=None if known is None else round(known / count * missing),
+        probed=count,
+        sampling_s=round(sampling_s, 1),
+        verifying_s=round(verifying_s, 1),
+        seconds=round(max(sampling_s, verifying_s), 1),
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class ScorePlan:
+    """The size of a scoring: `found` of the `programs` have a score in the folder.
+
+    `distinct` programs differ from every other one of their problem, as text; they have `tests`
+    tests in all.
+    """
+
+    problems: int
+    programs: int
+    found: int
+    distinct: int
+    tests: int
+
+
+def plan_score(
+    samples_path: str | Path,
+    problems: str | Path | Sequence[Problem],
+    out: str | Path,
+    *,
+    verifier: Verifier,
+    limit: int | None = None,
+) -> ScorePlan:
+    """Return the plan of `score` with these arguments; no program runs and nothing is written.
+
+    Raises as `score`, also where `out` belongs to another run.
+    """
+    chosen, _ = read_problems(problems)
+    chosen, submissions = read_submitted(samples_path, chosen, limit=limit)
+    check_folder(Path(out), scored_settings(samples_path, chosen, verifier))
+    distinct = {(found.sample.problem_id, found.program) for found in submissions}
+    return ScorePlan(
+        problems=len(chosen),
+        programs=len(submissions),
+        found=_lines(Path(out) / SCORES),
+        distinct=len(distinct),
+        tests=sum(len(chosen[problem_id].tests) for problem_id, _ in distinct),
+    )
+
+
+def _described(sampler: Backend, batch_size: int | None) -> dict[str, Any]:
+    """Return the model as a run of this batch size would record it; the probe's is another one."""
+    described = sampler.describe()
+    if "batch_size" in described:
+        described["batch_size"] = batch_size
+    return described
+
+
+def _lines(path: Path) -> int:
+    if not path.is_file():
+        return 0
+    with path.open("rb") as file:
+        return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))

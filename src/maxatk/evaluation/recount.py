@@ -1,0 +1,107 @@
+"""The results of a folder from its files alone: no model, no problems, no verification."""
+
+from __future__ import annotations
+
+import json
+import operator
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from maxatk.errors import DataError
+from maxatk.evaluation.folder import MANIFEST, RESULTS, SAMPLES, SCORES
+from maxatk.evaluation.results import build_results
+from maxatk.evaluation.tally import SampleTally, ScoreTally
+from maxatk.folders import read_json
+from maxatk.jsonl import read_jsonl
+from maxatk.records import Outcome, Sample, Score
+
+
+def results_of_folder(
+    folder: str | Path, *, ks: Sequence[int] | None = None, samples: str | Path | None = None
+) -> dict[str, Any]:
+    """Return the results of the scores in a folder, as `evaluate` and `score` compute them.
+
+    The problems are those of scores.jsonl, in its order; `ks` as in `build_results`. Entropy and
+    distinct completions come from `samples`, else from the folder's samples.jsonl, and are None
+    without either. The manifest is that of the folder, or empty.
+
+    Raises MissingFileError without scores.jsonl, DataError for a corrupt line or no scores at
+    all, InvalidValueError for a k above the number of samples.
+    """
+    folder = Path(folder)
+    scores = _score_tally(folder / SCORES)
+    if not scores.problem_ids:
+        raise DataError(f"{folder / SCORES}: holds no scores")
+    path = Path(samples) if samples is not None else folder / SAMPLES
+    tally = _sample_tally(path) if samples is not None or path.is_file() else None
+    manifest: dict[str, Any] = {}
+    if (folder / RESULTS).is_file():
+        manifest = read_json(folder / RESULTS).get("manifest", {})
+    elif (folder / MANIFEST).is_file():
+        manifest = read_json(folder / MANIFEST)
+    return build_results(scores.problem_ids, tally, scores, manifest=manifest, ks=ks)
+
+
+_score_fields = operator.itemgetter(
+    *("problem_id", "sample", "reward", "outcome", "passed", "total", "seconds")
+)
+_OUTCOMES = frozenset(outcome.value for outcome in Outcome)
+
+
+def _score_tally(path: Path) -> ScoreTally:
+    tally = ScoreTally()
+
+    def add(row: Mapping[str, Any]) -> None:
+        # What `Score.from_json` checks, without the record: making it takes longer than the rest.
+        try:
+            problem_id, sample, reward, outcome, _, _, _ = _score_fields(row)
+        except KeyError:
+            Score.from_json(row)  # raises, with the name of the field
+            raise
+        if outcome not in _OUTCOMES:
+            raise DataError(f"{outcome!r} is not a valid Outcome")
+        tally.add(problem_id, sample, reward, outcome, row.get("program"))
+
+    for _ in read_jsonl(path, add):
+        pass
+    return tally
+
+
+def _sample_tally(path: Path) -> SampleTally:
+    tally = SampleTally()
+
+    def add(row: Mapping[str, Any]) -> None:
+        get = row.get
+        text = get("completion")
+        if text is None or "problem_id" not in row:
+            Sample.from_json(row)  # raises
+        if isinstance(text, str):  # decoded whole
+            text = hash(json.dumps(text)[1:-1])
+        tally.add(row["problem_id"], text, get("tokens"), get("entropy"))
+
+    for _ in read_jsonl(path, add, shorten=_with_hash):
+        pass
+    return tally
+
+
+_BEFORE, _AFTER = ', "completion": "', '", "tokens": '
+
+
+def completion_span(line: str) -> tuple[int, int] | None:
+    """Return where the completion's JSON text is in a line of samples.jsonl, without its quotes.
+
+    In a line that this package has written, a quote within a string follows a backslash, so that
+    the marks around a completion cannot occur within one. None for any other line.
+    """
+    start, end = line.find(_BEFORE), line.rfind(_AFTER)
+    return (start + len(_BEFORE), end) if 0 < start < end else None
+
+
+def _with_hash(line: str) -> str:
+    # Decoding the completions would be most of the work, and only whether they are equal matters.
+    span = completion_span(line)
+    if span is None:
+        return line
+    start, end = span
+    return f"{line[: start - 1]}{hash(line[start:end])}{line[end + 1 :]}"

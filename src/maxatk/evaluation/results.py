@@ -1,0 +1,125 @@
+"""From scores and samples to the content of `results.json`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from maxatk.evaluation.statistics import (
+    LEVEL,
+    RESAMPLES,
+    FloatArray,
+    bootstrap_mean,
+    check_ks,
+    default_ks,
+    metric_values,
+)
+from maxatk.evaluation.tally import SampleTally, ScoreTally
+from maxatk.records import Sample, Score
+
+FORMAT = 1
+
+
+def build_results(
+    problem_ids: Sequence[str],
+    samples: Iterable[Sample] | SampleTally | None,
+    scores: Iterable[Score] | ScoreTally,
+    *,
+    manifest: Mapping[str, Any],
+    ks: Sequence[int] | None = None,
+) -> dict[str, Any]:
+    """Return the results of one evaluation as a JSON object.
+
+    `ks` defaults to 1, 2, 4, ... up to the number of samples of a problem (the smallest, where
+    problems differ). Every problem must have a score. Raises InvalidValueError for a k that no
+    problem has samples for. Samples and scores are counted, or have been (a tally); samples may be
+    unknown (None).
+    """
+    if not isinstance(scores, ScoreTally):
+        scores = ScoreTally().add_scores(scores)
+    if samples is not None and not isinstance(samples, SampleTally):
+        samples = SampleTally().add_samples(samples)
+    rewards, counts = scores.rewards(problem_ids)
+    fewest = int(counts.min())
+    ks = default_ks(fewest) if ks is None else check_ks(ks, fewest)
+    values = metric_values(rewards, ks)
+    columns = np.concatenate(list(values.values()), axis=1)
+    intervals = with_intervals(columns)  # the same resamples for both metrics
+    programs = scores.programs(problem_ids)
+    found: dict[str, Any] = {
+        "ids": list(problem_ids),
+        "samples": counts.tolist(),
+        "scored": (~np.isnan(rewards)).sum(axis=1).tolist(),
+        "correct": (rewards >= 1).sum(axis=1).tolist(),
+        "distinct": None if samples is None else samples.distinct(problem_ids),
+        "programs": programs and programs[0],
+        "program_entropy": programs and programs[1],
+        **{name: _columns(ks, columns) for name, columns in values.items()},
+    }
+    return {
+        "format": FORMAT,
+        "metrics": {
+            name: dict(zip(map(str, ks), intervals[place * len(ks) :], strict=False))
+            for place, name in enumerate(values)
+        },
+        "interval": {"method": "percentile bootstrap over problems", "level": LEVEL}
+        | {"resamples": RESAMPLES},
+        "per_problem": found,
+        "counts": scores.counts(),
+        "entropy": samples and samples.entropy(),
+        "diversity": {
+            name: None if found[name] is None else round(float(np.mean(found[name])), 6)
+            for name in ("distinct", "programs", "program_entropy")
+        },
+        "manifest": dict(manifest),
+    }
+
+
+def only_problems(results: Mapping[str, Any], problem_ids: Sequence[str]) -> dict[str, Any]:
+    """Return results with the metrics and the values of these problems alone, in this order.
+
+    The counts, entropy and diversity stay those of the whole run. Raises KeyError for an id
+    that is not there.
+    """
+    before = results["per_problem"]
+    rows = {problem_id: row for row, problem_id in enumerate(before["ids"])}
+    kept = [rows[problem_id] for problem_id in problem_ids]
+
+    def chosen(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {key: chosen(inner) for key, inner in value.items()}
+        if value is None:
+            return None
+        return [value[row] for row in kept]
+
+    per_problem = chosen(before)
+    metrics = {}
+    for name, columns in results["metrics"].items():
+        ks = [int(k) for k in columns]
+        values = np.array([per_problem[name][str(k)] for k in ks], dtype=np.float64).T
+        metrics[name] = dict(zip(map(str, ks), with_intervals(values), strict=True))
+    return {**results, "metrics": metrics, "per_problem": per_problem}
+
+
+def with_intervals(values: FloatArray) -> list[dict[str, Any]]:
+    """Return mean, 95% bootstrap interval and number of problems of every column of (P, K)."""
+    found = bootstrap_mean(values)
+    return [
+        {
+            "mean": _number(found.mean[column]),
+            "low": _number(found.low[column]),
+            "high": _number(found.high[column]),
+            "problems": int(found.problems[column]),
+        }
+        for column in range(values.shape[1])
+    ]
+
+
+def _columns(ks: Sequence[int], values: FloatArray) -> dict[str, list[float | None]]:
+    return {str(k): [_number(v) for v in values[:, column]] for column, k in enumerate(ks)}
+
+
+def _number(value: float) -> float | None:
+    return None if np.isnan(value) else round(float(value), 6)

@@ -1,0 +1,113 @@
+"""Evaluation runs: sample, verify and count, in a folder that can be resumed after any kill."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from maxatk.evaluation.backends import Backend, ServerSettings, load_backend
+from maxatk.evaluation.folder import (
+    SAMPLES,
+    SCORES,
+    manifest_of,
+    open_folder,
+    recorded_batch_size,
+    refuse_strangers,
+    sampled_settings,
+    write_results,
+)
+from maxatk.evaluation.settings import SamplingSettings
+from maxatk.evaluation.statistics import check_ks
+from maxatk.evaluation.store import Store
+from maxatk.evaluation.submissions import Submission, submission
+from maxatk.evaluation.verifying import Progress, ScoringThread, verifier_or_default
+from maxatk.problems.load import read_problems
+from maxatk.records import Problem, Sample, Score
+from maxatk.verifier import Verifier
+
+
+def evaluate(
+    model: str | Path,
+    problems: str | Path | Sequence[Problem],
+    out: str | Path,
+    *,
+    settings: SamplingSettings | None = None,
+    backend: str = "hf",
+    verifier: Verifier | None = None,
+    dtype: str = "auto",
+    device: str | None = None,
+    batch_size: int | None = None,
+    server: ServerSettings | None = None,
+    ks: Sequence[int] | None = None,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Sample `model` on every problem, verify the programs, and return the results.
+
+    `out` gets samples.jsonl, scores.jsonl, results.json (what is returned) and manifest.json.
+    Verification runs beside sampling. The same call continues a run that was killed, with the same
+    samples as an uninterrupted one; a call with other settings is refused. `ks` as in
+    `build_results`; a `verifier` that is passed in stays open; `batch_size` None takes the
+    folder's, else one that fits the memory; `server` is for the backend "openai"; `progress` is
+    called with (done, total, "samples" or "scores"), from two threads.
+
+    Raises MissingFileError (problems, model), DataError (problems, the folder's files),
+    InvalidValueError (settings; a difference to the folder's manifest), all before any sampling;
+    ServerError when a server fails for good: the same call goes on where it stopped.
+    """
+    started = time.monotonic()
+    settings = settings or SamplingSettings()
+    if ks is not None:
+        check_ks(ks, settings.samples)
+    chosen, source = read_problems(problems)
+    out = Path(out)
+    sampler = load_backend(
+        backend,
+        str(model),
+        dtype=dtype,
+        device=device,
+        batch_size=batch_size or recorded_batch_size(out),
+        server=server,
+    )
+    sampler.check({problem.id: problem.prompt for problem in chosen.values()}, settings)
+    with verifier_or_default(verifier) as opened:
+        described = sampled_settings(sampler.describe(), settings, chosen, opened)
+        open_folder(out, described)
+        with (
+            Store(out / SAMPLES, Sample.from_json) as samples,
+            Store(out / SCORES, Score.from_json) as scores,
+        ):
+            refuse_strangers(samples, chosen)
+            refuse_strangers(scores, chosen)
+            found = len(samples.records)
+            total = len(chosen) * settings.samples
+            with ScoringThread(opened, scores, chosen, total=total, progress=progress) as scoring:
+                for batch in _sampled(sampler, chosen, settings, samples, progress):
+                    scoring.put(batch)
+        manifest = manifest_of(described, opened, source, started)
+    manifest["samples_found"] = found
+    return write_results(out, chosen, samples.records, scores.records, manifest, ks)
+
+
+def _sampled(
+    sampler: Backend,
+    problems: Mapping[str, Problem],
+    settings: SamplingSettings,
+    samples: Store[Sample],
+    progress: Progress | None,
+) -> Iterator[list[Submission]]:
+    # In the order of the problems, and stored before they are handed on: so the files of an
+    # interrupted run are prefixes of those of an uninterrupted one.
+    total = len(problems) * settings.samples
+    if progress is not None:
+        progress(len(samples.records), total, "samples")
+    for problem in problems.values():
+        for start in range(0, settings.samples, sampler.batch_size):
+            chunk = range(start, min(start + sampler.batch_size, settings.samples))
+            missing = [i for i in chunk if (problem.id, i) not in samples.records]
+            if missing:
+                samples.append(sampler.sample(problem.id, problem.prompt, missing, settings))
+                if progress is not None:
+                    progress(len(samples.records), total, "samples")
+            yield [submission(samples.records[problem.id, i]) for i in chunk]

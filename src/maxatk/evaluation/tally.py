@@ -1,0 +1,144 @@
+"""Counts over the samples of a run that need each sample only once, in any order."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from maxatk.errors import DataError
+from maxatk.evaluation.statistics import FloatArray, histogram
+from maxatk.records import Sample, Score
+
+
+class SampleTally:
+    """Distinct completions of every problem, and the entropies of all samples."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, set[Hashable]] = defaultdict(set)
+        self._entropies: list[float] = []  # mean over the tokens, and how many they are
+        self._tokens: list[float] = []
+
+    def add(
+        self, problem_id: str, text: Hashable, tokens: int | None, entropy: float | None
+    ) -> None:
+        """Count one sample; `text` is its completion, or what stands for it."""
+        self._texts[problem_id].add(text)
+        if tokens is not None and entropy is not None:
+            self._entropies.append(entropy)
+            self._tokens.append(tokens)
+
+    def add_samples(self, samples: Iterable[Sample]) -> SampleTally:
+        """Count samples and return the tally."""
+        for sample in samples:
+            self.add(sample.problem_id, sample.completion, sample.tokens, sample.entropy)
+        return self
+
+    def distinct(self, problem_ids: Sequence[str]) -> list[int]:
+        """Return the number of different completions of each problem."""
+        return [len(self._texts[problem_id]) for problem_id in problem_ids]
+
+    def entropy(self) -> dict[str, Any] | None:
+        """Return statistics of the entropy of completions, in nats, or None if none is known."""
+        if not self._entropies:
+            return None
+        token, tokens = np.array([self._entropies, self._tokens], dtype=np.float64)
+        sequence = token * tokens
+        return {
+            "unit": "nats",
+            "samples": len(sequence),
+            "token_mean": round(float(sequence.sum() / tokens.sum()), 6),
+            "tokens_mean": round(float(tokens.mean()), 6),
+            "sequence": {
+                "mean": round(float(sequence.mean()), 6),
+                "median": round(float(np.median(sequence)), 6),
+                "histogram": histogram(sequence),
+            },
+        }
+
+
+class ScoreTally:
+    """Rewards, programs and outcomes of every problem, by column instead of score by score."""
+
+    def __init__(self) -> None:
+        self._columns: dict[str, _Columns] = defaultdict(_Columns)
+        self._outcomes: list[str] = []
+
+    def add(
+        self,
+        problem_id: str,
+        sample: int,
+        reward: float | None,
+        outcome: str,
+        program: str | None,
+    ) -> None:
+        """Count one score, its outcome by name; raises DataError if that sample has one."""
+        columns = self._columns[problem_id]
+        if sample in columns.samples:
+            raise DataError(f"sample {sample} of {problem_id!r} occurs twice")
+        columns.samples.add(sample)
+        columns.rewards.append(reward)
+        columns.programs.append(program)
+        self._outcomes.append(outcome)
+
+    def add_scores(self, scores: Iterable[Score]) -> ScoreTally:
+        """Count scores and return the tally."""
+        for s in scores:
+            self.add(s.problem_id, s.sample, s.reward, s.outcome.value, s.program)
+        return self
+
+    @property
+    def problem_ids(self) -> list[str]:
+        """The problems with a score, in the order of their first."""
+        return list(self._columns)
+
+    def rewards(self, problem_ids: Sequence[str]) -> tuple[FloatArray, npt.NDArray[np.int64]]:
+        """Return rewards (P, n), NaN where unscored or absent, and the number of scores (P,)."""
+        columns = [self._columns[problem_id].rewards for problem_id in problem_ids]
+        counts = np.array([len(column) for column in columns], dtype=np.int64)
+        rewards = np.full((len(counts), int(counts.max())), np.nan)
+        for row, column in enumerate(columns):
+            rewards[row, : len(column)] = np.array(column, dtype=np.float64)  # None becomes NaN
+        return rewards, counts
+
+    def programs(self, problem_ids: Sequence[str]) -> tuple[list[int], list[float]] | None:
+        """Return how many different programs a problem has, and their entropy in nats: (P,) each.
+
+        The entropy is that of the shares of the different programs among a problem's samples: 0
+        when all are alike, log n when all n differ. None where a score has no fingerprint of its
+        program.
+        """
+        columns = [self._columns[problem_id].programs for problem_id in problem_ids]
+        if any(None in column for column in columns):
+            return None
+        counts = [Counter(column).values() for column in columns]
+        return [len(c) for c in counts], [round(distribution_entropy(c), 6) for c in counts]
+
+    def counts(self) -> dict[str, Any]:
+        """Return the number of problems, samples and unscored ones, and that of every outcome."""
+        rewards = [columns.rewards for columns in self._columns.values()]
+        return {
+            "problems": len(self._columns),
+            "samples": len(self._outcomes),
+            "unscored": sum(column.count(None) for column in rewards),
+            "outcomes": dict(sorted(Counter(self._outcomes).items())),
+        }
+
+
+class _Columns:
+    def __init__(self) -> None:
+        self.samples: set[int] = set()
+        self.rewards: list[float | None] = []
+        self.programs: list[str | None] = []
+
+
+def distribution_entropy(counts: Iterable[int]) -> float:
+    """Return the entropy, in nats, of the distribution with these counts: 0 for one kind alone."""
+    numbers = np.array([count for count in counts if count], dtype=np.float64)
+    if len(numbers) == 0:
+        return 0.0
+    shares = numbers / numbers.sum()
+    return float(max(0.0, -(shares * np.log(shares)).sum()))

@@ -1,0 +1,27 @@
+"""The benchmarks by name: one module each, one row of this dict."""
+
+from __future__ import annotations
+
+from maxatk.problems.benchmarks import (
+    apps,
+    code_contests,
+    codeforces,
+    cure,
+    humaneval,
+    livebench,
+    livecodebench,
+    mbpp,
+)
+from maxatk.problems.benchmarks.base import Benchmark
+
+BENCHMARKS: dict[str, Benchmark] = {
+    "code_contests": code_contests.BENCHMARK,
+    "cure": cure.BENCHMARK,
+    "livecodebench": livecodebench.BENCHMARK,
+    "livebench": livebench.BENCHMARK,
+    "codeforces": codeforces.BENCHMARK,
+    "mbpp": mbpp.BENCHMARK,
+    "humaneval": humaneval.BENCHMARK,
+    "apps": apps.BENCHMARK,
+}
+"""Name -> benchmark; a new one is a module with a `BENCHMARK` and one line here."""

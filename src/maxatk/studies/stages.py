@@ -1,0 +1,188 @@
+"""Run the stages of a longer piece of work as processes: side by side, resumable, with progress.
+
+Every stage is an ordinary command line of this tool. A finished stage leaves a marker file and is
+not run again; a stage that was killed starts again with the same command.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from maxatk.errors import InvalidValueError, StageError
+from maxatk.folders import read_json, write_json
+
+_LOG_TAIL = 15  # lines of a failed stage's log in the error message
+_GRACE_S = 5.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Stage:
+    """One command: `maxatk` with `arguments`, after the stages in `needs`, on `threads` threads."""
+
+    name: str
+    arguments: tuple[str, ...]
+    needs: tuple[str, ...] = ()
+    threads: int = 1
+
+
+class StageBoard(Protocol):
+    """Shows the progress of several stages at once."""
+
+    def update(self, name: str, done: int, total: int) -> None:
+        """Show that `done` of `total` units of a stage are done."""
+
+    def finish(self, name: str) -> None:
+        """Show that a stage has finished."""
+
+
+def run_stages(
+    stages: Sequence[Stage], folder: Path, *, jobs: int, board: StageBoard
+) -> dict[str, float]:
+    """Run the stages that have not finished, at most `jobs` at once, and return their seconds.
+
+    Markers go to `folder`/stages, standard error of the commands to `folder`/logs. Stages start
+    in the given order as soon as what they need has finished. Ctrl-C ends all of them.
+
+    Raises StageError with the end of the log when a command fails; the others are ended too.
+    Raises InvalidValueError, before any work, when `jobs` is below 1 or a stage needs one that
+    is not listed before it.
+    """
+    _check(stages, jobs)
+    found = {stage.name: finished_seconds(folder, stage.name) for stage in stages}
+    seconds = {name: taken for name, taken in found.items() if taken is not None}
+    waiting = [stage for stage in stages if stage.name not in seconds]
+    for name in seconds:
+        board.finish(name)
+    with _Running(folder, board) as running:
+        while waiting or running.processes:
+            for stage in [s for s in waiting if seconds.keys() >= set(s.needs)]:
+                if len(running.processes) < jobs:
+                    waiting.remove(stage)
+                    running.start(stage)
+            name, taken = running.wait()
+            seconds[name] = taken
+    return seconds
+
+
+def default_jobs() -> int:
+    """Return how many stages run at once: one more than cores.
+
+    A training waits for its verifier and a verifier for its programs; one stage more fills the
+    gaps.
+    """
+    return len(os.sched_getaffinity(0)) + 1
+
+
+def _check(stages: Sequence[Stage], jobs: int) -> None:
+    """Refuse what would make `run_stages` wait for ever."""
+    if jobs < 1:
+        raise InvalidValueError(f"jobs: must be at least 1, got {jobs}")
+    before: set[str] = set()
+    for stage in stages:
+        if stage.name in before:
+            raise InvalidValueError(f"stages: {stage.name!r} is listed twice")
+        for need in stage.needs:
+            if need not in before:
+                raise InvalidValueError(
+                    f"stages: {stage.name!r} needs {need!r}, which is not listed before it"
+                )
+        before.add(stage.name)
+
+
+class _Running:
+    """The processes under way; leaving the block ends those that are left."""
+
+    def __init__(self, folder: Path, board: StageBoard) -> None:
+        self._folder = folder
+        self._board = board
+        self._ended: queue.Queue[tuple[Stage, int, float]] = queue.Queue()
+        self.processes: dict[str, subprocess.Popen[str]] = {}
+
+    def __enter__(self) -> _Running:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self.processes.values():
+            process.terminate()
+        for process in self.processes.values():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=_GRACE_S)
+            process.kill()
+
+    def start(self, stage: Stage) -> None:
+        log = self._folder / "logs" / f"{stage.name}.log"
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("w", encoding="utf-8") as errors:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "maxatk", *stage.arguments, "--progress", "json"],
+                stdin=subprocess.PIPE,  # never written: its closing tells the child we are gone
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                encoding="utf-8",
+                errors="replace",
+                start_new_session=True,
+                env={**os.environ, **_thread_settings(stage.threads)},
+            )
+        self.processes[stage.name] = process
+        threading.Thread(target=self._follow, args=(stage, process), daemon=True).start()
+
+    def _follow(self, stage: Stage, process: subprocess.Popen[str]) -> None:
+        started = time.monotonic()
+        assert process.stdout is not None
+        for done, total in _reports(process.stdout):
+            self._board.update(stage.name, done, total)
+        self._ended.put((stage, process.wait(), time.monotonic() - started))
+
+    def wait(self) -> tuple[str, float]:
+        """Return name and seconds of the next stage that finishes."""
+        stage, status, taken = self._ended.get()
+        del self.processes[stage.name]
+        if status != 0:
+            log = self._folder / "logs" / f"{stage.name}.log"
+            tail = "\n".join(
+                log.read_text(encoding="utf-8", errors="replace").splitlines()[-_LOG_TAIL:]
+            )
+            raise StageError(
+                f"stage {stage.name!r} failed (exit {status}); {log} ends with\n{tail}"
+            )
+        marker = _marker(self._folder, stage.name)
+        marker.parent.mkdir(parents=True, exist_ok=True)
+        write_json(marker, {"seconds": round(taken, 1)})
+        self._board.finish(stage.name)
+        return stage.name, taken
+
+
+def _thread_settings(threads: int) -> dict[str, str]:
+    # Waiting threads must sleep: spinning, they slow each other down on a busy machine.
+    return {"OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": "passive"}
+
+
+def _reports(lines: Iterator[str]) -> Iterator[tuple[int, int]]:
+    """Yield the (done, total) of a stage's output; other lines it printed are skipped."""
+    for line in lines:
+        with contextlib.suppress(ValueError, TypeError, KeyError):
+            report = json.loads(line)
+            yield report["done"], report["total"]
+
+
+def finished_seconds(folder: Path, name: str) -> float | None:
+    """Return the seconds that a finished stage took, or None where it has not finished."""
+    marker = _marker(folder, name)
+    if not marker.is_file():
+        return None
+    return float(read_json(marker)["seconds"])
+
+
+def _marker(folder: Path, name: str) -> Path:
+    return folder / "stages" / f"{name}.json"

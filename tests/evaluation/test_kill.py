@@ -1,0 +1,43 @@
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import maxatk
+from maxatk.jsonl import write_jsonl
+from processes import patience
+
+KILLS = 20
+
+
+def lines_without(path, *names):
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    return [{name: row[name] for name in row if name not in names} for row in rows]
+
+
+def test_sigkill_at_random_moments_changes_nothing(tiny_model, problems, tmp_path):
+    write_jsonl(tmp_path / "problems.jsonl", (p.to_json() for p in problems))
+    out = tmp_path / "run"
+    script = Path(__file__).with_name("kill_me.py")
+    arguments = [str(tiny_model), str(tmp_path / "problems.jsonl"), str(out), str(KILLS), "0"]
+    sources = [str(Path(maxatk.__file__).parents[1]), str(Path(__file__).parents[1])]
+    finished = subprocess.run(
+        [sys.executable, str(script), *arguments],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sources), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=patience(120),
+    )
+    assert finished.returncode == 0, finished.stderr
+    left = [int(line) for line in finished.stdout.split()]
+    assert len(left) == KILLS
+    assert left == sorted(left), "a kill lost samples that were written"
+    whole = tmp_path / "run-whole"
+    assert (out / "samples.jsonl").read_bytes() == (whole / "samples.jsonl").read_bytes()
+    scores = [lines_without(folder / "scores.jsonl", "seconds") for folder in (out, whole)]
+    assert scores[0] == scores[1]
+    results = [json.loads((folder / "results.json").read_text()) for folder in (out, whole)]
+    for result in results:
+        del result["manifest"]
+    assert results[0] == results[1]

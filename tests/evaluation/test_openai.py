@@ -1,0 +1,298 @@
+import asyncio
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+
+import httpx
+import pytest
+
+from evaluation.servers import serving, text_for
+from maxatk.errors import InvalidValueError, MaxAtKError, ServerError
+from maxatk.evaluation import SamplingSettings, ServerSettings, evaluate, load_backend
+from maxatk.evaluation.backends.options import sample_seed
+from maxatk.jsonl import write_jsonl
+from maxatk.records import Problem, TestCase
+from maxatk.verifier import Verifier
+from processes import patience
+
+SETTINGS = SamplingSettings(samples=24, max_new_tokens=8, temperature=0.7, top_p=0.9, seed=5)
+
+
+def backend_for(server, **changes):
+    given = {"url": server.url, "backoff_s": 0.01, "retries": 4, "timeout_s": 5.0, **changes}
+    return load_backend("openai", "m", batch_size=None, server=ServerSettings(**given))
+
+
+def expected(indices):
+    return [text_for(sample_seed(5, "p", index)) for index in indices]
+
+
+def draw(backend, indices=range(24)):
+    return backend.sample("p", "a prompt", list(indices), SETTINGS)
+
+
+def test_every_sample_is_a_request_with_its_own_seed():
+    with serving() as server:
+        samples = draw(backend_for(server), [3, 1, 7])
+    assert [s.completion for s in samples] == expected([3, 1, 7])
+    assert [(s.problem_id, s.sample) for s in samples] == [("p", 3), ("p", 1), ("p", 7)]
+    assert (samples[0].tokens, samples[0].finish_reason) == (8, "stop")
+    assert samples[0].logprob is samples[0].entropy is None
+    path, _, body = server.requests[0]
+    assert path == "/v1/completions"
+    seeds = {body.pop("seed") for _, _, body in server.requests}
+    assert seeds == {sample_seed(5, "p", i) for i in (1, 3, 7)}
+    assert body == {
+        "model": "m",
+        "prompt": "a prompt",
+        "max_tokens": 8,
+        "temperature": 0.7,
+        "top_p": 0.9,
+    }
+
+
+def test_chat_sends_the_prompt_as_a_turn_and_the_key_of_the_environment(monkeypatch):
+    monkeypatch.setenv("SOME_KEY", "secret")
+    with serving() as server:
+        (sample,) = draw(backend_for(server, chat=True, key_variable="SOME_KEY"), [2])
+    assert sample.completion == expected([2])[0]
+    path, headers, body = server.requests[0]
+    assert path == "/v1/chat/completions"
+    assert body["messages"] == [{"role": "user", "content": "a prompt"}]
+    assert headers["Authorization"] == "Bearer secret"
+
+
+def test_faults_that_pass_lose_no_sample():
+    faults = [429, 500, "drop", 503, "drop", 502, 504, 408, 429, 429]
+    with serving(faults) as server:
+        samples = draw(backend_for(server))
+    assert [s.completion for s in samples] == expected(range(24))
+    assert len(server.requests) == 24 + len(faults)
+
+
+def test_a_server_that_hangs_is_asked_again():
+    with serving(["hang", "hang"]) as server:
+        samples = draw(backend_for(server, timeout_s=0.3), range(3))
+    assert [s.completion for s in samples] == expected(range(3))
+
+
+@pytest.mark.parametrize("concurrency", [1, 4])
+def test_no_more_requests_than_allowed_are_under_way(concurrency):
+    with serving(delay=0.03) as server:
+        draw(backend_for(server, concurrency=concurrency))
+    assert server.busiest == concurrency
+
+
+def test_a_server_that_goes_on_failing_is_a_typed_error_after_the_retries():
+    with serving([503] * 1000) as server, pytest.raises(ServerError) as caught:
+        draw(backend_for(server, retries=2), [0])
+    assert isinstance(caught.value, MaxAtKError)
+    assert "sample 0 of 'p' failed 3 times, the last: status 503" in str(caught.value)
+    assert "fault 503" in str(caught.value)
+    assert len(server.requests) == 3
+
+
+def test_the_pause_doubles_with_every_attempt():
+    with serving([500] * 4) as server:
+        started = time.monotonic()
+        draw(backend_for(server, backoff_s=0.1), [0])
+    # The four pauses are 0.1, 0.2, 0.4 and 0.8 s, each cut by up to a half.
+    assert 0.75 <= time.monotonic() - started < patience(4)
+
+
+def test_the_server_may_say_how_long_to_wait():
+    with serving([429, 429], headers={"Retry-After": "0.2"}) as server:
+        started = time.monotonic()
+        draw(backend_for(server, backoff_s=30.0), [0])
+    assert 0.4 <= time.monotonic() - started < patience(10)
+
+
+@pytest.mark.parametrize("status", [400, 401, 404, 422])
+def test_what_the_server_refuses_is_not_repeated(status):
+    with serving([status] * 50) as server, pytest.raises(ServerError, match="was refused: status"):
+        draw(backend_for(server, concurrency=1))
+    assert len(server.requests) <= 2
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b"{half", "is not JSON: '{half'"),
+        ({}, "the answer has no text"),
+        ([], "the answer has no text"),
+        ({"choices": []}, "the answer has no text"),
+        ({"choices": [{"text": None}]}, "the answer has no text"),
+    ],
+)
+def test_an_answer_without_a_text_is_an_error_not_an_empty_sample(body, message):
+    with serving([body]) as server, pytest.raises(ServerError, match=message):
+        draw(backend_for(server), [0])
+
+
+def test_it_works_within_a_running_loop():
+    async def notebook(server):
+        return draw(backend_for(server), range(3))
+
+    with serving() as server:
+        samples = asyncio.run(notebook(server))
+    assert [s.completion for s in samples] == expected(range(3))
+
+
+def test_a_server_that_is_not_there_is_noticed_before_any_sampling(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    server = ServerSettings(url=f"http://127.0.0.1:{port}/v1")
+    with pytest.raises(ServerError, match="cannot be reached"):
+        evaluate("m", PROBLEMS, tmp_path / "run", backend="openai", server=server)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"url": None}, "needs the URL of a server"),
+        ({"url": "localhost:8000"}, "url: must start with http"),
+        ({"concurrency": 0}, "concurrency: must be an integer of 1 or more, got 0"),
+        ({"retries": -1}, "retries: must be an integer of 0 or more"),
+        ({"timeout_s": 0}, "timeout_s: must be positive, got 0"),
+        ({"backoff_s": float("inf")}, "backoff_s: must be positive"),
+    ],
+)
+def test_wrong_settings_are_refused(changes, message):
+    with serving() as server, pytest.raises(InvalidValueError, match=message):
+        backend_for(server, **changes)
+
+
+def test_options_of_other_backends_are_refused(tiny_model):
+    server = ServerSettings(url="http://x")
+    with pytest.raises(InvalidValueError, match="device: the backend 'openai' has no such"):
+        load_backend("openai", "m", device="cpu", batch_size=None, server=server)
+    with pytest.raises(InvalidValueError, match="server: the backend 'hf' has no such"):
+        load_backend("hf", str(tiny_model), batch_size=None, server=server)
+
+
+PROBLEMS = [Problem(f"p{i}", "Print.", (TestCase(input="", output=f"{i}\n"),)) for i in range(3)]
+
+
+def test_an_evaluation_survives_a_server_that_fails_for_good(tmp_path):
+    settings = SamplingSettings(samples=8, max_new_tokens=4)
+
+    def run(server, out, **changes):
+        given = {"url": server.url, "backoff_s": 0.01, "retries": 1, **changes}
+        return evaluate(
+            "m",
+            PROBLEMS,
+            tmp_path / out,
+            settings=settings,
+            backend="openai",
+            batch_size=4,
+            server=ServerSettings(**given),
+            verifier=verifier,
+        )
+
+    with Verifier(workers=1) as verifier:
+        with serving([None] * 10 + [500] * 100) as server, pytest.raises(ServerError):
+            run(server, "cut", concurrency=1)
+        kept = (tmp_path / "cut" / "samples.jsonl").read_text().count("\n")
+        assert kept == 8, "the whole batches before the failure"
+        with serving() as server:  # at another address
+            resumed, whole = run(server, "cut"), run(server, "whole")
+    assert resumed["manifest"]["samples_found"] == 8
+    for part in ("metrics", "per_problem", "counts"):
+        assert resumed[part] == whole[part]
+    assert resumed["counts"]["samples"] == 24
+    samples = [(tmp_path / out / "samples.jsonl").read_bytes() for out in ("cut", "whole")]
+    assert samples[0] == samples[1]
+
+
+def test_the_command_line_asks_a_server(tmp_path):
+    write_jsonl(tmp_path / "p.jsonl", (p.to_json() for p in PROBLEMS))
+    command = (sys.executable, "-m", "maxatk", "eval", "--model", "m", "--problems", "p.jsonl")
+    flags = ("--out", "run", "--samples", "4", "--verifier.workers", "1", "--backend", "openai")
+    with serving([429]) as server:
+        done = subprocess.run(
+            [*command, *flags, "--server.url", server.url, "--server.chat"],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+        )
+    assert done.returncode == 0, done.stderr
+    assert len(server.requests) == 13
+    results = json.loads((tmp_path / "run" / "results.json").read_text())
+    assert results["manifest"]["settings"]["model"] == {
+        "name": "openai",
+        "model": "m",
+        "chat": True,
+    }
+
+
+@pytest.fixture(scope="module")
+def mini(tmp_path_factory):
+    from maxatk.mini import MiniSettings, WarmStart, build_mini
+
+    folder = tmp_path_factory.mktemp("mini")
+    sizes = {"train_problems": 4, "test_problems": 4, "tests": 2}
+    build_mini(folder, MiniSettings(**sizes, warm_start=WarmStart(problems=640, batch_size=32)))
+    # This server decodes greedily, whatever the temperature, unless the model's own file says so.
+    config = folder / "base" / "generation_config.json"
+    config.write_text(json.dumps({**json.loads(config.read_text()), "do_sample": True}))
+    template = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
+    (folder / "base" / "chat_template.jinja").write_text(template)  # for chat; else unused
+    return folder
+
+
+@pytest.fixture(scope="module")
+def transformers_server(mini, tmp_path_factory):
+    for package in ("fastapi", "uvicorn", "openai"):
+        pytest.importorskip(package, reason="transformers[serving] is not installed")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    command = [sys.executable, "-m", "transformers.cli.transformers", "serve", str(mini / "base")]
+    log = tmp_path_factory.mktemp("serve") / "log"
+    with log.open("w") as out:
+        process = subprocess.Popen(
+            [*command, "--device", "cpu", "--host", "127.0.0.1", "--port", str(port)],
+            stdout=out,
+            stderr=out,
+            env={**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"},
+        )
+    url = f"http://127.0.0.1:{port}"
+    try:
+        wait_until_it_answers(url, process, log)
+        yield f"{url}/v1"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def wait_until_it_answers(url, process, log):
+    deadline = time.monotonic() + patience(120)
+    while time.monotonic() < deadline:
+        assert process.poll() is None, log.read_text()
+        try:
+            if httpx.get(f"{url}/health", timeout=patience(5)).is_success:
+                return
+        except httpx.HTTPError:
+            time.sleep(0.3)
+    raise AssertionError(f"no answer: {log.read_text()}")
+
+
+@pytest.mark.parametrize("chat", [False, True], ids=["completions", "chat"])
+def test_the_embedded_model_behind_a_real_server(mini, transformers_server, tmp_path, chat):
+    with Verifier(workers=1) as verifier:
+        results = evaluate(
+            str(mini / "base"),
+            mini / "test.jsonl",
+            tmp_path / "run",
+            settings=SamplingSettings(samples=4, max_new_tokens=16),
+            backend="openai",
+            server=ServerSettings(url=transformers_server, concurrency=2, chat=chat),
+            verifier=verifier,
+        )
+    assert results["counts"]["samples"] == 16
+    rows = [json.loads(line) for line in (tmp_path / "run/samples.jsonl").open()]
+    assert all(0 < row["tokens"] <= 17 for row in rows)
+    assert len({row["completion"] for row in rows}) > 4

@@ -1,0 +1,92 @@
+import numpy as np
+import pytest
+
+from maxatk.errors import InvalidValueError
+from maxatk.evaluation.pooling import pool_results
+from maxatk.evaluation.results import build_results
+from maxatk.records import Outcome, Sample, Score
+
+PARTS = {"seed 1": 0.2, "seed 2": 0.6}
+
+
+def draw(part, scale, *, prefix="", problems=6, samples=16, entropy=True):
+    """The scores and samples of one part, its problem ids behind `prefix`."""
+    random = np.random.default_rng(int(scale * 10))
+    ids = [f"{prefix}p{number}" for number in range(problems)]
+    scores, texts = [], []
+    for problem_id in ids:
+        for index in range(samples):
+            reward = float(random.integers(0, 5)) / 4 * (random.random() < scale)
+            unscored = index == 3 and problem_id.endswith("p0")
+            outcome = Outcome.INFRA_ERROR if unscored else Outcome.WRONG_ANSWER
+            reward = None if unscored else reward
+            scores.append(Score(problem_id, index, reward, 0, 4, outcome, 0.0, str(index % 5)))
+            nats = float(random.gamma(10 * scale)) if entropy else None
+            length = int(random.integers(1, 9))
+            texts.append(Sample(problem_id, index, str(index % 7), tokens=length, entropy=nats))
+    return ids, texts, scores
+
+
+def results_of(*drawn, **manifest):
+    ids, texts, scores = ([row for part in drawn for row in part[place]] for place in range(3))
+    return build_results(ids, texts, scores, manifest=manifest)
+
+
+def parts(**options):
+    return {name: results_of(draw(name, scale, **options)) for name, scale in PARTS.items()}
+
+
+def test_pooled_results_are_those_of_all_problems_at_once():
+    pooled = pool_results(parts())
+    whole = results_of(*(draw(name, s, prefix=f"{name}/") for name, s in PARTS.items()))
+    for name in ("per_problem", "counts", "diversity", "interval", "format"):
+        assert pooled[name] == whole[name], name
+    for metric, by_k in whole["metrics"].items():
+        for k, cell in by_k.items():  # the values of the parts were rounded to six digits
+            assert pooled["metrics"][metric][k] == pytest.approx(cell, abs=2e-6)
+    for name in ("samples", "unit"):
+        assert pooled["entropy"][name] == whole["entropy"][name]
+    for name in ("token_mean", "tokens_mean"):
+        assert pooled["entropy"][name] == pytest.approx(whole["entropy"][name], abs=1e-5)
+    sequence, expected = pooled["entropy"]["sequence"], whole["entropy"]["sequence"]
+    assert sequence["mean"] == pytest.approx(expected["mean"], abs=1e-5)
+    assert sequence["histogram"] == expected["histogram"]
+
+
+def test_only_common_k_and_common_settings_stay():
+    problems = {"count": 6, "sha256": "aa"}
+    one = results_of(
+        draw("a", 0.2),
+        settings={
+            "sampling": {"seed": 1, "samples": 16},
+            "problems": problems,
+            "verifier": {"t": 1},
+        },
+    )
+    two = results_of(
+        draw("b", 0.6, samples=8),
+        settings={
+            "sampling": {"seed": 2, "samples": 16},
+            "problems": problems,
+            "verifier": {"t": 1},
+        },
+    )
+    pooled = pool_results({"a": one, "b": two})
+    assert list(pooled["metrics"]["max@k"]) == ["1", "2", "4", "8"]
+    assert pooled["manifest"]["settings"] == {
+        "sampling": {"samples": 16},
+        "problems": {"count": 12, "sha256": "aa+aa"},
+        "verifier": {"t": 1},
+    }
+    assert pooled["manifest"]["parts"]["b"]["settings"]["sampling"]["seed"] == 2
+
+
+def test_what_one_part_does_not_know_the_pool_does_not_know():
+    some = parts()
+    some["seed 2"] = results_of(draw("seed 2", 0.6, entropy=False))
+    assert pool_results(some)["entropy"] is None
+
+
+def test_no_parts_are_refused():
+    with pytest.raises(InvalidValueError, match="at least one"):
+        pool_results({})

@@ -1,0 +1,69 @@
+import numpy as np
+import pytest
+
+from maxatk.errors import InvalidValueError
+from maxatk.evaluation.results import build_results
+from maxatk.evaluation.tally import ScoreTally
+from maxatk.records import Outcome, Sample, Score
+
+
+def score(problem_id, sample, reward, program=None):
+    outcome = Outcome.INFRA_ERROR if reward is None else Outcome.PASSED
+    return Score(problem_id, sample, reward, 0, 1, outcome, 0.0, program)
+
+
+SCORES = [score("a", 0, 1.0), score("a", 1, None), score("b", 0, 0.5), score("b", 1, 0.0)]
+SAMPLES = [Sample("a", 0, "x"), Sample("a", 1, "x"), Sample("b", 0, "x"), Sample("b", 1, "y")]
+
+
+def test_unscored_samples_shrink_n_and_are_counted():
+    results = build_results(["a", "b"], SAMPLES, SCORES, manifest={"m": 1})
+    assert results["counts"] == {
+        "problems": 2,
+        "samples": 4,
+        "unscored": 1,
+        "outcomes": {"infra_error": 1, "passed": 3},
+    }
+    assert results["per_problem"]["samples"] == [2, 2]
+    assert results["per_problem"]["scored"] == [1, 2]
+    assert results["metrics"]["max@k"]["1"]["mean"] == 0.625
+    assert results["metrics"]["max@k"]["1"]["problems"] == 2
+    assert results["per_problem"]["max@k"]["2"] == [None, 0.5]
+    assert results["metrics"]["max@k"]["2"] == {
+        "mean": 0.5,
+        "low": 0.5,
+        "high": 0.5,
+        "problems": 1,
+    }
+    assert results["per_problem"]["distinct"] == [1, 2]
+    assert results["diversity"] == {"distinct": 1.5, "programs": None, "program_entropy": None}
+    assert results["manifest"] == {"m": 1}
+
+
+def test_all_unscored_gives_null_not_zero():
+    results = build_results(["a"], SAMPLES[:1], [score("a", 0, None)], manifest={})
+    assert results["metrics"]["pass@k"]["1"]["mean"] is None
+
+
+def test_problems_with_different_numbers_of_samples():
+    scores = [*SCORES, score("b", 2, 1.0)]
+    rewards, counts = ScoreTally().add_scores(scores).rewards(["a", "b"])
+    assert counts.tolist() == [2, 3]
+    np.testing.assert_array_equal(rewards, [[1.0, np.nan, np.nan], [0.5, 0.0, 1.0]])
+    results = build_results(["a", "b"], SAMPLES, scores, manifest={})
+    assert list(results["metrics"]["max@k"]) == ["1", "2"]
+    with pytest.raises(InvalidValueError, match="the 2 samples"):
+        build_results(["a", "b"], SAMPLES, scores, manifest={}, ks=[3])
+
+
+def test_programs_are_counted_by_their_fingerprints():
+    scores = [score("a", i, 1.0, "x" if i < 3 else "y") for i in range(4)]
+    scores += [score("b", i, 1.0, "x") for i in range(4)]
+    results = build_results(["a", "b"], SAMPLES, scores, manifest={})
+    mixed = -(0.75 * np.log(0.75) + 0.25 * np.log(0.25))
+    assert results["per_problem"]["programs"] == [2, 1]
+    assert results["per_problem"]["program_entropy"] == [round(mixed, 6), 0.0]
+    assert results["diversity"]["programs"] == 1.5
+    assert results["diversity"]["program_entropy"] == pytest.approx(mixed / 2, abs=1e-6)
+    lost = [*scores, score("b", 4, 1.0)]
+    assert build_results(["a", "b"], SAMPLES, lost, manifest={})["diversity"]["programs"] is None

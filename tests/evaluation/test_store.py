@@ -1,0 +1,110 @@
+import multiprocessing
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from maxatk.errors import DataError, InvalidValueError
+from maxatk.evaluation.store import Store
+from maxatk.records import Outcome, Sample, Score
+
+SAMPLES = [Sample("p", i, f"print({i})\n# é\u2028") for i in range(4)]
+
+
+def fill(path, samples=SAMPLES):
+    with Store(path, Sample.from_json) as store:
+        store.append(samples)
+    return path.read_bytes()
+
+
+def test_round_trip_keeps_order_and_records(tmp_path):
+    path = tmp_path / "new" / "samples.jsonl"
+    fill(path, SAMPLES[:2])
+    with Store(path, Sample.from_json) as store:
+        store.append(SAMPLES[2:])
+        assert list(store.records.values()) == SAMPLES
+    with Store(path, Sample.from_json) as store:
+        assert list(store.records) == [("p", i) for i in range(4)]
+
+
+def test_scores_round_trip(tmp_path):
+    unscored = Score("p", 0, None, 0, 2, Outcome.INFRA_ERROR, 0.1)
+    with Store(tmp_path / "s.jsonl", Score.from_json) as store:
+        store.append([unscored])
+    with Store(tmp_path / "s.jsonl", Score.from_json) as store:
+        assert store.records["p", 0] == unscored
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(cut=st.integers(0, 400))
+def test_any_torn_tail_is_cut_and_can_be_written_again(tmp_path, cut):
+    path = tmp_path / "samples.jsonl"
+    path.unlink(missing_ok=True)
+    whole = fill(path)
+    path.write_bytes(whole[: max(0, len(whole) - cut)])
+    with Store(path, Sample.from_json) as store:
+        kept = len(store.records)
+        assert list(store.records.values()) == SAMPLES[:kept]
+        store.append(SAMPLES[kept:])
+    assert path.read_bytes() == whole
+
+
+def test_a_torn_line_longer_than_a_block_is_cut(tmp_path):
+    path = tmp_path / "samples.jsonl"
+    whole = fill(path)
+    path.write_bytes(whole + b'{"problem_id": "' + b"x" * 200_000)
+    with Store(path, Sample.from_json) as store:
+        assert len(store.records) == 4
+    assert path.read_bytes() == whole
+
+
+def test_a_corrupt_line_elsewhere_is_an_error_with_its_place(tmp_path):
+    path = tmp_path / "samples.jsonl"
+    lines = fill(path).splitlines(keepends=True)
+    path.write_bytes(lines[0] + b'{"problem_id": "p"\n' + lines[2])
+    with pytest.raises(DataError, match=r"samples\.jsonl:2: "):
+        Store(path, Sample.from_json)
+    path.write_bytes(lines[0] + b"\xff\n")
+    with pytest.raises(DataError, match="not a UTF-8 text file"):
+        Store(path, Sample.from_json)
+
+
+def test_duplicates_are_refused(tmp_path):
+    path = tmp_path / "samples.jsonl"
+    whole = fill(path)
+    with (
+        Store(path, Sample.from_json) as store,
+        pytest.raises(DataError, match="sample 2 of 'p' is already there"),
+    ):
+        store.append([Sample("q", 0, ""), SAMPLES[2]])
+    assert path.read_bytes() == whole
+    path.write_bytes(whole + whole)
+    with pytest.raises(DataError, match=r"samples\.jsonl:5: sample 0 of 'p' occurs twice"):
+        Store(path, Sample.from_json)
+
+
+def test_duplicates_within_one_append_are_refused(tmp_path):
+    with (
+        Store(tmp_path / "s.jsonl", Sample.from_json) as store,
+        pytest.raises(DataError, match="sample 0 of 'p' is already there"),
+    ):
+        store.append([SAMPLES[0], SAMPLES[0]])
+
+
+def hold(path, held, release):
+    with Store(path, Sample.from_json):
+        held.set()
+        release.wait(30)
+
+
+def test_a_second_process_is_refused(tmp_path):
+    context = multiprocessing.get_context("fork")
+    held, release = context.Event(), context.Event()
+    holder = context.Process(target=hold, args=(tmp_path / "s.jsonl", held, release))
+    holder.start()
+    assert held.wait(30)
+    with pytest.raises(InvalidValueError, match="another process is writing"):
+        Store(tmp_path / "s.jsonl", Sample.from_json)
+    release.set()
+    holder.join()
+    Store(tmp_path / "s.jsonl", Sample.from_json).close()

@@ -1,0 +1,128 @@
+import json
+import re
+
+import pytest
+
+from maxatk.errors import DataError, MissingFileError
+from maxatk.evaluation import read_submissions
+from maxatk.records import Problem, Sample, TestCase
+
+PROBLEMS = {
+    name: Problem(name, f"def {name[-1]}(x):\n", (TestCase(call=f"{name[-1]}(1)", output="1"),))
+    for name in ("HumanEval/a", "HumanEval/b")
+}
+
+OWN = {"problem_id": "HumanEval/a", "sample": 0, "completion": ""}
+
+
+def write(tmp_path, *rows):
+    path = tmp_path / "samples.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_our_own_file(tmp_path):
+    fenced = "Here:\n```python\nprint(1)\n```\n"
+    rows = [
+        {"problem_id": "HumanEval/a", "sample": 5, "completion": fenced, "other": 1},
+        {"problem_id": "HumanEval/a", "sample": 2, "completion": "print(2)", "tokens": 3},
+    ]
+    first, second = read_submissions(write(tmp_path, *rows), PROBLEMS)
+    assert first.program.strip() == "print(1)"
+    assert first.sample == Sample("HumanEval/a", 5, fenced)
+    assert second.sample.tokens == 3
+
+
+def test_human_eval_completions_continue_the_prompt(tmp_path):
+    rows = [
+        {"task_id": "HumanEval/a", "completion": "    return x\n"},
+        {"task_id": "HumanEval/b", "completion": "    return 0\n"},
+        {"task_id": "HumanEval/a", "completion": "    return 2\n"},
+    ]
+    found = read_submissions(write(tmp_path, *rows), PROBLEMS)
+    assert [(f.sample.problem_id[-1], f.sample.sample) for f in found] == [
+        ("a", 0),
+        ("b", 0),
+        ("a", 1),
+    ]
+    assert found[2].program == "def a(x):\n    return 2\n"
+    assert found[2].sample.completion == "    return 2\n"
+
+
+def test_evalplus_solutions_are_whole_programs(tmp_path):
+    rows = [{"task_id": "HumanEval/a", "solution": "def a(x): return x", "completion": "no"}]
+    (found,) = read_submissions(write(tmp_path, *rows), PROBLEMS)
+    assert found.program == found.sample.completion == "def a(x): return x"
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"task_id": "HumanEval/c", "completion": ""}, "unknown problem 'HumanEval/c'.*did you"),
+        ({"completion": ""}, r"missing field 'problem_id' \(or 'task_id' of other tools\)"),
+        ({"task_id": "HumanEval/a", "text": ""}, "missing field 'completion' or 'solution'"),
+        ({"problem_id": "HumanEval/a", "sample": 0}, "missing field 'completion'"),
+        ({"problem_id": "HumanEval/a", "sample": "0", "completion": ""}, "must be an integer"),
+        ({"problem_id": "HumanEval/a", "sample": True, "completion": ""}, "must be an integer"),
+        ({"problem_id": "HumanEval/a", "sample": -1, "completion": ""}, "must be an integer"),
+        ({"problem_id": "HumanEval/a", "sample": 0, "completion": None}, "must be text"),
+        ({"problem_id": 3, "sample": 0, "completion": ""}, "'problem_id' must be text, got 3"),
+        ({"task_id": None, "completion": ""}, "'task_id' must be text, got None"),
+        ({"task_id": "HumanEval/a", "solution": 7}, "'solution' must be text, got 7"),
+        ({**OWN, "tokens": "9"}, "'tokens' must be an integer from 0, got '9'"),
+        ({**OWN, "entropy": float("nan")}, "'entropy' must be a finite number, got nan"),
+        ({**OWN, "logprob": True}, "'logprob' must be a finite number, got True"),
+        ({**OWN, "finish_reason": 1}, "'finish_reason' must be text, got 1"),
+    ],
+)
+def test_other_lines_are_refused_with_their_place(tmp_path, row, message):
+    good = {"task_id": "HumanEval/a", "solution": ""}
+    with pytest.raises(DataError, match=rf"samples\.jsonl:2: .*{message}"):
+        read_submissions(write(tmp_path, good, row), PROBLEMS)
+
+
+def test_a_sample_that_occurs_twice_is_refused(tmp_path):
+    row = {"problem_id": "HumanEval/a", "sample": 0, "completion": ""}
+    with pytest.raises(DataError, match=r":2: sample 0 of 'HumanEval/a' occurs twice"):
+        read_submissions(write(tmp_path, row, row), PROBLEMS)
+
+
+def test_missing_file(tmp_path):
+    with pytest.raises(MissingFileError, match="no such file"):
+        read_submissions(tmp_path / "none.jsonl", PROBLEMS)
+
+
+def test_every_bad_line_is_named_at_once(tmp_path):
+    good = json.dumps({"task_id": "HumanEval/a", "solution": ""}).encode()
+    bad = {
+        2: (b"{", "broken JSON: Expecting property name"),
+        4: (b'"text"', "must be a JSON object, got str"),
+        5: (b'{"task_id": "HumanEval/a", "solution": "\xff"}', "not UTF-8: invalid start byte"),
+        7: (b'{"task_id": "HumanEval/a"}', "missing field 'completion' or 'solution'"),
+        8: (b"[" * 100_000, "broken JSON"),
+    }
+    path = tmp_path / "samples.jsonl"
+    path.write_bytes(b"\r\n".join(bad[n][0] if n in bad else good for n in range(1, 10)))
+    with pytest.raises(DataError) as caught:
+        read_submissions(path, PROBLEMS)
+    heading, *lines = str(caught.value).splitlines()
+    assert heading == f"{path}: 5 bad lines:"
+    assert [int(line.split(":")[1]) for line in lines] == list(bad)
+    for line, (_, message) in zip(lines, bad.values(), strict=True):
+        assert message in line
+
+
+def test_no_more_than_fifty_bad_lines_are_printed(tmp_path):
+    rows = [{"task_id": f"HumanEval/{i}", "completion": ""} for i in range(2000)]
+    with pytest.raises(DataError) as caught:
+        read_submissions(write(tmp_path, *rows), PROBLEMS)
+    heading, *lines = str(caught.value).splitlines()
+    assert re.search(r"2,000 bad lines, the first 50:$", heading)
+    assert len(lines) == 50
+
+
+def test_blank_lines_are_skipped_and_counted(tmp_path):
+    path = write(tmp_path, {"task_id": "HumanEval/a", "solution": ""}, {})
+    path.write_text("\n  \n" + path.read_text())
+    with pytest.raises(DataError, match=r"samples\.jsonl:4: "):
+        read_submissions(path, PROBLEMS)

@@ -1,0 +1,47 @@
+"""Processes that tests start: how long they may take, and what is left of them."""
+
+import os
+import time
+
+import psutil
+
+ENDLESS = "while True: pass"
+
+
+def patience(seconds):
+    """Return a limit on the wall clock, times the factor MAXATK_TEST_PATIENCE of a loaded machine.
+
+    Every limit on waiting in the tests goes through it. It is there to end what hangs, never to
+    measure how fast something is.
+    """
+    return seconds * float(os.environ.get("MAXATK_TEST_PATIENCE", "1"))
+
+
+def family(pid):
+    """Return a process and all its descendants, or nothing if it is gone."""
+    try:
+        parent = psutil.Process(pid)
+        return [parent, *parent.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def wait_for_busy_family(pid, *, seconds=40):
+    """Return a process with its descendants as soon as a verified program of it uses a core."""
+    deadline = time.monotonic() + patience(seconds)
+    while time.monotonic() < deadline:
+        members = family(pid)
+        for member in members[1:]:
+            try:
+                if "boot.py" in " ".join(member.cmdline()) and member.cpu_times().user > 0.5:
+                    return members
+            except psutil.NoSuchProcess:
+                pass
+        time.sleep(0.1)
+    raise AssertionError(f"no program of process {pid} became busy")
+
+
+def still_alive(members, *, seconds=15):
+    """Return those members that are alive after at most so many seconds."""
+    alive = psutil.wait_procs(members, timeout=patience(seconds))[1]
+    return [member for member in alive if member.status() != psutil.STATUS_ZOMBIE]

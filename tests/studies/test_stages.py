@@ -1,0 +1,138 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from maxatk.cli.progress import stage_board
+from maxatk.errors import InvalidValueError, StageError
+from maxatk.studies import stages as running
+from maxatk.studies.stages import Stage
+from processes import ENDLESS, family, patience, still_alive, wait_for_busy_family
+
+BUSY = (
+    "import time\nend = time.process_time() + 0.5\nwhile time.process_time() < end: pass\nprint(4)"
+)
+
+
+def run_stages(stages, folder, *, jobs):
+    with stage_board([stage.name for stage in stages]) as board:
+        return running.run_stages(stages, folder, jobs=jobs, board=board)
+
+
+def test_stages_run_after_what_they_need(scoring, tmp_path):
+    stages = [
+        Stage("slow", scoring(BUSY, BUSY + "\n", name="slow")),
+        Stage("after-slow", scoring("print(4)", name="after-slow"), needs=("slow",)),
+        Stage("free", scoring("print(4)", name="free")),
+    ]
+    seconds = run_stages(stages, tmp_path, jobs=2)
+    assert list(seconds) == ["free", "slow", "after-slow"]  # in the order in which they finish
+    assert all(value > 0 for value in seconds.values())
+    for stage in stages:
+        assert (tmp_path / stage.name / "results.json").is_file()
+        assert (tmp_path / "logs" / f"{stage.name}.log").is_file()
+
+
+def test_finished_stages_are_not_run_again(scoring, tmp_path, capfd):
+    stages = [
+        Stage("one", scoring("print(4)", name="one")),
+        Stage("two", scoring("print(4)", name="two"), needs=("one",)),
+    ]
+    run_stages(stages[:1], tmp_path, jobs=1)
+    (tmp_path / "one" / "results.json").unlink()  # a second run would write it again
+    marker = json.loads((tmp_path / "stages" / "one.json").read_text())
+    seconds = run_stages(stages, tmp_path, jobs=1)
+    assert seconds["one"] == marker["seconds"]
+    assert not (tmp_path / "one" / "results.json").exists()
+    assert (tmp_path / "two" / "results.json").is_file()
+    assert run_stages(stages, tmp_path, jobs=1).keys() == seconds.keys()
+    assert "two: finished" in capfd.readouterr().err
+
+
+def test_a_failing_stage_is_named_with_its_log_and_ends_the_others(scoring, tmp_path):
+    samples = tmp_path / "bad-samples.jsonl"
+    bad = scoring("print(4)", name="bad")
+    samples.write_text("{}\n")
+    stages = [
+        Stage("endless", scoring(ENDLESS, name="endless", time_limit=500)),
+        Stage("bad", bad),
+        Stage("never", scoring("print(4)", name="never"), needs=("bad",)),
+    ]
+    others = set(family(os.getpid()))  # other tests of this process may keep a verifier
+    before = time.monotonic()
+    with pytest.raises(StageError, match=r"stage 'bad' failed \(exit 2\)") as caught:
+        run_stages(stages, tmp_path, jobs=2)
+    assert f"{samples}:1: " in str(caught.value)  # the end of the log
+    assert time.monotonic() - before < patience(60)
+    assert not (tmp_path / "stages").exists()
+    assert not (tmp_path / "never").exists()
+    started = [process for process in family(os.getpid()) if process not in others]
+    assert still_alive(started) == []
+
+
+@pytest.mark.parametrize(
+    ("stages", "jobs", "message"),
+    [
+        ([Stage("a", ())], 0, "jobs: must be at least 1, got 0"),
+        ([Stage("a", (), needs=("b",))], 1, "'a' needs 'b', which is not listed before it"),
+        ([Stage("a", (), needs=("b",)), Stage("b", ())], 1, "'a' needs 'b'"),
+        ([Stage("a", ()), Stage("a", ())], 1, "'a' is listed twice"),
+    ],
+)
+def test_stages_that_could_never_run_are_refused(stages, jobs, message, tmp_path):
+    with pytest.raises(InvalidValueError, match=message):
+        run_stages(stages, tmp_path, jobs=jobs)
+    assert list(tmp_path.iterdir()) == []
+
+
+RUNNER = """
+import sys
+from pathlib import Path
+from maxatk.cli.progress import stage_board
+from maxatk.studies.stages import Stage, run_stages
+try:
+    with stage_board(["endless"]) as board:
+        stages = [Stage("endless", tuple(sys.argv[2:]))]
+        run_stages(stages, Path(sys.argv[1]), jobs=1, board=board)
+except KeyboardInterrupt:
+    sys.exit(130)
+"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_no_process_outlives_the_one_that_runs_the_stages(how, scoring, started, tmp_path):
+    command = scoring(ENDLESS, time_limit=500)
+    runner = started(sys.executable, "-c", RUNNER, str(tmp_path), *command)
+    members = wait_for_busy_family(runner.pid)
+    assert len(members) >= 3  # the runner, its stage, and what verifies programs
+    runner.send_signal(how)
+    status = runner.wait(timeout=patience(30))
+    assert still_alive(members) == []
+    assert status == (130 if how is signal.SIGINT else -how)
+    assert not (tmp_path / "stages").exists()
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_no_process_outlives_a_single_verb(how, scoring, started):
+    command = (sys.executable, "-m", "maxatk", *scoring(ENDLESS, time_limit=500))
+    command = started(*command, stderr=subprocess.PIPE)
+    members = wait_for_busy_family(command.pid)
+    command.send_signal(how)
+    _, errors = command.communicate(timeout=patience(40))
+    assert still_alive(members) == []
+    if how is signal.SIGINT:
+        assert command.returncode == 130
+        assert errors.endswith("maxatk: interrupted; the same command goes on from here\n")
+
+
+def test_a_child_in_json_mode_ends_when_its_parents_pipe_closes(scoring, started):
+    command = (sys.executable, "-m", "maxatk", *scoring(ENDLESS, time_limit=500))
+    child = started(*command, "--progress", "json", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    members = wait_for_busy_family(child.pid)
+    child.stdin.close()
+    assert child.wait(timeout=patience(20)) == 1
+    assert still_alive(members) == []
