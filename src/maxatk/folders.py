@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -25,8 +26,18 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
     """Write a JSON object atomically: the file appears whole or not at all."""
+    with atomic_write(path) as partial:
+        partial.write_text(json.dumps(value, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+
+
+@contextlib.contextmanager
+def atomic_write(path: Path) -> Iterator[Path]:
+    """Yield the path to write to: what is there takes the place of `path` if the block ends well.
+
+    A reader sees the old file or the new one, never a part. An error leaves `path` as it was.
+    """
     partial = path.with_name(path.name + ".partial")
-    partial.write_text(json.dumps(value, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    yield partial
     partial.replace(path)
 
 

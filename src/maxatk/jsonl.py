@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from maxatk.errors import DataError, MissingFileError
+from maxatk.folders import atomic_write
 
 RecordT = TypeVar("RecordT")
 
@@ -132,8 +133,6 @@ def write_jsonl(path: str | Path, rows: Iterable[Mapping[str, Any]]) -> None:
     """Write rows as JSON lines, atomically: the file appears whole or not at all."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".partial")
-    with partial.open("w", encoding="utf-8") as out:
+    with atomic_write(path) as partial, partial.open("w", encoding="utf-8") as out:
         for row in rows:
             out.write(json.dumps(row) + "\n")
-    partial.replace(path)

@@ -9,8 +9,8 @@ import pytest
 from maxatk import load_problems
 from maxatk.errors import DataError
 from maxatk.problems import BENCHMARKS, PrepareSettings, prepare
-from maxatk.problems.prepare.run import overlap_keys
-from maxatk.problems.prepare.settings import Overlap
+from maxatk.problems.prepare.preparation import overlap_keys
+from maxatk.problems.prepare.sets import Overlap
 from problems.rows import ROWS, contest_row, lcb_row, mbpp_row
 from problems.test_files import write_parquet
 

@@ -12,11 +12,12 @@ import pytest
 import maxatk
 from maxatk.errors import DataError, InvalidValueError, MissingFileError
 from maxatk.evaluation.statistics import paired_difference
+from maxatk.problems.benchmarks import BENCHMARKS
 from maxatk.report import figure1, overview_table, write_report
 from maxatk.report.figures import curve_svgs, entropy_svg, metric_svg
 from maxatk.report.headlines import headlines
 from maxatk.report.numbers import change, interval, share
-from maxatk.report.paper import BENCHMARKS, paper_tables
+from maxatk.report.paper import paper_tables
 from maxatk.report.runs import load_comparison
 from maxatk.report.style import lines_for
 from maxatk.report.tables import differences, every_k, problems_table, samples_table, shaded

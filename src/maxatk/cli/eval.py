@@ -13,7 +13,7 @@ import yaml
 from maxatk.cli.progress import ProgressMode, progress_bar, summed
 from maxatk.cli.tables import print_overview
 from maxatk.evaluation import evaluate
-from maxatk.evaluation.planning import Plan, plan
+from maxatk.evaluation.planning import EvaluationPlan, plan
 from maxatk.evaluation.recipe import UNNAMED, EvalRecipe, flag_defaults
 from maxatk.problems import load_problems
 from maxatk.settings import read_recipe
@@ -72,7 +72,7 @@ def _parse_over(settings: EvalRecipe, arguments: Sequence[str]) -> Arguments:
     )
 
 
-def _planned(recipe: EvalRecipe) -> Plan:
+def _planned(recipe: EvalRecipe) -> EvaluationPlan:
     problems = load_problems(recipe.problems, limit=recipe.limit)
     with recipe.verifier.open() as verifier:
         return plan(
@@ -109,7 +109,7 @@ def _evaluate(recipe: EvalRecipe, progress: ProgressMode) -> None:
         print_overview({Path(recipe.out).name: results})
 
 
-def _plan_text(planned: Plan) -> str:
+def _plan_text(planned: EvaluationPlan) -> str:
     expected = planned.expected_tokens
     return "\n".join(
         [

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from maxatk.report import Cell, Table, outcomes_table, overview_table
-from maxatk.report.runs import Source
+from maxatk.report.runs import ResultsSource
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
@@ -16,7 +16,7 @@ _STYLES = {"best": "bold", "second": "underline", "above": "green", "below": "re
 _FOOTNOTES = {"best": "¹", "second": "²"}
 
 
-def print_overview(results: Mapping[str, Source]) -> None:
+def print_overview(results: Mapping[str, ResultsSource]) -> None:
     """Print max@k and pass@k of every run, with 95% intervals, best bold, second underlined."""
     print_table(overview_table(results), title="95% bootstrap intervals over problems")
 

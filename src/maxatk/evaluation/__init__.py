@@ -3,8 +3,8 @@
 from maxatk.evaluation.backends import BACKENDS, Backend, ServerSettings, load_backend
 from maxatk.evaluation.recount import results_of_folder
 from maxatk.evaluation.run import evaluate
+from maxatk.evaluation.sampling import SamplingSettings
 from maxatk.evaluation.scoring import score
-from maxatk.evaluation.settings import SamplingSettings
 from maxatk.evaluation.solving import Solution, solve
 from maxatk.evaluation.submissions import Submission, read_submissions
 

@@ -12,7 +12,7 @@ from typing import Any
 from maxatk.environment import environment
 from maxatk.errors import DataError, InvalidValueError
 from maxatk.evaluation.results import build_results
-from maxatk.evaluation.settings import SamplingSettings
+from maxatk.evaluation.sampling import SamplingSettings
 from maxatk.evaluation.store import Store
 from maxatk.folders import read_json, refuse_other_settings, write_json
 from maxatk.records import Problem, Sample, Score

@@ -16,8 +16,8 @@ from maxatk.evaluation.folder import (
     recorded_batch_size,
     sampled_settings,
 )
+from maxatk.evaluation.sampling import SamplingSettings
 from maxatk.evaluation.scoring import read_submitted, scored_settings
-from maxatk.evaluation.settings import SamplingSettings
 from maxatk.evaluation.submissions import submission
 from maxatk.problems.load import read_problems
 from maxatk.records import Problem
@@ -27,7 +27,7 @@ PROBE = 16  # samples
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan:
+class EvaluationPlan:
     """The size of an evaluation, and the seconds that a probe says it takes.
 
     `samples` are to be drawn in all, `found` of them are in the folder; `most_tokens` is the bound
@@ -63,7 +63,7 @@ def plan(
     dtype: str = "auto",
     device: str | None = None,
     batch_size: int | None = None,
-) -> Plan:
+) -> EvaluationPlan:
     """Return the plan of `evaluate` with these arguments; nothing is written to `out`.
 
     One batch of at most 16 samples of the first problem is drawn and verified. Larger batches are
@@ -91,7 +91,7 @@ def plan(
     known = None if None in tokens else sum(t for t in tokens if t is not None)
     sampling_s = (sampled - started) / count * missing
     verifying_s = (verified - sampled) / count * missing
-    return Plan(
+    return EvaluationPlan(
         problems=len(problems),
         samples=total,
         found=found,

@@ -18,11 +18,11 @@ from maxatk.evaluation.folder import (
     sampled_settings,
     write_results,
 )
-from maxatk.evaluation.settings import SamplingSettings
+from maxatk.evaluation.sampling import SamplingSettings
 from maxatk.evaluation.statistics import check_ks
 from maxatk.evaluation.store import Store
 from maxatk.evaluation.submissions import Submission, submission
-from maxatk.evaluation.verifying import Progress, ScoringThread, verifier_or_default
+from maxatk.evaluation.verifying import ScoringThread, UnitProgress, verifier_or_default
 from maxatk.problems.load import read_problems
 from maxatk.records import Problem, Sample, Score
 from maxatk.verifier import Verifier
@@ -41,7 +41,7 @@ def evaluate(
     batch_size: int | None = None,
     server: ServerSettings | None = None,
     ks: Sequence[int] | None = None,
-    progress: Progress | None = None,
+    progress: UnitProgress | None = None,
 ) -> dict[str, Any]:
     """Sample `model` on every problem, verify the programs, and return the results.
 
@@ -95,7 +95,7 @@ def _sampled(
     problems: Mapping[str, Problem],
     settings: SamplingSettings,
     samples: Store[Sample],
-    progress: Progress | None,
+    progress: UnitProgress | None,
 ) -> Iterator[list[Submission]]:
     # In the order of the problems, and stored before they are handed on: so the files of an
     # interrupted run are prefixes of those of an uninterrupted one.

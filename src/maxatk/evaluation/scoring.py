@@ -21,7 +21,7 @@ from maxatk.evaluation.folder import (
 from maxatk.evaluation.statistics import check_ks
 from maxatk.evaluation.store import Store
 from maxatk.evaluation.submissions import Submission, read_submissions
-from maxatk.evaluation.verifying import BATCH, Progress, ScoringThread, verifier_or_default
+from maxatk.evaluation.verifying import BATCH, ScoringThread, UnitProgress, verifier_or_default
 from maxatk.problems.load import read_problems
 from maxatk.records import Problem, Score
 from maxatk.verifier import Verifier
@@ -35,7 +35,7 @@ def score(
     verifier: Verifier | None = None,
     limit: int | None = None,
     ks: Sequence[int] | None = None,
-    progress: Progress | None = None,
+    progress: UnitProgress | None = None,
 ) -> dict[str, Any]:
     """Verify an existing samples file and return the results.
 

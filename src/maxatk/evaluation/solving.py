@@ -5,22 +5,20 @@ from __future__ import annotations
 import concurrent.futures
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from maxatk.errors import InvalidValueError
 from maxatk.evaluation.backends import ServerSettings, load_backend
-from maxatk.evaluation.settings import SamplingSettings
+from maxatk.evaluation.sampling import SamplingSettings
 from maxatk.evaluation.submissions import Submission, submission
 from maxatk.records import Problem, Verdict
-from maxatk.verifier import Verifier, problem_job
+from maxatk.verifier import Progress, Verifier, problem_job
 
 BATCH = 8  # samples drawn at once: few, so that an easy problem is done soon
 
 Verified = tuple[Submission, Verdict]
-Progress = Callable[[int, int], None]
-"""Called as progress(verified, n)."""
 
 
 @dataclasses.dataclass(frozen=True)

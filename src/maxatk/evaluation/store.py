@@ -13,7 +13,6 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Generic, Protocol, TypeVar
 
 from maxatk.errors import DataError, InvalidValueError
@@ -92,12 +91,7 @@ class Store(Generic[RecordT]):
     def __enter__(self) -> Store[RecordT]:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

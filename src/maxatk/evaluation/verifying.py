@@ -7,14 +7,13 @@ import queue
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import TracebackType
 
 from maxatk.evaluation.store import Store
 from maxatk.evaluation.submissions import Submission, program_key
 from maxatk.records import Problem, Score, Verdict
 from maxatk.verifier import Verifier, problem_job
 
-Progress = Callable[[int, int, str], None]
+UnitProgress = Callable[[int, int, str], None]
 """Called as progress(done, total, unit), from the sampling and from the verification thread."""
 
 BATCH = 256
@@ -39,7 +38,7 @@ class ScoringThread:
         problems: Mapping[str, Problem],
         *,
         total: int,
-        progress: Progress | None,
+        progress: UnitProgress | None,
     ) -> None:
         self._verifier, self._scores, self._problems = verifier, scores, problems
         self._total, self._progress = total, progress
@@ -63,12 +62,7 @@ class ScoringThread:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         self._dropping = error is not None
         self._queue.put(None)
         self._thread.join()

@@ -15,7 +15,7 @@ READ = "a=list(map(int,input().split()))\n"
 
 
 @dataclasses.dataclass(frozen=True)
-class Stage:
+class PipelineStage:
     """One stage of a pipeline: its exact name, its category and its line of Python."""
 
     name: str
@@ -23,15 +23,15 @@ class Stage:
     line: str
 
 
-def _stages(category: str, template: str, expressions: dict[str, str]) -> tuple[Stage, ...]:
+def _stages(category: str, template: str, expressions: dict[str, str]) -> tuple[PipelineStage, ...]:
     return tuple(
-        Stage(name=name, category=category, line=template.format(expression) + "\n")
+        PipelineStage(name=name, category=category, line=template.format(expression) + "\n")
         for name, expression in expressions.items()
     )
 
 
 # Inside a category the first stage is the commonest (see `problems.py`).
-OPERATIONS: dict[str, tuple[Stage, ...]] = {
+OPERATIONS: dict[str, tuple[PipelineStage, ...]] = {
     "order": _stages(
         "order",
         "a={}",
@@ -91,7 +91,7 @@ OPERATIONS: dict[str, tuple[Stage, ...]] = {
     ),
 }
 
-ANSWERS: tuple[Stage, ...] = _stages(
+ANSWERS: tuple[PipelineStage, ...] = _stages(
     "answer",
     "print({})",
     {
@@ -113,11 +113,11 @@ ANSWERS: tuple[Stage, ...] = _stages(
 class Pipeline:
     """A program of the language: list operations followed by one answer."""
 
-    operations: tuple[Stage, ...]
-    answer: Stage
+    operations: tuple[PipelineStage, ...]
+    answer: PipelineStage
 
     @property
-    def stages(self) -> tuple[Stage, ...]:
+    def stages(self) -> tuple[PipelineStage, ...]:
         """Return the operations and the answer, in the order in which they run."""
         return (*self.operations, self.answer)
 

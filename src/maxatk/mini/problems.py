@@ -12,7 +12,7 @@ import random
 from collections.abc import Iterator
 
 from maxatk.errors import InvalidValueError
-from maxatk.mini.language import ANSWERS, OPERATIONS, READ, Pipeline, Stage
+from maxatk.mini.language import ANSWERS, OPERATIONS, READ, Pipeline, PipelineStage
 from maxatk.records import Problem, TestCase
 
 OPERATION_COUNTS = {1: 0.2, 2: 0.5, 3: 0.3}
@@ -108,7 +108,7 @@ def _draw_pipeline(rng: random.Random) -> Pipeline:
     return Pipeline(operations=operations, answer=_zipf(ANSWERS, rng))
 
 
-def _zipf(stages: tuple[Stage, ...], rng: random.Random) -> Stage:
+def _zipf(stages: tuple[PipelineStage, ...], rng: random.Random) -> PipelineStage:
     return rng.choices(stages, weights=[1 / rank for rank in range(1, len(stages) + 1)])[0]
 
 
@@ -131,7 +131,7 @@ def _prompt(pipeline: Pipeline, examples: list[tuple[str, str]], rng: random.Ran
     return "\n".join([" ".join(words), *shown, "#\n"])
 
 
-def _replace_stage(stage: Stage, rng: random.Random, noise: Noise) -> Stage:
+def _replace_stage(stage: PipelineStage, rng: random.Random, noise: Noise) -> PipelineStage:
     draw = rng.random()
     if draw < noise.same_category:
         return rng.choice(ANSWERS if stage.category == "answer" else OPERATIONS[stage.category])

@@ -9,8 +9,8 @@ from maxatk.problems.load import (
     read_problems,
 )
 from maxatk.problems.prepare.outputs import outputs, solutions_file
-from maxatk.problems.prepare.run import prepare
-from maxatk.problems.prepare.settings import Overlap, PrepareSettings, read_sets
+from maxatk.problems.prepare.preparation import prepare
+from maxatk.problems.prepare.sets import Overlap, PrepareSettings, read_sets
 
 __all__ = [
     "BENCHMARKS",

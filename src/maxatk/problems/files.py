@@ -68,7 +68,7 @@ def read_rows(
     return _array_rows(path)
 
 
-def fingerprint(files: Sequence[Path]) -> list[dict[str, Any]]:
+def file_fingerprint(files: Sequence[Path]) -> list[dict[str, Any]]:
     """Return name, size in bytes and SHA-256 of every file."""
     described = []
     for path in files:

@@ -14,9 +14,9 @@ from maxatk.errors import DataError, InvalidValueError, suggestion, unknown_name
 from maxatk.jsonl import read_jsonl
 from maxatk.problems.benchmarks import BENCHMARKS
 from maxatk.problems.benchmarks.base import (
+    Converted,
     DuplicateTests,
     LeftOut,
-    Outcome,
     SolvedProblem,
     without_duplicate_tests,
 )
@@ -113,7 +113,7 @@ def _solved(
     split: str | None,
     file: str | Path | None,
     options: Mapping[str, Any] | None,
-) -> Iterator[Outcome]:
+) -> Iterator[Converted]:
     if str(name) in BENCHMARKS:
         source = open_source(str(name), split=split, file=file, options=options)
         yield from (outcome for _, outcome in source.outcomes())

@@ -10,8 +10,8 @@ from typing import Any, Literal, TypeAlias
 
 from maxatk.errors import DataError, InvalidValueError, MaxAtKError, unknown_name
 from maxatk.problems.benchmarks import BENCHMARKS
-from maxatk.problems.benchmarks.base import Benchmark, LeftOut, Outcome, Row, RowOptions
-from maxatk.problems.files import count_rows, data_files, fingerprint, read_rows
+from maxatk.problems.benchmarks.base import Benchmark, Converted, LeftOut, Row, RowOptions
+from maxatk.problems.files import count_rows, data_files, file_fingerprint, read_rows
 from maxatk.problems.hub import hub_rows, resolve_revision
 from maxatk.settings import from_mapping
 
@@ -60,7 +60,7 @@ class Source:
 
     def outcomes(
         self, *, start: int = 0, bad_rows: BadRows = "stop"
-    ) -> Iterator[tuple[Row, Outcome]]:
+    ) -> Iterator[tuple[Row, Converted]]:
         """Yield every row with what it becomes, from row `start` on.
 
         Raises DataError for a row that does not have the schema; with `bad_rows` "leave_out" such
@@ -88,14 +88,14 @@ class Source:
         """Return what identifies the rows: the files' hashes, or the hub's revision and split."""
         described: dict[str, Any] = {"benchmark": self.name}
         if self.files:
-            described["files"] = fingerprint(self.files)
+            described["files"] = file_fingerprint(self.files)
         else:
             described |= {"hub": self.benchmark.hub, "revision": self.revision}
         if self.split is not None:
             described["split"] = self.split
         return {**described, "options": dataclasses.asdict(self.options)}
 
-    def _convert(self, row: Row, place: str) -> Outcome:
+    def _convert(self, row: Row, place: str) -> Converted:
         remedy = f"a row of {self.benchmark.hub} is wanted; bad_rows=leave_out leaves it out"
         try:
             return self.benchmark.convert(row, self.options)

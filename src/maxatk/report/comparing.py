@@ -13,7 +13,7 @@ from pathlib import Path
 
 from maxatk.errors import InvalidValueError, MissingFileError, unknown_name
 from maxatk.evaluation.significance import adjusted_p_values, wilcoxon
-from maxatk.report.runs import METRICS, RESULTS, Comparison, Run, Source, load_comparison
+from maxatk.report.runs import METRICS, RESULTS, Comparison, ResultsSource, Run, load_comparison
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,7 +83,7 @@ class ModelComparison:
 
 
 def compare(
-    results: Mapping[str, Source],
+    results: Mapping[str, ResultsSource],
     *,
     metrics: Sequence[str] = ("max@k",),
     ks: Sequence[int] = (1, 128),
@@ -164,7 +164,7 @@ def paired_tests(
     return _adjusted(tests, compared.alpha)
 
 
-def _by_benchmark(results: Mapping[str, Source]) -> dict[str, dict[str, Source]]:
+def _by_benchmark(results: Mapping[str, ResultsSource]) -> dict[str, dict[str, ResultsSource]]:
     found = {name: _benchmarks(source) for name, source in results.items()}
     first, *others = found
     for name in others:
@@ -179,7 +179,7 @@ def _by_benchmark(results: Mapping[str, Source]) -> dict[str, dict[str, Source]]
     }
 
 
-def _benchmarks(source: Source) -> dict[str, Source]:
+def _benchmarks(source: ResultsSource) -> dict[str, ResultsSource]:
     if isinstance(source, Mapping) or not Path(source).is_dir():
         return {"": source}
     folder = Path(source)

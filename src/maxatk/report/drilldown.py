@@ -15,7 +15,7 @@ from maxatk.evaluation.store import read_records
 from maxatk.jsonl import read_jsonl
 from maxatk.records import Problem, Sample, Score
 from maxatk.report.numbers import share
-from maxatk.report.runs import Source
+from maxatk.report.runs import ResultsSource
 
 MOST_TEXT = 4000  # characters of a prompt or a completion on the page
 
@@ -48,7 +48,7 @@ class ProblemDetail:
 
 
 def problem_details(
-    results: Mapping[str, Source],
+    results: Mapping[str, ResultsSource],
     problem_ids: Sequence[str],
     *,
     problems: Iterable[Problem] = (),

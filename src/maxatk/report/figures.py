@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from maxatk.errors import unknown_name
-from maxatk.report.runs import METRICS, Comparison, Run, Source, load_comparison
+from maxatk.report.runs import METRICS, Comparison, ResultsSource, Run, load_comparison
 from maxatk.report.style import Line, lines_for
 
 # Drawn in this colour, then replaced by the text colour of the page, light or dark.
@@ -88,7 +88,7 @@ def curve_svgs(curves: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dic
 
 
 def figure1(
-    results: Mapping[str, Source], path: str | Path, *, baseline: str | None = None
+    results: Mapping[str, ResultsSource], path: str | Path, *, baseline: str | None = None
 ) -> Path:
     """Write Figure 1 to an SVG or PDF file, max@k and pass@k side by side, and return its path.
 

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from maxatk.errors import MissingDependencyError
-from maxatk.report.runs import METRICS, Source, load_comparison
+from maxatk.report.runs import METRICS, ResultsSource, load_comparison
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-def problem_frame(results: Mapping[str, Source]) -> pd.DataFrame:
+def problem_frame(results: Mapping[str, ResultsSource]) -> pd.DataFrame:
     """Return one row a model, problem, metric and k, with the value; NaN where there is none.
 
     The columns are model, problem, metric, k, value, samples and scored (of the problem). Raises

@@ -17,7 +17,7 @@ from maxatk.report.paper import paper_tables
 from maxatk.report.runs import (
     METRICS,
     Comparison,
-    Source,
+    ResultsSource,
     load_comparison,
     setting_differences,
 )
@@ -30,7 +30,7 @@ _ENOUGH_PROBLEMS = 30
 
 
 def write_report(
-    results: Mapping[str, Source],
+    results: Mapping[str, ResultsSource],
     out_html: str | Path,
     *,
     title: str = "Best of N",

@@ -10,7 +10,7 @@ from maxatk.errors import unknown_name
 from maxatk.report.numbers import share
 from maxatk.report.tables import Cell, Table, shaded
 
-BENCHMARKS: Mapping[str, str] = {
+PAPER_BENCHMARKS: Mapping[str, str] = {
     "code_contests": "CodeContests",
     "livecodebench": "LiveCodeBench",
     "livebench": "LiveBench",
@@ -26,8 +26,8 @@ def paper_tables(benchmark: str) -> dict[str, Table]:
     numbers tell the shape to expect, not a value to reach. Raises InvalidValueError for a
     benchmark that the paper does not have.
     """
-    if benchmark not in BENCHMARKS:
-        raise unknown_name("paper", benchmark, BENCHMARKS)
+    if benchmark not in PAPER_BENCHMARKS:
+        raise unknown_name("paper", benchmark, PAPER_BENCHMARKS)
     data = importlib.resources.files("maxatk.report") / "data" / "paper.csv"
     header, *rows = csv.reader(data.read_text(encoding="utf-8").splitlines())
     tables = {}

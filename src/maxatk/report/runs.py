@@ -17,7 +17,7 @@ from maxatk.evaluation.statistics import Interval, paired_difference
 
 METRICS = ("max@k", "pass@k")
 RESULTS = "results.json"
-Source = str | Path | Mapping[str, Any]
+ResultsSource = str | Path | Mapping[str, Any]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Comparison:
 
 
 def load_comparison(
-    results: Mapping[str, Source],
+    results: Mapping[str, ResultsSource],
     *,
     baseline: str | None = None,
     allow_other_problems: bool = False,
@@ -131,7 +131,7 @@ def setting_differences(comparison: Comparison) -> list[str]:
     return lines
 
 
-def _load(source: Source) -> Mapping[str, Any]:
+def _load(source: ResultsSource) -> Mapping[str, Any]:
     if isinstance(source, Mapping):
         return _checked(source, "results")
     path = Path(source)

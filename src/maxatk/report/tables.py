@@ -8,7 +8,7 @@ from typing import Any
 
 from maxatk.records import Outcome
 from maxatk.report.numbers import change, change_interval, interval, share
-from maxatk.report.runs import METRICS, Comparison, Source, load_comparison
+from maxatk.report.runs import METRICS, Comparison, ResultsSource, load_comparison
 
 KS = (1, 8, 32, 128)
 _DIVERSITY = {"distinct": 1, "programs": 1, "program_entropy": 2}  # with their decimals
@@ -38,7 +38,7 @@ class Table:
 
 
 def overview_table(
-    results: Mapping[str, Source], *, ks: Sequence[int] = KS, baseline: str | None = None
+    results: Mapping[str, ResultsSource], *, ks: Sequence[int] = KS, baseline: str | None = None
 ) -> Table:
     """Return max@k and pass@k of every run with 95% intervals, best and second best marked.
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from maxatk.folders import atomic_write
+
 Batch = dict[str, Any]
 
 
@@ -33,9 +35,8 @@ def in_whole_groups(slices: list[Batch], rows: torch.Tensor, group_size: int) ->
 def save_state(path: Path, state: dict[str, Any]) -> None:
     """Write what a run needs to go on in the middle of a buffer, atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".partial")
-    torch.save(state, partial)
-    partial.replace(path)
+    with atomic_write(path) as partial:
+        torch.save(state, partial)
 
 
 def load_state(path: Path, device: torch.device) -> dict[str, Any] | None:

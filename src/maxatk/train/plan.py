@@ -10,7 +10,7 @@ from maxatk.train.config import MaxAtKConfig
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan:
+class TrainingPlan:
     """How much a run does. Passes are micro-batches of one process; the rest counts all processes.
 
     `steps_a_generation` is the number of optimizer steps that use one generation, less than 1
@@ -38,7 +38,7 @@ class Plan:
     passes_ratios: int
 
 
-def plan(config: MaxAtKConfig, *, problems: int | None) -> Plan:
+def plan(config: MaxAtKConfig, *, problems: int | None) -> TrainingPlan:
     """Return what a run with these settings does on so many problems; None if they are unknown.
 
     Raises InvalidValueError where the problems are fewer than one generation needs, or unknown
@@ -61,7 +61,7 @@ def plan(config: MaxAtKConfig, *, problems: int | None) -> Plan:
     if config.rollout_lag:  # the first use of a generation is stale too, but for the first step's
         stale += generations - -(-min(accumulation, epoch) // reuse)
     old = accumulation % reuse != 0 or config.use_vllm or config.rollout_lag > 0
-    return Plan(
+    return TrainingPlan(
         processes=_processes(),
         problems=problems,
         group_size=group,

@@ -15,7 +15,7 @@ from maxatk.records import Problem
 from maxatk.train.adapter import lora_config
 from maxatk.train.config import MaxAtKConfig
 from maxatk.train.memory import Memory, estimate
-from maxatk.train.plan import Plan, plan
+from maxatk.train.plan import TrainingPlan, plan
 from maxatk.train.run import TrainRecipe, check_settings
 
 
@@ -28,7 +28,7 @@ class Preview:
     """
 
     recipe: TrainRecipe
-    plan: Plan
+    plan: TrainingPlan
     memory: Memory | None
     memory_unknown: str
     prompt_tokens: int | None

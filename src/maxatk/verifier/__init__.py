@@ -5,7 +5,7 @@ from maxatk.verifier.doctor import Layer, doctor
 from maxatk.verifier.extract import extract_code
 from maxatk.verifier.jobs import Job
 from maxatk.verifier.rewards import CodeReward, binary_code_reward, code_reward, problem_job
-from maxatk.verifier.verifier import Verifier
+from maxatk.verifier.verifier import Progress, Verifier
 from maxatk.verifier.verl import compute_score, compute_scores
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "CodeReward",
     "Job",
     "Layer",
+    "Progress",
     "Verifier",
     "binary_code_reward",
     "code_reward",

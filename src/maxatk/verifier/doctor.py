@@ -6,7 +6,7 @@ import dataclasses
 
 from maxatk.errors import SandboxError
 from maxatk.verifier.verifier import REQUIRED_LAYERS, require_linux
-from maxatk.verifier.zygote import Zygote, new_uid
+from maxatk.verifier.zygote_process import Zygote, new_uid
 
 _MEANING = {
     "user_namespace": "capabilities on the host are out of reach (only when not started as root)",

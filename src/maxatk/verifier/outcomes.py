@@ -11,7 +11,7 @@ from maxatk.records import Outcome, TestCase, TestResult, Verdict
 from maxatk.verifier import compare as rules
 from maxatk.verifier.inside import protocol, values
 from maxatk.verifier.jobs import Job, checker_payload, expected_value, payload
-from maxatk.verifier.zygote import Zygote, ZygoteDiedError
+from maxatk.verifier.zygote_process import Zygote, ZygoteDiedError
 
 _COMPILE_SECONDS = 10.0
 _MAX_SOURCE = 1 << 20

@@ -13,13 +13,12 @@ import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
 
 from maxatk.errors import InvalidValueError, SandboxError
 from maxatk.records import Outcome, TestCase, Verdict
 from maxatk.verifier import outcomes
 from maxatk.verifier.jobs import Job, Pair, as_jobs
-from maxatk.verifier.zygote import Isolation, Zygote, new_uid
+from maxatk.verifier.zygote_process import Isolation, Zygote, new_uid
 
 Progress = Callable[[int, int], object]
 """Called with the number of programs verified so far and the number of all."""
@@ -156,12 +155,7 @@ class Verifier:
     def __enter__(self) -> Verifier:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _collect(

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from maxatk.errors import MissingDependencyError, unknown_name
 from maxatk.evaluation.backends.options import BackendOptions, ServerSettings
-from maxatk.evaluation.settings import SamplingSettings
+from maxatk.evaluation.sampling import SamplingSettings
 from maxatk.records import Sample
 
 __all__ = ["BACKENDS", "Backend", "BackendOptions", "ServerSettings", "load_backend"]

@@ -22,7 +22,7 @@ from transformers.utils import logging
 from maxatk.errors import InvalidValueError, MissingFileError
 from maxatk.evaluation.backends.loop import sample_rows
 from maxatk.evaluation.backends.options import BackendOptions
-from maxatk.evaluation.settings import SamplingSettings
+from maxatk.evaluation.sampling import SamplingSettings
 from maxatk.models import fingerprint, load_tokenizer, refuse_missing_folder
 from maxatk.records import Sample
 

@@ -18,7 +18,7 @@ import httpx
 
 from maxatk.errors import InvalidValueError, ServerError
 from maxatk.evaluation.backends.options import BackendOptions, ServerSettings, sample_seed
-from maxatk.evaluation.settings import SamplingSettings
+from maxatk.evaluation.sampling import SamplingSettings
 from maxatk.records import Sample
 
 ResultT = TypeVar("ResultT")

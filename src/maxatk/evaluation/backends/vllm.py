@@ -9,7 +9,7 @@ from vllm import LLM, SamplingParams
 
 from maxatk.errors import InvalidValueError
 from maxatk.evaluation.backends.options import BackendOptions, sample_seed
-from maxatk.evaluation.settings import SamplingSettings
+from maxatk.evaluation.sampling import SamplingSettings
 from maxatk.models import fingerprint, refuse_missing_folder
 from maxatk.records import Sample
 

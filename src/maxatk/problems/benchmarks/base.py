@@ -65,7 +65,7 @@ class Benchmark:
     note: str = ""
 
 
-Outcome: TypeAlias = SolvedProblem | LeftOut
+Converted: TypeAlias = SolvedProblem | LeftOut
 Tests: TypeAlias = tuple[TestCase, ...]
 DuplicateTests: TypeAlias = Literal["drop", "keep"]
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 from collections.abc import Iterable
 from pathlib import Path
-from types import TracebackType
+from typing import Any
 
 from maxatk.errors import InvalidValueError
+from maxatk.folders import atomic_write
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,7 +65,7 @@ class LineFile:
     def __init__(self, path: Path) -> None:
         self.path, self.count = path, 0
         self._digest = hashlib.sha256()
-        self._partial = path.with_name(path.name + ".partial")
+        self._open = contextlib.ExitStack()
 
     @property
     def sha256(self) -> str:
@@ -79,15 +81,9 @@ class LineFile:
 
     def __enter__(self) -> LineFile:
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = self._partial.open("wb")
+        partial = self._open.enter_context(atomic_write(self.path))
+        self._file = self._open.enter_context(partial.open("wb"))
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._file.close()
-        if error is None:
-            self._partial.replace(self.path)
+    def __exit__(self, *error: Any) -> None:
+        self._open.__exit__(*error)

@@ -12,20 +12,20 @@ from typing import TypeAlias
 
 from maxatk.problems.benchmarks.base import Row
 
-Key: TypeAlias = tuple[str, str]
+ContestKey: TypeAlias = tuple[str, str]
 KEY_COLUMNS = ("name", "cf_contest_id", "cf_index")  # what `contest_keys` needs of CodeContests
 
 _NAME = re.compile(r"(?:code_contests/)?(\d+)_([A-Z]\d*)\. ")
 _ID = re.compile(r"(?:codeforces/)?(\d+)/([A-Z]\d*)\Z")
 
 
-def contest_keys(row: Row) -> set[Key]:
+def contest_keys(row: Row) -> set[ContestKey]:
     """Return the key of a CodeContests row, of a problem made from one, or nothing.
 
     It is taken from `cf_contest_id` and `cf_index`, and from the name or id
     (`1041_E. Tree Reconstruction`) too, where they name a problem of Codeforces.
     """
-    keys: set[Key] = set()
+    keys: set[ContestKey] = set()
     if row.get("cf_contest_id") and row.get("cf_index"):
         keys.add((str(row["cf_contest_id"]), str(row["cf_index"]).upper()))
     named = _NAME.match(str(row.get("name") or row.get("id") or ""))
@@ -34,7 +34,7 @@ def contest_keys(row: Row) -> set[Key]:
     return keys
 
 
-def codeforces_keys(row: Row) -> set[Key]:
+def codeforces_keys(row: Row) -> set[ContestKey]:
     """Return the keys of an open-r1/codeforces row: its id, its contest and index, its aliases."""
     names: Iterable[object] = [
         row.get("id"),

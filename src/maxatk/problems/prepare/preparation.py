@@ -14,22 +14,22 @@ from maxatk.errors import InvalidValueError
 from maxatk.folders import read_json, write_json
 from maxatk.problems.benchmarks import prompts
 from maxatk.problems.benchmarks.base import (
+    Converted,
     LeftOut,
-    Outcome,
     Row,
     SolvedProblem,
     without_duplicate_tests,
 )
 from maxatk.problems.prepare.journal import Journal
 from maxatk.problems.prepare.outputs import LineFile, Outputs, outputs
-from maxatk.problems.prepare.overlap import KEY_COLUMNS, Key, codeforces_keys, contest_keys
-from maxatk.problems.prepare.settings import Overlap, PrepareSettings
+from maxatk.problems.prepare.overlap import KEY_COLUMNS, ContestKey, codeforces_keys, contest_keys
+from maxatk.problems.prepare.sets import Overlap, PrepareSettings
 from maxatk.problems.source import Source
 from maxatk.records import Sample
+from maxatk.verifier import Progress
 from maxatk.version import VERSION
 
 CountTokens = Callable[[str], int]
-Progress = Callable[[int, int], None]
 
 
 def prepare(
@@ -100,7 +100,7 @@ class _Stages:
         self._settings, self._count_tokens, self._ids = settings, count_tokens, ids
         self._taken = overlap_keys(settings.overlap) if settings.overlap else set()
 
-    def apply(self, row: Row, solved: SolvedProblem) -> tuple[Outcome, int]:
+    def apply(self, row: Row, solved: SolvedProblem) -> tuple[Converted, int]:
         """Return the problem as it is written and its dropped tests, or why it is left out."""
         settings, problem = self._settings, solved.problem
         if settings.overlap and codeforces_keys(row) & self._taken:
@@ -118,7 +118,7 @@ class _Stages:
         return dataclasses.replace(solved, problem=problem), dropped
 
 
-def overlap_keys(overlap: Overlap) -> set[Key]:
+def overlap_keys(overlap: Overlap) -> set[ContestKey]:
     """Return the (contest, index) keys of every problem of another data set."""
     return {
         key
