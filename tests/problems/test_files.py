@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maxatk.errors import DataError, InvalidValueError, MissingFileError
-from maxatk.models import fingerprint
+from maxatk.models import file_fingerprint
 from maxatk.problems import files, load_problems
 from maxatk.problems.files import count_rows, data_files, read_rows
 from problems.rows import contest_row, mbpp_row
@@ -94,7 +94,7 @@ def test_rows_are_counted_where_that_is_cheap(tmp_path, rows_file):
 
 def test_a_file_is_known_by_its_content(rows_file):
     first, second = rows_file(mbpp_row(), name="a.jsonl"), rows_file(mbpp_row(), name="b.jsonl")
-    one, other = fingerprint([first, second])
+    one, other = file_fingerprint([first, second])
     assert (one["name"], other["name"]) == ("a.jsonl", "b.jsonl")
     assert one["sha256"] == other["sha256"]
     assert one["bytes"] == first.stat().st_size
