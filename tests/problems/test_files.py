@@ -5,9 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maxatk.errors import DataError, InvalidValueError, MissingFileError
-from maxatk.models import file_fingerprint
 from maxatk.problems import files, load_problems
-from maxatk.problems.files import count_rows, data_files, read_rows
+from maxatk.problems.files import count_rows, data_files, file_fingerprint, read_rows
 from problems.rows import contest_row, mbpp_row
 
 VALUES = st.dictionaries(
