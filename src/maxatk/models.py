@@ -48,6 +48,20 @@ def load_tokenizer(model: str) -> PreTrainedTokenizerBase:
     return AutoTokenizer.from_pretrained(model)
 
 
+def prompt_ids(tokenizer: PreTrainedTokenizerBase, prompt: str) -> list[int]:
+    """Return the token ids of a prompt: a user's turn, or the text where there is no template.
+
+    The ids are those the sampling backends and the trainer feed to the model.
+    """
+    if tokenizer.chat_template is None:
+        ids: list[int] = tokenizer(prompt)["input_ids"]
+        return ids
+    turns = [{"role": "user", "content": prompt}]
+    text = tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
+    ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+    return ids
+
+
 def fingerprint(model: str | Path, *, blocks: int = 16, block_size: int = 1 << 16) -> str | None:
     """Return a hash of a local folder's weight files, or None for a hub name.
 

@@ -8,7 +8,7 @@ from maxatk.errors import InvalidValueError, MissingDependencyError, MissingFile
 from maxatk.evaluation import BACKENDS, SamplingSettings, load_backend
 from maxatk.evaluation.backends.hf import HFBackend, sampling_noise
 from maxatk.evaluation.backends.loop import sample_rows
-from maxatk.models import fingerprint
+from maxatk.models import fingerprint, prompt_ids
 
 PROMPT = "print(1)\nprint(2)\n"
 
@@ -22,7 +22,7 @@ def draw(backend, rows=64, most=12, *, temperature=1.0, top_p=1.0, seed=0):
     noise = np.random.default_rng(seed).random((rows, most), dtype=np.float32)
     return sample_rows(
         backend.model,
-        torch.tensor([backend.encode(PROMPT)]),
+        torch.tensor([prompt_ids(backend.tokenizer, PROMPT)]),
         torch.from_numpy(noise),
         end_tokens=torch.tensor([0]),
         temperature=temperature,
@@ -32,7 +32,7 @@ def draw(backend, rows=64, most=12, *, temperature=1.0, top_p=1.0, seed=0):
 
 def distributions(backend, tokens, temperature=1.0):
     """Log-probabilities of every next token after the prompt, by one plain forward pass."""
-    prompt = backend.encode(PROMPT)
+    prompt = prompt_ids(backend.tokenizer, PROMPT)
     ids = torch.tensor([prompt + tokens])
     with torch.no_grad():
         logits = backend.model(ids).logits[0, len(prompt) - 1 : -1].double()
@@ -101,7 +101,7 @@ def test_noise_of_almost_one_draws_a_possible_token():
 def test_a_long_completion_outgrows_the_reserved_cache(backend):
     drawn = sample_rows(
         backend.model,
-        torch.tensor([backend.encode(PROMPT)]),
+        torch.tensor([prompt_ids(backend.tokenizer, PROMPT)]),
         torch.rand((4, 50), generator=torch.Generator().manual_seed(0)),
         end_tokens=torch.tensor([], dtype=torch.long),
         temperature=1.0,
@@ -163,8 +163,8 @@ def test_the_saved_tokenizer_is_loaded_as_it_is(tiny_model, backend):
     from tokenizers import Tokenizer
 
     saved = Tokenizer.from_file(str(tiny_model / "tokenizer.json"))
-    assert backend.encode(PROMPT) == saved.encode(PROMPT).ids == [4, 3, 5, 3]
-    assert backend.tokenizer.decode(backend.encode(PROMPT)) == PROMPT
+    assert prompt_ids(backend.tokenizer, PROMPT) == saved.encode(PROMPT).ids == [4, 3, 5, 3]
+    assert backend.tokenizer.decode(prompt_ids(backend.tokenizer, PROMPT)) == PROMPT
 
 
 def test_a_chat_template_makes_a_user_turn(tiny_model):
@@ -173,7 +173,7 @@ def test_a_chat_template_makes_a_user_turn(tiny_model):
         "{% for m in messages %}{{ m['role'][0] and '#' }}{{ m['content'] }}{% endfor %}"
         "{% if add_generation_prompt %}print(3){% endif %}"
     )
-    assert backend.encode("print(1)") == [6, 4, 8]
+    assert prompt_ids(backend.tokenizer, "print(1)") == [6, 4, 8]
 
 
 def test_missing_model_is_refused_before_work(tmp_path):

@@ -55,16 +55,17 @@ def test_an_unsolved_problem_gives_the_best_there_is(tiny_model, verifier):
     )
     assert (found.reward, found.passed, found.solved) == (0.5, 1, False)
     assert found.rewards.index(0.5) == found.sample
-    assert reports == [(8, 12), (12, 12)]
+    assert reports == sorted(reports)
+    assert reports[-1] == (12, 12)
 
 
 class Lost(Verifier):
     """A verifier that loses every second program to its own failure."""
 
-    def verify_many(self, items, **settings):
+    def verify_stream(self, items, **settings):
         lost = Verdict((TestResult(Outcome.INFRA_ERROR),))
-        verdicts = super().verify_many(items, **settings)
-        return [lost if i % 2 == 0 else v for i, v in enumerate(verdicts)]
+        for index, verdict in super().verify_stream(items, **settings):
+            yield index, lost if index % 2 == 0 else verdict
 
 
 def test_programs_that_could_not_be_verified_are_no_zeros(tiny_model):

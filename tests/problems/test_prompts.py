@@ -2,8 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from maxatk.models import prompt_ids
 from maxatk.problems import BENCHMARKS
-from maxatk.problems.benchmarks.prompts import prompt_ids, render
+from maxatk.problems.benchmarks.prompts import render
 from maxatk.verifier import extract_code
 from problems.rows import ROWS
 

@@ -16,9 +16,8 @@ import pytest
 
 from maxatk.errors import InvalidValueError, SandboxError
 from maxatk.records import Outcome, TestCase
-from maxatk.verifier import Job, Verifier, doctor
+from maxatk.verifier import Job, Verifier, doctor, outcomes
 from maxatk.verifier import verifier as module
-from maxatk.verifier.outcomes import verdict as verification
 from processes import patience
 
 SQUARE = "n = int(input())\nprint(n * n)\n"
@@ -59,7 +58,7 @@ def test_a_verifier_that_always_dies_is_no_reward_of_zero(monkeypatch):
         raise RuntimeError("boom")
 
     with Verifier(workers=1) as verifier:
-        monkeypatch.setattr(verification, "verifier", fail)
+        monkeypatch.setattr(outcomes, "verdict", fail)
         verdict = verifier.verify(SQUARE, TESTS)
     assert verdict.outcome is Outcome.INFRA_ERROR
     assert verdict.reward is None

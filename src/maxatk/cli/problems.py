@@ -183,8 +183,7 @@ def _token_counter(settings: PrepareSettings) -> Any:
     """Return the function that counts a prompt's tokens, or None where nothing counts them."""
     if settings.max_prompt_tokens is None or settings.tokenizer is None:
         return None
-    from maxatk.models import load_tokenizer, refuse_missing_folder
-    from maxatk.problems.benchmarks.prompts import prompt_ids
+    from maxatk.models import load_tokenizer, prompt_ids, refuse_missing_folder
 
     refuse_missing_folder(settings.tokenizer)
     try:

@@ -13,7 +13,7 @@ from maxatk.cli.progress import ProgressMode, progress_bar
 from maxatk.errors import InvalidValueError, MissingFileError, suggestion
 from maxatk.evaluation import SamplingSettings, ServerSettings, solve
 from maxatk.evaluation.recipe import server_for
-from maxatk.evaluation.solving import BATCH, Solution
+from maxatk.evaluation.solving import DRAWN_AT_ONCE, Solution
 from maxatk.jsonl import read_jsonl
 from maxatk.problems import load_problems, problems_by_id
 from maxatk.records import Problem, TestCase
@@ -37,7 +37,7 @@ def command(
     keep_going: bool = False,
     backend: Literal["hf", "openai", "vllm"] = "hf",
     server: ServerSettings = ServerSettings(),  # noqa: B008
-    batch_size: int | None = BATCH,
+    batch_size: int | None = DRAWN_AT_ONCE,
     device: str | None = None,
     verifier: VerifierSettings = VerifierSettings(),  # noqa: B008
     json_output: Annotated[bool, tyro.conf.arg(name="json")] = False,

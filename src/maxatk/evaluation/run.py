@@ -22,7 +22,7 @@ from maxatk.evaluation.sampling import SamplingSettings
 from maxatk.evaluation.statistics import check_ks
 from maxatk.evaluation.store import Store
 from maxatk.evaluation.submissions import Submission, submission
-from maxatk.evaluation.verifying import ScoringThread, UnitProgress, verifier_or_default
+from maxatk.evaluation.verifying import UnitProgress, scoring, verifier_or_default
 from maxatk.problems.load import read_problems
 from maxatk.records import Problem, Sample, Score
 from maxatk.verifier import Verifier
@@ -82,9 +82,9 @@ def evaluate(
             refuse_strangers(scores, chosen)
             found = len(samples.records)
             total = len(chosen) * settings.samples
-            with ScoringThread(opened, scores, chosen, total=total, progress=progress) as scoring:
+            with scoring(opened, scores, chosen, total=total, progress=progress) as verify:
                 for batch in _sampled(sampler, chosen, settings, samples, progress):
-                    scoring.put(batch)
+                    verify(batch)
         manifest = manifest_of(described, opened, source, started)
     manifest["samples_found"] = found
     return write_results(out, chosen, samples.records, scores.records, manifest, ks)

@@ -21,7 +21,7 @@ from maxatk.evaluation.folder import (
 from maxatk.evaluation.statistics import check_ks
 from maxatk.evaluation.store import Store
 from maxatk.evaluation.submissions import Submission, read_submissions
-from maxatk.evaluation.verifying import BATCH, ScoringThread, UnitProgress, verifier_or_default
+from maxatk.evaluation.verifying import BATCH, UnitProgress, scoring, verifier_or_default
 from maxatk.problems.load import read_problems
 from maxatk.records import Problem, Score
 from maxatk.verifier import Verifier
@@ -58,9 +58,9 @@ def score(
         with Store(out / SCORES, Score.from_json) as scores:
             refuse_strangers(scores, chosen)
             total = len(submissions)
-            with ScoringThread(opened, scores, chosen, total=total, progress=progress) as scoring:
+            with scoring(opened, scores, chosen, total=total, progress=progress) as verify:
                 for start in range(0, total, BATCH):
-                    scoring.put(submissions[start : start + BATCH])
+                    verify(submissions[start : start + BATCH])
         manifest = manifest_of(described, opened, source, started)
     manifest["samples_file"] = str(samples_path)
     samples = {(s.sample.problem_id, s.sample.sample): s.sample for s in submissions}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import dataclasses
 from collections import Counter
 from collections.abc import Sequence
@@ -12,13 +11,12 @@ from typing import Any
 from maxatk.errors import InvalidValueError
 from maxatk.evaluation.backends import ServerSettings, load_backend
 from maxatk.evaluation.sampling import SamplingSettings
-from maxatk.evaluation.submissions import Submission, submission
-from maxatk.records import Problem, Verdict
+from maxatk.evaluation.submissions import submission
+from maxatk.evaluation.verifying import Verified, VerifyingThread, verifier_or_default
+from maxatk.records import Problem
 from maxatk.verifier import Progress, Verifier, problem_job
 
-BATCH = 8  # samples drawn at once: few, so that an easy problem is done soon
-
-Verified = tuple[Submission, Verdict]
+DRAWN_AT_ONCE = 8  # samples drawn at once: few, so that an easy problem is done soon
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,7 +59,7 @@ def solve(
     verifier: Verifier | None = None,
     dtype: str = "auto",
     device: str | None = None,
-    batch_size: int | None = BATCH,
+    batch_size: int | None = DRAWN_AT_ONCE,
     keep_going: bool = False,
     progress: Progress | None = None,
 ) -> Solution:
@@ -83,60 +81,24 @@ def solve(
         backend, str(model), dtype=dtype, device=device, batch_size=batch_size, server=server
     )
     sampler.check({problem.id: problem.prompt}, settings)
-    verifying = _Verifying(problem, verifier, n, progress)
-    with verifying:
+    verified: list[Verified] = []
+
+    def found(batch: Sequence[Verified]) -> None:
+        verified.extend(batch)
+        if progress is not None:
+            progress(len(verified), n)
+
+    with (
+        verifier_or_default(verifier) as opened,
+        VerifyingThread(opened, {problem.id: problem}, found) as thread,
+    ):
         for start in range(0, n, sampler.batch_size):
-            if verifying.solved and not keep_going:
+            if not keep_going and any(verdict.reward == 1 for _, verdict in list(verified)):
                 break
             indices = range(start, min(start + sampler.batch_size, n))
             drawn = sampler.sample(problem.id, problem.prompt, list(indices), settings)
-            verifying.put([submission(sample) for sample in drawn])
-    return _best(problem, verifying.verified)
-
-
-class _Verifying:
-    """Verifies batches one after the other in a thread; leaving the context waits for them."""
-
-    def __init__(
-        self, problem: Problem, verifier: Verifier | None, n: int, progress: Progress | None
-    ) -> None:
-        self._problem, self._n, self._progress = problem, n, progress
-        self._own = Verifier() if verifier is None else None
-        self._verifier = verifier or self._own
-        self._thread = concurrent.futures.ThreadPoolExecutor(1, "maxatk-solve")
-        self._batches: list[concurrent.futures.Future[list[Verified]]] = []
-        self._count = 0
-
-    def put(self, batch: Sequence[Submission]) -> None:
-        self._batches.append(self._thread.submit(self._score, batch))
-
-    @property
-    def solved(self) -> bool:
-        """Whether a program verified so far passes; raises what the verification raised."""
-        done = [batch.result() for batch in self._batches if batch.done()]
-        return any(verdict.reward == 1 for batch in done for _, verdict in batch)
-
-    @property
-    def verified(self) -> list[Verified]:
-        return [verified for batch in self._batches for verified in batch.result()]
-
-    def _score(self, batch: Sequence[Submission]) -> list[Verified]:
-        assert self._verifier is not None
-        verdicts = self._verifier.verify_many(
-            [problem_job(found.program, self._problem) for found in batch]
-        )
-        self._count += len(batch)
-        if self._progress is not None:
-            self._progress(self._count, self._n)
-        return list(zip(batch, verdicts, strict=True))
-
-    def __enter__(self) -> _Verifying:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._thread.shutdown(wait=True, cancel_futures=kind is not None)
-        if self._own is not None:
-            self._own.close()
+            thread.put([submission(sample) for sample in drawn])
+    return _best(problem, verified)
 
 
 def _best(problem: Problem, verified: Sequence[Verified]) -> Solution:

@@ -16,6 +16,8 @@ from maxatk.verifier import Verifier, problem_job
 UnitProgress = Callable[[int, int, str], None]
 """Called as progress(done, total, unit), from the sampling and from the verification thread."""
 
+Verified = tuple[Submission, Verdict]
+
 BATCH = 256
 _WAITING = 8  # batches in the queue before the sampler has to wait
 # Every verdict takes the interpreter's lock a few times. The sampler gives it up only this often
@@ -24,39 +26,33 @@ _WAITING = 8  # batches in the queue before the sampler has to wait
 _SWITCH_INTERVAL = 1e-4
 
 
-class ScoringThread:
-    """A context manager that verifies batches and appends scores in the order given, as they come.
+class VerifyingThread:
+    """A context manager that verifies batches in the order given and hands over their verdicts.
 
-    An error of the verifier is raised by the next `put`, or on leaving the context. Leaving it
-    normally waits for the queue; leaving it with an error drops what is queued.
+    `found` is called in the thread with verdicts as they come, each beside its submission. An
+    error of the verifier or of `found` is raised by the next `put`, or on leaving the context.
+    Leaving it normally waits for the queue; leaving it with an error drops what is queued.
     """
 
     def __init__(
         self,
         verifier: Verifier,
-        scores: Store[Score],
         problems: Mapping[str, Problem],
-        *,
-        total: int,
-        progress: UnitProgress | None,
+        found: Callable[[Sequence[Verified]], None],
     ) -> None:
-        self._verifier, self._scores, self._problems = verifier, scores, problems
-        self._total, self._progress = total, progress
+        self._verifier, self._problems, self._found = verifier, problems, found
         self._queue: queue.Queue[Sequence[Submission] | None] = queue.Queue(_WAITING)
         self._error: BaseException | None = None
         self._dropping = False
-        self._thread = threading.Thread(target=self._work, name="maxatk-scores", daemon=True)
+        self._thread = threading.Thread(target=self._work, name="maxatk-verify", daemon=True)
 
     def put(self, batch: Sequence[Submission]) -> None:
-        """Queue submissions, those that have a score already left out; waits for room."""
+        """Queue submissions; waits for room."""
         self._raise_error()
-        known = self._scores.records
-        new = [b for b in batch if (b.sample.problem_id, b.sample.sample) not in known]
-        for start in range(0, len(new), BATCH):
-            self._queue.put(new[start : start + BATCH])
+        for start in range(0, len(batch), BATCH):
+            self._queue.put(batch[start : start + BATCH])
 
-    def __enter__(self) -> ScoringThread:
-        self._report()
+    def __enter__(self) -> VerifyingThread:
         self._switch_interval = sys.getswitchinterval()
         sys.setswitchinterval(_SWITCH_INTERVAL)
         self._thread.start()
@@ -79,27 +75,51 @@ class ScoringThread:
         while (batch := self._queue.get()) is not None:
             if self._error is None and not self._dropping:
                 try:
-                    self._score(batch)
+                    self._verify(batch)
                 except BaseException as error:
                     self._error = error
 
-    def _score(self, batch: Sequence[Submission]) -> None:
+    def _verify(self, batch: Sequence[Submission]) -> None:
         jobs = [problem_job(f.program, self._problems[f.sample.problem_id]) for f in batch]
         early: dict[int, Verdict] = {}  # verified before one that precedes it in the batch
-        written = 0
+        handed = 0
         for index, verdict in self._verifier.verify_stream(jobs):
             early[index] = verdict
             ready = []
-            while written in early:
-                ready.append(_score(batch[written], early.pop(written)))
-                written += 1
+            while handed in early:
+                ready.append((batch[handed], early.pop(handed)))
+                handed += 1
             if ready:
-                self._scores.append(ready)
-                self._report()
+                self._found(ready)
 
-    def _report(self) -> None:
-        if self._progress is not None:
-            self._progress(len(self._scores.records), self._total, "scores")
+
+@contextlib.contextmanager
+def scoring(
+    verifier: Verifier,
+    scores: Store[Score],
+    problems: Mapping[str, Problem],
+    *,
+    total: int,
+    progress: UnitProgress | None,
+) -> Iterator[Callable[[Sequence[Submission]], None]]:
+    """Yield a function that queues submissions, whose scores are appended in the order given.
+
+    Those that have a score already are left out. Errors as `VerifyingThread`.
+    """
+
+    def report() -> None:
+        if progress is not None:
+            progress(len(scores.records), total, "scores")
+
+    def store(found: Sequence[Verified]) -> None:
+        scores.append(_score(submission, verdict) for submission, verdict in found)
+        report()
+
+    report()
+    with VerifyingThread(verifier, problems, store) as thread:
+        yield lambda batch: thread.put(
+            [f for f in batch if (f.sample.problem_id, f.sample.sample) not in scores.records]
+        )
 
 
 @contextlib.contextmanager

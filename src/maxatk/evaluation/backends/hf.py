@@ -23,7 +23,7 @@ from maxatk.errors import InvalidValueError, MissingFileError
 from maxatk.evaluation.backends.loop import sample_rows
 from maxatk.evaluation.backends.options import BackendOptions
 from maxatk.evaluation.sampling import SamplingSettings
-from maxatk.models import fingerprint, load_tokenizer, refuse_missing_folder
+from maxatk.models import fingerprint, load_tokenizer, prompt_ids, refuse_missing_folder
 from maxatk.records import Sample
 
 _MOST_ROWS = 256
@@ -91,7 +91,7 @@ class HFBackend:
         limit = getattr(self.model.config, "max_position_embeddings", None)
         longest = 0
         for problem_id, prompt in prompts.items():
-            length = len(self.encode(prompt))
+            length = len(prompt_ids(self.tokenizer, prompt))
             longest = max(longest, length)
             if length == 0:
                 raise InvalidValueError(f"problem {problem_id!r}: the prompt has no tokens")
@@ -102,16 +102,6 @@ class HFBackend:
                 )
         if not self.batch_size:
             self.batch_size = self._fitting_batch_size(longest + settings.max_new_tokens)
-
-    def encode(self, prompt: str) -> list[int]:
-        """Return the token ids of a prompt, as a user turn if the tokenizer has a template."""
-        if self.tokenizer.chat_template is None:
-            ids: list[int] = self.tokenizer(prompt)["input_ids"]
-            return ids
-        turns = [{"role": "user", "content": prompt}]
-        text = self.tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
-        ids = self.tokenizer(text, add_special_tokens=False)["input_ids"]
-        return ids
 
     def sample(
         self, problem_id: str, prompt: str, indices: Sequence[int], settings: SamplingSettings
@@ -142,7 +132,7 @@ class HFBackend:
         noise = sampling_noise(problem_id, stop, settings)[start:]
         drawn = sample_rows(
             self.model,
-            torch.tensor([self.encode(prompt)], device=self.device),
+            torch.tensor([prompt_ids(self.tokenizer, prompt)], device=self.device),
             torch.from_numpy(noise).to(self.device),
             end_tokens=torch.tensor(self._end_tokens, device=self.device),
             temperature=settings.temperature,

@@ -8,7 +8,7 @@ default of their own there. A model without a template gets the text as it stand
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 VERSION = "1"
 """Part of every manifest: raised whenever a wording changes, because that changes results."""
@@ -54,17 +54,3 @@ def _plain(kind: Kind, statement: str, starter: str | None) -> str:
     if kind == "completion" and not statement:
         return starter or ""
     return f"{statement}\n\n# Solution in Python 3\n{starter or ''}"
-
-
-def prompt_ids(tokenizer: Any, prompt: str) -> list[int]:
-    """Return the token ids of a prompt: a user's turn, or the text where there is no template.
-
-    The ids are those the sampling backends and the trainer feed to the model.
-    """
-    if tokenizer.chat_template is None:
-        ids: list[int] = tokenizer(prompt)["input_ids"]
-        return ids
-    turns = [{"role": "user", "content": prompt}]
-    text = tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
-    ids = tokenizer(text, add_special_tokens=False)["input_ids"]
-    return ids
