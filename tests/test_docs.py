@@ -11,6 +11,7 @@ import yaml
 
 from maxatk import METHODS
 from maxatk.cli.main import COMMANDS
+from maxatk.problems import BENCHMARKS
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("recipes/*.md")])
@@ -51,7 +52,7 @@ def test_the_recipe_of_the_readme_is_valid():
     assert from_mapping(MaxAtKConfig, config, where="trainer").k == 4
 
 
-def test_every_verb_in_a_document_exists_and_the_readme_shows_most():
+def test_every_command_in_a_document_exists_and_the_readme_shows_most():
     command = re.compile(r"^maxatk ([a-z]+)", re.M)
     shown = {page: command.findall("\n".join(blocks(page, "sh"))) for page in PAGES}
     assert {command for commands in shown.values() for command in commands} <= set(COMMANDS)
@@ -94,6 +95,13 @@ def test_every_method_has_its_row():
         (name, method.credit, method.correction, method.baseline, method.scale)
         for name, method in METHODS.items()
     ]
+
+
+def test_every_benchmark_has_its_section():
+    text = (ROOT / "docs" / "benchmarks.md").read_text()
+    headings = re.findall(r"^### (.+)$", text, re.M)
+    described = {name for heading in headings for name in heading.split(", ")}
+    assert set(BENCHMARKS) <= described
 
 
 def test_the_paper_is_mapped_to_its_end():

@@ -92,8 +92,8 @@ def test_missing_files(tmp_path):
             load_problems("mbpp", file=tmp_path / name)
 
 
-def test_every_benchmark_has_rows_here_and_loads_them(rows_file):
-    assert set(ROWS) == set(BENCHMARKS)
+def test_rows_of_every_benchmark_of_the_paper_load(rows_file):
+    assert set(ROWS) <= set(BENCHMARKS)
     for name, row in ROWS.items():
         (problem,) = load_problems(name, file=rows_file(row()))
         assert problem.source == name
@@ -111,7 +111,7 @@ NEEDED = {
 }
 
 
-@pytest.mark.parametrize("name", BENCHMARKS)
+@pytest.mark.parametrize("name", NEEDED)
 def test_a_missing_column_is_named_with_its_row_and_the_remedy(rows_file, name):
     row, column = ROWS[name](), NEEDED[name]
     bad = {key: value for key, value in row.items() if key != column}

@@ -23,7 +23,7 @@ def test_a_prompt_holds_its_statement_and_its_starter(kind, statement, starter):
         assert (starter or "").rstrip() in prompt
 
 
-@pytest.mark.parametrize("name", BENCHMARKS)
+@pytest.mark.parametrize("name", ROWS)
 def test_every_benchmark_has_both_styles(name):
     benchmark, row = BENCHMARKS[name], ROWS[name]()
     chat, plain = (
