@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from maxatk.cli import problems_tables as tables
+from maxatk.cli import tables
 from maxatk.cli.progress import ProgressMode, progress_bar
 from maxatk.errors import DataError, InvalidValueError, MissingFileError, unknown_name
 from maxatk.problems import (
