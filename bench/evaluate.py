@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from maxatk.evaluation import SamplingSettings, evaluate, load_backend, score
+from maxatk.evaluation import ModelSettings, SamplingSettings, evaluate, load_backend, score
 from maxatk.mini import MiniSettings, WarmStart, build_mini
 from maxatk.problems import load_problems
 from maxatk.verifier import Verifier
@@ -32,13 +32,14 @@ def overlap(model, problems, folder, settings):
     """Print the seconds of sampling alone, verification alone and both, medians of turns."""
 
     def sample():  # with the loading of the model, which `evaluate` does too
-        sampler = load_backend("hf", model, batch_size=SAMPLES)
+        sampler = load_backend(model, ModelSettings(batch_size=SAMPLES))
         sampler.check({problem.id: problem.prompt for problem in problems}, settings)
         for problem in problems:
             sampler.sample(problem.id, problem.prompt, range(SAMPLES), settings)
 
     def both(verifier, out):
-        evaluate(model, problems, out, settings=settings, verifier=verifier, batch_size=SAMPLES)
+        batches = ModelSettings(batch_size=SAMPLES)
+        evaluate(model, problems, out, settings=settings, verifier=verifier, model_settings=batches)
 
     def verify(verifier, samples, out):
         score(samples, problems, out, verifier=verifier)
@@ -61,7 +62,7 @@ def loop(model, problems, settings):
     """Print the tokens a second of our loop and of `generate`, each at its best batch size."""
     rates = {"maxatk": {}, "generate": {}}
     for rows, _ in itertools.product((16, 64, 256), range(TURNS)):
-        sampler = load_backend("hf", model, batch_size=rows)
+        sampler = load_backend(model, ModelSettings(batch_size=rows))
         for name, draw in (("maxatk", ours), ("generate", theirs)):
             drawn = 0
             started = time.perf_counter()

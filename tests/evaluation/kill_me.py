@@ -13,15 +13,16 @@ from pathlib import Path
 import torch
 from transformers.utils import logging
 
-from maxatk.evaluation import SamplingSettings, evaluate, load_backend
+from maxatk.evaluation import ModelSettings, SamplingSettings, evaluate, load_backend
 from maxatk.verifier import Verifier
 from processes import patience
 
 
 def run(model, problems, out):
     settings = SamplingSettings(max_new_tokens=4, samples=60)
+    batches = ModelSettings(batch_size=3)
     with Verifier(workers=1) as verifier:
-        evaluate(model, problems, out, settings=settings, batch_size=3, verifier=verifier)
+        evaluate(model, problems, out, settings=settings, model_settings=batches, verifier=verifier)
 
 
 def child(work):
@@ -39,7 +40,7 @@ def child(work):
 def main(model, problems, out, kills, seed):
     torch.set_num_threads(1)
     logging.disable_progress_bar()
-    load_backend("hf", model, batch_size=1)  # imports the model's code before the forks
+    load_backend(model, ModelSettings())  # imports the model's code before the forks
     draw = random.Random(int(seed))
     pid = child(lambda: run(model, problems, out + "-whole"))
     assert os.waitpid(pid, 0)[1] == 0

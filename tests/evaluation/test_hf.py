@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from maxatk.errors import InvalidValueError, MissingDependencyError, MissingFileError
-from maxatk.evaluation import BACKENDS, SamplingSettings, load_backend
+from maxatk.evaluation import BACKENDS, ModelSettings, SamplingSettings, load_backend
 from maxatk.evaluation.backends.hf import HFBackend, sampling_noise
 from maxatk.evaluation.backends.loop import sample_rows
 from maxatk.models import fingerprint, prompt_ids
@@ -202,13 +202,13 @@ def test_bad_arguments_are_refused(tiny_model, backend):
     with pytest.raises(InvalidValueError, match=r"sample index: must be in \[0, 256\), got 256"):
         backend.sample("a", PROMPT, [256], SamplingSettings())
     with pytest.raises(InvalidValueError, match="did you mean 'hf'"):
-        load_backend("hff", str(tiny_model), batch_size=None)
+        load_backend(str(tiny_model), ModelSettings(backend="hff"))
 
 
 def test_missing_package_names_the_extra(monkeypatch):
     monkeypatch.setitem(BACKENDS, "gone", "maxatk_no_such_module:Nothing")
     with pytest.raises(MissingDependencyError, match=r"maxatk\[eval\]"):
-        load_backend("gone", "x", batch_size=None)
+        load_backend("x", ModelSettings(backend="gone"))
 
 
 def test_fingerprint_tells_weights_apart(tiny_model, tmp_path):

@@ -11,8 +11,14 @@ import pytest
 
 from evaluation.servers import serving, text_for
 from maxatk.errors import InvalidValueError, MaxAtKError, ServerError
-from maxatk.evaluation import SamplingSettings, ServerSettings, evaluate, load_backend
-from maxatk.evaluation.backends.options import sample_seed
+from maxatk.evaluation import (
+    ModelSettings,
+    SamplingSettings,
+    ServerSettings,
+    evaluate,
+    load_backend,
+)
+from maxatk.evaluation.backends.model_settings import sample_seed
 from maxatk.jsonl import write_jsonl
 from maxatk.records import Problem, TestCase
 from maxatk.verifier import Verifier
@@ -23,7 +29,7 @@ SETTINGS = SamplingSettings(samples=24, max_new_tokens=8, temperature=0.7, top_p
 
 def backend_for(server, **changes):
     given = {"url": server.url, "backoff_s": 0.01, "retries": 4, "timeout_s": 5.0, **changes}
-    return load_backend("openai", "m", batch_size=None, server=ServerSettings(**given))
+    return load_backend("m", ModelSettings(backend="openai", server=ServerSettings(**given)))
 
 
 def expected(indices):
@@ -144,9 +150,9 @@ def test_it_works_within_a_running_loop():
 def test_a_server_that_is_not_there_is_noticed_before_any_sampling(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    server = ServerSettings(url=f"http://127.0.0.1:{port}/v1")
+    nobody = ModelSettings("openai", server=ServerSettings(url=f"http://127.0.0.1:{port}/v1"))
     with pytest.raises(ServerError, match="cannot be reached"):
-        evaluate("m", PROBLEMS, tmp_path / "run", backend="openai", server=server)
+        evaluate("m", PROBLEMS, tmp_path / "run", model_settings=nobody)
     assert not (tmp_path / "run").exists()
 
 
@@ -169,9 +175,9 @@ def test_wrong_settings_are_refused(changes, message):
 def test_options_of_other_backends_are_refused(tiny_model):
     server = ServerSettings(url="http://x")
     with pytest.raises(InvalidValueError, match="device: the backend 'openai' has no such"):
-        load_backend("openai", "m", device="cpu", batch_size=None, server=server)
+        load_backend("m", ModelSettings(backend="openai", device="cpu", server=server))
     with pytest.raises(InvalidValueError, match="server: the backend 'hf' has no such"):
-        load_backend("hf", str(tiny_model), batch_size=None, server=server)
+        load_backend(str(tiny_model), ModelSettings(server=server))
 
 
 PROBLEMS = [Problem(f"p{i}", "Print.", (TestCase(input="", output=f"{i}\n"),)) for i in range(3)]
@@ -187,9 +193,7 @@ def test_an_evaluation_survives_a_server_that_fails_for_good(tmp_path):
             PROBLEMS,
             tmp_path / out,
             settings=settings,
-            backend="openai",
-            batch_size=4,
-            server=ServerSettings(**given),
+            model_settings=ModelSettings("openai", batch_size=4, server=ServerSettings(**given)),
             verifier=verifier,
         )
 
@@ -282,14 +286,14 @@ def wait_until_it_answers(url, process, log):
 
 @pytest.mark.parametrize("chat", [False, True], ids=["completions", "chat"])
 def test_the_embedded_model_behind_a_real_server(mini, transformers_server, tmp_path, chat):
+    server = ServerSettings(url=transformers_server, concurrency=2, chat=chat)
     with Verifier(workers=1) as verifier:
         results = evaluate(
             str(mini / "base"),
             mini / "test.jsonl",
             tmp_path / "run",
             settings=SamplingSettings(samples=4, max_new_tokens=16),
-            backend="openai",
-            server=ServerSettings(url=transformers_server, concurrency=2, chat=chat),
+            model_settings=ModelSettings("openai", server=server),
             verifier=verifier,
         )
     assert results["counts"]["samples"] == 16

@@ -5,7 +5,7 @@ import pytest
 import maxatk
 from evaluation.servers import serving
 from maxatk.errors import InvalidValueError, ServerError
-from maxatk.evaluation import SamplingSettings, ServerSettings, evaluate, solve
+from maxatk.evaluation import ModelSettings, SamplingSettings, ServerSettings, evaluate, solve
 from maxatk.records import Outcome, Problem, TestCase, TestResult, Verdict
 from maxatk.verifier import Verifier
 
@@ -22,7 +22,11 @@ def verifier():
 
 
 def test_it_finds_what_an_evaluation_of_the_same_samples_finds(tiny_model, verifier, tmp_path):
-    given = {"settings": SETTINGS, "batch_size": 4, "verifier": verifier}
+    given = {
+        "settings": SETTINGS,
+        "model_settings": ModelSettings(batch_size=4),
+        "verifier": verifier,
+    }
     found = maxatk.solve(tiny_model, PROBLEM, n=24, keep_going=True, **given)
     settings = SamplingSettings(max_new_tokens=4, samples=24)
     results = evaluate(tiny_model, [PROBLEM], tmp_path, **{**given, "settings": settings})
@@ -36,7 +40,11 @@ def test_it_finds_what_an_evaluation_of_the_same_samples_finds(tiny_model, verif
 
 
 def test_it_stops_after_a_program_that_passes(tiny_model, verifier):
-    given = {"settings": SETTINGS, "batch_size": 1, "verifier": verifier}
+    given = {
+        "settings": SETTINGS,
+        "model_settings": ModelSettings(batch_size=1),
+        "verifier": verifier,
+    }
     whole = solve(tiny_model, PROBLEM, n=64, keep_going=True, **given)
     early = solve(tiny_model, PROBLEM, n=64, **given)
     assert (early.program, early.sample, early.reward) == (whole.program, whole.sample, 1.0)
@@ -82,9 +90,9 @@ def test_programs_that_could_not_be_verified_are_no_zeros(tiny_model):
 def test_a_server_that_fails_ends_it_and_leaves_no_thread(verifier):
     before = threading.active_count()
     with serving([400]) as server:
-        given = {"server": ServerSettings(url=server.url, concurrency=1), "verifier": verifier}
+        asked = ModelSettings("openai", server=ServerSettings(url=server.url, concurrency=1))
         with pytest.raises(ServerError):
-            solve("m", PROBLEM, n=8, backend="openai", **given)
+            solve("m", PROBLEM, n=8, model_settings=asked, verifier=verifier)
     assert threading.active_count() <= before
 
 

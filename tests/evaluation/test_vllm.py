@@ -5,13 +5,13 @@ import types
 import pytest
 
 from maxatk.errors import MissingDependencyError
-from maxatk.evaluation import SamplingSettings, load_backend
+from maxatk.evaluation import ModelSettings, SamplingSettings, load_backend
 
 
 @pytest.mark.skipif(importlib.util.find_spec("vllm") is not None, reason="vllm is installed")
 def test_without_vllm_the_error_says_what_to_install():
     with pytest.raises(MissingDependencyError, match=r"needs the package 'vllm': pip install vllm"):
-        load_backend("vllm", "some/model", batch_size=None)
+        load_backend("some/model", ModelSettings(backend="vllm"))
 
 
 class Engine:
@@ -57,7 +57,7 @@ def backend(monkeypatch):
     stand_in.LLM, stand_in.SamplingParams = Engine, SamplingParams
     monkeypatch.setitem(sys.modules, "vllm", stand_in)
     monkeypatch.delitem(sys.modules, "maxatk.evaluation.backends.vllm", raising=False)
-    yield load_backend("vllm", "some/model", dtype="bfloat16", batch_size=None)
+    yield load_backend("some/model", ModelSettings(backend="vllm", dtype="bfloat16"))
     sys.modules.pop("maxatk.evaluation.backends.vllm", None)
 
 

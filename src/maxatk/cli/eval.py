@@ -3,20 +3,34 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 import yaml
 
 from maxatk.cli.progress import ProgressMode, progress_bar, summed
 from maxatk.cli.tables import print_overview
-from maxatk.evaluation import evaluate
+from maxatk.evaluation import SamplingSettings, evaluate
 from maxatk.evaluation.planning import EvaluationPlan, plan
-from maxatk.evaluation.recipe import UNNAMED, EvalRecipe, flag_defaults
+from maxatk.evaluation.recipe import EvalRecipe
 from maxatk.problems import load_problems
-from maxatk.settings import read_recipe
+from maxatk.settings import from_mapping, read_recipe
+
+_Required = Annotated[str, tyro.conf.arg(help_behavior_hint="(required, here or in the recipe)")]
+
+
+@dataclasses.dataclass(frozen=True)
+class RecipeFlags(EvalRecipe):
+    """The keys of the recipe as flags: --samples stands for sampling.samples."""
+
+    model: _Required
+    problems: _Required
+    out: _Required
+    sampling: Annotated[SamplingSettings, tyro.conf.arg(name="")] = dataclasses.field(
+        default_factory=SamplingSettings
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +53,7 @@ class Arguments:
         progress: A bar on the terminal, JSON lines on standard output, or nothing.
     """
 
-    settings: Annotated[EvalRecipe, tyro.conf.arg(name="")]
+    settings: Annotated[RecipeFlags, tyro.conf.arg(name="")]
     recipe: tyro.conf.Positional[Path | None] = None
     overrides: tyro.conf.Positional[tuple[str, ...]] = ()
     dry_run: bool = False
@@ -61,12 +75,20 @@ def run(arguments: Sequence[str]) -> None:
 def _parse(arguments: Sequence[str]) -> Arguments:
     # Twice: the first time for the name of the recipe, then with its values as the defaults, so
     # that a flag wins over the recipe whatever its value is.
-    first = _parse_over(UNNAMED, arguments)
+    first = _parse_over(RecipeFlags(model="", problems="", out=""), arguments)
     settings = {} if first.recipe is None else read_recipe(first.recipe, first.overrides)
-    return _parse_over(flag_defaults(settings), arguments)
+    return _parse_over(_defaults(settings), arguments)
 
 
-def _parse_over(settings: EvalRecipe, arguments: Sequence[str]) -> Arguments:
+def _defaults(settings: Mapping[str, Any]) -> RecipeFlags:
+    """Return the defaults of the flags; a required key that is not there has to be given as one."""
+    required = ("model", "problems", "out")
+    missing = {name: tyro.MISSING for name in required if name not in settings}
+    found = from_mapping(RecipeFlags, {**settings, **dict.fromkeys(missing, "")}, where="recipe")
+    return dataclasses.replace(found, **missing)
+
+
+def _parse_over(settings: RecipeFlags, arguments: Sequence[str]) -> Arguments:
     return tyro.cli(
         Arguments, prog="maxatk eval", args=arguments, default=Arguments(settings=settings)
     )
@@ -81,11 +103,7 @@ def _planned(recipe: EvalRecipe) -> EvaluationPlan:
             recipe.out,
             verifier=verifier,
             settings=recipe.sampling,
-            backend=recipe.backend,
-            server=recipe.asked_server,
-            dtype=recipe.dtype,
-            device=recipe.device,
-            batch_size=recipe.batch_size,
+            model_settings=recipe.model_settings,
         )
 
 
@@ -97,12 +115,8 @@ def _evaluate(recipe: EvalRecipe, progress: ProgressMode) -> None:
             problems,
             recipe.out,
             settings=recipe.sampling,
-            backend=recipe.backend,
-            server=recipe.asked_server,
+            model_settings=recipe.model_settings,
             verifier=verifier,
-            dtype=recipe.dtype,
-            device=recipe.device,
-            batch_size=recipe.batch_size,
             progress=summed(report, parts=2),  # every sample is drawn, then verified
         )
     if progress != "json":

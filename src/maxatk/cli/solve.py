@@ -11,8 +11,7 @@ import tyro
 
 from maxatk.cli.progress import ProgressMode, progress_bar
 from maxatk.errors import InvalidValueError, MissingFileError, suggestion
-from maxatk.evaluation import SamplingSettings, ServerSettings, solve
-from maxatk.evaluation.recipe import server_for
+from maxatk.evaluation import ModelSettings, SamplingSettings, ServerSettings, solve
 from maxatk.evaluation.solving import DRAWN_AT_ONCE, Solution
 from maxatk.jsonl import read_jsonl
 from maxatk.problems import load_problems, problems_by_id
@@ -74,6 +73,7 @@ def command(
     settings = SamplingSettings(
         temperature=temperature, top_p=top_p, max_new_tokens=max_new_tokens, seed=seed
     )
+    running = ModelSettings(backend=backend, device=device, batch_size=batch_size, server=server)
     problem = _problem(problems, id, prompt, tests, entry_point)
     with verifier.open() as opened, progress_bar("solve", progress) as report:
         found = solve(
@@ -81,11 +81,8 @@ def command(
             problem,
             n=n,
             settings=settings,
-            backend=backend,
-            server=server_for(backend, server),
+            model_settings=running,
             verifier=opened,
-            device=device,
-            batch_size=batch_size,
             keep_going=keep_going,
             progress=report,
         )

@@ -1,8 +1,14 @@
 """Sampling backends, append-only stores, evaluation runs and statistics."""
 
-from maxatk.evaluation.backends import BACKENDS, Backend, ServerSettings, load_backend
+from maxatk.evaluation.backends import (
+    BACKENDS,
+    Backend,
+    ModelSettings,
+    ServerSettings,
+    load_backend,
+)
+from maxatk.evaluation.evaluating import evaluate
 from maxatk.evaluation.recount import results_of_folder
-from maxatk.evaluation.run import evaluate
 from maxatk.evaluation.sampling import SamplingSettings
 from maxatk.evaluation.scoring import score
 from maxatk.evaluation.solving import Solution, solve
@@ -11,6 +17,7 @@ from maxatk.evaluation.submissions import Submission, read_submissions
 __all__ = [
     "BACKENDS",
     "Backend",
+    "ModelSettings",
     "SamplingSettings",
     "ServerSettings",
     "Solution",

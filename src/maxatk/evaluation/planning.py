@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from maxatk.evaluation.backends import Backend, ServerSettings, load_backend
+from maxatk.evaluation.backends import Backend, ModelSettings, load_backend
 from maxatk.evaluation.folder import (
     SAMPLES,
     SCORES,
@@ -58,11 +58,7 @@ def plan(
     *,
     verifier: Verifier,
     settings: SamplingSettings,
-    backend: str = "hf",
-    server: ServerSettings | None = None,
-    dtype: str = "auto",
-    device: str | None = None,
-    batch_size: int | None = None,
+    model_settings: ModelSettings,
 ) -> EvaluationPlan:
     """Return the plan of `evaluate` with these arguments; nothing is written to `out`.
 
@@ -71,13 +67,12 @@ def plan(
     Raises as `evaluate`, also where `out` belongs to another run.
     """
     chosen, _ = read_problems(problems)
+    batch_size = model_settings.batch_size
     count = min(batch_size or PROBE, PROBE, settings.samples)
-    sampler = load_backend(
-        backend, str(model), dtype=dtype, device=device, batch_size=count, server=server
-    )
+    sampler = load_backend(str(model), dataclasses.replace(model_settings, batch_size=count))
     sampler.check({problem.id: problem.prompt for problem in problems}, settings)
-    model_settings = _described(sampler, batch_size or recorded_batch_size(Path(out)))
-    check_folder(Path(out), sampled_settings(model_settings, settings, chosen, verifier))
+    described = _described(sampler, batch_size or recorded_batch_size(Path(out)))
+    check_folder(Path(out), sampled_settings(described, settings, chosen, verifier))
     first = problems[0]
     started = time.perf_counter()
     drawn = sampler.sample(first.id, first.prompt, list(range(count)), settings)

@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Literal
 
-import tyro
-
-from maxatk.evaluation import SamplingSettings, ServerSettings
-from maxatk.settings import from_mapping
+from maxatk.evaluation import ModelSettings, SamplingSettings, ServerSettings
 from maxatk.verifier.settings import VerifierSettings
-
-_HINT = "(required, here or in the recipe)"
-_Required = Annotated[str, tyro.conf.arg(help_behavior_hint=_HINT)]
 
 
 @dataclasses.dataclass(frozen=True)
 class EvalRecipe:
-    """What `maxatk eval` needs: the keys of its recipe, and its flags.
+    """What `maxatk eval` needs: the keys of its recipe.
 
     Args:
         model: A local model folder, a hub name, or the name a server knows.
@@ -34,43 +27,25 @@ class EvalRecipe:
         verifier: Its workers and limits.
     """
 
-    model: _Required
-    problems: _Required
-    out: _Required
+    model: str
+    problems: str
+    out: str
     backend: Literal["hf", "openai", "vllm"] = "hf"
     server: ServerSettings = dataclasses.field(default_factory=ServerSettings)
     limit: int | None = None
     batch_size: int | None = None
     device: str | None = None
     dtype: Literal["auto", "bfloat16", "float16", "float32"] = "auto"
-    sampling: Annotated[SamplingSettings, tyro.conf.arg(name="")] = dataclasses.field(
-        default_factory=SamplingSettings
-    )
+    sampling: SamplingSettings = dataclasses.field(default_factory=SamplingSettings)
     verifier: VerifierSettings = dataclasses.field(default_factory=VerifierSettings)
 
     @property
-    def asked_server(self) -> ServerSettings | None:
-        """Return the server settings for the backend: None for one that was told nothing."""
-        return server_for(self.backend, self.server)
-
-
-UNNAMED = EvalRecipe(model="", problems="", out="")
-"""What the flags are laid over before the recipe file is known."""
-
-
-def flag_defaults(settings: Mapping[str, Any]) -> EvalRecipe:
-    """Return the recipe whose values are the defaults of the flags, from a recipe file's mapping.
-
-    A required key that the file leaves out is a flag that has to be given.
-
-    Raises InvalidValueError naming the key, the value and what is allowed.
-    """
-    required = ("model", "problems", "out")
-    missing = {name: tyro.MISSING for name in required if name not in settings}
-    found = from_mapping(EvalRecipe, {**settings, **dict.fromkeys(missing, "")}, where="recipe")
-    return dataclasses.replace(found, **missing)
-
-
-def server_for(backend: str, server: ServerSettings) -> ServerSettings | None:
-    """Return the server settings that a backend is given: None for one that was told nothing."""
-    return server if backend == "openai" or server != ServerSettings() else None
+    def model_settings(self) -> ModelSettings:
+        """Return how the model is run."""
+        return ModelSettings(
+            backend=self.backend,
+            dtype=self.dtype,
+            device=self.device,
+            batch_size=self.batch_size,
+            server=self.server,
+        )

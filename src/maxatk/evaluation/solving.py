@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from maxatk.errors import InvalidValueError
-from maxatk.evaluation.backends import ServerSettings, load_backend
+from maxatk.evaluation.backends import ModelSettings, load_backend
 from maxatk.evaluation.sampling import SamplingSettings
 from maxatk.evaluation.submissions import submission
 from maxatk.evaluation.verifying import Verified, VerifyingThread, verifier_or_default
@@ -54,12 +54,8 @@ def solve(
     *,
     n: int = 64,
     settings: SamplingSettings | None = None,
-    backend: str = "hf",
-    server: ServerSettings | None = None,
+    model_settings: ModelSettings | None = None,
     verifier: Verifier | None = None,
-    dtype: str = "auto",
-    device: str | None = None,
-    batch_size: int | None = DRAWN_AT_ONCE,
     keep_going: bool = False,
     progress: Progress | None = None,
 ) -> Solution:
@@ -67,8 +63,17 @@ def solve(
 
     Verification runs beside sampling, a batch behind. Once a program passes every test no batch
     more is drawn, unless `keep_going`; the program returned does not depend on how fast the
-    verifier was. `settings` without its `samples`, which `n` is; the other arguments as in
-    `evaluate`.
+    verifier was.
+
+    Args:
+        model: As in `evaluate`.
+        problem: What is to be solved.
+        n: The most programs drawn.
+        settings: As in `evaluate`, without its `samples`, which `n` is.
+        model_settings: As in `evaluate`; batches of 8 where None.
+        verifier: As in `evaluate`.
+        keep_going: Draw all `n`, even after a program has passed every test.
+        progress: Called with (verified, n).
 
     Raises InvalidValueError (n, settings, the problem's comparison rule), MissingFileError
     (model), MissingDependencyError (backend), ServerError.
@@ -77,9 +82,7 @@ def solve(
         raise InvalidValueError(f"n: must be an integer of 1 or more, got {n!r}")
     problem_job("", problem)
     settings = dataclasses.replace(settings or SamplingSettings(), samples=n)
-    sampler = load_backend(
-        backend, str(model), dtype=dtype, device=device, batch_size=batch_size, server=server
-    )
+    sampler = load_backend(str(model), model_settings or ModelSettings(batch_size=DRAWN_AT_ONCE))
     sampler.check({problem.id: problem.prompt}, settings)
     verified: list[Verified] = []
 

@@ -1,7 +1,7 @@
 """Sampling backends: one class each, listed in `BACKENDS`.
 
 A backend draws the samples with given indices of one problem. To add one, write a class with the
-methods of `Backend` and the class method `open(model, options)` in a module of its own and add one
+methods of `Backend` and the class method `open(model, settings)` in a module of its own and add one
 row to `BACKENDS`; rows are import references, so that reading this dict needs none of the packages
 behind it.
 """
@@ -13,11 +13,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from maxatk.errors import MissingDependencyError, unknown_name
-from maxatk.evaluation.backends.options import BackendOptions, ServerSettings
+from maxatk.evaluation.backends.model_settings import ModelSettings, ServerSettings
 from maxatk.evaluation.sampling import SamplingSettings
 from maxatk.records import Sample
 
-__all__ = ["BACKENDS", "Backend", "BackendOptions", "ServerSettings", "load_backend"]
+__all__ = ["BACKENDS", "Backend", "ModelSettings", "ServerSettings", "load_backend"]
 
 BACKENDS: dict[str, str] = {
     "hf": "maxatk.evaluation.backends.hf:HFBackend",
@@ -48,24 +48,16 @@ class Backend(Protocol):
         """Return the samples with these indices, in order; the same on every call."""
 
 
-def load_backend(
-    name: str,
-    model: str,
-    *,
-    dtype: str = "auto",
-    device: str | None = None,
-    batch_size: int | None,
-    server: ServerSettings | None = None,
-) -> Backend:
-    """Return the backend `name` with `model` loaded.
+def load_backend(model: str, settings: ModelSettings) -> Backend:
+    """Return the backend of the settings with `model` loaded.
 
-    Raises InvalidValueError for an unknown name and for options the backend has no use for,
+    Raises InvalidValueError for an unknown backend and for settings the backend has no use for,
     MissingDependencyError when its packages are not installed, MissingFileError when there is no
     such model.
     """
+    name = settings.backend
     if name not in BACKENDS:
         raise unknown_name("backend", name, BACKENDS)
-    options = BackendOptions(dtype=dtype, device=device, batch_size=batch_size, server=server)
     module, _, attribute = BACKENDS[name].partition(":")
     try:
         backend_class = getattr(importlib.import_module(module), attribute)
@@ -74,5 +66,5 @@ def load_backend(
         raise MissingDependencyError(
             f"backend {name!r} needs the package {error.name!r}: {install}"
         ) from error
-    backend: Backend = backend_class.open(model, options)
+    backend: Backend = backend_class.open(model, settings)
     return backend

@@ -21,7 +21,7 @@ from transformers.utils import logging
 
 from maxatk.errors import InvalidValueError, MissingFileError
 from maxatk.evaluation.backends.loop import sample_rows
-from maxatk.evaluation.backends.options import BackendOptions
+from maxatk.evaluation.backends.model_settings import ModelSettings
 from maxatk.evaluation.sampling import SamplingSettings
 from maxatk.models import fingerprint, load_tokenizer, prompt_ids, refuse_missing_folder
 from maxatk.records import Sample
@@ -67,10 +67,12 @@ class HFBackend:
         self._end_tokens = _end_tokens(self.model, self.tokenizer)
 
     @classmethod
-    def open(cls, model: str, options: BackendOptions) -> HFBackend:
-        """Return the backend with its model; raises as the class, and for options of others."""
-        options.refuse("hf", "server")
-        return cls(model, dtype=options.dtype, device=options.device, batch_size=options.batch_size)
+    def open(cls, model: str, settings: ModelSettings) -> HFBackend:
+        """Return the backend with its model; raises as the class, and for settings of others."""
+        settings.refuse("server")
+        return cls(
+            model, dtype=settings.dtype, device=settings.device, batch_size=settings.batch_size
+        )
 
     def describe(self) -> dict[str, Any]:
         """Return model name, fingerprint of the weights, dtype, device and batch size."""

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import httpx
 
 from maxatk.errors import InvalidValueError, ServerError
-from maxatk.evaluation.backends.options import BackendOptions, ServerSettings, sample_seed
+from maxatk.evaluation.backends.model_settings import ModelSettings, ServerSettings, sample_seed
 from maxatk.evaluation.sampling import SamplingSettings
 from maxatk.records import Sample
 
@@ -49,11 +49,11 @@ class OpenAIBackend:
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
 
     @classmethod
-    def open(cls, model: str, options: BackendOptions) -> OpenAIBackend:
-        """Return the backend; raises InvalidValueError for options it has no use for."""
-        options.refuse("openai", "dtype", "device")
-        server = options.server or ServerSettings()
-        return cls(model, server=server, batch_size=options.batch_size)
+    def open(cls, model: str, settings: ModelSettings) -> OpenAIBackend:
+        """Return the backend; raises InvalidValueError for settings it has no use for."""
+        settings.refuse("dtype", "device")
+        server = settings.server
+        return cls(model, server=server, batch_size=settings.batch_size)
 
     def describe(self) -> dict[str, Any]:
         """Return model name and API; not the address, which may change between two runs."""

@@ -8,7 +8,7 @@ from typing import Any
 from vllm import LLM, SamplingParams
 
 from maxatk.errors import InvalidValueError
-from maxatk.evaluation.backends.options import BackendOptions, sample_seed
+from maxatk.evaluation.backends.model_settings import ModelSettings, sample_seed
 from maxatk.evaluation.sampling import SamplingSettings
 from maxatk.models import fingerprint, refuse_missing_folder
 from maxatk.records import Sample
@@ -33,10 +33,10 @@ class VLLMBackend:
         self.engine = LLM(model=model, dtype=dtype, generation_config="vllm")
 
     @classmethod
-    def open(cls, model: str, options: BackendOptions) -> VLLMBackend:
-        """Return the backend; raises InvalidValueError for options it has no use for."""
-        options.refuse("vllm", "device", "server")
-        return cls(model, dtype=options.dtype, batch_size=options.batch_size)
+    def open(cls, model: str, settings: ModelSettings) -> VLLMBackend:
+        """Return the backend; raises InvalidValueError for settings it has no use for."""
+        settings.refuse("device", "server")
+        return cls(model, dtype=settings.dtype, batch_size=settings.batch_size)
 
     def describe(self) -> dict[str, Any]:
         """Return model name, fingerprint of the weights, dtype and batch size."""

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from maxatk.errors import DataError, InvalidValueError, MissingFileError
-from maxatk.evaluation import SamplingSettings, evaluate, score
+from maxatk.evaluation import ModelSettings, SamplingSettings, evaluate, score
 from maxatk.evaluation.submissions import program_key
 from maxatk.jsonl import write_jsonl
 from maxatk.objectives import pass_at_k
@@ -28,9 +28,9 @@ def finished(tiny_model, problems, verifier, tmp_path_factory):
     return out
 
 
-def run(model, problems, out, verifier, **changes):
-    given = {"settings": SETTINGS, "batch_size": 5, **changes}
-    return evaluate(model, problems, out, verifier=verifier, **given)
+def run(model, problems, out, verifier, *, batch_size=5, **changes):
+    given = {"settings": SETTINGS, "model_settings": ModelSettings(batch_size=batch_size)}
+    return evaluate(model, problems, out, verifier=verifier, **{**given, **changes})
 
 
 def steady_files(out):

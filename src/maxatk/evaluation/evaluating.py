@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from maxatk.evaluation.backends import Backend, ServerSettings, load_backend
+from maxatk.evaluation.backends import Backend, ModelSettings, load_backend
 from maxatk.evaluation.folder import (
     SAMPLES,
     SCORES,
@@ -34,12 +35,8 @@ def evaluate(
     out: str | Path,
     *,
     settings: SamplingSettings | None = None,
-    backend: str = "hf",
+    model_settings: ModelSettings | None = None,
     verifier: Verifier | None = None,
-    dtype: str = "auto",
-    device: str | None = None,
-    batch_size: int | None = None,
-    server: ServerSettings | None = None,
     ks: Sequence[int] | None = None,
     progress: UnitProgress | None = None,
 ) -> dict[str, Any]:
@@ -47,10 +44,18 @@ def evaluate(
 
     `out` gets samples.jsonl, scores.jsonl, results.json (what is returned) and manifest.json.
     Verification runs beside sampling. The same call continues a run that was killed, with the same
-    samples as an uninterrupted one; a call with other settings is refused. `ks` as in
-    `build_results`; a `verifier` that is passed in stays open; `batch_size` None takes the
-    folder's, else one that fits the memory; `server` is for the backend "openai"; `progress` is
-    called with (done, total, "samples" or "scores"), from two threads.
+    samples as an uninterrupted one; a call with other settings is refused.
+
+    Args:
+        model: A local model folder, a hub name, or the name a server knows.
+        problems: A benchmark's name, a problems.jsonl, or problems.
+        out: The folder of the run.
+        settings: How completions are sampled; the paper's settings where None.
+        model_settings: How the model is run, on the backend "hf" where None. Without a batch size
+            the folder's is taken, else one that fits the memory.
+        verifier: One that is open, and stays so; one of the defaults where None.
+        ks: As in `build_results`.
+        progress: Called with (done, total, "samples" or "scores"), from two threads.
 
     Raises MissingFileError (problems, model), DataError (problems, the folder's files),
     InvalidValueError (settings; a difference to the folder's manifest), all before any sampling;
@@ -62,14 +67,9 @@ def evaluate(
         check_ks(ks, settings.samples)
     chosen, source = read_problems(problems)
     out = Path(out)
-    sampler = load_backend(
-        backend,
-        str(model),
-        dtype=dtype,
-        device=device,
-        batch_size=batch_size or recorded_batch_size(out),
-        server=server,
-    )
+    model_settings = model_settings or ModelSettings()
+    batch_size = model_settings.batch_size or recorded_batch_size(out)
+    sampler = load_backend(str(model), dataclasses.replace(model_settings, batch_size=batch_size))
     sampler.check({problem.id: problem.prompt for problem in chosen.values()}, settings)
     with verifier_or_default(verifier) as opened:
         described = sampled_settings(sampler.describe(), settings, chosen, opened)

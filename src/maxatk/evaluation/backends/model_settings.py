@@ -1,4 +1,4 @@
-"""What a backend is opened with: where and how the model runs."""
+"""Where and how a model runs: the backend, and what it is opened with."""
 
 from __future__ import annotations
 
@@ -49,29 +49,32 @@ class ServerSettings:
 
 
 @dataclasses.dataclass(frozen=True)
-class BackendOptions:
-    """What a backend may be told; one that has no use for a setting refuses it.
+class ModelSettings:
+    """How a model is run; a backend that has no use for a setting refuses it.
 
-    `dtype` and `device` are those of the weights; `batch_size` samples of a problem are drawn and
-    stored together, chosen by the backend where None; `server` is for backends that ask one.
+    `backend` is a name of `BACKENDS`; `dtype` and `device` are those of the weights; `batch_size`
+    samples of a problem are drawn and stored together, chosen by the backend where None; `server`
+    is for the backend "openai". Raises InvalidValueError for a batch size below 1.
     """
 
+    backend: str = "hf"
     dtype: str = "auto"
     device: str | None = None
     batch_size: int | None = None
-    server: ServerSettings | None = None
+    server: ServerSettings = dataclasses.field(default_factory=ServerSettings)
 
     def __post_init__(self) -> None:
         if self.batch_size is not None and self.batch_size < 1:
             raise InvalidValueError(f"batch_size: must be 1 or more, got {self.batch_size!r}")
 
-    def refuse(self, backend: str, *names: str) -> None:
-        """Raise InvalidValueError if one of these settings was given to a backend without it."""
+    def refuse(self, *names: str) -> None:
+        """Raise InvalidValueError if one of these settings, which the backend lacks, was given."""
+        without = ModelSettings()
         for name in names:
             value: Any = getattr(self, name)
-            if value not in (None, "auto"):
+            if value != getattr(without, name):
                 raise InvalidValueError(
-                    f"{name}: the backend {backend!r} has no such setting, got {value!r}"
+                    f"{name}: the backend {self.backend!r} has no such setting, got {value!r}"
                 )
 
 
