@@ -7,15 +7,14 @@ import yaml
 
 import maxatk
 from evaluation.conftest import save_tiny_model
-from maxatk.cli.demo import DemoRecipe
-from maxatk.cli.study import load_study
 from maxatk.evaluation import SamplingSettings
 from maxatk.evaluation.recipe import EvalRecipe
 from maxatk.jsonl import write_jsonl
 from maxatk.problems import read_sets
 from maxatk.records import Problem, TestCase
 from maxatk.settings import from_mapping, read_recipe
-from maxatk.studies.plan import cells, train_recipes
+from maxatk.studies.preflight import answer, trainings_of
+from maxatk.studies.study_recipe import load_study
 
 PAPER_METHODS = ["grpo", "bon_max_mean", "bon_max_second", "bon_loo1", "bon_mean"]
 PAPER_METHODS += ["bon_off_policy", "bon_off_policy_exact"]
@@ -58,30 +57,22 @@ def test_every_recipe_is_a_mapping_says_what_it_is_and_is_listed(path):
 
 
 @pytest.mark.parametrize("path", DEMOS, ids=name_of)
-def test_demo_recipes_are_valid_down_to_the_trainer(path, tmp_path):
-    from maxatk.train import MaxAtKConfig
-
-    demo = from_mapping(DemoRecipe, read_recipe(path), where="recipe")
-    assert {"grpo", "bon_loo1", "bon_off_policy_exact"} <= set(demo.methods)
-    for method in demo.methods:
-        trainer = {**demo.train.trainer, "method": method, "output_dir": str(tmp_path)}
-        config = from_mapping(MaxAtKConfig, trainer, where="trainer")
-        assert config.k <= config.num_generations
-        prompts = config.generation_batch_size // config.num_generations
-        assert prompts <= demo.mini.train_problems
-    assert demo.eval.sampling.samples >= 128  # the largest k of the table
+def test_demos_are_studies_of_seed_0_with_the_methods_that_the_page_compares(path):
+    demo = load_study(path)
+    assert demo.seeds == [0]
+    sizes = answer(trainings_of(demo))["sizes"]
+    assert {"grpo", "bon_loo1", "bon_off_policy_exact"} <= set(sizes)
+    assert demo.eval["sampling"]["samples"] >= 128  # the largest k of the table
 
 
 @pytest.mark.parametrize("path", STUDIES, ids=name_of)
 def test_studies_are_valid_down_to_the_trainer_and_leave_seed_0_alone(path):
-    from maxatk.train import TrainRecipe, check_settings
-
     study = load_study(path)
     assert 0 not in study.seeds  # settings were chosen on it
-    assert study.eval.sampling.samples == 256
+    assert study.eval["sampling"]["samples"] == 256
     assert study.mini.test_problems >= 96
-    for recipe in train_recipes(study).values():
-        check_settings(from_mapping(TrainRecipe, recipe, where="recipe"))
+    sizes = answer(trainings_of(study))["sizes"]
+    assert all(steps >= 80 for _, steps in sizes.values())
 
 
 def test_the_studies_share_a_folder_and_the_largest_has_every_method():
@@ -89,7 +80,7 @@ def test_the_studies_share_a_folder_and_the_largest_has_every_method():
     assert {study.work for study in studies} == {"runs/study/work"}
     assert len({study.out for study in studies}) == len(studies)
     table2 = load_study(FOLDER / "mini" / "table2.yaml")
-    assert {cell.name for cell in cells(table2)} >= {"base", *PAPER_METHODS}
+    assert {model.name for model in table2.variants} >= {"base", *PAPER_METHODS}
 
 
 @pytest.fixture

@@ -43,11 +43,10 @@ def test_tables_in_pages_are_those_of_the_results(study_docs):
 
 @pytest.mark.parametrize("name", STUDIES)
 def test_committed_studies_are_those_of_their_recipes(study_docs, name):
-    from maxatk.cli.study import load_study
-    from maxatk.studies.plan import cells
+    from maxatk.studies.study_recipe import load_study
 
     recipe = load_study(ROOT / "recipes" / "mini" / f"{name}.yaml")
     study = study_docs.load(name)
     assert list(study.seeds) == recipe.seeds
     assert study.title == recipe.title
-    assert {run.name for run in study.comparison.runs} == {cell.name for cell in cells(recipe)}
+    assert {run.name for run in study.comparison.runs} == {model.name for model in recipe.variants}

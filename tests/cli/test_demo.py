@@ -13,14 +13,14 @@ import psutil
 import pytest
 import yaml
 
-from maxatk.cli.demo import DemoRecipe
 from maxatk.cli.main import main
 from maxatk.folders import write_json
-from maxatk.settings import from_mapping
+from maxatk.studies.study_recipe import load_study
 from processes import patience
 
 RECIPE = {
-    "methods": ["bon_off_policy_exact", "grpo"],
+    "title": "A small demo",
+    "seeds": [0],
     "mini": {
         "train_problems": 16,
         "test_problems": 3,
@@ -46,6 +46,14 @@ RECIPE = {
         "sampling": {"samples": 8, "max_new_tokens": 16},
         "verifier": {"workers": 1, "time_limit": 1.0},
     },
+    "grids": [
+        {
+            "method": {
+                "exact": {"trainer.method": "bon_off_policy_exact"},
+                "grpo": {"trainer.method": "grpo"},
+            }
+        }
+    ],
 }
 
 
@@ -66,11 +74,12 @@ def start(recipe):
     )
 
 
-def wait_for(path, *, seconds=120):
+def wait_for(folder, pattern, *, seconds=120):
     end = time.monotonic() + patience(seconds)
-    while not path.exists():
-        assert time.monotonic() < end, f"{path} did not appear"
+    while not (found := list(folder.glob(pattern))):
+        assert time.monotonic() < end, f"{folder / pattern} did not appear"
         time.sleep(0.05)
+    return found[0]
 
 
 def descendants_gone(children, *, seconds=20):
@@ -83,8 +92,7 @@ def descendants_gone(children, *, seconds=20):
 def test_a_killed_demo_goes_on_from_the_last_finished_stage(recipe, tmp_path, kill):
     run = tmp_path / "run"
     first = start(recipe)
-    marker = run / "stages" / "warm-start.json"
-    wait_for(marker)
+    marker = wait_for(run / "work" / "stages", "mini-*.json")
     time.sleep(3)  # into the trainings
     children = psutil.Process(first.pid).children(recursive=True)
     assert children
@@ -104,9 +112,11 @@ def test_a_killed_demo_goes_on_from_the_last_finished_stage(recipe, tmp_path, ki
 
 def check_results(run, output):
     page = (run / "report.html").read_text()
-    assert (run / "figure1.svg").is_file()
-    for name in ("base", *RECIPE["methods"]):
-        results = json.loads((run / "eval" / name / "results.json").read_text())
+    assert "Prompts, rewards and samples" in page
+    assert (run / "figures" / "metric.svg").is_file()
+    for name, method in {"base": "base", "exact": "bon_off_policy_exact", "grpo": "grpo"}.items():
+        (folder,) = (run / "work").glob(f"eval-{method}-0-*")
+        results = json.loads((folder / "results.json").read_text())
         assert results["counts"]["samples"] == 3 * 8
         shown = f"{results['metrics']['max@k']['8']['mean']:.3f}".removeprefix("0")
         row = next(line for line in output.splitlines() if re.search(rf"│ {name} +│", line))
@@ -117,19 +127,22 @@ def check_results(run, output):
 def test_a_folder_of_another_demo_is_refused(recipe, tmp_path, capsys):
     run = tmp_path / "run"
     run.mkdir()
-    before = from_mapping(DemoRecipe, yaml.safe_load(recipe.read_text()), where="recipe")
-    write_json(run / "demo.json", dataclasses.asdict(before))
+    write_json(run / "demo.json", dataclasses.asdict(load_study(recipe)))
     assert main(["demo", "eval.sampling.samples=4", "--recipe", str(recipe)]) == 2
     assert "eval.sampling.samples: 8 in the folder, 4 now" in capsys.readouterr().err
+
+
+def test_a_demo_of_several_seeds_is_refused(recipe, tmp_path, capsys):
+    assert main(["demo", "seeds=[0, 1]", "--recipe", str(recipe)]) == 2
+    assert "seeds: a demo has one, got [0, 1]" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(
     "override, message",
     [
-        ("methods=[grop]", "did you mean 'grpo'"),
         ("trian={}", "unknown key 'trian'"),
         ("eval.sampling.samples=0", "samples: must be an integer of 1 or more, got 0"),
-        ("train.trainer.k=9", "k: must be a whole number from 1 to num_generations (4)"),
         ("train.trainer.lerning_rate=1", "did you mean 'learning_rate'"),
         ("train", "must have the form key=value"),
     ],

@@ -3,7 +3,6 @@ import pytest
 from maxatk.cli.report import named_paths
 from maxatk.errors import DataError, InvalidValueError, MissingFileError
 from maxatk.settings import read_recipe
-from maxatk.studies.experiment import flags
 
 RECIPE = "model: m\ntrainer:\n  k: 4\n  learning_rate: 1e-4\n"
 
@@ -76,15 +75,6 @@ def test_files_that_are_no_mapping_are_refused(tmp_path, text):
 def test_a_missing_recipe(tmp_path):
     with pytest.raises(MissingFileError, match=r"recipe: .*none\.yaml' does not exist"):
         read_recipe(tmp_path / "none.yaml")
-
-
-def test_settings_as_flags():
-    settings = {"seed": 0, "warm_start": {"batch_size": 2, "noise": {"drop": 0.1}}, "limit": None}
-    assert list(flags(settings)) == [
-        *("--seed", "0"),
-        *("--warm-start.batch-size", "2"),
-        *("--warm-start.noise.drop", "0.1"),
-    ]
 
 
 def test_runs_are_named_by_their_folder_or_as_asked():

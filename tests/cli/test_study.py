@@ -7,27 +7,23 @@ import signal
 import subprocess
 import sys
 import time
+from typing import get_args
 
 import pytest
 import yaml
 
 from cli.test_demo import RECIPE as DEMO
 from maxatk.cli.main import main
-from maxatk.cli.study import load_study
 from maxatk.errors import InvalidValueError
 from maxatk.folders import write_json
 from maxatk.report.formats import format_table
-from maxatk.studies.plan import (
-    cells,
-    estimated_seconds,
-    paired_names,
-    places,
-    stages,
-    train_recipes,
-)
+from maxatk.studies.grids import paired_names
+from maxatk.studies.preflight import TrainingSize, answer, check_study, trainings_of
+from maxatk.studies.schedule import estimated_seconds, places, planned
 from maxatk.studies.study import Study
+from maxatk.studies.study_recipe import FigureName, load_study
 from maxatk.studies.tables import study_tables
-from processes import patience
+from processes import family, patience, still_alive
 
 RECIPE = {
     "title": "A small study",
@@ -56,8 +52,8 @@ def recipe(tmp_path):
 
 
 def test_models_are_all_combinations_of_levels_and_the_base(recipe):
-    found = cells(load_study(recipe()))
-    assert [cell.name for cell in found] == ["base", "grpo", "loo,updates=1", "loo,updates=2"]
+    found = load_study(recipe()).variants
+    assert [model.name for model in found] == ["base", "grpo", "loo,updates=1", "loo,updates=2"]
     assert found[2].levels == {"method": "loo", "updates": "1"}
     assert found[2].train["trainer"]["num_iterations"] == 1
     assert found[2].train["trainer"]["method"] == "bon_loo1"
@@ -72,7 +68,8 @@ def test_pairs_are_models_that_differ_by_the_two_levels_alone(recipe):
         {"method": {"grpo": {"trainer.method": "grpo"}}, "updates": {1: updates[1]}},
     ]
     pairs = [["bon_mean", "bon_loo1"], ["grpo", "bon_mean"], ["2", "1"]]
-    assert paired_names(load_study(recipe(grids=grids, pairs=pairs))) == [
+    study = load_study(recipe(grids=grids, pairs=pairs))
+    assert paired_names(study.variants, study.pairs) == [
         ("bon_mean,updates=1", "bon_loo1,updates=1"),
         ("bon_mean,updates=2", "bon_loo1,updates=2"),
         ("grpo,updates=1", "bon_mean,updates=1"),
@@ -83,18 +80,24 @@ def test_pairs_are_models_that_differ_by_the_two_levels_alone(recipe):
 
 def test_every_seed_has_its_own_corpus_prompts_training_and_samples(recipe):
     study = load_study(recipe())
-    by_name = {stage.name: stage for stage in stages(study)}
-    assert len(by_name) == 2 * (1 + 3 + 4)
+    recipes = {stage.name: recipe for stage, recipe in planned(study, cores=2).items()}
+    assert len(recipes) == 2 * (1 + 3 + 4)
     for place in places(study):
-        for stage in (place.warm_start, place.evaluation):
-            arguments = by_name[stage].arguments
-            assert arguments[arguments.index("--seed") + 1] == str(place.seed)
-    seeds = [recipe["trainer"]["seed"] for recipe in train_recipes(study).values()]
-    assert sorted(seeds) == [1, 1, 1, 2, 2, 2]
+        assert recipes[place.warm_start]["seed"] == place.seed
+        assert recipes[place.evaluation]["sampling"]["seed"] == place.seed
+        assert recipes[place.evaluation]["problems"].endswith(f"{place.warm_start}/test.jsonl")
+        if place.training is not None:
+            assert recipes[place.training]["trainer"]["seed"] == place.seed
+            assert recipes[place.training]["model"].endswith(f"{place.warm_start}/base")
+            assert recipes[place.evaluation]["model"].endswith(place.training)
+
+
+def names_of(study):
+    return {stage.name for stage in planned(study, cores=2)}
 
 
 def test_studies_share_what_is_the_same_and_nothing_else(recipe):
-    names = {stage.name for stage in stages(load_study(recipe()))}
+    names = names_of(load_study(recipe()))
     grids = [
         {
             "k": {
@@ -103,10 +106,10 @@ def test_studies_share_what_is_the_same_and_nothing_else(recipe):
             }
         }
     ]
-    other = {stage.name for stage in stages(load_study(recipe("b.yaml", grids=grids, seeds=[1])))}
+    other = names_of(load_study(recipe("b.yaml", grids=grids, seeds=[1])))
     assert len(other - names) == 2  # the training with k=3 and its evaluation
     warmer = {**RECIPE["mini"], "tests": 3}
-    assert not names & {s.name for s in stages(load_study(recipe("c.yaml", mini=warmer)))}
+    assert not names & names_of(load_study(recipe("c.yaml", mini=warmer)))
 
 
 def test_a_recipe_may_extend_another(recipe, tmp_path):
@@ -127,12 +130,13 @@ def test_a_recipe_that_extends_itself_is_refused(tmp_path):
 
 def test_the_estimate_learns_from_finished_stages(recipe, tmp_path):
     study = load_study(recipe())
-    before = estimated_seconds(study)
-    training = next(p.training for p in places(study) if p.cell.name == "loo,updates=2")
+    sizes = {model.name: TrainingSize(2, 4) for model in study.variants}
+    before = estimated_seconds(study, sizes)
+    training = next(p.training for p in places(study) if p.variant.name == "loo,updates=2")
     (tmp_path / "work" / "stages").mkdir(parents=True)
     taken = 2 * before[training]
     write_json(tmp_path / "work" / "stages" / f"{training}.json", {"seconds": taken})
-    after = estimated_seconds(study)
+    after = estimated_seconds(study, sizes)
     assert training not in after
     for name, seconds in after.items():
         factor = 2 if name.startswith("train-") else 1
@@ -149,7 +153,15 @@ def test_the_estimate_learns_from_finished_stages(recipe, tmp_path):
         ({"grids": [{"method": {"grpo": "grpo"}}]}, r"grids\[0\].method.grpo"),
         ({"baseline": "gpro"}, "baseline"),
         ({"figures": ["metrics"]}, "did you mean 'metric'"),
-        ({"costs": {"update": 0}}, "costs.update"),
+        ({"costs": {"optimizer_step": 0}}, "costs.optimizer_step"),
+        ({"model": "some/model"}, "must have either 'model' or 'mini'"),
+        ({"mini": None}, "must have either 'model' or 'mini'"),
+        ({"mini": None, "model": "m"}, "eval: the key 'problems' is required beside 'model'"),
+        ({"train": {"problems": "p.jsonl"}}, "train.problems: is set by the study itself"),
+        ({"eval": {"model": "m"}}, "eval.model: is set by the study itself"),
+        ({"train": {"trainer": {"seed": 3}}}, "train.trainer.seed: is that of 'seeds'"),
+        ({"train": {"trainer": 3}}, "train.trainer: must be a mapping, got 3"),
+        ({"eval": {"sampling": {"sampels": 1}}}, "recipe.eval.sampling: unknown key 'sampels'"),
         ({"pairs": [["loo"]]}, "pairs: each must be two levels"),
         ({"pairs": [["loo", "exact"]]}, "pairs: no two models .* levels are 1, 2, grpo, loo"),
     ],
@@ -162,23 +174,75 @@ def test_what_cannot_be_is_refused_before_any_work(recipe, changes, said):
 def test_the_trainer_refuses_before_any_work(recipe, tmp_path, capsys):
     grids = [{"k": {"k=9": {"trainer.method": "grpo", "trainer.k": 9}}}]
     assert main(["study", str(recipe(grids=grids))]) == 2
-    assert "k: must be a whole number from 1 to num_generations (4)" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "k=9: k: must be a whole number from 1 to num_generations (4)" in said
     assert not (tmp_path / "work").exists()
 
 
-def test_dry_run_says_what_is_left_and_writes_nothing(recipe, tmp_path, capsys):
-    assert main(["study", str(recipe()), "--dry-run", "--jobs", "2"]) == 0
-    said = capsys.readouterr().out
-    assert "4 x 2 seeds" in said
-    assert "16, 0 of them finished" in said
+def test_a_dry_run_says_what_is_left_writes_nothing_and_imports_neither_torch_nor_matplotlib(
+    recipe, tmp_path
+):
+    probe = (
+        "import sys; from maxatk.cli.main import main; status = main(sys.argv[1:]); "
+        "print(status, {'torch', 'matplotlib'} & set(sys.modules))"
+    )
+    command = [sys.executable, "-c", probe, "study", str(recipe()), "--dry-run", "--jobs", "2"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=patience(120))
+    assert "4 x 2 seeds" in done.stdout
+    assert "16, 0 of them finished" in done.stdout
+    assert "min with 2 at once" in done.stdout
+    assert done.stdout.splitlines()[-1] == "0 set()", done.stderr
     assert not (tmp_path / "work").exists()
+
+
+def test_the_trainer_says_how_much_every_training_does(recipe):
+    batches = 3 * RECIPE["mini"]["train_problems"] // 2  # 3 epochs, 2 prompts a rollout batch
+    trainer = {**RECIPE["train"]["trainer"], "max_steps": -1}
+    study = load_study(recipe(train={**RECIPE["train"], "trainer": trainer}))
+    assert check_study(study) == {
+        "grpo": TrainingSize(batches, 2 * batches),
+        "loo,updates=1": TrainingSize(batches, batches),
+        "loo,updates=2": TrainingSize(batches, 2 * batches),
+    }
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"verifier": None}, "grpo: train.verifier: must be VerifierSettings, got nothing"),
+        ({"rewrad": "binary"}, "grpo: train: unknown key 'rewrad'; did you mean 'reward'"),
+        ({"peft": {"rr": 4}}, "grpo: peft: unknown key 'rr'"),
+        ({"trainer": {"method": "grop"}}, "did you mean 'grpo'"),
+        ({"trainer": {"num_generations": 200, "k": 1}}, "grpo: "),
+    ],
+)
+def test_what_the_trainer_refuses_names_the_model(recipe, change, said):
+    grids = [{"method": {"grpo": {}}}]
+    study = load_study(recipe(train={**RECIPE["train"], **change}, grids=grids))
+    assert said in answer(trainings_of(study))["error"]
+
+
+def test_no_process_outlives_a_study_that_is_killed_while_it_asks_the_trainer(recipe, started):
+    study = started(sys.executable, "-m", "maxatk", "study", str(recipe()), "--dry-run")
+    end = time.monotonic() + patience(60)
+    while len(members := family(study.pid)) < 2:
+        assert time.monotonic() < end, "the trainer was never asked"
+        time.sleep(0.01)
+    study.send_signal(signal.SIGKILL)
+    assert still_alive(members) == []
+
+
+def test_the_figures_of_a_recipe_are_those_that_can_be_drawn():
+    from maxatk.studies.figures import FIGURES
+
+    assert set(get_args(FigureName)) == set(FIGURES)
 
 
 def test_two_studies_at_once_in_one_folder_are_refused(recipe, tmp_path, capsys):
     (tmp_path / "work").mkdir()
     with (tmp_path / "work" / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        assert main(["study", str(recipe())]) == 2
+        assert main(["study", str(recipe(grids=[]))]) == 2
     assert "another study is at work" in capsys.readouterr().err
 
 

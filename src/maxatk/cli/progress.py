@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import stat
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from maxatk.studies.child import end_with_parent
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
@@ -83,7 +82,7 @@ def _shown(name: str, mode: ProgressMode, throughput: Throughput | None) -> Iter
     if mode == "none":
         yield lambda _done, _total: None
     elif mode == "json":
-        _end_with_parent()
+        end_with_parent()
         yield _every(_JSON_EVERY_S, _print_json)
     elif sys.stderr.isatty():
         with _rich_bar(name, throughput) as report:
@@ -148,27 +147,6 @@ def _bars(*more: ProgressColumn) -> RichProgress:
         *more,
         console=Console(stderr=True),
     )
-
-
-def _end_with_parent() -> None:
-    if not _held_by_parent(0):  # what else it may be, such as /dev/null, ends by itself
-        return
-
-    def wait() -> None:
-        # os.read: a thread inside sys.stdin would hold its lock when the interpreter ends.
-        while os.read(0, 1):
-            pass
-        os._exit(1)
-
-    threading.Thread(target=wait, daemon=True).start()
-
-
-def _held_by_parent(descriptor: int) -> bool:
-    try:
-        mode = os.fstat(descriptor).st_mode
-    except OSError:  # closed from the start
-        return False
-    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)  # asyncio's and Node's pipes are sockets
 
 
 def summed(report: Report, *, parts: int) -> Callable[[int, int, str], None]:

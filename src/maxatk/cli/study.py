@@ -4,28 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
 from maxatk.cli.progress import stage_board
 from maxatk.cli.tables import print_table
 from maxatk.errors import InvalidValueError, MaxAtKError
-from maxatk.settings import apply_overrides, from_mapping, read_extended
-from maxatk.studies.experiment import check_trainer, write_recipe
-from maxatk.studies.plan import (
-    StudyRecipe,
-    estimated_seconds,
-    places,
-    stages,
-    train_recipes,
-)
-from maxatk.studies.run import write_study
+from maxatk.studies.preflight import TrainingSize, check_study
+from maxatk.studies.schedule import estimated_seconds, places, planned, write_recipes
 from maxatk.studies.stages import default_jobs, run_stages
-from maxatk.studies.tables import study_tables
+from maxatk.studies.study_recipe import StudyRecipe, load_study
+
+if TYPE_CHECKING:
+    from maxatk.studies.study import Study
 
 
 def command(
@@ -35,65 +31,71 @@ def command(
     jobs: int | None = None,
     dry_run: bool = False,
 ) -> None:
-    """Train, evaluate and compare many models over several seeds of the built-in model.
+    """Train, evaluate and compare many models over several seeds.
 
-    Killed and started again, it goes on from the last finished stage. Studies with the same folder
-    `work` share what is the same in them.
+    If interrupted, rerun the same command: it resumes from the last finished stage. Studies with
+    the same folder `work` share what is the same in them.
 
     Example: maxatk study recipes/mini/table2.yaml --dry-run
 
     Args:
-        recipe: A YAML file with title, out, work, seeds, mini, train, eval and grids; with
+        recipe: A YAML file with title, out, seeds, model or mini, train, eval and grids; with
             `extends: FILE` the keys that it does not have come from another recipe beside it.
         overrides: Settings that win over the recipe, such as out=runs/other seeds=[7].
         jobs: Stages run at once; one more than cores if not given.
         dry_run: Check everything, print the stages that are left and their expected time, and stop.
     """
-    if jobs is not None and jobs < 1:
-        raise InvalidValueError(f"--jobs: must be at least 1, got {jobs}")
+    check_jobs(jobs)
     study = load_study(recipe, overrides)
     jobs = jobs or default_jobs()
-    print(_plan_text(study, jobs))  # noqa: T201
-    check_trainer(list(train_recipes(study).values()))
+    print(_plan_text(study, check_study(study), jobs))  # noqa: T201
     if dry_run:
         return
-    work = Path(study.work)
-    with _alone_in(work):
-        for path, settings in train_recipes(study).items():
-            write_recipe(path, settings)
-        listed = stages(study)
-        with stage_board([stage.name for stage in listed]) as board:
-            run_stages(listed, work, jobs=jobs, board=board)
-        found = write_study(study)
+    from maxatk.studies.tables import study_tables
+
+    found, _ = carry_out(study, jobs=jobs)
     print_table(study_tables(found)["scores"], title=study.title)
     print(f"results: {study.out}")  # noqa: T201
 
 
-def load_study(path: Path, overrides: Sequence[str] = ()) -> StudyRecipe:
-    """Return the study of a recipe file, laid over the recipe it extends.
-
-    Raises InvalidValueError for a recipe that extends itself, and as `read_recipe` and
-    `from_mapping`.
-    """
-    settings = apply_overrides(read_extended(path), overrides)
-    return from_mapping(StudyRecipe, settings, where="recipe")
+def check_jobs(jobs: int | None) -> None:
+    """Raise InvalidValueError for a number of stages below 1."""
+    if jobs is not None and jobs < 1:
+        raise InvalidValueError(f"--jobs: must be at least 1, got {jobs}")
 
 
-def _plan_text(study: StudyRecipe, jobs: int) -> str:
-    left = estimated_seconds(study)
-    listed = stages(study)
+def carry_out(study: StudyRecipe, *, jobs: int) -> tuple[Study, dict[str, float]]:
+    """Run every stage that has not finished, write the study, and return it with their seconds."""
+    with _alone_in(study.work_folder):
+        stages = planned(study, cores=len(os.sched_getaffinity(0)))
+        write_recipes(study, stages)
+        with stage_board([stage.name for stage in stages]) as board:
+            seconds = run_stages(list(stages), study.work_folder, jobs=jobs, board=board)
+        from maxatk.studies.written import write_study  # imports matplotlib
+
+        return write_study(study), seconds
+
+
+def _plan_text(study: StudyRecipe, sizes: Mapping[str, TrainingSize | None], jobs: int) -> str:
+    left = estimated_seconds(study, sizes)
+    listed = planned(study, cores=1)
     models = len(places(study)) // len(study.seeds)
     lines = [
         f"{study.title}",
         f"models     {models} x {len(study.seeds)} seeds",
         f"stages     {len(listed)}, {len(listed) - len(left)} of them finished",
     ]
+    known = {name: seconds for name, seconds in left.items() if seconds is not None}
     kinds = Counter(name.partition("-")[0] for name in left)
     for kind, count in kinds.items():
-        seconds = sum(s for name, s in left.items() if name.partition("-")[0] == kind)
-        lines.append(f"{kind:<10} {count} left, about {seconds / count:,.0f} s each")
-    wall = sum(left.values()) / jobs / 60
-    lines.append(f"time       about {wall:,.0f} min with {jobs} at once")
+        seconds = [s for name, s in known.items() if name.partition("-")[0] == kind]
+        each = f", about {sum(seconds) / count:,.0f} s each" if len(seconds) == count else ""
+        lines.append(f"{kind:<10} {count} left{each}")
+    if len(known) < len(left):
+        lines.append("time       not known: the recipe gives no costs")
+    else:
+        wall = sum(known.values()) / jobs / 60
+        lines.append(f"time       about {wall:,.0f} min with {jobs} at once")
     return "\n".join(lines)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import time
 from collections.abc import Mapping, Sequence
@@ -22,6 +21,7 @@ from maxatk.evaluation.statistics import check_ks
 from maxatk.evaluation.store import Store
 from maxatk.evaluation.submissions import Submission, read_submissions
 from maxatk.evaluation.verifying import BATCH, UnitProgress, scoring, verifier_or_default
+from maxatk.folders import file_digest
 from maxatk.problems.load import read_problems
 from maxatk.records import Problem, Score
 from maxatk.verifier import Verifier
@@ -87,16 +87,8 @@ def scored_settings(
     samples_path: str | Path, problems: Mapping[str, Problem], verifier: Verifier
 ) -> dict[str, Any]:
     """Return what the scores depend on, for the manifest."""
-    samples = {"sha256": _file_digest(Path(samples_path))}
+    samples = {"sha256": file_digest(Path(samples_path))}
     return {"samples": samples, **verified_settings(problems, verifier)}
-
-
-def _file_digest(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
 
 
 def _refuse_unsampled(

@@ -6,7 +6,6 @@ memory.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Iterator, Sequence
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from maxatk.errors import DataError, InvalidValueError, MissingDependencyError, MissingFileError
+from maxatk.folders import file_digest
 from maxatk.jsonl import read_jsonl
 from maxatk.problems.benchmarks.base import Row
 
@@ -72,12 +72,8 @@ def file_fingerprint(files: Sequence[Path]) -> list[dict[str, Any]]:
     """Return name, size in bytes and SHA-256 of every file."""
     described = []
     for path in files:
-        digest = hashlib.sha256()
-        with path.open("rb") as data:
-            while chunk := data.read(_CHUNK):
-                digest.update(chunk)
         size = path.stat().st_size
-        described.append({"name": path.name, "bytes": size, "sha256": digest.hexdigest()})
+        described.append({"name": path.name, "bytes": size, "sha256": file_digest(path)})
     return described
 
 

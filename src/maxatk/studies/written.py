@@ -9,50 +9,55 @@ from typing import Any
 from maxatk.folders import write_json
 from maxatk.report import write_report
 from maxatk.studies.figures import write_figures
-from maxatk.studies.plan import StudyRecipe, paired_names, places
+from maxatk.studies.grids import paired_names
+from maxatk.studies.schedule import places
 from maxatk.studies.study import StudiedModel, Study, build_study, log_history, pooled
+from maxatk.studies.study_recipe import StudyRecipe
 from maxatk.studies.tables import write_tables
 
-RESULTS = "results.json"
+RESULTS, PAGE = "results.json", "report.html"
 
 
 def write_study(recipe: StudyRecipe) -> Study:
     """Write everything below the study's folder `out` and return the study.
 
-    All stages must have finished.
+    The page of a single seed shows its samples problem by problem; that of several has the
+    problems of all of them. All stages must have finished.
     """
     out = Path(recipe.out)
-    models = _models(recipe)
+    models = studied_models(recipe)
     results = pooled(models)
     study = build_study(
         models,
         results,
         title=recipe.title,
         baseline=recipe.baseline,
-        pairs=paired_names(recipe),
+        pairs=paired_names(recipe.variants, recipe.pairs),
     )
     out.mkdir(parents=True, exist_ok=True)
     write_json(out / RESULTS, study.to_json())
     write_tables(study, out / "tables")
-    write_figures(study, out / "figures", recipe.figures)
+    write_figures(study, out / "figures", list(recipe.figures))
+    seed, *others = recipe.seeds
     write_report(
-        results,
-        out / "report.html",
+        results if others else {model.name: model.evaluations[seed] for model in models},
+        out / PAGE,
         title=recipe.title,
         baseline=recipe.baseline,
-        curves=_curves(models, recipe.seeds[0]),
+        curves=_curves(models, seed),
     )
     return study
 
 
-def _models(recipe: StudyRecipe) -> list[StudiedModel]:
-    work = Path(recipe.work)
+def studied_models(recipe: StudyRecipe) -> list[StudiedModel]:
+    """Return the models of a study with their folders, the base first."""
+    work = recipe.work_folder
     evaluations: dict[str, dict[int, Path]] = {}
     trainings: dict[str, dict[int, Path]] = {}
     levels: dict[str, Mapping[str, str]] = {}
     for place in places(recipe):
-        name = place.cell.name
-        levels[name] = place.cell.levels
+        name = place.variant.name
+        levels[name] = place.variant.levels
         evaluations.setdefault(name, {})[place.seed] = work / place.evaluation
         trained = trainings.setdefault(name, {})
         if place.training is not None:
