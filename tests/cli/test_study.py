@@ -13,9 +13,12 @@ import pytest
 import yaml
 
 from cli.test_demo import RECIPE as DEMO
+from evaluation.conftest import save_tiny_model
 from maxatk.cli.main import main
 from maxatk.errors import InvalidValueError
 from maxatk.folders import write_json
+from maxatk.jsonl import write_jsonl
+from maxatk.records import Problem, TestCase
 from maxatk.report.formats import format_table
 from maxatk.studies.grids import paired_names
 from maxatk.studies.preflight import TrainingSize, answer, check_study, trainings_of
@@ -290,3 +293,106 @@ def test_a_study_goes_on_after_a_kill_and_its_tables_are_those_of_its_results(re
             assert written == format_table(table, table_format), name
     assert {p.name for p in (out / "figures").iterdir()} >= {"metric.svg", "heat_map.pdf"}
     assert "A small study" in (out / "report.html").read_text()
+
+
+@pytest.fixture
+def of_a_llama(tmp_path):
+    """Return the keys of a study that trains a model folder of another architecture than ours."""
+    model = save_tiny_model(tmp_path / "llama", architecture="Llama")
+    tests = tuple(TestCase(input="", output=f"{n}\n") for n in (1, 1, 2))
+    for name, count in (("train", 8), ("test", 3)):
+        problems = (Problem(f"{name}-{i}", "print(1)\n" * (i + 1), tests) for i in range(count))
+        write_jsonl(tmp_path / f"{name}.jsonl", (problem.to_json() for problem in problems))
+    trainer = {**RECIPE["train"]["trainer"], "max_completion_length": 4}
+    adapter = {"peft": {"r": 2, "target_modules": ["q_proj"]}}
+    return {
+        "mini": None,
+        "model": str(model),
+        "train": {
+            **RECIPE["train"],
+            "problems": str(tmp_path / "train.jsonl"),
+            "trainer": trainer,
+        },
+        "eval": {
+            "problems": str(tmp_path / "test.jsonl"),
+            "limit": 2,
+            "batch_size": 8,
+            "sampling": {"samples": 8, "max_new_tokens": 4},
+            "verifier": {"workers": 1},
+        },
+        "grids": [
+            {
+                "method": {
+                    "grpo": {"trainer.method": "grpo"},
+                    "low rank": {"trainer.method": "bon_loo1", **adapter},
+                }
+            }
+        ],
+    }
+
+
+def test_the_stages_of_an_outside_model_begin_with_it_and_depend_on_its_files(
+    recipe, of_a_llama, tmp_path, capsys
+):
+    study = load_study(recipe(**of_a_llama))
+    stages = planned(study, cores=2)
+    assert sum(not stage.needs for stage in stages) == 2 * (2 + 1)  # trainings, and the base
+    for stage, settings in stages.items():
+        if stage.name.startswith("train-"):
+            assert settings["model"] == of_a_llama["model"]
+    before = names_of(study)
+    assert names_of(load_study(recipe(**of_a_llama))) == before
+    (tmp_path / "test.jsonl").open("a").write("\n")
+    changed = names_of(study)
+    assert {name for name in before if name.startswith("train-")} == before & changed
+    save_tiny_model(tmp_path / "llama", architecture="Llama", seed=1)
+    assert not names_of(study) & before
+    assert main(["study", str(recipe(**{**of_a_llama, "grids": []})), "--dry-run"]) == 0
+    assert "not known: the recipe gives no costs" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("section", "change", "said"),
+    [
+        (None, {"model": "./nowhere"}, "model: there is no folder './nowhere'"),
+        ("eval", {"problems": "no.jsonl"}, "no.jsonl: no such file"),
+        ("eval", {"problems": "mbbp"}, "did you mean 'mbpp'"),
+    ],
+)
+def test_an_outside_model_that_is_not_there_is_refused(
+    recipe, of_a_llama, capsys, section, change, said
+):
+    changes = change if section is None else {section: {**of_a_llama[section], **change}}
+    assert main(["study", str(recipe(**{**of_a_llama, **changes})), "--dry-run"]) == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.timeout(280)
+def test_an_outside_model_is_trained_with_two_methods_and_two_seeds(recipe, of_a_llama, tmp_path):
+    process = start(recipe(**of_a_llama))
+    said, _ = process.communicate(timeout=patience(240))
+    assert process.returncode == 0, said
+    found = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert list(found["models"]) == ["base", "grpo", "low rank"]
+    for model in found["models"].values():
+        assert model["by_seed"].keys() == {"1", "2"}
+        assert model["counts"]["samples"] == 2 * 2 * 8  # seeds, problems, samples
+    study = load_study(recipe(**of_a_llama))
+    work = tmp_path / "work"
+    for place in places(study):
+        settings = json.loads((work / place.evaluation / "manifest.json").read_text())["settings"]
+        assert settings["sampling"]["seed"] == place.seed
+        if place.training is None:
+            assert settings["model"]["model"] == of_a_llama["model"]
+            continue
+        config = json.loads((work / place.training / "config.json").read_text())
+        assert config["model_type"] == "llama"
+        adapter = work / place.training / "adapter" / "adapter_config.json"
+        assert adapter.is_file() == (place.variant.name == "low rank")
+    completions = {
+        (work / place.evaluation / "samples.jsonl").read_text()
+        for place in places(study)
+        if place.training is None
+    }
+    assert len(completions) == 2, "the base is sampled once for every seed"
+    assert "low rank" in (tmp_path / "out" / "report.html").read_text()

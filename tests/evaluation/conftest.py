@@ -1,4 +1,4 @@
-"""A real tiny Qwen2 model whose random completions are often programs that run."""
+"""A real tiny model whose random completions are often programs that run."""
 
 import os
 
@@ -10,16 +10,16 @@ from maxatk.records import Problem, TestCase
 WORDS = ["<eos>", "<pad>", "<unk>", "\n", "print(1)", "print(2)", "#", "1/0", "print(3)"]
 
 
-def save_tiny_model(folder, *, seed=0, **config):
+def save_tiny_model(folder, *, seed=0, architecture="Qwen2", **config):
+    import transformers
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
     vocabulary = {word: i for i, word in enumerate(WORDS)}
     words = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
     pattern = Regex("|".join(word.replace("(", r"\(").replace(")", r"\)") for word in WORDS[3:]))
     words.pre_tokenizer = pre_tokenizers.Split(pattern, behavior="isolated")
     words.decoder = decoders.Fuse()
-    tokenizer = PreTrainedTokenizerFast(
+    tokenizer = transformers.PreTrainedTokenizerFast(
         tokenizer_object=words, eos_token="<eos>", pad_token="<pad>", unk_token="<unk>"
     )
     torch.manual_seed(seed)
@@ -36,7 +36,8 @@ def save_tiny_model(folder, *, seed=0, **config):
         "pad_token_id": 1,
         "bos_token_id": None,
     }
-    model = Qwen2ForCausalLM(Qwen2Config(**{**shape, **config}))
+    settings = getattr(transformers, f"{architecture}Config")(**{**shape, **config})
+    model = getattr(transformers, f"{architecture}ForCausalLM")(settings)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
