@@ -14,7 +14,7 @@ from maxatk.problems import read_sets
 from maxatk.records import Problem, TestCase
 from maxatk.settings import from_mapping, read_recipe
 from maxatk.studies.preflight import answer, trainings_of
-from maxatk.studies.study_recipe import load_study
+from maxatk.studies.study_recipe import StudyRecipe, load_study
 
 PAPER_METHODS = ["grpo", "bon_max_mean", "bon_max_second", "bon_loo1", "bon_mean"]
 PAPER_METHODS += ["bon_off_policy", "bon_off_policy_exact"]
@@ -73,6 +73,14 @@ def test_studies_are_valid_down_to_the_trainer_and_leave_seed_0_alone(path):
     assert study.mini.test_problems >= 96
     sizes = answer(trainings_of(study))["sizes"]
     assert all(steps >= 80 for _, steps in sizes.values())
+
+
+def test_the_study_of_ones_own_model_in_the_readme_is_valid_down_to_the_trainer():
+    (text,) = re.findall(r"```yaml\n(title: .*?)```", README, re.DOTALL)
+    study = from_mapping(StudyRecipe, yaml.safe_load(text), where="recipe")
+    assert [model.name for model in study.variants] == ["base", "GRPO", "max@k"]
+    question = {**trainings_of(study), "problems": 100}
+    assert answer(question)["sizes"] == {"GRPO": (200, 200), "max@k": (200, 200)}
 
 
 def test_the_studies_share_a_folder_and_the_largest_has_every_method():
