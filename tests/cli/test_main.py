@@ -99,6 +99,24 @@ def test_bad_input_is_refused_and_nothing_written(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("recipe", "flags", "message"),
+    [
+        ("tests: 0", [], "tests: must be at least 1, got 0"),
+        ("tests: 3", ["--tests", "-1"], "tests: must be at least 1, got -1"),
+        ("test: 3", [], "recipe: unknown key 'test'; did you mean 'tests'?"),
+    ],
+)
+def test_the_built_in_model_takes_a_recipe_and_flags_win(
+    recipe, flags, message, capsys, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mini.yaml").write_text(recipe)
+    assert main(["mini", "out", "--recipe", "mini.yaml", *flags]) == 2
+    assert message in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["mini.yaml"]
+
+
 def test_an_unknown_key_of_a_recipe_is_refused_before_any_work(maxatk, tmp_path):
     recipe = tmp_path / "recipe.yaml"
     recipe.write_text("{model: m, problems: p.jsonl, out: run, trainer: {kk: 4}}")

@@ -83,7 +83,7 @@ def test_pairs_are_models_that_differ_by_the_two_levels_alone(recipe):
 
 def test_every_seed_has_its_own_corpus_prompts_training_and_samples(recipe):
     study = load_study(recipe())
-    recipes = {stage.name: recipe for stage, recipe in planned(study, cores=2).items()}
+    recipes = {stage.name: recipe for stage, recipe in planned(study, cores=2, jobs=2).items()}
     assert len(recipes) == 2 * (1 + 3 + 4)
     for place in places(study):
         assert recipes[place.warm_start]["seed"] == place.seed
@@ -96,7 +96,7 @@ def test_every_seed_has_its_own_corpus_prompts_training_and_samples(recipe):
 
 
 def names_of(study):
-    return {stage.name for stage in planned(study, cores=2)}
+    return {stage.name for stage in planned(study, cores=2, jobs=2)}
 
 
 def test_studies_share_what_is_the_same_and_nothing_else(recipe):
@@ -165,6 +165,7 @@ def test_the_estimate_learns_from_finished_stages(recipe, tmp_path):
         ({"train": {"trainer": {"seed": 3}}}, "train.trainer.seed: is that of 'seeds'"),
         ({"train": {"trainer": 3}}, "train.trainer: must be a mapping, got 3"),
         ({"eval": {"sampling": {"sampels": 1}}}, "recipe.eval.sampling: unknown key 'sampels'"),
+        ({"eval": {"batch_size": 0}}, "batch_size: must be 1 or more, got 0"),
         ({"pairs": [["loo"]]}, "pairs: each must be two levels"),
         ({"pairs": [["loo", "exact"]]}, "pairs: no two models .* levels are 1, 2, grpo, loo"),
     ],
@@ -249,9 +250,9 @@ def test_two_studies_at_once_in_one_folder_are_refused(recipe, tmp_path, capsys)
     assert "another study is at work" in capsys.readouterr().err
 
 
-def start(recipe):
+def start(recipe, *flags):
     return subprocess.Popen(
-        [sys.executable, "-m", "maxatk", "study", str(recipe)],
+        [sys.executable, "-m", "maxatk", "study", str(recipe), *flags],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -335,7 +336,7 @@ def test_the_stages_of_an_outside_model_begin_with_it_and_depend_on_its_files(
     recipe, of_a_llama, tmp_path, capsys
 ):
     study = load_study(recipe(**of_a_llama))
-    stages = planned(study, cores=2)
+    stages = planned(study, cores=2, jobs=2)
     assert sum(not stage.needs for stage in stages) == 2 * (2 + 1)  # trainings, and the base
     for stage, settings in stages.items():
         if stage.name.startswith("train-"):
@@ -369,7 +370,7 @@ def test_an_outside_model_that_is_not_there_is_refused(
 
 @pytest.mark.timeout(280)
 def test_an_outside_model_is_trained_with_two_methods_and_two_seeds(recipe, of_a_llama, tmp_path):
-    process = start(recipe(**of_a_llama))
+    process = start(recipe(**of_a_llama), "--jobs", "3")
     said, _ = process.communicate(timeout=patience(240))
     assert process.returncode == 0, said
     found = json.loads((tmp_path / "out" / "results.json").read_text())

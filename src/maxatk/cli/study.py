@@ -42,12 +42,13 @@ def command(
         recipe: A YAML file with title, out, seeds, model or mini, train, eval and grids; with
             `extends: FILE` the keys that it does not have come from another recipe beside it.
         overrides: Settings that win over the recipe, such as out=runs/other seeds=[7].
-        jobs: Stages run at once; one more than cores if not given.
+        jobs: Stages run at once. If not given, one more than cores with the built-in model, and
+            one with another, which may fill the GPU.
         dry_run: Check everything, print the stages that are left and their expected time, and stop.
     """
     check_jobs(jobs)
     study = load_study(recipe, overrides)
-    jobs = jobs or default_jobs()
+    jobs = jobs or (1 if study.mini is None else default_jobs())
     print(_plan_text(study, check_study(study), jobs))  # noqa: T201
     if dry_run:
         return
@@ -67,7 +68,7 @@ def check_jobs(jobs: int | None) -> None:
 def carry_out(study: StudyRecipe, *, jobs: int) -> tuple[Study, dict[str, float]]:
     """Run every stage that has not finished, write the study, and return it with their seconds."""
     with _alone_in(study.work_folder):
-        stages = planned(study, cores=len(os.sched_getaffinity(0)))
+        stages = planned(study, cores=len(os.sched_getaffinity(0)), jobs=jobs)
         write_recipes(study, stages)
         with stage_board([stage.name for stage in stages]) as board:
             seconds = run_stages(list(stages), study.work_folder, jobs=jobs, board=board)
@@ -78,7 +79,7 @@ def carry_out(study: StudyRecipe, *, jobs: int) -> tuple[Study, dict[str, float]
 
 def _plan_text(study: StudyRecipe, sizes: Mapping[str, TrainingSize | None], jobs: int) -> str:
     left = estimated_seconds(study, sizes)
-    listed = planned(study, cores=1)
+    listed = planned(study, cores=1, jobs=jobs)
     models = len(places(study)) // len(study.seeds)
     lines = [
         f"{study.title}",

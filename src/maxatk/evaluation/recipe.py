@@ -39,6 +39,9 @@ class EvalRecipe:
     sampling: SamplingSettings = dataclasses.field(default_factory=SamplingSettings)
     verifier: VerifierSettings = dataclasses.field(default_factory=VerifierSettings)
 
+    def __post_init__(self) -> None:
+        _ = self.model_settings  # refuses a batch size below 1
+
     @property
     def model_settings(self) -> ModelSettings:
         """Return how the model is run."""

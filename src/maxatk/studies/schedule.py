@@ -42,21 +42,23 @@ def places(study: StudyRecipe) -> list[Place]:
     return [_place(study, model, seed) for seed in study.seeds for model in study.variants]
 
 
-def planned(study: StudyRecipe, *, cores: int) -> StageRecipes:
+def planned(study: StudyRecipe, *, cores: int, jobs: int) -> StageRecipes:
     """Return the stages of a study with their recipes, in the order in which they should start.
 
-    A warm start has the cores that those of other seeds leave it; every other stage has one. The
+    A warm start has the cores that those of other seeds leave it. The built-in model is too small
+    for more than one core otherwise; stages of another model share all cores, `jobs` at once. The
     trainings of a seed come before its evaluations, because an evaluation waits for one of them.
     """
     found: StageRecipes = {}
+    threads = 1 if study.mini is not None else max(1, cores // jobs)
     for seed in study.seeds:
         mine = [_place(study, model, seed) for model in study.variants]
         for place in mine:
             found.update(_warm_start(study, place, threads=max(1, cores // len(study.seeds))))
         for place in mine:
-            found.update(_training(study, place))
+            found.update(_training(study, place, threads=threads))
         for place in mine:
-            found.update(_evaluation(study, place))
+            found.update(_evaluation(study, place, threads=threads))
     return found
 
 
@@ -121,7 +123,7 @@ def _warm_start(study: StudyRecipe, place: Place, *, threads: int) -> StageRecip
     return {stage: recipe}
 
 
-def _training(study: StudyRecipe, place: Place) -> StageRecipes:
+def _training(study: StudyRecipe, place: Place, *, threads: int) -> StageRecipes:
     if place.training is None:
         return {}
     recipe = study.train_recipe(
@@ -133,10 +135,10 @@ def _training(study: StudyRecipe, place: Place) -> StageRecipes:
     )
     needs = () if place.warm_start is None else (place.warm_start,)
     file = str(_recipe_path(study, place.training))
-    return {Stage(place.training, ("train", file), needs=needs): recipe}
+    return {Stage(place.training, ("train", file), needs=needs, threads=threads): recipe}
 
 
-def _evaluation(study: StudyRecipe, place: Place) -> StageRecipes:
+def _evaluation(study: StudyRecipe, place: Place, *, threads: int) -> StageRecipes:
     work, made = study.work_folder, place.training or place.warm_start
     recipe = study.eval_recipe(
         model=str(work / place.training) if place.training else _start(study, place),
@@ -145,7 +147,8 @@ def _evaluation(study: StudyRecipe, place: Place) -> StageRecipes:
         mini=_mini(study, place),
     )
     file = str(_recipe_path(study, place.evaluation))
-    stage = Stage(place.evaluation, ("eval", file), needs=() if made is None else (made,))
+    needs = () if made is None else (made,)
+    stage = Stage(place.evaluation, ("eval", file), needs=needs, threads=threads)
     return {stage: dataclasses.asdict(recipe)}
 
 
