@@ -31,9 +31,10 @@ def test_unscored_samples_shrink_n_and_are_counted():
     assert results["per_problem"]["max@k"]["2"] == [None, 0.5]
     assert results["metrics"]["max@k"]["2"] == {
         "mean": 0.5,
-        "low": 0.5,
-        "high": 0.5,
+        "low": None,  # one problem has no spread
+        "high": None,
         "problems": 1,
+        "below": 1,
     }
     assert results["per_problem"]["distinct"] == [1, 2]
     assert results["diversity"] == {"distinct": 1.5, "programs": None, "program_entropy": None}
@@ -54,6 +55,26 @@ def test_problems_with_different_numbers_of_samples():
     assert list(results["metrics"]["max@k"]) == ["1", "2"]
     with pytest.raises(InvalidValueError, match="the 2 samples"):
         build_results(["a", "b"], SAMPLES, scores, manifest={}, ks=[3])
+
+
+def test_an_unscored_sample_does_not_lower_the_largest_k():
+    scores = [score("a", 0, 1.0), score("a", 1, None), score("b", 0, 0.5), score("b", 1, 1.0)]
+    results = build_results(["a", "b"], None, scores, manifest={}, ks=[2])
+    found = results["metrics"]["max@k"]["2"]
+    assert (found["mean"], found["problems"]) == (1.0, 1)  # "a" has one reward, so it drops out
+    short = [score("a", 0, 1.0), *scores[2:]]
+    with pytest.raises(InvalidValueError, match="the 1 samples of a problem, got 2"):
+        build_results(["a", "b"], None, short, manifest={}, ks=[2])
+
+
+def test_problems_below_the_ceiling_are_counted():
+    rewards = {"a": (1.0, 1.0), "b": (0.5, 1.0), "c": (0.0, 0.5), "d": (None, None)}
+    scores = [
+        score(name, i, value) for name, pair in rewards.items() for i, value in enumerate(pair)
+    ]
+    metrics = build_results(list(rewards), None, scores, manifest={})["metrics"]
+    assert [metrics["max@k"][k]["below"] for k in ("1", "2")] == [2, 1]
+    assert [metrics["max@k"][k]["problems"] for k in ("1", "2")] == [3, 3]
 
 
 def test_programs_are_counted_by_their_fingerprints():

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
 from maxatk.errors import InvalidValueError
 from maxatk.evaluation.statistics import (
@@ -11,8 +12,10 @@ from maxatk.evaluation.statistics import (
     check_ks,
     default_ks,
     histogram,
+    mean_interval,
     metric_values,
     paired_difference,
+    student_mean,
 )
 
 
@@ -106,6 +109,46 @@ def test_bootstrap_is_seeded():
     assert bootstrap_mean(values).low != bootstrap_mean(values, seed=1).low
 
 
+def test_students_interval_is_that_of_scipy():
+    values = np.random.default_rng(3).random((7, 2))
+    values[0, 1] = np.nan
+    found = student_mean(values, level=0.9)
+    for column in range(2):
+        kept = values[~np.isnan(values[:, column]), column]
+        ends = stats.t.interval(0.9, len(kept) - 1, kept.mean(), stats.sem(kept))
+        assert (found.low[column], found.high[column]) == pytest.approx(ends)
+        assert found.mean[column] == pytest.approx(kept.mean())
+    assert found.problems.tolist() == [7, 6]
+
+
+def test_few_problems_get_students_interval_and_many_the_bootstrap():
+    values = np.random.default_rng(4).random((30, 2))
+    values[0, 1] = np.nan
+    found = mean_interval(values, resamples=200)
+    resampled, student = bootstrap_mean(values, resamples=200), student_mean(values)
+    assert (found.low[0], found.high[0]) == (resampled.low[0], resampled.high[0])
+    assert (found.low[1], found.high[1]) == (student.low[1], student.high[1])
+    assert mean_interval(values[:29]).low[0] == student_mean(values[:29]).low[0]
+
+
+def test_over_few_problems_students_interval_covers_the_truth_and_the_bootstrap_does_not():
+    generator = np.random.default_rng(0)
+    covered = dict.fromkeys((mean_interval, bootstrap_mean), 0)
+    for _ in range(400):
+        values = generator.beta(0.5, 1.5, (5, 1))
+        for interval in covered:
+            found = interval(values, resamples=300)
+            covered[interval] += found.low[0] <= 0.25 <= found.high[0]
+    assert covered[mean_interval] / 400 > 0.88
+    assert covered[bootstrap_mean] / 400 < 0.85
+
+
+def test_one_problem_has_a_mean_and_no_interval():
+    found = mean_interval(np.array([[0.5]]))
+    assert found.mean[0] == 0.5
+    assert np.isnan([found.low[0], found.high[0]]).all()
+
+
 def test_pairing_finds_a_small_gain_between_very_different_problems():
     generator = np.random.default_rng(0)
     hard_to_easy = generator.random((100, 1))
@@ -125,8 +168,9 @@ def test_paired_difference_leaves_unscored_problems_out():
 def test_shapes_are_checked():
     with pytest.raises(InvalidValueError, match="shapes differ"):
         paired_difference(np.zeros((2, 1)), np.zeros((3, 1)))
-    with pytest.raises(InvalidValueError, match="P > 0"):
-        bootstrap_mean(np.zeros((0, 1)))
+    for interval in (bootstrap_mean, student_mean, mean_interval):
+        with pytest.raises(InvalidValueError, match="P > 0"):
+            interval(np.zeros((0, 1)))
 
 
 @given(st.lists(st.floats(0, 1e4), max_size=50))

@@ -8,18 +8,23 @@ from typing import Any
 import numpy as np
 
 from maxatk.evaluation.statistics import (
+    FEW_PROBLEMS,
     LEVEL,
     RESAMPLES,
     FloatArray,
-    bootstrap_mean,
     check_ks,
     default_ks,
+    mean_interval,
     metric_values,
 )
 from maxatk.evaluation.tally import SampleTally, ScoreTally
 from maxatk.records import Sample, Score
 
 FORMAT = 1
+CEILING = 1.0  # from here on a sample passes, and more samples cannot raise the best
+_METHOD = (
+    f"percentile bootstrap over problems; Student's t where fewer than {FEW_PROBLEMS} have a value"
+)
 
 
 def build_results(
@@ -33,9 +38,12 @@ def build_results(
     """Return the results of one evaluation as a JSON object.
 
     `ks` defaults to 1, 2, 4, ... up to the number of samples of a problem (the smallest, where
-    problems differ). Every problem must have a score. Raises InvalidValueError for a k that no
-    problem has samples for. Samples and scores are counted, or have been (a tally); samples may be
-    unknown (None).
+    problems differ). Every problem must have a score. Samples and scores are counted, or have been
+    (a tally); samples may be unknown (None).
+
+    A sample without a reward counts as a sample here: a problem with fewer than k rewards is left
+    out of the mean at k, and `problems` beside the mean says how many are in it. Raises
+    InvalidValueError for a k above the number of samples of the problem that has the fewest.
     """
     if not isinstance(scores, ScoreTally):
         scores = ScoreTally().add_scores(scores)
@@ -64,8 +72,7 @@ def build_results(
             name: dict(zip(map(str, ks), intervals[place * len(ks) :], strict=False))
             for place, name in enumerate(values)
         },
-        "interval": {"method": "percentile bootstrap over problems", "level": LEVEL}
-        | {"resamples": RESAMPLES},
+        "interval": {"method": _METHOD, "level": LEVEL, "resamples": RESAMPLES},
         "per_problem": found,
         "counts": scores.counts(),
         "entropy": samples and samples.entropy(),
@@ -104,14 +111,20 @@ def only_problems(results: Mapping[str, Any], problem_ids: Sequence[str]) -> dic
 
 
 def with_intervals(values: FloatArray) -> list[dict[str, Any]]:
-    """Return mean, 95% bootstrap interval and number of problems of every column of (P, K)."""
-    found = bootstrap_mean(values)
+    """Return what `metrics` of a results object holds of every column of values (P, K).
+
+    "mean", "low" and "high" (95%), "problems", those with a value, and "below": those of them whose
+    value is below the ceiling of 1. Where that is few, the mean rests on few.
+    """
+    found = mean_interval(values)
+    below = (values < CEILING).sum(axis=0)
     return [
         {
             "mean": _number(found.mean[column]),
             "low": _number(found.low[column]),
             "high": _number(found.high[column]),
             "problems": int(found.problems[column]),
+            "below": int(below[column]),
         }
         for column in range(values.shape[1])
     ]

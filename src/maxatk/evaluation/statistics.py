@@ -13,18 +13,21 @@ import numpy as np
 import numpy.typing as npt
 
 from maxatk.errors import InvalidValueError
+from maxatk.evaluation.student import student_quantile
 from maxatk.objectives import max_at_k
 
 FloatArray = npt.NDArray[np.float64]
 
 RESAMPLES = 10_000
 LEVEL = 0.95
+FEW_PROBLEMS = 30
+"""Below so many problems an interval is Student's: the bootstrap's is too narrow there."""
 _BLOCK = 500  # resamples at a time: bounds the memory at 500 x P numbers
 
 
 @dataclasses.dataclass(frozen=True)
 class Interval:
-    """Means with the ends of their percentile bootstrap intervals: (K,) each.
+    """Means with the ends of their intervals: (K,) each.
 
     `problems` (K,) counts the problems behind each mean: those with a value, not NaN.
     """
@@ -68,12 +71,12 @@ def bootstrap_mean(
 
     values: (P, K). Whole problems are resampled, the same ones in every column, `resamples`
     times; the interval holds the middle `level` of the resampled means. It answers how the mean
-    would vary over other problems of this kind; the samples of a problem are taken as given.
+    would vary over other problems of this kind with as many new samples each: the noise of the
+    samples is part of the spread over problems.
 
     Raises InvalidValueError when there are no problems.
     """
-    if values.ndim != 2 or not len(values):
-        raise InvalidValueError(f"values: must have shape (P, K) with P > 0, got {values.shape}")
+    _check_values(values)
     known = ~np.isnan(values)
     filled = np.where(known, values, 0.0)
     problems = known.sum(axis=0)
@@ -95,6 +98,50 @@ def bootstrap_mean(
     return Interval(mean=mean, low=low, high=high, problems=problems)
 
 
+def student_mean(values: FloatArray, *, level: float = LEVEL) -> Interval:
+    """Return the mean over problems with Student's t-interval, NaN where fewer than two have one.
+
+    values: (P, K). Raises InvalidValueError when there are no problems.
+    """
+    _check_values(values)
+    known = ~np.isnan(values)
+    problems = known.sum(axis=0)
+    mean, half = np.full((2, values.shape[1]), np.nan)
+    for column, count in enumerate(problems):
+        kept = values[known[:, column], column]
+        if count:
+            mean[column] = kept.mean()
+        if count > 1:
+            t = student_quantile((1 + level) / 2, int(count) - 1)
+            half[column] = t * kept.std(ddof=1) / np.sqrt(count)
+    return Interval(mean=mean, low=mean - half, high=mean + half, problems=problems)
+
+
+def mean_interval(
+    values: FloatArray, *, resamples: int = RESAMPLES, level: float = LEVEL, seed: int = 0
+) -> Interval:
+    """Return the mean over problems with the interval that suits their number.
+
+    values: (P, K). A column with 30 values or more has the interval of `bootstrap_mean`, one with
+    fewer that of `student_mean`: over 5 problems with 256 samples the first holds the true max@1
+    in 83% of all cases instead of 95%, the second in 94%. Neither helps where most problems are at
+    their ceiling: what is left then are the few below it. Raises InvalidValueError when there are
+    no problems.
+    """
+    _check_values(values)
+    few = (~np.isnan(values)).sum(axis=0) < FEW_PROBLEMS
+    student = student_mean(values, level=level)
+    if few.all():
+        return student
+    found = bootstrap_mean(values, resamples=resamples, level=level, seed=seed)
+    return Interval(
+        mean=found.mean,
+        low=np.where(few, student.low, found.low),
+        high=np.where(few, student.high, found.high),
+        problems=found.problems,
+    )
+
+
 def paired_difference(
     values: FloatArray,
     baseline: FloatArray,
@@ -103,7 +150,7 @@ def paired_difference(
     level: float = LEVEL,
     seed: int = 0,
 ) -> Interval:
-    """Return the mean of `values - baseline` over problems with its bootstrap interval.
+    """Return the mean of `values - baseline` over problems with its interval (`mean_interval`).
 
     Both are (P, K), row by row the same problem: pairing removes the differences between
     problems, which two separate intervals would count as noise. Problems with NaN on either
@@ -113,7 +160,12 @@ def paired_difference(
         raise InvalidValueError(
             f"paired_difference: shapes differ: {values.shape} and {baseline.shape}"
         )
-    return bootstrap_mean(values - baseline, resamples=resamples, level=level, seed=seed)
+    return mean_interval(values - baseline, resamples=resamples, level=level, seed=seed)
+
+
+def _check_values(values: FloatArray) -> None:
+    if values.ndim != 2 or not len(values):
+        raise InvalidValueError(f"values: must have shape (P, K) with P > 0, got {values.shape}")
 
 
 def _times_drawn(generator: np.random.Generator, resamples: int, problems: int) -> FloatArray:

@@ -36,14 +36,14 @@ def _sentence(comparison: Comparison, run: Run, ks: Sequence[int]) -> str:
             f"{share(comparison.baseline.metric(METRIC, k)['mean'])}, "
             f"{change(found.mean[column])} {change_interval(low, high)}"
         )
-        relation = f"{_relation(low, high)} {base} "
+        relation = f"{_relation(found.mean[column], low, high)} {base} "
         repeated = bool(parts) and parts[-1].startswith(relation)
         parts.append(f"{'' if repeated else relation}at max@{k} ({numbers})")
     return f"{run.name} {' and '.join(parts)}."
 
 
-def _relation(low: float, high: float) -> str:
-    if math.isnan(low):
+def _relation(mean: float, low: float, high: float) -> str:
+    if math.isnan(mean):
         return "has no problem in common with"
     if low > 0:
         return "is above"
