@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-oldest check bench docs clean
+.PHONY: demo test test-oldest check bench docs fill-docs clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -38,11 +38,19 @@ check: $(VENV)/.installed
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# Every benchmark; what has no main is a helper of the others.
 bench: $(VENV)/.installed
-	for script in bench/*.py; do $(BIN)/python $$script || exit 1; done
+	for script in $$(grep -l __main__ bench/*.py); do \
+		echo "== $$script"; $(BIN)/python $$script || failed="$$failed $$script"; \
+	done; \
+	test -z "$$failed" || { echo "failed:$$failed"; exit 1; }
 
 docs: $(VENV)/.installed
 	$(BIN)/mkdocs build --strict
+
+# Tables of studies into docs/study and the pages; copies what is new in runs/study first.
+fill-docs: $(VENV)/.installed
+	$(BIN)/python docs/fill.py
 
 clean:
 	rm -rf $(VENV) $(OLDEST) build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -20,12 +20,12 @@ from maxatk.folders import write_json
 from maxatk.jsonl import write_jsonl
 from maxatk.records import Problem, TestCase
 from maxatk.report.formats import format_table
+from maxatk.studies.findings import Study
 from maxatk.studies.grids import paired_names
 from maxatk.studies.preflight import TrainingSize, answer, check_study, trainings_of
 from maxatk.studies.schedule import estimated_seconds, places, planned
-from maxatk.studies.study import Study
 from maxatk.studies.study_recipe import FigureName, load_study
-from maxatk.studies.tables import study_tables
+from maxatk.studies.study_tables import study_tables
 from processes import family, patience, still_alive
 
 RECIPE = {
@@ -237,7 +237,7 @@ def test_no_process_outlives_a_study_that_is_killed_while_it_asks_the_trainer(re
 
 
 def test_the_figures_of_a_recipe_are_those_that_can_be_drawn():
-    from maxatk.studies.figures import FIGURES
+    from maxatk.studies.study_figures import FIGURES
 
     assert set(get_args(FigureName)) == set(FIGURES)
 

@@ -8,8 +8,8 @@ from maxatk.errors import InvalidValueError, MissingFileError
 from maxatk.evaluation.significance import adjusted_p_values, wilcoxon
 from maxatk.evaluation.statistics import mean_interval, paired_difference
 from maxatk.report import compare
-from maxatk.report.compare_tables import differences_table, leaders_table, scores_table
 from maxatk.report.comparing import paired_tests
+from maxatk.report.comparing_tables import differences_table, leaders_table, scores_table
 from maxatk.report.numbers import change, share
 
 
@@ -20,10 +20,10 @@ def values(results, name, k, metric="max@k"):
 def test_every_model_is_tested_against_the_baseline(results):
     compared = compare(results, ks=(1, 128), metrics=("max@k", "pass@k"))
     assert compared.names == ["base", "sharp", "same"]
-    assert [c.name for c in compared.columns] == ["max@1", "max@128", "pass@1", "pass@128"]
+    assert [c.name for c in compared.measures] == ["max@1", "max@128", "pass@1", "pass@128"]
     assert len(compared.differences) == 8
     for test in compared.differences:
-        metric, k = test.column.metric, test.column.k
+        metric, k = test.measure.metric, test.measure.k
         pair = [values(results, name, k, metric) for name in (test.first, "base")]
         expected = wilcoxon(*pair)
         assert (test.p, test.zeros, test.problems) == (expected.p, expected.zeros, 30)
@@ -42,20 +42,20 @@ def test_every_model_is_tested_against_the_baseline(results):
 def test_any_two_models_can_be_tested_and_are_corrected_by_themselves(results):
     compared = compare(results)
     pairs = [("sharp", "base"), ("same", "base")]
-    assert paired_tests(compared, pairs, compared.columns) == compared.differences
-    (alone,) = paired_tests(compared, [("same", "sharp")], compared.columns[:1])
+    assert paired_tests(compared, pairs, compared.measures) == compared.differences
+    (alone,) = paired_tests(compared, [("same", "sharp")], compared.measures[:1])
     assert alone.adjusted_p == alone.p
     assert (
         alone.difference
-        == -paired_tests(compared, [("sharp", "same")], compared.columns)[0].difference
+        == -paired_tests(compared, [("sharp", "same")], compared.measures)[0].difference
     )
     with pytest.raises(InvalidValueError, match="did you mean 'sharp'"):
-        paired_tests(compared, [("sharpe", "base")], compared.columns)
+        paired_tests(compared, [("sharpe", "base")], compared.measures)
 
 
 def test_the_best_is_tested_against_the_second_best(results):
     first, last = compare(results).leaders
-    assert (first.column.k, first.first) == (1, "sharp")
+    assert (first.measure.k, first.first) == (1, "sharp")
     assert first.difference > 0
     assert {last.first, last.second} == {"base", "same"}
     assert first.significant
@@ -101,7 +101,7 @@ def test_many_benchmarks_are_corrected_together(results, make, tmp_path):
             found = make(seed + number, 0.1, 0.05, ids=[f"{name}{i}" for i in range(12)])
             (folder / "results.json").write_text(json.dumps(found))
     compared = compare({"base": tmp_path / "base", "tuned": tmp_path / "tuned"}, ks=(8,))
-    assert [c.name for c in compared.columns] == ["cc max@8", "lcb max@8"]
+    assert [c.name for c in compared.measures] == ["cc max@8", "lcb max@8"]
     assert [t.adjusted_p for t in compared.leaders] == adjusted_p_values(
         [t.p for t in compared.leaders]
     )
@@ -124,7 +124,7 @@ def test_other_problems_are_refused_unless_allowed(results, make):
     mine = np.array(other["per_problem"]["max@k"]["8"])[[2, 0]]
     assert test.problems == 2
     assert test.difference == pytest.approx(np.mean(mine - base))
-    shown = compared.value("base", compared.columns[0])
+    shown = compared.value("base", compared.measures[0])
     expected = mean_interval(base[:, None])
     assert shown["mean"] == pytest.approx(base.mean(), abs=1e-6)
     assert shown["low"] == pytest.approx(expected.low[0], abs=1e-6)

@@ -10,8 +10,8 @@ import tyro
 from maxatk.cli.report import named_paths
 from maxatk.cli.tables import print_table
 from maxatk.report import Table, compare, format_table
-from maxatk.report.compare_tables import differences_table, leaders_table, scores_table
 from maxatk.report.comparing import ModelComparison
+from maxatk.report.comparing_tables import differences_table, leaders_table, scores_table
 from maxatk.report.runs import setting_differences
 
 
@@ -74,7 +74,7 @@ def _tables(compared: ModelComparison) -> dict[str, tuple[Table, str]]:
     return {
         "scores": (
             scores_table(compared),
-            "95% bootstrap intervals over problems; * above the second best, adjusted p " + level,
+            "95% intervals over problems; * above the second best, adjusted p " + level,
         ),
         "leaders": (leaders_table(compared), f"* adjusted p {level}"),
         "differences": (

@@ -14,8 +14,8 @@ from maxatk.folders import TRAIN_RECORD, read_json
 from maxatk.problems import load_problems
 from maxatk.records import Problem
 from maxatk.report import figure1, format_table, write_report
+from maxatk.report.run_tables import every_k
 from maxatk.report.runs import METRICS, load_comparison
-from maxatk.report.tables import every_k
 
 
 def command(

@@ -21,7 +21,7 @@ from maxatk.studies.stages import default_jobs, run_stages
 from maxatk.studies.study_recipe import StudyRecipe, load_study
 
 if TYPE_CHECKING:
-    from maxatk.studies.study import Study
+    from maxatk.studies.findings import Study
 
 
 def command(
@@ -52,7 +52,7 @@ def command(
     print(_plan_text(study, check_study(study), jobs))  # noqa: T201
     if dry_run:
         return
-    from maxatk.studies.tables import study_tables
+    from maxatk.studies.study_tables import study_tables
 
     found, _ = carry_out(study, jobs=jobs)
     print_table(study_tables(found)["scores"], title=study.title)

@@ -30,7 +30,7 @@ _LONGEST = 1000  # characters of one text of a test
 
 def print_overview(results: Mapping[str, ResultsSource]) -> None:
     """Print max@k and pass@k of every run, with 95% intervals, best bold, second underlined."""
-    print_table(overview_table(results), title="95% bootstrap intervals over problems")
+    print_table(overview_table(results), title="95% intervals over problems")
 
 
 def print_outcomes(results: Mapping[str, Any]) -> None:
@@ -72,7 +72,8 @@ def _text(cell: Cell, *, styled: bool) -> str:
     style = _STYLES[cell.mark] if styled else ""
     text = escape(cell.text) + ("" if styled else _FOOTNOTES.get(cell.mark, ""))
     text = f"[{style}]{text}[/{style}]" if style else text
-    return f"{text}\n[dim]{escape(cell.detail)}[/dim]" if cell.detail else text
+    small = " ".join(filter(None, (cell.detail, cell.note and f"({cell.note})")))
+    return f"{text}\n[dim]{escape(small)}[/dim]" if small else text
 
 
 def print_benchmarks(benchmarks: Mapping[str, Benchmark]) -> None:

@@ -87,8 +87,8 @@ def build_results(
 def only_problems(results: Mapping[str, Any], problem_ids: Sequence[str]) -> dict[str, Any]:
     """Return results with the metrics and the values of these problems alone, in this order.
 
-    The counts, entropy and diversity stay those of the whole run. Raises KeyError for an id
-    that is not there.
+    The counts of samples, entropy and diversity stay those of the whole run. Raises KeyError for
+    an id that is not there.
     """
     before = results["per_problem"]
     rows = {problem_id: row for row, problem_id in enumerate(before["ids"])}
@@ -107,7 +107,8 @@ def only_problems(results: Mapping[str, Any], problem_ids: Sequence[str]) -> dic
         ks = [int(k) for k in columns]
         values = np.array([per_problem[name][str(k)] for k in ks], dtype=np.float64).T
         metrics[name] = dict(zip(map(str, ks), with_intervals(values), strict=True))
-    return {**results, "metrics": metrics, "per_problem": per_problem}
+    counts = {**results["counts"], "problems": len(kept)}
+    return {**results, "metrics": metrics, "per_problem": per_problem, "counts": counts}
 
 
 def with_intervals(values: FloatArray) -> list[dict[str, Any]]:

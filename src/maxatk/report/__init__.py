@@ -5,10 +5,11 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from maxatk.report.cells import Cell, Table
 from maxatk.report.comparing import ModelComparison, compare
 from maxatk.report.formats import format_table
 from maxatk.report.frames import problem_frame
-from maxatk.report.tables import Cell, Table, outcomes_table, overview_table
+from maxatk.report.run_tables import outcomes_table, overview_table
 
 if TYPE_CHECKING:
     from maxatk.report.figures import figure1

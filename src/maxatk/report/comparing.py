@@ -12,12 +12,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from maxatk.errors import InvalidValueError, MissingFileError, unknown_name
+from maxatk.evaluation.folder import RESULTS
 from maxatk.evaluation.significance import adjusted_p_values, wilcoxon
-from maxatk.report.runs import METRICS, RESULTS, Comparison, ResultsSource, Run, load_comparison
+from maxatk.report.runs import METRICS, Comparison, ResultsSource, Run, load_comparison
 
 
 @dataclasses.dataclass(frozen=True)
-class Column:
+class Measure:
     """One metric at one k on one benchmark, which is "" where there is only one."""
 
     benchmark: str
@@ -32,15 +33,15 @@ class Column:
 
 @dataclasses.dataclass(frozen=True)
 class PairedTest:
-    """One model against another in one column.
+    """One model against another in one measure.
 
     `difference` is the mean over problems of first - second, `low` and `high` its 95% paired
-    bootstrap interval; `p` is that of the Wilcoxon signed-rank test, in which `zeros` of the
-    `problems` were equal and dropped; `adjusted_p` is corrected over all tests of its list
+    interval (`paired_difference`); `p` is that of the Wilcoxon signed-rank test, in which `zeros`
+    of the `problems` were equal and dropped; `adjusted_p` is corrected over all tests of its list
     (Benjamini-Hochberg), and `significant` says whether it is at most the level asked for.
     """
 
-    column: Column
+    measure: Measure
     first: str
     second: str
     difference: float
@@ -58,12 +59,12 @@ class ModelComparison:
     """The outcome of `compare`.
 
     `comparisons` maps a benchmark to its runs, all in one order, the baseline first. `leaders` has
-    one test a column, the best mean against the second best; `differences` has one a column and
+    one test a measure, the best mean against the second best; `differences` has one a measure and
     model, the model against the baseline. The two lists are corrected separately.
     """
 
     comparisons: Mapping[str, Comparison]
-    columns: tuple[Column, ...]
+    measures: tuple[Measure, ...]
     leaders: tuple[PairedTest, ...]
     differences: tuple[PairedTest, ...]
     alpha: float
@@ -73,13 +74,13 @@ class ModelComparison:
         """Return the names of the models, the baseline first."""
         return [run.name for run in next(iter(self.comparisons.values())).runs]
 
-    def value(self, name: str, column: Column) -> Mapping[str, float | None]:
-        """Return {"mean", "low", "high", "problems"} of a model in a column."""
-        return self.run(name, column).metric(column.metric, column.k)
+    def value(self, name: str, measure: Measure) -> Mapping[str, float | None]:
+        """Return {"mean", "low", "high", "problems", "below"} of a model in a measure."""
+        return self.run(name, measure).metric(measure.metric, measure.k)
 
-    def run(self, name: str, column: Column) -> Run:
-        """Return the run of a model over the benchmark of a column."""
-        return next(r for r in self.comparisons[column.benchmark].runs if r.name == name)
+    def run(self, name: str, measure: Measure) -> Run:
+        """Return the run of a model over the benchmark of a measure."""
+        return next(r for r in self.comparisons[measure.benchmark].runs if r.name == name)
 
 
 def compare(
@@ -120,21 +121,21 @@ def compare(
         )
         for benchmark, sources in _by_benchmark(results).items()
     }
-    columns = [
-        Column(benchmark, metric, k)
+    measures = [
+        Measure(benchmark, metric, k)
         for benchmark, comparison in comparisons.items()
         for metric in metrics
         for k in comparison.shown_ks(ks)
     ]
-    leaders = [_leaders(comparisons[column.benchmark], column) for column in columns]
+    leaders = [_leaders(comparisons[measure.benchmark], measure) for measure in measures]
     others = [
-        _test(comparisons[column.benchmark], column, run, comparisons[column.benchmark].baseline)
-        for column in columns
-        for run in comparisons[column.benchmark].others
+        _test(comparisons[measure.benchmark], measure, run, comparisons[measure.benchmark].baseline)
+        for measure in measures
+        for run in comparisons[measure.benchmark].others
     ]
     return ModelComparison(
         comparisons=comparisons,
-        columns=tuple(columns),
+        measures=tuple(measures),
         leaders=_adjusted(leaders, alpha),
         differences=_adjusted(others, alpha),
         alpha=alpha,
@@ -142,9 +143,9 @@ def compare(
 
 
 def paired_tests(
-    compared: ModelComparison, pairs: Sequence[tuple[str, str]], columns: Sequence[Column]
+    compared: ModelComparison, pairs: Sequence[tuple[str, str]], measures: Sequence[Measure]
 ) -> tuple[PairedTest, ...]:
-    """Return the tests of the first against the second of every pair of names, in every column.
+    """Return the tests of the first against the second of every pair of names, in every measure.
 
     They are corrected together. Raises InvalidValueError for the name of no model.
     """
@@ -153,12 +154,12 @@ def paired_tests(
             raise unknown_name("pairs", name, compared.names)
     tests = [
         _test(
-            compared.comparisons[column.benchmark],
-            column,
-            compared.run(first, column),
-            compared.run(second, column),
+            compared.comparisons[measure.benchmark],
+            measure,
+            compared.run(first, measure),
+            compared.run(second, measure),
         )
-        for column in columns
+        for measure in measures
         for first, second in pairs
     ]
     return _adjusted(tests, compared.alpha)
@@ -191,21 +192,21 @@ def _benchmarks(source: ResultsSource) -> dict[str, ResultsSource]:
     return dict(inner)
 
 
-def _leaders(comparison: Comparison, column: Column) -> PairedTest:
+def _leaders(comparison: Comparison, measure: Measure) -> PairedTest:
     def mean(run: Run) -> float:
-        found = run.metric(column.metric, column.k)["mean"]
+        found = run.metric(measure.metric, measure.k)["mean"]
         return -math.inf if found is None else float(found)
 
     best, second, *_ = sorted(comparison.runs, key=mean, reverse=True)
-    return _test(comparison, column, best, second)
+    return _test(comparison, measure, best, second)
 
 
-def _test(comparison: Comparison, column: Column, first: Run, second: Run) -> PairedTest:
-    found = comparison.difference(first, column.metric, [column.k], to=second)
-    values = [run.values(column.metric, [column.k])[:, 0] for run in (first, second)]
+def _test(comparison: Comparison, measure: Measure, first: Run, second: Run) -> PairedTest:
+    found = comparison.difference(first, measure.metric, [measure.k], to=second)
+    values = [run.values(measure.metric, [measure.k])[:, 0] for run in (first, second)]
     test = wilcoxon(*values)
     return PairedTest(
-        column=column,
+        measure=measure,
         first=first.name,
         second=second.name,
         difference=float(found.mean[0]),

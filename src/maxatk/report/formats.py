@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal, TypeAlias
 
 from maxatk.errors import unknown_name
+from maxatk.report.cells import STAR, Cell, Table
 from maxatk.report.numbers import MINUS
-from maxatk.report.tables import Cell, Table
 
 TableFormat: TypeAlias = Literal["md", "csv", "latex"]
 
@@ -18,9 +18,9 @@ def format_table(table: Table, table_format: TableFormat) -> str:
     """Return a table as text that ends with a newline.
 
     Markdown and LaTeX (for `booktabs`, and `colortbl` where columns are shaded) set the best of a
-    column in bold and the second best underlined. CSV has a column more, `... interval` and
-    `... mark`, for a column with such cells; numbers are written so that programs can read them,
-    and a missing one is empty.
+    column in bold and the second best underlined. CSV has more columns, `... interval`, `... mark`
+    and `... note`, for a column with such cells. Numbers are written so that programs can read
+    them, and a missing one is empty.
 
     Raises InvalidValueError for another format.
     """
@@ -32,8 +32,9 @@ def format_table(table: Table, table_format: TableFormat) -> str:
 def _markdown(table: Table) -> str:
     def text(cell: Cell) -> str:
         before, after = {"best": ("**", "**"), "second": ("<u>", "</u>")}.get(cell.mark, ("", ""))
-        shown = f"{before}{cell.text.replace('*', chr(92) + '*')}{after}"
-        return (f"{shown} {cell.detail}" if cell.detail else shown).replace("|", "\\|")
+        shown = f"{before}{cell.text.replace(STAR, chr(92) + STAR)}{after}"
+        note = f"({cell.note})" if cell.note else ""
+        return " ".join(filter(None, (shown, cell.detail, note))).replace("|", "\\|")
 
     lines = ["| " + " | ".join(name.replace("|", "\\|") for name in table.header) + " |"]
     lines.append("|---" * len(table.header) + "|")
@@ -44,31 +45,36 @@ def _markdown(table: Table) -> str:
 def _csv(table: Table) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    columns = list(zip(*table.rows, strict=True))
-    with_detail = [any(cell.detail for cell in column) for column in columns]
-    with_mark = [any(cell.mark or cell.text.endswith("*") for cell in column) for column in columns]
+    rows = [[_plain(cell) for cell in row] for row in table.rows]
+    kept = [
+        [part == 0 or any(row[place][part] for row in rows) for part in range(len(_PARTS))]
+        for place in range(len(table.header))
+    ]
 
-    def expanded(values: list[tuple[str, str, str]]) -> list[str]:
-        found = []
-        for (text, detail, mark), has_detail, has_mark in zip(
-            values, with_detail, with_mark, strict=True
-        ):
-            found += [text, *([detail] if has_detail else []), *([mark] if has_mark else [])]
-        return found
+    def line(cells: Sequence[Sequence[str]]) -> list[str]:
+        return [
+            text
+            for parts, wanted in zip(cells, kept, strict=True)
+            for text, there in zip(parts, wanted, strict=True)
+            if there
+        ]
 
-    names = [(name, f"{name} interval", f"{name} mark") for name in table.header]
-    writer.writerow(expanded(names))
-    for row in table.rows:
-        writer.writerow(expanded([_plain(cell) for cell in row]))
+    writer.writerow(line([[f"{name}{part}" for part in _PARTS] for name in table.header]))
+    writer.writerows(line(row) for row in rows)
     return out.getvalue()
 
 
-def _plain(cell: Cell) -> tuple[str, str, str]:
-    text = cell.text.removesuffix("*")
-    mark = cell.mark + ("*" if text != cell.text else "")
+_PARTS = ("", " interval", " mark", " note")
+"""What is added to the heading of a column for the parts of its cells, each a column in CSV."""
+
+
+def _plain(cell: Cell) -> tuple[str, str, str, str]:
+    text = cell.text.removesuffix(STAR)
+    mark = cell.mark + (STAR if text != cell.text else "")
     text = "" if text == "–" else text
     numeric = text.replace(MINUS, "-")
-    return (numeric if _is_number(numeric) else text), cell.detail.replace(MINUS, "-"), mark
+    shown = numeric if _is_number(numeric) else text
+    return shown, cell.detail.replace(MINUS, "-"), mark, cell.note
 
 
 def _is_number(text: str) -> bool:
@@ -99,12 +105,14 @@ _ESCAPES = {
 
 def _latex(table: Table) -> str:
     def cell_text(cell: Cell) -> str:
-        star = "$^{*}$" if cell.text.endswith("*") else ""
-        text = _escaped(cell.text.removesuffix("*"))
+        star = "$^{*}$" if cell.text.endswith(STAR) else ""
+        text = _escaped(cell.text.removesuffix(STAR))
         before = {"best": r"\textbf{", "second": r"\underline{"}.get(cell.mark, "")
         shade = "" if cell.shade is None else rf"\cellcolor{{blue!{round(30 * cell.shade)}}}"
         shown = f"{shade}{before}{text}{'}' if before else ''}{star}"
-        return shown + (rf" {{\scriptsize {_escaped(cell.detail)}}}" if cell.detail else "")
+        note = f"({cell.note})" if cell.note else ""
+        small = " ".join(filter(None, (cell.detail, note)))
+        return shown + (rf" {{\scriptsize {_escaped(small)}}}" if small else "")
 
     def line(cells: list[str]) -> str:
         # A bracket at the start of a row would be read as an argument of the line break before.

@@ -31,6 +31,11 @@ def change_interval(low: float, high: float) -> str:
     return f"[{change(low)}, {change(high)}]"
 
 
-def p_value(value: float) -> str:
-    """Return a p-value as `.039`, or `<.001`."""
-    return "<.001" if value < 0.0005 else share(value)
+def p_value(value: float | None) -> str:
+    """Return a p-value as `.039`, or `<.001`; a dash where there is none."""
+    return "<.001" if value is not None and value < 0.0005 else share(value)
+
+
+def decimal(value: float | None, digits: int) -> str:
+    """Return a number with so many decimals, as `12.45`; a dash where there is none."""
+    return "–" if value is None else f"{value:.{digits}f}"

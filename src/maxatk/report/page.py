@@ -9,11 +9,20 @@ from typing import Any
 
 import jinja2
 
+from maxatk.evaluation.statistics import FEW_PROBLEMS
 from maxatk.records import Problem
 from maxatk.report.drilldown import problem_details
 from maxatk.report.figures import curve_svgs, entropy_svg, metric_svg
 from maxatk.report.headlines import headlines
 from maxatk.report.paper import paper_tables
+from maxatk.report.run_tables import (
+    KS,
+    differences,
+    every_k,
+    overview,
+    problems_table,
+    samples_table,
+)
 from maxatk.report.runs import (
     METRICS,
     Comparison,
@@ -22,11 +31,7 @@ from maxatk.report.runs import (
     setting_differences,
 )
 from maxatk.report.style import lines_for
-from maxatk.report.tables import KS, differences, every_k, overview, problems_table, samples_table
 from maxatk.version import VERSION
-
-# Below this the percentile bootstrap covers clearly less often than it says.
-_ENOUGH_PROBLEMS = 30
 
 
 def write_report(
@@ -87,7 +92,7 @@ def _content(
     return {
         "baseline": comparison.baseline.name,
         "problems": counts["problems"],
-        "few_problems": counts["problems"] < _ENOUGH_PROBLEMS,
+        "few_problems": counts["problems"] < FEW_PROBLEMS,
         "samples": sum(run.results["counts"]["samples"] for run in comparison.runs),
         "unscored": sum(run.results["counts"]["unscored"] for run in comparison.runs),
         "headlines": headlines(comparison, ks),

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import csv
 import importlib.resources
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from maxatk.errors import unknown_name
+from maxatk.report.cells import Cell, Column, Table, shaded, tabulate
 from maxatk.report.numbers import share
-from maxatk.report.tables import Cell, Table, shaded
+from maxatk.report.run_tables import metric_name
 
 PAPER_BENCHMARKS: Mapping[str, str] = {
     "code_contests": "CodeContests",
@@ -30,22 +31,26 @@ def paper_tables(benchmark: str) -> dict[str, Table]:
         raise unknown_name("paper", benchmark, PAPER_BENCHMARKS)
     data = importlib.resources.files("maxatk.report") / "data" / "paper.csv"
     header, *rows = csv.reader(data.read_text(encoding="utf-8").splitlines())
+    ks = range(4, len(header))
     tables = {}
     for metric in ("max@k", "pass@k"):
         chosen = [row for row in rows if row[1:3] == [benchmark, metric]]
-        columns = [shaded([float(row[place]) for row in chosen]) for place in range(4, len(header))]
-        names = [f"{metric.removesuffix('k')}{k}" for k in header[4:]]
-        tables[metric] = Table(
-            (f"Table {chosen[0][0]} of the paper", *names),
-            tuple(
-                (
-                    Cell(row[3]),
-                    *(
-                        Cell(share(float(value)), shade=column[number])
-                        for value, column in zip(row[4:], columns, strict=True)
-                    ),
-                )
-                for number, row in enumerate(chosen)
-            ),
-        )
+        columns = [
+            Column(f"Table {chosen[0][0]} of the paper", lambda row: Cell(row[3])),
+            *(_value_column(chosen, place, metric, int(header[place])) for place in ks),
+        ]
+        tables[metric] = tabulate(columns, chosen)
     return tables
+
+
+def _value_column(
+    rows: Sequence[Sequence[str]], place: int, metric: str, k: int
+) -> Column[Sequence[str]]:
+    values = [float(row[place]) for row in rows]
+    shades = dict(zip(values, shaded(values), strict=True))
+
+    def cell(row: Sequence[str]) -> Cell:
+        value = float(row[place])
+        return Cell(share(value), shade=shades[value])
+
+    return Column(metric_name(metric, k), cell)

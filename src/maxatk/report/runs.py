@@ -12,11 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from maxatk.errors import DataError, InvalidValueError, MissingFileError, unknown_name
+from maxatk.evaluation.folder import RESULTS
 from maxatk.evaluation.results import only_problems
 from maxatk.evaluation.statistics import Interval, paired_difference
 
 METRICS = ("max@k", "pass@k")
-RESULTS = "results.json"
 ResultsSource = str | Path | Mapping[str, Any]
 
 
@@ -27,8 +27,13 @@ class Run:
     name: str
     results: Mapping[str, Any]
 
+    @property
+    def problems(self) -> int:
+        """The number of problems, those without a scored sample included."""
+        return int(self.results["counts"]["problems"])
+
     def metric(self, metric: str, k: int) -> Mapping[str, Any]:
-        """Return {"mean", "low", "high", "problems"} of a metric at k."""
+        """Return {"mean", "low", "high", "problems", "below"} of a metric at k."""
         found: Mapping[str, Any] = self.results["metrics"][metric][str(k)]
         return found
 
@@ -60,6 +65,10 @@ class Comparison:
     def problem_ids(self) -> list[str]:
         """The ids of the problems, in the order of every run's values."""
         return list(self.baseline.results["per_problem"]["ids"])
+
+    def means(self, metric: str, k: int) -> dict[str, Mapping[str, Any]]:
+        """Return what `Run.metric` gives for every run, by its name."""
+        return {run.name: run.metric(metric, k) for run in self.runs}
 
     def shown_ks(self, wanted: Sequence[int]) -> list[int]:
         """Return those of `wanted` that all runs have, with the largest they have below them."""

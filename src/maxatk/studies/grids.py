@@ -11,7 +11,7 @@ from typing import Any
 
 from maxatk.errors import InvalidValueError
 from maxatk.settings import apply_overrides
-from maxatk.studies.study import split_levels
+from maxatk.studies.findings import split_levels
 
 BASE = "base"
 Changes = Mapping[str, Any]  # dotted key of the section `train` -> value

@@ -6,16 +6,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from maxatk.evaluation.folder import RESULTS
 from maxatk.folders import write_json
 from maxatk.report import write_report
-from maxatk.studies.figures import write_figures
+from maxatk.studies.findings import StudiedModel, Study, build_study, log_history, pooled
 from maxatk.studies.grids import paired_names
 from maxatk.studies.schedule import places
-from maxatk.studies.study import StudiedModel, Study, build_study, log_history, pooled
+from maxatk.studies.study_figures import write_figures
 from maxatk.studies.study_recipe import StudyRecipe
-from maxatk.studies.tables import write_tables
+from maxatk.studies.study_tables import write_tables
 
-RESULTS, PAGE = "results.json", "report.html"
+PAGE = "report.html"
 
 
 def write_study(recipe: StudyRecipe) -> Study:

@@ -13,19 +13,16 @@ from typing import Any
 import numpy as np
 
 from maxatk.environment import environment
-from maxatk.errors import DataError
+from maxatk.errors import DataError, InvalidValueError
+from maxatk.evaluation.folder import RESULTS
 from maxatk.evaluation.pooling import pool_results
 from maxatk.folders import TRAIN_RECORD, read_json
-from maxatk.report.comparing import (
-    Column,
-    ModelComparison,
-    PairedTest,
-    compare,
-    paired_tests,
-)
-from maxatk.report.runs import METRICS, RESULTS, Comparison, Run
+from maxatk.report.comparing import Measure
+from maxatk.report.runs import METRICS, Comparison, Run, load_comparison
+from maxatk.studies.seed_tests import SeededRuns, SeedTest, corrected
 
-FORMAT = 1
+STUDY_FORMAT = 2
+ALPHA = 0.05
 TESTED_KS = (1, 128)
 GRADIENT_SPIKES = "grad_norm/p95_over_median"
 _KEPT = ("metrics", "interval", "counts", "entropy", "diversity")  # of pooled results
@@ -54,33 +51,35 @@ class StudiedModel:
 class Study:
     """The outcome of a study.
 
-    `compared` holds the models over the problems of all seeds together, `by_seed` maps model,
-    seed, metric and k to a mean over the problems of that seed, `pairs` are the tests between
-    models that the recipe pairs, `training` maps a model and a logged quantity to its mean over a
-    training and the seeds, and `levels` a model to its level on every axis.
+    `comparison` holds the models over the problems of all seeds together, the baseline first, and
+    `by_seed` maps model, seed, metric and k to a mean over the problems of that seed. `measures`
+    are what is tested: `leaders` has the best model of a measure against the second best,
+    `differences` every model against the baseline, `pairs` the models that the recipe pairs. Each
+    of the three lists is corrected by itself at the level `alpha`. `training` maps a model and a
+    logged quantity to its mean over a training and the seeds, and `levels` a model to its level on
+    every axis.
     """
 
     title: str
     seeds: tuple[int, ...]
     levels: Mapping[str, Mapping[str, str]]
-    compared: ModelComparison
-    pairs: tuple[PairedTest, ...]
+    comparison: Comparison
+    measures: tuple[Measure, ...]
+    leaders: tuple[SeedTest, ...]
+    differences: tuple[SeedTest, ...]
+    pairs: tuple[SeedTest, ...]
+    alpha: float
     by_seed: Mapping[str, Mapping[str, Any]]
     training: Mapping[str, Mapping[str, float]]
     environment: Mapping[str, Any]
 
-    @property
-    def comparison(self) -> Comparison:
-        """Return the models over the problems of all seeds, the baseline first."""
-        return self.compared.comparisons[""]
-
     def to_json(self) -> dict[str, Any]:
         """Return the study as a JSON object."""
         return {
-            "format": FORMAT,
+            "format": STUDY_FORMAT,
             "title": self.title,
             "seeds": list(self.seeds),
-            "alpha": self.compared.alpha,
+            "alpha": self.alpha,
             "models": {
                 run.name: {
                     "levels": self.levels[run.name],
@@ -90,8 +89,8 @@ class Study:
                 }
                 for run in self.comparison.runs
             },
-            "leaders": [dataclasses.asdict(test) for test in self.compared.leaders],
-            "differences": [dataclasses.asdict(test) for test in self.compared.differences],
+            "leaders": [dataclasses.asdict(test) for test in self.leaders],
+            "differences": [dataclasses.asdict(test) for test in self.differences],
             "pairs": [dataclasses.asdict(test) for test in self.pairs],
             "environment": self.environment,
         }
@@ -99,25 +98,25 @@ class Study:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Study:
         """Return the study of a JSON object; raises DataError for another format."""
-        if value.get("format") != FORMAT:
-            raise DataError(f"study: format must be {FORMAT}, got {value.get('format')!r}")
+        if value.get("format") != STUDY_FORMAT:
+            raise DataError(f"study: format must be {STUDY_FORMAT}, got {value.get('format')!r}")
         models = value["models"]
         runs = tuple(Run(name, model) for name, model in models.items())
         ks = tuple(int(k) for k in runs[0].results["metrics"][METRICS[0]])
-        leaders = tuple(_test(test) for test in value["leaders"])
-        compared = ModelComparison(
-            comparisons={"": Comparison(runs, ks)},
-            columns=tuple(test.column for test in leaders),
-            leaders=leaders,
-            differences=tuple(_test(test) for test in value["differences"]),
-            alpha=value["alpha"],
+        leaders, differences, pairs = (
+            tuple(SeedTest.from_json(test) for test in value[key])
+            for key in ("leaders", "differences", "pairs")
         )
         return cls(
             title=value["title"],
             seeds=tuple(value["seeds"]),
             levels={name: model["levels"] for name, model in models.items()},
-            compared=compared,
-            pairs=tuple(_test(test) for test in value["pairs"]),
+            comparison=Comparison(runs, ks),
+            measures=tuple(test.measure for test in leaders),
+            leaders=leaders,
+            differences=differences,
+            pairs=pairs,
+            alpha=value["alpha"],
             by_seed={name: model["by_seed"] for name, model in models.items()},
             training={name: model["training"] for name, model in models.items()},
             environment=value["environment"],
@@ -150,17 +149,33 @@ def build_study(
 ) -> Study:
     """Return the study of models whose `pooled` results are given.
 
-    Tests are paired over the problems of all seeds: against the baseline for both metrics at k = 1
-    and 128, between the `pairs` of names for max@k. Raises as `compare` and `paired_tests`.
+    The tests are over seeds (`SeedTest`): best against second best and every model against the
+    baseline for both metrics at k = 1 and 128, the `pairs` of names for max@k. Raises
+    InvalidValueError for one model alone and for the name of no model, and as `load_comparison`.
     """
-    compared = compare(results, metrics=METRICS, ks=TESTED_KS, baseline=baseline)
-    columns = [column for column in compared.columns if column.metric == "max@k"]
+    if len(models) < 2:
+        raise InvalidValueError(f"models: a study needs two models or more, got {len(models)}")
+    runs = SeededRuns(
+        load_comparison(results, baseline=baseline, allow_other_verifiers=False),
+        [
+            load_comparison({m.name: m.evaluations[seed] for m in models}, baseline=baseline)
+            for seed in models[0].evaluations
+        ],
+    )
+    ks = runs.together.shown_ks(TESTED_KS)
+    measures = tuple(Measure("", metric, k) for metric in METRICS for k in ks)
+    others = [(run.name, baseline) for run in runs.together.others]
+    rewarded = [measure for measure in measures if measure.metric == "max@k"]
     return Study(
         title=title,
         seeds=tuple(models[0].evaluations),
         levels={model.name: model.levels for model in models},
-        compared=compared,
-        pairs=paired_tests(compared, pairs, columns),
+        comparison=runs.together,
+        measures=measures,
+        leaders=corrected([runs.test(m, *runs.best_two(m)) for m in measures], ALPHA),
+        differences=corrected([runs.test(m, *pair) for m in measures for pair in others], ALPHA),
+        pairs=corrected([runs.test(m, *pair) for m in rewarded for pair in pairs], ALPHA),
+        alpha=ALPHA,
         by_seed={model.name: _by_seed(model) for model in models},
         training={model.name: _training(model) for model in models},
         environment=environment(),
@@ -220,7 +235,3 @@ def _spikes(history: Sequence[Mapping[str, Any]]) -> list[float]:
 
 def _logged(history: Sequence[Mapping[str, Any]], key: str) -> list[float]:
     return [row[key] for row in history if key in row]
-
-
-def _test(value: Mapping[str, Any]) -> PairedTest:
-    return PairedTest(**{**value, "column": Column(**value["column"])})

@@ -1,9 +1,10 @@
 """Bring what the studies found into the documents: results, tables, figures, and tables in pages.
 
-    python bench/study_docs.py [runs/study]
+    python docs/fill.py [runs/study]
 
-Copies results.json and the SVG figures of every finished study to docs/study/NAME, writes its
-tables beside them, and fills every place of a page that is marked like this, from the results:
+Copies results.json and the SVG figures of every finished study to docs/study/NAME, writes the
+tables of every study there from its results, and fills every place of a page that is marked like
+this, from the results:
 
     <!-- study: table2/scores -->
     <!-- end of study -->
@@ -16,8 +17,8 @@ import shutil
 from pathlib import Path
 
 from maxatk.report.formats import format_table
-from maxatk.studies.study import Study
-from maxatk.studies.tables import study_tables, write_tables
+from maxatk.studies.findings import Study
+from maxatk.studies.study_tables import study_tables, write_tables
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs" / "study"
@@ -43,21 +44,23 @@ def filled(text: str) -> str:
 
 
 def copy(runs: Path) -> None:
-    """Copy results and figures of the finished studies below `runs`, and write their tables."""
+    """Copy results and figures of the finished studies below `runs`."""
     for results in sorted(runs.glob("*/results.json")):
         to = DOCS / results.parent.name
         to.mkdir(parents=True, exist_ok=True)
         shutil.copy(results, to)
         for figure in results.parent.glob("figures/*.svg"):
             shutil.copy(figure, to)
-        write_tables(load(to.name), to)
         print(f"{to.relative_to(ROOT)}: copied")
 
 
 def main() -> None:
+    """Copy, and write tables and pages."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("runs", nargs="?", type=Path, default=Path("runs/study"))
     copy(parser.parse_args().runs)
+    for results in DOCS.glob("*/results.json"):
+        write_tables(load(results.parent.name), results.parent)
     for page in PAGES:
         page.write_text(filled(page.read_text(encoding="utf-8")), encoding="utf-8")
 

@@ -11,8 +11,8 @@ STUDIES = sorted(path.parent.name for path in (ROOT / "docs" / "study").glob("*/
 
 
 @pytest.fixture(scope="module")
-def study_docs():
-    spec = importlib.util.spec_from_file_location("study_docs", ROOT / "bench" / "study_docs.py")
+def fill():
+    spec = importlib.util.spec_from_file_location("fill", ROOT / "docs" / "fill.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -23,30 +23,30 @@ def test_there_are_committed_results():
 
 
 @pytest.mark.parametrize("name", STUDIES)
-def test_committed_tables_are_those_of_the_results(study_docs, tmp_path, name):
-    study_docs.write_tables(study_docs.load(name), tmp_path)
-    committed = study_docs.DOCS / name
+def test_committed_tables_are_those_of_the_results(fill, tmp_path, name):
+    fill.write_tables(fill.load(name), tmp_path)
+    committed = fill.DOCS / name
     for table in tmp_path.iterdir():
         assert (committed / table.name).read_text() == table.read_text(), table.name
     kept = {path.name for path in committed.iterdir() if path.suffix in (".md", ".csv", ".tex")}
     assert kept == {table.name for table in tmp_path.iterdir()}
 
 
-def test_tables_in_pages_are_those_of_the_results(study_docs):
+def test_tables_in_pages_are_those_of_the_results(fill):
     places = 0
-    for page in study_docs.PAGES:
+    for page in fill.PAGES:
         text = page.read_text(encoding="utf-8")
-        assert study_docs.filled(text) == text, page.name
+        assert fill.filled(text) == text, page.name
         places += len(re.findall("<!-- study: ", text))
     assert places >= 3
 
 
 @pytest.mark.parametrize("name", STUDIES)
-def test_committed_studies_are_those_of_their_recipes(study_docs, name):
+def test_committed_studies_are_those_of_their_recipes(fill, name):
     from maxatk.studies.study_recipe import load_study
 
     recipe = load_study(ROOT / "recipes" / "mini" / f"{name}.yaml")
-    study = study_docs.load(name)
+    study = fill.load(name)
     assert list(study.seeds) == recipe.seeds
     assert study.title == recipe.title
     assert {run.name for run in study.comparison.runs} == {model.name for model in recipe.variants}

@@ -1,0 +1,92 @@
+"""How far a difference holds over training seeds: the mean of the seeds, t, and sign flips."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from maxatk.errors import InvalidValueError
+from maxatk.evaluation.statistics import LEVEL, student_mean
+from maxatk.evaluation.student import student_p
+
+FEWEST_SEEDS = 3
+_MOST_FLIPPED = 20  # 2^20 sums
+
+
+@dataclasses.dataclass(frozen=True)
+class SeedDifference:
+    """The difference of two models over training seeds.
+
+    `by_seed` are the paired means over the prompts of each seed, `mean` is their mean. `low` and
+    `high` are the ends of its 95% t-interval and `p` is that of the t-test, both with S - 1 degrees
+    of freedom for S seeds; None for fewer than three seeds. `sign_flip_p` is the share of the 2^S
+    choices of signs whose mean is at least as far from 0, None above 20 seeds.
+    """
+
+    by_seed: tuple[float, ...]
+    mean: float
+    low: float | None
+    high: float | None
+    p: float | None
+    sign_flip_p: float | None
+
+    @property
+    def above(self) -> int:
+        """The number of seeds in which the first model is above the second."""
+        return sum(difference > 0 for difference in self.by_seed)
+
+
+def seed_difference(by_seed: Sequence[float]) -> SeedDifference:
+    """Return what the differences of two models, one a seed, say of another seed.
+
+    The models of a seed share their base model and prompts, so the seed is the unit that is
+    repeated: prompts of one seed are not independent of each other. Raises InvalidValueError
+    without seeds, and for a difference that is not finite.
+    """
+    if len(by_seed) == 0 or not all(math.isfinite(difference) for difference in by_seed):
+        raise InvalidValueError(
+            f"by_seed: must hold a finite difference of every seed, got {list(by_seed)!r}"
+        )
+    tested = len(by_seed) >= FEWEST_SEEDS
+    found = student_mean(np.array([by_seed], dtype=np.float64).T, level=LEVEL)
+    mean, half = float(found.mean[0]), float(found.high[0] - found.mean[0])
+    return SeedDifference(
+        by_seed=tuple(float(difference) for difference in by_seed),
+        mean=mean,
+        low=mean - half if tested else None,
+        high=mean + half if tested else None,
+        p=_t_test_p(by_seed) if tested else None,
+        sign_flip_p=sign_flip_p(by_seed),
+    )
+
+
+def sign_flip_p(by_seed: Sequence[float]) -> float | None:
+    """Return the exact two-sided p of flipping the signs of the seeds; None above 20 seeds.
+
+    It assumes no more than that a seed favours either model alike if they are equal. The smallest
+    value it can have is `smallest_sign_flip_p`.
+    """
+    if len(by_seed) > _MOST_FLIPPED:
+        return None
+    sums = np.zeros(1)
+    for difference in by_seed:
+        sums = np.concatenate([sums + difference, sums - difference])
+    found = abs(math.fsum(by_seed))
+    slack = 1e-9 * sum(map(abs, by_seed))
+    return float(np.mean(np.abs(sums) >= found - slack))
+
+
+def smallest_sign_flip_p(seeds: int) -> float:
+    """Return the p of seeds that all agree, 2^(1 - S): with five no test is below 0.0625."""
+    return 2.0 ** (1 - seeds)
+
+
+def _t_test_p(by_seed: Sequence[float]) -> float:
+    differences = np.array(by_seed, dtype=np.float64)
+    error = differences.std(ddof=1) / math.sqrt(len(differences))
+    if error == 0:
+        return 1.0 if differences[0] == 0 else 0.0
+    return student_p(float(differences.mean() / error), len(differences) - 1)

@@ -1,0 +1,161 @@
+"""The tables about the runs of a report: metrics, differences, samples, problems."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from maxatk.evaluation.statistics import FloatArray, Interval
+from maxatk.records import Outcome
+from maxatk.report.cells import (
+    Cell,
+    Column,
+    Table,
+    number_column,
+    ranked_column,
+    shaded_column,
+    tabulate,
+    text_column,
+)
+from maxatk.report.numbers import change, change_interval, share
+from maxatk.report.runs import METRICS, Comparison, ResultsSource, Run, load_comparison
+
+KS = (1, 8, 32, 128)
+_SAMPLED = (
+    (("diversity", "distinct"), "distinct per problem", 1),
+    (("diversity", "programs"), "programs per problem", 1),
+    (("diversity", "program_entropy"), "nats of programs", 2),
+    (("entropy", "sequence", "mean"), "nats per completion", 2),
+    (("entropy", "token_mean"), "nats per token", 2),
+    (("entropy", "tokens_mean"), "tokens", 1),
+)
+"""Keys in the results, heading and decimals of what is said of the samples of a run."""
+
+
+def overview_table(
+    results: Mapping[str, ResultsSource], *, ks: Sequence[int] = KS, baseline: str | None = None
+) -> Table:
+    """Return max@k and pass@k of every run with 95% intervals, best and second best marked.
+
+    Rows are runs, columns metrics at k as in Tables 2 and 3 of "The Best of N Worlds". Raises as
+    `load_comparison`.
+    """
+    return overview(load_comparison(results, baseline=baseline), ks)
+
+
+def overview(comparison: Comparison, ks: Sequence[int] = KS) -> Table:
+    """Return the table of `overview_table` for a loaded comparison."""
+    columns = [
+        ranked_column(
+            metric_name(metric, k), comparison.means(metric, k), of=comparison.baseline.problems
+        )
+        for metric in METRICS
+        for k in comparison.shown_ks(ks)
+    ]
+    return tabulate([Column("model", Cell), *columns], [run.name for run in comparison.runs])
+
+
+def every_k(comparison: Comparison, metric: str) -> Table:
+    """Return a metric of every run at every k, shaded by column as Tables 5 to 14 of the paper."""
+    columns = [
+        shaded_column(
+            metric_name(metric, k), comparison.means(metric, k), of=comparison.baseline.problems
+        )
+        for k in comparison.ks
+    ]
+    return tabulate([Column("model", Cell), *columns], [run.name for run in comparison.runs])
+
+
+def differences(comparison: Comparison, ks: Sequence[int] = KS) -> Table:
+    """Return the paired difference of every other run to the baseline, with 95% intervals."""
+    shown = comparison.shown_ks(ks)
+    columns = []
+    for metric in METRICS:
+        found = {run.name: comparison.difference(run, metric, shown) for run in comparison.others}
+        columns += [_difference_column(found, metric, k, at) for at, k in enumerate(shown)]
+    return tabulate([text_column("model", lambda run: run.name), *columns], comparison.others)
+
+
+def _difference_column(found: Mapping[str, Interval], metric: str, k: int, at: int) -> Column[Run]:
+    def cell(run: Run) -> Cell:
+        one = found[run.name]
+        low, high, problems = one.low[at], one.high[at], int(one.problems[at])
+        mark = "above" if low > 0 else "below" if high < 0 else ""
+        note = f"{problems:,} problems" if problems < run.problems else ""
+        return Cell(change(one.mean[at]), change_interval(low, high), mark, note=note)
+
+    return Column(metric_name(metric, k), cell)
+
+
+def samples_table(comparison: Comparison) -> Table:
+    """Return what became of the samples: counts, outcomes, distinct completions, entropy."""
+    outcomes = sorted({o for run in comparison.runs for o in run.results["counts"]["outcomes"]})
+    columns: list[Column[Run]] = [
+        text_column("model", lambda run: run.name),
+        _count_column("samples", "samples"),
+        *(_count_column(o.replace("_", " "), "outcomes", o) for o in outcomes),
+        _count_column("unscored", "unscored"),
+        *(_sampled_column(*entry) for entry in _SAMPLED),
+    ]
+    return tabulate(columns, comparison.runs)
+
+
+def _read(run: Run, keys: Sequence[str]) -> float | None:
+    """Return a number of a run's results by its keys; None where one of them is missing."""
+    found: Any = run.results
+    for key in keys:
+        found = found and found.get(key)
+    return None if found is None else float(found)
+
+
+def _sampled_column(keys: Sequence[str], heading: str, digits: int) -> Column[Run]:
+    return number_column(heading, lambda run: _read(run, keys), digits=digits)
+
+
+def _count_column(heading: str, *keys: str) -> Column[Run]:
+    return text_column(heading, lambda run: f"{int(_read(run, ('counts', *keys)) or 0):,}")
+
+
+def outcomes_table(results: Mapping[str, Any]) -> Table:
+    """Return one row an outcome of `Outcome`: samples with it and their share of all samples.
+
+    The last row counts the unscored samples, those of the verifier's own failures: they are
+    left out of every metric.
+    """
+    counts = results["counts"]
+    numbers = {str(outcome): counts["outcomes"].get(str(outcome), 0) for outcome in Outcome}
+    numbers["unscored"] = counts["unscored"]
+    columns: list[Column[str]] = [
+        Column("outcome", Cell),
+        text_column("samples", lambda name: f"{numbers[name]:,}"),
+        text_column("share", lambda name: f"{numbers[name] / counts['samples']:.1%}"),
+    ]
+    return tabulate(columns, list(numbers))
+
+
+def problems_table(comparison: Comparison, k: int, metric: str = "max@k") -> Table:
+    """Return one row a problem: the baseline's value at k and the others' differences to it."""
+    base = comparison.baseline
+    first = base.values(metric, [k])[:, 0]
+    columns: list[Column[int]] = [
+        text_column("problem", lambda row: comparison.problem_ids[row]),
+        text_column(base.name, lambda row: share(first[row])),
+        *(
+            _moved_column(f"{run.name} − {base.name}", run.values(metric, [k])[:, 0] - first)
+            for run in comparison.others
+        ),
+    ]
+    return tabulate(columns, range(len(first)))
+
+
+def _moved_column(heading: str, moved: FloatArray) -> Column[int]:
+    def cell(row: int) -> Cell:
+        mark = "above" if moved[row] >= 0.0005 else "below" if moved[row] <= -0.0005 else ""
+        return Cell(change(moved[row]), mark=mark)
+
+    return Column(heading, cell)
+
+
+def metric_name(metric: str, k: int) -> str:
+    """Return the heading of a metric at k, such as `max@128`."""
+    return f"{metric.removesuffix('k')}{k}"

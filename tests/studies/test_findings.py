@@ -1,0 +1,83 @@
+"""A study's summary of its trainings, its record, and the figures made of it."""
+
+import json
+
+import numpy as np
+import pytest
+
+from maxatk.errors import DataError, InvalidValueError
+from maxatk.studies.findings import GRADIENT_SPIKES, Study
+from maxatk.studies.study_figures import FIGURES, write_figures
+from maxatk.studies.study_tables import study_tables
+from studies.conftest import SPIKED, STEADY
+
+
+def test_gradient_spikes_are_a_percentile_in_medians_averaged_over_seeds(studied, build):
+    base = studied("base", levels={})
+    model = studied("spiked", STEADY, SPIKED, levels={"method": "spiked"})
+    study = build([base, model])
+    expected = np.mean([1.0, np.percentile([1.0, 2.0, 2.0, 9.0], 95) / 2.0])
+    assert study.training["spiked"][GRADIENT_SPIKES] == pytest.approx(expected, abs=1e-3)
+    assert study.training["base"] == {}
+    header = study_tables(study)["training"].header
+    assert "gradient p95/median" in header
+
+
+@pytest.mark.parametrize("history", [[{"loss": 1.0}], [{"grad_norm": 0.0}, {"grad_norm": 0.0}]])
+def test_without_gradients_there_are_no_spikes(studied, build, history):
+    model = studied("still", history, history, levels={"method": "still"})
+    study = build([studied("base", levels={}), model])
+    assert GRADIENT_SPIKES not in study.training["still"]
+    assert json.dumps(study.to_json(), allow_nan=False)
+
+
+def test_the_figure_of_drift_has_a_column_for_every_axis(studied, build, tmp_path):
+    one, two = (
+        studied(f"model,{axis}=8", SPIKED, SPIKED, levels={"method": "model", axis: "8"})
+        for axis in ("updates", "lag")
+    )
+    near = studied("near", STEADY, STEADY, levels={"method": "near"})
+    write_figures(build([studied("base", levels={}), one, two, near]), tmp_path, ["drift"])
+    drawn = (tmp_path / "drift.svg").read_text()
+    for said in ("updates", "lag", "max@128", "gradient norms"):
+        assert said in drawn
+    assert "near" not in drawn  # its samples were all its own
+
+
+@pytest.mark.parametrize("name", [name for name in FIGURES if name != "drift"])
+def test_every_figure_is_drawn(seeded, build, tmp_path, name):
+    write_figures(build(seeded([1])), tmp_path, [name])
+    assert (tmp_path / f"{name}.svg").read_text().count("<svg") == 1
+    assert (tmp_path / f"{name}.pdf").read_bytes().startswith(b"%PDF")
+
+
+def test_a_figure_that_does_not_exist_is_refused(seeded, build, tmp_path):
+    with pytest.raises(InvalidValueError, match=r"figures: unknown value 'metrc'.*'metric'"):
+        write_figures(build(seeded([1])), tmp_path, ["metrc"])
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("seeds", [[1], [1, 2, 3]])
+def test_a_study_is_the_same_after_being_written_and_read(seeded, build, seeds):
+    study = build(seeded(seeds), pairs=[("better", "same")])
+    written = json.loads(json.dumps(study.to_json(), allow_nan=False))
+    again = Study.from_json(written)
+    assert again.to_json() == study.to_json()
+    assert study_tables(again) == study_tables(study)
+    with pytest.raises(DataError, match="format must be 2, got 1"):
+        Study.from_json({**written, "format": 1})
+
+
+def test_by_seed_holds_the_means_of_each_seed(seeded, build):
+    models = seeded([1, 2, 3])
+    study = build(models)
+    for model in models:
+        for seed, folder in model.evaluations.items():
+            metrics = json.loads((folder / "results.json").read_text())["metrics"]
+            found = study.by_seed[model.name][str(seed)]["max@k"]
+            assert found == {k: cell["mean"] for k, cell in metrics["max@k"].items()}
+
+
+def test_one_model_is_no_study(seeded, build):
+    with pytest.raises(InvalidValueError, match="models: a study needs two models or more, got 1"):
+        build(seeded([1])[:1])

@@ -1,0 +1,132 @@
+"""The tables of a study: their shape, their tests over seeds, and their files."""
+
+import csv
+
+import pytest
+
+from maxatk.evaluation.seeds import seed_difference
+from maxatk.report.numbers import change, change_interval, p_value
+from maxatk.studies.study_tables import study_tables, write_tables
+from studies.conftest import STEADY
+
+TESTS = (
+    "metric",
+    "difference",
+    "95% over seeds",
+    "p",
+    "adjusted p",
+    "sign flips, p (at best 0.25)",
+    "seeds above",
+    "95% over prompts, these seeds",
+)
+METRICS = ("max@1", "max@16", "pass@1", "pass@16")
+EVERY_K = (1, 2, 4, 8, 16)
+SHAPES = {
+    "scores": (("model", *METRICS), 3),
+    "max_at_k": (("model", *(f"max@{k}" for k in EVERY_K)), 3),
+    "pass_at_k": (("model", *(f"pass@{k}" for k in EVERY_K)), 3),
+    "differences": (("model − baseline", *TESTS), 8),
+    "leaders": (("best − second best", *TESTS), 4),
+    "pairs": (("first − second", *TESTS), 2),
+    "seeds": (("model − base", "metric", "seed 1", "seed 2", "seed 3", "seeds above"), 4),
+    "samples": (
+        (
+            *("model", "samples", "passed", "wrong answer", "unscored", "distinct per problem"),
+            *("programs per problem", "nats of programs", "nats per completion"),
+            *("nats per token", "tokens"),
+        ),
+        3,
+    ),
+    "training": (("model", "mean |ρ−1|", "gradient p95/median", "seconds", "max@16"), 2),
+}
+
+
+@pytest.fixture(scope="module")
+def study(seeded, build):
+    return build(seeded([1, 2, 3]), pairs=[("better", "same")])
+
+
+def test_every_table_has_its_shape(study):
+    tables = study_tables(study)
+    shapes = {name: (table.header, len(table.rows)) for name, table in tables.items()}
+    assert shapes == SHAPES
+
+
+def test_the_tests_show_seeds_and_the_prompts_of_these_seeds(study):
+    for name, tests in (
+        ("differences", study.differences),
+        ("leaders", study.leaders),
+        ("pairs", study.pairs),
+    ):
+        for row, test in zip(study_tables(study)[name].rows, tests, strict=True):
+            over = test.over_seeds
+            assert [cell.text for cell in row] == [
+                f"{test.first} − {test.second}",
+                test.measure.name,
+                change(over.mean) + ("*" if test.significant else ""),
+                change_interval(over.low, over.high),
+                p_value(over.p),
+                p_value(test.adjusted_p),
+                p_value(over.sign_flip_p),
+                f"{over.above} of 3",
+                change_interval(test.prompts_low, test.prompts_high),
+            ]
+
+
+def test_the_seeds_stand_side_by_side(study):
+    rows = study_tables(study)["seeds"].rows
+    expected = [test for test in study.differences if test.measure.metric == "max@k"]
+    for row, test in zip(rows, expected, strict=True):
+        assert [cell.text for cell in row[2:5]] == [change(d) for d in test.over_seeds.by_seed]
+        for cell, moved in zip(row[2:5], test.over_seeds.by_seed, strict=True):
+            assert cell.mark == ("above" if moved > 0 else "below" if moved < 0 else "")
+
+
+def test_a_star_in_the_scores_is_that_of_the_test_of_the_best(study):
+    table = study_tables(study)["scores"]
+    for place, test in enumerate(study.leaders, start=1):
+        starred = [row[0].text for row in table.rows if row[place].text.endswith("*")]
+        assert starred == ([test.first] if test.significant else [])
+
+
+def test_two_seeds_have_differences_and_no_test(seeded, build):
+    study = build(seeded([1, 2]))
+    table = study_tables(study)["differences"]
+    assert "sign flips, p (at best 0.5)" in table.header
+    for row, test in zip(table.rows, study.differences, strict=True):
+        assert [cell.text for cell in row[3:6]] == ["–", "–", "–"]
+        assert row[2].text == change(test.over_seeds.mean)
+        assert not test.significant
+
+
+def test_tables_are_written_in_three_forms(study, tmp_path):
+    write_tables(study, tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {
+        f"{name}.{suffix}" for name in SHAPES for suffix in ("md", "csv", "tex")
+    }
+    with (tmp_path / "pairs.csv").open() as file:
+        first, _ = csv.DictReader(file)
+    found = seed_difference(study.pairs[0].over_seeds.by_seed)
+    assert float(first["difference"]) == pytest.approx(found.mean, abs=5e-4)
+    assert float(first["p"].replace("<.001", "0")) == pytest.approx(found.p, abs=1e-3)
+
+
+def test_models_of_two_axes_are_crossed(studied, build):
+    levels = [
+        {"method": "one", "updates": "1"},
+        {"method": "one", "updates": "8"},
+        {"method": "two", "updates": "8"},
+    ]
+    models = [studied(f"model{i}", STEADY, STEADY, levels=of) for i, of in enumerate(levels)]
+    study = build([studied("base", levels={}), *models])
+    table = study_tables(study)["crossed"]
+    mean = study.comparison.baseline.metric("max@k", 128)["mean"]
+    said = f"{mean:.3f}".removeprefix("0")
+    assert table.header == ("model", "metric", "updates=1", "updates=8")
+    rows = [tuple(cell.text for cell in row) for row in table.rows]
+    assert rows[2:] == [("one", "max@128", said, said), ("two", "max@128", "–", said)]
+
+
+def test_models_of_one_axis_have_nothing_to_cross(studied, build):
+    model = studied("model", STEADY, STEADY, levels={"method": "model"})
+    assert "crossed" not in study_tables(build([studied("base", levels={}), model]))
