@@ -13,6 +13,7 @@ from maxatk.report import Table, compare, format_table
 from maxatk.report.comparing import ModelComparison
 from maxatk.report.comparing_tables import differences_table, leaders_table, scores_table
 from maxatk.report.runs import setting_differences
+from maxatk.report.unscored import unscored_warnings
 
 
 def command(
@@ -32,7 +33,8 @@ def command(
     Three tables: the scores, with the best and second best of a column marked and a star where the
     best is significantly above the second (Wilcoxon signed-rank, Benjamini-Hochberg over the
     columns); the tests behind the stars; and every model against the baseline. Settings in which
-    the runs differ, other than the model, are noted on standard error.
+    the runs differ, other than the model, are noted on standard error, and so are samples that are
+    not missing at random.
 
     Example: maxatk compare base=runs/base tuned=runs/tuned --k 1 128 --format md
 
@@ -58,7 +60,7 @@ def command(
         allow_other_verifiers=allow_other_verifiers,
     )
     for benchmark, comparison in compared.comparisons.items():
-        for line in setting_differences(comparison):
+        for line in (*setting_differences(comparison), *unscored_warnings(comparison)):
             place = f"{benchmark}: " if benchmark else ""
             print(f"note: {place}{line}", file=sys.stderr)  # noqa: T201
     tables = [shown for name, shown in _tables(compared).items() if table in ("all", name)]

@@ -31,6 +31,7 @@ from maxatk.report.runs import (
     setting_differences,
 )
 from maxatk.report.style import lines_for
+from maxatk.report.unscored import unscored_warnings
 from maxatk.version import VERSION
 
 
@@ -95,6 +96,7 @@ def _content(
         "few_problems": counts["problems"] < FEW_PROBLEMS,
         "samples": sum(run.results["counts"]["samples"] for run in comparison.runs),
         "unscored": sum(run.results["counts"]["unscored"] for run in comparison.runs),
+        "unscored_warnings": unscored_warnings(comparison),
         "headlines": headlines(comparison, ks),
         "lines": lines_for(names),
         "panels": {metric: metric_svg(comparison, metric) for metric in METRICS},
