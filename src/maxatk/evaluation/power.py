@@ -28,7 +28,7 @@ def pairs_needed(
 
     `deviation` is the standard deviation of the differences of single pairs: of problems, or of
     seeds. The test is two-sided at `level` and finds the difference with the chance `power`.
-    Source: n = ((t_{1 - level/2} + t_{power}) deviation / difference)^2 with n - 1 degrees of freedom.
+    n is ((t_{1 - level/2} + t_{power}) deviation / difference)^2 with n - 1 degrees of freedom.
     Raises InvalidValueError for a difference of 0, a negative deviation, and a level or power
     outside (0, 1).
     """
