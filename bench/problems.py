@@ -2,7 +2,8 @@
 
 Writes synthetic rows of the CodeContests schema (ten tests, many repeated, and twenty wrong
 solutions that are never read) as JSONL and as parquet, prepares them with the paper's filters and
-split in a process of its own, and prints one line each. Memory must stay flat, rows/s too.
+split in a process of its own, and prints one line each. Memory must stay flat, rows/s too: the last
+line of a kind is the ratio of the largest file to the smallest.
 """
 
 import json
@@ -83,6 +84,7 @@ def prepare_here(path: str, out: str) -> None:
     kept = f"{counts['kept']:>7,} kept, {counts['duplicates']:>9,} repeated tests dropped"
     rows = counts["rows"]
     print(f"{rows:>8,} rows  {kept}  {rows / seconds:>7,.0f} rows/s  peak {peak:>4.0f} MiB")
+    print(json.dumps({"rows_a_second": rows / seconds, "peak": peak}), file=sys.stderr)
 
 
 def main() -> None:
@@ -90,13 +92,22 @@ def main() -> None:
         prepare_here(*sys.argv[1:])
         return
     for name, write in (("jsonl", write_jsonl), ("parquet", write_parquet)):
+        found = []
         for count in COUNTS:
             with tempfile.TemporaryDirectory() as folder:
                 path = Path(folder) / f"rows.{name}"
                 write(path, count)
                 print(f"{name:<8}{path.stat().st_size / 1e6:>6.0f} MB", end="", flush=True)
                 out = Path(folder) / "out.jsonl"
-                subprocess.run([sys.executable, __file__, str(path), str(out)], check=True)
+                command = [sys.executable, __file__, str(path), str(out)]
+                done = subprocess.run(command, check=True, stderr=subprocess.PIPE, text=True)
+                found.append(json.loads(done.stderr.splitlines()[-1]))
+        small, large = found[0], found[-1]
+        print(
+            f"{name:<8}{COUNTS[-1] // COUNTS[0]} times the rows: "
+            f"{large['rows_a_second'] / small['rows_a_second']:.2f} times the rows/s, "
+            f"{large['peak'] / small['peak']:.2f} times the memory"
+        )
 
 
 if __name__ == "__main__":

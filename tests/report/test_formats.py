@@ -59,3 +59,35 @@ def test_shaded_cells_are_coloured_in_latex():
     lines = format_table(table, "latex").splitlines()
     assert r"& \cellcolor{blue!0}.1 \\" in lines[4]
     assert r"& \cellcolor{blue!30}.9 \\" in lines[5]
+
+
+NOTED = Table(
+    ("model", "max@1"),
+    (
+        (Cell("a"), Cell(".950*", "[.9, 1.0]", "best", note="7 problems below 1")),
+        (Cell("b"), Cell(".900", "[.8, .95]")),
+    ),
+)
+
+
+def test_a_note_stands_in_brackets_and_in_a_column_of_its_own():
+    assert format_table(NOTED, "md").splitlines()[2] == (
+        r"| a | **.950\*** [.9, 1.0] (7 problems below 1) |"
+    )
+    first, second = csv.DictReader(io.StringIO(format_table(NOTED, "csv")))
+    assert first == {
+        "model": "a",
+        "max@1": ".950",
+        "max@1 interval": "[.9, 1.0]",
+        "max@1 mark": "best*",
+        "max@1 note": "7 problems below 1",
+    }
+    assert (second["max@1 mark"], second["max@1 note"]) == ("", "")
+    assert "{\\scriptsize [.9, 1.0] (7 problems below 1)}" in format_table(NOTED, "latex")
+
+
+@pytest.mark.parametrize("table_format", ["md", "csv", "latex"])
+def test_a_table_without_rows_keeps_its_header(table_format):
+    text = format_table(Table(("model", "max@1"), ()), table_format)
+    assert "model" in text
+    assert "max@1" in text

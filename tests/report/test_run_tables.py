@@ -1,0 +1,190 @@
+"""The shape of every table of a report, and what its cells rest on."""
+
+import copy
+import json
+
+import numpy as np
+import pytest
+
+from maxatk.evaluation.results import build_results
+from maxatk.evaluation.statistics import paired_difference
+from maxatk.records import Outcome, Score
+from maxatk.report import compare, format_table, outcomes_table, overview_table, write_report
+from maxatk.report.comparing_tables import differences_table, leaders_table, scores_table
+from maxatk.report.headlines import headlines
+from maxatk.report.numbers import change, share
+from maxatk.report.paper import PAPER_BENCHMARKS, paper_tables
+from maxatk.report.run_tables import (
+    differences,
+    every_k,
+    metric_name,
+    overview,
+    problems_table,
+    samples_table,
+)
+from maxatk.report.runs import load_comparison
+
+SHOWN = (1, 8, 32, 128)
+EVERY = (1, 2, 4, 8, 16, 32, 64, 128)
+METRICS = tuple(f"{metric}@{k}" for metric in ("max", "pass") for k in SHOWN)
+SAMPLED = (
+    *("model", "samples", "passed", "wrong answer", "unscored"),
+    *("distinct per problem", "programs per problem", "nats of programs"),
+    *("nats per completion", "nats per token", "tokens"),
+)
+TESTS = ("metric", "difference", "95% interval", "problems", "equal", "p", "adjusted p")
+SHAPES = {
+    "overview": (("model", *METRICS), 3),
+    "every max@k": (("model", *(f"max@{k}" for k in EVERY)), 3),
+    "every pass@k": (("model", *(f"pass@{k}" for k in EVERY)), 3),
+    "differences": (("model", *METRICS), 2),
+    "samples": (SAMPLED, 3),
+    "problems": (("problem", "base", "sharp − base", "same − base"), 30),
+    "outcomes": (("outcome", "samples", "share"), len(Outcome) + 1),
+    "scores": (("model", "max@1", "max@128"), 3),
+    "leaders": (("best − second best", *TESTS), 2),
+    "tests": (("model − baseline", *TESTS), 4),
+}
+
+
+@pytest.fixture(scope="module")
+def tables(results):
+    runs, compared = load_comparison(results), compare(results)
+    return {
+        "overview": overview(runs),
+        "every max@k": every_k(runs, "max@k"),
+        "every pass@k": every_k(runs, "pass@k"),
+        "differences": differences(runs),
+        "samples": samples_table(runs),
+        "problems": problems_table(runs, 128),
+        "outcomes": outcomes_table(results["base"]),
+        "scores": scores_table(compared),
+        "leaders": leaders_table(compared),
+        "tests": differences_table(compared),
+    }
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_every_table_has_its_shape(tables, name):
+    table = tables[name]
+    assert (table.header, len(table.rows)) == SHAPES[name]
+
+
+@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("table_format", ["md", "csv", "latex"])
+def test_every_table_can_be_written_with_a_line_a_row(tables, name, table_format):
+    lines = format_table(tables[name], table_format).splitlines()
+    around = {"md": 2, "csv": 1, "latex": 6}[table_format]
+    assert len(lines) == SHAPES[name][1] + around
+
+
+@pytest.mark.parametrize("benchmark", PAPER_BENCHMARKS)
+def test_the_papers_tables_have_the_shape_of_ours(benchmark):
+    for metric, table in paper_tables(benchmark).items():
+        assert table.header[1:] == tuple(metric_name(metric, 2**i) for i in range(9))
+        assert len(table.rows) == 6
+
+
+def test_the_models_are_named_in_every_table_of_models(tables):
+    for name in ("overview", "every max@k", "samples", "scores"):
+        assert [row[0].text for row in tables[name].rows] == ["base", "sharp", "same"]
+
+
+def test_differences_are_those_of_the_problems(tables, results):
+    (sharp, _), header = tables["differences"].rows, tables["differences"].header
+    for name, cell in zip(header[1:], sharp[1:], strict=True):
+        metric, k = name.split("@")
+        pair = [
+            np.array([results[model]["per_problem"][f"{metric}@k"][k]], dtype=np.float64).T
+            for model in ("sharp", "base")
+        ]
+        assert cell.text == change(paired_difference(*pair).mean[0])
+
+
+def results_of(rewards, *, programs=None):
+    """Results without samples, entropy and programs: rewards by problem."""
+    scores = [
+        Score(name, i, r, 0, 1, Outcome.INFRA_ERROR if r is None else Outcome.PASSED, 0.0, programs)
+        for name, row in rewards.items()
+        for i, r in enumerate(row)
+    ]
+    return json.loads(json.dumps(build_results(list(rewards), None, scores, manifest={})))
+
+
+def test_what_no_run_recorded_is_a_dash():
+    table = samples_table(load_comparison({"base": results_of({"a": (1.0, 0.0)})}))
+    row = dict(zip(table.header, (cell.text for cell in table.rows[0]), strict=True))
+    assert {row[name] for name in SAMPLED[5:]} == {"–"}
+    assert (row["samples"], row["unscored"]) == ("2", "0")
+
+
+def test_a_mean_over_fewer_problems_says_over_how_many():
+    whole = {f"p{i}": (1.0, 0.5) if i % 2 else (0.0, 0.5) for i in range(10)}
+    lost = {**whole, "p0": (0.0, None), "p1": (None, None)}
+    runs = {"base": results_of(whole), "lost": results_of(lost)}
+    table = overview_table(runs, ks=(1, 2))
+    found = {
+        (row[0].text, name): cell.note
+        for row in table.rows
+        for name, cell in zip(table.header, row, strict=True)
+    }
+    assert found["base", "max@1"] == found["base", "max@2"] == ""
+    assert (found["lost", "max@1"], found["lost", "max@2"]) == ("9 problems", "8 problems")
+    (difference,) = differences(load_comparison(runs), ks=(1, 2)).rows
+    assert [cell.note for cell in difference[1:3]] == ["9 problems", "8 problems"]
+    written = format_table(table, "csv").splitlines()[0]
+    assert "max@2 note" in written
+    assert "(8 problems)" in format_table(table, "md")
+    assert "(8 problems)" in format_table(table, "latex")
+
+
+def test_a_metric_at_its_ceiling_says_how_many_problems_are_below(tmp_path):
+    rewards = {f"p{i}": (1.0, 1.0 if i else 0.0) for i in range(12)}
+    runs = {"base": results_of(rewards)}
+    row = overview_table(runs, ks=(1, 2)).rows[0]
+    assert [cell.note for cell in row[1:3]] == ["1 problem below 1", "0 problems below 1"]
+    page = write_report(runs, tmp_path / "r.html").read_text()
+    assert "<small>1 problem below 1</small>" in page
+    assert "With 12 problems only, intervals are Student" in page
+
+
+def test_problems_in_common_are_all_that_a_table_is_about(results, make):
+    few = make(9, 0.1, 0.1, ids=["p<3>", "p<1>"])
+    runs = load_comparison({"base": results["base"], "x": few}, allow_other_problems=True)
+    assert [run.problems for run in runs.runs] == [2, 2]
+    assert not any("2 problems" in cell.note for row in overview(runs).rows for cell in row)
+    assert len(problems_table(runs, 8).rows) == 2
+
+
+def test_one_problem_has_no_interval_and_its_models_cannot_be_told_apart(make):
+    one, other = (make(seed, 0.3, 0.3, ids=["a"], samples=8) for seed in (1, 2))
+    runs = load_comparison({"base": one, "x": other})
+    assert overview(runs).rows[0][1].detail == "[–, –]"
+    assert headlines(runs, (1, 8))[0].startswith("x cannot be told apart from base at max@1")
+
+
+def test_models_without_a_problem_in_common_say_so(make):
+    lost = make(4, 0.1, 0.1, ids=["a"], samples=4, unscored=4)
+    runs = load_comparison({"base": lost, "x": make(5, 0.1, 0.1, ids=["a"], samples=4)})
+    assert headlines(runs, (1,))[0].startswith("x has no problem in common with base at max@1")
+
+
+def test_shares_of_outcomes_add_up(tables, results):
+    rows = tables["outcomes"].rows
+    numbers = [int(row[1].text.replace(",", "")) for row in rows]
+    assert sum(numbers) == results["base"]["counts"]["samples"]
+    shares = [float(row[2].text.removesuffix("%")) for row in rows]
+    assert sum(shares) == pytest.approx(100, abs=0.2)
+
+
+def test_a_column_that_one_run_lacks_is_zero_there(results, make):
+    timed = copy.deepcopy(results["same"])
+    timed["counts"]["outcomes"]["time_limit"] = 7
+    table = samples_table(load_comparison({"base": results["base"], "slow": timed}))
+    place = table.header.index("time limit")
+    assert [row[place].text for row in table.rows] == ["0", "7"]
+
+
+def test_every_problem_has_its_row(tables, results):
+    base = results["base"]["per_problem"]["max@k"]["128"]
+    assert [row[1].text for row in tables["problems"].rows] == [share(value) for value in base]
