@@ -34,7 +34,7 @@ def test_the_better_model_gets_the_star_in_every_format(maxatk, scored):
     text = maxatk("compare", "poor", "good", "--k", "1", "2")
     assert text.returncode == 0, text.stderr
     assert "1.000*¹" in text.stdout
-    assert "¹ best, ² second best" in text.stdout
+    assert "¹ best, ² second best" in " ".join(text.stdout.split())
     assert "good − poor" in text.stdout
     # 8 differences of one sign: twice 2^-8.
     assert ".008" in text.stdout
@@ -78,3 +78,16 @@ def test_the_report_prints_every_k_in_other_formats(maxatk, scored, tmp_path):
     assert [row["pass@1"] for row in second] == [".000", "1.000"]
     assert (tmp_path / "figure1.pdf").read_bytes().startswith(b"%PDF")
     assert "Table 14 of the paper" in (tmp_path / "r.html").read_text()
+
+
+def test_samples_that_are_not_missing_at_random_are_noted(maxatk, scored, tmp_path):
+    noted = maxatk("compare", "good", "poor", "--k", "1")
+    assert "not by chance" not in noted.stderr
+    path = tmp_path / "poor" / "results.json"
+    results = json.loads(path.read_text())
+    results["per_problem"]["scored"] = [1] * PROBLEMS
+    results["counts"]["unscored"] = PROBLEMS
+    path.write_text(json.dumps(results))
+    noted = maxatk("compare", "good", "poor", "--k", "1")
+    assert noted.returncode == 0
+    assert "note: good has 0.0% of its samples unscored and poor has 50.0%" in noted.stderr

@@ -1,11 +1,13 @@
 """A study's summary of its trainings, its record, and the figures made of it."""
 
 import json
+import re
 
 import numpy as np
 import pytest
 
 from maxatk.errors import DataError, InvalidValueError
+from maxatk.report.numbers import share
 from maxatk.studies.findings import GRADIENT_SPIKES, Study
 from maxatk.studies.study_figures import FIGURES, write_figures
 from maxatk.studies.study_tables import study_tables
@@ -81,3 +83,34 @@ def test_by_seed_holds_the_means_of_each_seed(seeded, build):
 def test_one_model_is_no_study(seeded, build):
     with pytest.raises(InvalidValueError, match="models: a study needs two models or more, got 1"):
         build(seeded([1])[:1])
+
+
+def said_in(path):
+    """The texts of an SVG figure: matplotlib draws them as outlines and notes what they say."""
+    return re.findall(r"<!-- (.*?) -->", path.read_text())
+
+
+def test_a_heat_map_has_a_row_a_model_and_a_column_a_k(seeded, build, tmp_path):
+    study = build(seeded([1]))
+    write_figures(study, tmp_path, ["heat_map"])
+    runs, ks = study.comparison.runs, study.comparison.ks
+    means = [share(run.metric("max@k", k)["mean"]) for run in runs for k in ks]
+    assert sorted(said_in(tmp_path / "heat_map.svg")) == sorted(
+        [*(run.name for run in runs), *(f"max@{k}" for k in ks), *means]
+    )
+
+
+def test_equal_studies_are_drawn_into_equal_files(seeded, build, tmp_path):
+    study = build(seeded([1]))
+    for name in FIGURES:
+        for folder in ("one", "two"):
+            write_figures(study, tmp_path / folder, [name])
+        one, two = (tmp_path / folder / f"{name}.svg" for folder in ("one", "two"))
+        assert one.read_bytes() == two.read_bytes()
+
+
+def test_a_study_of_one_problem_has_no_interval_and_every_figure(seeded, build, tmp_path):
+    study = build(seeded([1], problems=1))
+    assert study.comparison.baseline.metric("max@k", 1)["low"] is None
+    write_figures(study, tmp_path, list(FIGURES))
+    assert {path.stem for path in tmp_path.iterdir()} == set(FIGURES)

@@ -140,13 +140,17 @@ def _points(study: Study, k: int) -> list[_Point]:
             axis=", ".join(others),
             level=", ".join(others.values()),
             drift=drift,
-            mean=cell["mean"],
-            low=cell["low"],
-            high=cell["high"],
+            mean=_known(cell["mean"]),
+            low=_known(cell["low"]),
+            high=_known(cell["high"]),
             spikes=logged.get(GRADIENT_SPIKES, math.nan),
         )
         found.append(point)
     return found
+
+
+def _known(value: float | None) -> float:
+    return math.nan if value is None else value
 
 
 def _draw(upper: Axes, lower: Axes, points: Sequence[_Point], colors: Mapping[str, str]) -> None:
