@@ -9,7 +9,14 @@ import pytest
 from maxatk.evaluation.results import build_results
 from maxatk.evaluation.statistics import paired_difference
 from maxatk.records import Outcome, Score
-from maxatk.report import compare, format_table, outcomes_table, overview_table, write_report
+from maxatk.report import (
+    compare,
+    format_table,
+    outcomes_table,
+    overview_table,
+    run_tables,
+    write_report,
+)
 from maxatk.report.comparing_tables import differences_table, leaders_table, scores_table
 from maxatk.report.headlines import headlines
 from maxatk.report.numbers import change, share
@@ -188,3 +195,12 @@ def test_a_column_that_one_run_lacks_is_zero_there(results, make):
 def test_every_problem_has_its_row(tables, results):
     base = results["base"]["per_problem"]["max@k"]["128"]
     assert [row[1].text for row in tables["problems"].rows] == [share(value) for value in base]
+
+
+def test_a_column_more_is_one_entry(results, monkeypatch, tmp_path):
+    entry = (("entropy", "sequence", "median"), "median nats", 1)
+    monkeypatch.setattr(run_tables, "SAMPLES_COLUMNS", (*run_tables.SAMPLES_COLUMNS, entry))
+    table = samples_table(load_comparison(results))
+    median = results["base"]["entropy"]["sequence"]["median"]
+    assert (table.header[-1], table.rows[0][-1].text) == ("median nats", f"{median:.1f}")
+    assert "median nats" in write_report(results, tmp_path / "r.html").read_text()

@@ -114,3 +114,6 @@ def test_a_study_of_one_problem_has_no_interval_and_every_figure(seeded, build, 
     assert study.comparison.baseline.metric("max@k", 1)["low"] is None
     write_figures(study, tmp_path, list(FIGURES))
     assert {path.stem for path in tmp_path.iterdir()} == set(FIGURES)
+    assert json.dumps(study.to_json(), allow_nan=False)
+    (last,) = {row[-1].text for row in study_tables(study)["differences"].rows}
+    assert last == "[–, –]"

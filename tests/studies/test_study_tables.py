@@ -6,6 +6,8 @@ import pytest
 
 from maxatk.evaluation.seeds import seed_difference
 from maxatk.report.numbers import change, change_interval, p_value
+from maxatk.studies import findings
+from maxatk.studies import study_tables as study_tables_module
 from maxatk.studies.study_tables import study_tables, write_tables
 from studies.conftest import STEADY
 
@@ -130,3 +132,13 @@ def test_models_of_two_axes_are_crossed(studied, build):
 def test_models_of_one_axis_have_nothing_to_cross(studied, build):
     model = studied("model", STEADY, STEADY, levels={"method": "model"})
     assert "crossed" not in study_tables(build([studied("base", levels={}), model]))
+
+
+def test_a_column_more_of_the_trainings_is_one_entry(studied, build, monkeypatch):
+    more = (*findings.TRAINING_COLUMNS, ("loss", "mean loss", 2))
+    monkeypatch.setattr(findings, "TRAINING_COLUMNS", more)
+    monkeypatch.setattr(study_tables_module, "TRAINING_COLUMNS", more)
+    history = [{"loss": 1.0}, {"loss": 2.0}]
+    model = studied("model", history, history, levels={"method": "model"})
+    table = study_tables(build([studied("base", levels={}), model]))["training"]
+    assert (table.header[-2], table.rows[0][-2].text) == ("mean loss", "1.50")

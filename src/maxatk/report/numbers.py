@@ -15,8 +15,8 @@ def share(value: float | None) -> str:
     return MINUS + text if value < 0 and text != ".000" else text
 
 
-def change(value: float) -> str:
-    """Return a difference with its sign, as `+.123`; zero has none."""
+def change(value: float | None) -> str:
+    """Return a difference with its sign, as `+.123`; zero has none, and a missing one is a dash."""
     text = share(value)
     return text if text.startswith(MINUS) or text in ("–", ".000") else "+" + text
 
@@ -26,7 +26,7 @@ def interval(low: float | None, high: float | None) -> str:
     return f"[{share(low)}, {share(high)}]"
 
 
-def change_interval(low: float, high: float) -> str:
+def change_interval(low: float | None, high: float | None) -> str:
     """Return the interval of a difference as `[+.120, +.140]`."""
     return f"[{change(low)}, {change(high)}]"
 

@@ -21,7 +21,7 @@ from maxatk.report.numbers import change, change_interval, share
 from maxatk.report.runs import METRICS, Comparison, ResultsSource, Run, load_comparison
 
 KS = (1, 8, 32, 128)
-_SAMPLED = (
+SAMPLES_COLUMNS = (
     (("diversity", "distinct"), "distinct per problem", 1),
     (("diversity", "programs"), "programs per problem", 1),
     (("diversity", "program_entropy"), "nats of programs", 2),
@@ -95,7 +95,7 @@ def samples_table(comparison: Comparison) -> Table:
         _count_column("samples", "samples"),
         *(_count_column(o.replace("_", " "), "outcomes", o) for o in outcomes),
         _count_column("unscored", "unscored"),
-        *(_sampled_column(*entry) for entry in _SAMPLED),
+        *(_sampled_column(*entry) for entry in SAMPLES_COLUMNS),
     ]
     return tabulate(columns, comparison.runs)
 

@@ -26,15 +26,18 @@ ALPHA = 0.05
 TESTED_KS = (1, 128)
 GRADIENT_SPIKES = "grad_norm/p95_over_median"
 _KEPT = ("metrics", "interval", "counts", "entropy", "diversity")  # of pooled results
-_LOGGED = (
-    "ratio/mean_abs_delta",
-    "ratio/max_abs_delta",
-    "ratio/effective_samples",
-    "clip_ratio/region_mean",
-    "frac_groups_without_signal",
-    "entropy",
-    "completions/distinct",
+TRAINING_COLUMNS = (
+    ("ratio/mean_abs_delta", "mean |ρ−1|", 3),
+    ("ratio/max_abs_delta", "max |ρ−1|", 2),
+    ("ratio/effective_samples", "effective samples", 3),
+    ("clip_ratio/region_mean", "clipped tokens", 3),
+    (GRADIENT_SPIKES, "gradient p95/median", 2),
+    ("frac_groups_without_signal", "groups without signal", 3),
+    ("entropy", "nats per token", 3),
+    ("completions/distinct", "distinct in a group", 3),
+    ("seconds", "seconds", 0),
 )
+"""Of a training: key in its log (all but spikes and seconds), heading and decimals in the table."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -212,7 +215,7 @@ def _training(model: StudiedModel) -> dict[str, float]:
     records = [read_json(folder / TRAIN_RECORD) for folder in model.trainings.values()]
     histories = [record["log_history"] for record in records]
     found = {}
-    for key in _LOGGED:
+    for key, _, _ in TRAINING_COLUMNS:
         values = [value for history in histories for value in _logged(history, key)]
         if values:
             found[key] = round(float(np.mean(values)), 6)

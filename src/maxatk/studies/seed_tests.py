@@ -23,16 +23,16 @@ class SeedTest:
     `over_seeds` is the test. `adjusted_p` is its p corrected over all tests of its list
     (Benjamini-Hochberg), None where there is none; `significant` says whether it is at most the
     level of the study. `prompts_low` and `prompts_high` are the ends of the paired 95% interval
-    over the prompts of all seeds together. It says what other prompts would give with these very
-    trainings, and it is too narrow for other seeds.
+    over the prompts of all seeds together, None for a single prompt. It says what other prompts
+    would give with these very trainings, and it is too narrow for other seeds.
     """
 
     measure: Measure
     first: str
     second: str
     over_seeds: SeedDifference
-    prompts_low: float
-    prompts_high: float
+    prompts_low: float | None
+    prompts_high: float | None
     adjusted_p: float | None
     significant: bool
 
@@ -68,8 +68,8 @@ class SeededRuns:
             first=first,
             second=second,
             over_seeds=seed_difference(moved),
-            prompts_low=float(over_prompts.low[0]),
-            prompts_high=float(over_prompts.high[0]),
+            prompts_low=_known(over_prompts.low[0]),
+            prompts_high=_known(over_prompts.high[0]),
             adjusted_p=None,
             significant=False,
         )
@@ -106,3 +106,7 @@ def _run(comparison: Comparison, name: str) -> Run:
         if run.name == name:
             return run
     raise unknown_name("pairs", name, [run.name for run in comparison.runs])
+
+
+def _known(value: float) -> float | None:
+    return None if math.isnan(value) else float(value)

@@ -12,22 +12,10 @@ from maxatk.report.formats import TableFormat, format_table
 from maxatk.report.numbers import change, change_interval, p_value, share
 from maxatk.report.run_tables import every_k, samples_table
 from maxatk.report.runs import Run
-from maxatk.studies.findings import GRADIENT_SPIKES, TESTED_KS, Study, split_levels
+from maxatk.studies.findings import TESTED_KS, TRAINING_COLUMNS, Study, split_levels
 from maxatk.studies.seed_tests import SeedTest
 
 _SUFFIXES: dict[TableFormat, str] = {"md": "md", "csv": "csv", "latex": "tex"}
-_TRAINING = (
-    ("ratio/mean_abs_delta", "mean |ρ−1|", 3),
-    ("ratio/max_abs_delta", "max |ρ−1|", 2),
-    ("ratio/effective_samples", "effective samples", 3),
-    ("clip_ratio/region_mean", "clipped tokens", 3),
-    (GRADIENT_SPIKES, "gradient p95/median", 2),
-    ("frac_groups_without_signal", "groups without signal", 3),
-    ("entropy", "nats per token", 3),
-    ("completions/distinct", "distinct in a group", 3),
-    ("seconds", "seconds", 0),
-)
-"""Key in the log, heading and decimals of what the table of trainings shows."""
 
 
 def study_tables(study: Study) -> dict[str, Table]:
@@ -167,7 +155,7 @@ def _training_table(study: Study) -> Table:
     logged = {key for run in trained for key in study.training[run.name]}
     columns: list[Column[Run]] = [
         text_column("model", lambda run: run.name),
-        *(logged_column(*entry) for entry in _TRAINING if entry[0] in logged),
+        *(logged_column(*entry) for entry in TRAINING_COLUMNS if entry[0] in logged),
         text_column(f"max@{largest}", lambda run: _mean(run, largest)),
     ]
     return tabulate(columns, trained)
