@@ -14,6 +14,7 @@ import torch
 
 from maxatk.evaluation import ModelSettings, SamplingSettings, evaluate, load_backend, score
 from maxatk.mini import MiniSettings, WarmStart, build_mini
+from maxatk.models import prompt_ids
 from maxatk.problems import load_problems
 from maxatk.verifier import Verifier
 
@@ -83,7 +84,7 @@ def ours(sampler, problem, rows, settings):
 
 def theirs(sampler, problem, rows, settings):
     """`generate` with what a report needs: texts, log-probabilities left out."""
-    prompt = torch.tensor([sampler.encode(problem.prompt)]).repeat(rows, 1)
+    prompt = torch.tensor([prompt_ids(sampler.tokenizer, problem.prompt)]).repeat(rows, 1)
     with torch.inference_mode():
         tokens = sampler.model.generate(
             prompt,

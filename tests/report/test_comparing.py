@@ -8,7 +8,6 @@ from maxatk.errors import InvalidValueError, MissingFileError
 from maxatk.evaluation.significance import adjusted_p_values, wilcoxon
 from maxatk.evaluation.statistics import mean_interval, paired_difference
 from maxatk.report import compare
-from maxatk.report.comparing import paired_tests
 from maxatk.report.comparing_tables import differences_table, leaders_table, scores_table
 from maxatk.report.numbers import change, share
 
@@ -37,20 +36,6 @@ def test_every_model_is_tested_against_the_baseline(results):
     assert [test.adjusted_p for test in compared.differences] == adjusted
     assert [test.significant for test in compared.differences] == [p <= 0.05 for p in adjusted]
     assert {t.significant for t in compared.differences} == {True, False}
-
-
-def test_any_two_models_can_be_tested_and_are_corrected_by_themselves(results):
-    compared = compare(results)
-    pairs = [("sharp", "base"), ("same", "base")]
-    assert paired_tests(compared, pairs, compared.measures) == compared.differences
-    (alone,) = paired_tests(compared, [("same", "sharp")], compared.measures[:1])
-    assert alone.adjusted_p == alone.p
-    assert (
-        alone.difference
-        == -paired_tests(compared, [("sharp", "same")], compared.measures)[0].difference
-    )
-    with pytest.raises(InvalidValueError, match="did you mean 'sharp'"):
-        paired_tests(compared, [("sharpe", "base")], compared.measures)
 
 
 def test_the_best_is_tested_against_the_second_best(results):
@@ -124,7 +109,7 @@ def test_other_problems_are_refused_unless_allowed(results, make):
     mine = np.array(other["per_problem"]["max@k"]["8"])[[2, 0]]
     assert test.problems == 2
     assert test.difference == pytest.approx(np.mean(mine - base))
-    shown = compared.value("base", compared.measures[0])
+    shown = compared.comparisons[""].baseline.metric("max@k", 8)
     expected = mean_interval(base[:, None])
     assert shown["mean"] == pytest.approx(base.mean(), abs=1e-6)
     assert shown["low"] == pytest.approx(expected.low[0], abs=1e-6)

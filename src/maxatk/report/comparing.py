@@ -74,14 +74,6 @@ class ModelComparison:
         """Return the names of the models, the baseline first."""
         return [run.name for run in next(iter(self.comparisons.values())).runs]
 
-    def value(self, name: str, measure: Measure) -> Mapping[str, float | None]:
-        """Return {"mean", "low", "high", "problems", "below"} of a model in a measure."""
-        return self.run(name, measure).metric(measure.metric, measure.k)
-
-    def run(self, name: str, measure: Measure) -> Run:
-        """Return the run of a model over the benchmark of a measure."""
-        return next(r for r in self.comparisons[measure.benchmark].runs if r.name == name)
-
 
 def compare(
     results: Mapping[str, ResultsSource],
@@ -140,29 +132,6 @@ def compare(
         differences=_adjusted(others, alpha),
         alpha=alpha,
     )
-
-
-def paired_tests(
-    compared: ModelComparison, pairs: Sequence[tuple[str, str]], measures: Sequence[Measure]
-) -> tuple[PairedTest, ...]:
-    """Return the tests of the first against the second of every pair of names, in every measure.
-
-    They are corrected together. Raises InvalidValueError for the name of no model.
-    """
-    for name in {name for pair in pairs for name in pair}:
-        if name not in compared.names:
-            raise unknown_name("pairs", name, compared.names)
-    tests = [
-        _test(
-            compared.comparisons[measure.benchmark],
-            measure,
-            compared.run(first, measure),
-            compared.run(second, measure),
-        )
-        for measure in measures
-        for first, second in pairs
-    ]
-    return _adjusted(tests, compared.alpha)
 
 
 def _by_benchmark(results: Mapping[str, ResultsSource]) -> dict[str, dict[str, ResultsSource]]:
