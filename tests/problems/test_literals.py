@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maxatk.problems.benchmarks.literals import json_literal, literal
+from maxatk.problems.benchmarks.literals import json_literal, python_literal
 
 SCALARS = (
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary()
@@ -28,7 +28,7 @@ JSON = st.recursive(
 
 @given(VALUES | st.sets(st.integers() | st.text(), min_size=1))
 def test_a_literal_is_the_value_again(value):
-    assert ast.literal_eval(literal(value)) == value
+    assert ast.literal_eval(python_literal(value)) == value
 
 
 @given(JSON)
@@ -39,4 +39,4 @@ def test_a_json_value_becomes_the_literal_of_the_same_value(value):
 def test_what_has_no_literal_is_refused():
     for value in (float("nan"), [float("nan")]):
         with pytest.raises(ValueError, match="nan has no Python literal"):
-            literal(value)
+            python_literal(value)

@@ -16,13 +16,12 @@ import pytest
 
 from maxatk.errors import InvalidValueError, SandboxError
 from maxatk.records import Outcome, TestCase
-from maxatk.verifier import Job, Verifier, doctor, outcomes
-from maxatk.verifier import verifier as module
+from maxatk.verifier import Job, Verifier, doctor, layers, outcomes
 from processes import patience
 
 SQUARE = "n = int(input())\nprint(n * n)\n"
 TESTS = [TestCase(input=f"{i}\n", output=f"{i * i}\n") for i in range(5)]
-SOURCE = str(Path(module.__file__).parents[2])
+SOURCE = str(Path(layers.__file__).parents[2])
 
 
 def below(pid: int) -> list[psutil.Process]:
@@ -180,15 +179,15 @@ def test_outcomes_are_the_same_beside_busy_processes():
         for program in MIXED
     ]
 
-    def outcomes():
+    def found():
         with Verifier(workers=2, time_limit=0.6) as verifier:
             return [verdict.outcome.value for verdict in verifier.verify_many(jobs)]
 
-    idle = outcomes()
+    idle = found()
     cores = len(os.sched_getaffinity(0))
     busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(4 * cores)]
     try:
-        assert outcomes() == idle
+        assert found() == idle
     finally:
         for process in busy:
             process.kill()
@@ -223,8 +222,8 @@ def test_many_coroutines_may_use_one_verifier(verifier):
 def test_after_some_timeouts_the_rest_is_not_run():
     with Verifier(workers=1, time_limit=0.1, stop_after_timeouts=2) as verifier:
         verdict = verifier.verify("while True: pass", TESTS)
-    outcomes = [test.outcome for test in verdict.tests]
-    assert outcomes == [Outcome.TIME_LIMIT] * 2 + [Outcome.NOT_RUN] * 3
+    found = [test.outcome for test in verdict.tests]
+    assert found == [Outcome.TIME_LIMIT] * 2 + [Outcome.NOT_RUN] * 3
     assert verdict.reward == 0.0
 
 
@@ -249,26 +248,17 @@ def test_other_systems_are_refused(monkeypatch):
     assert (row.name, row.holds) == ("sandbox", False)
 
 
-@pytest.mark.filterwarnings("ignore:the sandbox lacks")
-def test_missing_layers_refuse_or_warn(monkeypatch):
-    complete = module.Verifier._accept
+def test_missing_layers_refuse_or_warn(verifier):
+    def without(name):
+        return {**verifier.isolation, name: "no"}
 
-    def without(*names):
-        def accept(self, reports, *, unsafe):
-            return complete(
-                self, [{**r, **dict.fromkeys(names, "no")} for r in reports], unsafe=unsafe
-            )
-
-        monkeypatch.setattr(module.Verifier, "_accept", accept)
-
-    without("seccomp")
-    with pytest.raises(SandboxError, match=r"seccomp: no.*unsafe=True"):
-        Verifier(workers=1)
-    with Verifier(workers=1, unsafe=True) as verifier:
-        assert verifier.isolation["seccomp"] == "no"
-    without("landlock")
-    with pytest.warns(RuntimeWarning, match="landlock"), Verifier(workers=1) as verifier:
-        assert verifier.verify(SQUARE, TESTS).reward == 1.0
+    for required in layers.REQUIRED_LAYERS:
+        with pytest.raises(SandboxError, match=rf"{required}: no.*unsafe=True"):
+            layers.accept(without(required), unsafe=False)
+        with pytest.warns(RuntimeWarning, match=required):
+            layers.accept(without(required), unsafe=True)
+    with pytest.warns(RuntimeWarning, match="landlock"):
+        layers.accept(without("landlock"), unsafe=False)
 
 
 def test_doctor_names_every_layer():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from maxatk.errors import SandboxError
-from maxatk.verifier.doctor import doctor
+from maxatk.verifier import doctor
 
 
 def command() -> None:

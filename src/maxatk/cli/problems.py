@@ -21,7 +21,7 @@ from maxatk.problems import (
 )
 from maxatk.problems.check import check_solutions
 from maxatk.settings import apply_overrides, from_mapping, read_recipe
-from maxatk.verifier.settings import VerifierSettings
+from maxatk.verifier import VerifierSettings
 
 _RECIPES = (".yaml", ".yml")
 Overrides = Annotated[tuple[str, ...], tyro.conf.Positional]

@@ -9,7 +9,7 @@ from maxatk.cli.tables import print_outcomes, print_overview
 from maxatk.evaluation import score
 from maxatk.evaluation.planning import ScorePlan, plan_score
 from maxatk.problems import load_problems
-from maxatk.verifier.settings import VerifierSettings
+from maxatk.verifier import VerifierSettings
 
 
 def command(

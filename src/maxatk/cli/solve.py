@@ -16,7 +16,7 @@ from maxatk.evaluation.solving import DRAWN_AT_ONCE, Solution
 from maxatk.jsonl import read_jsonl
 from maxatk.problems import load_problems, problems_by_id
 from maxatk.records import Problem, TestCase
-from maxatk.verifier.settings import VerifierSettings
+from maxatk.verifier import VerifierSettings
 
 _BAR = 40
 

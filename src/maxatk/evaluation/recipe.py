@@ -6,7 +6,7 @@ import dataclasses
 from typing import Literal
 
 from maxatk.evaluation import ModelSettings, SamplingSettings, ServerSettings
-from maxatk.verifier.settings import VerifierSettings
+from maxatk.verifier import VerifierSettings
 
 
 @dataclasses.dataclass(frozen=True)

@@ -24,8 +24,7 @@ from maxatk.train.adapter import ADAPTER, lora_config, merge_adapter
 from maxatk.train.config import MaxAtKConfig
 from maxatk.train.memory import load_dtype
 from maxatk.train.trainer import MaxAtKTrainer
-from maxatk.verifier import CodeReward
-from maxatk.verifier.settings import VerifierSettings
+from maxatk.verifier import CodeReward, VerifierSettings
 
 REWARDS = {"continuous": False, "binary": True}  # name -> whether only a full pass counts
 

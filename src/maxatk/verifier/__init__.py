@@ -1,11 +1,11 @@
 """Verify untrusted Python programs fast, safely and fairly (Linux only; see docs/verifier.md)."""
 
-from maxatk.verifier.compare import COMPARE
-from maxatk.verifier.doctor import Layer, doctor
 from maxatk.verifier.extract import extract_code
-from maxatk.verifier.jobs import Job
-from maxatk.verifier.rewards import CodeReward, binary_code_reward, code_reward, problem_job
-from maxatk.verifier.verifier import Progress, Verifier
+from maxatk.verifier.jobs import Job, problem_job
+from maxatk.verifier.layers import Layer, doctor
+from maxatk.verifier.rewards import CodeReward, binary_code_reward, code_reward
+from maxatk.verifier.rules import COMPARE
+from maxatk.verifier.verifier import Progress, Verifier, VerifierSettings
 from maxatk.verifier.verl import compute_score, compute_scores
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "Layer",
     "Progress",
     "Verifier",
+    "VerifierSettings",
     "binary_code_reward",
     "code_reward",
     "compute_score",

@@ -7,8 +7,8 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 
 from maxatk.errors import InvalidValueError
-from maxatk.records import TestCase
-from maxatk.verifier import compare as rules
+from maxatk.records import Problem, TestCase
+from maxatk.verifier import rules
 from maxatk.verifier.inside import protocol
 
 
@@ -47,6 +47,27 @@ class Job:
         _validate_functions(self.tests, self.entry_point)
 
 
+def problem_job(program: str, problem: Problem) -> Job:
+    """Return the job of a program for a problem, with the limits and the rule of the problem.
+
+    Raises InvalidValueError for a comparison rule that does not exist.
+    """
+    return Job(
+        program,
+        problem.tests,
+        compare=problem.compare,
+        time_limit=problem.time_limit_s,
+        memory_limit=mebibytes(problem.memory_limit_mb),
+        entry_point=problem.entry_point,
+        checker=problem.checker,
+    )
+
+
+def mebibytes(count: float | None) -> int | None:
+    """Return so many MiB in bytes; None for None."""
+    return None if count is None else int(count * (1 << 20))
+
+
 Pair = tuple[str, Sequence[TestCase]]
 
 
@@ -80,7 +101,7 @@ def payload(test: TestCase, entry_point: str | None) -> tuple[int, int, bytes]:
 def checker_payload(test: TestCase, output: bytes) -> tuple[int, int, bytes]:
     """Return the same for a run of the checker on what a program printed in a test."""
     parts = (_bytes(test.input or ""), _bytes(test.output or ""), output)
-    header = protocol.FILES.pack(*map(len, parts))
+    header = protocol.CHECKER_SIZES.pack(*map(len, parts))
     return protocol.KIND_CHECKER, 0, b"".join([header, *parts])
 
 

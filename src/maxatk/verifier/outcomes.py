@@ -8,7 +8,7 @@ import signal
 from collections.abc import Sequence
 
 from maxatk.records import Outcome, TestCase, TestResult, Verdict
-from maxatk.verifier import compare as rules
+from maxatk.verifier import rules
 from maxatk.verifier.inside import protocol, values
 from maxatk.verifier.jobs import Job, checker_payload, expected_value, payload
 from maxatk.verifier.zygote_process import Zygote, ZygoteDiedError
@@ -114,13 +114,13 @@ def _run(
 def _parse(code: int, results: bytes, count: int) -> list[_Ran]:
     if code == protocol.EXIT_COMPILE_ERROR:
         raise _CompileError(results[: protocol.STDERR_BYTES].decode("utf-8", "replace"))
-    offset = protocol.RECORD.size * count
+    offset = protocol.RESULT.size * count
     if code < 0 and not results:  # died before the first test: compiling killed it
         raise _CompileError(f"compiling the program failed ({_cause(code)})")
     if code != 0 or len(results) < offset:
         raise ZygoteDiedError(f"the process of the program died ({_cause(code)})")
     ran = []
-    for record in protocol.RECORD.iter_unpack(results[:offset]):
+    for record in protocol.RESULT.iter_unpack(results[:offset]):
         status, ending, cpu, wall, memory, out, err = record
         output, complaint = results[offset : offset + out], results[offset + out :][:err]
         offset += out + err

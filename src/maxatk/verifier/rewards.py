@@ -9,14 +9,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from maxatk.errors import InvalidValueError
-from maxatk.records import Outcome, Problem, TestCase, Verdict
+from maxatk.records import Outcome, TestCase, Verdict
 from maxatk.verifier.extract import extract_code
-from maxatk.verifier.jobs import Job
+from maxatk.verifier.jobs import Job, mebibytes
 from maxatk.verifier.verifier import Verifier
 
 Completion = str | Sequence[Mapping[str, Any]]
 Row = Sequence[TestCase | Mapping[str, Any]]
-_MEBIBYTE = 1 << 20
 
 
 class CodeReward:
@@ -56,7 +55,7 @@ class CodeReward:
                 as_tests(tests[i]),
                 _cell(compare, i),
                 _cell(time_limit_s, i),
-                _bytes(_cell(memory_limit_mb, i)),
+                mebibytes(_cell(memory_limit_mb, i)),
                 _cell(entry_point, i),
                 _cell(checker, i),
             )
@@ -99,22 +98,6 @@ def shared_verifier() -> Verifier:
     return verifier
 
 
-def problem_job(program: str, problem: Problem) -> Job:
-    """Return the job of a program for a problem, with the limits and the rule of the problem.
-
-    Raises InvalidValueError for a comparison rule that does not exist.
-    """
-    return Job(
-        program,
-        problem.tests,
-        compare=problem.compare,
-        time_limit=problem.time_limit_s,
-        memory_limit=_bytes(problem.memory_limit_mb),
-        entry_point=problem.entry_point,
-        checker=problem.checker,
-    )
-
-
 def as_reward(verdict: Verdict, *, binary: bool) -> float | None:
     """Return passed / declared tests, or 1.0 and 0.0 for all and not all; None if unscorable."""
     reward = verdict.reward
@@ -136,7 +119,3 @@ def as_tests(row: Row) -> tuple[TestCase, ...]:
 
 def _cell(column: Sequence[Any] | None, index: int) -> Any:
     return None if column is None else column[index]
-
-
-def _bytes(megabytes: int | None) -> int | None:
-    return None if megabytes is None else int(megabytes * _MEBIBYTE)

@@ -13,8 +13,8 @@ from typing import Any
 from maxatk.errors import DataError
 from maxatk.records import Problem, Verdict
 from maxatk.verifier.extract import extract_code
-from maxatk.verifier.jobs import Job
-from maxatk.verifier.rewards import as_reward, problem_job, shared_verifier
+from maxatk.verifier.jobs import Job, problem_job
+from maxatk.verifier.rewards import as_reward, shared_verifier
 
 GroundTruth = str | Sequence[Mapping[str, Any]] | Mapping[str, Any]
 """Tests, or an object with `tests` and other fields of a problem; either may be JSON text."""

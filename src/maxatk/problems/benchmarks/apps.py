@@ -19,7 +19,7 @@ from maxatk.problems.benchmarks.base import (
     SolvedProblem,
     stdin_tests,
 )
-from maxatk.problems.benchmarks.literals import literal
+from maxatk.problems.benchmarks.literals import python_literal
 from maxatk.problems.benchmarks.prompts import render
 from maxatk.records import Problem, TestCase
 
@@ -91,7 +91,10 @@ def _selected(row: Row, row_id: str, options: Options) -> SolvedProblem | LeftOu
 def _call(function: str, arguments: list[Any], value: Any) -> TestCase:
     # The value of a call is the only item of a list in most rows, and stands alone in others.
     value = value[0] if isinstance(value, list) and len(value) == 1 else value
-    return TestCase(call=f"{function}({', '.join(map(literal, arguments))})", output=literal(value))
+    return TestCase(
+        call=f"{function}({', '.join(map(python_literal, arguments))})",
+        output=python_literal(value),
+    )
 
 
 def _text(lines: Any) -> str:

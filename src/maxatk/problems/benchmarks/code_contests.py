@@ -17,7 +17,7 @@ from maxatk.problems.benchmarks.base import (
 )
 from maxatk.problems.benchmarks.prompts import render
 from maxatk.records import Problem
-from maxatk.verifier.compare import rule
+from maxatk.verifier.rules import rule
 
 _PYTHON_3 = 3  # code of the language in the solutions column
 _UNKNOWN = 0  # code of the difficulty

@@ -22,7 +22,7 @@ from maxatk.problems.benchmarks.base import (
     require_type,
     stdin_tests,
 )
-from maxatk.problems.benchmarks.literals import literal
+from maxatk.problems.benchmarks.literals import python_literal
 from maxatk.problems.benchmarks.prompts import render
 from maxatk.records import Problem, TestCase
 
@@ -197,7 +197,7 @@ def _parse_assert(text: str) -> tuple[str, str, str] | None:
 
 def _literal(node: ast.expr) -> str | None:
     try:
-        return literal(ast.literal_eval(node))
+        return python_literal(ast.literal_eval(node))
     except (ValueError, TypeError):  # TypeError: a set or a key that cannot be hashed
         return None
 

@@ -43,8 +43,8 @@ class Files:
 
 def place(job: int, offset: int, *, in_scratch: bool) -> Files:
     """Copy the three parts of a payload into files of their own."""
-    sizes = protocol.FILES.unpack(os.pread(job, protocol.FILES.size, offset))
-    offset += protocol.FILES.size
+    sizes = protocol.CHECKER_SIZES.unpack(os.pread(job, protocol.CHECKER_SIZES.size, offset))
+    offset += protocol.CHECKER_SIZES.size
     paths, descriptors = [], []
     for number, (name, size) in enumerate(zip(_NAMES, sizes, strict=True), start=_FIRST):
         if in_scratch:

@@ -12,14 +12,13 @@ import os
 import sys
 import time
 
-from maxatk.verifier.inside import protocol, values
+from maxatk.verifier.inside import protocol, syscalls, values
 from maxatk.verifier.inside.execution import enter_test, import_program, report
 from maxatk.verifier.inside.supervise import (
     STANDARD,
     Context,
     Request,
     await_end,
-    fork,
 )
 
 TYPE_CHECKING = False  # `typing` itself would make every fork slower
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from types import CodeType
     from typing import Any, NoReturn
 
-    from maxatk.verifier.inside.program import Program
+    from maxatk.verifier.inside.compiled import Program
 
 _MAX_MESSAGE = 1 << 26
 _READ, _WRITE = 3, 4  # the descriptors of both processes, once they have entered
@@ -46,7 +45,7 @@ def run_check(
     (calls_out, calls_in), (answers_out, answers_in) = os.pipe(), os.pipe()
     # No byte more than the name: the candidate will inherit what is read here.
     entry_point = os.pread(context.files.job, name_size, offset).decode()
-    candidate = fork()
+    candidate = syscalls.fork()
     if candidate == 0:
         try:
             _place_pipe(calls_out, answers_in)
@@ -54,7 +53,7 @@ def run_check(
             _run_candidate(program.code, entry_point)
         finally:
             os._exit(1)
-    checker = fork()
+    checker = syscalls.fork()
     if checker == 0:
         try:
             source = os.pread(context.files.job, size - name_size, offset + name_size)

@@ -14,58 +14,21 @@ import sys
 import time
 
 from maxatk.verifier.inside import checker, checking, execution, protocol, scratch, syscalls
+from maxatk.verifier.inside.compiled import Program, import_early
 from maxatk.verifier.inside.supervise import (
     STANDARD,
     Context,
-    Files,
+    Descriptors,
     Request,
     await_end,
     copy,
-    fork,
     open_standard_files,
 )
 
 TYPE_CHECKING = False  # `typing` itself would make every fork slower
 if TYPE_CHECKING:
     from types import CodeType
-    from typing import Any, NoReturn
-
-# Worth importing once a program instead of once a test; each is harmless to import early.
-_PRELOADED = frozenset(
-    (
-        "array", "base64", "bisect", "calendar", "cmath", "collections", "copy", "ctypes",
-        "dataclasses", "datetime", "decimal", "enum", "fractions", "functools", "heapq", "io",
-        "itertools", "json", "math", "numbers", "numpy", "operator", "queue", "random", "re",
-        "statistics", "string", "struct", "threading", "time", "types", "typing",
-    )
-)  # fmt: skip
-# A program that uses one of these may leave output to be written by a destructor.
-_PRINT_LATE = frozenset(
-    ("__del__", "open", "fdopen", "IOBase", "RawIOBase", "BufferedWriter", "TextIOWrapper")
-)
-# A program that uses none of these has no way to start a thread, or none that it needs.
-_START_THREADS = frozenset(
-    (
-        "threading", "_thread", "concurrent", "asyncio", "multiprocessing", "ctypes",
-        "faulthandler", "importlib", "__import__", "exec", "eval", "compile", "runpy", "builtins",
-        "modules",
-    )
-)  # fmt: skip
-
-
-class Program:
-    """A compiled program.
-
-    `finalise` says that its destructors may matter, `threads` that it may start some.
-    """
-
-    def __init__(self, code: CodeType) -> None:
-        self.code = code
-        self.names = _names(code)
-        self.finalise = not _PRINT_LATE.isdisjoint(self.names)
-        self.threads = not _START_THREADS.isdisjoint(
-            part for name in self.names for part in name.split(".")
-        )
+    from typing import NoReturn
 
 
 def run(request: Request, context: Context) -> NoReturn:
@@ -77,12 +40,12 @@ def run(request: Request, context: Context) -> NoReturn:
     table_size = request.tests * protocol.TEST.size
     table = os.pread(files.job, table_size, 0)
     program = Program(_compile(os.pread(files.job, request.source_size, table_size), files))
-    records_size = request.tests * protocol.RECORD.size
+    records_size = request.tests * protocol.RESULT.size
     os.ftruncate(files.results, records_size)  # also tells the host that compiling went well
     os.lseek(files.results, records_size, os.SEEK_SET)
     open_standard_files()
     execution.make_main_module()
-    _import_early(program.names)
+    import_early(program.names)
     if context.program_filter is None:
         program.threads = True
     elif not program.threads:
@@ -98,7 +61,7 @@ def run_tests(program: Program, table: bytes, request: Request, context: Context
     for size, kind, name_size in protocol.TEST.iter_unpack(table):
         ending, record = _run_test(program, request, context, (kind, offset, size, name_size))
         os.pwrite(context.files.results, record, place)
-        place += protocol.RECORD.size
+        place += protocol.RESULT.size
         offset += size
         if ending == protocol.CPU_LIMIT or ending == protocol.WALL_LIMIT:
             timeouts += 1
@@ -115,35 +78,13 @@ def _set_limits(request: Request, base_memory: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
 
 
-def _compile(source: bytes, files: Files) -> CodeType:
+def _compile(source: bytes, files: Descriptors) -> CodeType:
     try:
         return compile(source, "<program>", "exec", dont_inherit=True)
     except BaseException as error:
         message = f"{type(error).__name__}: {error}"
         os.pwrite(files.results, message.encode("utf-8", "replace")[: protocol.STDERR_BYTES], 0)
         os._exit(protocol.EXIT_COMPILE_ERROR)
-
-
-def _import_early(names: set[str]) -> None:
-    """Import what the program names, where that is known to be harmless."""
-    for name in _PRELOADED & names:
-        try:
-            __import__(name)
-        except ImportError:
-            continue  # the program will meet the same error, where it may expect it
-    random: Any = sys.modules.get("random")
-    if random is not None:
-        random.seed(0)
-
-
-def _names(code: CodeType) -> set[str]:
-    names = set(code.co_names)
-    inner = [constant for constant in code.co_consts if isinstance(constant, type(code))]
-    while inner:
-        part = inner.pop()
-        names.update(part.co_names)
-        inner += [constant for constant in part.co_consts if isinstance(constant, type(code))]
-    return names
 
 
 def _run_test(
@@ -166,7 +107,7 @@ def _run_test(
         elif size:
             copy(job, offset, 0, size)
             os.lseek(0, 0, os.SEEK_SET)
-        pid = fork()
+        pid = syscalls.fork()
         if pid == 0:
             _become_test(program, request, context, (size, kind), files)
         if files is not None:
@@ -180,7 +121,7 @@ def _run_test(
         ending = protocol.OUTPUT_FULL
     sent = copy(1, 0, results, out_size) if ending == protocol.EXITED else 0
     excerpt = copy(2, 0, results, min(err_size, protocol.STDERR_BYTES))
-    return ending, protocol.RECORD.pack(status, ending, cpu, wall, memory, sent, excerpt)
+    return ending, protocol.RESULT.pack(status, ending, cpu, wall, memory, sent, excerpt)
 
 
 def _become_test(

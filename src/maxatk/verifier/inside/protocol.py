@@ -1,7 +1,7 @@
 """What host and zygote say to each other: fixed binary records in two memory files.
 
 The host puts table, source and payloads into the job file and one `REQUEST` into a pipe; the
-program process fills the results file (one `RECORD` a test, then the outputs, in order) and the
+program process fills the results file (one `RESULT` a test, then the outputs, in order) and the
 zygote answers one `REPLY` when the program process is gone. Expected outputs are in none of it.
 """
 
@@ -15,10 +15,10 @@ REPLY = struct.Struct("<i")  # the program process's wait status
 # payload bytes, kind of test, how many of the bytes are the name of a check test's function
 TEST = struct.Struct("<QBH")
 # wait status, ending, CPU (s), wall (s), peak memory (bytes), bytes of output, of stderr
-RECORD = struct.Struct("<iBddQQQ")
+RESULT = struct.Struct("<iBddQQQ")
 
 # The three parts of a checker's payload: input, expected output, the program's output (bytes)
-FILES = struct.Struct("<QQQ")
+CHECKER_SIZES = struct.Struct("<QQQ")
 
 KIND_STDIN, KIND_CALL, KIND_CHECK, KIND_CHECKER = 0, 1, 2, 3
 # How a test came to its end; 0 in the record of a test that was never started.

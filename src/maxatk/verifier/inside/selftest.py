@@ -36,7 +36,7 @@ def _try_in_a_test(
         try:
             if not threads and context.program_filter is not None:
                 context.program_filter.install()
-            test = supervise.fork()
+            test = syscalls.fork()
             if test == 0:
                 os.dup2(writer, 0)
                 execution.enter_test(context, output_limit=1 << 20, threads=threads)

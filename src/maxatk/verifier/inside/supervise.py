@@ -6,7 +6,7 @@ import _signal as signals  # type: ignore[import-not-found]  # `signal` would lo
 import os
 import time
 
-from maxatk.verifier.inside import protocol, syscalls
+from maxatk.verifier.inside import protocol
 
 TYPE_CHECKING = False  # `typing` itself would make every fork slower
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ _CHILD_DIED = (signals.SIGCHLD,)
 STANDARD = (0, 1, 2)
 
 
-class Files:
+class Descriptors:
     """The descriptors that a zygote got from its host."""
 
     def __init__(self, requests: int, replies: int, job: int, results: int) -> None:
@@ -38,7 +38,7 @@ class Context:
 
     def __init__(
         self,
-        files: Files,
+        files: Descriptors,
         test_filter: Filter,
         program_filter: Filter | None,
         *,
@@ -80,14 +80,6 @@ def open_standard_files() -> None:
 def block_child_signal() -> None:
     """Let SIGCHLD wait until it is asked for; all processes below inherit this."""
     signals.pthread_sigmask(signals.SIG_BLOCK, _CHILD_DIED)
-
-
-def fork() -> int:
-    """Fork as the system call does, without the hooks of Python; raises OSError."""
-    pid = syscalls.fork()
-    if pid < 0:
-        raise OSError("cannot fork")
-    return pid
 
 
 def copy(source: int, offset: int, target: int, size: int) -> int:

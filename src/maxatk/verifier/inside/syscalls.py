@@ -24,7 +24,15 @@ NR_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
 NR_MOUNT_SETATTR = 442
 NR_LANDLOCK_CREATE, NR_LANDLOCK_ADD, NR_LANDLOCK_RESTRICT = 444, 445, 446
 
-fork: Callable[[], int] = _RAW_FORK if _RAW_FORK is not None else os.fork
+_fork: Callable[[], int] = _RAW_FORK if _RAW_FORK is not None else os.fork
+
+
+def fork() -> int:
+    """Fork as the system call does, without the hooks of Python; raises OSError."""
+    pid = _fork()
+    if pid < 0:
+        raise OSError("cannot fork")
+    return pid
 
 
 def check(result: int, what: str) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 
-from maxatk.verifier.inside import execution, program, protocol, supervise
+from maxatk.verifier.inside import compiled, execution, program, protocol, supervise
 
 _ROUNDS = 12  # the interpreter specialises code that ran eight times
 _INPUT = b"3 1 2\nabc 1.5\n"
@@ -43,7 +43,7 @@ def rehearse(context: supervise.Context) -> None:
     job, results = os.memfd_create("job"), os.memfd_create("results")
     table = protocol.TEST.pack(len(_INPUT), protocol.KIND_STDIN, 0)
     os.write(job, table + _INPUT)
-    files = supervise.Files(context.files.requests, context.files.replies, job, results)
+    files = supervise.Descriptors(context.files.requests, context.files.replies, job, results)
     request = supervise.Request(protocol.REQUEST.pack(1, 0, 0, 10.0, 10.0, 10.0, 1 << 30, 1 << 20))
     trial = supervise.Context(
         files,
@@ -53,7 +53,7 @@ def rehearse(context: supervise.Context) -> None:
         orphans=context.orphans,
         scratch=context.scratch,
     )
-    sample = program.Program(compile(_SAMPLE, "<program>", "exec"))
+    sample = compiled.Program(compile(_SAMPLE, "<program>", "exec"))
     supervise.open_standard_files()
     for _ in range(_ROUNDS):
         program.run_tests(sample, table, request, trial)

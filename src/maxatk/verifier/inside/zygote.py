@@ -36,7 +36,7 @@ def main(arguments: list[str]) -> NoReturn:
     separated), then the descriptors of `protocol.DESCRIPTORS`.
     """
     uid, folder, modules = int(arguments[0]), arguments[1], arguments[2]
-    files = supervise.Files(*(int(text) for text in arguments[3:]))
+    files = supervise.Descriptors(*(int(text) for text in arguments[3:]))
     syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signals.SIGKILL)
     if folder:
         sys.path.append(folder)
@@ -67,7 +67,7 @@ def main(arguments: list[str]) -> NoReturn:
 
 
 def _context(
-    files: supervise.Files, layers: isolate.Layers, machine: str, base_memory: int
+    files: supervise.Descriptors, layers: isolate.Layers, machine: str, base_memory: int
 ) -> supervise.Context:
     has_scratch = layers["scratch_folder"] is True
     first = layers["pid_namespace"] is True
@@ -81,7 +81,7 @@ def _context(
     )
 
 
-def _become_first_process(files: supervise.Files) -> None:
+def _become_first_process(files: supervise.Descriptors) -> None:
     """Fork into the new process namespace; the parent only waits, and holds no pipe open."""
     pid = os.fork()
     if pid == 0:
@@ -113,7 +113,7 @@ def _serve(context: supervise.Context) -> NoReturn:
             os._exit(0)  # the host has closed its end
         request = supervise.Request(message)
         kills, context.kills = os.pipe()
-        pid = supervise.fork()
+        pid = syscalls.fork()
         if pid == 0:
             program.run(request, context)
         os.close(context.kills)

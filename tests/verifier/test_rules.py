@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maxatk.errors import InvalidValueError
-from maxatk.verifier.compare import COMPARE, rule
+from maxatk.verifier.rules import COMPARE, rule
 
 # The rule `checker` reads what a checker printed, not the output of a program.
 TEXT_RULES = [name for name in COMPARE if name != "checker"]

@@ -1,12 +1,15 @@
-"""What protects this machine from the programs that the verifier runs, layer by layer."""
+"""The layers of the sandbox: what each does, which must hold, and which hold on this machine."""
 
 from __future__ import annotations
 
 import dataclasses
+import sys
+import warnings
 
 from maxatk.errors import SandboxError
-from maxatk.verifier.verifier import REQUIRED_LAYERS, require_linux
-from maxatk.verifier.zygote_process import Zygote, new_uid
+from maxatk.verifier.zygote_process import Isolation, Zygote, new_uid
+
+REQUIRED_LAYERS = ("seccomp", "rlimits", "imports_work", "proved_no_fork", "proved_no_socket")
 
 _MEANING = {
     "user_namespace": "capabilities on the host are out of reach (only when not started as root)",
@@ -64,3 +67,36 @@ def doctor() -> list[Layer]:
         )
         for name, holds in zygote.isolation.items()
     ]
+
+
+def accept(isolation: Isolation, *, unsafe: bool) -> None:
+    """Raise SandboxError where a required layer is missing; warn of every other missing one.
+
+    With `unsafe` a required layer is only warned of.
+    """
+    missing = {name: str(why) for name, why in isolation.items() if why is not True}
+    if isolation.get("user_namespace") is True:
+        missing.pop("own_uid", None)  # an ordinary user has no other user to become
+    missing.pop("fork_limit", None)  # dearer without it, not less safe
+    fatal = [name for name in REQUIRED_LAYERS if isolation.get(name) is not True]
+    if fatal and not unsafe:
+        raise SandboxError(
+            "programs cannot be isolated on this machine: "
+            + "; ".join(f"{name}: {missing.get(name)}" for name in fatal)
+            + ". Run on Linux 5.11 or newer with seccomp enabled (in a container: its default "
+            "seccomp profile is enough), or pass unsafe=True to run them without protection."
+        )
+    if missing:
+        text = "; ".join(f"{name} ({why})" for name, why in missing.items())
+        warnings.warn(f"the sandbox lacks these layers: {text}", RuntimeWarning, stacklevel=3)
+
+
+def require_linux() -> None:
+    """Raise SandboxError where the verifier cannot work at all."""
+    if sys.platform != "linux":
+        raise SandboxError(
+            f"the verifier needs Linux, this is {sys.platform}: run it in a Linux container or "
+            "virtual machine (Docker's defaults are enough)"
+        )
+    if not sys.executable:
+        raise SandboxError("sys.executable is empty: the verifier cannot start an interpreter")

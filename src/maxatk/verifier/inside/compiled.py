@@ -1,0 +1,69 @@
+"""A compiled program: its code, the names it uses, and what follows from them."""
+
+from __future__ import annotations
+
+import sys
+
+TYPE_CHECKING = False  # `typing` itself would make every fork slower
+if TYPE_CHECKING:
+    from types import CodeType
+    from typing import Any
+
+# Worth importing once a program instead of once a test; each is harmless to import early.
+_PRELOADED = frozenset(
+    (
+        "array", "base64", "bisect", "calendar", "cmath", "collections", "copy", "ctypes",
+        "dataclasses", "datetime", "decimal", "enum", "fractions", "functools", "heapq", "io",
+        "itertools", "json", "math", "numbers", "numpy", "operator", "queue", "random", "re",
+        "statistics", "string", "struct", "threading", "time", "types", "typing",
+    )
+)  # fmt: skip
+# A program that uses one of these may leave output to be written by a destructor.
+_PRINT_LATE = frozenset(
+    ("__del__", "open", "fdopen", "IOBase", "RawIOBase", "BufferedWriter", "TextIOWrapper")
+)
+# A program that uses none of these has no way to start a thread, or none that it needs.
+_START_THREADS = frozenset(
+    (
+        "threading", "_thread", "concurrent", "asyncio", "multiprocessing", "ctypes",
+        "faulthandler", "importlib", "__import__", "exec", "eval", "compile", "runpy", "builtins",
+        "modules",
+    )
+)  # fmt: skip
+
+
+class Program:
+    """A compiled program.
+
+    `finalise` says that its destructors may matter, `threads` that it may start some.
+    """
+
+    def __init__(self, code: CodeType) -> None:
+        self.code = code
+        self.names = _names(code)
+        self.finalise = not _PRINT_LATE.isdisjoint(self.names)
+        self.threads = not _START_THREADS.isdisjoint(
+            part for name in self.names for part in name.split(".")
+        )
+
+
+def import_early(names: set[str]) -> None:
+    """Import what the program names, where that is known to be harmless."""
+    for name in _PRELOADED & names:
+        try:
+            __import__(name)
+        except ImportError:
+            continue  # the program will meet the same error, where it may expect it
+    random: Any = sys.modules.get("random")
+    if random is not None:
+        random.seed(0)
+
+
+def _names(code: CodeType) -> set[str]:
+    names = set(code.co_names)
+    inner = [constant for constant in code.co_consts if isinstance(constant, type(code))]
+    while inner:
+        part = inner.pop()
+        names.update(part.co_names)
+        inner += [constant for constant in part.co_consts if isinstance(constant, type(code))]
+    return names
