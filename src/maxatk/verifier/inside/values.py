@@ -11,7 +11,8 @@ TYPE_CHECKING = False  # `typing` itself would make every fork slower
 if TYPE_CHECKING:
     from typing import Any
 
-_MAX_DEPTH = 64
+_MAX_DEPTH = 200  # as deep as Python's parser lets brackets be nested
+_CONSTANTS = {b"N": None, b"T": True, b"F": False}
 _ATOMS = (bool, int, float, complex, str, bytes, bytearray)
 _MANY = {list: b"l", tuple: b"t", set: b"S", frozenset: b"z"}
 _CONTAINERS = {b"l": list, b"t": tuple, b"S": set, b"z": frozenset}
@@ -30,10 +31,10 @@ def encode(value: Any, depth: int = 0) -> bytes:
         return _encode_atom(value)
     if isinstance(value, dict):
         items = [part for pair in dict.items(value) for part in pair]
-        return _encode_many(b"d", items, depth)
+        return container(b"d", [encode(item, depth + 1) for item in items])
     for base, tag in _MANY.items():
         if isinstance(value, base):
-            return _encode_many(tag, list(base.__iter__(value)), depth)
+            return container(tag, [encode(part, depth + 1) for part in base.__iter__(value)])
     if hasattr(type(value), "__index__"):
         return _encode_atom(int(value.__index__()))
     raise ValueError(f"a value of type {type(value).__name__} cannot leave the sandbox")
@@ -65,30 +66,36 @@ def _encode_atom(value: Any) -> bytes:
     return _sized(b"b" if isinstance(value, bytes) else b"a", bytes(value))
 
 
-def _encode_many(tag: bytes, parts: list[Any], depth: int) -> bytes:
-    return b"%b%d:" % (tag, len(parts)) + b"".join([encode(part, depth + 1) for part in parts])
+def container(tag: bytes, parts: list[bytes]) -> bytes:
+    """Return the encoding of a container from those of its parts; `d` takes keys and values."""
+    return b"%b%d:" % (tag, len(parts) // 2 if tag == b"d" else len(parts)) + b"".join(parts)
 
 
 def _sized(tag: bytes, content: bytes) -> bytes:
     return b"%b%d:%b" % (tag, len(content), content)
 
 
-def _decode(data: bytes, at: int, depth: int) -> tuple[Any, int]:
+def header(data: bytes, at: int, depth: int) -> tuple[bytes, int, int]:
+    """Return tag, size and start of the content of the value at a place; the size may be a count.
+
+    Raises ValueError where there is none, or it lies too deep; its content fits into `data`.
+    """
     if depth > _MAX_DEPTH + 1:
         raise ValueError("the value is nested too deeply")
     tag = data[at : at + 1]
-    if tag in (b"N", b"T", b"F"):
-        return {b"N": None, b"T": True, b"F": False}[tag], at + 1
+    if tag in _CONSTANTS:
+        return tag, 0, at + 1
     colon = data.index(b":", at, at + 22)
     size, start = int(data[at + 1 : colon]), colon + 1
     if size < 0 or size > len(data) - start:  # every part takes at least one byte
         raise ValueError("a length does not fit")
-    if tag in _CONTAINERS or tag == b"d":
-        return _decode_many(data, tag, size, start, depth)
-    return _decode_atom(tag, data[start : start + size]), start + size
+    return tag, 2 * size if tag == b"d" else size, start
 
 
-def _decode_many(data: bytes, tag: bytes, size: int, at: int, depth: int) -> tuple[Any, int]:
+def _decode(data: bytes, at: int, depth: int) -> tuple[Any, int]:
+    tag, size, at = header(data, at, depth)
+    if tag not in _CONTAINERS and tag != b"d":
+        return atom(tag, data[at : at + size]), at + size
     parts = []
     for _ in range(size):
         part, at = _decode(data, at, depth + 1)
@@ -98,7 +105,10 @@ def _decode_many(data: bytes, tag: bytes, size: int, at: int, depth: int) -> tup
     return _CONTAINERS[tag](parts), at
 
 
-def _decode_atom(tag: bytes, content: bytes) -> Any:
+def atom(tag: bytes, content: bytes) -> Any:
+    """Return the value of a tag that is no container's; raises ValueError."""
+    if tag in _CONSTANTS:
+        return _CONSTANTS[tag]
     if tag == b"i":
         return int(content, 16)
     if tag == b"f":
