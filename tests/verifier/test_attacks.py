@@ -53,12 +53,6 @@ def test_a_constant_that_the_compiler_would_fold_is_no_bomb(verifier):
     assert verdict.outcome in (Outcome.MEMORY_LIMIT, Outcome.COMPILE_ERROR)
 
 
-def test_a_sleeper_meets_the_wall_limit(verifier):
-    verdict = verifier.verify("import time; time.sleep(1000)", [attacks.QUESTION], time_limit=0.01)
-    assert verdict.outcome is Outcome.TIME_LIMIT
-    assert verdict.tests[0].cpu_seconds < 0.5
-
-
 def test_excerpts_of_stderr_are_bounded(verifier):
     program = "import sys\nsys.stderr.write('x' * 10**6)"
     (result,) = verifier.verify(program, [attacks.QUESTION]).tests

@@ -16,7 +16,8 @@ import pytest
 
 from maxatk.errors import InvalidValueError, SandboxError
 from maxatk.records import Outcome, TestCase
-from maxatk.verifier import Job, Verifier, doctor, layers, outcomes
+from maxatk.verifier import Job, Verifier, doctor, layers, outcomes, worker
+from maxatk.verifier.zygote_process import Zygote, new_uid
 from processes import patience
 
 SQUARE = "n = int(input())\nprint(n * n)\n"
@@ -65,6 +66,130 @@ def test_a_verifier_that_always_dies_is_no_reward_of_zero(monkeypatch):
     assert len(attempts) == 3
 
 
+def new_below(known, *, seconds=20):
+    """Return the processes below that were not there, as soon as there is one."""
+    deadline = time.monotonic() + patience(seconds)
+    while time.monotonic() < deadline:
+        if new := [p for p in below(os.getpid()) if p.pid not in known]:
+            return new
+    raise AssertionError("no program was started")
+
+
+def hit(verifier, program, number):
+    """Return the verdict on a program of which a process gets a signal once, from outside."""
+    with ThreadPoolExecutor(1) as thread:
+        idle = {process.pid for process in below(os.getpid())}
+        verdict = thread.submit(verifier.verify, program, [TestCase(input="", output="9")])
+        new_below(idle)
+        time.sleep(0.3)
+        new_below(idle)[-1].send_signal(number)
+        return verdict.result()
+
+
+COMPILED_FOR_SECONDS = "if 0:\n" + "    f(x)[1] = {1: (2, y)}\n" * 38_000 + "print(9)\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "program",
+    [COMPILED_FOR_SECONDS, "import time; time.sleep(1.5); print(9)"],
+    ids=["compile", "run"],
+)
+def test_a_signal_from_outside_is_no_fault_of_the_program(number, program):
+    with Verifier(workers=1) as verifier:
+        assert hit(verifier, program, number).reward == 1.0
+
+
+def test_the_kernel_is_told_to_end_tests_before_their_host(verifier):
+    scores = [Path(f"/proc/{p.pid}/oom_score_adj").read_text() for p in below(os.getpid())]
+    assert scores
+    assert set(scores) == {"1000\n"}
+
+
+NO_DESCRIPTORS = f"""
+import os, resource, sys
+sys.path.insert(0, {SOURCE!r})
+from maxatk.errors import SandboxError
+from maxatk.verifier import Verifier, doctor
+import subprocess, select
+used = max(map(int, os.listdir("/proc/self/fd"))) + 1
+resource.setrlimit(resource.RLIMIT_NOFILE, (used + int(sys.argv[1]),) * 2)
+before = sorted(os.listdir("/proc/self/fd"))
+try:
+    Verifier(workers=2)
+except SandboxError as error:
+    print("refused:", error)
+(row,) = doctor()
+print(row.name, row.holds, sorted(os.listdir("/proc/self/fd")) == before)
+"""
+
+
+@pytest.mark.parametrize("free", [0, 1, 3, 5, 7])
+def test_a_zygote_that_cannot_be_started_is_an_error_and_no_hang(started, free):
+    host = started(sys.executable, "-c", NO_DESCRIPTORS, str(free), stdout=subprocess.PIPE)
+    out, _ = host.communicate(timeout=patience(60))
+    assert "refused: " in out
+    assert "Too many open files" in out
+    assert "sandbox False True" in out
+
+
+OPEN_HOST = f"""
+import sys
+sys.path.insert(0, {SOURCE!r})
+from maxatk.verifier.inside import seccomp, syscalls
+code = seccomp._prologue("x86_64")
+for number in (syscalls.NR_LANDLOCK_CREATE, 272):  # 272: unshare
+    code += [(seccomp._JEQ, 0, 1, number), seccomp._return(seccomp.ERRNO | 38)]
+syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
+seccomp.Filter([*code, seccomp._return(seccomp.ALLOW)]).install()
+from maxatk.cli.main import main
+sys.exit(main(["doctor"]))
+"""
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="the numbers of the calls are its")
+def test_a_host_whose_files_could_be_read_is_refused():
+    run = subprocess.run(
+        [sys.executable, "-c", OPEN_HOST], capture_output=True, text=True, timeout=patience(60)
+    )
+    assert run.returncode == 2
+    assert "cannot be verified safely here: " in run.stderr
+    assert "proved_no_reading" in run.stderr
+
+
+def test_a_library_below_the_temporary_folder_costs_no_layer(tmp_path, verifier):
+    (tmp_path / "blue.py").write_text("shade = 7\n")
+    zygote = Zygote(uid=new_uid(), modules=("blue",), folder=str(tmp_path))
+    try:
+        assert zygote.isolation == verifier.isolation
+        program = (
+            "import blue, os, tempfile\nopen('x', 'w').write('1')\n"
+            "with tempfile.NamedTemporaryFile() as file: file.write(b'x')\n"
+            "print(blue.shade, len(os.listdir('.')))"
+        )
+        job = Job(program, (TestCase(input="", output="7 1"),) * 2, compare="tokens")
+        verdict = outcomes.verdict(zygote, job, outcomes.Limits(1.0, 1 << 29, 1 << 20))
+        assert verdict.reward == 1.0, verdict
+    finally:
+        zygote.close()
+
+
+def test_a_later_zygote_with_less_isolation_verifies_nothing(monkeypatch):
+    class Weaker(Zygote):
+        def __init__(self, **settings):
+            super().__init__(**settings)
+            if settings["modules"]:
+                self.isolation = {**self.isolation, "landlock": "no"}
+
+    pytest.importorskip("numpy")
+    monkeypatch.setattr(worker, "Zygote", Weaker)
+    with Verifier(workers=1) as verifier:
+        verdict = verifier.verify("import numpy\nprint(1)", [TestCase(input="", output="1")])
+        assert verdict.reward is None
+        assert "lacks layers of the first: landlock" in verdict.tests[0].stderr
+        assert verifier.verify(SQUARE, TESTS).reward == 1.0
+
+
 HOST = f"""
 import sys, time
 sys.path.insert(0, {SOURCE!r})
@@ -78,12 +203,9 @@ with Verifier(workers=2, time_limit=60) as verifier:
 
 
 @pytest.mark.parametrize("killer", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
-def test_nothing_outlives_the_host(killer):
-    host = subprocess.Popen(
-        [sys.executable, "-c", HOST], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    )
-    assert host.stdout is not None
-    assert host.stdout.readline() == b"ready\n"
+def test_nothing_outlives_the_host(started, killer):
+    host = started(sys.executable, "-c", HOST, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    assert host.stdout.readline() == "ready\n"
     deadline = time.monotonic() + patience(20)
     while len(below(host.pid)) < 8 and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -95,8 +217,9 @@ def test_nothing_outlives_the_host(killer):
     assert gone(processes)
 
 
-def test_closing_ends_everything_at_once():
+def test_closing_ends_everything_at_once(request):
     verifier = Verifier(workers=2, time_limit=60)
+    request.addfinalizer(verifier.close)
     results = []
     thread = threading.Thread(
         target=lambda: results.append(verifier.verify("while True: pass", TESTS))

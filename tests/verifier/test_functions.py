@@ -106,6 +106,37 @@ def test_a_checker_may_expect_an_exception(verifier):
     assert outcome(verifier, program, TestCase(check=check), entry_point="f") is Outcome.PASSED
 
 
+LOOPS = [
+    "def check(candidate):\n    assert all(map(lambda n: candidate(n) == n, [1, 2]))\n",
+    "def check(candidate):\n    for got, want in zip(map(candidate, [1, 2]), [1, 2]):\n"
+    "        assert got == want\n",
+]
+
+
+@pytest.mark.parametrize("check", LOOPS)
+@pytest.mark.parametrize("error", ["StopIteration", "StopAsyncIteration", "GeneratorExit"])
+def test_no_error_ends_the_loop_of_a_check_as_if_all_was_well(verifier, check, error):
+    program = f"def f(n): raise {error}"
+    found = outcome(verifier, program, TestCase(check=check), entry_point="f")
+    assert found is Outcome.RUNTIME_ERROR
+    right = outcome(verifier, "def f(n): return n", TestCase(check=check), entry_point="f")
+    assert right is Outcome.PASSED
+
+
+def test_a_failed_check_names_its_line_and_its_error(verifier):
+    check = "def check(f):\n    assert f(1) == 1\n    assert tuple(f(2)) == (2, 'expected')\n"
+    program = "import sys\ndef f(n):\n    print('noise', file=sys.stderr)\n    return n"
+    verdict = verifier.verify(program, [TestCase(check=check)] * 2, entry_point="f")
+    for test in verdict.tests:
+        assert test.outcome is Outcome.RUNTIME_ERROR
+        assert test.stderr.splitlines() == [
+            "check, line 3: assert tuple(f(2)) == (2, 'expected')",
+            "TypeError: 'int' object is not iterable",
+            "noise",
+            "noise",
+        ]
+
+
 def test_bare_asserts_on_the_entry_point_are_a_check_too(verifier):
     check = "assert add(2, 2) == 4\nassert candidate(1, 1) == 2"
     assert outcome(verifier, ADD, TestCase(check=check), entry_point="add") is Outcome.PASSED

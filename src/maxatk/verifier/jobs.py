@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from maxatk.errors import InvalidValueError
 from maxatk.records import Problem, TestCase
@@ -84,25 +85,45 @@ def _as_job(item: Job | Pair, compare: str) -> Job:
     return item if item.compare is not None else dataclasses.replace(item, compare=compare)
 
 
-def payload(test: TestCase, entry_point: str | None) -> tuple[int, int, bytes]:
-    """Return the kind of a test, the length of a function's name, and the bytes for the sandbox.
+class Printed(NamedTuple):
+    """What a test printed: a place in the results file of a zygote, in bytes."""
 
-    Never the expected output. (The source of a check test holds expected values: its bytes follow
-    the name, and only the checker's own process reads them.)
+    offset: int
+    size: int
+
+
+class Payload(NamedTuple):
+    """What the sandbox is given for one test, and the length of the function's name in it."""
+
+    kind: int
+    parts: tuple[bytes | Printed, ...]
+    name_size: int = 0
+
+    @property
+    def size(self) -> int:
+        """Return the size of all parts in bytes."""
+        return sum(part.size if isinstance(part, Printed) else len(part) for part in self.parts)
+
+
+def payload(test: TestCase, entry_point: str | None) -> Payload:
+    """Return what the sandbox is given for a test, never the expected output.
+
+    (The source of a check test holds expected values: its bytes follow the name, and only the
+    checker's own process reads them.)
     """
     if test.input is not None:
-        return protocol.KIND_STDIN, 0, _bytes(test.input)
+        return Payload(protocol.KIND_STDIN, (_bytes(test.input),))
     if test.call is not None:
-        return protocol.KIND_CALL, 0, _bytes(test.call)
+        return Payload(protocol.KIND_CALL, (_bytes(test.call),))
     name = _bytes(entry_point or "")
-    return protocol.KIND_CHECK, len(name), name + _bytes(test.check or "")
+    return Payload(protocol.KIND_CHECK, (name, _bytes(test.check or "")), len(name))
 
 
-def checker_payload(test: TestCase, output: bytes) -> tuple[int, int, bytes]:
+def checker_payload(test: TestCase, printed: Printed) -> Payload:
     """Return the same for a run of the checker on what a program printed in a test."""
-    parts = (_bytes(test.input or ""), _bytes(test.output or ""), output)
-    header = protocol.CHECKER_SIZES.pack(*map(len, parts))
-    return protocol.KIND_CHECKER, 0, b"".join([header, *parts])
+    given, expected = _bytes(test.input or ""), _bytes(test.output or "")
+    header = protocol.CHECKER_SIZES.pack(len(given), len(expected), printed.size)
+    return Payload(protocol.KIND_CHECKER, (header, given, expected, printed))
 
 
 def expected_value(test: TestCase) -> object:

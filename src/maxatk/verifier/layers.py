@@ -9,7 +9,16 @@ import warnings
 from maxatk.errors import SandboxError
 from maxatk.verifier.zygote_process import Isolation, Zygote, new_uid
 
-REQUIRED_LAYERS = ("seccomp", "rlimits", "imports_work", "proved_no_fork", "proved_no_socket")
+REQUIRED_LAYERS = (
+    "seccomp",
+    "rlimits",
+    "imports_work",
+    "proved_no_fork",
+    "proved_no_socket",
+    "proved_no_reading",
+    "proved_no_proc",
+    "proved_no_writing",
+)
 
 _MEANING = {
     "user_namespace": "capabilities on the host are out of reach (only when not started as root)",

@@ -10,12 +10,22 @@ from collections.abc import Sequence
 from maxatk.records import Outcome, TestCase, TestResult, Verdict
 from maxatk.verifier import rules
 from maxatk.verifier.inside import protocol
-from maxatk.verifier.jobs import Job, checker_payload, expected_value, payload
+from maxatk.verifier.jobs import Job, Payload, Printed, checker_payload, expected_value, payload
 from maxatk.verifier.zygote_process import Zygote, ZygoteDiedError
 
 _COMPILE_SECONDS = 10.0
 _MAX_SOURCE = 1 << 20
+_MAX_PRINTED = 1 << 26  # bytes of all tests of a program together, or what is expected of them
 _SLACK_SECONDS = 30.0  # what a loaded machine may need beyond the limits, before we call it dead
+# What a program's own process can die of. It can send no signal, not even to itself: any other
+# came from outside.
+_OWN_SIGNALS = frozenset(
+    (
+        signal.SIGILL, signal.SIGTRAP, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE,
+        signal.SIGSEGV, signal.SIGSYS, signal.SIGPIPE, signal.SIGALRM, signal.SIGVTALRM,
+        signal.SIGPROF, signal.SIGXCPU, signal.SIGXFSZ,
+    )
+)  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +42,10 @@ class Limits:
 
     @property
     def wall(self) -> float:
-        """Return the wall limit in seconds, so generous that it only catches sleepers."""
+        """Return the wall limit in seconds, so generous that it only catches sleepers.
+
+        It is also what all tests of a program may be idle together.
+        """
         return 10 * self.cpu + 5.0
 
     def for_job(self, job: Job) -> Limits:
@@ -44,25 +57,27 @@ class Limits:
         )
 
 
-_KILLED = "a test was killed from outside; the machine may be out of memory"
 _CHECKER_LIMITS = Limits(cpu=10.0, memory=1 << 30, output=1 << 20)
 
 
 @dataclasses.dataclass(frozen=True)
 class _Ran:
-    """What one test came to, and what it printed (nothing unless it ended by itself)."""
+    """What one test came to, and where it lies what it printed (nothing unless it ended well)."""
 
     status: int
     ending: int
     cpu: float
     wall: float
     memory: int
-    output: bytes
+    printed: Printed
     complaint: str
 
     def result(self, outcome: Outcome, remark: str = "") -> TestResult:
         """Return the test's result; the remark stands where the program wrote nothing to stderr."""
-        text = _KILLED if outcome is Outcome.INFRA_ERROR else self.complaint or remark
+        text = self.complaint or remark
+        if outcome is Outcome.INFRA_ERROR:
+            cause = _cause(os.waitstatus_to_exitcode(self.status))
+            text = f"a test was killed from outside ({cause}); the machine may be out of memory"
         return TestResult(outcome, self.cpu, self.wall, self.memory, text)
 
 
@@ -72,9 +87,16 @@ class _CompileError(Exception):
 
 def verdict(zygote: Zygote, job: Job, limits: Limits) -> Verdict:
     """Verify one job on one zygote; raises ZygoteDiedError where the zygote fails."""
+    try:
+        return _verdict(zygote, job, limits)
+    finally:
+        zygote.forget()
+
+
+def _verdict(zygote: Zygote, job: Job, limits: Limits) -> Verdict:
     payloads = [payload(test, job.entry_point) for test in job.tests]
     try:
-        ran = _run(zygote, job.program, payloads, limits)
+        ran = _run(zygote, job.program, payloads, limits, _most_printed(job, limits))
     except _CompileError as error:
         return uniform(job, Outcome.COMPILE_ERROR, str(error))
     if job.checker is not None:
@@ -82,7 +104,7 @@ def verdict(zygote: Zygote, job: Job, limits: Limits) -> Verdict:
     compare = job.compare or "tokens"
     return Verdict(
         tuple(
-            found.result(_failure(found, limits) or _comparison(test, compare, found.output))
+            found.result(_failure(found, limits) or _comparison(zygote, test, compare, found))
             for test, found in zip(job.tests, ran, strict=True)
         )
     )
@@ -93,39 +115,50 @@ def uniform(job: Job, outcome: Outcome, message: str = "") -> Verdict:
     return Verdict((TestResult(outcome, stderr=message),) * len(job.tests))
 
 
+def _most_printed(job: Job, limits: Limits) -> int:
+    """Return how many bytes all tests of a program may print together.
+
+    Twice what is expected of them, as a power of two, so that no program learns more from it.
+    """
+    expected = sum(len(test.output or "") for test in job.tests)
+    return max(_MAX_PRINTED, limits.output, 1 << (2 * expected).bit_length())
+
+
 def _run(
-    zygote: Zygote, program: str, payloads: Sequence[tuple[int, int, bytes]], limits: Limits
+    zygote: Zygote, program: str, payloads: Sequence[Payload], limits: Limits, most_printed: int
 ) -> list[_Ran]:
     """Run a program on all payloads; raises _CompileError, ZygoteDiedError."""
     source = program.encode("utf-8", "surrogatepass")
     if len(source) > _MAX_SOURCE:
         raise _CompileError(f"the source is longer than {_MAX_SOURCE} bytes")
-    table = b"".join(protocol.TEST.pack(len(data), kind, name) for kind, name, data in payloads)
-    body = b"".join([table, source, *(data for _, _, data in payloads)])
+    table = b"".join([protocol.TEST.pack(p.size, p.kind, p.name_size) for p in payloads])
     request = (
-        len(payloads), limits.max_timeouts, len(source), limits.cpu, limits.wall, _COMPILE_SECONDS,
-        limits.memory, limits.output,
+        len(payloads), limits.max_timeouts, len(source), limits.cpu, limits.wall, limits.wall,
+        _COMPILE_SECONDS, limits.memory, limits.output, most_printed,
     )  # fmt: skip
     deadline = _COMPILE_SECONDS + _SLACK_SECONDS + len(payloads) * limits.wall
-    status, results = zygote.run(request, body, deadline=deadline)
-    return _parse(os.waitstatus_to_exitcode(status), results, len(payloads))
+    parts = (part for each in payloads for part in each.parts)
+    status, cpu = zygote.run(request, (table, source, *parts), deadline=deadline)
+    return _parse(zygote, os.waitstatus_to_exitcode(status), cpu, len(payloads))
 
 
-def _parse(code: int, results: bytes, count: int) -> list[_Ran]:
+def _parse(zygote: Zygote, code: int, cpu: float, count: int) -> list[_Ran]:
     if code == protocol.EXIT_COMPILE_ERROR:
-        raise _CompileError(results[: protocol.STDERR_BYTES].decode("utf-8", "replace"))
+        message = zygote.printed(Printed(0, protocol.STDERR_BYTES))
+        raise _CompileError(message.decode("utf-8", "replace"))
     offset = protocol.RESULT.size * count
-    if code < 0 and not results:  # died before the first test: compiling killed it
+    found = zygote.results_size()
+    if code < 0 and not found and (-code in _OWN_SIGNALS or cpu >= _COMPILE_SECONDS):
+        # Compiling killed it: an end from outside would be of another signal, and early.
         raise _CompileError(f"compiling the program failed ({_cause(code)})")
-    if code != 0 or len(results) < offset:
+    if code != 0 or found < offset:
         raise ZygoteDiedError(f"the process of the program died ({_cause(code)})")
     ran = []
-    for record in protocol.RESULT.iter_unpack(results[:offset]):
+    for record in protocol.RESULT.iter_unpack(zygote.printed(Printed(0, offset))):
         status, ending, cpu, wall, memory, out, err = record
-        output, complaint = results[offset : offset + out], results[offset + out :][:err]
+        complaint = zygote.printed(Printed(offset + out, err)).decode("utf-8", "replace")
+        ran.append(_Ran(status, ending, cpu, wall, memory, Printed(offset, out), complaint))
         offset += out + err
-        text = complaint.decode("utf-8", "replace")
-        ran.append(_Ran(status, ending, cpu, wall, memory, output, text))
     return ran
 
 
@@ -133,8 +166,10 @@ def _cause(code: int) -> str:
     return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
 
 
-def _comparison(test: TestCase, compare: str, output: bytes) -> Outcome:
-    return Outcome.PASSED if _matches(test, compare, output) else Outcome.WRONG_ANSWER
+def _comparison(zygote: Zygote, test: TestCase, compare: str, found: _Ran) -> Outcome:
+    # One output at a time: those of all tests together could fill the memory of the host.
+    passed = _matches(test, compare, zygote.printed(found.printed))
+    return Outcome.PASSED if passed else Outcome.WRONG_ANSWER
 
 
 def _matches(test: TestCase, compare: str, output: bytes) -> bool:
@@ -162,29 +197,28 @@ def _ask_checker(
     ]
     if not open_tests:
         return Verdict(tuple(results))
-    payloads = [checker_payload(job.tests[i], ran[i].output) for i in open_tests]
+    payloads = [checker_payload(job.tests[i], ran[i].printed) for i in open_tests]
     try:
-        answers = _run(zygote, checker, payloads, _CHECKER_LIMITS)
+        answers = _run(zygote, checker, payloads, _CHECKER_LIMITS, _MAX_PRINTED)
     except _CompileError as error:
         remark = f"the checker does not compile: {error}"
         for i in open_tests:
             results[i] = dataclasses.replace(results[i], stderr=remark)
         return Verdict(tuple(results))
     for i, answer in zip(open_tests, answers, strict=True):
-        outcome = _checkers_outcome(job.tests[i], answer)
-        remark = answer.complaint or answer.output[: protocol.STDERR_BYTES].decode(
-            "utf-8", "replace"
-        )
+        outcome = _checkers_outcome(zygote, job.tests[i], answer)
+        said = Printed(answer.printed.offset, min(answer.printed.size, protocol.STDERR_BYTES))
+        remark = answer.complaint or zygote.printed(said).decode("utf-8", "replace")
         results[i] = ran[i].result(
             outcome, "" if outcome is Outcome.PASSED else f"checker: {remark}"
         )
     return Verdict(tuple(results))
 
 
-def _checkers_outcome(test: TestCase, answer: _Ran) -> Outcome:
+def _checkers_outcome(zygote: Zygote, test: TestCase, answer: _Ran) -> Outcome:
     failure = _failure(answer, _CHECKER_LIMITS)
     if failure is None:
-        return _comparison(test, "checker", answer.output)
+        return _comparison(zygote, test, "checker", answer)
     return failure if failure is Outcome.INFRA_ERROR else Outcome.WRONG_ANSWER
 
 
@@ -204,6 +238,6 @@ def _failure(ran: _Ran, limits: Limits) -> Outcome | None:
         return Outcome.WRONG_ANSWER
     if code == protocol.EXIT_MEMORY:
         return Outcome.MEMORY_LIMIT
-    if code == -signal.SIGKILL:  # none of ours: the kernel had no memory left
+    if code < 0 and -code not in _OWN_SIGNALS:  # such as the kernel's, for want of memory
         return Outcome.INFRA_ERROR
     return Outcome.RUNTIME_ERROR

@@ -59,19 +59,33 @@ class Verifier:
         self._lock = threading.Lock()
         self._closed = False
         self._tasks: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
-        started: queue.SimpleQueue[Isolation | SandboxError] = queue.SimpleQueue()
-        numpy = numpy_folder()
-        self._workers = [Worker(i, self._tasks, started, numpy) for i in range(workers)]
-        reports = [started.get() for _ in self._workers]
+        self._workers: list[Worker] = []
         try:
-            for report in reports:
-                if isinstance(report, SandboxError):
-                    raise report
-            self.isolation = next(report for report in reports if isinstance(report, dict))
-            layers.accept(self.isolation, unsafe=unsafe)
+            self.isolation = self._start(workers, unsafe=unsafe)
         except BaseException:
             self.close()
             raise
+
+    def _start(self, workers: int, *, unsafe: bool) -> Isolation:
+        started: queue.SimpleQueue[Isolation | Exception] = queue.SimpleQueue()
+        numpy = numpy_folder()
+        try:
+            for index in range(workers):
+                self._workers.append(Worker(index, self._tasks, started, numpy))
+        except RuntimeError as error:
+            raise SandboxError(f"a worker cannot be started: {error}") from error
+        isolations: list[Isolation] = []
+        for _ in self._workers:
+            report = started.get()
+            if isinstance(report, SandboxError):
+                raise report
+            if isinstance(report, Exception):
+                raise SandboxError(f"the sandbox did not start: {report!r}") from report
+            if report not in isolations:
+                isolations.append(report)
+        for isolation in isolations:
+            layers.accept(isolation, unsafe=unsafe)
+        return isolations[0]
 
     @property
     def limits(self) -> dict[str, float]:

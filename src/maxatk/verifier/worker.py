@@ -49,13 +49,14 @@ class Worker:
         self,
         index: int,
         tasks: queue.SimpleQueue[Task | None],
-        started: queue.SimpleQueue[Isolation | SandboxError],
+        started: queue.SimpleQueue[Isolation | Exception],
         numpy: str,
     ) -> None:
         self._uid = new_uid()
         self._tasks, self._started = tasks, started
         self._numpy = numpy
         self._zygotes: dict[str, Zygote] = {}  # by what they have preloaded
+        self._isolation: Isolation = {}  # of the first zygote: no later one may have less
         self._stopping = False
         self.thread = threading.Thread(target=self._run, name=f"maxatk-{index}", daemon=True)
         self.thread.start()
@@ -69,7 +70,7 @@ class Worker:
     def _run(self) -> None:
         try:
             self._started.put(self._running_zygote().isolation)
-        except SandboxError as error:
+        except Exception as error:  # whatever it is: who made the worker waits for an answer
             self._started.put(error)
             return
         while (task := self._tasks.get()) is not None:
@@ -101,7 +102,17 @@ class Worker:
         if flavour not in self._zygotes:
             modules = (flavour,) if flavour else ()
             folder = self._numpy if flavour else ""
-            self._zygotes[flavour] = Zygote(uid=self._uid, modules=modules, folder=folder)
+            zygote = Zygote(uid=self._uid, modules=modules, folder=folder)
+            self._zygotes[flavour] = zygote
+            self._isolation = self._isolation or zygote.isolation
+            lost = [
+                name
+                for name, held in self._isolation.items()
+                if held is True and zygote.isolation.get(name) is not True
+            ]
+            if lost:
+                self._discard(flavour)
+                raise SandboxError(f"a later sandbox lacks layers of the first: {', '.join(lost)}")
             if self._stopping:
                 raise SandboxError("the verifier was closed")
         return self._zygotes[flavour]

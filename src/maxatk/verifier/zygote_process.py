@@ -9,14 +9,16 @@ import secrets
 import select
 import subprocess
 import sys
-import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from maxatk.errors import SandboxError
 from maxatk.verifier.inside import protocol
+from maxatk.verifier.jobs import Printed
 
 _BOOT = Path(__file__).parent / "inside" / "boot.py"
 _START_SECONDS = 60.0
+_EXCERPT = 2000  # bytes of what a zygote that does not start complains of
 # Hash order reproducible, one heap a process, no thread pools in numerical libraries. Symbols are
 # looked up at the start, not in every test anew: that saves a tenth of a test's page faults.
 _ENVIRONMENT = {
@@ -43,68 +45,103 @@ class Zygote:
     """
 
     def __init__(self, *, uid: int, modules: tuple[str, ...] = (), folder: str = "") -> None:
-        request_in, self._requests = os.pipe()
-        self._replies, reply_out = os.pipe()
-        self._job = os.memfd_create("job")
-        self._results = os.memfd_create("results")
-        theirs = (request_in, reply_out, self._job, self._results)
-        arguments = [str(uid), folder, ",".join(modules), *map(str, theirs)]
-        with tempfile.TemporaryFile() as complaints:
+        with contextlib.ExitStack() as undo:
+            try:
+                self._start(undo, [str(uid), folder, ",".join(modules)])
+            except OSError as error:
+                raise SandboxError(f"the sandbox did not start: {error}") from error
+            self._opened = undo.pop_all()
+
+    def _start(self, undo: contextlib.ExitStack, arguments: list[str]) -> None:
+        with contextlib.ExitStack() as theirs:
+            request_in, self._requests = _pipe(theirs, undo)
+            self._replies, reply_out = _pipe(undo, theirs)
+            self._job, self._results = _memory("job", undo), _memory("results", undo)
+            complaints = _memory("complaints", undo)
+            passed = (request_in, reply_out, self._job, self._results)
+            command = [sys.executable, "-s", "-S", "-W", "ignore", "-X", "utf8", str(_BOOT)]
             self._process = subprocess.Popen(
-                [sys.executable, "-s", "-S", "-W", "ignore", "-X", "utf8", str(_BOOT), *arguments],
+                [*command, *arguments, *map(str, passed)],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=complaints,
                 env=_environment(),
-                pass_fds=theirs,
+                pass_fds=passed,
                 start_new_session=True,  # a Ctrl-C on the terminal is for the host alone
             )
-            os.close(request_in)
-            os.close(reply_out)
-            self.isolation = self._handshake(complaints)
+            undo.callback(self._end)
+        self.isolation = self._handshake(complaints)
 
     def run(
-        self, request: tuple[object, ...], tables: bytes, *, deadline: float
-    ) -> tuple[int, bytes]:
-        """Verify one program; return its wait status and the content of the results file.
+        self, request: tuple[object, ...], parts: Sequence[bytes | Printed], *, deadline: float
+    ) -> tuple[int, float]:
+        """Verify one program; return the wait status and the CPU seconds of its process.
 
-        `tables` is what goes into the job file; `deadline` is in seconds from now. Raises
-        ZygoteDiedError.
+        `parts` go into the job file, those that were printed from the results file, which is then
+        emptied; `deadline` is in seconds from now. Raises ZygoteDiedError.
         """
-        os.ftruncate(self._job, 0)
+        self._write_job(parts)
         os.ftruncate(self._results, 0)
-        _write_all(self._job, tables)
         try:
             os.write(self._requests, protocol.REQUEST.pack(*request))
         except BrokenPipeError as error:
             raise ZygoteDiedError("the zygote has closed its pipe") from error
-        (status,) = protocol.REPLY.unpack(self._read_reply(protocol.REPLY.size, deadline))
-        return status, _read_all(self._results)
+        status, cpu = protocol.REPLY.unpack(self._read_reply(protocol.REPLY.size, deadline))
+        return status, cpu
+
+    def _write_job(self, parts: Sequence[bytes | Printed]) -> None:
+        os.ftruncate(self._job, 0)
+        os.lseek(self._job, 0, os.SEEK_SET)
+        for part in parts:
+            done, size = 0, part.size if isinstance(part, Printed) else len(part)
+            while done < size:
+                if isinstance(part, Printed):
+                    place = part.offset + done
+                    done += os.sendfile(self._job, self._results, place, size - done)
+                else:
+                    done += os.write(self._job, part[done:] if done else part)
+
+    def results_size(self) -> int:
+        """Return the size of the results file in bytes."""
+        return os.fstat(self._results).st_size
+
+    def printed(self, place: Printed) -> bytes:
+        """Return a part of the results file; less where the file is shorter."""
+        data = os.pread(self._results, place.size, place.offset)
+        while data and len(data) < place.size:
+            more = os.pread(self._results, place.size - len(data), place.offset + len(data))
+            if not more:
+                break
+            data += more
+        return data
+
+    def forget(self) -> None:
+        """Give back the memory of the last program's inputs and outputs."""
+        os.ftruncate(self._job, 0)
+        os.ftruncate(self._results, 0)
 
     def close(self) -> None:
         """Kill the zygote and all below it, and give back every descriptor."""
+        self._opened.close()
+
+    def _end(self) -> None:
         self._process.kill()
         self._process.wait()
-        for descriptor in (self._requests, self._replies, self._job, self._results):
-            with contextlib.suppress(OSError):
-                os.close(descriptor)
 
     def kill(self) -> None:
         """Kill the process only; the next `run` raises ZygoteDiedError."""
         self._process.kill()
 
-    def _handshake(self, complaints: object) -> Isolation:
+    def _handshake(self, complaints: int) -> Isolation:
         line = b""
         try:
             while not line.endswith(b"\n"):
                 line += self._read_reply(1 << 16, _START_SECONDS)
         except ZygoteDiedError as error:
-            self.close()
-            complaints.seek(0)  # type: ignore[attr-defined]
-            text = complaints.read().decode("utf-8", "replace").strip()  # type: ignore[attr-defined]
-            raise SandboxError(f"the sandbox did not start: {error}; {text[-2000:]}") from error
-        layers: Isolation = ast.literal_eval(line.decode())
-        return layers
+            text = os.pread(complaints, _EXCERPT, 0).decode("utf-8", "replace").strip()
+            raise SandboxError(f"the sandbox did not start: {error}; {text}") from error
+        isolation: Isolation = ast.literal_eval(line.decode())
+        return isolation
 
     def _read_reply(self, size: int, seconds: float) -> bytes:
         poller = select.poll()
@@ -122,19 +159,18 @@ def _environment() -> dict[str, str]:
     return {**_ENVIRONMENT, **({"LD_LIBRARY_PATH": library_path} if library_path else {})}
 
 
-def _write_all(descriptor: int, data: bytes) -> None:
-    view = memoryview(data)
-    done = 0
-    while done < len(view):
-        done += os.pwrite(descriptor, view[done:], done)
+def _pipe(first: contextlib.ExitStack, second: contextlib.ExitStack) -> tuple[int, int]:
+    """Return the ends of a new pipe, to read and to write, each to be closed by its stack."""
+    reader, writer = os.pipe()
+    first.callback(os.close, reader)
+    second.callback(os.close, writer)
+    return reader, writer
 
 
-def _read_all(descriptor: int) -> bytes:
-    size = os.fstat(descriptor).st_size
-    data = os.pread(descriptor, size, 0)
-    while len(data) < size:
-        data += os.pread(descriptor, size - len(data), len(data))
-    return data
+def _memory(name: str, stack: contextlib.ExitStack) -> int:
+    descriptor = os.memfd_create(name)
+    stack.callback(os.close, descriptor)
+    return descriptor
 
 
 def new_uid() -> int:

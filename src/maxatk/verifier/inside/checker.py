@@ -1,26 +1,28 @@
 """The files of a checker, called as `checker.py input correct_output solution_output`.
 
 A checker runs like any other program, in a sandbox of its own, after the programs it verifies are
-dead. Its three files are real files: in the scratch folder, or, where there is none, files in
-memory that it opens by the names of their descriptors.
+dead. Its three files lie in a folder that only the supervising processes can write, so that no
+output of a program is too long for it; where there is no private root, they are files in memory
+that the checker opens by the names of their descriptors.
 """
 
 from __future__ import annotations
 
 import os
 
-from maxatk.verifier.inside import protocol, scratch
+from maxatk.verifier.inside import protocol
 from maxatk.verifier.inside.supervise import STANDARD, copy
 
-_NAMES = ("input.txt", "correct_output.txt", "solution_output.txt")
+FOLDER = "/checker"
+NAMES = ("input.txt", "correct_output.txt", "solution_output.txt")
 _FIRST = len(STANDARD)
 
 
 class Files:
     """The three files of one call: their paths, and the descriptors that must stay open."""
 
-    def __init__(self, paths: list[str], descriptors: list[int]) -> None:
-        self.paths, self.descriptors = paths, descriptors
+    def __init__(self, paths: list[str], written: list[int], descriptors: list[int]) -> None:
+        self.paths, self._written, self.descriptors = paths, written, descriptors
 
     @property
     def first_closed(self) -> int:
@@ -36,26 +38,26 @@ class Files:
             os.dup2(descriptor, number)
 
     def close(self) -> None:
-        """Close the descriptors in the supervising process."""
+        """Empty the files, and close the descriptors in the supervising process."""
+        for descriptor in self._written:
+            os.ftruncate(descriptor, 0)
         for descriptor in self.descriptors:
             os.close(descriptor)
 
 
-def place(job: int, offset: int, *, in_scratch: bool) -> Files:
-    """Copy the three parts of a payload into files of their own."""
+def place(job: int, offset: int, folder: list[int]) -> Files:
+    """Copy the three parts of a payload into files of their own.
+
+    `folder` are descriptors of the files in `FOLDER`; none where there is no such folder.
+    """
     sizes = protocol.CHECKER_SIZES.unpack(os.pread(job, protocol.CHECKER_SIZES.size, offset))
     offset += protocol.CHECKER_SIZES.size
-    paths, descriptors = [], []
-    for number, (name, size) in enumerate(zip(_NAMES, sizes, strict=True), start=_FIRST):
-        if in_scratch:
-            paths.append(f"{scratch.PATH}/{name}")
-            file = os.open(paths[-1], os.O_WRONLY | os.O_CREAT, 0o600)
-        else:
-            paths.append(f"/proc/self/fd/{number}")
-            file = os.memfd_create(name, 0)
-            descriptors.append(file)
+    written = folder or [os.memfd_create(name, 0) for name in NAMES]
+    for file, size in zip(written, sizes, strict=True):
+        os.lseek(file, 0, os.SEEK_SET)
         copy(job, offset, file, size)
         offset += size
-        if in_scratch:
-            os.close(file)
-    return Files(paths, descriptors)
+    if folder:
+        return Files([f"{FOLDER}/{name}" for name in NAMES], written, [])
+    paths = [f"/proc/self/fd/{number}" for number in range(_FIRST, _FIRST + len(NAMES))]
+    return Files(paths, written, written)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from maxatk.verifier.inside.compiled import Program
 
 _MAX_MESSAGE = 1 << 26
+_CHECK = "<check>"
 _READ, _WRITE = 3, 4  # the descriptors of both processes, once they have entered
 
 
@@ -57,8 +58,8 @@ def run_check(
     if checker == 0:
         try:
             source = os.pread(context.files.job, size - name_size, offset + name_size)
+            _redirect(context.complaints)
             _place_pipe(answers_out, calls_in)
-            _silence()
             _enter_half(program, request, context)
             _run_checker(entry_point, source.decode("utf-8", "surrogatepass"))
         finally:
@@ -81,8 +82,8 @@ def _await_check(
     checker: int, candidate: int, request: Request, context: Context, start: float
 ) -> tuple[int, int, float, int]:
     """Wait for the candidate, whose clock is the one that counts, then for the checker."""
-    ending, status, cpu, memory = await_end(candidate, request, context, start)
-    verdict = await_end(checker, request, context, start, reported=True)
+    ending, status, cpu, memory = await_end(candidate, request, context, start, helper=checker)
+    verdict = await_end(checker, request, context, start, spent=cpu, reported=True)
     if status == 0 and ending == protocol.EXITED:
         ending, status = verdict[:2]
     return ending, status, cpu + verdict[2], max(memory, verdict[3])
@@ -95,11 +96,12 @@ def _place_pipe(read_end: int, write_end: int) -> None:
     os.dup2(high, _WRITE)
 
 
-def _silence() -> None:
+def _redirect(complaints: int) -> None:
     """Take the standard files from the checker: the program could read what a traceback tells."""
     nothing = os.open(os.devnull, os.O_RDWR)
     for descriptor in STANDARD:
         os.dup2(nothing, descriptor)
+    os.dup2(complaints, 2)
 
 
 def _run_candidate(code: CodeType, entry_point: str) -> NoReturn:
@@ -124,19 +126,31 @@ def _run_candidate(code: CodeType, entry_point: str) -> NoReturn:
 def _run_checker(entry_point: str, source: str) -> NoReturn:
     """Run `check(candidate)`; exit status 0 says that it returned.
 
-    The source may also hold bare asserts on `candidate` or on the entry point's name. An error
-    that is no AssertionError ends the process by itself.
+    The source may also hold bare asserts on `candidate` or on the entry point's name.
     """
     namespace: dict[str, Any] = {"__name__": "checker", "candidate": _call_candidate}
     namespace[entry_point] = _call_candidate
     try:
-        exec(compile(source, "<check>", "exec", dont_inherit=True), namespace)
+        exec(compile(source, _CHECK, "exec", dont_inherit=True), namespace)
         check = namespace.get("check")
         if check is not None and check is not _call_candidate:  # `check` may be the entry point
             check(_call_candidate)
-    except AssertionError:
-        os._exit(protocol.EXIT_REJECTED)
+    except BaseException as error:
+        os.write(2, _explained(error, source).encode("utf-8", "replace"))
+        os._exit(protocol.EXIT_REJECTED if isinstance(error, AssertionError) else 1)
     os._exit(0)
+
+
+def _explained(error: BaseException, source: str) -> str:
+    """Return what failed in a check test and the line of its source."""
+    number, trace = 0, error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == _CHECK:
+            number = trace.tb_lineno
+        trace = trace.tb_next
+    lines = source.splitlines()[number - 1 : number] if number else []
+    where = "".join(f"check, line {number}: {line.strip()[:400]}\n" for line in lines)
+    return f"{where}{type(error).__name__}: {str(error)[:400]}".rstrip(": ") + "\n"
 
 
 def _call_candidate(*args: Any, **kwargs: Any) -> Any:
@@ -150,6 +164,9 @@ def _call_candidate(*args: Any, **kwargs: Any) -> Any:
     if answer[0] is True:
         return answer[1]
     kind = getattr(builtins, str(answer[1]), None)
+    if kind in (StopIteration, StopAsyncIteration):
+        # Either would end a loop of the test over its cases, as if all of them were done.
+        raise RuntimeError(f"the program raised {answer[1]}")
     if isinstance(kind, type) and issubclass(kind, Exception):
         raise kind(*answer[2:])
     raise CandidateError(*answer[1:])

@@ -52,7 +52,7 @@ def import_early(names: set[str]) -> None:
     for name in _PRELOADED & names:
         try:
             __import__(name)
-        except ImportError:
+        except Exception:  # its memory may be used up: no failure of ours
             continue  # the program will meet the same error, where it may expect it
     random: Any = sys.modules.get("random")
     if random is not None:

@@ -9,7 +9,7 @@ import os
 import resource
 import sys
 
-from maxatk.verifier.inside import landlock, scratch, syscalls
+from maxatk.verifier.inside import checker, landlock, scratch, syscalls
 
 _NEWNS, _NEWUTS, _NEWIPC, _NEWUSER = 0x00020000, 0x04000000, 0x08000000, 0x10000000
 _NEWPID, _NEWNET = 0x20000000, 0x40000000
@@ -25,17 +25,21 @@ _STACK = 64 << 20  # the kernel keeps 128 MiB free below the stack, whatever the
 Layers = dict[str, bool | str]
 
 
-def enter_namespaces(paths: list[str], uid: int) -> Layers:
-    """Leave the host's namespaces and file tree as far as the host allows; say what held."""
+def enter_namespaces(paths: list[str], uid: int, checker_files: list[int]) -> Layers:
+    """Leave the host's namespaces and file tree as far as the host allows; say what held.
+
+    `checker_files` gets descriptors of the files that only the supervising processes can write.
+    """
     layers: Layers = {}
+    folder = scratch.place(paths)
     if os.geteuid() != 0:
         layers["user_namespace"] = _attempt(_unshare_user)
     for name, flag in (("network", _NEWNET), ("ipc", _NEWIPC | _NEWUTS)):
         layers[f"{name}_namespace"] = _attempt(_unshare, flag)
-    layers["private_root"] = _attempt(_enter_private_root, paths)
+    layers["private_root"] = _attempt(_enter_private_root, paths, folder)
     layers["scratch_folder"] = "there is no private root"
     if layers["private_root"] is True:
-        layers["scratch_folder"] = _attempt(_mount_scratch, paths)
+        layers["scratch_folder"] = _attempt(_mount_folders, paths, folder, checker_files)
     layers["own_uid"] = _attempt(_check_uid_drop, paths, uid)
     # Last: the very next child becomes process 1 of the new namespace.
     layers["pid_namespace"] = _attempt(_unshare, _NEWPID)
@@ -46,7 +50,7 @@ def drop_privileges(layers: Layers, paths: list[str], uid: int) -> Layers:
     """Give up user, capabilities and the right to gain any; restrict files and resources."""
     if layers["own_uid"] is True:
         if layers["scratch_folder"] is True:
-            os.chown(scratch.PATH, uid, uid)
+            os.chown(scratch.place(paths), uid, uid)
         os.setgroups([])
         os.setresgid(uid, uid, uid)
         os.setresuid(uid, uid, uid)
@@ -54,10 +58,12 @@ def drop_privileges(layers: Layers, paths: list[str], uid: int) -> Layers:
     syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
     syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)
     layers = {**layers, "capabilities_dropped": True}
-    writable = [scratch.PATH] if layers["scratch_folder"] is True else []
-    layers["landlock"] = _attempt(landlock.restrict, paths, _DEVICES, writable)
+    writable, readable = [], paths
+    if layers["scratch_folder"] is True:
+        writable, readable = [scratch.place(paths)], [*paths, checker.FOLDER]
+    layers["landlock"] = _attempt(landlock.restrict, readable, _DEVICES, writable)
     if writable:
-        os.chdir(scratch.PATH)
+        os.chdir(writable[0])
     own_count = layers["own_uid"] is True or layers.get("user_namespace") is True
     layers["rlimits"] = _attempt(_set_limits, own_count)
     return layers
@@ -88,7 +94,7 @@ def _unshare_user() -> None:
             file.write(text)
 
 
-def _enter_private_root(paths: list[str]) -> None:
+def _enter_private_root(paths: list[str], folder: str) -> None:
     """Make a file tree that holds the interpreter's libraries and four devices, read-only."""
     _unshare(_NEWNS)
     _mount(None, "/", None, _MS_REC | _MS_PRIVATE)
@@ -100,11 +106,12 @@ def _enter_private_root(paths: list[str]) -> None:
         _bind(path)
     syscalls.check(syscalls.LIBC.umount2(b"/old", _MNT_DETACH), "umount2")
     os.rmdir("/old")
-    os.mkdir(scratch.PATH)
+    os.mkdir(folder)
+    os.mkdir(checker.FOLDER)
     _mount(None, "/", None, _MS_REMOUNT | _MS_RDONLY | _MS_NOSUID | _MS_NODEV)
 
 
-def _mount_scratch(paths: list[str]) -> None:
+def _mount_folders(paths: list[str], folder: str, checker_files: list[int]) -> None:
     """Make the libraries read-only, whoever owns them, and only then a place to write to."""
     read_only = (ctypes.c_uint64 * 4)(_ATTR_RDONLY, 0, 0, 0)  # struct mount_attr
     for path in filter(os.path.exists, paths):
@@ -112,7 +119,16 @@ def _mount_scratch(paths: list[str]) -> None:
             syscalls.NR_MOUNT_SETATTR, _AT_FDCWD, path.encode(), _AT_RECURSIVE,
             ctypes.byref(read_only), ctypes.c_size_t(ctypes.sizeof(read_only)),
         )  # fmt: skip
-    _mount("tmpfs", scratch.PATH, "tmpfs", _MS_NOSUID | _MS_NODEV, scratch.MOUNT_OPTIONS)
+    _mount("tmpfs", folder, "tmpfs", _MS_NOSUID | _MS_NODEV, scratch.MOUNT_OPTIONS)
+    # Of any size: what the host writes there is bounded by what it holds itself. The descriptors
+    # write through the first mount, and all paths lead to the second one, which is read-only.
+    _mount("tmpfs", checker.FOLDER, "tmpfs", _MS_NOSUID | _MS_NODEV, "size=0,mode=755")
+    for name in checker.NAMES:
+        path = f"{checker.FOLDER}/{name}"
+        checker_files.append(os.open(path, os.O_RDWR | os.O_CREAT, 0o444))
+    _mount(checker.FOLDER, checker.FOLDER, None, _MS_BIND)
+    read_only_bind = _MS_REMOUNT | _MS_BIND | _MS_RDONLY | _MS_NOSUID | _MS_NODEV
+    _mount(None, checker.FOLDER, None, read_only_bind)
 
 
 def _bind(path: str) -> None:

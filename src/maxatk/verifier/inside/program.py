@@ -27,7 +27,6 @@ from maxatk.verifier.inside.supervise import (
 
 TYPE_CHECKING = False  # `typing` itself would make every fork slower
 if TYPE_CHECKING:
-    from types import CodeType
     from typing import NoReturn
 
 
@@ -39,11 +38,13 @@ def run(request: Request, context: Context) -> NoReturn:
     _set_limits(request, context.base_memory)
     table_size = request.tests * protocol.TEST.size
     table = os.pread(files.job, table_size, 0)
-    program = Program(_compile(os.pread(files.job, request.source_size, table_size), files))
+    program = _compile(os.pread(files.job, request.source_size, table_size), files)
     records_size = request.tests * protocol.RESULT.size
     os.ftruncate(files.results, records_size)  # also tells the host that compiling went well
     os.lseek(files.results, records_size, os.SEEK_SET)
     open_standard_files()
+    if any(kind == protocol.KIND_CHECK for _, kind, _ in protocol.TEST.iter_unpack(table)):
+        context.complaints = os.memfd_create("complaints")
     execution.make_main_module()
     import_early(program.names)
     if context.program_filter is None:
@@ -78,9 +79,9 @@ def _set_limits(request: Request, base_memory: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
 
 
-def _compile(source: bytes, files: Descriptors) -> CodeType:
+def _compile(source: bytes, files: Descriptors) -> Program:
     try:
-        return compile(source, "<program>", "exec", dont_inherit=True)
+        return Program(compile(source, "<program>", "exec", dont_inherit=True))
     except BaseException as error:
         message = f"{type(error).__name__}: {error}"
         os.pwrite(files.results, message.encode("utf-8", "replace")[: protocol.STDERR_BYTES], 0)
@@ -103,24 +104,32 @@ def _run_test(
     else:
         files = None
         if kind == protocol.KIND_CHECKER:
-            files = checker.place(job, offset, in_scratch=context.scratch)
+            files = checker.place(job, offset, context.checker_files)
         elif size:
             copy(job, offset, 0, size)
             os.lseek(0, 0, os.SEEK_SET)
         pid = syscalls.fork()
         if pid == 0:
             _become_test(program, request, context, (size, kind), files)
+        ending, status, cpu, memory = await_end(pid, request, context, start)
         if files is not None:
             files.close()
-        ending, status, cpu, memory = await_end(pid, request, context, start)
     wall = time.monotonic() - start
+    request.count_idle(wall, cpu)
     if context.scratch:
-        scratch.empty()
+        cpu += scratch.empty(context.scratch)
     out_size, err_size = os.lseek(1, 0, os.SEEK_END), os.lseek(2, 0, os.SEEK_END)
-    if max(out_size, err_size) >= request.output and ending == protocol.EXITED:
+    full = max(out_size, err_size) >= request.output or out_size > request.output_left
+    if full and ending == protocol.EXITED:
         ending = protocol.OUTPUT_FULL
-    sent = copy(1, 0, results, out_size) if ending == protocol.EXITED else 0
-    excerpt = copy(2, 0, results, min(err_size, protocol.STDERR_BYTES))
+    sent = copy(1, 0, results, out_size) if ending == protocol.EXITED and status == 0 else 0
+    request.output_left -= sent
+    excerpt = 0
+    if kind == protocol.KIND_CHECK:
+        excerpt = copy(context.complaints, 0, results, protocol.STDERR_BYTES // 2)
+        os.ftruncate(context.complaints, 0)
+        os.lseek(context.complaints, 0, os.SEEK_SET)
+    excerpt += copy(2, 0, results, min(err_size, protocol.STDERR_BYTES - excerpt))
     return ending, protocol.RESULT.pack(status, ending, cpu, wall, memory, sent, excerpt)
 
 

@@ -7,11 +7,12 @@ zygote answers one `REPLY` when the program process is gone. Expected outputs ar
 
 import struct
 
-# tests, time-outs after which to stop (0: never), source bytes, CPU limit (s), wall limit (s),
-# compile limit (s), memory (bytes), output (bytes)
-REQUEST = struct.Struct("<IIQdddQQ")
+# tests, time-outs after which to stop (0: never), source bytes, CPU limit (s), wall limit (s), idle
+# seconds of all tests together, compile limit (s), memory (bytes), output of a test (bytes), output
+# of all tests together (bytes)
+REQUEST = struct.Struct("<IIQddddQQQ")
 KILL = struct.Struct("<i")  # the process that a program process wants to be killed
-REPLY = struct.Struct("<i")  # the program process's wait status
+REPLY = struct.Struct("<id")  # the program process's wait status and CPU seconds
 # payload bytes, kind of test, how many of the bytes are the name of a check test's function
 TEST = struct.Struct("<QBH")
 # wait status, ending, CPU (s), wall (s), peak memory (bytes), bytes of output, of stderr

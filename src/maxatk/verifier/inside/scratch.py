@@ -6,38 +6,55 @@ are limited by the mount. Without a private root there is none: nothing else wou
 """
 
 import os
+import time
 
-PATH = "/tmp"
 MOUNT_OPTIONS = "size=16m,nr_inodes=1k,mode=700"
+_PLACES = ("/tmp", "/scratch")
 
 
-def empty() -> None:
-    """Remove all that a test has left behind; the current folder must be `PATH`.
+def place(paths: list[str]) -> str:
+    """Return where the folder is mounted: elsewhere if `/tmp` holds one of the libraries."""
+    for place in _PLACES:
+        if not any(f"{path}/".startswith(place + "/") for path in paths):
+            return place
+    return "/maxatk-scratch"
 
-    It descends by changing the folder, because a test may have nested folders deeper than any
-    path name, and without recursion. No process of the test is alive any more.
+
+def empty(folder: str) -> float:
+    """Remove all that a test has left in the current folder; return the CPU seconds it took.
+
+    `folder` is the path of the current folder. It descends by changing the folder, because a test
+    may have nested folders deeper than any path name, and without recursion; every folder is
+    listed once. No process of the test is alive any more.
     """
-    os.chmod(PATH, 0o700)
+    os.chmod(folder, 0o700)
+    names = os.listdir(".")
+    if not names:
+        return 0.0
+    start = time.process_time()
     above: list[str] = []
+    folders = [_unlink_files(names)]
     while True:
-        inner = _unlink_files()
-        if inner:
+        if folders[-1]:
+            inner = folders[-1].pop()
             os.chmod(inner, 0o700)
             os.chdir(inner)
             above.append(inner)
+            folders.append(_unlink_files(os.listdir(".")))
         elif above:
             os.chdir("..")
             os.rmdir(above.pop())
+            folders.pop()
         else:
-            return
+            return time.process_time() - start
 
 
-def _unlink_files() -> str:
-    """Unlink the files of the current folder; return the name of a folder in it, if any."""
-    inner = ""
-    for name in os.listdir("."):
+def _unlink_files(names: list[str]) -> list[str]:
+    """Unlink the files of the current folder; return the names of the folders in it."""
+    folders = []
+    for name in names:
         try:
             os.unlink(name)
         except IsADirectoryError:
-            inner = name
-    return inner
+            folders.append(name)
+    return folders

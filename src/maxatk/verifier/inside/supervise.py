@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 
 _CHILD_DIED = (signals.SIGCHLD,)
 STANDARD = (0, 1, 2)
+# A process that waits for a core is not idle: on the busiest machine it still gets a part of one in
+# _BUSY. What is longer is idleness, and _FREE_IDLE seconds of it in a test are not counted.
+_BUSY = 32.0
+_FREE_IDLE = 1.0
 
 
 class Descriptors:
@@ -30,11 +34,13 @@ class Context:
     `program_filter` (None where the limit on processes does not stop forks; see `seccomp`).
     `base_memory` is the zygote's own address space in bytes; `orphans` says that the processes
     of a killed zygote would live on, because it is not the first one of a process namespace;
-    `scratch` says that the current folder is the scratch folder of the tests. `kills` is the
-    pipe on which a program process asks the zygote to kill a test.
+    `scratch` is the path of the current folder where it is the scratch folder of the tests, and
+    `checker_files` are descriptors of the files in `checker.FOLDER`, if there is one. `kills` is
+    the pipe on which a program process asks the zygote to kill a test, `complaints` the file for
+    what the checkers of check tests say, which their programs must not read.
     """
 
-    kills = -1
+    kills = complaints = -1
 
     def __init__(
         self,
@@ -44,14 +50,19 @@ class Context:
         *,
         base_memory: int,
         orphans: bool,
-        scratch: bool,
     ) -> None:
         self.files, self.test_filter, self.program_filter = files, test_filter, program_filter
-        self.base_memory, self.orphans, self.scratch = base_memory, orphans, scratch
+        self.base_memory, self.orphans = base_memory, orphans
+        self.scratch = ""
+        self.checker_files: list[int] = []
 
 
 class Request:
-    """One message of the host: how many tests, how long the source, what limits."""
+    """One message of the host: how many tests, how long the source, what limits.
+
+    `idle_left` (seconds) and `output_left` (bytes) are what the program's tests may still use of
+    what they have together.
+    """
 
     def __init__(self, message: bytes) -> None:
         (
@@ -60,10 +71,16 @@ class Request:
             self.source_size,
             self.cpu_limit,
             self.wall_limit,
+            self.idle_left,
             self.compile_limit,
             self.memory,
             self.output,
+            self.output_left,
         ) = protocol.REQUEST.unpack(message)
+
+    def count_idle(self, wall: float, cpu: float) -> None:
+        """Take from the idle seconds what a test of so many seconds has used of them."""
+        self.idle_left -= max(0.0, min(wall - _FREE_IDLE - _BUSY * cpu, self.idle_left))
 
 
 def open_standard_files() -> None:
@@ -94,26 +111,48 @@ def copy(source: int, offset: int, target: int, size: int) -> int:
 
 
 def await_end(
-    pid: int, request: Request, context: Context, start: float, *, reported: bool = False
+    pid: int,
+    request: Request,
+    context: Context,
+    start: float,
+    *,
+    helper: int = 0,
+    spent: float = 0.0,
+    reported: bool = False,
 ) -> tuple[int, int, float, int]:
     """Wait for a test, and have it killed when its CPU clock or the wall clock has run out.
 
-    `reported` says that its SIGCHLD may have been taken already. Returns how it ended, its wait
-    status, its CPU seconds and its peak memory in bytes.
+    Args:
+        pid: The process of the test.
+        request: Its limits; a test that has been idle for too long meets its wall limit early.
+        context: Where the kill is asked for.
+        start: When the test started, in seconds of the monotonic clock.
+        helper: A process that the test waits for, so that its CPU time is no idleness.
+        spent: CPU seconds that others have already used in the test.
+        reported: Whether its SIGCHLD may have been taken already.
+
+    Returns how it ended, its wait status, its CPU seconds and its peak memory in bytes.
     """
-    clock = (~pid << 3) | 2  # the kernel's name for the CPU clock of that process
     ending = protocol.EXITED
-    patience = 0.0 if reported else min(request.cpu_limit, request.wall_limit)
+    idle = request.idle_left + _FREE_IDLE
+    patience = 0.0 if reported else min(request.cpu_limit, request.wall_limit, idle)
     while True:
         signals.sigtimedwait(_CHILD_DIED, patience)
         reaped, status, usage = os.wait4(pid, os.WNOHANG)
         if reaped:
             return ending, status, usage.ru_utime + usage.ru_stime, usage.ru_maxrss << 10
-        cpu_left = request.cpu_limit - time.clock_gettime(clock)
-        wall_left = request.wall_limit - (time.monotonic() - start)
+        used = _cpu_seconds(pid)
+        busy = used + spent + (_cpu_seconds(helper) if helper else 0.0)
+        cpu_left = request.cpu_limit - used
+        wall = min(request.wall_limit, idle + _BUSY * busy)
+        wall_left = wall - (time.monotonic() - start)
         if cpu_left > 0 and wall_left > 0:
             patience = max(min(cpu_left, wall_left), 0.001)
             continue
         ending = protocol.CPU_LIMIT if cpu_left <= 0 else protocol.WALL_LIMIT
         os.write(context.kills, protocol.KILL.pack(pid))
         patience = 1.0
+
+
+def _cpu_seconds(pid: int) -> float:
+    return time.clock_gettime((~pid << 3) | 2)  # the kernel's name for the clock of that process

@@ -44,15 +44,16 @@ def rehearse(context: supervise.Context) -> None:
     table = protocol.TEST.pack(len(_INPUT), protocol.KIND_STDIN, 0)
     os.write(job, table + _INPUT)
     files = supervise.Descriptors(context.files.requests, context.files.replies, job, results)
-    request = supervise.Request(protocol.REQUEST.pack(1, 0, 0, 10.0, 10.0, 10.0, 1 << 30, 1 << 20))
+    limits = (*(10.0,) * 4, 1 << 30, 1 << 20, 1 << 30)
+    request = supervise.Request(protocol.REQUEST.pack(1, 0, 0, *limits))
     trial = supervise.Context(
         files,
         context.test_filter,
         None,
         base_memory=0,
         orphans=context.orphans,
-        scratch=context.scratch,
     )
+    trial.scratch = context.scratch
     sample = compiled.Program(compile(_SAMPLE, "<program>", "exec"))
     supervise.open_standard_files()
     for _ in range(_ROUNDS):

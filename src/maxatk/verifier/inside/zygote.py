@@ -38,6 +38,7 @@ def main(arguments: list[str]) -> NoReturn:
     uid, folder, modules = int(arguments[0]), arguments[1], arguments[2]
     files = supervise.Descriptors(*(int(text) for text in arguments[3:]))
     syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signals.SIGKILL)
+    _be_killed_first()
     if folder:
         sys.path.append(folder)
     execution.prepare_interpreter()
@@ -47,7 +48,8 @@ def main(arguments: list[str]) -> NoReturn:
     machine = os.uname().machine
     paths = isolate.library_paths()
     base_memory = _address_space()
-    layers = isolate.enter_namespaces(paths, uid)
+    checker_files: list[int] = []
+    layers = isolate.enter_namespaces(paths, uid, checker_files)
     if layers["pid_namespace"] is True:
         _become_first_process(files)
     layers = isolate.drop_privileges(layers, paths, uid)
@@ -56,6 +58,8 @@ def main(arguments: list[str]) -> NoReturn:
     syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)
     _install(layers, machine)
     context = _context(files, layers, machine, base_memory)
+    if layers["scratch_folder"] is True:
+        context.scratch, context.checker_files = scratch.place(paths), checker_files
     layers.update(selftest.run(context))
     if layers["fork_limit"] is not True:
         context.program_filter = None
@@ -69,15 +73,14 @@ def main(arguments: list[str]) -> NoReturn:
 def _context(
     files: supervise.Descriptors, layers: isolate.Layers, machine: str, base_memory: int
 ) -> supervise.Context:
-    has_scratch = layers["scratch_folder"] is True
+    confined = layers["scratch_folder"] is True
     first = layers["pid_namespace"] is True
     return supervise.Context(
         files,
-        seccomp.test_filter(machine, writing=has_scratch or layers["landlock"] is True),
-        seccomp.program_filter(machine) if has_scratch and first else None,
+        seccomp.test_filter(machine, writing=confined or layers["landlock"] is True),
+        seccomp.program_filter(machine) if confined and first else None,
         base_memory=base_memory,
         orphans=not first,
-        scratch=has_scratch,
     )
 
 
@@ -90,6 +93,15 @@ def _become_first_process(files: supervise.Descriptors) -> None:
         os.close(descriptor)
     os.waitpid(pid, 0)
     os._exit(0)
+
+
+def _be_killed_first() -> None:
+    """Let the kernel, when it is out of memory, end a test rather than the trainer that waits."""
+    try:
+        with open("/proc/self/oom_score_adj", "w") as file:
+            file.write("1000")
+    except OSError:
+        return  # where it cannot be written, the sizes of the processes decide
 
 
 def _address_space() -> int:
@@ -118,11 +130,12 @@ def _serve(context: supervise.Context) -> NoReturn:
             program.run(request, context)
         os.close(context.kills)
         _kill_on_request(kills)
-        status = os.waitpid(pid, 0)[1]
+        _, status, usage = os.wait4(pid, 0)
         _sweep(pid)
         if context.scratch and status != 0:  # it may have died beside a test
-            scratch.empty()
-        os.write(files.replies, protocol.REPLY.pack(status))
+            scratch.empty(context.scratch)
+        cpu = usage.ru_utime + usage.ru_stime
+        os.write(files.replies, protocol.REPLY.pack(status, cpu))
 
 
 def _kill_on_request(kills: int) -> None:

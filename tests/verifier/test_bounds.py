@@ -1,0 +1,89 @@
+"""What one program can cost its host: memory, time and patience."""
+
+import tracemalloc
+
+import pytest
+
+from maxatk.records import Outcome, TestCase
+from maxatk.verifier import Verifier
+from processes import patience
+
+MEBIBYTE = 1 << 20
+
+
+def test_the_outputs_of_all_tests_have_one_bound():
+    tests = [TestCase(input="", output=str(i)) for i in range(6)]
+    program = "print('x' * (15 << 20))"
+    tracemalloc.start()
+    with Verifier(workers=1) as verifier:
+        verdict = verifier.verify(program, tests)
+    assert tracemalloc.get_traced_memory()[1] < 80 * MEBIBYTE
+    tracemalloc.stop()
+    found = [test.outcome for test in verdict.tests]
+    assert found == [Outcome.WRONG_ANSWER] * 4 + [Outcome.OUTPUT_LIMIT] * 2
+    assert verdict.reward == 0.0
+
+
+def test_a_program_may_print_all_that_is_expected_of_it():
+    text = "x" * (15 * MEBIBYTE)
+    with Verifier(workers=1) as verifier:
+        verdict = verifier.verify(f"print({text[:1]!r} * (15 << 20))", [TestCase("", text)] * 5)
+    assert verdict.reward == 1.0
+
+
+@pytest.mark.parametrize("size", [7 * MEBIBYTE, 16 * MEBIBYTE - 2])
+def test_no_output_is_too_long_for_a_checker(verifier, size):
+    checker = f"import sys\nprint(int(len(open(sys.argv[3]).read()) == {size + 1}))"
+    test = TestCase(input="x" * (7 * MEBIBYTE), output="y" * (7 * MEBIBYTE))
+    program = f"print('z' * {size})"
+    assert verifier.verify(program, [test], "checker", checker=checker).reward == 1.0
+
+
+def test_the_files_of_a_checker_cannot_be_written_and_are_emptied(verifier):
+    checker = (
+        "import os, sys\n"
+        "for path in sys.argv[1:]:\n"
+        "    try:\n"
+        "        os.chmod(path, 0o777)\n"
+        "    except OSError:\n"
+        "        pass\n"
+        "    try:\n"
+        "        open(path, 'w')\n"
+        "    except OSError:\n"
+        "        continue\n"
+        "    print(2)\n"
+        "print(1)"
+    )
+    tests = [TestCase(input="secret", output="secret")] * 2
+    program = (
+        "import os\n"
+        "for name in ('input.txt', 'correct_output.txt', 'solution_output.txt'):\n"
+        "    try:\n"
+        "        print(open('/checker/' + name).read(), end='')\n"
+        "    except FileNotFoundError:\n"
+        "        pass"
+    )
+    assert verifier.verify("print()", tests, "checker", checker=checker).reward == 1.0
+    assert verifier.verify(program, [TestCase(input="", output="")]).reward == 1.0
+
+
+def test_folders_left_behind_are_removed_in_linear_time(verifier):
+    tests = [TestCase(input="", output=str(i)) for i in range(70)]
+    program = "import os\nfor i in range(950): os.mkdir(str(i))"
+    verdict = verifier.verify(program, tests)
+    assert {test.outcome for test in verdict.tests} == {Outcome.WRONG_ANSWER}
+
+
+def test_tests_that_sleep_share_one_allowance(verifier):
+    tests = [TestCase(input="", output="x")] * 3
+    verdict = verifier.verify("import time; time.sleep(1000)", tests, time_limit=0.01)
+    assert {test.outcome for test in verdict.tests} == {Outcome.TIME_LIMIT}
+    first, *others = [test.wall_seconds for test in verdict.tests]
+    assert first > 5
+    assert max(others) < patience(2.5)  # each had five seconds of its own
+
+
+def test_short_naps_are_nobodys_business(verifier):
+    tests = [TestCase(input="", output="x")] * 4
+    program = "import time; time.sleep(0.2); print('x')"
+    assert verifier.verify(program, tests, time_limit=0.01).reward == 1.0
