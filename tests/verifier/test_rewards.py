@@ -1,5 +1,6 @@
 import json
 import math
+import time
 
 import pytest
 
@@ -7,6 +8,7 @@ from maxatk.errors import DataError, InvalidValueError
 from maxatk.records import Outcome, TestCase, TestResult, Verdict
 from maxatk.verifier import CodeReward, compute_score, compute_scores, extract_code
 from maxatk.verifier import verl as verl_shape
+from processes import patience
 
 ROW = [
     {"input": "2\n", "output": "4\n", "call": None, "check": None},
@@ -49,6 +51,47 @@ HALF = "```\nprint(4)\n```"
 )
 def test_the_program_is_taken_out(completion, code):
     assert extract_code(completion) == code
+
+
+TWO = "```python\n{}\n```\nFor example:\n```python\nprint(add(1, 2))\n```"
+
+
+@pytest.mark.parametrize(
+    ("program", "entry_point"),
+    [
+        ("def add(a, b): return a + b", "add"),
+        ("async  def\tadd(a, b): return a + b", "add"),
+        ("class Solution:\n    def run(self): pass", "Solution().run"),
+        ("add = lambda a, b: a + b", "add"),
+    ],
+)
+def test_the_block_that_defines_the_entry_point_is_the_program(program, entry_point):
+    completion = TWO.format(program)
+    assert extract_code(completion, entry_point) == program + "\n"
+    assert extract_code(completion) == "print(add(1, 2))\n"
+    assert extract_code(completion, "nowhere") == "print(add(1, 2))\n"
+
+
+def test_the_entry_point_is_a_name_and_no_pattern():
+    assert extract_code("```\ndef adder(): 1\n```\n```\nx\n```", "add") == "x\n"
+    assert extract_code("```\ndef a(): 1\n```\n```\nx\n```", "[") == "x\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "```" + "x" * 400_000 + "`",
+        "~~~" + " " * 400_000 + "`",
+        " " * 400_000 + "```" + " " * 400_000,
+        ("```" + "x" * 900 + "`\n") * 500,
+        "```\n" * 100_000,
+        "`" * 800_000,
+    ],
+)
+def test_extraction_takes_linear_time(text):
+    start = time.process_time()
+    extract_code(text, "add")
+    assert time.process_time() - start < patience(1.5)
 
 
 def test_rewards_of_plain_and_conversational_completions(verifier):

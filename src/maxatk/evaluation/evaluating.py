@@ -110,4 +110,4 @@ def _sampled(
                 samples.append(sampler.sample(problem.id, problem.prompt, missing, settings))
                 if progress is not None:
                     progress(len(samples.records), total, "samples")
-            yield [submission(samples.records[problem.id, i]) for i in chunk]
+            yield [submission(samples.records[problem.id, i], problem) for i in chunk]

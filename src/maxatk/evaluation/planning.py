@@ -77,7 +77,8 @@ def plan(
     started = time.perf_counter()
     drawn = sampler.sample(first.id, first.prompt, list(range(count)), settings)
     sampled = time.perf_counter()
-    verifier.verify_many([problem_job(submission(sample).program, first) for sample in drawn])
+    programs = [submission(sample, first).program for sample in drawn]
+    verifier.verify_many([problem_job(program, first) for program in programs])
     verified = time.perf_counter()
     total = len(problems) * settings.samples
     found = _lines(Path(out) / SAMPLES)

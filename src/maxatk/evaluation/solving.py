@@ -100,7 +100,7 @@ def solve(
                 break
             indices = range(start, min(start + sampler.batch_size, n))
             drawn = sampler.sample(problem.id, problem.prompt, list(indices), settings)
-            thread.put([submission(sample) for sample in drawn])
+            thread.put([submission(sample, problem) for sample in drawn])
     return _best(problem, verified)
 
 

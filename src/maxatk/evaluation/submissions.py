@@ -35,9 +35,9 @@ class Submission:
     program: str
 
 
-def submission(sample: Sample) -> Submission:
+def submission(sample: Sample, problem: Problem) -> Submission:
     """Return a sample of ours with its program: the code block, or the whole completion."""
-    return Submission(sample, extract_code(sample.completion))
+    return Submission(sample, extract_code(sample.completion, problem.entry_point))
 
 
 def read_submissions(path: str | Path, problems: Mapping[str, Problem]) -> list[Submission]:
@@ -92,7 +92,7 @@ def _problem_id(row: Mapping[str, Any]) -> str:
 
 def _parse_row(row: Mapping[str, Any], problem: Problem, line: int) -> Submission:
     if "problem_id" in row:
-        return submission(_own_sample(row))
+        return submission(_own_sample(row), problem)
     for field, before in (("solution", ""), ("completion", problem.prompt)):
         if row.get(field) is not None:
             if not isinstance(row[field], str):

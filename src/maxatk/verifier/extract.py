@@ -2,44 +2,86 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 
-_FENCE = re.compile(r"^([ \t]*)(```+|~~~+)[ \t]*([\w+#.-]*)[^\n`]*$", re.MULTILINE)
+_LANGUAGE = re.compile(r"[\w+#.-]*")
 _PYTHON = ("python", "python3", "py", "py3")
 
 
-def extract_code(completion: str) -> str:
+def extract_code(completion: str, entry_point: str | None = None) -> str:
     """Return the program in a completion: the last complete fenced block, Python ones first.
 
-    The rule, in order: the last closed block marked as Python; else the last closed block without
-    a language; else, if a fence was opened and never closed, all that follows it (the model ran
-    out of tokens); else the text itself.
+    The rule, in order: the last closed block that defines `entry_point`, where that is known; the
+    last closed block marked as Python; the last closed block without a language; if a fence was
+    opened and never closed, all that follows it (the model ran out of tokens); the last closed
+    block of any language; the text itself. Linear in the text.
     """
     closed, unclosed = _blocks(completion)
+    if entry_point:
+        defining = _definition(entry_point)
+        for block in reversed(closed):
+            if block.language in ("", *_PYTHON) and defining.search(block.text):
+                return block.text
     for wanted in (_PYTHON, ("",)):
-        matching = [text for language, text in closed if language in wanted]
+        matching = [block.text for block in closed if block.language in wanted]
         if matching:
             return matching[-1]
     if unclosed is not None:
         return unclosed
-    return closed[-1][1] if closed else completion
+    return closed[-1].text if closed else completion
 
 
-def _blocks(text: str) -> tuple[list[tuple[str, str]], str | None]:
-    """Return (language, content) of each closed block, and the content of one left open."""
-    closed: list[tuple[str, str]] = []
-    opened: re.Match[str] | None = None
-    for fence in _FENCE.finditer(text):
+@dataclasses.dataclass(frozen=True)
+class _Block:
+    language: str
+    text: str
+
+
+def _definition(entry_point: str) -> re.Pattern[str]:
+    """Return the pattern of a line that defines the name, or the class of a method's name."""
+    name = re.escape(entry_point.partition(".")[0].removesuffix("()"))
+    return re.compile(rf"^(?:(?:async[ \t]+)?def|class)[ \t]+{name}\b|^{name}[ \t]*=", re.MULTILINE)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Fence:
+    indent: str
+    mark: str
+    length: int
+    language: str
+
+    def closes(self, opened: _Fence) -> bool:
+        return self.mark == opened.mark and self.length >= opened.length and not self.language
+
+
+def _blocks(text: str) -> tuple[list[_Block], str | None]:
+    """Return each closed block, and the content of one left open."""
+    closed: list[_Block] = []
+    opened: _Fence | None = None
+    content: list[str] = []
+    *lines, last = text.split("\n")  # nothing else ends a line, as splitlines would have it
+    for line in [*(line + "\n" for line in lines), last]:
+        fence = _fence(line)
         if opened is None:
-            opened = fence
-        elif fence[2][0] == opened[2][0] and len(fence[2]) >= len(opened[2]) and not fence[3]:
-            closed.append((opened[3].lower(), _content(text, opened, fence.start())))
+            opened, content = fence, []
+        elif fence is not None and fence.closes(opened):
+            closed.append(_Block(opened.language.lower(), "".join(content)))
             opened = None
-    return closed, _content(text, opened, len(text)) if opened is not None else None
+        else:
+            content.append(line.removeprefix(opened.indent))
+    return closed, "".join(content) if opened is not None else None
 
 
-def _content(text: str, opened: re.Match[str], end: int) -> str:
-    content = text[opened.end() + 1 : end]
-    if not opened[1]:
-        return content
-    return "".join(line.removeprefix(opened[1]) for line in content.splitlines(keepends=True))
+def _fence(line: str) -> _Fence | None:
+    """Return the fence that a line is, if it is one: no backtick may follow it."""
+    body = line.lstrip(" \t")
+    mark = body[:1]
+    if mark not in ("`", "~"):
+        return None
+    rest = body.lstrip(mark)
+    length = len(body) - len(rest)
+    if length < 3 or "`" in rest:
+        return None
+    language = _LANGUAGE.match(rest.lstrip(" \t"))
+    return _Fence(line[: -len(body)], mark, length, language[0] if language else "")

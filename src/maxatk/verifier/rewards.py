@@ -51,7 +51,7 @@ class CodeReward:
             )
         jobs = [
             Job(
-                extract_code(completion_text(completion)),
+                extract_code(completion_text(completion), _cell(entry_point, i)),
                 as_tests(tests[i]),
                 _cell(compare, i),
                 _cell(time_limit_s, i),

@@ -67,7 +67,7 @@ def _job(data_source: str, solution: str, ground_truth: GroundTruth) -> Job:
         problem = Problem.from_json({"id": data_source or "-", "prompt": "", **fields})
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(f"ground_truth of {data_source!r}: {error!r}") from error
-    return problem_job(extract_code(solution), problem)
+    return problem_job(extract_code(solution, problem.entry_point), problem)
 
 
 def _parse(ground_truth: GroundTruth) -> Any:
