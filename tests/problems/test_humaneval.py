@@ -31,6 +31,21 @@ def test_a_prompt_may_end_in_a_function_without_a_body():
     assert verdict_of(solved.solution, solved.problem).reward == 1
 
 
+def test_a_check_may_call_the_entry_point_by_its_own_name():
+    row = humaneval_row(
+        prompt='def helper(x):\n    return x\n\n\ndef four_times(x):\n    """Four times x."""\n',
+        canonical_solution="    return 4 * x\n",
+        test="def check(candidate):\n"
+        "    assert tuple([candidate(2)]) == tuple([four_times(helper(2))])\n"
+        "    assert four_times(3) == 12\n",
+    )
+    solved = convert(row)
+    assert verdict_of(solved.solution, solved.problem).reward == 1
+    wrong = verdict_of("def four_times(x):\n    return 2 * x\n", solved.problem)
+    assert str(wrong.outcome) == "wrong_answer"
+    assert "assert four_times(3) == 12" in wrong.tests[0].stderr
+
+
 def test_the_plain_prompt_is_the_original_one():
     row = humaneval_row()
     assert convert(row, RowOptions(prompt_style="plain")).problem.prompt == row["prompt"]

@@ -16,7 +16,7 @@ def convert(row: Row, options: RowOptions | None = None) -> SolvedProblem | Left
     """
     options = options or RowOptions()
     prompt = row["prompt"]
-    check = _check(prompt, row["test"])
+    check = _check(prompt, row["entry_point"], row["test"])
     if check is None:
         return LeftOut(row["task_id"], "its prompt or its test is not Python 3")
     problem = Problem(
@@ -30,17 +30,28 @@ def convert(row: Row, options: RowOptions | None = None) -> SolvedProblem | Left
     return SolvedProblem(problem=problem, solution=prompt + row["canonical_solution"])
 
 
-def _check(prompt: str, test: str) -> str | None:
+def _check(prompt: str, entry_point: str, test: str) -> str | None:
     # Some checks call helpers that the prompt defines; the checker is a process of its own, so
-    # the prompt stands before them. A prompt may end in a function that has no body yet.
+    # the prompt stands before them. A prompt may end in a function that has no body yet. The
+    # entry point itself is left out: a check may call it by its name, and means the program's.
     for body in ("", "    pass\n"):
-        source = f"{prompt}\n{body}\n\n{test}"
+        helpers = f"{prompt}\n{body}"
         try:
-            ast.parse(source)
+            ast.parse(f"{helpers}\n\n{test}")
         except SyntaxError:
             continue
-        return source
+        return f"{_without(entry_point, helpers)}\n\n{test}"
     return None
+
+
+def _without(name: str, source: str) -> str:
+    lines = source.split("\n")
+    for node in ast.parse(source).body:
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == name:
+            first = min(part.lineno for part in (node, *node.decorator_list))
+            last = node.end_lineno or first
+            lines[first - 1 : last] = [""] * (last - first + 1)
+    return "\n".join(lines)
 
 
 BENCHMARK = Benchmark(
