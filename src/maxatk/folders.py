@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from maxatk.errors import DataError, InvalidValueError
+from maxatk.masking import masked
 
 TRAIN_RECORD = "train.json"  # in the folder of a trained model: its recipe, then its log
 
@@ -17,9 +18,11 @@ TRAIN_RECORD = "train.json"  # in the folder of a trained model: its recipe, the
 def read_json(path: Path) -> dict[str, Any]:
     """Return the JSON object of a file; raises DataError when it does not hold one."""
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        value = json.loads(path.read_text(encoding="utf-8-sig"))
     except ValueError as error:
         raise DataError(f"{path}: not a JSON file: {error}") from error
+    except RecursionError as error:
+        raise DataError(f"{path}: not a JSON file: nested too deeply") from error
     if not isinstance(value, dict):
         raise DataError(f"{path}: must hold a JSON object, got {type(value).__name__}")
     return value
@@ -52,8 +55,11 @@ def file_digest(path: Path) -> str:
 
 
 def refuse_other_settings(out: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Raise InvalidValueError listing every setting of the folder's record that differs now."""
-    differences = list(_differences(before, json.loads(json.dumps(now))))
+    """Raise InvalidValueError listing every setting of the folder's record that differs now.
+
+    Secrets are hidden on both sides: another one is no other setting.
+    """
+    differences = list(_differences(masked(before), json.loads(json.dumps(masked(now)))))
     if differences:
         listed = "\n  ".join(differences)
         raise InvalidValueError(

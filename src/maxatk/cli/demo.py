@@ -13,6 +13,7 @@ from maxatk.cli.study import carry_out, check_jobs
 from maxatk.cli.tables import print_overview
 from maxatk.errors import InvalidValueError
 from maxatk.folders import read_json, refuse_other_settings, write_json
+from maxatk.masking import masked
 from maxatk.studies.preflight import check_study
 from maxatk.studies.stages import default_jobs
 from maxatk.studies.study_recipe import StudyRecipe, load_study
@@ -67,4 +68,4 @@ def _claim_folder(study: StudyRecipe) -> None:
         return
     check_study(study)
     out.mkdir(parents=True, exist_ok=True)
-    write_json(out / RECORD, settings)
+    write_json(out / RECORD, masked(settings))

@@ -15,6 +15,7 @@ from maxatk.evaluation.results import build_results
 from maxatk.evaluation.sampling import SamplingSettings
 from maxatk.evaluation.store import Store
 from maxatk.folders import read_json, refuse_other_settings, write_json
+from maxatk.masking import masked
 from maxatk.records import Problem, Sample, Score
 from maxatk.verifier import Verifier
 
@@ -30,7 +31,8 @@ def open_folder(out: Path, settings: Mapping[str, Any]) -> None:
     check_folder(out, settings)
     if not (out / MANIFEST).is_file():
         out.mkdir(parents=True, exist_ok=True)
-        write_json(out / MANIFEST, {"settings": settings, "environment": environment()})
+        record = {"settings": masked(settings), "environment": environment()}
+        write_json(out / MANIFEST, record)
 
 
 def check_folder(out: Path, settings: Mapping[str, Any]) -> None:
@@ -41,7 +43,7 @@ def check_folder(out: Path, settings: Mapping[str, Any]) -> None:
     """
     path = out / MANIFEST
     if path.is_file():
-        refuse_other_settings(out, read_json(path)["settings"], settings)
+        refuse_other_settings(out, _recorded_settings(path), settings)
         return
     for name in (SAMPLES, SCORES):
         if (out / name).exists():
@@ -55,8 +57,16 @@ def recorded_batch_size(out: Path) -> int | None:
     """Return the batch size of the run in `out`; None without a run, or where it has none."""
     if not (out / MANIFEST).is_file():
         return None
-    size: int | None = read_json(out / MANIFEST)["settings"].get("model", {}).get("batch_size")
+    model = _recorded_settings(out / MANIFEST).get("model")
+    size: int | None = model.get("batch_size") if isinstance(model, dict) else None
     return size
+
+
+def _recorded_settings(path: Path) -> dict[str, Any]:
+    settings = read_json(path).get("settings")
+    if not isinstance(settings, dict):
+        raise DataError(f"{path}: must hold an object 'settings', got {settings!r:.60}")
+    return settings
 
 
 def problems_digest(problems: Sequence[Problem]) -> str:
@@ -100,7 +110,7 @@ def manifest_of(
 ) -> dict[str, Any]:
     """Return the manifest of a finished run."""
     return {
-        "settings": described,
+        "settings": masked(described),
         "environment": environment(),
         "isolation": dict(verifier.isolation),
         "problems_file": source,

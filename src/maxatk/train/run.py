@@ -16,6 +16,7 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from maxatk.environment import environment
 from maxatk.errors import InvalidValueError, MaxAtKError, MissingFileError, unknown_name
 from maxatk.folders import TRAIN_RECORD, read_json, refuse_other_settings, write_json
+from maxatk.masking import masked
 from maxatk.models import load_tokenizer, refuse_missing_folder
 from maxatk.problems import load_problems
 from maxatk.records import Problem
@@ -85,7 +86,7 @@ def train(recipe: TrainRecipe, *, progress: Callable[[int, int], None] | None = 
         )
         trainer.remove_callback(PrinterCallback)
         record: dict[str, Any] = {
-            "recipe": dataclasses.asdict(recipe),
+            "recipe": masked(dataclasses.asdict(recipe)),
             "environment": environment(),
             "isolation": verifier.isolation,
         }

@@ -7,6 +7,7 @@ import hashlib
 from typing import Any
 
 from maxatk.errors import InvalidValueError
+from maxatk.masking import masked_url
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +45,8 @@ class ServerSettings:
                 raise InvalidValueError(f"ServerSettings.{name}: must be positive, got {value!r}")
         if self.url is not None and not self.url.startswith(("http://", "https://")):
             raise InvalidValueError(
-                f"ServerSettings.url: must start with http:// or https://, got {self.url!r}"
+                f"ServerSettings.url: must start with http:// or https://, got "
+                f"{masked_url(self.url)!r}"
             )
 
 

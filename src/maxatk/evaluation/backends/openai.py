@@ -19,6 +19,7 @@ import httpx
 from maxatk.errors import InvalidValueError, ServerError
 from maxatk.evaluation.backends.model_settings import ModelSettings, ServerSettings, sample_seed
 from maxatk.evaluation.sampling import SamplingSettings
+from maxatk.masking import masked_url
 from maxatk.records import Sample
 
 ResultT = TypeVar("ResultT")
@@ -68,7 +69,8 @@ class OpenAIBackend:
         try:
             httpx.get(url, headers=self._headers, timeout=self.server.timeout_s)
         except httpx.HTTPError as error:
-            raise ServerError(f"{url}: the server cannot be reached: {_reason(error)}") from error
+            shown = masked_url(url)
+            raise ServerError(f"{shown}: the server cannot be reached: {_reason(error)}") from error
 
     def sample(
         self, problem_id: str, prompt: str, indices: Sequence[int], settings: SamplingSettings
@@ -112,6 +114,10 @@ class OpenAIBackend:
     def _url(self) -> str:
         return self._base + ("/chat/completions" if self.server.chat else "/completions")
 
+    @property
+    def _shown(self) -> str:
+        return masked_url(self._url)
+
     def _body(
         self, problem_id: str, prompt: str, index: int, settings: SamplingSettings
     ) -> dict[str, Any]:
@@ -139,12 +145,12 @@ class OpenAIBackend:
                     return self._object_of(response, place)
                 problem = f"status {response.status_code}: {response.text[:_EXCERPT]}"
                 if response.status_code not in _MAY_PASS:
-                    raise ServerError(f"{self._url}: {place} was refused: {problem}")
+                    raise ServerError(f"{self._shown}: {place} was refused: {problem}")
                 wait = _asked_to_wait(response)
             if attempt < self.server.retries:
                 await asyncio.sleep(self._pause(attempt) if wait is None else wait)
         raise ServerError(
-            f"{self._url}: {place} failed {self.server.retries + 1} times, the last: {problem}"
+            f"{self._shown}: {place} failed {self.server.retries + 1} times, the last: {problem}"
         )
 
     def _pause(self, attempt: int) -> float:
@@ -157,7 +163,7 @@ class OpenAIBackend:
             answer = response.json()
         except ValueError as error:
             raise ServerError(
-                f"{self._url}: {place}: the answer is not JSON: {response.text[:_EXCERPT]!r}"
+                f"{self._shown}: {place}: the answer is not JSON: {response.text[:_EXCERPT]!r}"
             ) from error
         return answer if isinstance(answer, dict) else {}
 
@@ -169,7 +175,7 @@ class OpenAIBackend:
             text = None
         if not isinstance(text, str):
             raise ServerError(
-                f"{self._url}: sample {index} of {problem_id!r}: the answer has no text: "
+                f"{self._shown}: sample {index} of {problem_id!r}: the answer has no text: "
                 f"{str(answer)[:_EXCERPT]}"
             )
         usage = answer.get("usage") or {}
@@ -191,7 +197,7 @@ def _asked_to_wait(response: httpx.Response) -> float | None:
 
 
 def _reason(error: Exception) -> str:
-    return f"{type(error).__name__} {error}".strip()
+    return masked_url(f"{type(error).__name__} {error}".strip())
 
 
 def _run(work: Coroutine[Any, Any, ResultT]) -> ResultT:
