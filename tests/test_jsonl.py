@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maxatk.errors import DataError, InvalidValueError, MissingFileError
-from maxatk.jsonl import read_jsonl, write_jsonl
+from maxatk.jsonl import parse_every_line, read_jsonl, write_jsonl
 
 values = st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=20))
 objects = st.dictionaries(st.text(max_size=5), values, max_size=4)
@@ -54,6 +54,32 @@ def test_a_bad_line_is_named_by_file_and_number(tmp_path, line, message):
     with pytest.raises(DataError, match=message) as caught:
         list(read_jsonl(path, count))
     assert str(caught.value).startswith(f"{path}:3: ")
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ['{"a": 1}, {"b": 2', '"c": 3}'],
+        ['{"a": 1}, {"b": [{}', "{}]}"],
+        ['{"a": [1', '2]}, {"b": 3}'],
+        ['{"a": "1', '2"}, {"b": 3}'],
+    ],
+)
+def test_two_broken_lines_do_not_make_a_whole_one(tmp_path, lines):
+    path = tmp_path / "rows.jsonl"
+    path.write_text("\n".join(["{}", *lines, "{}"]) + "\n")
+    with pytest.raises(DataError, match=r"rows\.jsonl:2: "):
+        list(read_jsonl(path, dict))
+
+
+@pytest.mark.parametrize("read", [read_jsonl, parse_every_line])
+def test_a_byte_order_mark_and_deep_nesting(tmp_path, read):
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(b"\xef\xbb\xbf" + b'{"a": 1}\n')
+    assert list(read(path, dict)) == [{"a": 1}]
+    path.write_text('{"a": 1}\n{"a": ' + "[" * 100_000 + "\n")
+    with pytest.raises(DataError, match=r"rows\.jsonl:2: broken JSON: nested too deeply"):
+        list(read(path, dict))
 
 
 def test_a_bad_line_is_named_in_a_file_of_many_blocks(tmp_path):

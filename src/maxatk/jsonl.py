@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import codecs
 import json
+import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,6 +17,8 @@ RecordT = TypeVar("RecordT")
 MOST_SHOWN = 50
 """How many bad lines an error message lists; the rest are counted."""
 
+_MARK = secrets.token_hex(16)
+_BETWEEN = f',"{_MARK}",'
 _BLOCK = 1 << 16  # characters of whole lines that are decoded at a time: they stay in the cache
 
 
@@ -45,10 +49,12 @@ def read_jsonl(
                 number += 1
         except (ValueError, TypeError) as error:
             raise DataError(f"{path}:{number}: {error}") from error
+        except RecursionError as error:
+            raise DataError(f"{path}:{number}: broken JSON: nested too deeply") from error
 
 
 def _blocks(path: Path) -> Iterator[list[str]]:
-    with path.open(encoding="utf-8", errors="strict") as file:
+    with path.open(encoding="utf-8-sig", errors="strict") as file:  # with or without its mark
         try:
             while lines := file.readlines(_BLOCK):
                 yield lines
@@ -58,13 +64,15 @@ def _blocks(path: Path) -> Iterator[list[str]]:
 
 def _together(lines: Sequence[str]) -> list[dict[str, Any]] | None:
     # One call for many lines takes half as long as one for each. None where a line is not one
-    # object: `_one_by_one` then finds out which.
+    # object: `_one_by_one` then finds out which. A mark of this process stands between the lines,
+    # because two broken ones may make a whole one; it then lies deeper, or where a row belongs.
     try:
-        rows: list[Any] = json.loads(f"[{','.join(lines)}]")
-    except ValueError:
+        parts: list[Any] = json.loads(f"[{_BETWEEN.join(lines)}]")
+    except (ValueError, RecursionError):
         return None
+    rows = parts[::2]
     whole = len(rows) == len(lines) and all(isinstance(row, dict) for row in rows)
-    return rows if whole else None
+    return rows if whole and all(part == _MARK for part in parts[1::2]) else None
 
 
 def _one_by_one(lines: Iterable[str]) -> Iterator[Mapping[str, Any] | None]:
@@ -95,6 +103,8 @@ def parse_every_line(
     bad = 0
     with path.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
+            if number == 1:
+                line = line.removeprefix(codecs.BOM_UTF8)
             if not line.strip():
                 continue
             try:

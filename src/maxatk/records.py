@@ -272,7 +272,7 @@ class Score:
             return cls(
                 row["problem_id"],
                 row["sample"],
-                row["reward"],
+                _number_or_none(row["reward"]),
                 row["passed"],
                 row["total"],
                 _OUTCOMES.get(row["outcome"]) or Outcome(row["outcome"]),
@@ -298,6 +298,13 @@ class Score:
             seconds=round(verdict.seconds, 6),
             program=program,
         )
+
+
+def _number_or_none(reward: Any) -> float | None:
+    if reward is not None and type(reward) not in (int, float):
+        raise DataError(f"score: reward must be a number or null, got {reward!r:.60}")
+    number: float | None = reward
+    return number
 
 
 _SCORE_FIELDS = ("problem_id", "sample", "reward", "passed", "total", "outcome", "seconds")

@@ -32,6 +32,15 @@ def test_a_closed_pipe_ends_a_command_silently(arguments, closed_pipe):
     assert done.returncode == 141
 
 
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+@pytest.mark.parametrize("arguments", ["--version", "problems list", "problems --help"])
+def test_closed_outputs_are_no_error(arguments, closed):
+    command = f"{sys.executable} -m maxatk {arguments} {closed}"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, timeout=patience(60))
+    assert b"Traceback" not in done.stdout + done.stderr
+    assert done.returncode == 0
+
+
 def test_a_closed_pipe_ends_progress_as_json_lines_silently(scoring, closed_pipe):
     arguments = scoring("print(4)", "print(6)")
     done = run([*arguments, "--progress", "json"], stdout=closed_pipe, stderr=subprocess.PIPE)

@@ -1,3 +1,4 @@
+import json
 import multiprocessing
 
 import pytest
@@ -5,6 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from maxatk.errors import DataError, InvalidValueError
+from maxatk.evaluation.folder import MANIFEST, check_folder, recorded_batch_size
 from maxatk.evaluation.store import Store
 from maxatk.records import Outcome, Sample, Score
 
@@ -56,6 +58,38 @@ def test_a_torn_line_longer_than_a_block_is_cut(tmp_path):
     with Store(path, Sample.from_json) as store:
         assert len(store.records) == 4
     assert path.read_bytes() == whole
+
+
+@pytest.mark.parametrize(
+    "tail", [b"\0" * 100 + b"\n", b'{"problem_id": "p\0\0\n\0\n\0', b"\0" * 200_000]
+)
+def test_zero_bytes_at_the_end_are_cut(tmp_path, tail):
+    path = tmp_path / "samples.jsonl"
+    whole = fill(path)
+    path.write_bytes(whole + tail)
+    with Store(path, Sample.from_json) as store:
+        assert list(store.records.values()) == SAMPLES
+    assert path.read_bytes() == whole
+    path.write_bytes(b"\0\n" + whole)  # not at the end: an error
+    with pytest.raises(DataError, match=r"samples\.jsonl:1: "):
+        Store(path, Sample.from_json)
+
+
+@pytest.mark.parametrize("reward", ["high", True, [1], {}])
+def test_a_reward_that_is_no_number_is_named_by_its_line(tmp_path, reward):
+    path = tmp_path / "scores.jsonl"
+    row = Score("p", 0, 0.5, 1, 2, Outcome.WRONG_ANSWER, 0.1).to_json()
+    path.write_text(json.dumps({**row, "reward": reward}) + "\n")
+    with pytest.raises(DataError, match=r"scores\.jsonl:1: score: reward must be a number or null"):
+        Store(path, Score.from_json)
+
+
+@pytest.mark.parametrize("text", ["{}", '{"settings": 3}', "[" * 100_000])
+def test_a_manifest_of_another_form_is_named(tmp_path, text):
+    (tmp_path / MANIFEST).write_text(text)
+    for read in (lambda: check_folder(tmp_path, {}), lambda: recorded_batch_size(tmp_path)):
+        with pytest.raises(DataError, match=r"manifest\.json: "):
+            read()
 
 
 def test_a_corrupt_line_elsewhere_is_an_error_with_its_place(tmp_path):

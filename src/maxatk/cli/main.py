@@ -38,6 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     It is 141 where the output is a pipe that was closed at its other end.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
+    _replace_closed_outputs()
     return _until_closed(lambda: _run(given))
 
 
@@ -113,8 +114,7 @@ def _until_closed(run: Callable[[], int]) -> int:
         try:
             return run()
         finally:
-            if sys.stdout is not None:  # None where the shell has closed it: `>&-`
-                sys.stdout.flush()  # now: at the end of the interpreter nobody could catch it
+            sys.stdout.flush()  # now: at the end of the interpreter nobody could catch it
     except SystemExit as ended:
         if isinstance(ended.__context__, BrokenPipeError):  # rich makes the one of the other
             return _CLOSED
@@ -124,6 +124,15 @@ def _until_closed(run: Callable[[], int]) -> int:
             raise
         _drop_output()
         return _CLOSED
+
+
+def _replace_closed_outputs() -> None:
+    """Open what the shell has closed (`>&-`), so that nothing else gets its descriptor."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.dup(nowhere), "w", encoding="utf-8"))
+    os.close(nowhere)
 
 
 def _closed_outputs() -> list[int]:

@@ -1,7 +1,8 @@
 """Append-only JSON-lines stores of records keyed by (problem_id, sample).
 
 A store survives SIGKILL at any moment: records are appended whole lines at a time, and a last
-line without its newline, torn by a kill, is cut off when the file is opened again.
+line without its newline, torn by a kill, is cut off when the file is opened again. So are last
+lines that hold zero bytes, which some file systems leave where the power failed.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, BinaryIO, Generic, Protocol, TypeVar
 
 from maxatk.errors import DataError, InvalidValueError
 from maxatk.jsonl import read_jsonl
@@ -43,7 +44,7 @@ class Store(Generic[RecordT]):
     """The records of one file, in file order, and a way to append to it.
 
     Appending a key that is already there raises DataError: one sample is never counted twice.
-    Opening reads what the file holds; a torn last line is dropped, any other corrupt line and a
+    Opening reads what the file holds; torn last lines are dropped, any other corrupt line and a
     key that occurs twice raise DataError with file and line. One process at a time may hold a
     store: a second one gets InvalidValueError.
     """
@@ -55,7 +56,7 @@ class Store(Generic[RecordT]):
         self._file = self.path.open("ab", buffering=0)
         try:
             _lock(self._file.fileno(), self.path)
-            _cut_torn_line(self.path)
+            _cut_torn_lines(self.path)
             self.records = read_records(self.path, parse)
         except BaseException:
             self._file.close()
@@ -135,20 +136,30 @@ def _no_collector() -> Iterator[None]:
             gc.enable()
 
 
-def _cut_torn_line(path: Path) -> None:
+def _cut_torn_lines(path: Path) -> None:
     with path.open("rb+") as file:
         end = file.seek(0, os.SEEK_END)
-        keep, block = end, 1 << 16
+        keep = _line_start(file, end)
         while keep > 0:
-            start = max(0, keep - block)
+            start = _line_start(file, keep - 1)
             file.seek(start)
-            newline = file.read(keep - start).rfind(b"\n")
-            if newline >= 0:
-                keep = start + newline + 1
+            if b"\0" not in file.read(keep - start):
                 break
             keep = start
         if keep < end:
             file.truncate(keep)
+
+
+def _line_start(file: BinaryIO, end: int) -> int:
+    """Return where the line begins that ends before `end`, in blocks from the end."""
+    while end > 0:
+        start = max(0, end - (1 << 16))
+        file.seek(start)
+        newline = file.read(end - start).rfind(b"\n")
+        if newline >= 0:
+            return start + newline + 1
+        end = start
+    return 0
 
 
 def _lock(descriptor: int, path: Path) -> None:
