@@ -35,6 +35,13 @@ def test_csv_can_be_read_by_programs():
     assert [row["change"] for row in rows] == ["-.010", "", "+.003"]
 
 
+@pytest.mark.parametrize("name", ["=1+1", "+cmd", "-x", "@a", "\tx"])
+def test_no_cell_is_a_formula_of_a_spreadsheet(name):
+    table = Table(("model", "max@1"), ((Cell(name), Cell("−.010")), (Cell("a=b"), Cell("+.003"))))
+    rows = list(csv.reader(io.StringIO(format_table(table, "csv"))))
+    assert rows[1:] == [["'" + name, "-.010"], ["a=b", "+.003"]]
+
+
 def test_latex():
     lines = format_table(TABLE, "latex").splitlines()
     assert lines[0] == r"\begin{tabular}{lrr}"

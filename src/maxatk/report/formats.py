@@ -20,7 +20,7 @@ def format_table(table: Table, table_format: TableFormat) -> str:
     Markdown and LaTeX (for `booktabs`, and `colortbl` where columns are shaded) set the best of a
     column in bold and the second best underlined. CSV has more columns, `... interval`, `... mark`
     and `... note`, for a column with such cells. Numbers are written so that programs can read
-    them, and a missing one is empty.
+    them, a missing one is empty, and a text that a spreadsheet would compute gets an apostrophe.
 
     Raises InvalidValueError for another format.
     """
@@ -59,7 +59,8 @@ def _csv(table: Table) -> str:
             if there
         ]
 
-    writer.writerow(line([[f"{name}{part}" for part in _PARTS] for name in table.header]))
+    heads = [[f"{_no_formula(name)}{part}" for part in _PARTS] for name in table.header]
+    writer.writerow(line(heads))
     writer.writerows(line(row) for row in rows)
     return out.getvalue()
 
@@ -73,8 +74,13 @@ def _plain(cell: Cell) -> tuple[str, str, str, str]:
     mark = cell.mark + (STAR if text != cell.text else "")
     text = "" if text == "–" else text
     numeric = text.replace(MINUS, "-")
-    shown = numeric if _is_number(numeric) else text
+    shown = numeric if _is_number(numeric) else _no_formula(text)
     return shown, cell.detail.replace(MINUS, "-"), mark, cell.note
+
+
+def _no_formula(text: str) -> str:
+    """Return a text that a spreadsheet does not compute: a model may be named `=1+1`."""
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
 
 
 def _is_number(text: str) -> bool:
