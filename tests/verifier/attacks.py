@@ -380,7 +380,13 @@ ESCAPES = {
     "system": "[None for _ in range(1) if os.system('true') == 0] or fail()",
     "socket": "__import__('socket').socket()",
     "unix socket": "__import__('socket').socket(__import__('socket').AF_UNIX)",
-    "socket pair": "__import__('socket').socketpair()",
+    "network socket pair": "__import__('socket').socketpair(__import__('socket').AF_INET)",
+    "send to an address": "__import__('socket').socketpair(1, 2)[0].sendto(b'x', '/dev/log')",
+    "bind a socket": "__import__('socket').socketpair()[0].bind('\\0x')",
+    "connect a socket": "__import__('socket').socketpair()[0].connect('\\0x')",
+    "listen on a socket": "__import__('socket').socketpair()[0].listen()",
+    "pass a descriptor": "__import__('socket').send_fds(__import__('socket').socketpair()[0], "
+    "[b'x'], [0])",
     "kill the parent": "os.kill(os.getppid(), 9)",
     "kill everybody": "os.kill(-1, 9)",
     "kill the group": "os.killpg(0, 9)",
@@ -628,6 +634,11 @@ open('-rf', 'w').close()
 import os, resource
 print(os.umask(0o777) == 0o777, resource.getrlimit(resource.RLIMIT_NOFILE)[0] < 100)
 resource.setrlimit(resource.RLIMIT_NOFILE, (50, 50))
+""",
+    "a flag of the standard files": """
+import os
+print(*(os.get_blocking(fd) is False for fd in (0, 1)))
+for fd in (0, 1, 2): os.set_blocking(fd, False)
 """,
     "signal handlers": """
 import signal

@@ -79,6 +79,16 @@ PROGRAMS = {
         "resource.setrlimit(resource.RLIMIT_STACK, (h, h))\n"
         f"{SUM}"
     ),
+    "an event loop": (
+        "import asyncio\nasync def main():\n    await asyncio.sleep(0.01)\n    input()\n"
+        "    line = await asyncio.to_thread(input)\n    queue = asyncio.Queue()\n"
+        "    await queue.put(sum(map(int, line.split())))\n    print(await queue.get())\n"
+        "asyncio.run(main())"
+    ),
+    "a pair of sockets": (
+        "import socket\na, b = socket.socketpair()\na.sendall(open(0, 'rb').read())\n"
+        "print(sum(map(int, b.recv(99).split()[1:])))"
+    ),
     "a class": (
         "class Solution:\n    def run(self):\n        input()\n"
         "        print(sum(map(int, input().split())))\nSolution().run()"

@@ -63,6 +63,11 @@ RULES = {
     ("openat", 0, 0, 0o101): ("allow", "allow", "allow"),
     ("fcntl", 0, 8): ("refuse", "allow", "allow"),  # F_SETOWN
     ("ioctl", 0, 0x5412): ("refuse", "allow", "allow"),  # TIOCSTI
+    ("socketpair", 1): ("allow", "allow", "allow"),
+    ("socketpair", 2): ("refuse", "allow", "allow"),  # AF_INET
+    ("sendto", 3, 0, 1, 0, 0): ("allow", "allow", "allow"),
+    ("sendto", 3, 0, 1, 0, 1): ("refuse", "allow", "allow"),  # an address
+    ("sendto", 3, 0, 1, 0, 1 << 32): ("refuse", "allow", "allow"),
     ("prctl", 22): ("allow", "refuse", "refuse"),  # PR_SET_SECCOMP
     ("prctl", 15): ("allow", "allow", "allow"),  # PR_SET_NAME
     ("prlimit64", 0, 0): ("allow", "refuse", "refuse"),  # its own CPU limit

@@ -96,6 +96,7 @@ def _run_test(
     for descriptor in STANDARD:
         os.ftruncate(descriptor, 0)
         os.lseek(descriptor, 0, os.SEEK_SET)
+        os.set_blocking(descriptor, True)
     start = time.monotonic()
     if kind == protocol.KIND_CHECK:
         ending, status, cpu, memory = checking.run_check(

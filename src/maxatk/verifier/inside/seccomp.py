@@ -62,10 +62,12 @@ _NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "getrandom": (318, 278), "memfd_create": (319, 279), "membarrier": (324, 283),
     "statx": (332, 291), "rseq": (334, 293), "close_range": (436, 436), "clone3": (435, 435),
     "faccessat2": (439, 439), "epoll_pwait2": (441, 441),
+    "sendto": (44, 206), "recvfrom": (45, 207), "shutdown": (48, 210), "getsockname": (51, 204),
+    "socketpair": (53, 199),
 }  # fmt: skip
 
 # Calls with a rule of their own (see `_zygote_rules`); all others of the table pass freely.
-_RULED = ("clone", "clone3", "ioctl", "fcntl", "prctl", "prlimit64")
+_RULED = ("clone", "clone3", "ioctl", "fcntl", "prctl", "prlimit64", "socketpair", "sendto")
 # What the zygote needs and nothing below it, once a program process is set up.
 _SUPERVISOR_ONLY = ("kill", "tkill", "tgkill", "memfd_create", "seccomp", "setpgid", "waitid")
 # What a program process needs for its tests, and a test does not.
@@ -74,7 +76,9 @@ _PROGRAM_ONLY = ("fork", "vfork", "wait4", "chdir", "chmod", "fchmodat")
 _FILE_CHANGES = (
     "rename", "mkdir", "rmdir", "unlink", "mkdirat", "unlinkat", "renameat",
 )  # fmt: skip
-_IOCTLS = (0x5401, 0x5413, 0x541B, 0x5451)  # TCGETS, TIOCGWINSZ, FIONREAD, FIOCLEX
+# TCGETS, TIOCGWINSZ, FIONREAD, FIONBIO (the supervisor undoes it on shared files), FIOCLEX
+_IOCTLS = (0x5401, 0x5413, 0x541B, 0x5421, 0x5451)
+_AF_UNIX = 1
 _FCNTLS = (0, 1, 2, 3, 1030, 1034)  # dup, get/set descriptor flags, get file flags, get seals
 _PRCTLS = (15, 16)  # set and get the thread's name
 _SUPERVISOR_PRCTLS = (syscalls.PR_SET_PDEATHSIG, syscalls.PR_SET_SECCOMP)
@@ -197,7 +201,14 @@ def _zygote_rules(numbers: dict[str, int]) -> list[Instruction]:
         "fcntl": _one_of(1, _FCNTLS),
         "prctl": _one_of(0, _PRCTLS + _SUPERVISOR_PRCTLS),
         "prlimit64": _one_of(0, (0,)),
-    }
+        # Event loops wake themselves through a pair of sockets; no other can be made or reached.
+        "socketpair": _one_of(0, (_AF_UNIX,)),
+        "sendto": [
+            *_load_argument(4), (_JEQ, 1, 0, 0), refuse,
+            (_LD, 0, 0, 16 + 8 * 4 + 4), (_JEQ, 1, 0, 0), refuse,
+            _return(ALLOW),
+        ],
+    }  # fmt: skip
     code: list[Instruction] = []
     for name, block in rules.items():
         if name in numbers:
