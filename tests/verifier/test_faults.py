@@ -16,7 +16,7 @@ import pytest
 
 from maxatk.errors import InvalidValueError, SandboxError
 from maxatk.records import Outcome, TestCase
-from maxatk.verifier import Job, Verifier, doctor, layers, outcomes, worker
+from maxatk.verifier import Job, Verifier, VerifierSettings, doctor, layers, outcomes, worker
 from maxatk.verifier.zygote_process import Zygote, new_uid
 from processes import patience
 
@@ -343,7 +343,8 @@ def test_many_coroutines_may_use_one_verifier(verifier):
 
 
 def test_after_some_timeouts_the_rest_is_not_run():
-    with Verifier(workers=1, time_limit=0.1, stop_after_timeouts=2) as verifier:
+    with VerifierSettings(workers=1, time_limit=0.1, stop_after_timeouts=2).open() as verifier:
+        assert verifier.limits["stop_after_timeouts"] == 2
         verdict = verifier.verify("while True: pass", TESTS)
     found = [test.outcome for test in verdict.tests]
     assert found == [Outcome.TIME_LIMIT] * 2 + [Outcome.NOT_RUN] * 3

@@ -17,10 +17,16 @@ from maxatk.verifier.inside import protocol
 class Job:
     """One program, its tests and how to verify them; accepted beside pairs by `verify_many`.
 
-    `time_limit` (CPU seconds a test), `memory_limit` (bytes) and `compare` are None where the
-    verifier's own apply; `entry_point` is the function that `check` tests are given; `checker` is
-    the source of the program that decides under the rule of that name. Raises InvalidValueError
-    for values that are not allowed.
+    Raises InvalidValueError for values that are not allowed.
+
+    Args:
+        program: Its source.
+        tests: One or more.
+        compare: The name of a comparison rule; None for the verifier's.
+        time_limit: CPU seconds a test; None for the verifier's.
+        memory_limit: Bytes a test; None for the verifier's.
+        entry_point: The function that check tests are given.
+        checker: The source of the program that decides under the rule `checker`.
     """
 
     program: str

@@ -43,7 +43,18 @@ class CodeReward:
         checker: Sequence[str | None] | None = None,
         **_unused: Any,
     ) -> list[float | None]:
-        """Return one reward a completion; every other argument is a column of the dataset."""
+        """Return one reward a completion.
+
+        Args:
+            prompts: Not used.
+            completions: Texts, or conversations whose last message counts.
+            tests: The tests of each completion; this and all that follow are columns.
+            compare: Names of comparison rules.
+            time_limit_s: CPU seconds a test.
+            memory_limit_mb: MiB a test.
+            entry_point: Names of the functions that check tests are given.
+            checker: Sources of programs that decide.
+        """
         if len(tests) != len(completions):
             raise InvalidValueError(
                 f"tests: {len(tests)} rows for {len(completions)} completions; the dataset needs "

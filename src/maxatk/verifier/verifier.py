@@ -1,4 +1,16 @@
-"""The verifier: a pool of threads, each with a zygote of its own, that verifies programs."""
+"""The verifier: a pool of threads, each with a sandbox of its own, that verifies programs.
+
+verify_many, verify_stream      jobs in, equal ones once; verdicts out, as they are done
+| queue of tasks
+worker thread (1 ... workers)   asks again up to three times; then infra_error
+| outcomes.verdict            decides every outcome; compares one output at a time
+| pipe, two memory files
+zygote                          a small interpreter, isolated once; a second one with NumPy
+| fork
+process of the program          compiles it once, waits for each test, ends late ones
+| fork
+test                            untrusted code; a check test has two, joined by pipes
+"""
 
 from __future__ import annotations
 
@@ -23,12 +35,17 @@ Progress = Callable[[int, int], object]
 class Verifier:
     """Verifies untrusted Python programs in sandboxes; one process tree a worker.
 
-    `time_limit` is in CPU seconds a test, `memory_limit` and `output_limit` in bytes a test.
-    With `stop_after_timeouts` the tests after that many time-outs of one program are not run.
     Usable from several threads at once (and from asyncio through `asyncio.to_thread`); use it as
-    a context manager or call `close`. `unsafe=True` starts even where the layers that must hold
-    do not. Raises SandboxError where programs cannot be isolated, InvalidValueError for a value
-    that is not allowed.
+    a context manager or call `close`. Raises SandboxError where programs cannot be isolated,
+    InvalidValueError for a value that is not allowed.
+
+    Args:
+        workers: How many programs are verified at once.
+        time_limit: CPU seconds a test.
+        memory_limit: Bytes a test.
+        output_limit: Bytes a test, of standard output and of standard error each.
+        stop_after_timeouts: Time-outs of one program after which its other tests are not run.
+        unsafe: Whether to start even where the layers that must hold do not.
     """
 
     def __init__(
@@ -89,11 +106,16 @@ class Verifier:
 
     @property
     def limits(self) -> dict[str, float]:
-        """Return the limits of a test where a job names none: CPU seconds and bytes."""
+        """Return the limits of a test where a job names none: CPU seconds and bytes.
+
+        Those that stop after some time-outs say after how many: it decides rewards.
+        """
+        stop = self._limits.max_timeouts
         return {
             "time_limit_s": self._limits.cpu,
             "memory_limit_bytes": self._limits.memory,
             "output_limit_bytes": self._limits.output,
+            **({"stop_after_timeouts": stop} if stop else {}),
         }
 
     def verify(
@@ -107,10 +129,18 @@ class Verifier:
         entry_point: str | None = None,
         checker: str | None = None,
     ) -> Verdict:
-        """Verify one program; `time_limit` in CPU seconds and `memory_limit` in bytes a test.
+        """Verify one program.
 
-        `entry_point` and `checker` as in `Job`.
         Raises InvalidValueError for arguments that are not allowed, SandboxError when closed.
+
+        Args:
+            program: Its source.
+            tests: One or more.
+            compare: The name of a comparison rule.
+            time_limit: CPU seconds a test; None for the verifier's.
+            memory_limit: Bytes a test; None for the verifier's.
+            entry_point: The function that check tests are given.
+            checker: The source of the program that decides under the rule `checker`.
         """
         job = Job(program, tuple(tests), compare, time_limit, memory_limit, entry_point, checker)
         return self.verify_many([job])[0]
@@ -205,18 +235,20 @@ class VerifierSettings:
     """How programs are verified: worker processes and the limits of one test.
 
     `time_limit` is in CPU seconds, `memory_limit_mb` in MiB; a problem's own limits win.
-    `workers` defaults to the number of cores this process may use.
+    `workers` defaults to the number of cores this process may use. `stop_after_timeouts` leaves
+    out a program's other tests after so many time-outs; they count as failed.
     """
 
     workers: int | None = None
     time_limit: float = 4.0
     memory_limit_mb: int = 1024
+    stop_after_timeouts: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("workers", "time_limit", "memory_limit_mb"):
-            value = getattr(self, name)
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
             if value is not None and not value > 0:
-                raise InvalidValueError(f"{name}: must be positive, got {value!r}")
+                raise InvalidValueError(f"{field.name}: must be positive, got {value!r}")
 
     def open(self) -> Verifier:
         """Return a verifier with these settings; close it, or use it in a with statement."""
@@ -224,4 +256,5 @@ class VerifierSettings:
             workers=self.workers or len(os.sched_getaffinity(0)),
             time_limit=self.time_limit,
             memory_limit=self.memory_limit_mb << 20,
+            stop_after_timeouts=self.stop_after_timeouts,
         )

@@ -1,4 +1,13 @@
-"""The host's end of one zygote: start it, give it one program at a time, read what came back."""
+"""The host's end of one sandbox: start its zygote, give it programs, read what came back.
+
+The sandbox covers: processes, signals, sockets, the files and the memory of the host, of other
+programs and of earlier tests (seccomp, namespaces, Landlock, a user of its own); CPU time, idle
+time, memory, output, files, threads; compiling. A program has no channel for a verdict: it can only
+end and print, and the host compares.
+
+It does not cover: bugs of the kernel, side channels through caches and timing, answers that a model
+has learned by heart, and a problem's own checker that a clever output talks into printing 1.
+"""
 
 from __future__ import annotations
 
