@@ -101,6 +101,7 @@ def test_a_signal_from_outside_is_no_fault_of_the_program(number, program):
 
 
 def test_the_kernel_is_told_to_end_tests_before_their_host(verifier):
+    assert verifier.verify(SQUARE, TESTS).reward == 1.0
     scores = [Path(f"/proc/{p.pid}/oom_score_adj").read_text() for p in below(os.getpid())]
     assert scores
     assert set(scores) == {"1000\n"}
@@ -218,6 +219,7 @@ def test_nothing_outlives_the_host(started, killer):
 
 
 def test_closing_ends_everything_at_once(request):
+    others = {process.pid for process in below(os.getpid())}
     verifier = Verifier(workers=2, time_limit=60)
     request.addfinalizer(verifier.close)
     results = []
@@ -229,7 +231,7 @@ def test_closing_ends_everything_at_once(request):
     processes = below(os.getpid())
     verifier.close()
     thread.join(timeout=patience(10))
-    assert gone([p for p in processes if p.pid != os.getpid()])
+    assert gone([p for p in processes if p.pid not in others])
     assert results[0].outcome is Outcome.INFRA_ERROR
     verifier.close()
     with pytest.raises(SandboxError, match="closed"):

@@ -97,7 +97,7 @@ def accept(isolation: Isolation, *, unsafe: bool) -> None:
         )
     if missing:
         text = "; ".join(f"{name} ({why})" for name, why in missing.items())
-        warnings.warn(f"the sandbox lacks these layers: {text}", RuntimeWarning, stacklevel=3)
+        warnings.warn(f"the sandbox lacks these layers: {text}", RuntimeWarning, stacklevel=4)
 
 
 def require_linux() -> None:

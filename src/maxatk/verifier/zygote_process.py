@@ -106,9 +106,12 @@ class Zygote:
             while done < size:
                 if isinstance(part, Printed):
                     place = part.offset + done
-                    done += os.sendfile(self._job, self._results, place, size - done)
+                    count = os.sendfile(self._job, self._results, place, size - done)
                 else:
-                    done += os.write(self._job, part[done:] if done else part)
+                    count = os.write(self._job, part[done:] if done else part)
+                if count == 0:
+                    raise ZygoteDiedError("the results file is shorter than it says")
+                done += count
 
     def results_size(self) -> int:
         """Return the size of the results file in bytes."""

@@ -9,7 +9,8 @@ import os
 import resource
 import sys
 
-from maxatk.verifier.inside import checker, landlock, scratch, syscalls
+from maxatk.verifier.inside import landlock, scratch, syscalls
+from maxatk.verifier.inside.checker_files import CHECKER_FOLDER, CHECKER_NAMES
 
 _NEWNS, _NEWUTS, _NEWIPC, _NEWUSER = 0x00020000, 0x04000000, 0x08000000, 0x10000000
 _NEWPID, _NEWNET = 0x20000000, 0x40000000
@@ -60,7 +61,7 @@ def drop_privileges(layers: Layers, paths: list[str], uid: int) -> Layers:
     layers = {**layers, "capabilities_dropped": True}
     writable, readable = [], paths
     if layers["scratch_folder"] is True:
-        writable, readable = [scratch.place(paths)], [*paths, checker.FOLDER]
+        writable, readable = [scratch.place(paths)], [*paths, CHECKER_FOLDER]
     layers["landlock"] = _attempt(landlock.restrict, readable, _DEVICES, writable)
     if writable:
         os.chdir(writable[0])
@@ -107,7 +108,7 @@ def _enter_private_root(paths: list[str], folder: str) -> None:
     syscalls.check(syscalls.LIBC.umount2(b"/old", _MNT_DETACH), "umount2")
     os.rmdir("/old")
     os.mkdir(folder)
-    os.mkdir(checker.FOLDER)
+    os.mkdir(CHECKER_FOLDER)
     _mount(None, "/", None, _MS_REMOUNT | _MS_RDONLY | _MS_NOSUID | _MS_NODEV)
 
 
@@ -122,13 +123,13 @@ def _mount_folders(paths: list[str], folder: str, checker_files: list[int]) -> N
     _mount("tmpfs", folder, "tmpfs", _MS_NOSUID | _MS_NODEV, scratch.MOUNT_OPTIONS)
     # Of any size: what the host writes there is bounded by what it holds itself. The descriptors
     # write through the first mount, and all paths lead to the second one, which is read-only.
-    _mount("tmpfs", checker.FOLDER, "tmpfs", _MS_NOSUID | _MS_NODEV, "size=0,mode=755")
-    for name in checker.NAMES:
-        path = f"{checker.FOLDER}/{name}"
+    _mount("tmpfs", CHECKER_FOLDER, "tmpfs", _MS_NOSUID | _MS_NODEV, "size=0,mode=755")
+    for name in CHECKER_NAMES:
+        path = f"{CHECKER_FOLDER}/{name}"
         checker_files.append(os.open(path, os.O_RDWR | os.O_CREAT, 0o444))
-    _mount(checker.FOLDER, checker.FOLDER, None, _MS_BIND)
+    _mount(CHECKER_FOLDER, CHECKER_FOLDER, None, _MS_BIND)
     read_only_bind = _MS_REMOUNT | _MS_BIND | _MS_RDONLY | _MS_NOSUID | _MS_NODEV
-    _mount(None, checker.FOLDER, None, read_only_bind)
+    _mount(None, CHECKER_FOLDER, None, read_only_bind)
 
 
 def _bind(path: str) -> None:

@@ -13,7 +13,7 @@ import resource
 import sys
 import time
 
-from maxatk.verifier.inside import checker, checking, execution, protocol, scratch, syscalls
+from maxatk.verifier.inside import checker_files, checking, execution, protocol, scratch, syscalls
 from maxatk.verifier.inside.compiled import Program, import_early
 from maxatk.verifier.inside.supervise import (
     STANDARD,
@@ -39,6 +39,7 @@ def run(request: Request, context: Context) -> NoReturn:
     table_size = request.tests * protocol.TEST.size
     table = os.pread(files.job, table_size, 0)
     program = _compile(os.pread(files.job, request.source_size, table_size), files)
+    _allow_tests()
     records_size = request.tests * protocol.RESULT.size
     os.ftruncate(files.results, records_size)  # also tells the host that compiling went well
     os.lseek(files.results, records_size, os.SEEK_SET)
@@ -72,11 +73,17 @@ def run_tests(program: Program, table: bytes, request: Request, context: Context
 
 def _set_limits(request: Request, base_memory: int) -> None:
     # Only a backstop: `await_end` watches the CPU clock itself. Far above it, because the kernel
-    # may count this limit in sampled ticks, which run ahead of the clock on a busy machine.
+    # may count this limit in sampled ticks, which run ahead of the clock on a busy machine. The
+    # hard limit leaves room for this process to clean up after every test.
     seconds = int(2 * max(request.cpu_limit, request.compile_limit)) + 10
-    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + request.tests))
     memory = request.memory + base_memory
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+
+
+def _allow_tests() -> None:
+    hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
+    resource.setrlimit(resource.RLIMIT_CPU, (hard, hard))
 
 
 def _compile(source: bytes, files: Descriptors) -> Program:
@@ -105,7 +112,7 @@ def _run_test(
     else:
         files = None
         if kind == protocol.KIND_CHECKER:
-            files = checker.place(job, offset, context.checker_files)
+            files = checker_files.place(job, offset, context.checker_files)
         elif size:
             copy(job, offset, 0, size)
             os.lseek(0, 0, os.SEEK_SET)
@@ -139,7 +146,7 @@ def _become_test(
     request: Request,
     context: Context,
     test: tuple[int, int],
-    files: checker.Files | None,
+    files: checker_files.Files | None,
 ) -> NoReturn:
     size, kind = test
     try:

@@ -35,7 +35,7 @@ class Context:
     `base_memory` is the zygote's own address space in bytes; `orphans` says that the processes
     of a killed zygote would live on, because it is not the first one of a process namespace;
     `scratch` is the path of the current folder where it is the scratch folder of the tests, and
-    `checker_files` are descriptors of the files in `checker.FOLDER`, if there is one. `kills` is
+    `checker_files` are descriptors of the files in `CHECKER_FOLDER`, if there is one. `kills` is
     the pipe on which a program process asks the zygote to kill a test, `complaints` the file for
     what the checkers of check tests say, which their programs must not read.
     """

@@ -13,8 +13,8 @@ import os
 from maxatk.verifier.inside import protocol
 from maxatk.verifier.inside.supervise import STANDARD, copy
 
-FOLDER = "/checker"
-NAMES = ("input.txt", "correct_output.txt", "solution_output.txt")
+CHECKER_FOLDER = "/checker"
+CHECKER_NAMES = ("input.txt", "correct_output.txt", "solution_output.txt")
 _FIRST = len(STANDARD)
 
 
@@ -48,16 +48,16 @@ class Files:
 def place(job: int, offset: int, folder: list[int]) -> Files:
     """Copy the three parts of a payload into files of their own.
 
-    `folder` are descriptors of the files in `FOLDER`; none where there is no such folder.
+    `folder` are descriptors of the files in `CHECKER_FOLDER`; none where there is no such folder.
     """
     sizes = protocol.CHECKER_SIZES.unpack(os.pread(job, protocol.CHECKER_SIZES.size, offset))
     offset += protocol.CHECKER_SIZES.size
-    written = folder or [os.memfd_create(name, 0) for name in NAMES]
+    written = folder or [os.memfd_create(name, 0) for name in CHECKER_NAMES]
     for file, size in zip(written, sizes, strict=True):
         os.lseek(file, 0, os.SEEK_SET)
         copy(job, offset, file, size)
         offset += size
     if folder:
-        return Files([f"{FOLDER}/{name}" for name in NAMES], written, [])
-    paths = [f"/proc/self/fd/{number}" for number in range(_FIRST, _FIRST + len(NAMES))]
+        return Files([f"{CHECKER_FOLDER}/{name}" for name in CHECKER_NAMES], written, [])
+    paths = [f"/proc/self/fd/{number}" for number in range(_FIRST, _FIRST + len(CHECKER_NAMES))]
     return Files(paths, written, written)
