@@ -3,8 +3,8 @@ import json
 import pytest
 
 from maxatk.errors import InvalidValueError, ServerError
+from maxatk.evaluation import ServerSettings
 from maxatk.evaluation.backends.openai import OpenAIBackend
-from maxatk.evaluation.backends.options import ServerSettings
 from maxatk.evaluation.folder import MANIFEST, open_folder
 from maxatk.evaluation.sampling import SamplingSettings
 from maxatk.folders import refuse_other_settings
