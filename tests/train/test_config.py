@@ -32,6 +32,7 @@ from .conftest import config
         ({"k_schedule": "linear", "k_final": 9}, r"k_final: .*num_generations \(4\), got 9"),
         ({"max_weight": 1.5}, r"max_weight: must be from 0 to 1, got 1.5"),
         ({"method": "grpo", "max_weight": 0.5}, r"max_weight: 0.5 .*a method of: bon_loo1"),
+        ({"advantage_scale": "none"}, r"advantage_scale: unknown value 'none'.*batch, mean, sum"),
         ({"rollout_lag": -1}, r"rollout_lag: must be a whole number from 0, got -1"),
         ({"rollout_lag": 1.5}, r"rollout_lag: .*got 1.5"),
         ({"rollout_lag": 2, "use_vllm": True}, r"rollout_lag: 2 needs use_vllm False"),
@@ -74,6 +75,7 @@ def test_defaults_are_those_the_measurements_support(tmp_path):
     assert settings.method == "bon_loo1"
     assert settings.form == "ppo"
     assert settings.delta_clamp == 0.5
+    assert settings.advantage_scale == "mean"
     assert settings.disable_dropout is True
 
 

@@ -56,6 +56,7 @@ def test_it_shows_what_the_run_would_do_and_writes_nothing(recipe, tmp_path, cap
     text = capsys.readouterr().out
     assert "8 completions a generation: 2 prompts x 4" in text
     assert "3 optimizer steps a generation" in text
+    assert "advantages times the 4 samples of a group, for a loss that is a mean" in text
     assert "108 optimizer steps, 36 generations, 288 completions in all" in text
     given, defaults = text.split("defaults (")
     assert "num_iterations=3" in given

@@ -36,6 +36,7 @@ GEOMETRIES = {
     "split groups": SPLIT,
     "whole groups, lag": {**WHOLE, **LAG},
     "split groups, lag": {**SPLIT, **LAG},
+    "whole groups, running scale": {"advantage_scale": "batch"},
 }
 
 

@@ -16,6 +16,8 @@ from .conftest import GROUP, SpyTrainer, reward_with_gaps, text_reward
 
 CORRECTED = [name for name, method in METHODS.items() if method.correction != "none"]
 CLAMP = 0.5
+# Methods without a scale of their own: the loss is a mean over samples, their credits are sums.
+SUMMED = ("bon_max_mean", "bon_max_second", "bon_loo1", "bon_off_policy_exact")
 
 
 def sequence_logps(model_folder, policy, rows):
@@ -35,7 +37,7 @@ def sequence_logps(model_folder, policy, rows):
 
 
 def brute_force(method, rewards, log_ratios, *, k, form):
-    """Advantages of groups (P, n), NaN rewards left out, by enumeration of subsets."""
+    """Advantages of groups (P, n) as the loss gets them by default, by enumeration of subsets."""
     result = np.zeros_like(rewards)
     deltas = np.clip(np.expm1(log_ratios), -CLAMP, CLAMP)
     for row, group in enumerate(rewards):
@@ -44,7 +46,7 @@ def brute_force(method, rewards, log_ratios, *, k, form):
             result[row, scored] = subsets.advantages(
                 list(group[scored]), list(deltas[row, scored]), k, METHODS[method], form
             )
-    return result
+    return result * (rewards.shape[1] if method in SUMMED else 1)
 
 
 def expected_at(trainer, model_folder, step, *, method, k, form):

@@ -104,6 +104,7 @@ def _batch(found: Preview) -> Iterator[str]:
         f"{plan.processes} processes"
     )
     yield f"{plan.steps_a_generation:g} optimizer steps a generation"
+    yield f"advantages {plan.advantage_scale}"
     if plan.rollout_lag:
         yield f"sampled with the weights of {plan.rollout_lag} optimizer steps ago"
     yield (

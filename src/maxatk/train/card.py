@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from maxatk.objectives import METHODS
+from maxatk.train.scale import describe
 
 _TITLE = "## Trained for best-of-N with maxatk"
 
@@ -27,6 +28,7 @@ def _section(args: Any, log: Sequence[Mapping[str, Any]]) -> str:
     k = str(args.k)
     if args.k_schedule != "constant":
         k += f" to {args.objective.k_final} ({args.k_schedule})"
+    scale = describe(args.advantage_scale, method, group_size=args.num_generations)
     lines = [
         _TITLE,
         "",
@@ -37,6 +39,7 @@ def _section(args: Any, log: Sequence[Mapping[str, Any]]) -> str:
         f"| method | `{args.method}` ({method.source}) |",
         f"| form | `{args.form}` |",
         f"| share of max@k | {args.max_weight} (the rest is max@1) |",
+        f"| scale of the advantages | {scale} |",
         f"| samples a prompt | {args.num_generations} |",
         f"| uses of a generation | {args.num_iterations} |",
         "",

@@ -12,6 +12,7 @@ from trl import GRPOConfig
 from maxatk.errors import InvalidValueError, unknown_name
 from maxatk.objectives import METHODS, Form
 from maxatk.train.objective import SCHEDULES, Objective
+from maxatk.train.scale import SCALES
 from maxatk.train.trackers import check_trackers
 
 # The `reinforce` form needs the loss to be a plain sum of A log pi over tokens, up to a constant.
@@ -20,7 +21,7 @@ REINFORCE_LOSS_TYPES = ("dapo", "dr_grpo", "bnpo", "cispo")
 
 @dataclasses.dataclass
 class MaxAtKConfig(GRPOConfig):
-    """Settings of `MaxAtKTrainer`: every field of TRL's GRPOConfig and nine of its own.
+    """Settings of `MaxAtKTrainer`: every field of TRL's GRPOConfig and ten of its own.
 
     Args:
         method: A name in `maxatk.METHODS`; decides credit, correction, baseline and scale.
@@ -32,6 +33,9 @@ class MaxAtKConfig(GRPOConfig):
         k_schedule: How k moves from `k` to `k_final` over the training: a name in `SCHEDULES`.
         k_final: The k at the end of a schedule, in the middle of one that comes back; by default 1.
         max_weight: Share of max@k in the objective; the rest is max@1.
+        advantage_scale: What is done to the advantages of a method that has no scale of its own:
+            "mean" (a credit that is summed over the samples of a group, times their number, since
+            losses are means), "sum" (as in eq. 9) or "batch" (one running root mean square).
         rollout_lag: Optimizer steps by which the weights that sample are behind those that train.
         share_prompts: Evaluate every different prompt of a micro-batch once in the update instead
             of once a sample. The same numbers up to rounding; needs the memory of activations.
@@ -64,6 +68,9 @@ class MaxAtKConfig(GRPOConfig):
     )
     max_weight: float = dataclasses.field(
         default=1.0, metadata={"help": "Share of max@k in the objective; the rest is max@1."}
+    )
+    advantage_scale: str = dataclasses.field(
+        default="mean", metadata={"help": f"Scale of the advantages: {', '.join(SCALES)}."}
     )
     rollout_lag: int = dataclasses.field(
         default=0, metadata={"help": "Sample with the weights of that many optimizer steps ago."}
@@ -161,6 +168,8 @@ def _check_objective(config: MaxAtKConfig) -> None:
             f"k_final: must be a whole number from 1 to num_generations "
             f"({config.num_generations}), got {final!r}"
         )
+    if config.advantage_scale not in SCALES:
+        raise unknown_name("advantage_scale", config.advantage_scale, SCALES)
     if not 0 <= config.max_weight <= 1:
         raise InvalidValueError(f"max_weight: must be from 0 to 1, got {config.max_weight!r}")
     if config.max_weight < 1 and METHODS[config.method].credit != "max_at_k":

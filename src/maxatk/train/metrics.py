@@ -41,8 +41,9 @@ def log_groups(
 ) -> None:
     """Log the groups of one generation: rewards (P, n), advantages (P * n,), their texts.
 
-    max@k for k = 1, 2, 4 .. n and the trained k; the trained k itself; the share of groups whose
-    advantages are all 0; the share of distinct completions within a group.
+    max@k for k = 1, 2, 4 .. n and the trained k; the trained k itself; the root mean square of the
+    advantages as the loss gets them; the share of groups whose advantages are all 0; the share of
+    distinct completions within a group.
     """
     prompts, n = rewards.shape
     ks = {2**i for i in range(n.bit_length()) if 2**i <= n} | {min(k, n), n}
@@ -51,6 +52,7 @@ def log_groups(
         known = values[np.isfinite(values)]
         metrics[f"max@{size}"].append(float(known.mean()) if len(known) else float("nan"))
     metrics["objective/k"].append(float(k))
+    metrics["advantages/rms"].append(float(np.sqrt(np.mean(fresh**2))))
     silent = (fresh.reshape(-1, n) == 0).all(axis=1)
     metrics["frac_groups_without_signal"].append(float(silent.mean()))
     distinct = [len(set(texts[row * n : (row + 1) * n])) / n for row in range(prompts)]

@@ -6,7 +6,9 @@ import dataclasses
 import os
 
 from maxatk.errors import InvalidValueError
+from maxatk.objectives import METHODS
 from maxatk.train.config import MaxAtKConfig
+from maxatk.train.scale import describe
 
 
 @dataclasses.dataclass(frozen=True)
@@ -16,7 +18,8 @@ class TrainingPlan:
     `steps_a_generation` is the number of optimizer steps that use one generation, less than 1
     where a step uses several. `passes_sampling` are those for the log-probabilities at sampling,
     `passes_reference` those of the initial model for `beta`, `passes_ratios` the extra ones for
-    the ratios of reused groups. None stands for what the number of problems decides, if unknown.
+    the ratios of reused groups. `advantage_scale` says in words what the scale does to the
+    advantages of this method. None stands for what the number of problems decides, if unknown.
     """
 
     processes: int
@@ -31,6 +34,7 @@ class TrainingPlan:
     optimizer_steps: int
     completions: int
     whole_groups: bool
+    advantage_scale: str
     rollout_lag: int
     passes_training: int
     passes_sampling: int
@@ -74,6 +78,7 @@ def plan(config: MaxAtKConfig, *, problems: int | None) -> TrainingPlan:
         optimizer_steps=updates,
         completions=generations * batch,
         whole_groups=config.whole_groups,
+        advantage_scale=describe(config.advantage_scale, METHODS[config.method], group_size=group),
         rollout_lag=config.rollout_lag,
         passes_training=sum(times * micro for times, micro in parts),
         passes_sampling=generations * steps if old else 0,

@@ -14,9 +14,11 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from trl import GRPOTrainer
 
 from maxatk.errors import InvalidValueError
+from maxatk.objectives import METHODS
 from maxatk.train import buffer, metrics
 from maxatk.train.card import describe_training
 from maxatk.train.lag import LaggedWeights
+from maxatk.train.scale import AdvantageScale
 from maxatk.train.shared_prompts import SharedPrompts
 from maxatk.train.surface import check_surface
 
@@ -51,6 +53,7 @@ class MaxAtKTrainer(GRPOTrainer):
         check_surface()
         super().__init__(*args, **kwargs)
         self._objective = self.args.objective
+        self._scale = AdvantageScale(self.args.advantage_scale, METHODS[self.args.method])
         lag, every = self.args.rollout_lag, self.args.steps_between_generations
         self._lagged = LaggedWeights(self.model, lag=lag, every=every)
         if lag:
@@ -112,7 +115,10 @@ class MaxAtKTrainer(GRPOTrainer):
         group_size = self.num_generations if training else self.num_generations_eval
         rewards = self._usable_rewards(output).double().cpu().numpy().reshape(-1, group_size)
         k = self._objective.k_at(self.state.global_step / max(self.state.max_steps, 1))
-        fresh = self._objective.advantages(rewards, k, log_ratios=None).reshape(-1)
+        fresh = self._objective.advantages(rewards, k, log_ratios=None)
+        if training:
+            self._scale.observe(fresh)
+        fresh = self._scale.factor(group_size) * fresh.reshape(-1)
         rows = len(output["advantages"])
         first = self.accelerator.process_index * rows
         output["advantages"] = _like(fresh[first : first + rows], output["advantages"])
@@ -237,7 +243,7 @@ class MaxAtKTrainer(GRPOTrainer):
             self._metrics["train"], log_ratios, k=self._group_k, clamp=self.args.delta_clamp
         )
         fresh = self._objective.advantages(rewards, self._group_k, log_ratios=log_ratios)
-        return fresh.reshape(-1)
+        return self._scale.factor(self.num_generations) * fresh.reshape(-1)
 
     def _forward_log_ratios(self, batch: dict[str, Any]) -> torch.Tensor:
         """Return log pi_theta(y) - log pi_old(y) of every sequence of a batch, shape (rows,)."""
@@ -282,6 +288,8 @@ class MaxAtKTrainer(GRPOTrainer):
             self._save_buffer(checkpoint)
         if self.args.rollout_lag and self.args.should_save:
             self._lagged.save(checkpoint)
+        if self.args.should_save:
+            self._scale.save(checkpoint)
         super()._save_checkpoint(model, trial)
 
     def _save_buffer(self, checkpoint: Path) -> None:
@@ -299,6 +307,7 @@ class MaxAtKTrainer(GRPOTrainer):
         super()._load_optimizer_and_scheduler(checkpoint)
         if checkpoint is None:
             return
+        self._scale.load(Path(checkpoint))
         if self.args.rollout_lag:
             self._lagged.load(Path(checkpoint), self.accelerator.device)
         state = buffer.load_state(self._state_file(Path(checkpoint)), self.accelerator.device)

@@ -1,0 +1,103 @@
+"""The size of the advantages that a loss is given: eq. (9) is a sum over samples, losses are means.
+
+Every loss of TRL divides by samples or tokens. A credit whose sum over the n samples of a group
+estimates a gradient (eq. 9 and 10) is therefore n times too small for it, and `beta`, clipping and
+Adam's epsilon would act on it n times as strongly as on an advantage of order one.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+
+from maxatk.errors import InvalidValueError
+from maxatk.folders import read_json, write_json
+from maxatk.objectives import Method
+
+SCALES = ("mean", "sum", "batch")
+"""The values of `advantage_scale`."""
+
+DECAY = 0.99
+"""What the running mean square of the scale "batch" keeps of itself at a rollout batch."""
+
+FILE = "advantage_scale.json"
+"""The file of a checkpoint that holds the running mean square."""
+
+
+def has_own_scale(method: Method) -> bool:
+    """Say whether a method divides by something itself, so that its advantages are left alone."""
+    return method.scale != "none"
+
+
+def is_summed(method: Method) -> bool:
+    """Say whether the sum over the samples of A_i grad log pi(y_i), not its mean, is the estimate.
+
+    It is for every credit of a best sample; the plain reward is a credit for one sample.
+    """
+    return method.credit != "reward"
+
+
+def describe(name: str, method: Method, *, group_size: int) -> str:
+    """Return in a few words what the scale `name` does to the advantages of a method."""
+    if has_own_scale(method):
+        return f"as the method has them, which divides by its {method.scale}"
+    if name == "batch":
+        return "divided by their running root mean square"
+    if name == "mean" and is_summed(method):
+        return f"times the {group_size} samples of a group, for a loss that is a mean over samples"
+    return "as the method has them"
+
+
+class AdvantageScale:
+    """The factor between a method's advantages and those that the loss is given.
+
+    - "mean": the size of a group for a credit that is summed over samples, so that a mean over
+      samples is the estimate; 1 for others.
+    - "sum": 1.
+    - "batch": 1 / the root mean square of the advantages so far, over all samples of the groups
+      that had a signal: one number for all groups, a running mean with `DECAY` for the older
+      rollout batches. No prompt gets a weight from it, and the unit of the rewards has no effect.
+
+    A method with a scale of its own has the factor 1 under every name.
+    """
+
+    def __init__(self, name: str, method: Method) -> None:
+        self._name = "sum" if has_own_scale(method) else name
+        self._summed = is_summed(method)
+        self._mean_square = self._weight = 0.0  # the weight is what the mean has seen, up to 1
+
+    def observe(self, advantages: np.ndarray) -> None:
+        """Take the advantages (P, n) of a rollout batch into the running mean square."""
+        signal = advantages[(advantages != 0).any(axis=1)]
+        if self._name == "batch" and signal.size:
+            self._mean_square = DECAY * self._mean_square + (1 - DECAY) * float((signal**2).mean())
+            self._weight = DECAY * self._weight + 1 - DECAY
+
+    def factor(self, group_size: int) -> float:
+        """Return what the advantages of groups of this size are multiplied by."""
+        if self._name == "mean" and self._summed:
+            return float(group_size)
+        if self._name == "batch" and self._mean_square > 0:
+            return math.sqrt(self._weight / self._mean_square)
+        return 1.0
+
+    def save(self, folder: Path) -> None:
+        """Write the running mean square to a checkpoint's folder, where there is one."""
+        if self._name == "batch":
+            folder.mkdir(parents=True, exist_ok=True)
+            state = {"mean_square": self._mean_square, "weight": self._weight}
+            write_json(folder / FILE, state)
+
+    def load(self, folder: Path) -> None:
+        """Take over what `save` wrote; raise InvalidValueError where it is missing."""
+        if self._name != "batch":
+            return
+        if not (folder / FILE).is_file():
+            raise InvalidValueError(
+                f"advantage_scale: 'batch' cannot resume from {folder}, which was written with "
+                f"another scale and lacks {FILE}; allowed: the scale that it was written with"
+            )
+        found = read_json(folder / FILE)
+        self._mean_square, self._weight = found["mean_square"], found["weight"]

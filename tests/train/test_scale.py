@@ -1,0 +1,175 @@
+"""The scale of the advantages: what the loss is given, and what its gradient estimates."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from maxatk.objectives import METHODS, Method, advantages
+from maxatk.train import MaxAtKTrainer
+from maxatk.train.scale import DECAY, SCALES, AdvantageScale
+from maxatk.train.trainer import GROUP_ROW
+
+from .conftest import GROUP, config, text_reward
+from .enumerated import EveryGroup, gradient_of_max_at_k, write_model
+
+WITH_A_SCALE = ("grpo", "bon_mean", "bon_off_policy")
+SUMMED = ("bon_max_mean", "bon_max_second", "bon_loo1", "bon_off_policy_exact")
+
+
+def groups(trainer, generation=0):
+    """Rewards (P, n) and advantages (P, n) of a rollout batch."""
+    _, rows, rewards = trainer.generations[generation]
+    shape = (-1, GROUP)
+    return rewards.double().numpy().reshape(shape), rows["advantages"].numpy().reshape(shape)
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("method", WITH_A_SCALE)
+def test_a_method_with_a_scale_of_its_own_is_not_scaled_again(make_trainer, method, scale):
+    trainer = make_trainer(method=method, advantage_scale=scale, max_steps=1)
+    trainer.train()
+    rewards, found = groups(trainer)
+    np.testing.assert_allclose(found, advantages(rewards, method, 2), atol=1e-6)
+    assert np.abs(found).max() > 0
+
+
+@pytest.mark.parametrize("scale, factor", [("mean", GROUP), ("sum", 1)])
+@pytest.mark.parametrize("method", SUMMED)
+def test_credits_that_are_summed_are_multiplied_by_the_size_of_a_group(
+    make_trainer, method, scale, factor
+):
+    trainer = make_trainer(method=method, advantage_scale=scale, max_steps=1)
+    trainer.train()
+    rewards, found = groups(trainer)
+    np.testing.assert_allclose(found, factor * advantages(rewards, method, 2), atol=1e-5)
+    assert np.abs(found).max() > 0
+
+
+def test_a_reward_without_a_scale_is_a_mean_already():
+    plain = Method(credit="reward", baseline="mean")
+    assert AdvantageScale("mean", plain).factor(16) == 1
+    assert AdvantageScale("mean", METHODS["bon_loo1"]).factor(16) == 16
+
+
+def test_leave_one_out_with_k_1_is_rloo(make_trainer):
+    trainer = make_trainer(method="bon_loo1", k=1, max_steps=1)
+    trainer.train()
+    rewards, found = groups(trainer)
+    others = (rewards.sum(axis=1, keepdims=True) - rewards) / (GROUP - 1)
+    np.testing.assert_allclose(found, rewards - others, atol=1e-6)
+    assert np.abs(found).max() > 0.1
+
+
+@pytest.mark.parametrize("k", [1, 2, 3])
+@pytest.mark.parametrize("scale, share", [("mean", 1.0), ("sum", 1 / 3)])
+def test_the_expected_gradient_of_dr_grpo_is_that_of_max_at_k(tmp_path, k, scale, share):
+    folder = write_model(tmp_path / "model")
+    settings = config(
+        tmp_path / "out",
+        k=k,
+        num_generations=3,
+        per_device_train_batch_size=3 * 4**3,
+        max_completion_length=7,  # what dr_grpo divides by, whatever the lengths are
+        loss_type="dr_grpo",
+        advantage_scale=scale,
+        max_grad_norm=0.0,
+        max_steps=1,
+    )
+    trainer = EveryGroup(folder, settings, length=1)
+    trainer.train()
+    found = -7 * trainer.gradients[0]
+    want = gradient_of_max_at_k(folder, trainer.policies[0], length=1, k=k)
+    assert np.linalg.norm(want) > 0.1
+    assert np.linalg.norm(found - share * want) < 1e-5 * np.linalg.norm(want)
+
+
+def test_a_batch_scale_is_one_running_root_mean_square_of_groups_with_a_signal(make_trainer):
+    trainer = make_trainer(advantage_scale="batch", max_steps=4)
+    trainer.train()
+    mean, weight = 0.0, 0.0
+    for generation in range(4):
+        rewards, found = groups(trainer, generation)
+        raw = advantages(rewards, "bon_loo1", 2)
+        signal = raw[np.ptp(rewards, axis=1) > 0]
+        mean = DECAY * mean + (1 - DECAY) * (signal**2).mean()
+        weight = DECAY * weight + 1 - DECAY
+        np.testing.assert_allclose(found, raw / np.sqrt(mean / weight), atol=1e-5)
+
+
+@given(
+    rewards=st.lists(
+        st.lists(st.integers(0, 4), min_size=3, max_size=3), min_size=1, max_size=6
+    ).filter(lambda rows: any(len(set(row)) > 1 for row in rows)),
+    unit=st.sampled_from([1e-3, 1.0, 250.0]),
+)
+def test_a_batch_scale_is_blind_to_the_unit_and_gives_no_prompt_a_weight(rewards, unit):
+    found = []
+    for factor in (1.0, unit):
+        raw = advantages(factor * np.array(rewards, dtype=float), "bon_loo1", 2)
+        scale = AdvantageScale("batch", METHODS["bon_loo1"])
+        scale.observe(raw)
+        found.append(scale.factor(3) * raw)
+        assert scale.factor(3) * raw == pytest.approx(raw * scale.factor(99))
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-9)
+    signal = found[0][(found[0] != 0).any(axis=1)]
+    assert np.sqrt((signal**2).mean()) == pytest.approx(1.0)
+
+
+def test_groups_without_a_signal_leave_the_batch_scale_alone():
+    scale = AdvantageScale("batch", METHODS["bon_loo1"])
+    scale.observe(np.zeros((2, 4)))
+    assert scale.factor(4) == 1.0
+    scale.observe(np.array([[0.0, 0.0], [3.0, 4.0]]))
+    before = scale.factor(2)
+    assert before == pytest.approx(1 / np.sqrt(12.5))
+    scale.observe(np.zeros((2, 4)))
+    assert scale.factor(2) == before
+
+
+@pytest.mark.parametrize("rows", [8, 2], ids=["whole groups", "split groups"])
+@pytest.mark.parametrize("scale", ["mean", "batch"])
+def test_reused_samples_keep_the_scale_of_their_rollout_batch(make_trainer, rows, scale):
+    shape = {"per_device_train_batch_size": rows, "gradient_accumulation_steps": 8 // rows}
+    found = {}
+    for name in ("sum", scale):
+        trainer = make_trainer(
+            method="bon_off_policy_exact",
+            num_iterations=2,
+            max_steps=2,
+            optim="adamw_torch",  # blind to the scale of a gradient, so that both runs move alike
+            adam_epsilon=1e-12,
+            learning_rate=1e-2,
+            max_grad_norm=0.0,
+            advantage_scale=name,
+            **shape,
+        )
+        trainer.train()
+        own = {}
+        for seen in trainer.seen:
+            places = seen.inputs[GROUP_ROW].tolist()
+            values = seen.inputs["advantages"].tolist()
+            own.update({(seen.step, p): a for p, a in zip(places, values, strict=True)})
+        found[name] = np.array([[own[step, p] for p in range(8)] for step in (0, 1)])
+    plain, scaled = found["sum"], found[scale]
+    assert np.abs(plain[1] - plain[0]).max() > 1e-3, "no correction acted"
+    factor = scaled[0][plain[0] != 0] / plain[0][plain[0] != 0]
+    np.testing.assert_allclose(factor, factor[0], rtol=1e-5)
+    np.testing.assert_allclose(scaled[1], factor[0] * plain[1], atol=1e-3 * factor[0])
+
+
+def test_the_root_mean_square_of_the_advantages_is_logged(make_trainer):
+    trainer = make_trainer(text_reward, max_steps=2)
+    trainer.train()
+    logged = [row for row in trainer.state.log_history if "loss" in row]
+    for generation, row in enumerate(logged):
+        found = groups(trainer, generation)[1]
+        assert row["advantages/rms"] == pytest.approx(np.sqrt((found**2).mean()))
+
+
+def test_a_checkpoint_without_the_running_scale_is_refused(make_trainer):
+    settings = {"save_strategy": "steps", "save_steps": 1, "cls": MaxAtKTrainer}
+    make_trainer(max_steps=1, **settings).train()
+    again = make_trainer(max_steps=2, advantage_scale="batch", **settings)
+    with pytest.raises(ValueError, match=r"advantage_scale: 'batch' cannot resume from"):
+        again.train(resume_from_checkpoint=f"{again.args.output_dir}/checkpoint-1")
