@@ -16,7 +16,7 @@ from maxatk.models import load_tokenizer
 from maxatk.settings import from_mapping
 from maxatk.train import TrainRecipe, train
 from maxatk.train.adapter import lora_config
-from maxatk.train.trainer import GROUP_ROW
+from maxatk.train.ratios import GROUP_ROW
 
 from .conftest import GROUP, SpyTrainer, config, text_reward
 from .test_trainer import brute_force

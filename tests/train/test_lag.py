@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM, TrainerCallback
 from maxatk.objectives import METHODS
 from maxatk.train import MaxAtKTrainer
 from maxatk.train.lag import LaggedWeights, copies
-from maxatk.train.trainer import GROUP_ROW
+from maxatk.train.ratios import GROUP_ROW
 
 from .conftest import GROUP, SpyTrainer, reward_with_gaps
 from .test_trainer import brute_force, sequence_logps

@@ -9,7 +9,7 @@ from trl import GRPOConfig, GRPOTrainer
 from maxatk.errors import InvalidValueError
 from maxatk.objectives import METHODS
 from maxatk.train import MaxAtKTrainer
-from maxatk.train.trainer import GROUP_ROW
+from maxatk.train.ratios import GROUP_ROW
 from oracles import subsets
 
 from .conftest import GROUP, SpyTrainer, reward_with_gaps, text_reward

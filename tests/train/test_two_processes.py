@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import maxatk
-from maxatk.train.trainer import GROUP_ROW
+from maxatk.train.ratios import GROUP_ROW
 from processes import patience
 
 from .conftest import GROUP

@@ -15,16 +15,13 @@ from trl import GRPOTrainer
 
 from maxatk.errors import InvalidValueError
 from maxatk.objectives import METHODS
-from maxatk.train import buffer, metrics
+from maxatk.train import buffer, metrics, ratios
 from maxatk.train.card import describe_training
 from maxatk.train.lag import LaggedWeights
+from maxatk.train.ratios import GROUP_ROW, SAMPLING_LOGPS
 from maxatk.train.scale import AdvantageScale
 from maxatk.train.shared_prompts import SharedPrompts
 from maxatk.train.surface import check_surface
-
-# Keys that this trainer adds to TRL's batches; both survive TRL's shuffling and splitting.
-GROUP_ROW = "maxatk_group_row"  # place of a sample in the generation batch of all processes
-SAMPLING_LOGPS = "maxatk_sampling_logps"  # old_per_token_logps, hidden from TRL's surrogate
 
 
 class MaxAtKTrainer(GRPOTrainer):
@@ -186,7 +183,12 @@ class MaxAtKTrainer(GRPOTrainer):
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
         # Without whole groups, ratios that are needed are those of an extra forward pass.
         reads = self._whole_groups or not self.args.needs_ratios
-        if self.model.training and reads and self._is_stale() and _old_logps(inputs) is not None:
+        if (
+            self.model.training
+            and reads
+            and self._is_stale()
+            and ratios.old_logps(inputs) is not None
+        ):
             self._awaiting_ratios = inputs
         return super()._compute_loss(model, inputs)
 
@@ -207,7 +209,7 @@ class MaxAtKTrainer(GRPOTrainer):
         )
         inputs, self._awaiting_ratios = self._awaiting_ratios, None
         if inputs is not None:  # this is the forward pass of the loss
-            self._read_ratios(inputs, _log_ratios(inputs, found[0].detach()))
+            self._read_ratios(inputs, ratios.log_ratios(inputs, found[0].detach()))
         return found
 
     def _read_ratios(self, inputs: dict[str, Any], log_ratios: torch.Tensor) -> None:
@@ -228,10 +230,10 @@ class MaxAtKTrainer(GRPOTrainer):
         with torch.no_grad():
             local = torch.cat([self._forward_log_ratios(batch) for batch in self._buffered_inputs])
         rows = torch.cat([batch[GROUP_ROW] for batch in self._buffered_inputs])
-        log_ratios = torch.empty(self._group_rewards.size, dtype=torch.float64)
+        found = torch.empty(self._group_rewards.size, dtype=torch.float64)
         gathered_rows = self.accelerator.gather(rows).cpu()
-        log_ratios[gathered_rows] = self.accelerator.gather(local).double().cpu()
-        shaped = log_ratios.numpy().reshape(self._group_rewards.shape)
+        found[gathered_rows] = self.accelerator.gather(local).double().cpu()
+        shaped = found.numpy().reshape(self._group_rewards.shape)
         fresh = self._off_policy_advantages(self._group_rewards, shaped)
         for batch in self._buffered_inputs:
             own = batch[GROUP_ROW].cpu().numpy()
@@ -248,9 +250,9 @@ class MaxAtKTrainer(GRPOTrainer):
     def _forward_log_ratios(self, batch: dict[str, Any]) -> torch.Tensor:
         """Return log pi_theta(y) - log pi_old(y) of every sequence of a batch, shape (rows,)."""
         mask = batch["completion_mask"]
-        if _old_logps(batch) is None:
+        if ratios.old_logps(batch) is None:
             return torch.zeros(len(mask), device=mask.device)
-        return _log_ratios(batch, self._forward_logps(batch))
+        return ratios.log_ratios(batch, self._forward_logps(batch))
 
     def _forward_logps(self, batch: dict[str, Any]) -> torch.Tensor:
         """Return the log-probabilities of completion tokens, shape (rows, tokens)."""
@@ -260,6 +262,7 @@ class MaxAtKTrainer(GRPOTrainer):
             torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1),
             batch["completion_ids"].size(1),
             batch_size=self.args.per_device_train_batch_size,
+            **ratios.model_inputs(batch),
         )[0]
 
     def _replace_logged_advantages(self, fresh: np.ndarray) -> None:
@@ -321,18 +324,6 @@ class MaxAtKTrainer(GRPOTrainer):
     def _state_file(self, checkpoint: Path) -> Path:
         world, rank = self.accelerator.num_processes, self.accelerator.process_index
         return checkpoint / f"buffer-{rank}-of-{world}.pt"
-
-
-def _old_logps(batch: dict[str, Any]) -> torch.Tensor | None:
-    """Return the log-probabilities at sampling; None where every step is on-policy."""
-    return batch.get("old_per_token_logps", batch.get(SAMPLING_LOGPS))
-
-
-def _log_ratios(batch: dict[str, Any], now: torch.Tensor) -> torch.Tensor:
-    old = _old_logps(batch)
-    if old is None:
-        return torch.zeros(len(now), device=now.device)
-    return ((now - old) * batch["completion_mask"]).sum(dim=1)
 
 
 def _like(values: np.ndarray, tensor: torch.Tensor) -> torch.Tensor:

@@ -1,0 +1,52 @@
+"""The importance ratios of the sequences of a batch, over the tokens that the policy wrote."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import torch
+from trl import GRPOTrainer
+
+# Keys that this package adds to TRL's batches; both survive TRL's shuffling and splitting.
+GROUP_ROW = "maxatk_group_row"  # place of a sample in the rollout batch of all processes
+SAMPLING_LOGPS = "maxatk_sampling_logps"  # old_per_token_logps, hidden from TRL's surrogate
+
+_OF_TOKENS = ("self", "model", "input_ids", "attention_mask", "logits_to_keep", "batch_size")
+
+
+def trained_tokens(batch: dict[str, Any]) -> torch.Tensor:
+    """Return where a completion holds tokens of the policy, bool (rows, tokens).
+
+    Not padding, and not what a tool or an environment said (TRL's `tool_mask`): TRL's loss leaves
+    both out, and the policy gave neither a probability.
+    """
+    mask = batch["completion_mask"]
+    said = batch.get("tool_mask")
+    return (mask if said is None else mask * said).bool()
+
+
+def old_logps(batch: dict[str, Any]) -> torch.Tensor | None:
+    """Return the log-probabilities at sampling; None where every step is on-policy."""
+    return batch.get("old_per_token_logps", batch.get(SAMPLING_LOGPS))
+
+
+def log_ratios(batch: dict[str, Any], now: torch.Tensor) -> torch.Tensor:
+    """Return log pi_theta(y) - log pi_old(y) of every sequence in nats, (rows,).
+
+    `now` are the log-probabilities of the tokens under today's policy, (rows, tokens).
+    """
+    old = old_logps(batch)
+    if old is None:
+        return torch.zeros(len(now), device=now.device)
+    return torch.where(trained_tokens(batch), now - old, 0.0).sum(dim=1)
+
+
+def model_inputs(batch: dict[str, Any]) -> dict[str, Any]:
+    """Return what a forward pass over a batch needs besides token ids: images and the like.
+
+    TRL's loss passes it on by the names of its own parameters, from the batch.
+    """
+    forward = GRPOTrainer._get_per_token_logps_and_entropies
+    names = inspect.signature(forward).parameters
+    return {n: batch[n] for n in names if n not in _OF_TOKENS and batch.get(n) is not None}
