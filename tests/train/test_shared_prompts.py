@@ -1,11 +1,17 @@
 """The same log-probabilities and gradients, from fewer tokens."""
 
+import contextlib
+import json
+import shutil
+
 import pytest
 import torch
-from transformers import AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM
 
 from maxatk.errors import InvalidValueError
-from maxatk.train.shared_prompts import SharedPrompts
+from maxatk.models import load_tokenizer
+from maxatk.train import MaxAtKTrainer
+from maxatk.train.shared_prompts import SharedPrompts, refuse_differences, refuse_unshareable
 
 from .conftest import config, text_reward
 
@@ -112,8 +118,112 @@ def test_training_ends_with_the_same_weights_and_reads_fewer_tokens(make_trainer
         ({"gradient_checkpointing": True}, "gradient_checkpointing"),
         ({"use_liger_kernel": True}, "use_liger_kernel"),
         ({"fsdp": "full_shard"}, "fsdp"),
+        ({"disable_dropout": False}, "disable_dropout"),
     ],
 )
 def test_what_cannot_keep_a_cache_is_refused(tmp_path, changes, named):
     with pytest.raises(InvalidValueError, match=f"share_prompts.*{named}"):
         config(tmp_path, share_prompts=True, **changes)
+
+
+def small(kind, **changes):
+    return AutoConfig.for_model(kind, **changes)
+
+
+ROPE = {"rope_theta": 10000.0, "factor": 2.0}
+REFUSED = {
+    "dynamic": small("llama", rope_parameters={**ROPE, "rope_type": "dynamic"}),
+    "longrope": small(
+        "phi3",
+        rope_parameters={
+            "rope_theta": 10000.0,
+            "rope_type": "longrope",
+            "short_factor": [1.0] * 48,
+            "long_factor": [2.0] * 48,
+            "original_max_position_embeddings": 4096,
+            "partial_rotary_factor": 1.0,
+        },
+    ),
+    "lfm2": small("lfm2", num_hidden_layers=2, layer_types=["conv", "full_attention"]),
+    **{
+        kind: small(kind)
+        for kind in ("qwen3_next", "jamba", "zamba2", "mamba", "mamba2", "falcon_mamba", "rwkv")
+    },
+    **{kind: small(kind) for kind in ("recurrent_gemma", "falcon_h1", "minimax", "bamba")},
+}
+KEPT = ("llama", "qwen2", "qwen3", "mistral", "gemma2", "gemma3", "gpt_oss", "mixtral", "gpt2")
+
+
+@pytest.mark.parametrize("named", REFUSED)
+def test_models_without_a_plain_cache_are_refused_by_their_config(named):
+    with pytest.raises(InvalidValueError, match=r"share_prompts: True .*allowed with it: False"):
+        refuse_unshareable(REFUSED[named])
+
+
+@pytest.mark.parametrize("kind", KEPT)
+def test_models_with_a_plain_cache_are_not(kind):
+    refuse_unshareable(small(kind))
+
+
+def test_a_model_is_refused_before_its_weights_are_loaded(model_folder, prompts, tmp_path):
+    shutil.copytree(model_folder, tmp_path / "model")
+    (tmp_path / "model" / "model.safetensors").unlink()
+    settings = json.loads((tmp_path / "model" / "config.json").read_text())
+    settings["rope_parameters"] = {**settings["rope_parameters"], **ROPE, "rope_type": "dynamic"}
+    (tmp_path / "model" / "config.json").write_text(json.dumps(settings))
+    with pytest.raises(InvalidValueError, match=r"share_prompts: True .*'dynamic'"):
+        MaxAtKTrainer(
+            model=str(tmp_path / "model"),
+            reward_funcs=text_reward,
+            args=config(tmp_path / "out", share_prompts=True),
+            train_dataset=prompts,
+        )
+
+
+def test_passes_that_differ_end_the_run_with_their_numbers(model_folder, prompts, tmp_path):
+    """A model whose positions depend on the length, and whose config does not say so."""
+    model = AutoModelForCausalLM.from_pretrained(model_folder)
+    model.config.rope_parameters = {**model.config.rope_parameters, **ROPE, "rope_type": "dynamic"}
+    model.config.max_position_embeddings = PROMPT
+    hidden = AutoModelForCausalLM.from_config(model.config)
+    hidden.load_state_dict(model.state_dict())
+    for weight in hidden.parameters():  # random weights hardly look at positions
+        weight.data *= 8
+    hidden.config = AutoConfig.from_pretrained(model_folder)
+    trainer = MaxAtKTrainer(
+        model=hidden,
+        reward_funcs=text_reward,
+        args=config(tmp_path, share_prompts=True),
+        train_dataset=prompts,
+        processing_class=load_tokenizer(str(model_folder)),
+    )
+    with pytest.raises(InvalidValueError, match=r"share_prompts: .*mean difference .* nats"):
+        trainer.train()
+
+
+def test_both_passes_are_compared_once(make_trainer):
+    trainer = make_trainer(text_reward, share_prompts=True, num_iterations=2, max_steps=4)
+    calls = []
+    compare = trainer._compare_passes
+    trainer._compare_passes = lambda *given: (calls.append(given), compare(*given))
+    trainer.train()
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize(
+    ("dtype", "apart", "fits"),
+    [
+        (torch.float32, 1e-4, True),
+        (torch.float32, 1e-2, False),
+        (torch.bfloat16, 1e-2, True),
+        (torch.bfloat16, 0.2, False),
+        (torch.float32, float("nan"), False),
+    ],
+)
+def test_what_passes_for_rounding_depends_on_the_precision(dtype, apart, fits):
+    ordinary = torch.zeros(2, 3, dtype=dtype)
+    shared = ordinary + apart
+    shared[:, 2] = 100.0  # padding does not count
+    mask = torch.tensor([[1, 1, 0], [1, 1, 0]])
+    with contextlib.nullcontext() if fits else pytest.raises(InvalidValueError, match="nats"):
+        refuse_differences(shared, ordinary, mask)

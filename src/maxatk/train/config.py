@@ -221,6 +221,7 @@ def _check_shared_prompts(config: MaxAtKConfig) -> None:
         "gradient_checkpointing": config.checkpoints_activations,
         "use_liger_kernel": config.use_liger_kernel,
         "fsdp or deepspeed": _sharded(config),
+        "disable_dropout False, which draws noise for every sample": not config.disable_dropout,
     }
     for name, given in refused.items():
         if given:

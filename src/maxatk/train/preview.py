@@ -17,6 +17,7 @@ from maxatk.train.config import MaxAtKConfig
 from maxatk.train.memory import Memory, estimate
 from maxatk.train.plan import TrainingPlan, plan
 from maxatk.train.run import TrainRecipe, check_settings
+from maxatk.train.shared_prompts import refuse_unshareable
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,6 +55,8 @@ def preview(recipe: TrainRecipe) -> Preview:
     longest, memory, unknown = None, None, ""
     try:
         model = AutoConfig.from_pretrained(recipe.model)
+        if config.share_prompts:
+            refuse_unshareable(model)
         if problems is not None:
             longest = _longest_prompt(recipe.model, problems)
         memory = estimate(model, config, adapter=adapter, prompt_tokens=longest or 0)

@@ -2,18 +2,81 @@
 
 The samples of a group have one prompt. The ordinary forward pass computes it once a sample; here
 its key-value cache is computed once, with its gradient, and given to all samples that follow it.
-The result is the same up to rounding.
+The result is the same up to rounding, for models whose cache is plain keys and values at positions
+that mean the same in a longer sequence: `refuse_unshareable` tells those apart by their config, and
+`refuse_differences` compares the numbers of both passes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
+from transformers import DynamicCache, PretrainedConfig
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
+
+from maxatk.errors import InvalidValueError
 
 # What a forward pass may get besides token ids; images and the like belong to whole prompts.
 _PASSED_ON = {"fused_lm_head", "logits_to_keep", "use_cache"}
+# Rotations that depend on the length of the whole sequence: a prompt alone gets other ones.
+_ROPE_OF_LENGTH = ("dynamic", "longrope")
+_PLAIN_LAYERS = ("DynamicLayer", "DynamicSlidingWindowLayer")  # of a cache
+# The largest mean difference of log-probabilities, in nats, that is taken for rounding.
+_ROUNDING = {torch.float16: 0.01, torch.bfloat16: 0.05}
+_ROUNDING_OF_OTHERS = 1e-3
+
+
+def refuse_unshareable(model: PretrainedConfig) -> None:
+    """Raise InvalidValueError for a model whose prompts cannot be evaluated apart.
+
+    These are models with RoPE that depends on the length of a sequence, and recurrent or hybrid
+    models, whose state is more than the keys and values of tokens. No weights are needed.
+    """
+    text = model.get_text_config(decoder=True)
+    for rope in _rope_types(getattr(text, "rope_parameters", None)):
+        if rope in _ROPE_OF_LENGTH:
+            raise InvalidValueError(
+                f"share_prompts: True does not go with a {text.model_type} model whose RoPE is "
+                f"{rope!r}, because the positions of a prompt would change with the length of "
+                "its completion; allowed with it: False"
+            )
+    found = MODEL_FOR_CAUSAL_LM_MAPPING.get(type(text), None)
+    layers = {type(layer).__name__ for layer in DynamicCache(config=text).layers}
+    if getattr(found, "_is_stateful", False) or not layers <= set(_PLAIN_LAYERS):
+        raise InvalidValueError(
+            f"share_prompts: True needs a cache of keys and values only, and a {text.model_type} "
+            "model of this config is recurrent or hybrid; allowed with it: False"
+        )
+
+
+def refuse_differences(shared: torch.Tensor, ordinary: torch.Tensor, mask: torch.Tensor) -> None:
+    """Raise InvalidValueError where two passes over the same tokens differ by more than rounding.
+
+    `shared` and `ordinary` are log-probabilities in nats, `mask` says which of them count; all
+    have the shape (rows, tokens). What passes for rounding depends on the precision of the pass.
+    """
+    allowed = _ROUNDING.get(torch.get_autocast_dtype(shared.device.type), _ROUNDING_OF_OTHERS)
+    if not torch.is_autocast_enabled(shared.device.type):
+        allowed = _ROUNDING.get(shared.dtype, _ROUNDING_OF_OTHERS)
+    apart = (shared - ordinary).abs().float()[mask.bool()]
+    if len(apart) and not apart.mean() <= allowed:
+        raise InvalidValueError(
+            f"share_prompts: True gave other log-probabilities than the ordinary pass on the "
+            f"first micro-batch (mean difference {apart.mean():.3g}, largest {apart.max():.3g} "
+            f"nats; rounding explains {allowed:g}); allowed with this model: False"
+        )
+
+
+def _rope_types(parameters: Any) -> Iterator[str]:
+    """Yield the types of RoPE in a config's parameters, maybe one set for each layer type."""
+    if isinstance(parameters, Mapping):
+        for name, value in parameters.items():
+            if name in ("rope_type", "type"):
+                yield str(value)
+            else:
+                yield from _rope_types(value)
 
 
 class SharedPrompts:
@@ -21,7 +84,8 @@ class SharedPrompts:
 
     `model` is what TRL would call, `unwrapped` the same without what accelerate put around it, and
     `completion_length` the number of columns of a batch that belong to completions. The output has
-    the positions from the last one of the prompt on, which is what TRL keeps of it.
+    the positions from the last one of the prompt on, which is what TRL keeps of it. `used` says
+    whether a call has shared a prompt.
     """
 
     def __init__(
@@ -29,6 +93,7 @@ class SharedPrompts:
     ) -> None:
         self._model, self._unwrapped = model, unwrapped
         self._kept = completion_length + 1  # the last token of a prompt predicts the first one
+        self.used = False
 
     def __call__(
         self,
@@ -46,6 +111,7 @@ class SharedPrompts:
         different, rows = torch.unique(heads, dim=0, return_inverse=True)
         if len(different) == len(heads):
             return self._whole(input_ids, attention_mask, labels, **more)
+        self.used = True
         cache = self._unwrapped(
             input_ids=different[:, :prefix],
             attention_mask=different[:, prefix:],

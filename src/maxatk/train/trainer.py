@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch.utils.data import DataLoader
+from transformers import AutoConfig
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from trl import GRPOTrainer
 
@@ -17,10 +18,15 @@ from maxatk.errors import InvalidValueError
 from maxatk.objectives import METHODS
 from maxatk.train import buffer, metrics, ratios
 from maxatk.train.card import describe_training
+from maxatk.train.config import MaxAtKConfig
 from maxatk.train.lag import LaggedWeights
 from maxatk.train.ratios import GROUP_ROW, SAMPLING_LOGPS
 from maxatk.train.scale import AdvantageScale
-from maxatk.train.shared_prompts import SharedPrompts
+from maxatk.train.shared_prompts import (
+    SharedPrompts,
+    refuse_differences,
+    refuse_unshareable,
+)
 from maxatk.train.surface import check_surface
 
 
@@ -41,14 +47,22 @@ class MaxAtKTrainer(GRPOTrainer):
     ago, and its old log-probabilities are theirs: the first step that uses it is off-policy too.
 
     Raises InvalidValueError when the training set holds fewer prompts than one generation needs,
-    MissingDependencyError with a version of TRL that lacks what this class builds on.
+    or when the model does not go with `share_prompts`; MissingDependencyError with a version of TRL
+    that lacks what this class builds on.
     """
 
     _buffered_inputs: Any
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(
+        self, model: Any, reward_funcs: Any, args: MaxAtKConfig, *more: Any, **others: Any
+    ) -> None:
         check_surface()
-        super().__init__(*args, **kwargs)
+        if not isinstance(args, MaxAtKConfig):
+            raise InvalidValueError(f"args: must be a MaxAtKConfig, got {type(args).__name__}")
+        if args.share_prompts:
+            named = isinstance(model, str)
+            refuse_unshareable(AutoConfig.from_pretrained(model) if named else model.config)
+        super().__init__(model, reward_funcs, args, *more, **others)
         self._objective = self.args.objective
         self._scale = AdvantageScale(self.args.advantage_scale, METHODS[self.args.method])
         lag, every = self.args.rollout_lag, self.args.steps_between_generations
@@ -63,6 +77,7 @@ class MaxAtKTrainer(GRPOTrainer):
         self._whole_groups = False
         self._awaiting_ratios: dict[str, Any] | None = None
         self._clock = metrics.Clock()
+        self._compared_passes = False
 
     def get_train_dataloader(self) -> DataLoader:
         """Return TRL's loader; refuse a training set from which it would take no step at all."""
@@ -201,16 +216,35 @@ class MaxAtKTrainer(GRPOTrainer):
         *args: Any,
         **kwargs: Any,
     ) -> Any:
+        called = model
         if self.args.share_prompts:
             inner = self.accelerator.unwrap_model(model)
-            model = SharedPrompts(model, inner, completion_length=logits_to_keep)
+            called = SharedPrompts(model, inner, completion_length=logits_to_keep)
         found = super()._get_per_token_logps_and_entropies(
-            model, input_ids, attention_mask, logits_to_keep, *args, **kwargs
+            called, input_ids, attention_mask, logits_to_keep, *args, **kwargs
         )
+        if not self._compared_passes and isinstance(called, SharedPrompts) and called.used:
+            self._compare_passes(model, input_ids, attention_mask, found[0].detach())
         inputs, self._awaiting_ratios = self._awaiting_ratios, None
         if inputs is not None:  # this is the forward pass of the loss
             self._read_ratios(inputs, ratios.log_ratios(inputs, found[0].detach()))
         return found
+
+    def _compare_passes(
+        self,
+        model: Any,
+        input_ids: torch.Tensor,
+        attention_mask: torch.Tensor,
+        shared: torch.Tensor,
+    ) -> None:
+        """Compare a pass that shared prompts with the ordinary one, on one micro-batch, once."""
+        rows, kept = self.args.per_device_train_batch_size, shared.size(1)
+        with torch.no_grad():
+            ordinary = super()._get_per_token_logps_and_entropies(
+                model, input_ids[:rows], attention_mask[:rows], kept
+            )[0]
+            refuse_differences(shared[:rows], ordinary, attention_mask[:rows, -kept:])
+        self._compared_passes = True
 
     def _read_ratios(self, inputs: dict[str, Any], log_ratios: torch.Tensor) -> None:
         """Log the ratios of a micro-batch; where it holds whole groups, set its advantages."""
