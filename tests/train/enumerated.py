@@ -56,9 +56,13 @@ def reward_of(sequence):
 
 def sequence_logps(model, length):
     """log pi of every sequence, (len(sequences),), with its gradient."""
+    return token_logps(model, length).sum(1)
+
+
+def token_logps(model, length):
     rows = torch.tensor([(2, 3, *sequence) for sequence in sequences(length)])
     logps = model(input_ids=rows).logits.log_softmax(-1)[:, 1:-1]
-    return logps.gather(2, rows[:, 2:, None])[..., 0].sum(1)
+    return logps.gather(2, rows[:, 2:, None])[..., 0]
 
 
 def max_at_k(probabilities, rewards, k):
@@ -73,9 +77,9 @@ def max_at_k(probabilities, rewards, k):
 class EveryGroup(MaxAtKTrainer):
     """Trains on every n-tuple of sequences, weighed by its probability; keeps the gradients."""
 
-    def __init__(self, folder, args, *, length):
+    def __init__(self, folder, args, *, length, noise=0.0):
         groups = list(itertools.product(range(len(sequences(length))), repeat=args.num_generations))
-        self.length, self.groups = length, groups
+        self.length, self.groups, self.noise = length, groups, noise
         super().__init__(
             model=folder,
             reward_funcs=self.score,
@@ -89,14 +93,22 @@ class EveryGroup(MaxAtKTrainer):
         return [reward_of(tuple(ids)) for ids in completion_ids]
 
     def roll_out(self, prompts, _trainer):
-        with torch.no_grad():
-            self.sampled = sequence_logps(self.model, self.length).double().exp()
+        """Every group, with the log-probabilities of a sampler whose weights may be noisy."""
+        # Not a copy: TRL's patched forward is bound to the model that it was made for.
+        sampler = AutoModelForCausalLM.from_config(self.model.config)
+        sampler.load_state_dict(self.model.state_dict())
+        generator = torch.Generator().manual_seed(1)
         every = sequences(self.length)
-        drawn = [list(every[place]) for group in self.groups for place in group]
+        with torch.no_grad():
+            for weight in sampler.parameters():
+                weight += self.noise * torch.randn(weight.shape, generator=generator)
+            tokens = token_logps(sampler, self.length)
+        self.sampled = tokens.double().sum(1).exp()
+        places = [place for group in self.groups for place in group]
         return {
             "prompt_ids": [[2, 3]] * len(prompts),
-            "completion_ids": drawn,
-            "logprobs": [[0.0] * self.length] * len(prompts),
+            "completion_ids": [list(every[place]) for place in places],
+            "logprobs": [tokens[place].tolist() for place in places],
         }
 
     def _compute_loss(self, model, inputs):

@@ -35,7 +35,6 @@ from .conftest import config
         ({"advantage_scale": "none"}, r"advantage_scale: unknown value 'none'.*batch, mean, sum"),
         ({"rollout_lag": -1}, r"rollout_lag: must be a whole number from 0, got -1"),
         ({"rollout_lag": 1.5}, r"rollout_lag: .*got 1.5"),
-        ({"rollout_lag": 2, "use_vllm": True}, r"rollout_lag: 2 needs use_vllm False"),
         ({"rollout_lag": 2, "fsdp": "full_shard"}, r"rollout_lag: 2 .*FSDP.*allowed with them: 0"),
         ({"rollout_lag": 2, "deepspeed": {}, "fsdp": True}, r"rollout_lag: 2 .*DeepSpeed"),
         (

@@ -18,10 +18,12 @@ from maxatk.train.trackers import check_trackers
 # The `reinforce` form needs the loss to be a plain sum of A log pi over tokens, up to a constant.
 REINFORCE_LOSS_TYPES = ("dapo", "dr_grpo", "bnpo", "cispo")
 
+BEHAVIOURS = ("trainer", "sampler")
+
 
 @dataclasses.dataclass
 class MaxAtKConfig(GRPOConfig):
-    """Settings of `MaxAtKTrainer`: every field of TRL's GRPOConfig and ten of its own.
+    """Settings of `MaxAtKTrainer`: every field of TRL's GRPOConfig and eleven of its own.
 
     Args:
         method: A name in `maxatk.METHODS`; decides credit, correction, baseline and scale.
@@ -29,6 +31,8 @@ class MaxAtKConfig(GRPOConfig):
         form: How off-policy weights enter the loss: "ppo" leaves a sample's own importance ratio
             to the clipped surrogate, "reinforce" puts it into the weight and takes the surrogate
             away.
+        behaviour: Whose probabilities at sampling the ratios of a group are taken to, where vLLM
+            samples: "trainer" (the trainer's own forward pass) or "sampler" (vLLM's).
         delta_clamp: Bound on |rho - 1| of the ratios inside the off-policy weights.
         k_schedule: How k moves from `k` to `k_final` over the training: a name in `SCHEDULES`.
         k_final: The k at the end of a schedule, in the middle of one that comes back; by default 1.
@@ -56,6 +60,9 @@ class MaxAtKConfig(GRPOConfig):
     )
     form: str = dataclasses.field(
         default="ppo", metadata={"help": "Form of the off-policy weights: ppo or reinforce."}
+    )
+    behaviour: str = dataclasses.field(
+        default="trainer", metadata={"help": "Ratios are taken to: trainer or sampler (vLLM)."}
     )
     delta_clamp: float = dataclasses.field(
         default=0.5, metadata={"help": "Bound on |rho - 1| inside the off-policy weights."}
@@ -145,6 +152,8 @@ def _check_method(config: MaxAtKConfig) -> None:
         raise unknown_name("method", config.method, METHODS)
     if config.form not in typing.get_args(Form):
         raise unknown_name("form", config.form, typing.get_args(Form))
+    if config.behaviour not in BEHAVIOURS:
+        raise unknown_name("behaviour", config.behaviour, BEHAVIOURS)
     if not isinstance(config.k, int) or not 1 <= config.k <= config.num_generations:
         raise InvalidValueError(
             f"k: must be a whole number from 1 to num_generations ({config.num_generations}), "
@@ -201,11 +210,6 @@ def _check_lag(config: MaxAtKConfig) -> None:
     lag = config.rollout_lag
     if not isinstance(lag, int) or lag < 0:
         raise InvalidValueError(f"rollout_lag: must be a whole number from 0, got {lag!r}")
-    if lag and config.use_vllm:
-        raise InvalidValueError(
-            f"rollout_lag: {lag} needs use_vllm False, because TRL hands vLLM the newest weights; "
-            "allowed with use_vllm: 0"
-        )
     if lag and _sharded(config):
         raise InvalidValueError(
             f"rollout_lag: {lag} exchanges weights in place, which FSDP and DeepSpeed shard; "
@@ -260,6 +264,8 @@ def _check_combinations(config: MaxAtKConfig) -> None:
             "use_bias_correction_kl: must be False with form 'reinforce', which has no ratio in "
             "its surrogate, and a beta that is not 0"
         )
+    if config.behaviour == "sampler":
+        _check_sampler(config)
     if not config.needs_ratios:
         return
     for name, allowed in _RATIOS_NEED.items():
@@ -270,10 +276,37 @@ def _check_combinations(config: MaxAtKConfig) -> None:
             )
 
 
+def _check_sampler(config: MaxAtKConfig) -> None:
+    """Refuse settings under which the ratios to the sampler are not those of its distribution."""
+    if not config.needs_ratios:
+        raise InvalidValueError(
+            f"behaviour: 'sampler' has no effect on the method {config.method!r} in the form "
+            f"{config.form!r}, which uses no ratios; allowed with it: 'trainer'"
+        )
+    given = config.generation_kwargs or {}
+    for name, allowed in _SAMPLER_NEEDS.items():
+        value = given.get(name, getattr(config, name))
+        if value not in allowed:
+            names = " or ".join(map(repr, allowed))
+            raise InvalidValueError(
+                f"{name}: must be {names} with behaviour 'sampler', whose ratios are those of "
+                f"untruncated sampling with vLLM; got {value!r}"
+            )
+
+
 # Each of these changes the ratios, or takes samples from the loss behind the back of the weights.
 _RATIOS_NEED = {
     "disable_dropout": True,
     "importance_sampling_level": "token",
     "off_policy_mask_threshold": None,
-    "use_vllm": False,
+}
+# Each of these samples from another distribution than the one whose probabilities the trainer has.
+_SAMPLER_NEEDS = {
+    "use_vllm": (True,),
+    "vllm_importance_sampling_correction": (True,),
+    "vllm_structured_outputs_regex": (None,),
+    "top_p": (1.0,),
+    "top_k": (0, -1, None),
+    "min_p": (None, 0.0),
+    "repetition_penalty": (1.0,),
 }

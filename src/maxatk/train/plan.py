@@ -64,7 +64,8 @@ def plan(config: MaxAtKConfig, *, problems: int | None) -> TrainingPlan:
     stale = sum(times * _stale_steps(micro, reuse, accumulation) for times, micro in parts)
     if config.rollout_lag:  # the first use of a generation is stale too, but for the first step's
         stale += generations - -(-min(accumulation, epoch) // reuse)
-    old = accumulation % reuse != 0 or config.use_vllm or config.rollout_lag > 0
+    corrected = config.use_vllm and config.vllm_importance_sampling_correction
+    old = accumulation % reuse != 0 or corrected or config.rollout_lag > 0
     return TrainingPlan(
         processes=_processes(),
         problems=problems,

@@ -10,7 +10,7 @@ from trl import GRPOTrainer
 
 # Keys that this package adds to TRL's batches; both survive TRL's shuffling and splitting.
 GROUP_ROW = "maxatk_group_row"  # place of a sample in the rollout batch of all processes
-SAMPLING_LOGPS = "maxatk_sampling_logps"  # old_per_token_logps, hidden from TRL's surrogate
+BEHAVIOUR_LOGPS = "maxatk_behaviour_logps"  # what ratios are taken to, where it is not TRL's old
 
 _OF_TOKENS = ("self", "model", "input_ids", "attention_mask", "logits_to_keep", "batch_size")
 
@@ -26,20 +26,30 @@ def trained_tokens(batch: dict[str, Any]) -> torch.Tensor:
     return (mask if said is None else mask * said).bool()
 
 
-def old_logps(batch: dict[str, Any]) -> torch.Tensor | None:
-    """Return the log-probabilities at sampling; None where every step is on-policy."""
-    return batch.get("old_per_token_logps", batch.get(SAMPLING_LOGPS))
+def behaviour_logps(batch: dict[str, Any]) -> torch.Tensor | None:
+    """Return the log-probabilities that ratios are taken to; None where every step is on-policy."""
+    return batch.get(BEHAVIOUR_LOGPS, batch.get("old_per_token_logps"))
+
+
+def sampler_logps(batch: dict[str, Any]) -> torch.Tensor:
+    """Return the log-probabilities that vLLM sampled with, (rows, tokens).
+
+    A token for which vLLM has none (NaN) gets the trainer's, so that its ratio at sampling is one:
+    TRL's rule for its own ratio.
+    """
+    found, old = batch["sampling_per_token_logps"], batch["old_per_token_logps"]
+    return torch.where(found.isnan(), old, found)
 
 
 def log_ratios(batch: dict[str, Any], now: torch.Tensor) -> torch.Tensor:
-    """Return log pi_theta(y) - log pi_old(y) of every sequence in nats, (rows,).
+    """Return log pi_theta(y) - log pi_behaviour(y) of every sequence in nats, (rows,).
 
     `now` are the log-probabilities of the tokens under today's policy, (rows, tokens).
     """
-    old = old_logps(batch)
-    if old is None:
+    behaviour = behaviour_logps(batch)
+    if behaviour is None:
         return torch.zeros(len(now), device=now.device)
-    return torch.where(trained_tokens(batch), now - old, 0.0).sum(dim=1)
+    return torch.where(trained_tokens(batch), now - behaviour, 0.0).sum(dim=1)
 
 
 def model_inputs(batch: dict[str, Any]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from maxatk.train import buffer, metrics, ratios
 from maxatk.train.card import describe_training
 from maxatk.train.config import MaxAtKConfig
 from maxatk.train.lag import LaggedWeights
-from maxatk.train.ratios import GROUP_ROW, SAMPLING_LOGPS
+from maxatk.train.ratios import BEHAVIOUR_LOGPS, GROUP_ROW
 from maxatk.train.scale import AdvantageScale
 from maxatk.train.shared_prompts import (
     SharedPrompts,
@@ -130,20 +130,39 @@ class MaxAtKTrainer(GRPOTrainer):
         fresh = self._objective.advantages(rewards, k, log_ratios=None)
         if training:
             self._scale.observe(fresh)
-        fresh = self._scale.factor(group_size) * fresh.reshape(-1)
+            self._group_rewards, self._group_k = rewards, k
+        if training and self.args.behaviour == "sampler":
+            fresh = self._advantages_to_sampler(output)
+        else:
+            fresh = self._scale.factor(group_size) * fresh.reshape(-1)
         rows = len(output["advantages"])
         first = self.accelerator.process_index * rows
         output["advantages"] = _like(fresh[first : first + rows], output["advantages"])
         self._replace_logged_advantages(fresh)
         self._log_generation(rewards, fresh, k)
         if training:
-            self._group_rewards, self._group_k = rewards, k
             self._advantages_step = self._lagged.sampling_step(self.state.global_step)
             device = output["advantages"].device
             output[GROUP_ROW] = torch.arange(first, first + rows, device=device)
             if self.args.form == "reinforce" and "old_per_token_logps" in output:
-                output[SAMPLING_LOGPS] = output.pop("old_per_token_logps")
+                old = output.pop("old_per_token_logps")  # the surrogate is to have no ratio
+                output.setdefault(BEHAVIOUR_LOGPS, old)
         return output
+
+    def _advantages_to_sampler(self, output: dict[str, Any]) -> np.ndarray:
+        """Return the first advantages (P * n,), from ratios to the probabilities of the sampler.
+
+        TRL has made the trainer's own pass over the samples already. In the form "reinforce" the
+        weights hold the own ratio to the sampler, so that TRL's factor for it becomes one.
+        """
+        output[BEHAVIOUR_LOGPS] = ratios.sampler_logps(output)
+        local = ratios.log_ratios(output, output["old_per_token_logps"])
+        found = self.accelerator.gather(local).double().cpu().numpy()
+        if self.args.form == "reinforce":
+            factor = output["importance_sampling_ratio"]
+            output["importance_sampling_ratio"] = torch.ones_like(factor)
+        shaped = found.reshape(self._group_rewards.shape)
+        return self._off_policy_advantages(self._group_rewards, shaped)
 
     def _sample(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         """Return TRL's generation; for training, sampled with the weights of `rollout_lag` ago.
@@ -153,11 +172,16 @@ class MaxAtKTrainer(GRPOTrainer):
         """
         if not self.model.training:
             return super()._generate_and_score_completions(inputs)
+        if not self.args.rollout_lag:
+            return super()._generate_and_score_completions(inputs)
+        # TRL hands vLLM the weights once an optimizer step, whatever they are: -1 makes it forget.
+        self._last_loaded_step = -1
         with self._lagged.in_model(self.state.global_step):
             output: dict[str, Any] = super()._generate_and_score_completions(inputs)
-            if self.args.rollout_lag and "old_per_token_logps" not in output:
+            if "old_per_token_logps" not in output:
                 with torch.no_grad():
                     output["old_per_token_logps"] = self._forward_logps(output)
+        self._last_loaded_step = -1
         return output
 
     def _usable_rewards(self, output: dict[str, Any]) -> torch.Tensor:
@@ -202,7 +226,7 @@ class MaxAtKTrainer(GRPOTrainer):
             self.model.training
             and reads
             and self._is_stale()
-            and ratios.old_logps(inputs) is not None
+            and ratios.behaviour_logps(inputs) is not None
         ):
             self._awaiting_ratios = inputs
         return super()._compute_loss(model, inputs)
@@ -284,7 +308,7 @@ class MaxAtKTrainer(GRPOTrainer):
     def _forward_log_ratios(self, batch: dict[str, Any]) -> torch.Tensor:
         """Return log pi_theta(y) - log pi_old(y) of every sequence of a batch, shape (rows,)."""
         mask = batch["completion_mask"]
-        if ratios.old_logps(batch) is None:
+        if ratios.behaviour_logps(batch) is None:
             return torch.zeros(len(mask), device=mask.device)
         return ratios.log_ratios(batch, self._forward_logps(batch))
 

@@ -1,0 +1,171 @@
+"""Corrections and lags where vLLM samples, with a stand-in for it."""
+
+import numpy as np
+import pytest
+import torch
+from datasets import Dataset
+
+from maxatk.errors import InvalidValueError
+from maxatk.train import MaxAtKTrainer
+from maxatk.train.ratios import GROUP_ROW
+
+from .conftest import GROUP, PROMPTS, SpyTrainer, config, text_reward
+from .enumerated import EveryGroup, gradient_of_max_at_k, write_model
+from .test_trainer import brute_force, sequence_logps
+from .vllm_stand_in import StandIn
+
+WHOLE, SPLIT = {}, {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 4}
+SAMPLED = {"use_vllm": True, "vllm_importance_sampling_clip_max": None, "learning_rate": 3e-2}
+METHOD = "bon_off_policy_exact"
+
+
+@pytest.fixture(autouse=True)
+def stand_in(monkeypatch):
+    class Fresh(StandIn):
+        pass
+
+    monkeypatch.setattr("trl.trainer.grpo_trainer.VLLMGeneration", Fresh)
+    return Fresh
+
+
+@pytest.mark.parametrize("behaviour", ["trainer", "sampler"])
+@pytest.mark.parametrize("form", ["ppo", "reinforce"])
+@pytest.mark.parametrize("geometry", [WHOLE, SPLIT], ids=["whole groups", "split groups"])
+def test_advantages_are_those_of_ratios_to_the_chosen_behaviour(
+    make_trainer, model_folder, geometry, form, behaviour
+):
+    trainer = make_trainer(
+        method=METHOD, form=form, behaviour=behaviour, num_iterations=2, max_steps=2,
+        **SAMPLED, **geometry,
+    )  # fmt: skip
+    trainer.train()
+    policy, rows, rewards = trainer.generations[0]
+    own = sequence_logps(model_folder, policy, rows)
+    sampler = sequence_logps(model_folder, trainer.vllm_generation.used[0], rows)
+    assert np.abs(own - sampler).max() > 1e-3, "the sampler is the trainer: nothing is tested"
+    old = sampler if behaviour == "sampler" else own
+    scored = rewards.double().numpy().reshape(-1, GROUP)
+    for seen in trainer.seen:
+        now = sequence_logps(model_folder, seen.policy, rows)
+        log_ratios = (now - old).reshape(-1, GROUP)
+        expected = brute_force(METHOD, scored, log_ratios, k=2, form=form).reshape(-1)
+        places = seen.inputs[GROUP_ROW].numpy()
+        np.testing.assert_allclose(seen.inputs["advantages"].numpy(), expected[places], atol=5e-5)
+        own_factor = seen.inputs["importance_sampling_ratio"][:, 0].numpy()
+        once = form == "reinforce" and behaviour == "sampler"  # the weights hold it
+        factor = np.ones(len(places)) if once else np.exp(own - sampler)[places]
+        np.testing.assert_allclose(own_factor, factor, atol=1e-4)
+
+
+def test_tokens_without_a_probability_of_the_sampler_count_with_that_of_the_trainer(
+    make_trainer, model_folder, stand_in
+):
+    stand_in.unknown = 1.0
+    trainer = make_trainer(
+        method=METHOD, behaviour="sampler", num_iterations=2, max_steps=2, **SAMPLED
+    )
+    trainer.train()
+    policy, rows, rewards = trainer.generations[0]
+    scored = rewards.double().numpy().reshape(-1, GROUP)
+    old = sequence_logps(model_folder, policy, rows)
+    for seen in trainer.seen:
+        log_ratios = sequence_logps(model_folder, seen.policy, rows) - old
+        expected = brute_force(METHOD, scored, log_ratios.reshape(-1, GROUP), k=2, form="ppo")
+        own = expected.reshape(-1)[seen.inputs[GROUP_ROW].numpy()]
+        np.testing.assert_allclose(seen.inputs["advantages"].numpy(), own, atol=5e-5)
+
+
+@pytest.mark.parametrize("form, length", [("ppo", 1), ("reinforce", 1), ("reinforce", 2)])
+@pytest.mark.parametrize("behaviour", ["sampler", "trainer"])
+def test_with_the_sampler_as_behaviour_the_expected_gradient_is_that_of_max_at_k(
+    tmp_path, form, length, behaviour
+):
+    folder = write_model(tmp_path / "model")
+    settings = config(
+        tmp_path / "out",
+        method=METHOD,
+        form=form,
+        behaviour=behaviour,
+        delta_clamp=1e9,
+        use_vllm=True,
+        vllm_importance_sampling_clip_max=None,
+        k=2,
+        num_generations=2,
+        per_device_train_batch_size=2 * 16**length,
+        max_completion_length=7,
+        loss_type="dr_grpo",
+        max_grad_norm=0.0,
+        max_steps=1,
+    )
+    trainer = EveryGroup(folder, settings, length=length, noise=0.2)
+    trainer.train()
+    found = -7 * trainer.gradients[0]
+    want = gradient_of_max_at_k(folder, trainer.policies[0], length=length, k=2)
+    error = np.linalg.norm(found - want) / np.linalg.norm(want)
+    # With the trainer's probabilities the other samples are taken for samples of the trainer.
+    assert error < 1e-4 if behaviour == "sampler" else error > 1e-3, error
+
+
+@pytest.mark.parametrize("evaluates", [False, True])
+def test_a_lag_hands_the_sampler_the_weights_of_the_lag_after_an_evaluation_too(
+    make_trainer, model_folder, tmp_path, prompts, evaluates
+):
+    changes = {"eval_strategy": "steps", "eval_steps": 1, "per_device_eval_batch_size": 4}
+    trainer = SpyTrainer(
+        model=str(model_folder),
+        reward_funcs=text_reward,
+        args=config(
+            tmp_path, rollout_lag=2, max_steps=5, **SAMPLED, **(changes if evaluates else {})
+        ),
+        train_dataset=prompts,
+        eval_dataset=Dataset.from_list([{"prompt": PROMPTS[0]}]),
+    )
+    handed = []
+    inner = trainer._generate_and_score_completions
+
+    def noting(inputs):
+        output = inner(inputs)
+        handed.append((trainer.model.training, trainer.state.global_step,
+                       trainer.vllm_generation.handed[-1]))  # fmt: skip
+        return output
+
+    trainer._generate_and_score_completions = noting
+    trainer.train()
+    policies = {seen.step: seen.policy for seen in trainer.seen}
+    moved = max(float((policies[2][n] - w).abs().max()) for n, w in policies[0].items())
+    assert moved > 1e-4
+    assert any(not training for training, _, _ in handed) == evaluates
+    for training, step, weights in handed:
+        wanted = max(step - 2, 0) if training else step
+        for name, weight in policies.get(wanted, {}).items():
+            torch.testing.assert_close(weights[name], weight, rtol=0, atol=0, msg=name)
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"behaviour": "vllm"}, r"behaviour: unknown value 'vllm'; allowed: sampler, trainer"),
+        ({"use_vllm": False}, r"use_vllm: must be True with behaviour 'sampler'.*got False"),
+        ({"top_p": 0.9}, r"top_p: must be 1.0 with behaviour 'sampler'.*got 0.9"),
+        ({"top_k": 20}, r"top_k: must be 0 or -1 or None .*got 20"),
+        ({"min_p": 0.1}, r"min_p: .*got 0.1"),
+        ({"repetition_penalty": 1.1}, r"repetition_penalty: .*got 1.1"),
+        ({"generation_kwargs": {"top_p": 0.5}}, r"top_p: .*got 0.5"),
+        (
+            {"vllm_importance_sampling_correction": False},
+            r"vllm_importance_sampling_correction: must be True",
+        ),
+        ({"method": "bon_loo1"}, r"behaviour: 'sampler' has no effect on the method 'bon_loo1'"),
+    ],
+)
+def test_ratios_to_the_sampler_are_refused_where_they_would_be_others(tmp_path, changes, message):
+    settings = {"method": METHOD, "behaviour": "sampler", "use_vllm": True, **changes}
+    with pytest.raises(InvalidValueError, match=message):
+        config(tmp_path, **settings)
+
+
+@pytest.mark.parametrize("method", ["bon_off_policy", METHOD, "bon_loo1"])
+def test_every_method_trains_where_vllm_samples(make_trainer, method):
+    trainer = make_trainer(cls=MaxAtKTrainer, method=method, num_iterations=2, use_vllm=True)
+    trainer.train()
+    assert trainer.state.global_step == 3
