@@ -90,7 +90,7 @@ class Seen:
 
 
 class SpyTrainer(MaxAtKTrainer):
-    """Keeps every generation batch with its policy, and every micro-batch with its policy."""
+    """Keeps every rollout batch with its policy, and every micro-batch with its policy."""
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)

@@ -1,5 +1,7 @@
 """Settings that are not allowed are refused before any work, with what is allowed."""
 
+import warnings
+
 import pytest
 
 from maxatk.errors import InvalidValueError
@@ -65,8 +67,8 @@ def test_a_lag_is_refused_where_the_launcher_shards_the_weights(tmp_path, monkey
         ({"steps_per_generation": 1, "gradient_accumulation_steps": 2}, 1),
     ],
 )
-def test_steps_between_generations_are_whole_or_every_one(tmp_path, settings, steps):
-    assert config(tmp_path, **settings).steps_between_generations == steps
+def test_steps_per_rollout_batch_are_whole_or_every_one(tmp_path, settings, steps):
+    assert config(tmp_path, **settings).steps_per_rollout_batch == steps
 
 
 def test_defaults_are_those_the_measurements_support(tmp_path):
@@ -76,6 +78,14 @@ def test_defaults_are_those_the_measurements_support(tmp_path):
     assert settings.delta_clamp == 0.5
     assert settings.advantage_scale == "mean"
     assert settings.disable_dropout is True
+
+
+@pytest.mark.parametrize("value", [True, False])
+def test_either_name_of_checkpointing_warns_of_nothing(tmp_path, value):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", FutureWarning)
+        settings = config(tmp_path, gradient_checkpointing=value)
+    assert settings.checkpoints_activations is value
 
 
 def test_bf16_stays_off_where_there_is_no_gpu_for_it(tmp_path):

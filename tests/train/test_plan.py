@@ -109,7 +109,7 @@ def test_counts_are_those_of_a_real_run(make_trainer, settings):
     trainer.train()
     found = plan(trainer.args, problems=len(trainer.train_dataset))
     assert trainer.state.global_step == trainer.state.max_steps == found.optimizer_steps
-    assert trainer.generations == found.generations
+    assert trainer.generations == found.rollout_batches
     assert trainer.completions == found.completions
     assert trainer.passes == found.passes_training
     assert trainer.extra == found.passes_ratios
@@ -120,13 +120,13 @@ def test_counts_are_those_of_a_real_run(make_trainer, settings):
 def test_what_the_number_of_problems_decides(tmp_path):
     settings = config(tmp_path, per_device_train_batch_size=16, max_steps=-1, num_train_epochs=2)
     found = plan(settings, problems=10)
-    assert (found.prompts_a_generation, found.completions_a_generation) == (4, 16)
-    assert (found.generations, found.optimizer_steps, found.epochs) == (4, 4, 2.0)
+    assert (found.prompts_per_rollout_batch, found.completions_per_rollout_batch) == (4, 16)
+    assert (found.rollout_batches, found.optimizer_steps, found.epochs) == (4, 4, 2.0)
     with pytest.raises(InvalidValueError, match="problems: has 3 prompts, fewer than the 4"):
         plan(settings, problems=3)
     with pytest.raises(InvalidValueError, match="max_steps: must be given where the number"):
         plan(settings, problems=None)
-    assert plan(config(tmp_path), problems=None).generations == 3
+    assert plan(config(tmp_path), problems=None).rollout_batches == 3
 
 
 def test_methods_without_ratios_have_no_extra_passes(tmp_path):

@@ -54,10 +54,10 @@ def dry_run(tmp_path, recipe, *arguments):
 def test_it_shows_what_the_run_would_do_and_writes_nothing(recipe, tmp_path, capsys):
     assert dry_run(tmp_path, recipe, "trainer.num_iterations=3") == 0
     text = capsys.readouterr().out
-    assert "8 completions a generation: 2 prompts x 4" in text
-    assert "3 optimizer steps a generation" in text
+    assert "8 completions per rollout batch: 2 prompts x 4" in text
+    assert "3 optimizer steps per rollout batch" in text
     assert "advantages times the 4 samples of a group, for a loss that is a mean" in text
-    assert "108 optimizer steps, 36 generations, 288 completions in all" in text
+    assert "108 optimizer steps, 36 rollout batches, 288 completions in all" in text
     given, defaults = text.split("defaults (")
     assert "num_iterations=3" in given
     assert "method=bon_loo1" in defaults
@@ -113,7 +113,7 @@ def test_names_on_the_hub_are_allowed_without_their_config(recipe, monkeypatch):
     assert "owner/model" in found.memory_unknown
     recipe["trainer"]["max_steps"] = 5
     found = look({**recipe, "model": "owner/model", "problems": "mbpp"})
-    assert (found.plan.problems, found.plan.generations) == (None, 5)
+    assert (found.plan.problems, found.plan.rollout_batches) == (None, 5)
 
 
 def test_the_memory_of_weights_gradients_and_states_is_counted_from_the_model(

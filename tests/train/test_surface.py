@@ -24,6 +24,16 @@ def test_a_trl_without_what_is_needed_is_named(monkeypatch, make_trainer):
         make_trainer(cls=MaxAtKTrainer)
 
 
+def test_a_loss_that_reads_advantages_before_its_pass_is_refused(monkeypatch):
+    def early(self, model, inputs):
+        advantages = inputs["advantages"]
+        return advantages * self._get_per_token_logps_and_entropies(model, inputs)
+
+    monkeypatch.setattr(GRPOTrainer, "_compute_loss", early)
+    with pytest.raises(MissingDependencyError, match="reads advantages after log-probabilities"):
+        check_surface()
+
+
 def test_the_model_card_tells_method_k_and_results(make_trainer, tmp_path):
     trainer = make_trainer(k=4, k_schedule="cosine", max_steps=2, save_strategy="steps")
     trainer.train()

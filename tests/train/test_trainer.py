@@ -50,7 +50,7 @@ def brute_force(method, rewards, log_ratios, *, k, form):
 
 
 def expected_at(trainer, model_folder, step, *, method, k, form):
-    """The advantages of one generation batch under the policy of optimizer step `step`."""
+    """The advantages of one rollout batch under the policy of optimizer step `step`."""
     policy, rows, rewards = trainer.generations[-1]
     now = next(seen.policy for seen in trainer.seen if seen.step == step)
     old_logps = sequence_logps(model_folder, policy, rows)

@@ -67,7 +67,7 @@ def test_off_policy_advantages_match_brute_force_in_two_processes(
 
 
 def all_logps(model_folder, ranks, policy):
-    """log pi of the rows of all ranks, in the order of the generation batch."""
+    """log pi of the rows of all ranks, in the order of the rollout batch."""
     return np.concatenate(
         [sequence_logps(model_folder, policy, rank["generations"][0][1]) for rank in ranks]
     )

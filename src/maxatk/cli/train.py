@@ -30,7 +30,7 @@ def command(
 ) -> None:
     """Train a model as a recipe says.
 
-    Killed and started again, it goes on from the last checkpoint; a finished run is left alone.
+    Killed and started again, it resumes from the last checkpoint; a finished run is left alone.
 
     Example: maxatk train recipe.yaml trainer.k=4 out=runs/k4
 
@@ -99,16 +99,17 @@ def _as_text(found: Preview) -> str:
 def _batch(found: Preview) -> Iterator[str]:
     plan = found.plan
     yield (
-        f"{plan.completions_a_generation} completions a generation: {plan.prompts_a_generation} "
+        f"{plan.completions_per_rollout_batch} completions per rollout batch: "
+        f"{plan.prompts_per_rollout_batch} "
         f"prompts x {plan.group_size} (a group), in micro-batches of {plan.micro_batch} on "
         f"{plan.processes} processes"
     )
-    yield f"{plan.steps_a_generation:g} optimizer steps a generation"
+    yield f"{plan.steps_per_rollout_batch:g} optimizer steps per rollout batch"
     yield f"advantages {plan.advantage_scale}"
     if plan.rollout_lag:
         yield f"sampled with the weights of {plan.rollout_lag} optimizer steps ago"
     yield (
-        f"{plan.optimizer_steps:,} optimizer steps, {plan.generations:,} generations, "
+        f"{plan.optimizer_steps:,} optimizer steps, {plan.rollout_batches:,} rollout batches, "
         f"{plan.completions:,} completions in all"
     )
     if plan.problems is None:
@@ -121,7 +122,7 @@ def _passes(found: Preview) -> Iterator[str]:
     plan = found.plan
     yield f"{plan.passes_training:,} with gradient"
     yield f"{plan.passes_sampling:,} for the log-probabilities at sampling"
-    yield f"{plan.passes_reference:,} of the initial model, for beta"
+    yield f"{plan.passes_reference:,} of the reference model, for beta"
     where = ": whole groups fit, so the loss's own pass gives them" if plan.whole_groups else ""
     yield f"{plan.passes_ratios:,} for the ratios of reused groups{where}"
 

@@ -130,7 +130,7 @@ def _size(recipe: Mapping[str, Any], problems: int | None) -> tuple[int, int] | 
     if problems is None and config.max_steps <= 0:
         return None
     size = plan(config, problems=problems)
-    return size.generations, size.optimizer_steps
+    return size.rollout_batches, size.optimizer_steps
 
 
 @functools.cache

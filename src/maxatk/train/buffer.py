@@ -1,4 +1,4 @@
-"""The buffer of a generation: its micro-batches, in groups if they fit, and its saved state."""
+"""The buffer of a rollout batch: its micro-batches, in groups if they fit, and its saved state."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def in_whole_groups(slices: list[Batch], rows: torch.Tensor, group_size: int) ->
     """Return the same buffer with whole groups in every micro-batch, or None if they do not fit.
 
     `slices` are the micro-batches of one process in TRL's form, `rows` the places of their samples
-    in the generation batch of all processes. Groups come in a random order, as TRL's samples do.
+    in the rollout batch of all processes. Groups come in a random order, as TRL's samples do.
     None also where the batch holds more than one row a sample (images).
     """
     per_slice = len(slices[0]["completion_ids"])
@@ -33,7 +33,7 @@ def in_whole_groups(slices: list[Batch], rows: torch.Tensor, group_size: int) ->
 
 
 def save_state(path: Path, state: dict[str, Any]) -> None:
-    """Write what a run needs to go on in the middle of a buffer, atomically."""
+    """Write what a run needs to resume in the middle of a buffer, atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(path) as partial:
         torch.save(state, partial)

@@ -99,6 +99,7 @@ class MaxAtKConfig(GRPOConfig):
         _check_objective(self)
         _check_geometry(self)
         _check_lag(self)
+        _rename_checkpointing(self)
         super().__post_init__()
         check_trackers(self.report_to)
         _check_combinations(self)
@@ -119,7 +120,7 @@ class MaxAtKConfig(GRPOConfig):
         """Return whether ratios come from the loss's own pass, on micro-batches of whole groups.
 
         Where they do not fit, or another loss than TRL's own is computed, an extra pass gives
-        them. A generation that serves a single optimizer step needs neither, unless its samples
+        them. A rollout batch that serves a single optimizer step needs neither, unless its samples
         come from the weights of an earlier step.
         """
         fits = self.per_device_train_batch_size % self.num_generations == 0
@@ -128,10 +129,10 @@ class MaxAtKConfig(GRPOConfig):
         return bool(self.needs_ratios and fits and stale and not self.use_liger_kernel)
 
     @property
-    def steps_between_generations(self) -> int:
-        """Return the optimizer steps from one generation to the next.
+    def steps_per_rollout_batch(self) -> int:
+        """Return the optimizer steps from one rollout batch to the next.
 
-        1 where a step holds several generations, or a generation begins in the middle of a step.
+        1 where a step holds several rollout batches, or one begins in the middle of a step.
         """
         reuse = self.steps_per_generation * self.num_iterations
         steps, rest = divmod(reuse, self.gradient_accumulation_steps)
@@ -145,6 +146,17 @@ class MaxAtKConfig(GRPOConfig):
         return Objective(
             self.method, self.k, final, self.k_schedule, self.max_weight, form, self.delta_clamp
         )
+
+
+def _rename_checkpointing(config: MaxAtKConfig) -> None:
+    """Give transformers the new name of a setting that TRL and recipes still have the old one of.
+
+    Versions without the new name leave everything as it is.
+    """
+    for old in ("gradient_checkpointing", "gradient_checkpointing_kwargs"):
+        new = old.replace("gradient", "activation")
+        if getattr(config, new, old) is None:
+            setattr(config, new, getattr(config, old))
 
 
 def _check_method(config: MaxAtKConfig) -> None:
@@ -191,14 +203,14 @@ def _check_objective(config: MaxAtKConfig) -> None:
 
 
 def _check_geometry(config: MaxAtKConfig) -> None:
-    """Refuse group sizes that do not divide the generation batch, naming those that do."""
+    """Refuse group sizes that do not divide the rollout batch, naming those that do."""
     processes = int(os.environ.get("WORLD_SIZE", "1"))
     steps = config.steps_per_generation or config.gradient_accumulation_steps
     batch = config.generation_batch_size or config.per_device_train_batch_size * processes * steps
     if config.num_generations < 2 or batch % config.num_generations:
         allowed = [n for n in range(2, batch + 1) if batch % n == 0]
         raise InvalidValueError(
-            f"num_generations: {config.num_generations} does not divide the generation batch of "
+            f"num_generations: {config.num_generations} does not divide the rollout batch of "
             f"{batch} completions (per_device_train_batch_size "
             f"{config.per_device_train_batch_size} x {processes} processes x "
             f"steps_per_generation {steps}, unless generation_batch_size is given); "

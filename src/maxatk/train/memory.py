@@ -67,7 +67,7 @@ def estimate(
     head = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
     a_token = 2 * layers * heads * head * width
     state = _STATE.get(_optimizer(config), 8) * trained_width // 4
-    held = copies(lag=config.rollout_lag, every=config.steps_between_generations)
+    held = copies(lag=config.rollout_lag, every=config.steps_per_rollout_batch)
     checkpointed = unit * (layers + _KEPT)
     logits = 0 if config.use_liger_kernel else 2 * 4 * text.vocab_size  # float32, and gradient
     return Memory(

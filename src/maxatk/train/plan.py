@@ -1,4 +1,4 @@
-"""The arithmetic of a run: generations, optimizer steps and forward passes, before any of them."""
+"""The arithmetic of a run before it: rollout batches, optimizer steps and forward passes."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from maxatk.train.scale import describe
 class TrainingPlan:
     """How much a run does. Passes are micro-batches of one process; the rest counts all processes.
 
-    `steps_a_generation` is the number of optimizer steps that use one generation, less than 1
-    where a step uses several. `passes_sampling` are those for the log-probabilities at sampling,
-    `passes_reference` those of the initial model for `beta`, `passes_ratios` the extra ones for
+    `steps_per_rollout_batch` is the number of optimizer steps on one rollout batch, less than 1
+    where a step holds several. `passes_sampling` are those for the log-probabilities at sampling,
+    `passes_reference` those of the reference model for `beta`, `passes_ratios` the extra ones for
     the ratios of reused groups. `advantage_scale` says in words what the scale does to the
     advantages of this method. None stands for what the number of problems decides, if unknown.
     """
@@ -25,12 +25,12 @@ class TrainingPlan:
     processes: int
     problems: int | None
     group_size: int
-    prompts_a_generation: int
-    completions_a_generation: int
+    prompts_per_rollout_batch: int
+    completions_per_rollout_batch: int
     micro_batch: int
-    steps_a_generation: float
+    steps_per_rollout_batch: float
     epochs: float | None
-    generations: int
+    rollout_batches: int
     optimizer_steps: int
     completions: int
     whole_groups: bool
@@ -45,13 +45,13 @@ class TrainingPlan:
 def plan(config: MaxAtKConfig, *, problems: int | None) -> TrainingPlan:
     """Return what a run with these settings does on so many problems; None if they are unknown.
 
-    Raises InvalidValueError where the problems are fewer than one generation needs, or unknown
+    Raises InvalidValueError where the problems are fewer than one rollout batch needs, or unknown
     while `max_steps` is not given.
     """
     steps = config.steps_per_generation
     batch, group = config.generation_batch_size, config.num_generations
     prompts = batch // group
-    reuse = steps * config.num_iterations  # micro-batches from one generation to the next
+    reuse = steps * config.num_iterations  # micro-batches from one rollout batch to the next
     accumulation = config.gradient_accumulation_steps
     epoch = _micro_batches_an_epoch(config, problems, prompts, reuse)
     updates_an_epoch = -(-epoch // accumulation)
@@ -60,30 +60,32 @@ def plan(config: MaxAtKConfig, *, problems: int | None) -> TrainingPlan:
         updates = -int(-config.num_train_epochs * updates_an_epoch // 1)
     full, rest = divmod(updates, updates_an_epoch)
     parts = [(full, epoch), (1, min(rest * accumulation, epoch))]
-    generations = sum(times * -(-micro // reuse) for times, micro in parts)
+    batches = sum(times * -(-micro // reuse) for times, micro in parts)
     stale = sum(times * _stale_steps(micro, reuse, accumulation) for times, micro in parts)
-    if config.rollout_lag:  # the first use of a generation is stale too, but for the first step's
-        stale += generations - -(-min(accumulation, epoch) // reuse)
+    if (
+        config.rollout_lag
+    ):  # the first use of a rollout batch is stale too, but for the first step's
+        stale += batches - -(-min(accumulation, epoch) // reuse)
     corrected = config.use_vllm and config.vllm_importance_sampling_correction
     old = accumulation % reuse != 0 or corrected or config.rollout_lag > 0
     return TrainingPlan(
         processes=_processes(),
         problems=problems,
         group_size=group,
-        prompts_a_generation=prompts,
-        completions_a_generation=batch,
+        prompts_per_rollout_batch=prompts,
+        completions_per_rollout_batch=batch,
         micro_batch=config.per_device_train_batch_size,
-        steps_a_generation=reuse / accumulation,
+        steps_per_rollout_batch=reuse / accumulation,
         epochs=None if problems is None else updates / updates_an_epoch,
-        generations=generations,
+        rollout_batches=batches,
         optimizer_steps=updates,
-        completions=generations * batch,
+        completions=batches * batch,
         whole_groups=config.whole_groups,
         advantage_scale=describe(config.advantage_scale, METHODS[config.method], group_size=group),
         rollout_lag=config.rollout_lag,
         passes_training=sum(times * micro for times, micro in parts),
-        passes_sampling=generations * steps if old else 0,
-        passes_reference=generations * steps if config.beta else 0,
+        passes_sampling=batches * steps if old else 0,
+        passes_reference=batches * steps if config.beta else 0,
         passes_ratios=stale * steps if config.needs_ratios and not config.whole_groups else 0,
     )
 
@@ -101,8 +103,8 @@ def _micro_batches_an_epoch(
         return config.max_steps * config.gradient_accumulation_steps
     if problems < prompts:
         raise InvalidValueError(
-            f"problems: has {problems} prompts, fewer than the {prompts} of one generation, so no "
-            "step would be taken; use more problems or a smaller batch"
+            f"problems: has {problems} prompts, fewer than the {prompts} of one rollout batch, so "
+            "no step would be taken; use more problems or a smaller batch"
         )
     return problems // prompts * reuse
 

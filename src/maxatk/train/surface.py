@@ -37,12 +37,21 @@ def check_surface() -> None:
     """Raise MissingDependencyError where the installed TRL is not one that the trainer fits."""
     missing = [name for name in _USED if not _has(name)]
     source = inspect.getsource(GRPOTrainer)
+    if "_compute_loss" not in missing and not _loss_reads_advantages_late():
+        missing.append("_compute_loss that reads advantages after log-probabilities")
     missing += [name for name in _ATTRIBUTES if f"self.{name}" not in source]
     if missing:
         raise MissingDependencyError(
             f"trl {trl.__version__}: its GRPOTrainer lacks {', '.join(missing)}, which this "
             f"trainer needs; versions {VERSIONS} are known to work: pip install 'trl>=1.8,<2'"
         )
+
+
+def _loss_reads_advantages_late() -> bool:
+    """Say whether TRL's loss reads the advantages after its forward pass, which may set them."""
+    source = inspect.getsource(GRPOTrainer._compute_loss)
+    forward = source.find("._get_per_token_logps_and_entropies(")
+    return 0 <= forward < source.find('inputs["advantages"]')
 
 
 def _has(name: str) -> bool:

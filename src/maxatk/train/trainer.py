@@ -1,4 +1,17 @@
-"""TRL's GRPOTrainer with the advantages of `maxatk.objectives`, on-policy and off-policy."""
+"""TRL's GRPOTrainer with the advantages of `maxatk.objectives`, on-policy and off-policy.
+
+The order of calls, where * marks a method of TRL that is overridden here. The hand-over of ratios
+relies on TRL's loss reading the advantages after the log-probabilities (`surface.py` checks it):
+
+    training_step*                              one micro-batch
+      _prepare_inputs*                          a new rollout batch, or a slice of the buffer
+        _generate_and_score_completions*        under lagged weights: completions, old log-probs
+          _calculate_rewards*                   rewards of all processes: advantages, on-policy
+        _refresh_advantages                     split groups: an extra pass gives the ratios
+      _compute_loss*                            hands its batch over: `_loss_inputs`
+        _get_per_token_logps_and_entropies*     the loss's pass: sets the batch's advantages
+        inputs["advantages"]                    TRL reads them here, and not before
+"""
 
 from __future__ import annotations
 
@@ -16,7 +29,7 @@ from trl import GRPOTrainer
 
 from maxatk.errors import InvalidValueError
 from maxatk.objectives import METHODS
-from maxatk.train import buffer, metrics, ratios
+from maxatk.train import buffer, ratios, trainer_log
 from maxatk.train.card import describe_training
 from maxatk.train.config import MaxAtKConfig
 from maxatk.train.lag import LaggedWeights
@@ -36,17 +49,17 @@ class MaxAtKTrainer(GRPOTrainer):
     Takes the arguments of TRL's GRPOTrainer; `args` is a `MaxAtKConfig`. Nothing but the
     advantages differs from the parent class: sampling, rewards, loss and logging are TRL's.
 
-    Methods without a correction set the advantages once a generation. A correction (and the form
+    Methods without a correction set the advantages once a rollout batch. A correction (and the form
     "reinforce") sets them again at every optimizer step that reuses samples, from the ratios of
     the whole group under the policy of that step. Where micro-batches can hold whole groups, the
     ratios are those of the loss's own forward pass; otherwise one forward pass without gradient
-    over the buffered samples gives them. A checkpoint holds the buffer, so that a run goes on in
-    the middle of it.
+    over the buffered samples gives them. A checkpoint holds the buffer, so that a run resumes
+    in the middle of it.
 
-    With a `rollout_lag` every generation is sampled with the weights of that many optimizer steps
-    ago, and its old log-probabilities are theirs: the first step that uses it is off-policy too.
+    With a `rollout_lag` every rollout batch is sampled with the weights of that many optimizer
+    steps ago, and its old log-probabilities are theirs: the first step on it is off-policy too.
 
-    Raises InvalidValueError when the training set holds fewer prompts than one generation needs,
+    Raises InvalidValueError when the training set holds fewer prompts than one rollout batch needs,
     or when the model does not go with `share_prompts`; MissingDependencyError with a version of TRL
     that lacks what this class builds on.
     """
@@ -65,18 +78,18 @@ class MaxAtKTrainer(GRPOTrainer):
         super().__init__(model, reward_funcs, args, *more, **others)
         self._objective = self.args.objective
         self._scale = AdvantageScale(self.args.advantage_scale, METHODS[self.args.method])
-        lag, every = self.args.rollout_lag, self.args.steps_between_generations
+        lag, every = self.args.rollout_lag, self.args.steps_per_rollout_batch
         self._lagged = LaggedWeights(self.model, lag=lag, every=every)
         if lag:
             self.add_callback(self._lagged)
-        # Of the last generation of all processes: rewards (P, n), their k, and the optimizer step
+        # Of the last rollout batch of all processes: rewards (P, n), their k, and the step
         # whose policy the advantages in the buffer belong to.
         self._group_rewards = np.empty((0, 0))
         self._group_k = self.args.k
         self._advantages_step = -1
         self._whole_groups = False
         self._awaiting_ratios: dict[str, Any] | None = None
-        self._clock = metrics.Clock()
+        self._clock = trainer_log.Clock()
         self._compared_passes = False
 
     def get_train_dataloader(self) -> DataLoader:
@@ -85,7 +98,8 @@ class MaxAtKTrainer(GRPOTrainer):
         if isinstance(self.train_dataset, Sized) and len(self.train_dataset) < prompts:
             raise InvalidValueError(
                 f"train_dataset: has {len(self.train_dataset)} prompts, fewer than the {prompts} "
-                "of one generation, so no step would be taken; use more prompts or a smaller batch"
+                "of one rollout batch, so no step would be taken; allowed: more prompts or a "
+                "smaller batch"
             )
         return super().get_train_dataloader()
 
@@ -139,7 +153,7 @@ class MaxAtKTrainer(GRPOTrainer):
         first = self.accelerator.process_index * rows
         output["advantages"] = _like(fresh[first : first + rows], output["advantages"])
         self._replace_logged_advantages(fresh)
-        self._log_generation(rewards, fresh, k)
+        self._log_rollout_batch(rewards, fresh, k)
         if training:
             self._advantages_step = self._lagged.sampling_step(self.state.global_step)
             device = output["advantages"].device
@@ -165,9 +179,9 @@ class MaxAtKTrainer(GRPOTrainer):
         return self._off_policy_advantages(self._group_rewards, shaped)
 
     def _sample(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
-        """Return TRL's generation; for training, sampled with the weights of `rollout_lag` ago.
+        """Return TRL's rollout batch; for training, sampled with the weights of `rollout_lag` ago.
 
-        TRL leaves the old log-probabilities out where a generation serves one optimizer step,
+        TRL leaves the old log-probabilities out where a rollout batch serves one optimizer step,
         because they would be those of the loss; under other weights they are not.
         """
         if not self.model.training:
@@ -274,7 +288,7 @@ class MaxAtKTrainer(GRPOTrainer):
         """Log the ratios of a micro-batch; where it holds whole groups, set its advantages."""
         if not self._whole_groups:
             seen = self.accelerator.gather(log_ratios).double().cpu().numpy()
-            metrics.log_deviations(self._metrics["train"], seen, clamp=self.args.delta_clamp)
+            trainer_log.log_deviations(self._metrics["train"], seen, clamp=self.args.delta_clamp)
             return
         rows = inputs[GROUP_ROW].cpu().numpy()
         groups = (-1, self.num_generations)
@@ -299,7 +313,7 @@ class MaxAtKTrainer(GRPOTrainer):
         self._advantages_step = self.state.global_step
 
     def _off_policy_advantages(self, rewards: np.ndarray, log_ratios: np.ndarray) -> np.ndarray:
-        metrics.log_ratios(
+        trainer_log.log_ratios(
             self._metrics["train"], log_ratios, k=self._group_k, clamp=self.args.delta_clamp
         )
         fresh = self._objective.advantages(rewards, self._group_k, log_ratios=log_ratios)
@@ -330,12 +344,12 @@ class MaxAtKTrainer(GRPOTrainer):
             logged.pop()
         logged.extend(fresh.tolist())
 
-    def _log_generation(self, rewards: np.ndarray, fresh: np.ndarray, k: int) -> None:
+    def _log_rollout_batch(self, rewards: np.ndarray, fresh: np.ndarray, k: int) -> None:
         texts = [str(text) for text in self._logs["completion"]][-rewards.size :]
         target = self._metrics[self._mode]
-        metrics.log_groups(target, rewards, fresh, texts, k=k)
+        trainer_log.log_groups(target, rewards, fresh, texts, k=k)
         for reward in self.reward_funcs:
-            metrics.log_outcomes(target, reward, self.accelerator)
+            trainer_log.log_outcomes(target, reward, self.accelerator)
 
     @property
     def _mode(self) -> str:

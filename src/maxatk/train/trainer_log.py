@@ -39,7 +39,7 @@ class Clock:
 def log_groups(
     metrics: Metrics, rewards: np.ndarray, fresh: np.ndarray, texts: Sequence[str], *, k: int
 ) -> None:
-    """Log the groups of one generation: rewards (P, n), advantages (P * n,), their texts.
+    """Log the groups of one rollout batch: rewards (P, n), advantages (P * n,), their texts.
 
     max@k for k = 1, 2, 4 .. n and the trained k; the trained k itself; the root mean square of the
     advantages as the loss gets them; the share of groups whose advantages are all 0; the share of
