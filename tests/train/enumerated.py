@@ -87,7 +87,7 @@ class EveryGroup(MaxAtKTrainer):
             train_dataset=Dataset.from_list([{"prompt": PROMPT}] * len(groups)),
             rollout_func=self.roll_out,
         )
-        self.gradients, self.policies, self.sampled, self._weighed = [], [], None, None
+        self.gradients, self.policies, self.sampled, self._weights = [], [], None, None
 
     def score(self, completion_ids, **_):
         return [reward_of(tuple(ids)) for ids in completion_ids]
@@ -114,18 +114,17 @@ class EveryGroup(MaxAtKTrainer):
     def _compute_loss(self, model, inputs):
         groups = torch.tensor(self.groups)
         share = self.sampled[groups].prod(1) * len(groups)
-        self._weighed = dict(inputs)
         self._weights = share[inputs[GROUP_ROW] // self.num_generations].float()
-        return super()._compute_loss(model, self._weighed)
+        return super()._compute_loss(model, inputs)
 
     def _get_per_token_logps_and_entropies(self, *args, **kwargs):
         found = super()._get_per_token_logps_and_entropies(*args, **kwargs)
-        if self._weighed is not None:  # the loss reads the advantages after this
-            shape = (-1,) + (1,) * (self._weighed["advantages"].ndim - 1)
-            weights = self._weights.reshape(shape)
-            self._weighed["advantages"] = self._weighed["advantages"] * weights
-            self._weighed = None
-        return found
+        weights, self._weights = self._weights, None
+        if weights is None:  # not the pass of the loss
+            return found
+        logps = found[0]  # the same numbers; every row's part of the gradient gets its weight
+        weighed = logps.detach() + weights[:, None] * (logps - logps.detach())
+        return (weighed, *found[1:])
 
     def training_step(self, model, inputs, *args, **kwargs):
         self.policies.append({n: w.clone() for n, w in self.model.state_dict().items()})

@@ -16,7 +16,13 @@ from .conftest import config
         ({"form": "pp0"}, r"form: unknown value 'pp0'.*ppo, reinforce"),
         ({"k": 5}, r"k: must be a whole number from 1 to num_generations \(4\).*got 5"),
         ({"k": 0}, r"k: .*got 0"),
-        ({"delta_clamp": 0.0}, r"delta_clamp: must be positive, got 0.0"),
+        ({"delta_clamp": 0.0}, r"delta_clamp: must be a positive number or None, got 0.0"),
+        ({"delta_clamp": "half"}, r"delta_clamp: must be a positive number or None, got 'half'"),
+        ({"method": "bon_mean", "k": 4}, r"k: 4 is num_generations.*'mean'.*allowed .* 1 to 3"),
+        (
+            {"method": "bon_off_policy", "k": 4, "k_schedule": "linear"},
+            r"k: 4 is num_generations.*'constant' of the method 'bon_off_policy'",
+        ),
         ({"num_generations": 3, "k": 2}, r"num_generations: 3 does not divide .* 8 .*2, 4, 8"),
         ({"num_generations": 1, "k": 1}, r"num_generations: 1 .*allowed: 2, 4, 8"),
         ({"scale_rewards": "none"}, r"scale_rewards: 'none' has no effect"),
@@ -78,6 +84,12 @@ def test_defaults_are_those_the_measurements_support(tmp_path):
     assert settings.delta_clamp == 0.5
     assert settings.advantage_scale == "mean"
     assert settings.disable_dropout is True
+
+
+def test_no_clamp_and_the_largest_k_with_other_baselines_are_allowed(tmp_path):
+    assert config(tmp_path, delta_clamp=None).objective.clamp is None
+    assert config(tmp_path, method="bon_loo1", k=4).k == 4
+    assert config(tmp_path, method="grpo", k=4).k == 4
 
 
 @pytest.mark.parametrize("value", [True, False])

@@ -62,6 +62,13 @@ def test_off_policy_advantages_match_brute_force_in_two_processes(
             rows = micro_batch["inputs"][GROUP_ROW].numpy()
             found = micro_batch["inputs"]["advantages"].numpy()
             np.testing.assert_allclose(found, expected[rows], atol=2e-5)
+        if step > 0 and whole:  # what is logged is of the micro-batches of both processes
+            both = np.concatenate([part["inputs"][GROUP_ROW].numpy() for part in seen])
+            deviation = np.abs(np.expm1(log_ratios[both])).mean()
+            for rank in ranks:
+                assert rank["log"][step]["ratio/mean_abs_delta"] == pytest.approx(
+                    deviation, abs=1e-4
+                )
         moved = max(moved, float(np.abs(expected - on_policy).max()))
     assert moved > 1e-3, "the policy did not move: this test would pass without any correction"
 

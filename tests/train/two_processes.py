@@ -35,6 +35,7 @@ def main(model: str, out: Path, rows: int) -> None:
     trainer.train()
     kept = {
         "whole_groups": trainer._whole_groups,
+        "log": [row for row in trainer.state.log_history if "loss" in row],
         "generations": trainer.generations,
         "seen": [dataclasses.asdict(seen) for seen in trainer.seen],
     }

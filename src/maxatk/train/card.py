@@ -2,58 +2,76 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from maxatk.objectives import METHODS
+from maxatk.objectives import METHODS, Method
+from maxatk.train.objective import uses_k
 from maxatk.train.scale import describe
 
+WITHOUT_SIGNAL = (
+    "every group of the training had equal rewards or none, so that all advantages were 0 and the "
+    "rewards changed nothing"
+)
 _TITLE = "## Trained for best-of-N with maxatk"
+_AIMS = {"reward": "reward of one sample", "best": "reward of the best of all {n} samples"}
 
 
-def describe_training(folder: Path, args: Any, log: Sequence[Mapping[str, Any]]) -> None:
+def describe_training(
+    folder: Path,
+    args: Any,
+    log: Sequence[Mapping[str, Any]],
+    *,
+    base: str,
+    without_signal: bool,
+) -> None:
     """Add a section on objective and results to the README.md of a model folder, if there is one.
 
-    `args` is a `MaxAtKConfig`, `log` the log history of the trainer.
+    `args` is a `MaxAtKConfig`, `log` the log history of the trainer, `base` the name or folder of
+    the model that was trained, `without_signal` whether no group taught anything.
     """
     card = folder / "README.md"
     if card.is_file():
         text = card.read_text(encoding="utf-8").partition(_TITLE)[0].rstrip()
-        card.write_text(f"{text}\n\n{_section(args, log)}", encoding="utf-8")
+        body = [*_settings(args, base), *_results(log, without_signal=without_signal)]
+        card.write_text("\n".join([text, "", _TITLE, "", *body, ""]), encoding="utf-8")
 
 
-def _section(args: Any, log: Sequence[Mapping[str, Any]]) -> str:
+def _settings(args: Any, base: str) -> Iterator[str]:
     method = METHODS[args.method]
+    yield f"The method raises the expected {_aim(args, method)}."
+    yield from ("", "| setting | value |", "|---|---|")
+    yield f"| base model | `{base}` |"
+    yield f"| method | `{args.method}` ({method.source}) |"
+    yield f"| form | `{args.form}` |"
+    if uses_k(method):
+        yield f"| share of max@k | {args.max_weight} (the rest is max@1) |"
+    scale = describe(args.advantage_scale, method, group_size=args.num_generations)
+    yield f"| scale of the advantages | {scale} |"
+    yield f"| samples a prompt | {args.num_generations} |"
+    yield f"| passes over a rollout batch | {args.num_iterations} |"
+    yield ""
+
+
+def _aim(args: Any, method: Method) -> str:
+    """Return what the method raises the expectation of, in words."""
+    if not uses_k(method):
+        return _AIMS[method.credit].format(n=args.num_generations)
     k = str(args.k)
     if args.k_schedule != "constant":
         k += f" to {args.objective.k_final} ({args.k_schedule})"
-    scale = describe(args.advantage_scale, method, group_size=args.num_generations)
-    lines = [
-        _TITLE,
-        "",
-        f"The objective is the expected maximum reward of k = {k} samples.",
-        "",
-        "| setting | value |",
-        "|---|---|",
-        f"| method | `{args.method}` ({method.source}) |",
-        f"| form | `{args.form}` |",
-        f"| share of max@k | {args.max_weight} (the rest is max@1) |",
-        f"| scale of the advantages | {scale} |",
-        f"| samples a prompt | {args.num_generations} |",
-        f"| uses of a generation | {args.num_iterations} |",
-        "",
-    ]
+    return f"maximum reward of k = {k} samples"
+
+
+def _results(log: Sequence[Mapping[str, Any]], *, without_signal: bool) -> Iterator[str]:
+    if without_signal:
+        yield from (f"Nothing was learned: {WITHOUT_SIGNAL}.", "")
     rows = [row for row in log if "max@1" in row]
-    if rows:
-        first, last = rows[0], rows[-1]
-        names = sorted((n for n in last if n.startswith("max@")), key=lambda n: int(n[4:]))
-        lines += [
-            "Rewards of the training groups:",
-            "",
-            "| | first log | last log |",
-            "|---|---|---|",
-        ]
-        lines += [f"| {n} | {first.get(n, 0):.3f} | {last[n]:.3f} |" for n in names]
-        lines.append("")
-    return "\n".join(lines)
+    if not rows:
+        return
+    first, last = rows[0], rows[-1]
+    names = sorted((n for n in last if n.startswith("max@")), key=lambda n: int(n[4:]))
+    yield from ("Rewards of the training groups:", "")
+    yield from ("| | first log | last log |", "|---|---|---|")
+    yield from (f"| {n} | {first.get(n, 0):.3f} | {last[n]:.3f} |" for n in names)

@@ -11,8 +11,9 @@ from trl import GRPOConfig
 
 from maxatk.errors import InvalidValueError, unknown_name
 from maxatk.objectives import METHODS, Form
-from maxatk.train.objective import SCHEDULES, Objective
+from maxatk.train.objective import SCHEDULES, Objective, uses_k
 from maxatk.train.scale import SCALES
+from maxatk.train.surface import liger_hides_logps
 from maxatk.train.trackers import check_trackers
 
 # The `reinforce` form needs the loss to be a plain sum of A log pi over tokens, up to a constant.
@@ -33,7 +34,7 @@ class MaxAtKConfig(GRPOConfig):
             away.
         behaviour: Whose probabilities at sampling the ratios of a group are taken to, where vLLM
             samples: "trainer" (the trainer's own forward pass) or "sampler" (vLLM's).
-        delta_clamp: Bound on |rho - 1| of the ratios inside the off-policy weights.
+        delta_clamp: Bound on |rho - 1| of the ratios inside the off-policy weights; None for none.
         k_schedule: How k moves from `k` to `k_final` over the training: a name in `SCHEDULES`.
         k_final: The k at the end of a schedule, in the middle of one that comes back; by default 1.
         max_weight: Share of max@k in the objective; the rest is max@1.
@@ -64,8 +65,8 @@ class MaxAtKConfig(GRPOConfig):
     behaviour: str = dataclasses.field(
         default="trainer", metadata={"help": "Ratios are taken to: trainer or sampler (vLLM)."}
     )
-    delta_clamp: float = dataclasses.field(
-        default=0.5, metadata={"help": "Bound on |rho - 1| inside the off-policy weights."}
+    delta_clamp: float | None = dataclasses.field(
+        default=0.5, metadata={"help": "Bound on |rho - 1| inside the off-policy weights, or None."}
     )
     k_schedule: str = dataclasses.field(
         default="constant", metadata={"help": f"From k to k_final: {', '.join(SCHEDULES)}."}
@@ -126,7 +127,8 @@ class MaxAtKConfig(GRPOConfig):
         fits = self.per_device_train_batch_size % self.num_generations == 0
         reused = self.steps_per_generation * self.num_iterations > self.gradient_accumulation_steps
         stale = reused or self.rollout_lag > 0
-        return bool(self.needs_ratios and fits and stale and not self.use_liger_kernel)
+        hidden = self.use_liger_kernel and liger_hides_logps()
+        return bool(self.needs_ratios and fits and stale and not hidden)
 
     @property
     def steps_per_rollout_batch(self) -> int:
@@ -171,8 +173,9 @@ def _check_method(config: MaxAtKConfig) -> None:
             f"k: must be a whole number from 1 to num_generations ({config.num_generations}), "
             f"the size of a group; got {config.k!r}"
         )
-    if not config.delta_clamp > 0:
-        raise InvalidValueError(f"delta_clamp: must be positive, got {config.delta_clamp!r}")
+    clamp = config.delta_clamp
+    if clamp is not None and not (isinstance(clamp, (int, float)) and clamp > 0):
+        raise InvalidValueError(f"delta_clamp: must be a positive number or None, got {clamp!r}")
 
 
 def _check_objective(config: MaxAtKConfig) -> None:
@@ -189,12 +192,19 @@ def _check_objective(config: MaxAtKConfig) -> None:
             f"k_final: must be a whole number from 1 to num_generations "
             f"({config.num_generations}), got {final!r}"
         )
+    row = METHODS[config.method]
+    if uses_k(row) and row.baseline in ("mean", "constant") and config.k == config.num_generations:
+        raise InvalidValueError(
+            f"k: {config.k} is num_generations, where every sample has the same credit, and the "
+            f"baseline {row.baseline!r} of the method {config.method!r} leaves 0 of each: nothing "
+            f"would be trained; allowed with it: 1 to {config.num_generations - 1}"
+        )
     if config.advantage_scale not in SCALES:
         raise unknown_name("advantage_scale", config.advantage_scale, SCALES)
     if not 0 <= config.max_weight <= 1:
         raise InvalidValueError(f"max_weight: must be from 0 to 1, got {config.max_weight!r}")
-    if config.max_weight < 1 and METHODS[config.method].credit != "max_at_k":
-        fitting = [name for name, row in METHODS.items() if row.credit == "max_at_k"]
+    if config.max_weight < 1 and not uses_k(row):
+        fitting = [name for name, other in METHODS.items() if uses_k(other)]
         raise InvalidValueError(
             f"max_weight: {config.max_weight!r} mixes max@k with max@1, which the method "
             f"{config.method!r} has no k for; allowed with it: 1.0, or a method of: "
@@ -235,7 +245,7 @@ def _check_shared_prompts(config: MaxAtKConfig) -> None:
         return
     refused = {
         "gradient_checkpointing": config.checkpoints_activations,
-        "use_liger_kernel": config.use_liger_kernel,
+        "use_liger_kernel in this version of TRL": config.use_liger_kernel and liger_hides_logps(),
         "fsdp or deepspeed": _sharded(config),
         "disable_dropout False, which draws noise for every sample": not config.disable_dropout,
     }

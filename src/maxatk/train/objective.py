@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from maxatk.objectives import METHODS, Form, Method, advantages
+from maxatk.objectives import Form, Method, advantages
 
 
 def _cosine(progress: float) -> float:
@@ -33,8 +33,7 @@ SCHEDULES: Mapping[str, Callable[[float], float]] = {
 class Objective:
     """weight * max@k + (1 - weight) * max@1, where k moves to `k_final`, or there and back.
 
-    Both terms go through the same row of `METHODS`. The leave-one-out baseline has no subset of
-    k - 1 samples at k = 1: the second term has the group's mean instead.
+    Both terms go through the same row of `METHODS`. `clamp` bounds |rho - 1|; None does not.
     """
 
     method: str
@@ -43,7 +42,7 @@ class Objective:
     schedule: str
     weight: float
     form: Form
-    clamp: float
+    clamp: float | None
 
     def k_at(self, progress: float) -> int:
         """Return the k after a share of the training, 0 to 1, rounded half up."""
@@ -58,23 +57,19 @@ class Objective:
         `log_ratios` (P, n) as in `maxatk.advantages`, which does the work and raises its errors.
         """
         k = min(k, rewards.shape[1])  # evaluation groups may be smaller than k
-        result = self._of(self.method, rewards, k, log_ratios)
+        result = self._of(rewards, k, log_ratios)
         if self.weight == 1.0:
             return result
-        first = self._of(at_one(METHODS[self.method]), rewards, 1, log_ratios)
+        first = self._of(rewards, 1, log_ratios)
         mixed: np.ndarray = self.weight * result + (1 - self.weight) * first
         return mixed
 
-    def _of(
-        self, method: str | Method, rewards: np.ndarray, k: int, log_ratios: np.ndarray | None
-    ) -> np.ndarray:
+    def _of(self, rewards: np.ndarray, k: int, log_ratios: np.ndarray | None) -> np.ndarray:
         return advantages(
-            rewards, method, k, log_ratios=log_ratios, form=self.form, clamp=self.clamp
+            rewards, self.method, k, log_ratios=log_ratios, form=self.form, clamp=self.clamp
         )
 
 
-def at_one(method: Method) -> Method:
-    """Return the method for the max@1 term of a mixture (see `Objective`)."""
-    if method.baseline != "leave_one_out":
-        return method
-    return dataclasses.replace(method, baseline="mean")
+def uses_k(method: Method) -> bool:
+    """Say whether the k of max@k has a meaning for a method."""
+    return method.credit == "max_at_k"

@@ -47,6 +47,14 @@ def check_surface() -> None:
         )
 
 
+def liger_hides_logps() -> bool:
+    """Say whether TRL computes its loss inside liger, where no log-probabilities can be read.
+
+    Later versions use liger for the layers of the model only.
+    """
+    return hasattr(GRPOTrainer, "compute_liger_loss")
+
+
 def _loss_reads_advantages_late() -> bool:
     """Say whether TRL's loss reads the advantages after its forward pass, which may set them."""
     source = inspect.getsource(GRPOTrainer._compute_loss)

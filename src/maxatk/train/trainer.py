@@ -16,12 +16,14 @@ relies on TRL's loss reading the advantages after the log-probabilities (`surfac
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Sized
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from accelerate.utils import gather_object
 from torch.utils.data import DataLoader
 from transformers import AutoConfig
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
@@ -30,7 +32,7 @@ from trl import GRPOTrainer
 from maxatk.errors import InvalidValueError
 from maxatk.objectives import METHODS
 from maxatk.train import buffer, ratios, trainer_log
-from maxatk.train.card import describe_training
+from maxatk.train.card import WITHOUT_SIGNAL, describe_training
 from maxatk.train.config import MaxAtKConfig
 from maxatk.train.lag import LaggedWeights
 from maxatk.train.ratios import BEHAVIOUR_LOGPS, GROUP_ROW
@@ -88,7 +90,8 @@ class MaxAtKTrainer(GRPOTrainer):
         self._group_k = self.args.k
         self._advantages_step = -1
         self._whole_groups = False
-        self._awaiting_ratios: dict[str, Any] | None = None
+        self._loss_inputs: dict[str, Any] | None = None  # while the loss's own pass is awaited
+        self._had_signal = False
         self._clock = trainer_log.Clock()
         self._compared_passes = False
 
@@ -103,6 +106,24 @@ class MaxAtKTrainer(GRPOTrainer):
             )
         return super().get_train_dataloader()
 
+    def train(self, *args: Any, **kwargs: Any) -> Any:
+        """Train as TRL does; refuse to end without a step, and warn without any signal."""
+        result = super().train(*args, **kwargs)
+        if self.state.global_step == 0:
+            raise InvalidValueError(
+                f"train_dataset: ended before the {self.args.generation_batch_size} completions of "
+                f"one rollout batch, of {self.args.generation_batch_size // self.num_generations} "
+                "prompts: no optimizer step was taken; allowed: more prompts or a smaller batch"
+            )
+        if self._without_signal():
+            warnings.warn(f"train: {WITHOUT_SIGNAL}", stacklevel=2)
+        return result
+
+    def _without_signal(self) -> bool:
+        """Say whether all groups so far, those before a checkpoint included, taught nothing."""
+        key = "frac_groups_without_signal"
+        return not self._had_signal and all(row.get(key, 1) == 1 for row in self.state.log_history)
+
     def training_step(self, *args: Any, **kwargs: Any) -> torch.Tensor:
         """Take TRL's training step and log its seconds without sampling, rewards and refresh."""
         start, others = time.perf_counter(), self._clock.total
@@ -115,7 +136,13 @@ class MaxAtKTrainer(GRPOTrainer):
         """Write TRL's model card, and into it the method, its k and what training measured."""
         super().create_model_card(model_name=model_name, **kwargs)
         if self.is_world_process_zero():
-            describe_training(Path(self.args.output_dir), self.args, self.state.log_history)
+            describe_training(
+                Path(self.args.output_dir),
+                self.args,
+                self.state.log_history,
+                base=self.model.config.name_or_path,
+                without_signal=self._without_signal(),
+            )
 
     def _calculate_rewards(
         self,
@@ -132,6 +159,7 @@ class MaxAtKTrainer(GRPOTrainer):
         rewards = (rewards_per_func * weights).nansum(dim=1)
         rewards[rewards_per_func.isnan().all(dim=1)] = torch.nan
         self._last_rewards = rewards
+        self._last_texts = gather_object([str(text) for text in completions])
         return rewards_per_func
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
@@ -176,6 +204,7 @@ class MaxAtKTrainer(GRPOTrainer):
             factor = output["importance_sampling_ratio"]
             output["importance_sampling_ratio"] = torch.ones_like(factor)
         shaped = found.reshape(self._group_rewards.shape)
+        self._log_ratios(shaped)
         return self._off_policy_advantages(self._group_rewards, shaped)
 
     def _sample(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
@@ -234,15 +263,8 @@ class MaxAtKTrainer(GRPOTrainer):
         return self._advantages_step != self.state.global_step
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
-        # Without whole groups, ratios that are needed are those of an extra forward pass.
-        reads = self._whole_groups or not self.args.needs_ratios
-        if (
-            self.model.training
-            and reads
-            and self._is_stale()
-            and ratios.behaviour_logps(inputs) is not None
-        ):
-            self._awaiting_ratios = inputs
+        if self.model.training and ratios.behaviour_logps(inputs) is not None:
+            self._loss_inputs = inputs
         return super()._compute_loss(model, inputs)
 
     def _get_per_token_logps_and_entropies(
@@ -263,10 +285,16 @@ class MaxAtKTrainer(GRPOTrainer):
         )
         if not self._compared_passes and isinstance(called, SharedPrompts) and called.used:
             self._compare_passes(model, input_ids, attention_mask, found[0].detach())
-        inputs, self._awaiting_ratios = self._awaiting_ratios, None
-        if inputs is not None:  # this is the forward pass of the loss
-            self._read_ratios(inputs, ratios.log_ratios(inputs, found[0].detach()))
+        inputs, self._loss_inputs = self._loss_inputs, None
+        if inputs is not None:  # this is the forward pass of the loss, which reads them after it
+            self._set_advantages(inputs, found[0].detach())
         return found
+
+    def _set_advantages(self, inputs: dict[str, Any], now: torch.Tensor) -> None:
+        """Set the advantages that the loss will read, from its own log-probabilities."""
+        # Without whole groups, ratios that are needed are those of an extra forward pass.
+        if self._is_stale() and (self._whole_groups or not self.args.needs_ratios):
+            self._read_ratios(inputs, ratios.log_ratios(inputs, now))
 
     def _compare_passes(
         self,
@@ -286,12 +314,13 @@ class MaxAtKTrainer(GRPOTrainer):
 
     def _read_ratios(self, inputs: dict[str, Any], log_ratios: torch.Tensor) -> None:
         """Log the ratios of a micro-batch; where it holds whole groups, set its advantages."""
+        seen = self.accelerator.gather(log_ratios).double().cpu().numpy()
         if not self._whole_groups:
-            seen = self.accelerator.gather(log_ratios).double().cpu().numpy()
             trainer_log.log_deviations(self._metrics["train"], seen, clamp=self.args.delta_clamp)
             return
-        rows = inputs[GROUP_ROW].cpu().numpy()
         groups = (-1, self.num_generations)
+        self._log_ratios(seen.reshape(groups))  # of all processes
+        rows = inputs[GROUP_ROW].cpu().numpy()
         rewards = self._group_rewards.reshape(-1)[rows].reshape(groups)
         shaped = log_ratios.double().cpu().numpy().reshape(groups)
         fresh = self._off_policy_advantages(rewards, shaped)
@@ -306,16 +335,18 @@ class MaxAtKTrainer(GRPOTrainer):
         gathered_rows = self.accelerator.gather(rows).cpu()
         found[gathered_rows] = self.accelerator.gather(local).double().cpu()
         shaped = found.numpy().reshape(self._group_rewards.shape)
+        self._log_ratios(shaped)
         fresh = self._off_policy_advantages(self._group_rewards, shaped)
         for batch in self._buffered_inputs:
             own = batch[GROUP_ROW].cpu().numpy()
             batch["advantages"] = _like(fresh[own], batch["advantages"])
         self._advantages_step = self.state.global_step
 
+    def _log_ratios(self, groups: np.ndarray) -> None:
+        clamp = self.args.delta_clamp
+        trainer_log.log_ratios(self._metrics["train"], groups, k=self._group_k, clamp=clamp)
+
     def _off_policy_advantages(self, rewards: np.ndarray, log_ratios: np.ndarray) -> np.ndarray:
-        trainer_log.log_ratios(
-            self._metrics["train"], log_ratios, k=self._group_k, clamp=self.args.delta_clamp
-        )
         fresh = self._objective.advantages(rewards, self._group_k, log_ratios=log_ratios)
         return self._scale.factor(self.num_generations) * fresh.reshape(-1)
 
@@ -345,9 +376,9 @@ class MaxAtKTrainer(GRPOTrainer):
         logged.extend(fresh.tolist())
 
     def _log_rollout_batch(self, rewards: np.ndarray, fresh: np.ndarray, k: int) -> None:
-        texts = [str(text) for text in self._logs["completion"]][-rewards.size :]
         target = self._metrics[self._mode]
-        trainer_log.log_groups(target, rewards, fresh, texts, k=k)
+        trainer_log.log_groups(target, rewards, fresh, self._last_texts, k=k)
+        self._had_signal |= self._mode == "train" and bool(np.any(fresh != 0))
         for reward in self.reward_funcs:
             trainer_log.log_outcomes(target, reward, self.accelerator)
 

@@ -59,15 +59,16 @@ def log_groups(
     metrics["completions/distinct"].append(float(np.mean(distinct)))
 
 
-def log_deviations(metrics: Metrics, log_ratios: np.ndarray, *, clamp: float) -> None:
+def log_deviations(metrics: Metrics, log_ratios: np.ndarray, *, clamp: float | None) -> None:
     """Log how far the policy has moved from the one that sampled: log ratios in nats, any shape."""
     deviation = np.abs(np.expm1(np.clip(log_ratios, -50, 50)))
     metrics["ratio/mean_abs_delta"].append(float(deviation.mean()))
     metrics["ratio/max_abs_delta"].append(float(deviation.max()))
-    metrics["ratio/clamped"].append(float((deviation > clamp).mean()))
+    bound = np.inf if clamp is None else clamp
+    metrics["ratio/clamped"].append(float((deviation > bound).mean()))
 
 
-def log_ratios(metrics: Metrics, log_ratios: np.ndarray, *, k: int, clamp: float) -> None:
+def log_ratios(metrics: Metrics, log_ratios: np.ndarray, *, k: int, clamp: float | None) -> None:
     """Log the same of whole groups (P, n), and the effective size of their subset weights."""
     log_deviations(metrics, log_ratios, clamp=clamp)
     share = effective_sample_size(log_ratios, min(k, log_ratios.shape[1]), clamp=clamp)
