@@ -23,6 +23,13 @@ from .conftest import config
             {"method": "bon_off_policy", "k": 4, "k_schedule": "linear"},
             r"k: 4 is num_generations.*'constant' of the method 'bon_off_policy'",
         ),
+        ({"own_ratio": "samples"}, r"own_ratio: unknown value 'samples'"),
+        ({"own_ratio": "sequence", "form": "reinforce"}, r"form: 'reinforce' has no ratios"),
+        ({"own_ratio": "sequence", "loss_type": "sapo"}, r"loss_type: 'sapo' .*dapo, dr_grpo"),
+        (
+            {"own_ratio": "sequence", "importance_sampling_level": "sequence"},
+            r"importance_sampling_level: 'sequence' has no ratios of tokens",
+        ),
         ({"num_generations": 3, "k": 2}, r"num_generations: 3 does not divide .* 8 .*2, 4, 8"),
         ({"num_generations": 1, "k": 1}, r"num_generations: 1 .*allowed: 2, 4, 8"),
         ({"scale_rewards": "none"}, r"scale_rewards: 'none' has no effect"),

@@ -16,15 +16,18 @@ from maxatk.train.scale import SCALES
 from maxatk.train.surface import liger_hides_logps
 from maxatk.train.trackers import check_trackers
 
+# The losses whose surrogate is the advantage times the ratio of a token, clipped.
+OWN_RATIO_LOSS_TYPES = ("dapo", "dr_grpo", "bnpo", "grpo")
 # The `reinforce` form needs the loss to be a plain sum of A log pi over tokens, up to a constant.
 REINFORCE_LOSS_TYPES = ("dapo", "dr_grpo", "bnpo", "cispo")
 
 BEHAVIOURS = ("trainer", "sampler")
+OWN_RATIOS = ("token", "sequence")
 
 
 @dataclasses.dataclass
 class MaxAtKConfig(GRPOConfig):
-    """Settings of `MaxAtKTrainer`: every field of TRL's GRPOConfig and eleven of its own.
+    """Settings of `MaxAtKTrainer`: every field of TRL's GRPOConfig and twelve of its own.
 
     Args:
         method: A name in `maxatk.METHODS`; decides credit, correction, baseline and scale.
@@ -34,6 +37,9 @@ class MaxAtKConfig(GRPOConfig):
             away.
         behaviour: Whose probabilities at sampling the ratios of a group are taken to, where vLLM
             samples: "trainer" (the trainer's own forward pass) or "sampler" (vLLM's).
+        own_ratio: How a sample's own importance ratio enters the loss in the form "ppo": "token" is
+            TRL's, each token with its own ratio; "sequence" gives each token's advantage the
+            clamped ratio of the rest of its sequence too, as eq. (10) asks.
         delta_clamp: Bound on |rho - 1| of the ratios inside the off-policy weights; None for none.
         k_schedule: How k moves from `k` to `k_final` over the training: a name in `SCHEDULES`.
         k_final: The k at the end of a schedule, in the middle of one that comes back; by default 1.
@@ -64,6 +70,9 @@ class MaxAtKConfig(GRPOConfig):
     )
     behaviour: str = dataclasses.field(
         default="trainer", metadata={"help": "Ratios are taken to: trainer or sampler (vLLM)."}
+    )
+    own_ratio: str = dataclasses.field(
+        default="token", metadata={"help": "Own ratio in the form ppo: token or sequence."}
     )
     delta_clamp: float | None = dataclasses.field(
         default=0.5, metadata={"help": "Bound on |rho - 1| inside the off-policy weights, or None."}
@@ -176,6 +185,8 @@ def _check_method(config: MaxAtKConfig) -> None:
     clamp = config.delta_clamp
     if clamp is not None and not (isinstance(clamp, (int, float)) and clamp > 0):
         raise InvalidValueError(f"delta_clamp: must be a positive number or None, got {clamp!r}")
+    if config.own_ratio not in OWN_RATIOS:
+        raise unknown_name("own_ratio", config.own_ratio, OWN_RATIOS)
 
 
 def _check_objective(config: MaxAtKConfig) -> None:
@@ -288,6 +299,8 @@ def _check_combinations(config: MaxAtKConfig) -> None:
         )
     if config.behaviour == "sampler":
         _check_sampler(config)
+    if config.own_ratio == "sequence":
+        _check_own_ratio(config)
     if not config.needs_ratios:
         return
     for name, allowed in _RATIOS_NEED.items():
@@ -295,6 +308,24 @@ def _check_combinations(config: MaxAtKConfig) -> None:
             raise InvalidValueError(
                 f"{name}: must be {allowed!r} with method {config.method!r} in the form "
                 f"{config.form!r}, whose weights are made of ratios; got {getattr(config, name)!r}"
+            )
+
+
+def _check_own_ratio(config: MaxAtKConfig) -> None:
+    """Refuse settings whose loss has no ratio of single tokens to complete to a sequence's."""
+    needed = {
+        "form": ("ppo",),
+        "importance_sampling_level": ("token",),
+        "loss_type": OWN_RATIO_LOSS_TYPES,
+        "off_policy_mask_threshold": (None,),
+        "use_liger_kernel": (False,) if liger_hides_logps() else (False, True),
+    }
+    for name, allowed in needed.items():
+        value = getattr(config, name)
+        if value not in allowed:
+            raise InvalidValueError(
+                f"{name}: {value!r} has no ratios of tokens that own_ratio 'sequence' could "
+                f"complete; allowed with it: {', '.join(map(str, allowed))}"
             )
 
 

@@ -52,6 +52,24 @@ def log_ratios(batch: dict[str, Any], now: torch.Tensor) -> torch.Tensor:
     return torch.where(trained_tokens(batch), now - behaviour, 0.0).sum(dim=1)
 
 
+def ratios_of_the_rest(
+    batch: dict[str, Any], now: torch.Tensor, *, clamp: float | None
+) -> torch.Tensor:
+    """Return for every token the ratio of the other tokens of its sequence, (rows, tokens).
+
+    The loss multiplies a token's advantage by the ratio of that token, and the product of both is
+    the sequence's ratio, which eq. (10) asks for. The other tokens' is within 1 - `clamp` and
+    1 + `clamp`, as the ratios of the other samples are; None leaves it as it is. Ratios are to
+    TRL's old log-probabilities, as in its loss; all are one where there are none.
+    """
+    old = batch.get("old_per_token_logps")
+    if old is None:
+        return torch.ones_like(now)
+    of_tokens = torch.where(trained_tokens(batch), now - old, 0.0)
+    rest = torch.exp(of_tokens.sum(dim=1, keepdim=True) - of_tokens)
+    return rest if clamp is None else rest.clamp(1 - clamp, 1 + clamp)
+
+
 def model_inputs(batch: dict[str, Any]) -> dict[str, Any]:
     """Return what a forward pass over a batch needs besides token ids: images and the like.
 

@@ -55,6 +55,15 @@ def liger_hides_logps() -> bool:
     return hasattr(GRPOTrainer, "compute_liger_loss")
 
 
+def check_token_advantages() -> None:
+    """Raise MissingDependencyError where TRL's loss does not take advantages of shape (B, T)."""
+    if "advantages.dim() == 1" not in inspect.getsource(GRPOTrainer._compute_loss):
+        raise MissingDependencyError(
+            f"own_ratio: 'sequence' needs a TRL whose loss takes one advantage a token, and trl "
+            f"{trl.__version__} does not; allowed with it: 'token'"
+        )
+
+
 def _loss_reads_advantages_late() -> bool:
     """Say whether TRL's loss reads the advantages after its forward pass, which may set them."""
     source = inspect.getsource(GRPOTrainer._compute_loss)

@@ -42,7 +42,7 @@ from maxatk.train.shared_prompts import (
     refuse_differences,
     refuse_unshareable,
 )
-from maxatk.train.surface import check_surface
+from maxatk.train.surface import check_surface, check_token_advantages
 
 
 class MaxAtKTrainer(GRPOTrainer):
@@ -74,6 +74,8 @@ class MaxAtKTrainer(GRPOTrainer):
         check_surface()
         if not isinstance(args, MaxAtKConfig):
             raise InvalidValueError(f"args: must be a MaxAtKConfig, got {type(args).__name__}")
+        if args.own_ratio == "sequence":
+            check_token_advantages()
         if args.share_prompts:
             named = isinstance(model, str)
             refuse_unshareable(AutoConfig.from_pretrained(model) if named else model.config)
@@ -264,6 +266,8 @@ class MaxAtKTrainer(GRPOTrainer):
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
         if self.model.training and ratios.behaviour_logps(inputs) is not None:
+            if self.args.own_ratio == "sequence":
+                inputs = dict(inputs)  # the buffer keeps one advantage a sample
             self._loss_inputs = inputs
         return super()._compute_loss(model, inputs)
 
@@ -295,6 +299,9 @@ class MaxAtKTrainer(GRPOTrainer):
         # Without whole groups, ratios that are needed are those of an extra forward pass.
         if self._is_stale() and (self._whole_groups or not self.args.needs_ratios):
             self._read_ratios(inputs, ratios.log_ratios(inputs, now))
+        if self.args.own_ratio == "sequence":
+            rest = ratios.ratios_of_the_rest(inputs, now, clamp=self.args.delta_clamp)
+            inputs["advantages"] = inputs["advantages"][:, None] * rest
 
     def _compare_passes(
         self,
