@@ -9,7 +9,15 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from maxatk.errors import MaxAtKError
-from maxatk.objectives import METHODS, Method, advantages, max_at_k, pass_at_k
+from maxatk.objectives import (
+    METHODS,
+    Method,
+    OrderWeights,
+    advantages,
+    max_at_k,
+    order_at_k,
+    pass_at_k,
+)
 from maxatk.records import Outcome, Problem, Sample, Score, TestCase, TestResult, Verdict
 from maxatk.version import VERSION
 
@@ -25,6 +33,7 @@ __all__ = [
     "METHODS",
     "MaxAtKError",
     "Method",
+    "OrderWeights",
     "Outcome",
     "Problem",
     "Sample",
@@ -38,6 +47,7 @@ __all__ = [
     "evaluate",
     "load_problems",
     "max_at_k",
+    "order_at_k",
     "pass_at_k",
     "solve",
 ]

@@ -6,7 +6,14 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from maxatk.objectives import Method, advantages, effective_sample_size
+from maxatk.objectives import (
+    Method,
+    OrderWeights,
+    advantages,
+    effective_sample_size,
+    max_at_k,
+    order_at_k,
+)
 from maxatk.objectives.symmetric import joined_sums, prefix_means
 
 N, K = 4096, 1024
@@ -120,3 +127,57 @@ def test_blocks_of_prompts_change_nothing(monkeypatch):
     blocks = joined_sums(rewards, ratios, 5), prefix_means(ratios, 5)
     np.testing.assert_allclose(blocks[0], whole[0], rtol=1e-14)
     np.testing.assert_allclose(blocks[1], whole[1], rtol=1e-14)
+
+
+RANKS = {1: 0.5, 512: -2.0, 1000: 1.0}  # of the samples of a subset, from the lowest
+
+
+@pytest.fixture(scope="module")
+def integer_weights():
+    """C(n, k) W_j of the weights in `RANKS`, doubled, as integers."""
+    whole = [0] * N
+    for rank, weight in RANKS.items():
+        below, above = binomials(N, rank - 1), binomials(N, K - rank)
+        for j in range(1, N + 1):
+            whole[j - 1] += int(2 * weight) * below[j - 1] * above[N - j]
+    return whole
+
+
+def by_rank():
+    values = np.zeros(K)
+    values[np.array(list(RANKS)) - 1] = list(RANKS.values())
+    return OrderWeights(tuple(values))
+
+
+def test_order_weights_of_thousands_equal_integers(integer_weights):
+    total = 2 * math.comb(N, K)
+    want = np.array([float(Fraction(value, total)) for value in integer_weights])
+    np.testing.assert_allclose(by_rank().of_group(N), want, rtol=1e-11, atol=1e-290)
+
+
+def test_replace_one_of_any_weights_equals_integers(rewards, integer_weights):
+    order = np.argsort(rewards, kind="stable")
+    steps = np.diff(rewards[order]).tolist()
+    below = list(range(1, N))
+    up = [m * integer_weights[m] for m in below]
+    down = [(N - m) * integer_weights[m - 1] for m in below]
+    value = -sum(d * s for d, s in zip(down, steps, strict=True))
+    total, want = (2 * (N - 1) * math.comb(N, K)) << 20, np.empty(N)
+    for place in range(N):
+        want[order[place]] = float(Fraction(value, total))
+        if place < N - 1:
+            value += (up[place] + down[place]) * steps[place]
+    row = Method(credit=by_rank(), baseline="replace_one")
+    got = advantages(rewards[None] / (1 << 20), row)[0]
+    np.testing.assert_allclose(got, want, rtol=1e-11)
+    metric = sum(w * int(r) for w, r in zip(integer_weights, np.sort(rewards), strict=True))
+    exact = float(Fraction(metric, (2 * math.comb(N, K)) << 20))
+    assert order_at_k(rewards / (1 << 20), by_rank()) == pytest.approx(exact, rel=1e-11)
+
+
+def test_thousands_of_ks_at_once_equal_the_mean_of_their_metrics(rewards):
+    few = rewards[:700] / (1 << 20)
+    want = max_at_k(few, range(1, 701)).mean()
+    assert order_at_k(few, OrderWeights.any_k(700)) == pytest.approx(float(want), rel=1e-12)
+    weights = max_at_k(few, range(1, 701)) @ (1 / np.arange(1, 701))
+    assert order_at_k(few, OrderWeights.harmonic()) == pytest.approx(float(weights), rel=1e-12)

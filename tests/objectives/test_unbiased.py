@@ -1,33 +1,36 @@
-"""The estimates of the gradient have the right mean, on a policy with a closed form."""
+"""The expected update is the gradient of what a row claims: exact sums over a small policy."""
 
 import numpy as np
 import pytest
 
-from maxatk.objectives import Method, advantages
+from maxatk.errors import InvalidValueError
+from maxatk.objectives import METHODS, Method, OrderWeights
+from maxatk.objectives.methods import BASELINES, RULES
 from oracles import policies
 
-GROUPS, ARMS = 30_000, np.array([0.0, 0.3, 0.3, 1.0, -0.5])
-THETA = np.array([0.2, -0.3, 0.5, -0.6, 0.1])
-OLD = THETA + np.array([0.3, -0.2, -0.1, 0.25, -0.25])
+ARMS = np.array([0.0, 0.3, 1.0, -0.5])
+THETA = np.array([0.2, -0.3, 0.5, 0.1])
+OLD = THETA + np.array([0.3, -0.2, -0.1, 0.25])
+CLAIMS = {name: method for name, method in METHODS.items() if method.unbiased_for}
+WEIGHTS = [
+    OrderWeights.top(2, of=3),
+    OrderWeights.quantile(0.3, of=3),
+    OrderWeights.cvar(0.4, of=2, tail="lower"),
+    OrderWeights.mixture({1: 0.5, 3: -0.25}),
+    OrderWeights.harmonic(),
+]
 
 
-def deviations(method, n, k, *, old, form):
-    """How many standard errors the mean estimate lies from the gradient, for every logit."""
-    p, q = policies.softmax(THETA), policies.softmax(old)
-    draws = np.random.default_rng([n, k]).choice(len(ARMS), size=(GROUPS, n), p=q)
-    ratios = (p / q)[draws]
-    logs = None if old is THETA else np.log(ratios)
-    got = advantages(ARMS[draws], method, k, log_ratios=logs, form=form, clamp=None)
-    if form == "ppo":
-        got = got * ratios  # what the surrogate does
-    estimates = np.stack([(got * (draws == a)).sum(1) for a in range(len(ARMS))], axis=1)
-    estimates -= got.sum(axis=1, keepdims=True) * p
-    error = estimates.mean(axis=0) - policies.gradient(THETA, ARMS, k)
-    return np.abs(error) / (estimates.std(axis=0) / np.sqrt(GROUPS))
+def sizes(method):
+    pairs = [(2, 1), (3, 2), (4, 2), (4, 4)] if method.kind.uses_k else [(4, 1)]
+    return [(n, k) for n, k in pairs if method.samples_needed(k) <= n]
 
 
-def row(baseline, correction="none"):
-    return Method(credit="max_at_k", correction=correction, baseline=baseline)
+def errors(method, n, k, *, old=None, form="ppo"):
+    """The expected update minus the gradient of the statistic, in the method's convention."""
+    want = policies.statistic_gradient(THETA, ARMS, method, n, k)
+    got = policies.expected_update(THETA, ARMS, method, n, k, old=old, form=form)
+    return got / (n if method.kind.per_sample else 1) - want
 
 
 def test_the_closed_form_gradient_is_a_derivative():
@@ -39,27 +42,68 @@ def test_the_closed_form_gradient_is_a_derivative():
             assert (up - down) / 2e-6 == pytest.approx(want, abs=1e-9)
 
 
-@pytest.mark.parametrize("baseline", ["none", "leave_one_out"])
-@pytest.mark.parametrize(("n", "k"), [(4, 1), (4, 2), (5, 4), (3, 3)])
-def test_on_policy(baseline, n, k):
-    assert deviations(row(baseline), n, k, old=THETA, form="ppo").max() < 4
+@pytest.mark.parametrize("k", [1, 2, 4])
+def test_the_statistic_of_a_group_has_the_gradient_of_max_at_k(k):
+    row = METHODS["bon_loo1"]
+    want = policies.gradient(THETA, ARMS, k)
+    np.testing.assert_allclose(
+        policies.statistic_gradient(THETA, ARMS, row, 4, k), want, atol=1e-14
+    )
 
 
-@pytest.mark.parametrize("baseline", ["none", "leave_one_out"])
-@pytest.mark.parametrize(("n", "k"), [(4, 1), (4, 2), (5, 4), (3, 3)])
+@pytest.mark.parametrize("name", CLAIMS)
+def test_every_row_is_unbiased_for_what_it_claims(name):
+    for n, k in sizes(METHODS[name]):
+        np.testing.assert_allclose(errors(METHODS[name], n, k), 0, atol=1e-13)
+
+
+@pytest.mark.parametrize("weights", WEIGHTS, ids=lambda weights: str(weights)[:40])
+@pytest.mark.parametrize("baseline", [name for name in RULES if BASELINES[name].unbiased])
+def test_any_weights_are_unbiased_with_any_baseline_of_the_others(weights, baseline):
+    if weights.by_rank and BASELINES[baseline].spare:  # of fewer samples it is another statistic
+        with pytest.raises(InvalidValueError, match="does not go with the credit"):
+            Method(credit=weights, baseline=baseline)
+        return
+    np.testing.assert_allclose(
+        errors(Method(credit=weights, baseline=baseline), 4, 1), 0, atol=1e-13
+    )
+
+
+@pytest.mark.parametrize("name", [n for n, m in CLAIMS.items() if m.correction == "exact"])
 @pytest.mark.parametrize("form", ["ppo", "reinforce"])
-def test_exact_off_policy(baseline, n, k, form):
-    assert deviations(row(baseline, "exact"), n, k, old=OLD, form=form).max() < 4
+def test_exact_corrections_are_unbiased_off_policy(name, form):
+    for n, k in sizes(METHODS[name]):
+        np.testing.assert_allclose(errors(METHODS[name], n, k, old=OLD, form=form), 0, atol=1e-13)
+
+
+def test_the_mean_baseline_gives_a_share_of_the_gradient():
+    row = Method(credit="max_at_k", baseline="mean")
+    for n, k in ((3, 1), (4, 2), (4, 3), (4, 4)):
+        got = policies.expected_update(THETA, ARMS, row, n, k)
+        want = (1 - k / n) * policies.gradient(THETA, ARMS, k)
+        np.testing.assert_allclose(got, want, atol=1e-14)
+
+
+@pytest.mark.parametrize("name", sorted(METHODS.keys() - CLAIMS.keys()))
+def test_rows_without_a_claim_are_biased(name):
+    method = METHODS[name]
+    aim = "reward" if method.kind.per_sample else "max_at_k"
+    want = policies.statistic_gradient(THETA, ARMS, Method(credit=aim), 4, 2)
+    got = policies.expected_update(THETA, ARMS, method, 4, 2)
+    if method.kind.per_sample:
+        got /= 4
+    assert np.abs(got - want).max() > 0.01
 
 
 def test_the_check_can_fail():
-    # Without the correction the other samples' ratios are missing: a bias of many errors.
-    assert deviations(row("leave_one_out"), 5, 4, old=OLD, form="ppo").max() > 8
+    # Without the correction the other samples' ratios are missing.
+    assert np.abs(errors(METHODS["bon_loo1"], 4, 3, old=OLD)).max() > 0.01
 
 
 def test_the_first_order_removes_most_of_the_bias():
     near = THETA + 0.3 * (OLD - THETA)
-    biased = deviations(row("none"), 5, 4, old=near, form="reinforce").max()
-    corrected = deviations(row("none", "first_order"), 5, 4, old=near, form="reinforce").max()
-    assert corrected < 4
-    assert biased > corrected
+    biased, corrected = (
+        np.abs(errors(Method(credit="max_at_k", correction=c), 4, 3, old=near)).max()
+        for c in ("none", "first_order")
+    )
+    assert corrected < biased / 5

@@ -1,8 +1,13 @@
-"""A categorical policy, for which max@k and its gradient have a closed form."""
+"""A categorical policy, for which every expectation over groups is a finite sum."""
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
+
+from maxatk.objectives import Method, advantages
+from oracles import subsets
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:
@@ -28,3 +33,55 @@ def gradient(logits: np.ndarray, rewards: np.ndarray, k: int) -> np.ndarray:
         [-(np.diff(values) * k * below ** (k - 1))[values[:-1] >= r].sum() for r in rewards]
     )
     return p * (slope - p @ slope)
+
+
+def groups(arms: int, n: int) -> np.ndarray:
+    """Every group of n draws as indices of arms, (arms**n, n)."""
+    return np.array(list(itertools.product(range(arms), repeat=n)))
+
+
+def scores(logits: np.ndarray, draws: np.ndarray) -> np.ndarray:
+    """grad log pi of every draw, (groups, n, arms)."""
+    return np.eye(len(logits))[draws] - softmax(logits)
+
+
+def statistic_gradient(
+    logits: np.ndarray, arms: np.ndarray, method: Method, n: int, k: int, **columns
+) -> np.ndarray:
+    """grad E[m] of the method's statistic of a group of n fresh draws, exactly."""
+    draws = groups(len(arms), n)
+    chances = softmax(logits)[draws].prod(axis=1)
+    own = {name: np.asarray(column)[draws] for name, column in columns.items()}
+    values = [
+        subsets.value(
+            subsets.samples_of(arms[draw], **{name: own[name][row] for name in own}), method, k
+        )
+        for row, draw in enumerate(draws)
+    ]
+    return np.einsum("g,gia->a", chances * values, scores(logits, draws))
+
+
+def expected_update(
+    logits: np.ndarray,
+    arms: np.ndarray,
+    method: Method,
+    n: int,
+    k: int,
+    *,
+    old: np.ndarray | None = None,
+    form: str = "ppo",
+    **columns,
+) -> np.ndarray:
+    """E[sum_i A_i grad log pi(y_i)] over groups of n draws of the policy `old`, exactly.
+
+    Off-policy the advantages of the form "ppo" are multiplied by the own ratio, as a surrogate
+    does. `columns` are further arguments of `advantages`, one value an arm.
+    """
+    draws = groups(len(arms), n)
+    sampled = softmax(logits if old is None else old)
+    ratios = (softmax(logits) / sampled)[draws]
+    logs = None if old is None else np.log(ratios)
+    own = {name: np.asarray(column)[draws] for name, column in columns.items()}
+    got = advantages(arms[draws], method, k, log_ratios=logs, form=form, clamp=None, **own)
+    weights = got * ratios if form == "ppo" else got
+    return np.einsum("g,gi,gia->a", sampled[draws].prod(axis=1), weights, scores(logits, draws))

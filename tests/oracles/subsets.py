@@ -1,21 +1,84 @@
-"""max@k and its advantages by enumeration of all subsets, straight from their definitions.
+"""Statistics and advantages by enumeration of all subsets, straight from their definitions.
 
-Everything takes one group of scored samples as plain sequences, in any order.
+Everything takes one group of scored samples as plain sequences, in any order. A sample is a
+`Sample`: its reward, and the score that subsets are ordered by (the reward, unless given).
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from maxatk.objectives import Method
+from maxatk.objectives import Method, OrderWeights
+
+
+class Sample(NamedTuple):
+    reward: float
+    score: float
+
+
+Statistic = Callable[[Sequence[Sample]], float]
+
+
+def samples_of(rewards, scores=None):
+    return [Sample(*x) for x in zip(rewards, rewards if scores is None else scores, strict=True)]
 
 
 def max_at_k(rewards: Sequence[float], k: int) -> float:
     return float(np.mean([max(subset) for subset in itertools.combinations(rewards, k)]))
+
+
+def weighed(weights: Sequence[float]) -> Statistic:
+    """The weighted sum of the rewards in the order of the scores, over all orders of ties."""
+
+    def statistic(samples):
+        order = sorted(samples, key=lambda sample: sample.score)
+        value, place = 0.0, 0
+        for _, tied in itertools.groupby(order, key=lambda sample: sample.score):
+            rewards = [sample.reward for sample in tied]
+            value += np.mean(rewards) * sum(weights[place : place + len(rewards)])
+            place += len(rewards)
+        return value
+
+    return statistic
+
+
+def largest(k: int, share: float = 1.0) -> tuple[int, Statistic]:
+    return k, weighed([0.0] * (k - 1) + [share])
+
+
+def parts(method: Method, k: int, n: int) -> list[tuple[int, Statistic]]:
+    """Subset sizes and statistics of subsets whose means sum to the statistic of the group."""
+    if isinstance(method.credit, OrderWeights):
+        weights = method.credit
+        if weights.values:
+            return [(len(weights.values), weighed(weights.values))]
+        if weights.maxima:
+            return [largest(size, share) for size, share in weights.maxima]
+        return parts(Method(credit="harmonic"), k, n)
+    if method.credit == "harmonic":
+        sizes = [largest(j, 1 / j) for j in range(1, n + 1)]
+        return [(n, lambda samples: sum(mean_over_subsets(samples, *part) for part in sizes))]
+    return {
+        "max_at_k": [largest(k)],
+        "min_at_k": [(k, weighed([1.0] + [0.0] * (k - 1)))],
+        "any_k": [largest(j, 1 / k) for j in range(1, k + 1)],
+    }[method.credit]
+
+
+def mean_over_subsets(samples, size, statistic):
+    return float(np.mean([statistic(s) for s in itertools.combinations(samples, size)]))
+
+
+def value(samples, method: Method, k: int) -> float:
+    """The statistic of a group."""
+    if method.credit == "reward":
+        return float(np.mean([sample.reward for sample in samples]))
+    return sum(mean_over_subsets(samples, *part) for part in parts(method, k, len(samples)))
 
 
 def omega(correction: str, deltas: Sequence[float], members: Iterable[int]) -> float:
@@ -36,68 +99,95 @@ def own_omega(
     return omega(correction, deltas, (*others, i))
 
 
-def sums(rewards, deltas, k, correction, form, value):
-    """(1/C(n,k)) sum over the (k-1)-subsets J of the others of omega * value(i, J), for every i."""
-    n = len(rewards)
+def sums(n, deltas, k, correction, form, term):
+    """(1/C(n,k)) sum over the (k-1)-subsets J of the others of omega * term(i, J), for every i."""
     result = np.zeros(n)
     for i in range(n):
         rest = [j for j in range(n) if j != i]
         for others in itertools.combinations(rest, k - 1):
-            result[i] += own_omega(correction, deltas, others, i, form) * value(i, others)
+            result[i] += own_omega(correction, deltas, others, i, form) * term(i, others)
     return result / math.comb(n, k)
 
 
-def credits(rewards, deltas, k, correction="none", form="ppo"):
-    def largest(i, others):
-        return max(rewards[j] for j in (*others, i))
+def credits(samples, deltas, part, correction="none", form="ppo"):
+    size, statistic = part
 
-    return sums(rewards, deltas, k, correction, form, largest)
+    def term(i, others):
+        return statistic([samples[j] for j in (*others, i)])
 
-
-def leave_one_out(rewards, deltas, k, correction, form):
-    if k == 1:
-        return leave_one_out_single(rewards, deltas, correction, form)
-
-    def gain(i, others):
-        before = max(rewards[j] for j in others)
-        return max(before, rewards[i]) - before
-
-    return sums(rewards, deltas, k, correction, form, gain)
+    return sums(len(samples), deltas, size, correction, form, term)
 
 
-def leave_one_out_single(rewards, deltas, correction, form):
-    n = len(rewards)
+def leave_one_out(samples, deltas, part, correction, form):
+    """Each subset's statistic minus its mean over replacing i by the others of the subset."""
+    size, statistic = part
+    if size == 1:
+        return leave_one_out_single(samples, deltas, part, correction, form)
+
+    def term(i, others):
+        subset = [samples[j] for j in others]
+        return statistic([*subset, samples[i]]) - np.mean([statistic([*subset, x]) for x in subset])
+
+    return sums(len(samples), deltas, size, correction, form, term)
+
+
+def leave_one_out_single(samples, deltas, part, correction, form):
+    n, statistic = len(samples), part[1]
+    values = np.array([statistic([sample]) for sample in samples])
 
     def above(ratios):
         others = [[j for j in range(n) if j != i] for i in range(n)]
-        means = [
-            np.average([rewards[j] for j in o], weights=[ratios[j] for j in o]) for o in others
-        ]
-        return (np.array(rewards) - means) / n
+        means = [np.average(values[o], weights=[ratios[j] for j in o]) for o in others]
+        return (values - means) / n
 
     if n == 1:
         return np.zeros(1)
     plain = above(np.ones(n))
-    value = plain if correction == "none" else above(1 + np.array(deltas))
-    slope = plain if correction == "first_order" else value
-    return value if form == "ppo" else value + np.array(deltas) * slope
+    result = plain if correction == "none" else above(1 + np.array(deltas))
+    slope = plain if correction == "first_order" else result
+    return result if form == "ppo" else result + np.array(deltas) * slope
 
 
-def constant(rewards, deltas, k, correction, form):
-    ones = [1.0] * len(rewards)
-    total = credits(ones, deltas, k, correction, "reinforce").sum()
-    if correction == "first_order" and total < 0.1 * k:
-        return mean(rewards, deltas, k, "none", form)
-    c = credits(rewards, deltas, k, correction, "reinforce").sum() / total
-    return credits(rewards, deltas, k, correction, form) - c * credits(
-        ones, deltas, k, correction, form
-    )
+def constant(samples, deltas, part, correction, form):
+    size = part[0]
+    one = (size, lambda _: 1.0)
+    total = credits(samples, deltas, one, correction, "reinforce").sum()
+    if correction == "first_order" and total < 0.1 * size:
+        return mean(samples, deltas, part, "none", form)
+    c = credits(samples, deltas, part, correction, "reinforce").sum() / total
+    own = credits(samples, deltas, part, correction, form)
+    return own - c * credits(samples, deltas, one, correction, form)
 
 
-def mean(rewards, deltas, k, correction, form):
-    value = centred(credits(rewards, deltas, k, correction))
-    slope = centred(credits(rewards, deltas, k)) if correction == "first_order" else value
-    return value if form == "ppo" else value + np.array(deltas) * slope
+def mean(samples, deltas, part, correction, form):
+    result = centred(credits(samples, deltas, part, correction))
+    slope = centred(credits(samples, deltas, part)) if correction == "first_order" else result
+    return result if form == "ppo" else result + np.array(deltas) * slope
+
+
+def others_credit(samples, deltas, part, correction, form):
+    own, size = credits(samples, deltas, part, correction, form), part[0]
+    for i in range(len(samples)):
+        rest = [*samples[:i], *samples[i + 1 :]]
+        if size <= len(rest):
+            own[i] -= credits(rest, np.zeros(len(rest)), part).mean()
+    return own
+
+
+def replace_one(samples, method, k):
+    """m(all) minus the mean of m with i replaced by each of the others."""
+    n, whole, result = len(samples), value(samples, method, k), np.zeros(len(samples))
+    for i in range(n if n > 1 else 0):
+        others = [*samples[:i], *samples[i + 1 :]]
+        result[i] = whole - np.mean([value([*others, x], method, k) for x in others])
+    return result
+
+
+def remove_one(samples, method, k):
+    """m(all) - m(without i)."""
+    whole = value(samples, method, k)
+    rest = [[*samples[:i], *samples[i + 1 :]] for i in range(len(samples))]
+    return np.array([whole - value(others, method, k) for others in rest])
 
 
 def centred(values):
@@ -117,26 +207,56 @@ def on_rewards(rewards, method: Method):
     return np.where((r == top) | (method.credit == "reward"), r - baseline, 0.0)
 
 
-def advantages(rewards, deltas, k, method: Method, form="ppo"):
+WHOLE = {"replace_one": replace_one, "remove_one": remove_one}
+BY_PART = {
+    "none": credits,
+    "mean": mean,
+    "leave_one_out": leave_one_out,
+    "constant": constant,
+    "others_credit": others_credit,
+}
+KEEP_LEVEL = ("none", "others_credit")
+
+
+def advantages(rewards, deltas, k, method: Method, form="ppo", scores=None):
     """The advantages of one group whose ratios are 1 + deltas (clamped already)."""
     deltas = np.asarray(deltas, dtype=float)
-    if method.baseline != "none" and len(set(rewards)) == 1:
+    samples = samples_of(rewards, scores)
+    if method.baseline not in KEEP_LEVEL and len(set(rewards)) == 1:
         return np.zeros(len(rewards))
-    values = {f: numerators(rewards, deltas, k, method, f) for f in ("ppo", "reinforce")}
+    values = {f: raw_advantages(samples, deltas, k, method, f) for f in ("ppo", "reinforce")}
+    return values[form] * scale(samples, k, method, values["ppo"])
+
+
+def scale(samples, k, method, raw):
+    rewards = np.array([sample.reward for sample in samples])
+    n = len(rewards)
     if method.scale == "none":
-        return values[form]
-    plain = credits(rewards, deltas, k) if method.credit == "max_at_k" else np.array(rewards)
-    spread = np.std(plain, ddof=1) if len(rewards) > 1 else 0.0
+        return 1.0
+    if method.scale == "mean":
+        return 1 / rewards.mean() if rewards.mean() else 0.0
+    if method.scale == "subset_std":
+        spread = np.std([max(subset) for subset in itertools.combinations(rewards, k)])
+        return n / (k * spread) if spread > 1e-12 else 0.0
+    plain = raw_advantages(
+        samples, np.zeros(n), k, Method(credit=method.credit, baseline="none"), "ppo"
+    )
+    spread, largest = (np.std(x, ddof=1) if n > 1 else 0.0 for x in (plain, raw))
+    if method.credit == "best":
+        spread = np.std(rewards, ddof=1) if n > 1 else 0.0
     if method.correction != "none" and spread < 1e-6:
-        return np.zeros(len(rewards))
-    largest = max(spread, np.std(values["ppo"], ddof=1) if len(rewards) > 1 else 0.0)
-    return values[form] / (largest + 1e-4)
+        return 0.0
+    return 1 / (max(spread, largest) + 1e-4)
 
 
-def numerators(rewards, deltas, k, method: Method, form):
-    if method.credit != "max_at_k":
-        return on_rewards(rewards, method) * (1 if form == "ppo" else 1 + deltas)
-    if method.baseline == "none":
-        return credits(rewards, deltas, k, method.correction, form)
-    rule = {"mean": mean, "leave_one_out": leave_one_out, "constant": constant}[method.baseline]
-    return rule(rewards, deltas, k, method.correction, form)
+def raw_advantages(samples, deltas, k, method: Method, form):
+    own = 1 if form == "ppo" else 1 + deltas
+    if method.credit in ("reward", "best"):
+        return on_rewards([sample.reward for sample in samples], method) * own
+    if method.baseline in WHOLE:
+        return WHOLE[method.baseline](samples, method, k) * own
+    rule, by_part = BY_PART[method.baseline], parts(method, k, len(samples))
+    if method.correction == "none":
+        nothing = np.zeros(len(samples))
+        return own * sum(rule(samples, nothing, part, "none", "ppo") for part in by_part)
+    return sum(rule(samples, deltas, part, method.correction, form) for part in by_part)

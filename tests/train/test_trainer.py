@@ -42,7 +42,7 @@ def brute_force(method, rewards, log_ratios, *, k, form):
     deltas = np.clip(np.expm1(log_ratios), -CLAMP, CLAMP)
     for row, group in enumerate(rewards):
         scored = ~np.isnan(group)
-        if scored.sum() >= k:
+        if scored.sum() >= METHODS[method].samples_needed(k):
             result[row, scored] = subsets.advantages(
                 list(group[scored]), list(deltas[row, scored]), k, METHODS[method], form
             )

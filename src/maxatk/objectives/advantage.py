@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Mapping
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
@@ -11,12 +11,11 @@ import numpy.typing as npt
 
 from maxatk.errors import InvalidValueError, unknown_name
 from maxatk.objectives.checks import FloatArray, as_floats, as_k, as_rewards, refuse_k_above
-from maxatk.objectives.credits import Group
-from maxatk.objectives.methods import METHODS, Method
-from maxatk.objectives.numerators import NUMERATORS, SPREADS, Numerator
+from maxatk.objectives.group import Group, RawAdvantage, sorted_groups, taken
+from maxatk.objectives.methods import BASELINES, METHODS, Method
+from maxatk.objectives.off_policy import CORRECTIONS, on_policy
 from maxatk.objectives.symmetric import all_means
 
-Places: TypeAlias = npt.NDArray[np.intp]
 Form: TypeAlias = Literal["ppo", "reinforce"]
 
 STD_DDOF = 1
@@ -47,10 +46,10 @@ def advantages(
     """Return the advantages (P, n), float64, of P groups of n samples: scale(credit - baseline).
 
     `rewards` (P, n) may have any sign; NaN marks a sample that could not be scored. `method` is
-    a name in `METHODS` or a `Method`; `k` is the k of max@k, without meaning for the credits
-    "reward" and "best". `log_ratios` (P, n) are log pi_theta - log pi_old of whole sequences, in
-    nats (the sum over tokens); None stands for ratios of one. `clamp` bounds |rho - 1|; None
-    leaves the ratios as they are.
+    a name in `METHODS` or a `Method`; `k` is the size of the subsets, without meaning for a credit
+    that has none (`Method.kind.uses_k`). `log_ratios` (P, n) are log pi_theta - log pi_old of
+    whole sequences, in nats (the sum over tokens); None stands for ratios of one. `clamp` bounds
+    |rho - 1|; None leaves the ratios as they are.
 
     Two forms, so that no ratio is counted twice:
 
@@ -62,35 +61,34 @@ def advantages(
       too: with the same rewards both forms have the same gradient.
 
     A method without a correction has no other use for the ratios, so in the form "ppo" it ignores
-    them. A max@k credit is divided by C(n, k) as in eq. (9): the sum over the samples of
-    A_i grad log pi(y_i), not its mean, estimates the gradient of max@k.
+    them. A credit of k-subsets is divided by C(n, k) as in eq. (9): the sum over the samples of
+    A_i grad log pi(y_i), not its mean, estimates the gradient of the statistic. Credits of the
+    whole group's rewards ("reward", "best") follow eq. (5), whose mean over the samples does.
 
     Scale "std" divides by max(std of the on-policy credits, std of credit - baseline) +
     `STD_EPSILON`, with `STD_DDOF`; for "grpo" that is TRL's formula. The own ratio is in neither.
 
-    0 is returned for unscorable samples, for groups in which fewer than k samples were scored
-    (credit "max_at_k"), for groups of equal rewards (unless the baseline is "none", where the
-    credit itself is the estimate), and hence for n = 1.
+    0 is returned for unscorable samples, for groups in which fewer samples were scored than the
+    method needs (`Method.samples_needed`), for groups of equal rewards (unless the baseline keeps
+    their level, as "none" does), and hence for n = 1.
 
-    Raises InvalidValueError for k > n, a k that is not an integer >= 1, wrong shapes, infinite
-    rewards, log ratios that are not finite, and unknown names.
+    Raises InvalidValueError for a k that n samples are too few for or that is not an integer >= 1,
+    wrong shapes, infinite rewards, log ratios that are not finite, and unknown names.
     Source: "The Best of N Worlds", eq. (5), (9), (10), section 3.3, appendices A and E.
     """
     scores = _as_groups(rewards)
-    row = _as_method(method)
+    row = as_method(method)
     size = as_k(k)
-    if row.credit == "max_at_k":
-        refuse_k_above(size, scores.shape[1])
+    check_group_size(row, size, scores.shape[1])
     if form not in get_args(Form):
         raise unknown_name("form", str(form), get_args(Form))
     deltas = _clamped_deltas(scores, log_ratios, clamp)
-    estimator = _on_policy(row) if log_ratios is None else row
+    estimator = row.without_ratios() if log_ratios is None else row
     result = np.zeros(scores.shape)
-    least = size if row.credit == "max_at_k" else 1
-    for places in _sorted_groups(scores, least):
-        group = Group(_taken(scores, places), _taken(deltas, places), size)
+    for places in sorted_groups(scores, row.samples_needed(size)):
+        group = Group(taken(scores, places), taken(deltas, places), size, row.weights(size))
         with np.errstate(over="ignore", invalid="ignore"):  # refused below
-            result.ravel()[places] = _finished(_numerator(group, estimator), group, row, form)
+            result.ravel()[places] = _finished(_raw(group, estimator), group, row, form)
     if not np.isfinite(result).all():
         raise InvalidValueError(
             "advantages: overflow; rewards or log_ratios are too large (a smaller clamp helps)"
@@ -125,55 +123,89 @@ def effective_sample_size(
     return share
 
 
-def _sorted_groups(scores: FloatArray, least: int) -> Iterator[Places]:
-    """Yield the flat places (P', m), ascending by score, of the groups with each m >= least.
+def as_method(method: str | Method) -> Method:
+    """Return the row of a name; raise InvalidValueError for an unknown one."""
+    if isinstance(method, Method):
+        return method
+    if not isinstance(method, str) or method not in METHODS:
+        raise unknown_name("method", str(method), METHODS)
+    return METHODS[method]
 
-    One array for every number m of scored samples: mostly a single one, m = n. The order of ties
-    is left open, since no advantage depends on it.
-    """
-    prompts, n = scores.shape
-    places = np.argsort(scores, axis=-1)  # NaN goes last
-    places += np.arange(0, prompts * n, n)[:, None]
-    missing = np.isnan(scores)
-    if not missing.any():
-        yield places
+
+def check_group_size(method: Method, k: int, samples: int) -> None:
+    """Raise InvalidValueError where the method has no advantages for groups of that size."""
+    needed = method.samples_needed(k)
+    if needed <= samples:
         return
-    scored = n - missing.sum(axis=-1)
-    for count in np.unique(scored):
-        if count >= least:
-            yield places[scored == count, :count]
+    refuse_k_above(needed if needed == k else k, samples)
+    raise InvalidValueError(
+        f"method: {method.credit!r} with the baseline {method.baseline!r} and k={k} needs at "
+        f"least {needed} samples, got {samples}"
+    )
 
 
-def _taken(values: FloatArray, places: Places) -> FloatArray:
-    """Return the values at flat places; a single value stands for all places."""
-    return values if values.size == 1 else values.ravel()[places]
-
-
-def _numerator(group: Group, row: Method) -> Numerator:
-    return NUMERATORS[row.credit, row.baseline](group, row.correction)
-
-
-def _finished(numerator: Numerator, group: Group, row: Method, form: Form) -> FloatArray:
-    """Return credit minus baseline in its form, scaled, and 0 for groups of equal rewards."""
-    if form == "reinforce":
-        result = numerator.values + group.deltas * numerator.slopes
+def _raw(group: Group, row: Method) -> RawAdvantage:
+    """Return credit minus baseline by the formula of the row."""
+    if row.correction != "none":
+        return CORRECTIONS[row.correction][row.baseline](group)
+    if row.kind.formulas:
+        values = row.kind.formulas[row.baseline](group)
     else:
-        result = numerator.values
-    if row.scale == "std":
-        result = result * _inverse_std(group, row, numerator)
-    if row.baseline != "none":
+        values = on_policy(group, row.baseline)
+    return RawAdvantage(values, values)
+
+
+def _finished(raw: RawAdvantage, group: Group, row: Method, form: Form) -> FloatArray:
+    """Return credit minus baseline in its form, scaled, and 0 for groups of equal rewards."""
+    result = raw.values
+    if form == "reinforce":
+        result = result + group.deltas * raw.slopes
+    if row.scale != "none":
+        result = result * _SCALES[row.scale](group, row, raw)
+    if not BASELINES[row.baseline].keeps_level:
         # Equal rewards carry no signal; rounding, and a mean of unequal ratios, would leave some.
         equal = group.rewards[:, :1] == group.rewards[:, -1:]
         result = np.where(equal, 0.0, result)
     return result
 
 
-def _inverse_std(group: Group, row: Method, numerator: Numerator) -> FloatArray:
+def _inverse_std(group: Group, row: Method, raw: RawAdvantage) -> FloatArray:
     """Return 1 / (std + eps), (P, 1), and 0 for a corrected group without on-policy signal."""
-    plain = _std(SPREADS[row.credit](group))
-    inverse = 1 / (np.maximum(plain, _std(numerator.values)) + STD_EPSILON)
+    credits = group.rewards if group.weights is None else on_policy(group, "none")
+    plain = _std(credits)
+    inverse = 1 / (np.maximum(plain, _std(raw.values)) + STD_EPSILON)
     silent = (plain < LEAST_STD) & (row.correction != "none")
     return np.where(silent, 0.0, inverse)
+
+
+def _inverse_mean(group: Group, row: Method, raw: RawAdvantage) -> FloatArray:  # noqa: ARG001
+    """Return 1 / mean reward of the group, (P, 1), and 0 for a mean of 0, as MaxRL has it."""
+    return _inverse(group.rewards.mean(axis=-1, keepdims=True))
+
+
+def _inverse_subset_std(group: Group, row: Method, raw: RawAdvantage) -> FloatArray:  # noqa: ARG001
+    """Return n / (k std of the statistic over the k-subsets), (P, 1), and 0 for a std of 0.
+
+    For a maximum every subset has the reward of one of its members, so that W_j is the share of
+    the subsets whose maximum is the j-th reward. Below the best reward, rounding leaves no spread
+    where there is none.
+    """
+    n = group.rewards.shape[-1]
+    shares, below = group.order.of_group(n), group.rewards[:, -1:] - group.rewards
+    variance = (below - (below @ shares)[:, None]) ** 2 @ shares
+    return _inverse(group.k / n * np.sqrt(variance)[:, None])
+
+
+def _inverse(values: FloatArray) -> FloatArray:
+    inverse: FloatArray = np.divide(1.0, values, out=np.zeros_like(values), where=values != 0)
+    return inverse
+
+
+_SCALES: Mapping[str, Callable[[Group, Method, RawAdvantage], FloatArray]] = {
+    "std": _inverse_std,
+    "mean": _inverse_mean,
+    "subset_std": _inverse_subset_std,
+}
 
 
 def _std(values: FloatArray) -> FloatArray:
@@ -183,14 +215,6 @@ def _std(values: FloatArray) -> FloatArray:
     return std
 
 
-def _on_policy(row: Method) -> Method:
-    """Return the method that `row` is where every ratio is one: the same, without the work."""
-    if row.correction == "none":
-        return row
-    baseline = "mean" if row.baseline == "constant" else row.baseline
-    return Method(credit=row.credit, baseline=baseline, scale=row.scale, source=row.source)
-
-
 def _as_groups(rewards: npt.ArrayLike) -> FloatArray:
     scores = np.ascontiguousarray(as_rewards(rewards))
     if scores.ndim != 2 or scores.shape[1] == 0:
@@ -198,14 +222,6 @@ def _as_groups(rewards: npt.ArrayLike) -> FloatArray:
             f"rewards: must have shape (prompts, samples), at least one sample, got {scores.shape}"
         )
     return scores
-
-
-def _as_method(method: str | Method) -> Method:
-    if isinstance(method, Method):
-        return method
-    if method not in METHODS:
-        raise unknown_name("method", str(method), METHODS)
-    return METHODS[method]
 
 
 def _clamped_deltas(

@@ -1,68 +1,188 @@
-"""The methods as rows of a table: advantage = scale(credit - baseline)."""
+"""The methods as rows of a table: advantage = scale(credit - baseline).
+
+`METHODS` says which credit, baseline and scale a method has. The formulas of a credit with order
+weights are those of `rule.RULES`, the others those of the dict in its row of `CREDITS`.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Literal, TypeAlias, get_args
+from collections.abc import Callable, Iterable, Mapping
+from typing import Literal, TypeAlias
 
 from maxatk.errors import InvalidValueError, unknown_name
-from maxatk.objectives.credits import CREDITS, Correction
-from maxatk.objectives.numerators import NUMERATORS, Baseline, CreditName
+from maxatk.objectives.off_policy import CORRECTIONS
+from maxatk.objectives.order import OrderWeights
+from maxatk.objectives.plain import BEST, REWARD, Formulas
+from maxatk.objectives.rule import RULES
 
-Scale: TypeAlias = Literal["none", "std"]
+Correction: TypeAlias = Literal["none", "first_order", "exact"]
+Scale: TypeAlias = Literal["none", "std", "mean", "subset_std"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Credit:
+    """What a credit is the credit for, and what goes with it.
+
+    - `statistic`: what its expectation is, in words; "" for a credit that is none of a statistic.
+    - `order`: its order weights for a k, or `formulas`: its baselines, where it has none.
+    - `uses_k`: whether the k of a call has a meaning.
+    - `per_sample`: the mean over the samples of A_i grad log pi(y_i), not their sum, is the
+      estimate of the gradient.
+    """
+
+    statistic: str
+    order: Callable[[int], OrderWeights] | None = None
+    formulas: Formulas = dataclasses.field(default_factory=dict)
+    uses_k: bool = False
+    per_sample: bool = False
+    scales: tuple[Scale, ...] = ("none", "std")
+    corrections: tuple[Correction, ...] = ("none",)
+
+
+CREDITS: Mapping[str, Credit] = {
+    "reward": Credit(
+        statistic="mean reward", formulas=REWARD, per_sample=True, scales=("none", "std", "mean")
+    ),
+    "best": Credit(statistic="", formulas=BEST),
+    "max_at_k": Credit(
+        statistic="max@k",
+        order=OrderWeights.max,
+        uses_k=True,
+        scales=("none", "std", "subset_std"),
+        corrections=("none", "first_order", "exact"),
+    ),
+    "min_at_k": Credit(statistic="min@k", order=OrderWeights.min, uses_k=True),
+    "any_k": Credit(statistic="mean of max@1 to max@k", order=OrderWeights.any_k, uses_k=True),
+    "harmonic": Credit(
+        statistic="sum of max@j / j, j up to n", order=lambda _: OrderWeights.harmonic()
+    ),
+}
+"""The credits by name; a `Method` may also be given `OrderWeights` of its own."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Baseline:
+    """What is subtracted from the credit, and what follows from it.
+
+    - `formula`: the baseline for a statistic m, in words.
+    - `unbiased`: it is made of the other samples only.
+    - `keeps_level`: equal rewards do not give 0.
+    - `spare`: how many samples more than k it needs.
+    - `on_policy`: the baseline that it is where every ratio is one.
+    """
+
+    formula: str
+    unbiased: bool = True
+    keeps_level: bool = False
+    spare: int = 0
+    on_policy: str | None = None
+
+
+BASELINES: Mapping[str, Baseline] = {
+    "none": Baseline(formula="0", keeps_level=True),
+    "mean": Baseline(formula="mean of the credits", unbiased=False),
+    "leave_one_out": Baseline(formula="each subset with i replaced by its other members, mean"),
+    "replace_one": Baseline(formula="mean over j of m(i replaced by j)"),
+    "remove_one": Baseline(formula="m(without i)", spare=1),
+    "others_credit": Baseline(formula="mean credit of the others alone", keeps_level=True),
+    "second_best": Baseline(formula="second best distinct reward", unbiased=False),
+    "constant": Baseline(
+        formula="c for which the weights of r - c sum to 0", unbiased=False, on_policy="mean"
+    ),
+}
+"""The baselines by name."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Method:
     """One way to turn the rewards of a group into advantages.
 
-    - `credit`: "reward" (the reward itself), "best" (the reward of the best samples, 0 for the
-      rest) or "max_at_k" (the credits of eq. 9 and 10).
-    - `correction` of a max@k credit for samples of an older policy: "none", "first_order"
-      (section 3.3) or "exact" (eq. 10).
-    - `baseline`: "none", "mean" of the group, "leave_one_out", "second_best" (of credit "best")
-      or "constant" (of a corrected max@k credit: the c for which the weights of r - c sum to 0).
-    - `scale`: "none" or "std" (division by a standard deviation; see `advantages`).
+    - `credit`: a name in `CREDITS` or `OrderWeights`, whose k then is the method's.
+    - `baseline`: a name in `BASELINES`.
+    - `correction` for samples of an older policy: "none", "first_order" (section 3.3, for max@k)
+      or "exact" (eq. 10).
+    - `scale`: "none", or what the difference is divided by: "std" (see `advantages`), "mean"
+      (of the credits of the group) or "subset_std" (k/n times the std of the subsets' statistic).
     - `source`: where the method comes from, for people.
 
     Raises InvalidValueError for an unknown name and for a combination that has no meaning.
     """
 
-    credit: CreditName
+    credit: str | OrderWeights
     correction: Correction = "none"
-    baseline: Baseline = "none"
+    baseline: str = "none"
     scale: Scale = "none"
     source: str = ""
 
     def __post_init__(self) -> None:
-        for field, allowed in _NAMES.items():
-            name = getattr(self, field)
-            if name not in allowed:
-                raise unknown_name(f"Method.{field}", str(name), allowed)
-        if self.correction != "none" and self.credit != "max_at_k":
+        if isinstance(self.credit, str) and self.credit not in CREDITS:
+            raise unknown_name("Method.credit", self.credit, CREDITS)
+        if not isinstance(self.credit, (str, OrderWeights)):
             raise InvalidValueError(
-                f"Method.correction: {self.correction!r} corrects the credit 'max_at_k' only, "
-                f"got the credit {self.credit!r}; allowed with it: 'none'"
+                f"Method.credit: must be a name or OrderWeights, got {self.credit!r}"
             )
-        if self.baseline == "constant" and self.correction == "none":
+        kind = self.kind
+        self._check("correction", ("none", *CORRECTIONS), kind.corrections)
+        self._check("scale", ("none", "std", "mean", "subset_std"), kind.scales)
+        self._check("baseline", BASELINES, self._fitting_baselines())
+
+    def _check(self, field: str, known: Iterable[str], fitting: Iterable[str]) -> None:
+        name = getattr(self, field)
+        if name not in known:
+            raise unknown_name(f"Method.{field}", str(name), known)
+        if name not in fitting:
+            beside = f" and the correction {self.correction!r}" if field == "baseline" else ""
             raise InvalidValueError(
-                "Method.baseline: 'constant' is made for a correction; without one it is 'mean'"
-            )
-        if (self.credit, self.baseline) not in NUMERATORS:
-            legal = [repr(baseline) for credit, baseline in NUMERATORS if credit == self.credit]
-            raise InvalidValueError(
-                f"Method.baseline: {self.baseline!r} does not go with the credit "
-                f"{self.credit!r}; allowed with it: {', '.join(legal)}"
+                f"Method.{field}: {name!r} does not go with the credit {self.credit!r}{beside}; "
+                f"allowed with it: {', '.join(map(repr, fitting))}"
             )
 
+    def _fitting_baselines(self) -> list[str]:
+        if self.kind.formulas:
+            return list(self.kind.formulas)
+        fitting = CORRECTIONS[self.correction] if self.correction != "none" else RULES
+        # A statistic that depends on the size of the group is another one without sample i.
+        weights = self.weights(1)
+        by_rank = weights is not None and weights.by_rank
+        return [name for name in fitting if not (by_rank and BASELINES[name].spare)]
 
-_NAMES: Mapping[str, tuple[str, ...]] = {
-    "credit": get_args(CreditName),
-    "correction": tuple(CREDITS),
-    "baseline": get_args(Baseline),
-    "scale": get_args(Scale),
-}
+    @property
+    def kind(self) -> Credit:
+        """Return the row of `CREDITS`, or one made of the method's own order weights."""
+        if isinstance(self.credit, str):
+            return CREDITS[self.credit]
+        weights = self.credit
+        return Credit(statistic="sum of weighted order statistics", order=lambda _: weights)
+
+    @property
+    def unbiased_for(self) -> str:
+        """Return the statistic whose gradient the advantages estimate without bias, or ""."""
+        honest = BASELINES[self.baseline].unbiased and self.correction != "first_order"
+        return self.kind.statistic if honest and self.scale == "none" else ""
+
+    def weights(self, k: int) -> OrderWeights | None:
+        """Return the order weights of the credit for a k, or None where it has none."""
+        return self.kind.order(k) if self.kind.order else None
+
+    def samples_needed(self, k: int) -> int:
+        """Return the size of the smallest group that the method has advantages for."""
+        weights = self.weights(k)
+        if weights is None:
+            return k if self.kind.uses_k else 1
+        return weights.size + BASELINES[self.baseline].spare
+
+    def largest_k(self, samples: int) -> int:
+        """Return the largest k of a call that the method has in groups of that many samples."""
+        return samples - BASELINES[self.baseline].spare
+
+    def without_ratios(self) -> Method:
+        """Return the method that this one is where every ratio is one: the same, without work."""
+        if self.correction == "none":
+            return self
+        baseline = BASELINES[self.baseline].on_policy or self.baseline
+        return dataclasses.replace(self, correction="none", baseline=baseline)
+
 
 METHODS: Mapping[str, Method] = {
     "grpo": Method(
@@ -104,6 +224,58 @@ METHODS: Mapping[str, Method] = {
         correction="exact",
         baseline="leave_one_out",
         source="eq. (10), computed exactly",
+    ),
+    "bon_replace": Method(
+        credit="max_at_k",
+        baseline="replace_one",
+        source="this package",
+    ),
+    "bon_centred": Method(
+        credit="max_at_k",
+        baseline="remove_one",
+        source="section 4.3, made unbiased",
+    ),
+    "any_k": Method(
+        credit="any_k",
+        baseline="replace_one",
+        source="this package",
+    ),
+    "max_likelihood": Method(
+        credit="harmonic",
+        baseline="replace_one",
+        source="MaxRL (2602.02710) for real rewards",
+    ),
+    "min_at_k": Method(
+        credit="min_at_k",
+        baseline="replace_one",
+        source="this package; pass^k",
+    ),
+    "rloo": Method(
+        credit="reward",
+        baseline="leave_one_out",
+        source="Ahmadian et al. (2402.14740)",
+    ),
+    "dr_grpo": Method(
+        credit="reward",
+        baseline="mean",
+        source="Liu et al. (2503.20783)",
+    ),
+    "max_rl": Method(
+        credit="reward",
+        baseline="mean",
+        scale="mean",
+        source="MaxRL (2602.02710), as published",
+    ),
+    "pass_at_k_training": Method(
+        credit="max_at_k",
+        baseline="mean",
+        scale="subset_std",
+        source="Chen et al. (2508.10751), for real rewards",
+    ),
+    "pkpo_sloo": Method(
+        credit="max_at_k",
+        baseline="others_credit",
+        source="Walder & Karkhanis (2505.15201), as published",
     ),
 }
 """The methods by name. A new one is one row here and one in docs/objectives.md."""

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from maxatk.errors import InvalidValueError
 from maxatk.objectives.checks import FloatArray, as_floats, as_k, as_rewards, refuse_k_above
+from maxatk.objectives.order import OrderWeights
 from maxatk.objectives.subsets import max_weights
 
 
@@ -25,23 +26,52 @@ def max_at_k(rewards: npt.ArrayLike, k: int | Sequence[int]) -> FloatArray:
     Source: "The Best of N Worlds", appendix C.1.
     """
     groups = as_rewards(rewards)
-    declared = groups.shape[-1]
     sizes = [as_k(size) for size in (k if np.ndim(k) else [k])]  # type: ignore[union-attr]
     for size in sizes:
-        refuse_k_above(size, declared)
+        refuse_k_above(size, groups.shape[-1])
+    values = _statistics(groups, [OrderWeights.max(size) for size in sizes])
+    return values if np.ndim(k) else values[..., 0]
+
+
+def order_at_k(rewards: npt.ArrayLike, weights: OrderWeights) -> FloatArray:
+    """Return the mean over all k-subsets of their weighted ascending rewards, (..., n) to (...,).
+
+    `rewards` and NaN are those of `max_at_k`; `weights` have the k. The result is in the unit of
+    the rewards where the weights have none.
+
+    Raises InvalidValueError for weights of more samples than there are and infinite rewards.
+    Equation: sum_j W_j r_(j) with the W of `OrderWeights.of_group`.
+    """
+    groups = as_rewards(rewards)
+    if not isinstance(weights, OrderWeights):
+        raise InvalidValueError(f"weights: must be OrderWeights, got {weights!r}")
+    refuse_k_above(weights.size, groups.shape[-1])
+    return _statistics(groups, [weights])[..., 0]
+
+
+def _statistics(groups: FloatArray, columns: Sequence[OrderWeights]) -> FloatArray:
+    """Return the statistics (..., len(columns)) of groups (..., n), NaN where samples lack."""
+    declared = groups.shape[-1]
     ascending = np.sort(groups.reshape(-1, declared), axis=-1)  # NaN goes last
     scored = declared - np.isnan(ascending).sum(axis=-1)
-    values = np.full((len(ascending), len(sizes)), np.nan)
+    values = np.full((len(ascending), len(columns)), np.nan)
     for count in np.unique(scored):
         rows = np.flatnonzero(scored == count)
         known = ascending[rows, :count]
-        for column, size in enumerate(sizes):
-            if size <= count:
-                mean = known @ max_weights(int(count), size)
-                # The mean lies between these two exactly; rounding must not move ties apart.
-                values[rows, column] = np.clip(mean, known[:, size - 1], known[:, -1])
-    shape = groups.shape[:-1] + ((len(sizes),) if np.ndim(k) else ())
-    return values.reshape(shape)
+        for column, weights in enumerate(columns):
+            if weights.size <= count:
+                values[rows, column] = _weighed(known, weights.of_group(int(count)))
+    return values.reshape((*groups.shape[:-1], len(columns)))
+
+
+def _weighed(ascending: FloatArray, weights: FloatArray) -> FloatArray:
+    value: FloatArray = ascending @ weights
+    if (weights >= 0).all():
+        # A mean lies between the rewards it is made of; rounding must not move ties apart.
+        used, total = np.flatnonzero(weights), weights.sum()
+        total = 1.0 if abs(total - 1) < 1e-9 else total
+        value = np.clip(value, total * ascending[:, used[0]], total * ascending[:, used[-1]])
+    return value
 
 
 def pass_at_k(

@@ -15,7 +15,7 @@ import numpy as np
 
 from maxatk.objectives.checks import FloatArray
 
-_KEPT = 16  # results of each function, of 8 n bytes (the matrix: 8 n^2, and only for small n)
+_KEPT = 16  # results of each function, of 8 n bytes
 
 
 @functools.lru_cache(_KEPT)
@@ -37,15 +37,6 @@ def pair_weights(n: int, k: int) -> FloatArray:
     weights: FloatArray = max_weights(n, k) * (k - 1) / np.maximum(np.arange(n), 1)
     weights.flags.writeable = False
     return weights
-
-
-@functools.lru_cache(_KEPT)
-def weight_matrix(n: int, k: int) -> FloatArray:
-    """Return the matrix w of eq. (9) divided by C(n, k), w_ij in row j and column i: (n, n)."""
-    matrix = np.tril(np.repeat(pair_weights(n, k)[:, None], n, axis=1), -1)
-    matrix.flat[:: n + 1] = max_weights(n, k)
-    matrix.flags.writeable = False
-    return matrix
 
 
 def triple_weights(n: int, k: int) -> FloatArray:

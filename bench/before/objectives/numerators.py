@@ -14,9 +14,9 @@ from typing import Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from maxatk.objectives.checks import FloatArray
-from maxatk.objectives.credits import CREDITS, MASSES, Correction, Group, on_policy_credits
-from maxatk.objectives.subsets import sums_after, sums_before
+from before.objectives.checks import FloatArray
+from before.objectives.credits import CREDITS, MASSES, Correction, Group, on_policy_credits
+from before.objectives.subsets import sums_after, sums_before
 
 CreditName: TypeAlias = Literal["reward", "best", "max_at_k"]
 Baseline: TypeAlias = Literal["none", "mean", "second_best", "leave_one_out", "constant"]

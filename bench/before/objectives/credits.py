@@ -21,8 +21,8 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from maxatk.objectives.checks import FloatArray
-from maxatk.objectives.subsets import (
+from before.objectives.checks import FloatArray
+from before.objectives.subsets import (
     max_weights,
     pair_weights,
     sums_after,
@@ -30,7 +30,7 @@ from maxatk.objectives.subsets import (
     triple_weights,
     weight_matrix,
 )
-from maxatk.objectives.symmetric import joined_sums, prefix_means
+from before.objectives.symmetric import joined_sums, prefix_means
 
 SHORT = 64
 """Up to this many samples a product with a triangular matrix is faster than a running sum."""

@@ -1,0 +1,65 @@
+"""How many k-subsets there are: the weights of eq. (9) and of the first-order expansion.
+
+The samples of a group are numbered j = 1..n by ascending reward. Every count is divided by
+C(n, k) from the start, as a running product of fractions, so that no binomial coefficient is
+ever formed: any n works, and the smallest weights underflow to zero.
+
+Training asks for the same n and k at every step, so the last results are kept, read-only.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+
+from before.objectives.checks import FloatArray
+
+_KEPT = 16  # results of each function, of 8 n bytes (the matrix: 8 n^2, and only for small n)
+
+
+@functools.lru_cache(_KEPT)
+def max_weights(n: int, k: int) -> FloatArray:
+    """Return C(j-1, k-1) / C(n, k) for j = 1..n, shape (n,): w_jj of eq. (9).
+
+    It is the share of the k-subsets in which sample j has the largest reward.
+    """
+    weights = np.zeros(n)
+    j = np.arange(n, k, -1)
+    weights[k - 1 :] = np.cumprod(np.concatenate([[k / n], (j - k) / (j - 1)]))[::-1]
+    weights.flags.writeable = False
+    return weights
+
+
+@functools.lru_cache(_KEPT)
+def pair_weights(n: int, k: int) -> FloatArray:
+    """Return C(j-2, k-2) / C(n, k) for j = 1..n, shape (n,): w_ij of eq. (9) for any i < j."""
+    weights: FloatArray = max_weights(n, k) * (k - 1) / np.maximum(np.arange(n), 1)
+    weights.flags.writeable = False
+    return weights
+
+
+@functools.lru_cache(_KEPT)
+def weight_matrix(n: int, k: int) -> FloatArray:
+    """Return the matrix w of eq. (9) divided by C(n, k), w_ij in row j and column i: (n, n)."""
+    matrix = np.tril(np.repeat(pair_weights(n, k)[:, None], n, axis=1), -1)
+    matrix.flat[:: n + 1] = max_weights(n, k)
+    matrix.flags.writeable = False
+    return matrix
+
+
+def triple_weights(n: int, k: int) -> FloatArray:
+    """Return C(j-3, k-3) / C(n, k) for j = 1..n, shape (n,): the last count of appendix E."""
+    return pair_weights(n, k) * max(k - 2, 0) / np.maximum(np.arange(-1, n - 1), 1)
+
+
+def sums_before(values: FloatArray) -> FloatArray:
+    """Return at each place the sum of the values before it on the last axis; same shape."""
+    sums = np.zeros_like(values)
+    np.cumsum(values[..., :-1], axis=-1, out=sums[..., 1:])
+    return sums
+
+
+def sums_after(values: FloatArray) -> FloatArray:
+    """Return at each place the sum of the values after it on the last axis; same shape."""
+    return sums_before(values[..., ::-1])[..., ::-1]

@@ -1,0 +1,77 @@
+"""Credits that look at the rewards of the whole group: they have no k and no order weights.
+
+Each function returns credit minus baseline, (P, n), for rewards in ascending order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from maxatk.objectives.checks import FloatArray
+from maxatk.objectives.group import Group
+
+
+def reward(group: Group) -> FloatArray:
+    """Return the rewards."""
+    return group.rewards
+
+
+def reward_mean(group: Group) -> FloatArray:
+    """Return the rewards minus their mean: eq. (5) before the division."""
+    return centred(group.rewards)
+
+
+def reward_leave_one_out(group: Group) -> FloatArray:
+    """Return the rewards minus the mean of the other samples' rewards (RLOO)."""
+    n = group.rewards.shape[-1]
+    above: FloatArray = centred(group.rewards) * (n / max(n - 1, 1))
+    return above
+
+
+def best(group: Group) -> FloatArray:
+    """Return the reward of the best samples, 0 for the others."""
+    return np.where(_is_best(group), group.rewards, 0.0)
+
+
+def best_mean(group: Group) -> FloatArray:
+    """Return BoN-max-mean of appendix A: reward minus mean for the best samples, else 0."""
+    return np.where(_is_best(group), centred(group.rewards), 0.0)
+
+
+def best_second(group: Group) -> FloatArray:
+    """Return BoN-max-second of appendix A: reward minus the second best distinct value, or 0."""
+    is_best = _is_best(group)
+    second = np.where(is_best, -np.inf, group.rewards).max(axis=-1, keepdims=True)
+    gap = group.rewards - np.where(np.isfinite(second), second, group.rewards[:, -1:])
+    return np.where(is_best, gap, 0.0)
+
+
+def centred(values: FloatArray) -> FloatArray:
+    """Return values (P, n) minus their mean over the group."""
+    difference: FloatArray = values - values.mean(axis=-1, keepdims=True)
+    return difference
+
+
+def _is_best(group: Group) -> npt.NDArray[np.bool_]:
+    top: npt.NDArray[np.bool_] = group.rewards == group.rewards[:, -1:]
+    return top
+
+
+Formulas = Mapping[str, Callable[[Group], FloatArray]]
+
+REWARD: Formulas = {
+    "none": reward,
+    "mean": reward_mean,
+    "leave_one_out": reward_leave_one_out,
+}
+"""The baselines of the credit "reward"."""
+
+BEST: Formulas = {
+    "none": best,
+    "mean": best_mean,
+    "second_best": best_second,
+}
+"""The baselines of the credit "best"."""
