@@ -76,9 +76,9 @@ def groups(n, seed=0):
 
 def test_the_combinations_are_those_meant():
     plain = 3 * 3 + 2 * 3  # reward with three scales, best with two
-    max_at_k = 3 * (6 + 4 + 4)  # without a correction, first order, exact
-    fixed_size = 2 * 6 * (2 + len(WEIGHTS) - 1)  # two named credits and weights of a k
-    by_rank = 2 * 2 * 5  # the name and the weights, without remove_one
+    max_at_k = 3 * (6 + 4 + 5)  # without a correction, first order, exact
+    fixed_size = 2 * (6 + 4) * (2 + len(WEIGHTS) - 1)  # two named credits and weights of a k
+    by_rank = 2 * 2 * (5 + 4)  # the name and the weights, without remove_one
     assert len(LEGAL) == plain + max_at_k + fixed_size + by_rank
 
 

@@ -14,7 +14,8 @@ from maxatk.objectives import (
     max_at_k,
     order_at_k,
 )
-from maxatk.objectives.symmetric import joined_sums, prefix_means
+from maxatk.objectives.subsets import shares_below
+from maxatk.objectives.symmetric import joined_sums, prefix_means, stepwise_sums
 
 N, K = 4096, 1024
 ON_POLICY = Method(credit="max_at_k")
@@ -122,11 +123,15 @@ def test_blocks_of_prompts_change_nothing(monkeypatch):
     rng = np.random.default_rng(5)
     rewards, ratios = np.sort(rng.random((2, 7, 12)), axis=-1), np.exp(rng.normal(size=(7, 12)))
     whole = joined_sums(rewards, ratios, 5), prefix_means(ratios, 5)
+    steps, weights = np.diff(rewards[0]), np.linspace(-1, 1, 5)
+    any_weights = stepwise_sums(steps, ratios, weights, weights**2)
     monkeypatch.setattr("maxatk.objectives.symmetric.TABLE_BYTES", 3 * 8 * 12 * 5)
     monkeypatch.setattr("maxatk.objectives.symmetric.ROW_BYTES", 2 * 8 * 6)
     blocks = joined_sums(rewards, ratios, 5), prefix_means(ratios, 5)
     np.testing.assert_allclose(blocks[0], whole[0], rtol=1e-14)
     np.testing.assert_allclose(blocks[1], whole[1], rtol=1e-14)
+    again = stepwise_sums(steps, ratios, weights, weights**2)
+    np.testing.assert_allclose(again, any_weights, rtol=1e-13)
 
 
 RANKS = {1: 0.5, 512: -2.0, 1000: 1.0}  # of the samples of a subset, from the lowest
@@ -181,3 +186,24 @@ def test_thousands_of_ks_at_once_equal_the_mean_of_their_metrics(rewards):
     assert order_at_k(few, OrderWeights.any_k(700)) == pytest.approx(float(want), rel=1e-12)
     weights = max_at_k(few, range(1, 701)) @ (1 / np.arange(1, 701))
     assert order_at_k(few, OrderWeights.harmonic()) == pytest.approx(float(weights), rel=1e-12)
+
+
+@pytest.mark.parametrize(("n", "k"), [(300, 100), (64, 64), (90, 2)])
+def test_the_two_tables_of_any_weights_agree_with_the_one_of_a_maximum(n, k):
+    rng = np.random.default_rng(k)
+    rewards, ratios = np.sort(rng.random((3, n))), np.exp(rng.normal(size=(3, n)) * 0.3)
+    gains = rewards - rewards[:, :1]
+    want = joined_sums(gains[None], ratios, k)[0]
+    value = np.ones(k)  # of a subset with a member above the step
+    charge = -np.append(np.ones(k - 1), 0.0)
+    got = stepwise_sums(np.diff(gains), ratios, value, charge)
+    np.testing.assert_allclose(got, want, rtol=1e-10)
+
+
+def test_shares_below_a_step_equal_integers():
+    n, k = 1000, 300
+    shares = shares_below(n, k)
+    for low in (0, 1, 299, 300, 500, 700, 701, 999, 1000):
+        counts = [math.comb(low, q) * math.comb(n - low, k - q) for q in range(k + 1)]
+        want = [float(Fraction(count, math.comb(n, k))) for count in counts]
+        np.testing.assert_allclose(shares[low], want, rtol=1e-11, atol=1e-290)

@@ -69,6 +69,14 @@ def test_any_weights_are_unbiased_with_any_baseline_of_the_others(weights, basel
     )
 
 
+@pytest.mark.parametrize("weights", WEIGHTS, ids=lambda weights: str(weights)[:40])
+@pytest.mark.parametrize("baseline", ["none", "leave_one_out", "replace_one"])
+@pytest.mark.parametrize("form", ["ppo", "reinforce"])
+def test_any_weights_are_unbiased_off_policy(weights, baseline, form):
+    row = Method(credit=weights, correction="exact", baseline=baseline)
+    np.testing.assert_allclose(errors(row, 4, 1, old=OLD, form=form), 0, atol=1e-13)
+
+
 @pytest.mark.parametrize("name", [n for n, m in CLAIMS.items() if m.correction == "exact"])
 @pytest.mark.parametrize("form", ["ppo", "reinforce"])
 def test_exact_corrections_are_unbiased_off_policy(name, form):

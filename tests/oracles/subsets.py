@@ -6,6 +6,7 @@ Everything takes one group of scored samples as plain sequences, in any order. A
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -40,7 +41,7 @@ def weighed(weights: Sequence[float]) -> Statistic:
         value, place = 0.0, 0
         for _, tied in itertools.groupby(order, key=lambda sample: sample.score):
             rewards = [sample.reward for sample in tied]
-            value += np.mean(rewards) * sum(weights[place : place + len(rewards)])
+            value += sum(rewards) / len(rewards) * sum(weights[place : place + len(rewards)])
             place += len(rewards)
         return value
 
@@ -71,11 +72,18 @@ def parts(method: Method, k: int, n: int) -> list[tuple[int, Statistic]]:
 
 
 def mean_over_subsets(samples, size, statistic):
-    return float(np.mean([statistic(s) for s in itertools.combinations(samples, size)]))
+    return sum(map(statistic, itertools.combinations(samples, size))) / math.comb(
+        len(samples), size
+    )
 
 
 def value(samples, method: Method, k: int) -> float:
     """The statistic of a group."""
+    return value_of(tuple(sorted(samples)), method, k)
+
+
+@functools.lru_cache(100_000)  # replaced samples make the same groups again and again
+def value_of(samples: tuple[Sample, ...], method: Method, k: int) -> float:
     if method.credit == "reward":
         return float(np.mean([sample.reward for sample in samples]))
     return sum(mean_over_subsets(samples, *part) for part in parts(method, k, len(samples)))
@@ -183,6 +191,17 @@ def replace_one(samples, method, k):
     return result
 
 
+def exact_replace_one(samples, deltas, method, k, form):
+    """LOO-1 with ratios, minus what replace_one subtracts more than LOO-1 without them."""
+    nothing, by_part = np.zeros(len(samples)), parts(method, k, len(samples))
+    more = -replace_one(samples, method, k)
+    result = np.zeros(len(samples))
+    for part in by_part:
+        more += leave_one_out(samples, nothing, part, "none", "ppo")
+        result += leave_one_out(samples, deltas, part, "exact", form)
+    return result - more * (1 if form == "ppo" else 1 + deltas)
+
+
 def remove_one(samples, method, k):
     """m(all) - m(without i)."""
     whole = value(samples, method, k)
@@ -253,6 +272,8 @@ def raw_advantages(samples, deltas, k, method: Method, form):
     own = 1 if form == "ppo" else 1 + deltas
     if method.credit in ("reward", "best"):
         return on_rewards([sample.reward for sample in samples], method) * own
+    if method.correction == "exact" and method.baseline == "replace_one":
+        return exact_replace_one(samples, deltas, method, k, form)
     if method.baseline in WHOLE:
         return WHOLE[method.baseline](samples, method, k) * own
     rule, by_part = BY_PART[method.baseline], parts(method, k, len(samples))

@@ -37,14 +37,18 @@ class Credit:
     uses_k: bool = False
     per_sample: bool = False
     scales: tuple[Scale, ...] = ("none", "std")
-    corrections: tuple[Correction, ...] = ("none",)
+    corrections: tuple[Correction, ...] = ("none", "exact")
 
 
 CREDITS: Mapping[str, Credit] = {
     "reward": Credit(
-        statistic="mean reward", formulas=REWARD, per_sample=True, scales=("none", "std", "mean")
+        statistic="mean reward",
+        formulas=REWARD,
+        per_sample=True,
+        scales=("none", "std", "mean"),
+        corrections=("none",),
     ),
-    "best": Credit(statistic="", formulas=BEST),
+    "best": Credit(statistic="", formulas=BEST, corrections=("none",)),
     "max_at_k": Credit(
         statistic="max@k",
         order=OrderWeights.max,
@@ -70,6 +74,7 @@ class Baseline:
     - `keeps_level`: equal rewards do not give 0.
     - `spare`: how many samples more than k it needs.
     - `on_policy`: the baseline that it is where every ratio is one.
+    - `first_order`: it goes with the credits that have the first-order correction only.
     """
 
     formula: str
@@ -77,6 +82,7 @@ class Baseline:
     keeps_level: bool = False
     spare: int = 0
     on_policy: str | None = None
+    first_order: bool = False
 
 
 BASELINES: Mapping[str, Baseline] = {
@@ -88,7 +94,10 @@ BASELINES: Mapping[str, Baseline] = {
     "others_credit": Baseline(formula="mean credit of the others alone", keeps_level=True),
     "second_best": Baseline(formula="second best distinct reward", unbiased=False),
     "constant": Baseline(
-        formula="c for which the weights of r - c sum to 0", unbiased=False, on_policy="mean"
+        formula="c for which the weights of r - c sum to 0",
+        unbiased=False,
+        on_policy="mean",
+        first_order=True,
     ),
 }
 """The baselines by name."""
@@ -145,7 +154,13 @@ class Method:
         # A statistic that depends on the size of the group is another one without sample i.
         weights = self.weights(1)
         by_rank = weights is not None and weights.by_rank
-        return [name for name in fitting if not (by_rank and BASELINES[name].spare)]
+        paper = "first_order" in self.kind.corrections
+        return [
+            name
+            for name in fitting
+            if not (by_rank and BASELINES[name].spare)
+            and (paper or not BASELINES[name].first_order)
+        ]
 
     @property
     def kind(self) -> Credit:

@@ -1,4 +1,4 @@
-"""max@k credits of samples of an older policy, and their baselines.
+"""Credits of samples of an older policy, and their baselines.
 
 The credit c_i is what multiplies rho_i grad log pi(y_i) in the gradient of max@k: the weight of
 eq. (10) with the sample's own ratio removed, so that a surrogate that carries rho_i counts it
@@ -6,7 +6,8 @@ once. Every correction weighs a (k-1)-subset J of the other samples by some omeg
 
     first_order: 1 + sum of delta over J        exact: product of rho over J
 
-and c_i = (1/C(n,k)) sum_J omega(J) max(r_i, max J). What the sample's own delta_i adds is linear
+and c_i = (1/C(n,k)) sum_J omega(J) m(J with i). The first order is that of the paper, for max@k;
+the exact one takes any order weights. What the sample's own delta_i adds is linear
 too: the weight with the own ratio in it is c_i + delta_i slope_i, where the slope is c_i itself
 for the products and the on-policy credit for the first-order expansion.
 """
@@ -21,7 +22,7 @@ import numpy as np
 from maxatk.objectives.checks import FloatArray
 from maxatk.objectives.group import Group, RawAdvantage
 from maxatk.objectives.plain import centred
-from maxatk.objectives.rule import advantages_of, rule_of
+from maxatk.objectives.rule import advantages_of, rule_of, split
 from maxatk.objectives.subsets import (
     max_weights,
     pair_weights,
@@ -29,7 +30,7 @@ from maxatk.objectives.subsets import (
     sums_before,
     triple_weights,
 )
-from maxatk.objectives.symmetric import joined_sums, prefix_means
+from maxatk.objectives.symmetric import joined_sums, prefix_means, stepwise_sums
 
 LEAST_TOTAL = 0.1
 """The constant baseline divides by the sum of the weights of a constant reward, k on-policy. The
@@ -72,15 +73,23 @@ def first_order_credits(group: Group) -> Credits:
 
 
 def exact_credits(group: Group) -> Credits:
-    """Return eq. (10) exactly, the own ratio removed: O(n k), see `symmetric.joined_sums`.
+    """Return eq. (10) for any weights, exactly, the own ratio removed: O(n k) a part.
 
     The credits of the rewards above the group's lowest and those of a constant reward are computed
-    apart and put together: without a sign in it, neither sum cancels.
+    apart and put together: for a maximum, without a sign in it, neither sum cancels.
     """
-    gains = group.gains
-    both = np.stack([gains, np.ones_like(gains)])
-    values, units = joined_sums(both, 1 + group.deltas, group.k)
-    values = values + group.rewards[:, :1] * units
+    gains, ratios = group.gains, 1 + group.deltas
+    values, units = np.zeros_like(gains), np.zeros_like(gains)
+    for part in group.order.parts(gains.shape[-1]):
+        k, total = len(part), float(part.sum())
+        own, one = joined_sums(np.stack([gains, np.ones_like(gains)]), ratios, k)
+        if part[:-1].any():
+            # A member above or below a step has the subset's value, the weights above the step.
+            value = np.cumsum(part[::-1])[::-1]
+            own = stepwise_sums(np.diff(gains), ratios, value, part - value)
+        values += own if part[:-1].any() else total * own
+        units += total * one
+    values += group.rewards[:, :1] * units
     return Credits(values, units, values, units, True)
 
 
@@ -122,18 +131,35 @@ def first_order_leave_one_out(group: Group) -> RawAdvantage:
 
 
 def exact_leave_one_out(group: Group) -> RawAdvantage:
-    """Return LOO-1: (1/C(n,k)) sum over the others' (k-1)-subsets J of rho(J) (r_i - max J)_+.
+    """Return LOO-1: (1/C(n,k)) sum over the others' (k-1)-subsets J of rho(J) times the gain of i.
 
-    The positive part adds up the steps of the sorted rewards below r_i, each weighed by the
-    subsets J that lie below the step: a prefix sum. It is never negative, exactly 0 for ties, and
-    blind to a shift of the rewards. For k = 1 see `_above_others`.
+    The gain is that of `rule.leave_one_out`, for max@k (r_i - max J)_+. There the steps of the
+    sorted rewards below r_i, each weighed by the subsets J that lie below the step, make a prefix
+    sum: never negative, exactly 0 for ties. Blind to a shift of the rewards for any weights. A
+    part with k = 1 is `_above_others`.
     """
-    if group.k == 1:
-        values = _above_others(group)
-    else:
-        weights = max_weights(group.rewards.shape[-1], group.k)
-        below = weights * prefix_means(1 + group.deltas, group.k - 1)
-        values = _climbed(group.rewards, below)
+    n, ratios = group.rewards.shape[-1], np.broadcast_to(1 + group.deltas, group.rewards.shape)
+    values = np.zeros(group.rewards.shape)
+    for part in group.order.parts(n):
+        k = len(part)
+        if k == 1:
+            values += part[0] * _above_others(group)
+        elif part[:-1].any():
+            values += stepwise_sums(np.diff(group.rewards), ratios, *split(part))
+        else:
+            below = part[-1] * max_weights(n, k) * prefix_means(ratios, k - 1)
+            values += _climbed(group.rewards, below)
+    return RawAdvantage(values, values)
+
+
+def exact_replace_one(group: Group) -> RawAdvantage:
+    """Return LOO-1 minus what replace_one would subtract more from it on-policy.
+
+    That difference is made of the other samples only, so that the gradient stays unbiased; the
+    ratios would add nothing to it but time.
+    """
+    more = on_policy(group, "leave_one_out") - on_policy(group, "replace_one")
+    values = exact_leave_one_out(group).values - more
     return RawAdvantage(values, values)
 
 
@@ -187,6 +213,7 @@ CORRECTIONS: Mapping[str, Mapping[str, Corrected]] = {
         "mean": _of(exact_credits, mean),
         "constant": _of(exact_credits, constant),
         "leave_one_out": exact_leave_one_out,
+        "replace_one": exact_replace_one,
     },
 }
 """The corrections by name: each baseline that goes with it, and its formula."""

@@ -44,6 +44,27 @@ def triple_weights(n: int, k: int) -> FloatArray:
     return pair_weights(n, k) * max(k - 2, 0) / np.maximum(np.arange(-1, n - 1), 1)
 
 
+@functools.lru_cache(2)  # 8 n k bytes each
+def shares_below(n: int, k: int) -> FloatArray:
+    """Return the share of the k-subsets with q of the l lowest samples, (n+1, k+1) by l and q.
+
+    That is C(l, q) C(n-l, k-q) / C(n, k). Every row is a running product of fractions, taken in
+    logarithms from its largest entry, and sums to one.
+    """
+    low, q = np.arange(n + 1)[:, None], np.arange(k)
+    fractions = (low - q) * (k - q) / ((q + 1.0) * np.maximum(n - low - k + q + 1, 1))
+    first, last = np.maximum(low - (n - k), 0), np.minimum(low, k)
+    inside = (q >= first) & (q < last)
+    logs = np.zeros((n + 1, k + 1))
+    np.cumsum(np.log(np.where(inside, fractions, 1.0)), axis=1, out=logs[:, 1:])
+    places = np.arange(k + 1)
+    logs[(places < first) | (places > last)] = -np.inf
+    shares = np.exp(logs - logs.max(axis=1, keepdims=True))
+    shares /= shares.sum(axis=1, keepdims=True)
+    shares.flags.writeable = False
+    return shares
+
+
 def sums_before(values: FloatArray) -> FloatArray:
     """Return at each place the sum of the values before it on the last axis; same shape."""
     sums = np.zeros_like(values)

@@ -18,7 +18,7 @@ from __future__ import annotations
 import numpy as np
 
 from maxatk.objectives.checks import FloatArray
-from maxatk.objectives.subsets import max_weights
+from maxatk.objectives.subsets import max_weights, shares_below
 
 TABLE_BYTES = 1 << 28
 """The largest table of prefix means held at once; more prompts than fit are taken in blocks."""
@@ -75,6 +75,59 @@ def joined_sums(rewards: FloatArray, ratios: FloatArray, k: int) -> FloatArray:
             _step(table[j - 1], table[j], columns[j - 1], j, n)
         seeds = weights * rewards[:, part].transpose(2, 0, 1)
         sums[:, part] = _adjoint(table, seeds, columns).transpose(1, 2, 0)
+    return sums
+
+
+def stepwise_sums(
+    steps: FloatArray, ratios: FloatArray, pay: FloatArray, charge: FloatArray
+) -> FloatArray:
+    """Return what the steps of a k-subset's weights pay and charge each sample: (P, n).
+
+    `steps` (P, n-1) lie between neighbours of the ratios (P, n). For the step above the l lowest
+    samples, a subset with q of them pays pay[q] to a member above the step and charges
+    charge[q-1] to one below it, weighed by the other members' ratios, all over C(n, k). With
+    E(l, q) = C(l,q) C(n-l,k-q) / C(n,k) times the mean products of ratios of q lowest and k-q
+    highest, these are derivatives of sums of E by the ratios of one side: one reverse pass a
+    side, O(n k) in time and memory a prompt.
+    """
+    prompts, n = ratios.shape
+    k = len(pay)
+    shares = shares_below(n, k)
+    paid, charged = shares[:, :-1] * pay, shares[:, 1:] * charge
+    block = max(1, TABLE_BYTES // (16 * (n + 1) * (k + 1)))
+    sums = np.empty_like(ratios)
+    for first in range(0, prompts, block):
+        part = slice(first, first + block)
+        columns, gaps = (np.ascontiguousarray(x[part].T) for x in (ratios, steps))
+        low, high = _table(columns, k), _table(columns[::-1], k)
+        above = [
+            (paid[n - m][:, None] * low[n - m, :-1] * gaps[n - m - 1])[::-1] for m in range(1, n)
+        ]
+        below = [charged[m][:, None] * high[n - m, -2::-1] * gaps[m - 1] for m in range(1, n)]
+        sums[part] = (_pulled(high, above, columns[::-1])[::-1] - _pulled(low, below, columns)).T
+    return sums
+
+
+def _table(columns: FloatArray, size: int) -> FloatArray:
+    """Return the means over m-subsets of the first j samples, (n+1, size+1, P) by j and m."""
+    n, prompts = columns.shape
+    table = _empty_rows(n + 1, size + 1, prompts)
+    for j in range(1, n + 1):
+        _step(table[j - 1], table[j], columns[j - 1], j, n + 1)
+    return table
+
+
+def _pulled(table: FloatArray, seeds: list[FloatArray], columns: FloatArray) -> FloatArray:
+    """Return dF/drho (n, P) of F = sum_j seeds[j-1] table[j, 1:], j up to n - 1."""
+    n, prompts = columns.shape
+    sums, slopes = np.zeros((n, prompts)), np.zeros(table.shape[1:])
+    for j in range(n - 1, 0, -1):
+        slopes[1:] += seeds[j - 1]
+        share = slopes[1:] * (np.arange(1, len(slopes)) / j)[:, None]
+        share[j:] = 0.0  # there are no subsets of more than j samples
+        sums[j - 1] = np.einsum("mp,mp->p", share, table[j - 1, :-1])
+        slopes[1:] -= share
+        slopes[:-1] += share * columns[j - 1]
     return sums
 
 
