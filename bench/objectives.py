@@ -2,7 +2,9 @@
 
 The matrix form is written here once more from eq. (9) and appendix E: an n x n matrix of subset
 counts on-policy, one for every prompt off-policy. Both sides get unsorted float64 rewards and give
-the weights in the order of the samples; one thread. Exits with 1 where a target is missed.
+the weights in the order of the samples; one thread. The methods of `before`, a copy of this package
+before it had one rule for all of them, run in turns with today's. The formulas of other projects
+are written anew from their papers. Exits with 1 where a target is missed.
 """
 
 import os
@@ -17,7 +19,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from maxatk.objectives import Method, advantages
+import objectives_peers as peers
+from before import objectives as before
+from maxatk.objectives import Method, OrderWeights, advantages
 from maxatk.objectives.subsets import max_weights, pair_weights, triple_weights
 
 SIZES = [
@@ -33,6 +37,8 @@ LARGEST_MATRIX = 1 << 30  # bytes of all (P, n, n) arrays together
 EXACT_TARGET = 5e-3  # seconds, (1024, 16, 8)
 LEAST_SPEED = 1.0  # on-policy from n = 16 up: never slower than the matrix form
 SPEEDUP_TARGET = 10.0  # on-policy at n = 4096
+SLOWER = 1.25  # times the time before one rule, above the noise of a shared machine
+WEIGHTS_TARGETS = {(1024, 16, 8): 0.5e-3, (64, 4096, 1024): 60e-3}  # seconds, any weights
 
 ON_POLICY = Method(credit="max_at_k")
 FIRST_ORDER = Method(credit="max_at_k", correction="first_order")
@@ -72,7 +78,7 @@ def measure(*functions: Callable[[], np.ndarray]) -> list[tuple[float, float, np
     """Return each function's median seconds, peak MiB and result; their runs take turns."""
     results: list[np.ndarray] = []
     times: list[list[float]] = [[] for _ in functions]
-    end = time.perf_counter() + 1.5
+    end = time.perf_counter() + 0.5
     while not times[0] or (time.perf_counter() < end and len(times[0]) < 500):
         results.clear()
         for function, own in zip(functions, times, strict=True):
@@ -102,6 +108,50 @@ def line(name: str, size: tuple[int, int, int], ours: tuple, theirs: tuple | Non
     speed, memory = theirs[0] / ours[0], theirs[1] / ours[1]
     print(f"{place} {1e3 * theirs[0]:>9.2f} {theirs[1]:>8.1f} {speed:>7.1f}x {memory:>7.1f}x")
     return speed
+
+
+def compare_with_before(missed: list[str]) -> None:
+    """Time the methods of `before` on both sides, and compare their numbers."""
+    print("\nthe methods before one rule, and now: ms, in turns")
+    rng = np.random.default_rng(1)
+    for size in (SIZES[0], SIZES[2], SIZES[3], SIZES[-1]):
+        prompts, n, k = size
+        rewards, logs = rng.random((prompts, n)), rng.normal(size=(prompts, n)) * 0.02
+        for name in before.METHODS:
+            slow = name == "bon_off_policy_exact"
+            ratios = logs if before.METHODS[name].correction != "none" else None
+            now, old = measure(
+                lambda r=rewards, x=ratios, m=name, k=k: advantages(r, m, k, log_ratios=x),
+                lambda r=rewards, x=ratios, m=name, k=k: before.advantages(r, m, k, log_ratios=x),
+            )
+            np.testing.assert_allclose(now[2], old[2], rtol=1e-8, atol=1e-12)
+            share = now[0] / old[0]
+            print(f"{name:<22} {size!s:<17} {1e3 * old[0]:>9.3f} {1e3 * now[0]:>9.3f} {share:.2f}")
+            if share > SLOWER and not slow:
+                missed.append(f"{name} {size}: {share:.2f} of before")
+
+
+def time_any_weights(missed: list[str]) -> None:
+    """Time replace_one for weights that are no maximum, by reward and by a score."""
+    print("\nreplace_one of any weights")
+    rng = np.random.default_rng(2)
+    for size, limit in WEIGHTS_TARGETS.items():
+        prompts, n, k = size
+        rewards, scores = rng.random((prompts, n)), rng.random((prompts, n))
+        row = Method(credit=OrderWeights.cvar(0.3, of=k), baseline="replace_one")
+        columns = {"rewards": None, "a score": scores, "a tied score": scores.round(1)}
+        for name, column in columns.items():
+            [(seconds, most, _)] = measure(
+                lambda r=rewards, c=column, m=row: advantages(r, m, selection=c)
+            )
+            print(f"by {name:<14} {size!s:<17} {1e3 * seconds:>9.3f} ms {most:>8.1f} MiB")
+            if column is None and seconds > limit:
+                missed.append(f"any weights {size}: {1e3 * seconds:.2f} ms")
+    rewards, logs = rng.random((1024, 16)), rng.normal(size=(1024, 16)) * 0.02
+    for name in ("leave_one_out", "replace_one"):
+        row = Method(credit=OrderWeights.cvar(0.3, of=8), correction="exact", baseline=name)
+        [(seconds, _, _)] = measure(lambda m=row: advantages(rewards, m, log_ratios=logs))
+        print(f"exact, {name:<14} (1024, 16, 8) {1e3 * seconds:>9.3f} ms")
 
 
 def main() -> int:
@@ -142,6 +192,9 @@ def main() -> int:
             print(f"{name:<14} {size!s:<17} {1e3 * seconds:>9.2f} ms {most:>8.1f} MiB")
             if size == (1024, 16, 8) and name == "leave-one-out" and seconds > EXACT_TARGET:
                 missed.append(f"exact {name} {size}: {1e3 * seconds:.2f} ms")
+    compare_with_before(missed)
+    time_any_weights(missed)
+    peers.report(measure, missed)
     print("\n" + ("missed: " + "; ".join(missed) if missed else "all targets met"))
     return 1 if missed else 0
 

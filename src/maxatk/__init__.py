@@ -14,9 +14,13 @@ from maxatk.objectives import (
     Method,
     OrderWeights,
     advantages,
+    distinct_at_k,
+    influence,
+    majority_at_k,
     max_at_k,
     order_at_k,
     pass_at_k,
+    weighting,
 )
 from maxatk.records import Outcome, Problem, Sample, Score, TestCase, TestResult, Verdict
 from maxatk.version import VERSION
@@ -44,12 +48,16 @@ __all__ = [
     "Verifier",
     "advantages",
     "compare",
+    "distinct_at_k",
     "evaluate",
+    "influence",
     "load_problems",
+    "majority_at_k",
     "max_at_k",
     "order_at_k",
     "pass_at_k",
     "solve",
+    "weighting",
 ]
 
 _LAZY = {

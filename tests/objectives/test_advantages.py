@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from maxatk.errors import InvalidValueError
-from maxatk.objectives import METHODS, Method, OrderWeights, advantages
+from maxatk.objectives import METHODS, Method, OrderWeights, advantages, as_method
 from maxatk.objectives.methods import BASELINES, CREDITS
-from oracles import subsets
+from oracles import answers_of, subsets
 
 FORMS = ("ppo", "reinforce")
 WEIGHTS = {
@@ -53,6 +53,12 @@ ROWS = [pytest.param(m, id=name) for name, m in METHODS.items()] + [
 ]
 
 
+def found(rewards, method, k=4, **columns):
+    """The advantages, with answers where the method needs them."""
+    row = as_method(method)
+    return advantages(rewards, row, k, answers=answers_of(row, rewards), **columns)
+
+
 def ks_of(method, n):
     """Every k that the method has advantages for in groups of n; one where k plays no part."""
     ks = range(1, n + 1) if method.kind.uses_k else [1]
@@ -79,7 +85,8 @@ def test_the_combinations_are_those_meant():
     max_at_k = 3 * (6 + 4 + 5)  # without a correction, first order, exact
     fixed_size = 2 * (6 + 4) * (2 + len(WEIGHTS) - 1)  # two named credits and weights of a k
     by_rank = 2 * 2 * (5 + 4)  # the name and the weights, without remove_one
-    assert len(LEGAL) == plain + max_at_k + fixed_size + by_rank
+    others = 3 * 2  # majority, distinct and entropic
+    assert len(LEGAL) == plain + max_at_k + fixed_size + by_rank + others
 
 
 @pytest.mark.parametrize("method", ROWS)
@@ -89,7 +96,7 @@ def test_equals_enumeration_for_every_k(method, form):
         rewards, logs = groups(n)
         deltas = np.clip(np.expm1(logs), -0.5, 0.5)
         for k in ks_of(method, n):
-            got = advantages(rewards, method, k, log_ratios=logs, form=form)
+            got = found(rewards, method, k, log_ratios=logs, form=form)
             for row in range(len(rewards)):
                 want = subsets.advantages(list(rewards[row]), deltas[row], k, method, form)
                 np.testing.assert_allclose(got[row], want, rtol=1e-10, atol=1e-11)
@@ -101,7 +108,7 @@ def test_rows_equal_enumeration_in_larger_groups(method):
     rewards, logs = (a[:3:2] for a in groups(n))
     deltas = np.expm1(logs)
     for k, form in itertools.product(ks_of(method, n), FORMS):
-        got = advantages(rewards, method, k, log_ratios=logs, form=form, clamp=None)
+        got = found(rewards, method, k, log_ratios=logs, form=form, clamp=None)
         for row in range(len(rewards)):
             want = subsets.advantages(list(rewards[row]), deltas[row], k, method, form)
             np.testing.assert_allclose(got[row], want, rtol=1e-9, atol=1e-11)
@@ -112,7 +119,7 @@ def test_on_policy_equals_enumeration(method):
     for n in (1, 4, 6):
         rewards, _ = groups(n, seed=1)
         for k, form in itertools.product(ks_of(method, n), FORMS):
-            got = advantages(rewards, method, k, form=form)
+            got = found(rewards, method, k, form=form)
             for row in range(len(rewards)):
                 want = subsets.advantages(list(rewards[row]), np.zeros(n), k, method, form)
                 np.testing.assert_allclose(got[row], want, rtol=1e-10, atol=1e-11)
@@ -123,8 +130,8 @@ def test_on_policy_equals_enumeration(method):
 def test_ratios_of_one_are_on_policy(method, form):
     rewards, _ = groups(7)
     for k in set(ks_of(method, 7)) & {1, 2, 4, 7}:
-        given = advantages(rewards, method, k, log_ratios=np.zeros_like(rewards), form=form)
-        np.testing.assert_allclose(given, advantages(rewards, method, k), rtol=1e-9, atol=1e-11)
+        given = found(rewards, method, k, log_ratios=np.zeros_like(rewards), form=form)
+        np.testing.assert_allclose(given, found(rewards, method, k), rtol=1e-9, atol=1e-11)
 
 
 @pytest.mark.parametrize("correction", ["first_order", "exact"])
@@ -169,10 +176,10 @@ def test_first_order_misses_only_the_second_order(baseline, form, k):
 @pytest.mark.parametrize("method", ROWS)
 def test_the_forms_differ_by_the_own_ratio(method):
     rewards, logs = groups(6)
-    ppo, reinforce = (advantages(rewards, method, 3, log_ratios=logs, form=f) for f in FORMS)
+    ppo, reinforce = (found(rewards, method, 3, log_ratios=logs, form=f) for f in FORMS)
     if method.correction == "first_order":
         small = 1e-4 * logs
-        ppo, reinforce = (advantages(rewards, method, 3, log_ratios=small, form=f) for f in FORMS)
+        ppo, reinforce = (found(rewards, method, 3, log_ratios=small, form=f) for f in FORMS)
         np.testing.assert_allclose(np.exp(small) * ppo, reinforce, atol=1e-6)
     else:
         ratios = 1 + np.clip(np.expm1(logs), -0.5, 0.5)
@@ -187,7 +194,7 @@ def test_the_forms_differ_by_the_own_ratio(method):
 def test_uncorrected_methods_ignore_the_ratios_in_the_ppo_form(method):
     rewards, logs = groups(6)
     np.testing.assert_array_equal(
-        advantages(rewards, method, 3, log_ratios=logs), advantages(rewards, method, 3)
+        found(rewards, method, 3, log_ratios=logs), found(rewards, method, 3)
     )
 
 
@@ -197,7 +204,7 @@ def test_the_own_ratio_is_not_in_the_ppo_form():
     changed[0, 2] += 0.4
     for correction in ("first_order", "exact"):
         method = Method(credit="max_at_k", correction=correction, baseline="leave_one_out")
-        before, after = (advantages(rewards, method, 3, log_ratios=x) for x in (logs, changed))
+        before, after = (found(rewards, method, 3, log_ratios=x) for x in (logs, changed))
         assert before[0, 2] == pytest.approx(after[0, 2], rel=1e-14)
         assert np.abs(before - after).max() > 1e-4
 
@@ -207,13 +214,13 @@ def test_clamp_bounds_the_ratios():
     for method, form in itertools.product(METHODS, FORMS):
         inside = np.log1p(np.clip(np.expm1(logs), -0.1, 0.1))
         np.testing.assert_allclose(
-            advantages(rewards, method, 3, log_ratios=logs, form=form, clamp=0.1),
-            advantages(rewards, method, 3, log_ratios=inside, form=form, clamp=None),
+            found(rewards, method, 3, log_ratios=logs, form=form, clamp=0.1),
+            found(rewards, method, 3, log_ratios=inside, form=form, clamp=None),
             atol=1e-12,
         )
         np.testing.assert_allclose(
-            advantages(rewards, method, 3, log_ratios=logs, form=form, clamp=0),
-            advantages(rewards, method, 3),
+            found(rewards, method, 3, log_ratios=logs, form=form, clamp=0),
+            found(rewards, method, 3),
             atol=1e-9,
         )
 
@@ -242,7 +249,7 @@ def test_constant_baseline_falls_back_where_the_expansion_turns_negative():
     logs = np.full_like(rewards, -1.0)
     method = Method(credit="max_at_k", correction="first_order", baseline="constant")
     plain = advantages(rewards, Method(credit="max_at_k", baseline="mean"), 5)
-    np.testing.assert_allclose(advantages(rewards, method, 5, log_ratios=logs), plain)
+    np.testing.assert_allclose(found(rewards, method, 5, log_ratios=logs), plain)
     together = advantages(
         np.repeat(rewards, 2, 0), method, 5, log_ratios=np.stack([logs[0], 0 * logs[0]])
     )
@@ -253,7 +260,7 @@ def test_the_constant_baseline_sums_to_zero_with_the_own_ratios():
     rewards, logs = (a[:3] for a in groups(8))
     for correction in ("first_order", "exact"):
         method = Method(credit="max_at_k", correction=correction, baseline="constant")
-        got = advantages(rewards, method, 3, log_ratios=0.3 * logs, form="reinforce")
+        got = found(rewards, method, 3, log_ratios=0.3 * logs, form="reinforce")
         np.testing.assert_allclose(got.sum(axis=1), 0, atol=1e-13)
 
 
@@ -268,8 +275,8 @@ def test_unscorable_samples_leave_their_group(method):
     rewards, logs = groups(5)
     padded, padded_logs = (np.insert(a, [0, 3], np.nan, axis=1) for a in (rewards, logs))
     for form in FORMS:
-        got = advantages(padded, method, 3, log_ratios=padded_logs, form=form)
-        want = advantages(rewards, method, 3, log_ratios=logs, form=form)
+        got = found(padded, method, 3, log_ratios=padded_logs, form=form)
+        want = found(rewards, method, 3, log_ratios=logs, form=form)
         np.testing.assert_array_equal(np.delete(got, [0, 4], axis=1), want)
         assert not got[:, [0, 4]].any()
 
@@ -286,15 +293,15 @@ def test_groups_with_too_few_scores_get_nothing():
 @pytest.mark.parametrize("name", METHODS)
 def test_degenerate_groups(name):
     method = METHODS[name]
-    if not BASELINES[method.baseline].keeps_level:
-        assert not advantages(np.full((2, 5), -1.7), name, 3, log_ratios=groups(5)[1][:2]).any()
+    if not method.keeps_level:
+        assert not found(np.full((2, 5), -1.7), name, 3, log_ratios=groups(5)[1][:2]).any()
         lonely = [[0.3] + [np.nan] * 2]
-        assert advantages(lonely, name, 1).tolist() == [[0.0] * 3]
-        assert advantages(lonely, name, 1, log_ratios=[[0.2] * 3]).tolist() == [[0.0] * 3]
-    assert advantages(np.zeros((0, 4)), name, 2).shape == (0, 4)
-    assert advantages([[True, False]], name, 1).dtype == np.float64
+        assert found(lonely, name, 1).tolist() == [[0.0] * 3]
+        assert found(lonely, name, 1, log_ratios=[[0.2] * 3]).tolist() == [[0.0] * 3]
+    assert found(np.zeros((0, 4)), name, 2).shape == (0, 4)
+    assert found([[True, False]], name, 1).dtype == np.float64
     if method.samples_needed(1) == 1:
-        assert advantages([[0.3]], name, 1).shape == (1, 1)
+        assert found([[0.3]], name, 1).shape == (1, 1)
 
 
 def test_the_published_sloo_gives_equal_rewards_a_penalty():

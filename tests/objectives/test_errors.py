@@ -11,6 +11,7 @@ from maxatk.objectives import (
     advantages,
     effective_sample_size,
     max_at_k,
+    method_of,
     order_at_k,
     pass_at_k,
 )
@@ -59,7 +60,7 @@ def test_rewards_are_checked():
         with pytest.raises(InvalidValueError, match="rewards: must be finite, or NaN"):
             function([[0.0, np.inf]], k=1)
         with pytest.raises(InvalidValueError, match="rewards: must be an array of numbers"):
-            function([[0.0, 1.0], [2.0]], k=1)
+            function([["a", 1.0], [2.0, 3.0]], k=1)
 
 
 def test_metrics_refuse():
@@ -142,3 +143,42 @@ def test_wrong_weights_are_refused(made, text):
 def test_the_methods_of_the_paper_are_in_the_table():
     assert set(METHODS) >= set(PAPER)
     assert all(method.source for method in METHODS.values())
+
+
+def test_a_method_of_a_mapping():
+    cvar = {"credit": {"cvar": 0.25, "of": 4, "tail": "lower"}, "baseline": "replace_one"}
+    weights = OrderWeights.cvar(0.25, of=4, tail="lower")
+    assert method_of(cvar) == Method(credit=weights, baseline="replace_one")
+    mixed = {"credit": {"mixture": {1: 0.5, 4: 0.5}}, "baseline": "leave_one_out"}
+    assert method_of(mixed).credit == OrderWeights.mixture({1: 0.5, 4: 0.5})
+    assert method_of({"credit": {"weights": [0, 1]}, "baseline": "mean"}).credit.values == (0, 1)
+    assert method_of({"credit": {"harmonic": None}, "baseline": "mean"}).credit.by_rank
+    entropic = {"credit": {"entropic": 4.0}, "baseline": "remove_one"}
+    assert method_of(entropic).inverse_temperature == 4.0
+    named = {"credit": "max_at_k", "baseline": "mean", "scale": "std"}
+    assert method_of(named) == Method(credit="max_at_k", baseline="mean", scale="std")
+    assert method_of("grpo") is METHODS["grpo"]
+    assert method_of(METHODS["grpo"]) is METHODS["grpo"]
+
+
+MAPPINGS = {
+    "key": ({"credits": "max"}, "method: unknown value 'credits'; .*did you mean 'credit'"),
+    "no credit": ({"baseline": "mean"}, "method: the key 'credit' is required"),
+    "no baseline": ({"credit": "reward"}, "method: the key 'baseline' is required"),
+    "maker": ({"credit": {"cva": 1}, "baseline": "mean"}, "method.credit: .*did you mean 'cvar'"),
+    "two": ({"credit": {"max": 1, "min": 1}, "baseline": "mean"}, "unknown value 'max, min'"),
+    "of": ({"credit": {"cvar": 1}, "baseline": "mean"}, "'cvar' needs the key 'of'"),
+    "more": ({"credit": {"max": 1, "of": 2}, "baseline": "mean"}, "method.credit.max: .*'of'"),
+    "value": ({"credit": {"max": 0}, "baseline": "mean"}, "k: must be an integer >= 1, got 0"),
+    "beta": (
+        {"credit": {"entropic": -1}, "baseline": "mean"},
+        "inverse_temperature: must be a finite number above 0, got -1",
+    ),
+    "number": (3, "method: unknown value '3'"),
+}
+
+
+@pytest.mark.parametrize(("setting", "text"), MAPPINGS.values(), ids=MAPPINGS)
+def test_wrong_mappings_are_refused(setting, text):
+    with pytest.raises(InvalidValueError, match=text):
+        method_of(setting)

@@ -9,6 +9,8 @@ from maxatk.objectives.methods import BASELINES, RULES
 from oracles import policies
 
 ARMS = np.array([0.0, 0.3, 1.0, -0.5])
+ANSWERS = np.array([0, 1, 0, 2])
+SCORES = [np.array([0.4, 0.1, 0.2, 0.3]), np.array([1, 0, 1, 0]), np.zeros(4)]
 THETA = np.array([0.2, -0.3, 0.5, 0.1])
 OLD = THETA + np.array([0.3, -0.2, -0.1, 0.25])
 CLAIMS = {name: method for name, method in METHODS.items() if method.unbiased_for}
@@ -26,10 +28,12 @@ def sizes(method):
     return [(n, k) for n, k in pairs if method.samples_needed(k) <= n]
 
 
-def errors(method, n, k, *, old=None, form="ppo"):
+def errors(method, n, k, *, old=None, form="ppo", **columns):
     """The expected update minus the gradient of the statistic, in the method's convention."""
-    want = policies.statistic_gradient(THETA, ARMS, method, n, k)
-    got = policies.expected_update(THETA, ARMS, method, n, k, old=old, form=form)
+    if method.kind.needs_answers:
+        columns["answers"] = ANSWERS
+    want = policies.statistic_gradient(THETA, ARMS, method, n, k, **columns)
+    got = policies.expected_update(THETA, ARMS, method, n, k, old=old, form=form, **columns)
     return got / (n if method.kind.per_sample else 1) - want
 
 
@@ -82,6 +86,21 @@ def test_any_weights_are_unbiased_off_policy(weights, baseline, form):
 def test_exact_corrections_are_unbiased_off_policy(name, form):
     for n, k in sizes(METHODS[name]):
         np.testing.assert_allclose(errors(METHODS[name], n, k, old=OLD, form=form), 0, atol=1e-13)
+
+
+@pytest.mark.parametrize("scores", SCORES, ids=["distinct", "tied", "equal"])
+@pytest.mark.parametrize("name", [name for name in CLAIMS if METHODS[name].kind.order])
+def test_every_row_is_unbiased_for_the_statistic_of_the_selected(name, scores):
+    for n, k in sizes(METHODS[name]):
+        np.testing.assert_allclose(errors(METHODS[name], n, k, selection=scores), 0, atol=1e-13)
+
+
+@pytest.mark.parametrize("scores", SCORES, ids=["distinct", "tied", "equal"])
+@pytest.mark.parametrize("baseline", ["none", "leave_one_out", "replace_one"])
+def test_exact_corrections_are_unbiased_for_the_statistic_of_the_selected(baseline, scores):
+    for weights in (OrderWeights.max(2), WEIGHTS[1]):
+        row = Method(credit=weights, correction="exact", baseline=baseline)
+        np.testing.assert_allclose(errors(row, 4, 1, old=OLD, selection=scores), 0, atol=1e-13)
 
 
 def test_the_mean_baseline_gives_a_share_of_the_gradient():

@@ -51,13 +51,11 @@ def statistic_gradient(
     """grad E[m] of the method's statistic of a group of n fresh draws, exactly."""
     draws = groups(len(arms), n)
     chances = softmax(logits)[draws].prod(axis=1)
-    own = {name: np.asarray(column)[draws] for name, column in columns.items()}
-    values = [
-        subsets.value(
-            subsets.samples_of(arms[draw], **{name: own[name][row] for name in own}), method, k
-        )
-        for row, draw in enumerate(draws)
-    ]
+    beside = [columns.get(name) for name in ("selection", "answers")]
+    values = []
+    for draw in draws:
+        own = [None if x is None else np.asarray(x)[draw] for x in beside]
+        values.append(subsets.value(subsets.samples_of(arms[draw], *own), method, k))
     return np.einsum("g,gia->a", chances * values, scores(logits, draws))
 
 

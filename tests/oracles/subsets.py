@@ -1,7 +1,8 @@
 """Statistics and advantages by enumeration of all subsets, straight from their definitions.
 
 Everything takes one group of scored samples as plain sequences, in any order. A sample is a
-`Sample`: its reward, and the score that subsets are ordered by (the reward, unless given).
+`Sample`: its reward, the score that subsets are ordered by (the reward, unless given), and an
+answer.
 """
 
 from __future__ import annotations
@@ -9,24 +10,29 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from maxatk.objectives import Method, OrderWeights
+from oracles import answers_of
 
 
 class Sample(NamedTuple):
     reward: float
     score: float
+    answer: float = 0.0
 
 
 Statistic = Callable[[Sequence[Sample]], float]
 
 
-def samples_of(rewards, scores=None):
-    return [Sample(*x) for x in zip(rewards, rewards if scores is None else scores, strict=True)]
+def samples_of(rewards, scores=None, answers=None):
+    scores = rewards if scores is None else scores
+    answers = [0.0] * len(rewards) if answers is None else answers
+    return [Sample(*x) for x in zip(rewards, scores, answers, strict=True)]
 
 
 def max_at_k(rewards: Sequence[float], k: int) -> float:
@@ -48,6 +54,27 @@ def weighed(weights: Sequence[float]) -> Statistic:
     return statistic
 
 
+def worth(samples):
+    """The mean reward of every answer."""
+    given = {sample.answer for sample in samples}
+    return {a: np.mean([s.reward for s in samples if s.answer == a]) for a in given}
+
+
+def majority(samples):
+    """What the most frequent answer is worth, the mean over those that tie."""
+    votes = Counter(sample.answer for sample in samples)
+    winners = [answer for answer in votes if votes[answer] == max(votes.values())]
+    return float(np.mean([worth(samples)[answer] for answer in winners]))
+
+
+def distinct(samples):
+    return float(sum(worth(samples).values()))
+
+
+def log_mean_exp(samples, beta):
+    return math.log(np.mean([math.exp(beta * sample.reward) for sample in samples])) / beta
+
+
 def largest(k: int, share: float = 1.0) -> tuple[int, Statistic]:
     return k, weighed([0.0] * (k - 1) + [share])
 
@@ -64,7 +91,11 @@ def parts(method: Method, k: int, n: int) -> list[tuple[int, Statistic]]:
     if method.credit == "harmonic":
         sizes = [largest(j, 1 / j) for j in range(1, n + 1)]
         return [(n, lambda samples: sum(mean_over_subsets(samples, *part) for part in sizes))]
+    if method.credit == "entropic":
+        return [(n, lambda samples: log_mean_exp(samples, method.inverse_temperature))]
     return {
+        "majority": [(k, majority)],
+        "distinct": [(k, distinct)],
         "max_at_k": [largest(k)],
         "min_at_k": [(k, weighed([1.0] + [0.0] * (k - 1)))],
         "any_k": [largest(j, 1 / k) for j in range(1, k + 1)],
@@ -238,10 +269,14 @@ KEEP_LEVEL = ("none", "others_credit")
 
 
 def advantages(rewards, deltas, k, method: Method, form="ppo", scores=None):
-    """The advantages of one group whose ratios are 1 + deltas (clamped already)."""
+    """The advantages of one group whose ratios are 1 + deltas (clamped already).
+
+    The answers are those of `oracles.answers_of`.
+    """
     deltas = np.asarray(deltas, dtype=float)
-    samples = samples_of(rewards, scores)
-    if method.baseline not in KEEP_LEVEL and len(set(rewards)) == 1:
+    samples = samples_of(rewards, scores, answers_of(method, rewards))
+    keeps_level = method.baseline in KEEP_LEVEL or method.credit == "distinct"
+    if not keeps_level and len(set(rewards)) == 1:
         return np.zeros(len(rewards))
     values = {f: raw_advantages(samples, deltas, k, method, f) for f in ("ppo", "reinforce")}
     return values[form] * scale(samples, k, method, values["ppo"])
@@ -255,7 +290,8 @@ def scale(samples, k, method, raw):
     if method.scale == "mean":
         return 1 / rewards.mean() if rewards.mean() else 0.0
     if method.scale == "subset_std":
-        spread = np.std([max(subset) for subset in itertools.combinations(rewards, k)])
+        statistic = parts(method, k, n)[0][1]
+        spread = np.std([statistic(subset) for subset in itertools.combinations(samples, k)])
         return n / (k * spread) if spread > 1e-12 else 0.0
     plain = raw_advantages(
         samples, np.zeros(n), k, Method(credit=method.credit, baseline="none"), "ppo"
@@ -272,6 +308,9 @@ def raw_advantages(samples, deltas, k, method: Method, form):
     own = 1 if form == "ppo" else 1 + deltas
     if method.credit in ("reward", "best"):
         return on_rewards([sample.reward for sample in samples], method) * own
+    if method.credit == "entropic" and method.baseline == "mean":
+        weights = np.exp(method.inverse_temperature * np.array([s.reward for s in samples]))
+        return centred(weights / weights.sum()) / method.inverse_temperature * own
     if method.correction == "exact" and method.baseline == "replace_one":
         return exact_replace_one(samples, deltas, method, k, form)
     if method.baseline in WHOLE:

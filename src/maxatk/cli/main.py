@@ -21,6 +21,7 @@ COMMANDS: dict[str, str] = {
     "mini": "make the built-in model and its problems",
     "study": "models x seeds from one recipe: tables, figures and a page",
     "demo": "train, evaluate and compare on the built-in model, in six minutes",
+    "methods": "list the methods, and draw what each of them weighs",
     "doctor": "show how well programs are isolated on this machine",
 }
 """Command -> what it does. `command` of `maxatk.cli.<command>` does it, from the flags it

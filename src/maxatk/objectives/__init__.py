@@ -1,9 +1,18 @@
 """Metrics, order-statistic weights and estimators of best-of-N training; NumPy only."""
 
 from maxatk.objectives.advantage import Form, advantages, check_group_size, effective_sample_size
-from maxatk.objectives.methods import METHODS, Method
-from maxatk.objectives.metrics import max_at_k, order_at_k, pass_at_k
+from maxatk.objectives.influence import influence
+from maxatk.objectives.methods import METHODS, Method, as_method
+from maxatk.objectives.metrics import (
+    distinct_at_k,
+    majority_at_k,
+    max_at_k,
+    order_at_k,
+    pass_at_k,
+)
 from maxatk.objectives.order import OrderWeights
+from maxatk.objectives.setting import method_of
+from maxatk.objectives.weighting import weighting
 
 __all__ = [
     "METHODS",
@@ -11,9 +20,15 @@ __all__ = [
     "Method",
     "OrderWeights",
     "advantages",
+    "as_method",
     "check_group_size",
+    "distinct_at_k",
     "effective_sample_size",
+    "influence",
+    "majority_at_k",
     "max_at_k",
+    "method_of",
     "order_at_k",
     "pass_at_k",
+    "weighting",
 ]

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from maxatk.errors import InvalidValueError, unknown_name
-from maxatk.objectives.checks import FloatArray, as_floats, as_k, as_rewards, refuse_k_above
-from maxatk.objectives.group import Group, RawAdvantage, sorted_groups, taken
-from maxatk.objectives.methods import BASELINES, METHODS, Method
+from maxatk.objectives.checks import FloatArray, as_floats, as_k, refuse_k_above
+from maxatk.objectives.group import Group, RawAdvantage
+from maxatk.objectives.layout import layout_of
+from maxatk.objectives.methods import Method, as_method
 from maxatk.objectives.off_policy import CORRECTIONS, on_policy
+from maxatk.objectives.rule import selected_weights
 from maxatk.objectives.symmetric import all_means
 
 Form: TypeAlias = Literal["ppo", "reinforce"]
@@ -40,16 +42,28 @@ def advantages(
     k: int = 4,
     *,
     log_ratios: npt.ArrayLike | None = None,
+    selection: npt.ArrayLike | None = None,
+    answers: Any = None,
+    groups: Any = None,
     form: Form = "ppo",
     clamp: float | None = 0.5,
 ) -> FloatArray:
     """Return the advantages (P, n), float64, of P groups of n samples: scale(credit - baseline).
 
-    `rewards` (P, n) may have any sign; NaN marks a sample that could not be scored. `method` is
-    a name in `METHODS` or a `Method`; `k` is the size of the subsets, without meaning for a credit
-    that has none (`Method.kind.uses_k`). `log_ratios` (P, n) are log pi_theta - log pi_old of
-    whole sequences, in nats (the sum over tokens); None stands for ratios of one. `clamp` bounds
-    |rho - 1|; None leaves the ratios as they are.
+    Args:
+        rewards: (P, n), of any sign; NaN marks a sample that could not be scored. Ragged lists,
+            tensors and series are taken too, and flat rewards with `groups`; the advantages have
+            the form of the rewards (ragged: a list of arrays; tensors: float32, same device).
+        method: A name in `METHODS` or a `Method`.
+        k: Size of the subsets, without meaning for a credit that has none (`Credit.uses_k`).
+        log_ratios: Log pi_theta - log pi_old of whole sequences, in nats (the sum over tokens),
+            in the shape of the rewards; None stands for ratios of one.
+        selection: Scores in the shape of the rewards. The subsets are then ordered by score: the
+            reward of max@k is that of the sample with the highest score, ties at random.
+        answers: Hashable answers in the shape of the rewards, for a credit that looks at them.
+        groups: The group of each of the flat rewards, hashable, in any order.
+        form: See below.
+        clamp: Bound on |rho - 1|; None leaves the ratios as they are.
 
     Two forms, so that no ratio is counted twice:
 
@@ -69,31 +83,48 @@ def advantages(
     `STD_EPSILON`, with `STD_DDOF`; for "grpo" that is TRL's formula. The own ratio is in neither.
 
     0 is returned for unscorable samples, for groups in which fewer samples were scored than the
-    method needs (`Method.samples_needed`), for groups of equal rewards (unless the baseline keeps
-    their level, as "none" does), and hence for n = 1.
+    method needs (`Method.samples_needed`), for groups of equal rewards (unless the credit or the
+    baseline keeps their level, as "none" does), and hence for n = 1. Under a correction, tied
+    scores of a selection count in the order of the samples, which is unbiased too.
 
     Raises InvalidValueError for a k that n samples are too few for or that is not an integer >= 1,
-    wrong shapes, infinite rewards, log ratios that are not finite, and unknown names.
+    wrong shapes, infinite rewards, log ratios that are not finite, unknown names, and a selection
+    or answers that the method has no use for, or lacks.
     Source: "The Best of N Worlds", eq. (5), (9), (10), section 3.3, appendices A and E.
     """
-    scores = _as_groups(rewards)
-    row = as_method(method)
-    size = as_k(k)
-    check_group_size(row, size, scores.shape[1])
+    layout, rows = layout_of(rewards, groups)
+    if rows.ndim != 2 or rows.shape[1] == 0:
+        raise InvalidValueError(
+            f"rewards: must have shape (prompts, samples), at least one sample, got {rows.shape}"
+        )
+    row, size = as_method(method), as_k(k)
+    check_group_size(row, size, rows.shape[1])
+    _check_columns(row, selection, answers)
     if form not in get_args(Form):
         raise unknown_name("form", str(form), get_args(Form))
-    deltas = _clamped_deltas(scores, log_ratios, clamp)
-    estimator = row.without_ratios() if log_ratios is None else row
-    result = np.zeros(scores.shape)
-    for places in sorted_groups(scores, row.samples_needed(size)):
-        group = Group(taken(scores, places), taken(deltas, places), size, row.weights(size))
+    layout.warn_of_fewer(row.samples_needed(size))
+    logs = None if log_ratios is None else layout.rows("log_ratios", log_ratios)
+    whole = Group(
+        rows,
+        _clamped_deltas(rows, logs, clamp),
+        size,
+        weights=row.weights(size),
+        scores=None if selection is None else layout.rows("selection", selection),
+        answers=None if answers is None else layout.codes("answers", answers),
+        beta=row.inverse_temperature,
+    )
+    estimator = row.without_ratios() if logs is None else row
+    result = np.zeros(rows.shape)
+    for places in whole.scored_places(row.samples_needed(size)):
+        group = whole.at(places)
         with np.errstate(over="ignore", invalid="ignore"):  # refused below
             result.ravel()[places] = _finished(_raw(group, estimator), group, row, form)
     if not np.isfinite(result).all():
         raise InvalidValueError(
             "advantages: overflow; rewards or log_ratios are too large (a smaller clamp helps)"
         )
-    return result
+    restored: FloatArray = layout.of_samples(result)
+    return restored
 
 
 def effective_sample_size(
@@ -123,15 +154,6 @@ def effective_sample_size(
     return share
 
 
-def as_method(method: str | Method) -> Method:
-    """Return the row of a name; raise InvalidValueError for an unknown one."""
-    if isinstance(method, Method):
-        return method
-    if not isinstance(method, str) or method not in METHODS:
-        raise unknown_name("method", str(method), METHODS)
-    return METHODS[method]
-
-
 def check_group_size(method: Method, k: int, samples: int) -> None:
     """Raise InvalidValueError where the method has no advantages for groups of that size."""
     needed = method.samples_needed(k)
@@ -142,6 +164,18 @@ def check_group_size(method: Method, k: int, samples: int) -> None:
         f"method: {method.credit!r} with the baseline {method.baseline!r} and k={k} needs at "
         f"least {needed} samples, got {samples}"
     )
+
+
+def _check_columns(method: Method, selection: Any, answers: Any) -> None:
+    """Raise InvalidValueError for a column beside the rewards that is missing or has no use."""
+    kind = method.kind
+    if selection is not None and kind.order is None:
+        raise InvalidValueError(
+            f"selection: the credit {method.credit!r} has no order of samples; allowed: None"
+        )
+    if kind.needs_answers == (answers is None):
+        wanted = "are needed by" if answers is None else "have no use in"
+        raise InvalidValueError(f"answers: {wanted} the credit {method.credit!r}")
 
 
 def _raw(group: Group, row: Method) -> RawAdvantage:
@@ -162,9 +196,9 @@ def _finished(raw: RawAdvantage, group: Group, row: Method, form: Form) -> Float
         result = result + group.deltas * raw.slopes
     if row.scale != "none":
         result = result * _SCALES[row.scale](group, row, raw)
-    if not BASELINES[row.baseline].keeps_level:
+    if not row.keeps_level:
         # Equal rewards carry no signal; rounding, and a mean of unequal ratios, would leave some.
-        equal = group.rewards[:, :1] == group.rewards[:, -1:]
+        equal = (group.rewards == group.rewards[:, :1]).all(axis=1, keepdims=True)
         result = np.where(equal, 0.0, result)
     return result
 
@@ -192,7 +226,10 @@ def _inverse_subset_std(group: Group, row: Method, raw: RawAdvantage) -> FloatAr
     """
     n = group.rewards.shape[-1]
     shares, below = group.order.of_group(n), group.rewards[:, -1:] - group.rewards
-    variance = (below - (below @ shares)[:, None]) ** 2 @ shares
+    if group.scores is not None:
+        shares = selected_weights(shares, group.scores)
+    mean = (below * shares).sum(axis=1, keepdims=True)
+    variance = ((below - mean) ** 2 * shares).sum(axis=1)
     return _inverse(group.k / n * np.sqrt(variance)[:, None])
 
 
@@ -215,28 +252,12 @@ def _std(values: FloatArray) -> FloatArray:
     return std
 
 
-def _as_groups(rewards: npt.ArrayLike) -> FloatArray:
-    scores = np.ascontiguousarray(as_rewards(rewards))
-    if scores.ndim != 2 or scores.shape[1] == 0:
-        raise InvalidValueError(
-            f"rewards: must have shape (prompts, samples), at least one sample, got {scores.shape}"
-        )
-    return scores
-
-
-def _clamped_deltas(
-    scores: FloatArray, log_ratios: npt.ArrayLike | None, clamp: float | None
-) -> FloatArray:
+def _clamped_deltas(rows: FloatArray, logs: FloatArray | None, clamp: float | None) -> FloatArray:
     """Return rho - 1 within the clamp, (P, n), 0 for unscorable samples; (1, 1) on-policy."""
     bound = math.inf if clamp is None else _as_clamp(clamp)
-    if log_ratios is None:
+    if logs is None:
         return np.zeros((1, 1))
-    logs = as_floats("log_ratios", log_ratios)
-    if logs.shape != scores.shape:
-        raise InvalidValueError(
-            f"log_ratios: must have the shape of the rewards {scores.shape}, got {logs.shape}"
-        )
-    logs = np.where(np.isnan(scores), 0.0, logs)
+    logs = np.where(np.isnan(rows), 0.0, logs)
     wrong = ~np.isfinite(logs)
     if wrong.any():
         raise InvalidValueError(f"log_ratios: must be finite, got {logs[wrong][0]}")

@@ -24,18 +24,6 @@ def as_floats(field: str, values: npt.ArrayLike) -> FloatArray:
     return array.astype(np.float64, copy=False)
 
 
-def as_rewards(values: npt.ArrayLike) -> FloatArray:
-    """Return rewards (..., n) as float64; NaN marks an unscorable sample, infinities raise."""
-    rewards = as_floats("rewards", values)
-    if rewards.ndim == 0:
-        raise InvalidValueError("rewards: must have a last axis of samples, got a single number")
-    if not np.isfinite(rewards).all() and np.isinf(rewards).any():
-        raise InvalidValueError(
-            "rewards: must be finite, or NaN for a sample that could not be scored; got an infinity"
-        )
-    return rewards
-
-
 def as_k(k: object, *, field: str = "k") -> int:
     """Return the subset size as an int; raise InvalidValueError unless it is an integer >= 1."""
     try:
@@ -55,3 +43,8 @@ def refuse_k_above(k: int, samples: int) -> None:
         raise InvalidValueError(
             f"k: must be at most the number of samples, got k={k} with {samples} samples"
         )
+
+
+def is_number(value: object) -> bool:
+    """Say whether a value is an int or a float, and no bool."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

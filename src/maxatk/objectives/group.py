@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -17,16 +17,21 @@ Places: TypeAlias = npt.NDArray[np.intp]
 
 @dataclasses.dataclass(frozen=True)
 class Group:
-    """Groups of one size in ascending order: rewards and deltas (P, n), k and order weights.
+    """Groups of one size in ascending order, of the rewards or of the scores that select.
 
-    `deltas` are the clamped ratios minus one; on-policy they may be a single 0 of shape (1, 1).
-    `weights` is None for a statistic that has no order weights.
+    `rewards`, `scores` (None: the rewards select), `answers` (codes of classes, or None) and
+    `deltas` are (P, n). `deltas` are the clamped ratios minus one; on-policy they may be a single
+    0 of shape (1, 1). `weights` is None for a statistic that has no order weights, `beta` the
+    inverse temperature of the entropic one.
     """
 
     rewards: FloatArray
     deltas: FloatArray
     k: int
     weights: OrderWeights | None = None
+    scores: FloatArray | None = None
+    answers: npt.NDArray[np.intp] | None = None
+    beta: float = 1.0
 
     @property
     def order(self) -> OrderWeights:
@@ -35,9 +40,49 @@ class Group:
         return self.weights
 
     @property
+    def codes(self) -> npt.NDArray[np.intp]:
+        """Return the answers, for the formulas that are only used with them."""
+        assert self.answers is not None
+        return self.answers
+
+    @property
     def gains(self) -> FloatArray:
-        """Return the rewards above the group's lowest, (P, n): never negative."""
+        """Return the rewards above that of the first sample, the lowest: (P, n)."""
         return self.rewards - self.rewards[:, :1]
+
+    def scored_places(self, least: int) -> Iterator[Places]:
+        """Yield the flat places (P', m), in order, of the groups with each m >= least.
+
+        One array for every number m of scored samples: mostly a single one, m = n. The order of
+        ties of the rewards is left open, since no advantage depends on it; that of scores is that
+        of the samples.
+        """
+        missing, keys = np.isnan(self.rewards), self.rewards
+        kind: Literal["stable"] | None = None if self.scores is None else "stable"
+        if self.scores is not None:
+            missing = missing | np.isnan(self.scores)
+            keys = np.where(missing, np.nan, self.scores)
+        prompts, n = keys.shape
+        places = np.argsort(keys, axis=-1, kind=kind)  # NaN goes last
+        places += np.arange(0, prompts * n, n)[:, None]
+        if not missing.any():
+            yield places
+            return
+        scored = n - missing.sum(axis=-1)
+        for count in np.unique(scored):
+            if count >= least:
+                yield places[scored == count, :count]
+
+    def at(self, places: Places) -> Group:
+        """Return the groups made of the samples at flat places (P', m)."""
+        rewards, answers = self.rewards.ravel()[places], self.answers
+        return dataclasses.replace(
+            self,
+            rewards=rewards,
+            deltas=self.deltas if self.deltas.size == 1 else self.deltas.ravel()[places],
+            scores=None if self.scores is None else self.scores.ravel()[places],
+            answers=None if answers is None else answers.ravel()[places],
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,28 +94,3 @@ class RawAdvantage:
 
     values: FloatArray
     slopes: FloatArray
-
-
-def sorted_groups(scores: FloatArray, least: int) -> Iterator[Places]:
-    """Yield the flat places (P', m), ascending by score, of the groups with each m >= least.
-
-    One array for every number m of scored samples: mostly a single one, m = n. The order of ties
-    is left open, since no advantage depends on it.
-    """
-    prompts, n = scores.shape
-    places = np.argsort(scores, axis=-1)  # NaN goes last
-    places += np.arange(0, prompts * n, n)[:, None]
-    missing = np.isnan(scores)
-    if not missing.any():
-        if n >= least:
-            yield places
-        return
-    scored = n - missing.sum(axis=-1)
-    for count in np.unique(scored):
-        if count >= least:
-            yield places[scored == count, :count]
-
-
-def taken(values: FloatArray, places: Places) -> FloatArray:
-    """Return the values at flat places; a single value stands for all places."""
-    return values if values.size == 1 else values.ravel()[places]

@@ -7,13 +7,16 @@ weights are those of `rule.RULES`, the others those of the dict in its row of `C
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Literal, TypeAlias
 
 from maxatk.errors import InvalidValueError, unknown_name
+from maxatk.objectives.answers import DISTINCT, MAJORITY
+from maxatk.objectives.checks import is_number
 from maxatk.objectives.off_policy import CORRECTIONS
 from maxatk.objectives.order import OrderWeights
-from maxatk.objectives.plain import BEST, REWARD, Formulas
+from maxatk.objectives.plain import BEST, ENTROPIC, REWARD, Formulas
 from maxatk.objectives.rule import RULES
 
 Correction: TypeAlias = Literal["none", "first_order", "exact"]
@@ -27,6 +30,8 @@ class Credit:
     - `statistic`: what its expectation is, in words; "" for a credit that is none of a statistic.
     - `order`: its order weights for a k, or `formulas`: its baselines, where it has none.
     - `uses_k`: whether the k of a call has a meaning.
+    - `needs_answers`: whether it looks at answers beside the rewards.
+    - `keeps_level`: equal rewards do not give 0.
     - `per_sample`: the mean over the samples of A_i grad log pi(y_i), not their sum, is the
       estimate of the gradient.
     """
@@ -35,6 +40,8 @@ class Credit:
     order: Callable[[int], OrderWeights] | None = None
     formulas: Formulas = dataclasses.field(default_factory=dict)
     uses_k: bool = False
+    needs_answers: bool = False
+    keeps_level: bool = False
     per_sample: bool = False
     scales: tuple[Scale, ...] = ("none", "std")
     corrections: tuple[Correction, ...] = ("none", "exact")
@@ -60,6 +67,29 @@ CREDITS: Mapping[str, Credit] = {
     "any_k": Credit(statistic="mean of max@1 to max@k", order=OrderWeights.any_k, uses_k=True),
     "harmonic": Credit(
         statistic="sum of max@j / j, j up to n", order=lambda _: OrderWeights.harmonic()
+    ),
+    "majority": Credit(
+        statistic="reward of the plurality answer of k",
+        formulas=MAJORITY,
+        uses_k=True,
+        needs_answers=True,
+        scales=("none",),
+        corrections=("none",),
+    ),
+    "distinct": Credit(
+        statistic="sum of the rewards of the different answers of k",
+        formulas=DISTINCT,
+        uses_k=True,
+        needs_answers=True,
+        keeps_level=True,
+        scales=("none",),
+        corrections=("none",),
+    ),
+    "entropic": Credit(
+        statistic="log-mean-exp of n rewards",
+        formulas=ENTROPIC,
+        scales=("none",),
+        corrections=("none",),
     ),
 }
 """The credits by name; a `Method` may also be given `OrderWeights` of its own."""
@@ -114,6 +144,7 @@ class Method:
     - `scale`: "none", or what the difference is divided by: "std" (see `advantages`), "mean"
       (of the credits of the group) or "subset_std" (k/n times the std of the subsets' statistic).
     - `source`: where the method comes from, for people.
+    - `inverse_temperature` b of the credit "entropic", log mean e^(b r) / b, in 1 / reward.
 
     Raises InvalidValueError for an unknown name and for a combination that has no meaning.
     """
@@ -123,6 +154,7 @@ class Method:
     baseline: str = "none"
     scale: Scale = "none"
     source: str = ""
+    inverse_temperature: float = 1.0
 
     def __post_init__(self) -> None:
         if isinstance(self.credit, str) and self.credit not in CREDITS:
@@ -131,7 +163,11 @@ class Method:
             raise InvalidValueError(
                 f"Method.credit: must be a name or OrderWeights, got {self.credit!r}"
             )
-        kind = self.kind
+        beta, kind = self.inverse_temperature, self.kind
+        if not (is_number(beta) and 0 < beta < math.inf):
+            raise InvalidValueError(
+                f"Method.inverse_temperature: must be a finite number above 0, got {beta!r}"
+            )
         self._check("correction", ("none", *CORRECTIONS), kind.corrections)
         self._check("scale", ("none", "std", "mean", "subset_std"), kind.scales)
         self._check("baseline", BASELINES, self._fitting_baselines())
@@ -176,6 +212,11 @@ class Method:
         honest = BASELINES[self.baseline].unbiased and self.correction != "first_order"
         return self.kind.statistic if honest and self.scale == "none" else ""
 
+    @property
+    def keeps_level(self) -> bool:
+        """Return whether equal rewards do not give 0."""
+        return self.kind.keeps_level or BASELINES[self.baseline].keeps_level
+
     def weights(self, k: int) -> OrderWeights | None:
         """Return the order weights of the credit for a k, or None where it has none."""
         return self.kind.order(k) if self.kind.order else None
@@ -183,9 +224,8 @@ class Method:
     def samples_needed(self, k: int) -> int:
         """Return the size of the smallest group that the method has advantages for."""
         weights = self.weights(k)
-        if weights is None:
-            return k if self.kind.uses_k else 1
-        return weights.size + BASELINES[self.baseline].spare
+        size = weights.size if weights else k if self.kind.uses_k else 1
+        return size + BASELINES[self.baseline].spare
 
     def largest_k(self, samples: int) -> int:
         """Return the largest k of a call that the method has in groups of that many samples."""
@@ -200,33 +240,15 @@ class Method:
 
 
 METHODS: Mapping[str, Method] = {
-    "grpo": Method(
-        credit="reward",
-        baseline="mean",
-        scale="std",
-        source="eq. (5)",
-    ),
-    "bon_max_mean": Method(
-        credit="best",
-        baseline="mean",
-        source="appendix A; Chow et al. (2024)",
-    ),
+    "grpo": Method(credit="reward", baseline="mean", scale="std", source="eq. (5)"),
+    "bon_max_mean": Method(credit="best", baseline="mean", source="appendix A; Chow et al. (2024)"),
     "bon_max_second": Method(
-        credit="best",
-        baseline="second_best",
-        source="appendix A; Tang et al. (2025)",
+        credit="best", baseline="second_best", source="appendix A; Tang et al. (2025)"
     ),
     "bon_loo1": Method(
-        credit="max_at_k",
-        baseline="leave_one_out",
-        source="appendix A; Walder & Karkhanis (2025)",
+        credit="max_at_k", baseline="leave_one_out", source="appendix A; Walder & Karkhanis (2025)"
     ),
-    "bon_mean": Method(
-        credit="max_at_k",
-        baseline="mean",
-        scale="std",
-        source="section 4.3",
-    ),
+    "bon_mean": Method(credit="max_at_k", baseline="mean", scale="std", source="section 4.3"),
     "bon_off_policy": Method(
         credit="max_at_k",
         correction="first_order",
@@ -240,46 +262,30 @@ METHODS: Mapping[str, Method] = {
         baseline="leave_one_out",
         source="eq. (10), computed exactly",
     ),
-    "bon_replace": Method(
-        credit="max_at_k",
-        baseline="replace_one",
-        source="this package",
-    ),
+    "bon_replace": Method(credit="max_at_k", baseline="replace_one", source="this package"),
     "bon_centred": Method(
-        credit="max_at_k",
-        baseline="remove_one",
-        source="section 4.3, made unbiased",
+        credit="max_at_k", baseline="remove_one", source="section 4.3, made unbiased"
     ),
-    "any_k": Method(
-        credit="any_k",
-        baseline="replace_one",
-        source="this package",
-    ),
+    "any_k": Method(credit="any_k", baseline="replace_one", source="this package"),
     "max_likelihood": Method(
-        credit="harmonic",
-        baseline="replace_one",
-        source="MaxRL (2602.02710) for real rewards",
+        credit="harmonic", baseline="replace_one", source="MaxRL (2602.02710) for real rewards"
     ),
-    "min_at_k": Method(
-        credit="min_at_k",
-        baseline="replace_one",
-        source="this package; pass^k",
-    ),
+    "min_at_k": Method(credit="min_at_k", baseline="replace_one", source="this package; pass^k"),
     "rloo": Method(
-        credit="reward",
-        baseline="leave_one_out",
-        source="Ahmadian et al. (2402.14740)",
+        credit="reward", baseline="leave_one_out", source="Ahmadian et al. (2402.14740)"
     ),
-    "dr_grpo": Method(
-        credit="reward",
-        baseline="mean",
-        source="Liu et al. (2503.20783)",
+    "dr_grpo": Method(credit="reward", baseline="mean", source="Liu et al. (2503.20783)"),
+    "majority": Method(
+        credit="majority",
+        baseline="replace_one",
+        source="Tang et al. (2503.19595), computed exactly",
+    ),
+    "distinct": Method(credit="distinct", baseline="remove_one", source="this package"),
+    "entropic": Method(
+        credit="entropic", baseline="remove_one", source="RS-GRPO (2509.24261), made unbiased"
     ),
     "max_rl": Method(
-        credit="reward",
-        baseline="mean",
-        scale="mean",
-        source="MaxRL (2602.02710), as published",
+        credit="reward", baseline="mean", scale="mean", source="MaxRL (2602.02710), as published"
     ),
     "pass_at_k_training": Method(
         credit="max_at_k",
@@ -292,5 +298,17 @@ METHODS: Mapping[str, Method] = {
         baseline="others_credit",
         source="Walder & Karkhanis (2505.15201), as published",
     ),
+    "rs_grpo": Method(
+        credit="entropic", baseline="mean", source="RS-GRPO (2509.24261), as published"
+    ),
 }
 """The methods by name. A new one is one row here and one in docs/objectives.md."""
+
+
+def as_method(method: str | Method) -> Method:
+    """Return the row of a name; raise InvalidValueError for an unknown one."""
+    if isinstance(method, Method):
+        return method
+    if not isinstance(method, str) or method not in METHODS:
+        raise unknown_name("method", str(method), METHODS)
+    return METHODS[method]

@@ -2,66 +2,163 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from maxatk.errors import InvalidValueError
-from maxatk.objectives.checks import FloatArray, as_floats, as_k, as_rewards, refuse_k_above
+from maxatk.objectives.answers import Chances, distinct_chances, majority_chances, statistic_of
+from maxatk.objectives.checks import FloatArray, as_floats, as_k, refuse_k_above
+from maxatk.objectives.group import Group
+from maxatk.objectives.layout import Layout, layout_of
 from maxatk.objectives.order import OrderWeights
-from maxatk.objectives.subsets import max_weights
+from maxatk.objectives.rule import selected_weights
+from maxatk.objectives.subsets import hit_shares
 
 
-def max_at_k(rewards: npt.ArrayLike, k: int | Sequence[int]) -> FloatArray:
+def max_at_k(
+    rewards: npt.ArrayLike,
+    k: int | Sequence[int],
+    *,
+    selection: npt.ArrayLike | None = None,
+    groups: Any = None,
+) -> FloatArray:
     """Return the mean over all k-subsets of the samples of the largest reward in the subset.
 
     `rewards` has shape (..., n), in any unit and of any sign; the result has the shape (...,)
     for one k and (..., len(k)) for a sequence, in the unit of the rewards. NaN marks a sample
     that could not be scored: it leaves its group, and a group with fewer than k scored samples
-    gives NaN. For 0/1 rewards this is pass@k; min@k, the mean of the smallest reward, is
-    `-max_at_k(-rewards, k)`.
+    gives NaN. For 0/1 rewards this is pass@k. Ragged lists, tensors, series and flat rewards with
+    `groups` are those of `advantages`; the metric then is one value a group, in order of
+    appearance. With a `selection` of the rewards' shape it is the reward of the sample with the
+    highest score in the subset, ties at random: what best-of-k by that score returns.
 
     Raises InvalidValueError for k > n, k < 1, a k that is not an integer and infinite rewards.
     Source: "The Best of N Worlds", appendix C.1.
     """
-    groups = as_rewards(rewards)
     sizes = [as_k(size) for size in (k if np.ndim(k) else [k])]  # type: ignore[union-attr]
-    for size in sizes:
-        refuse_k_above(size, groups.shape[-1])
-    values = _statistics(groups, [OrderWeights.max(size) for size in sizes])
-    return values if np.ndim(k) else values[..., 0]
+    columns = [OrderWeights.max(size) for size in sizes]
+    return _order_statistics(rewards, columns, selection, groups, single=not np.ndim(k))
 
 
-def order_at_k(rewards: npt.ArrayLike, weights: OrderWeights) -> FloatArray:
+def order_at_k(
+    rewards: npt.ArrayLike,
+    weights: OrderWeights,
+    *,
+    selection: npt.ArrayLike | None = None,
+    groups: Any = None,
+) -> FloatArray:
     """Return the mean over all k-subsets of their weighted ascending rewards, (..., n) to (...,).
 
-    `rewards` and NaN are those of `max_at_k`; `weights` have the k. The result is in the unit of
-    the rewards where the weights have none.
+    `rewards`, `selection`, `groups` and NaN are those of `max_at_k`; `weights` have the k. The
+    result is in the unit of the rewards where the weights have none.
 
     Raises InvalidValueError for weights of more samples than there are and infinite rewards.
     Equation: sum_j W_j r_(j) with the W of `OrderWeights.of_group`.
     """
-    groups = as_rewards(rewards)
     if not isinstance(weights, OrderWeights):
         raise InvalidValueError(f"weights: must be OrderWeights, got {weights!r}")
-    refuse_k_above(weights.size, groups.shape[-1])
-    return _statistics(groups, [weights])[..., 0]
+    return _order_statistics(rewards, [weights], selection, groups, single=True)
 
 
-def _statistics(groups: FloatArray, columns: Sequence[OrderWeights]) -> FloatArray:
-    """Return the statistics (..., len(columns)) of groups (..., n), NaN where samples lack."""
-    declared = groups.shape[-1]
-    ascending = np.sort(groups.reshape(-1, declared), axis=-1)  # NaN goes last
-    scored = declared - np.isnan(ascending).sum(axis=-1)
-    values = np.full((len(ascending), len(columns)), np.nan)
-    for count in np.unique(scored):
-        rows = np.flatnonzero(scored == count)
-        known = ascending[rows, :count]
-        for column, weights in enumerate(columns):
-            if weights.size <= count:
-                values[rows, column] = _weighed(known, weights.of_group(int(count)))
-    return values.reshape((*groups.shape[:-1], len(columns)))
+def majority_at_k(
+    rewards: npt.ArrayLike, answers: Any, k: int | Sequence[int], *, groups: Any = None
+) -> FloatArray:
+    """Return the mean reward of the plurality answer of a k-subset, ties at random, exactly.
+
+    `answers` are hashable, in the shape of the rewards (..., n); an answer is worth the mean of
+    its rewards in the group. Shapes, NaN and `groups` are those of `max_at_k`.
+
+    Raises InvalidValueError for k > n, answers of another shape and infinite rewards.
+    """
+    return _class_statistics(majority_chances, rewards, answers, k, groups)
+
+
+def distinct_at_k(
+    rewards: npt.ArrayLike, answers: Any, k: int | Sequence[int], *, groups: Any = None
+) -> FloatArray:
+    """Return the mean sum of the rewards of the different answers in a k-subset.
+
+    That is sum_d v_d (1 - C(n - n_d, k) / C(n, k)) over the answers d, given n_d times and worth
+    v_d, the mean of their rewards. The arguments and errors are those of `majority_at_k`.
+    """
+    return _class_statistics(distinct_chances, rewards, answers, k, groups)
+
+
+def _order_statistics(
+    rewards: npt.ArrayLike,
+    columns: Sequence[OrderWeights],
+    selection: Any,
+    groups: Any,
+    *,
+    single: bool,
+) -> FloatArray:
+    layout, rows = layout_of(rewards, groups)
+    scores = None if selection is None else layout.rows("selection", selection)
+
+    def statistic(group: Group, column: int) -> FloatArray:
+        weights = columns[column].of_group(group.rewards.shape[1])
+        if group.scores is None:
+            return _weighed(group.rewards, weights)
+        weighed: FloatArray = (group.rewards * selected_weights(weights, group.scores)).sum(axis=1)
+        return weighed
+
+    sizes = [weights.size for weights in columns]
+    return _statistics(layout, rows, sizes, statistic, single=single, scores=scores)
+
+
+def _class_statistics(
+    chances: Chances, rewards: npt.ArrayLike, answers: Any, k: int | Sequence[int], groups: Any
+) -> FloatArray:
+    layout, rows = layout_of(rewards, groups)
+    sizes = [as_k(size) for size in (k if np.ndim(k) else [k])]  # type: ignore[union-attr]
+
+    def statistic(group: Group, column: int) -> FloatArray:
+        pairs = zip(group.rewards, group.codes, strict=True)
+        return np.array([statistic_of(chances, *pair, sizes[column]) for pair in pairs])
+
+    codes = layout.codes("answers", answers)
+    return _statistics(layout, rows, sizes, statistic, single=not np.ndim(k), answers=codes)
+
+
+def _statistics(
+    layout: Layout,
+    rows: FloatArray,
+    sizes: Sequence[int],
+    statistic: Callable[[Group, int], FloatArray],
+    *,
+    single: bool,
+    scores: FloatArray | None = None,
+    answers: npt.NDArray[np.intp] | None = None,
+) -> FloatArray:
+    """Return the statistics (..., len(sizes)) of rows (..., n), NaN where samples lack.
+
+    A `single` one comes without the last axis.
+    """
+    if rows.ndim == 0:
+        raise InvalidValueError("rewards: must have a last axis of samples, got a single number")
+    n = rows.shape[-1]
+    for size in sizes:
+        refuse_k_above(size, n)
+    layout.warn_of_fewer(max(sizes, default=1))
+    whole = Group(
+        rows.reshape(-1, n),
+        np.zeros((1, 1)),
+        1,
+        scores=None if scores is None else scores.reshape(-1, n),
+        answers=None if answers is None else answers.reshape(-1, n),
+    )
+    values = np.full((len(whole.rewards), len(sizes)), np.nan)
+    for places in whole.scored_places(1):
+        group, count = whole.at(places), places.shape[1]
+        for column, size in enumerate(sizes):
+            if size <= count:
+                values[places[:, 0] // n, column] = statistic(group, column)
+    shape = rows.shape[:-1] if single else (*rows.shape[:-1], len(sizes))
+    restored: FloatArray = layout.of_groups(values.reshape(shape))
+    return restored
 
 
 def _weighed(ascending: FloatArray, weights: FloatArray) -> FloatArray:
@@ -96,10 +193,7 @@ def pass_at_k(
     result = np.empty(samples.shape)
     for count, size in np.unique(np.stack([samples.ravel(), sizes.ravel()]), axis=1).T:
         here = (samples == count) & (sizes == size)
-        # By the number correct: 0, 1, ... of the largest. Only positive terms are added.
-        share = np.concatenate([[0.0], np.cumsum(max_weights(int(count), int(size))[::-1])])
-        share[count - size + 1 :] = 1.0
-        result[here] = np.minimum(share, 1.0)[correct[here]]
+        result[here] = hit_shares(int(count), int(size))[correct[here]]
     return result
 
 

@@ -22,7 +22,7 @@ import numpy as np
 from maxatk.objectives.checks import FloatArray
 from maxatk.objectives.group import Group, RawAdvantage
 from maxatk.objectives.plain import centred
-from maxatk.objectives.rule import advantages_of, rule_of, split
+from maxatk.objectives.rule import advantages_of, rule_of, selected_of, split
 from maxatk.objectives.subsets import (
     max_weights,
     pair_weights,
@@ -55,7 +55,10 @@ class Credits:
 
 def on_policy(group: Group, baseline: str) -> FloatArray:
     """Return the advantages (P, n) of the group where every ratio is one."""
-    return advantages_of(group.rewards, rule_of(group.order, baseline, group.rewards.shape[-1]))
+    rule = rule_of(group.order, baseline, group.rewards.shape[-1])
+    if group.scores is not None and (group.scores[:, 1:] == group.scores[:, :-1]).any():
+        return selected_of(group.rewards, group.scores, rule)
+    return advantages_of(group.rewards, rule)
 
 
 def first_order_credits(group: Group) -> Credits:

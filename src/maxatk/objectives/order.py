@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 
 from maxatk.errors import InvalidValueError, unknown_name
-from maxatk.objectives.checks import FloatArray, as_k
+from maxatk.objectives.checks import FloatArray, as_k, is_number
 from maxatk.objectives.subsets import max_weights
 
 
@@ -72,7 +72,7 @@ class OrderWeights:
     def quantile(cls, q: float, *, of: int) -> OrderWeights:
         """Return the weights of the quantile q of k, 0 <= q <= 1, interpolated as NumPy does."""
         k = as_k(of, field="of")
-        if not (_is_number(q) and 0 <= q <= 1):
+        if not (is_number(q) and 0 <= q <= 1):
             raise InvalidValueError(f"quantile: must be from 0 to 1, got {q!r}")
         place = q * (k - 1)
         return cls(tuple(max(0.0, 1 - abs(place - m)) for m in range(k)))
@@ -83,7 +83,7 @@ class OrderWeights:
     ) -> OrderWeights:
         """Return the weights of the mean of a tail: that share of k, the last one in part."""
         k = as_k(of, field="of")
-        if not (_is_number(share) and 0 < share <= 1):
+        if not (is_number(share) and 0 < share <= 1):
             raise InvalidValueError(f"cvar: must be above 0 and at most 1, got {share!r}")
         if tail not in ("upper", "lower"):
             raise unknown_name("tail", str(tail), ("upper", "lower"))
@@ -163,7 +163,3 @@ def _as_weights(values: Sequence[float]) -> tuple[float, ...]:
         if not math.isfinite(weight):
             raise InvalidValueError(f"weights: must be finite, got {weight}")
     return weights
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)

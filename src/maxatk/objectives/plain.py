@@ -49,6 +49,33 @@ def best_second(group: Group) -> FloatArray:
     return np.where(is_best, gap, 0.0)
 
 
+def entropic_remove_one(group: Group) -> FloatArray:
+    """Return log mean e^(b r) / b of all minus that of the others, b the inverse temperature.
+
+    The others' sum is put together from both sides of the sample: nothing cancels.
+    """
+    n = group.rewards.shape[-1]
+    shifted = group.beta * (group.rewards - group.rewards[:, -1:])
+    before, after = (
+        np.logaddexp.accumulate(
+            np.pad(x, [(0, 0), (1, 0)], constant_values=-np.inf)[:, :-1], axis=1
+        )
+        for x in (shifted, shifted[:, ::-1])
+    )
+    others = np.logaddexp(before, after[:, ::-1])
+    whole = np.logaddexp(others[:, :1], shifted[:, :1])
+    value: FloatArray = (whole - others - np.log(n / (n - 1))) / group.beta
+    return value
+
+
+def entropic_mean(group: Group) -> FloatArray:
+    """Return (e^(b r) / sum e^(b r) - 1/n) / b: RS-GRPO, whose convention is n times this."""
+    weights = np.exp(group.beta * (group.rewards - group.rewards[:, -1:]))
+    shares: FloatArray = weights / weights.sum(axis=-1, keepdims=True)
+    relative: FloatArray = centred(shares) / group.beta
+    return relative
+
+
 def centred(values: FloatArray) -> FloatArray:
     """Return values (P, n) minus their mean over the group."""
     difference: FloatArray = values - values.mean(axis=-1, keepdims=True)
@@ -75,3 +102,9 @@ BEST: Formulas = {
     "second_best": best_second,
 }
 """The baselines of the credit "best"."""
+
+ENTROPIC: Formulas = {
+    "mean": entropic_mean,
+    "remove_one": entropic_remove_one,
+}
+"""The baselines of the credit "entropic"."""

@@ -22,6 +22,7 @@ import functools
 from collections.abc import Callable, Mapping
 
 import numpy as np
+import numpy.typing as npt
 
 from maxatk.objectives.checks import FloatArray
 from maxatk.objectives.order import OrderWeights, lifted
@@ -76,6 +77,55 @@ def advantages_of(rewards: FloatArray, rule: Rule) -> FloatArray:
     np.cumsum(steps, axis=-1, out=steps)
     steps += lowest[:, None]
     return steps
+
+
+def selected_of(rewards: FloatArray, scores: FloatArray, rule: Rule) -> FloatArray:
+    """Return the advantages (P, n) of rewards in ascending order of scores with ties, (P, n).
+
+    Tied scores are ordered at random and averaged over all orders. A tie at the places s+1..e has
+    the mean of W over them for each of its members. Without sample i, the ties below keep their
+    places in B, those above move down by one, and its own tie loses the last one.
+    """
+    n = rewards.shape[1]
+    start, end = _ties(scores)
+    size = end - start
+    whole, others = _sums(rule.group), _sums(rule.others)
+    total = (rewards * (whole[end] - whole[start]) / size).sum(axis=1, keepdims=True)
+    below = _row_sums(rewards * (others[np.minimum(end, n - 1)] - others[start]) / size)
+    above = _row_sums(rewards * (others[end - 1] - others[np.maximum(start - 1, 0)]) / size)
+    tied = _row_sums(rewards)
+    own = (others[end - 1] - others[start]) / np.maximum(size - 1, 1)
+    baseline = np.take_along_axis(below, start, 1)
+    baseline += above[:, -1:] - np.take_along_axis(above, end, 1)
+    rest = np.take_along_axis(tied, end, 1) - np.take_along_axis(tied, start, 1) - rewards
+    advantages: FloatArray = total - baseline - rest * own
+    return advantages
+
+
+def selected_weights(weights: FloatArray, scores: FloatArray) -> FloatArray:
+    """Return the weights (P, n) of ascending scores: tied ones have the mean of theirs."""
+    start, end = _ties(scores)
+    whole = _sums(weights)
+    shared: FloatArray = (whole[end] - whole[start]) / (end - start)
+    return shared
+
+
+def _ties(scores: FloatArray) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """Return where the tie of each ascending score starts and where it ends, (P, n) both."""
+    at = np.arange(scores.shape[1])
+    steps = scores[:, 1:] != scores[:, :-1]
+    edge = np.ones((len(scores), 1), dtype=bool)
+    start = np.maximum.accumulate(np.where(np.hstack([edge, steps]), at, 0), axis=1)
+    last = np.where(np.hstack([steps, edge]), at, at[-1])
+    return start, np.minimum.accumulate(last[:, ::-1], axis=1)[:, ::-1] + 1
+
+
+def _sums(weights: FloatArray) -> FloatArray:
+    return np.concatenate([[0.0], np.cumsum(weights)])
+
+
+def _row_sums(values: FloatArray) -> FloatArray:
+    return np.pad(np.cumsum(values, axis=1), [(0, 0), (1, 0)])
 
 
 @functools.lru_cache(_KEPT)

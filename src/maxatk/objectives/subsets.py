@@ -59,10 +59,29 @@ def shares_below(n: int, k: int) -> FloatArray:
     np.cumsum(np.log(np.where(inside, fractions, 1.0)), axis=1, out=logs[:, 1:])
     places = np.arange(k + 1)
     logs[(places < first) | (places > last)] = -np.inf
-    shares = np.exp(logs - logs.max(axis=1, keepdims=True))
+    shares: FloatArray = np.exp(logs - logs.max(axis=1, keepdims=True))
     shares /= shares.sum(axis=1, keepdims=True)
     shares.flags.writeable = False
     return shares
+
+
+def hit_shares(n: int, k: int) -> FloatArray:
+    """Return 1 - C(n-c, k) / C(n, k) for c = 0..n, (n+1,): the subsets that hold one of c."""
+    shares = np.concatenate([[0.0], np.cumsum(max_weights(n, k)[::-1])])  # of positive terms
+    shares[n - k + 1 :] = 1.0
+    capped: FloatArray = np.minimum(shares, 1.0)
+    return capped
+
+
+def shares_of_draws(n: int, rates: FloatArray) -> FloatArray:
+    """Return the chance of 0..n successes in n draws at each rate, (rates, n+1)."""
+    logs = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, n + 1)))])
+    hits = np.arange(n + 1)
+    with np.errstate(divide="ignore", invalid="ignore"):  # rates of 0 and 1, 0 log 0 = 0
+        right = np.where(hits > 0, hits * np.log(rates)[:, None], 0.0)
+        wrong = np.where(hits < n, (n - hits) * np.log1p(-rates)[:, None], 0.0)
+    chances: FloatArray = np.exp(logs[n] - logs[hits] - logs[n - hits] + right + wrong)
+    return chances
 
 
 def sums_before(values: FloatArray) -> FloatArray:

@@ -1,0 +1,1 @@
+"""The objectives before one rule for all of them, for comparisons within one run."""

@@ -1,0 +1,153 @@
+"""Rewards in any form give the same numbers, in the form in which they came."""
+
+import sys
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from maxatk.errors import InvalidValueError
+from maxatk.objectives import advantages, distinct_at_k, majority_at_k, max_at_k
+
+REWARDS = np.array([[0.0, 0.25, 1.0, 0.5], [0.5, 0.5, 0.0, 0.75]])
+SCORES = np.array([[0.1, 0.3, 0.2, 0.0], [1.0, 0.0, 0.0, 1.0]])
+LOGS = np.array([[0.1, -0.2, 0.3, 0.0], [0.2, 0.1, -0.1, 0.4]])
+ANSWERS = [["a", "b", "a", "b"], ["c", "c", "d", "a"]]
+WANT = advantages(REWARDS, "bon_off_policy_exact", 2, log_ratios=LOGS, selection=SCORES)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("grad", [False, True])
+def test_tensors_come_back_as_tensors(dtype, grad):
+    rewards = torch.tensor(REWARDS, dtype=dtype, requires_grad=grad)
+    logs = torch.tensor(LOGS, requires_grad=grad)
+    got = advantages(
+        rewards, "bon_off_policy_exact", 2, log_ratios=logs, selection=torch.tensor(SCORES)
+    )
+    assert (got.dtype, got.device, got.requires_grad) == (torch.float32, rewards.device, False)
+    np.testing.assert_allclose(got.numpy(), WANT, atol=1e-7)
+    metric = max_at_k(rewards, [1, 2])
+    assert metric.dtype == torch.float32
+    np.testing.assert_allclose(metric.numpy(), max_at_k(REWARDS, [1, 2]), atol=1e-7)
+
+
+def test_tensors_of_integers_and_tensors_of_answers():
+    passed, answers = torch.tensor([[0, 1, 1], [1, 0, 0]]), torch.tensor([[0, 1, 1], [1, 2, 3]])
+    got = advantages(passed, "majority", 2, answers=answers)
+    want = advantages(passed.tolist(), "majority", 2, answers=answers.tolist())
+    np.testing.assert_allclose(got.numpy(), want, atol=1e-7)
+
+
+@given(st.permutations(range(8)))
+def test_flat_rewards_with_groups_in_any_order(order):
+    ids = np.array([("p", 1)] * 4 + [("q", 2)] * 4, dtype=object)
+    groups = [tuple(ids[place]) for place in order]
+    flat = [x.ravel()[list(order)] for x in (REWARDS, SCORES, LOGS, np.array(ANSWERS))]
+    got = advantages(
+        flat[0], "bon_off_policy_exact", 2, log_ratios=flat[2], selection=flat[1], groups=groups
+    )
+    # Ties of the scores count in the order of the samples, which the permutation changes.
+    untied = [place for place, where in enumerate(order) if where < 4]
+    np.testing.assert_allclose(got[untied], WANT.ravel()[list(order)][untied], atol=1e-14)
+    first = 0 if groups[0][0] == "p" else 1
+    metric = max_at_k(flat[0], 2, selection=flat[1], groups=groups)
+    want = max_at_k(REWARDS, 2, selection=SCORES)
+    np.testing.assert_allclose(metric, want[[first, 1 - first]], atol=1e-14)
+    metric = majority_at_k(flat[0], flat[3], 3, groups=groups)
+    want = majority_at_k(REWARDS, ANSWERS, 3)
+    np.testing.assert_allclose(metric, want[[first, 1 - first]], atol=1e-14)
+
+
+def test_series_come_back_with_their_index():
+    frame = pd.DataFrame(
+        {"reward": REWARDS.ravel(), "task": ["p"] * 4 + ["q"] * 4}, index=range(10, 18)
+    )
+    got = advantages(frame["reward"], k=2, groups=frame["task"])
+    assert isinstance(got, pd.Series)
+    assert list(got.index) == list(range(10, 18))
+    np.testing.assert_allclose(got.to_numpy(), advantages(REWARDS, k=2).ravel())
+    metric = max_at_k(frame["reward"], 2, groups=frame["task"])
+    assert dict(metric) == dict(zip("pq", max_at_k(REWARDS, 2), strict=True))
+
+
+RAGGED = [[0.0, 1.0, 0.5], [0.25], [0.5, 0.0]]
+
+
+def test_ragged_lists_give_a_list_of_arrays_and_one_warning():
+    with pytest.warns(UserWarning, match="1 of 3 groups have fewer than 2 samples") as caught:
+        got = advantages(RAGGED, k=2)
+    assert len(caught) == 1
+    assert [list(row) for row in got][1] == [0.0]
+    np.testing.assert_allclose(got[0], advantages(RAGGED[:1], k=2)[0])
+    np.testing.assert_allclose(got[2], advantages(RAGGED[2:], k=2)[0])
+    with pytest.warns(UserWarning, match="1 of 3 groups"):
+        metric = max_at_k(RAGGED, 2)
+    np.testing.assert_allclose(metric, [5 / 6, np.nan, 0.5])
+    answers = [["a", "b", "a"], ["a"], ["b", "b"]]
+    np.testing.assert_allclose(distinct_at_k(RAGGED, answers, 1), [0.5, 0.25, 0.25])
+
+
+def test_groups_that_are_large_enough_give_no_warning():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        advantages(RAGGED, k=1)
+        max_at_k([[1.0, np.nan], [1.0, 0.0]], 2)
+
+
+WRONG = {
+    "length": (
+        lambda: advantages([1.0, 0.0], groups=["a"], k=1),
+        r"groups: must be one id for each of the flat rewards, got 1 ids for .* \(2,\)",
+    ),
+    "not flat": (lambda: advantages(REWARDS, groups=["a", "b"], k=1), "groups: must be one id"),
+    "k": (lambda: max_at_k([1.0, 0.0], 2, groups=["a", "b"]), "got k=2 with 1 samples"),
+    "answers": (
+        lambda: advantages(REWARDS, "majority", 2, answers=["a"] * 4),
+        r"answers: must have the shape of the rewards \(2, 4\)",
+    ),
+    "unhashable": (
+        lambda: majority_at_k([1.0, 0.0], [[], {}], 1),
+        "answers: must be hashable",
+    ),
+    "missing answers": (
+        lambda: advantages(REWARDS, "majority", 2),
+        "answers: are needed by the credit 'majority'",
+    ),
+    "answers of no use": (
+        lambda: advantages(REWARDS, k=2, answers=ANSWERS),
+        "answers: have no use in the credit 'max_at_k'",
+    ),
+    "selection of no use": (
+        lambda: advantages(REWARDS, "grpo", selection=SCORES),
+        "selection: the credit 'reward' has no order of samples",
+    ),
+    "selection shape": (
+        lambda: max_at_k(REWARDS, 2, selection=SCORES[0]),
+        r"selection: must have the shape of the rewards \(2, 4\), got \(4,\)",
+    ),
+    "ragged beside": (
+        lambda: advantages(RAGGED, k=1, selection=[[1.0], [1.0], [1.0]]),
+        r"selection: must have the shape of the rewards \(6,\), got \(3,\)",
+    ),
+}
+
+
+@pytest.mark.parametrize(("call", "text"), WRONG.values(), ids=WRONG)
+def test_columns_that_do_not_fit_are_refused(call, text):
+    with pytest.raises(InvalidValueError, match=text):
+        call()
+
+
+def test_nothing_heavy_is_imported_for_arrays():
+    import subprocess
+
+    probe = (
+        "import sys; from maxatk import advantages; advantages([[0.0, 1.0]], k=1); "
+        "print([n for n in ('torch', 'pandas') if n in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True)
+    assert done.stdout == "[]\n", done.stderr
