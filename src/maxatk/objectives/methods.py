@@ -118,9 +118,9 @@ class Baseline:
 BASELINES: Mapping[str, Baseline] = {
     "none": Baseline(formula="0", keeps_level=True),
     "mean": Baseline(formula="mean of the credits", unbiased=False),
-    "leave_one_out": Baseline(formula="each subset with i replaced by its other members, mean"),
-    "replace_one": Baseline(formula="mean over j of m(i replaced by j)"),
-    "remove_one": Baseline(formula="m(without i)", spare=1),
+    "leave_one_out": Baseline(formula="mean over replacing i by the others of its subset"),
+    "replace_one": Baseline(formula="mean over replacing i by each of the others"),
+    "remove_one": Baseline(formula="the same without i", spare=1),
     "others_credit": Baseline(formula="mean credit of the others alone", keeps_level=True),
     "second_best": Baseline(formula="second best distinct reward", unbiased=False),
     "constant": Baseline(

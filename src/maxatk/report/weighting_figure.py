@@ -38,7 +38,7 @@ def weighting_figure(path: str | Path, *, n: int = 8, k: int = 4) -> Path:
             axes.set_yscale("symlog", linthresh=0.1)
             axes.set(title=title, xlabel="success rate p of a prompt")
             axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.13), fontsize=8)
-        panels[0].set_ylabel(f"factor on the gradient of p, n = {n}, k = {k}")
+        panels[0].set_ylabel(f"factor on grad p, n = {n}, k = {k}")
         return save(figure, path)
 
 
