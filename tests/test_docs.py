@@ -104,6 +104,15 @@ def test_every_benchmark_has_its_section():
     assert set(BENCHMARKS) <= described
 
 
+def test_what_a_method_is_unbiased_for_is_what_its_row_says():
+    text = (ROOT / "docs" / "objectives.md").read_text()
+    table = text.partition("## What each method is for")[2].partition("##")[0]
+    said = dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|", table, re.M))
+    assert len(said) >= 21
+    for name, claim in said.items():
+        assert claim.startswith(METHODS[name].unbiased_for or "nothing"), name
+
+
 def test_the_paper_is_mapped_to_its_end():
     text = (ROOT / "docs" / "paper.md").read_text()
     assert all(f"({number})" in text for number in range(1, 12))

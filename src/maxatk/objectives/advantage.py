@@ -71,21 +71,16 @@ def advantages(
       ratio is not in the advantage; only the ratios of the other samples are, clamped.
     - "reinforce": for a loss -A_i log pi(y_i). The own ratio is in the advantage, and clamped like
       the others. Up to clamping (and, for the first-order correction, up to second order in
-      delta) it is the advantage of the form "ppo" times rho_i, for methods without a correction
-      too: with the same rewards both forms have the same gradient.
+      delta) it is the advantage of the form "ppo" times rho_i, for every method.
 
-    A method without a correction has no other use for the ratios, so in the form "ppo" it ignores
-    them. A credit of k-subsets is divided by C(n, k) as in eq. (9): the sum over the samples of
-    A_i grad log pi(y_i), not its mean, estimates the gradient of the statistic. Credits of the
-    whole group's rewards ("reward", "best") follow eq. (5), whose mean over the samples does.
-
-    Scale "std" divides by max(std of the on-policy credits, std of credit - baseline) +
-    `STD_EPSILON`, with `STD_DDOF`; for "grpo" that is TRL's formula. The own ratio is in neither.
+    A method without a correction ignores the ratios in the form "ppo". As in eq. (9) the sum over
+    the samples of A_i grad log pi(y_i) estimates the gradient of the statistic; for the credit
+    "reward" their mean does, as in eq. (5). Under a correction, tied scores of a selection count
+    in the order of the samples, which is unbiased too.
 
     0 is returned for unscorable samples, for groups in which fewer samples were scored than the
-    method needs (`Method.samples_needed`), for groups of equal rewards (unless the credit or the
-    baseline keeps their level, as "none" does), and hence for n = 1. Under a correction, tied
-    scores of a selection count in the order of the samples, which is unbiased too.
+    method needs (`Method.samples_needed`) and for groups of equal rewards, unless the credit or
+    the baseline keeps their level, as "none" does.
 
     Raises InvalidValueError for a k that n samples are too few for or that is not an integer >= 1,
     wrong shapes, infinite rewards, log ratios that are not finite, unknown names, and a selection
@@ -114,16 +109,7 @@ def advantages(
         beta=row.inverse_temperature,
     )
     estimator = row.without_ratios() if logs is None else row
-    result = np.zeros(rows.shape)
-    for places in whole.scored_places(row.samples_needed(size)):
-        group = whole.at(places)
-        with np.errstate(over="ignore", invalid="ignore"):  # refused below
-            result.ravel()[places] = _finished(_raw(group, estimator), group, row, form)
-    if not np.isfinite(result).all():
-        raise InvalidValueError(
-            "advantages: overflow; rewards or log_ratios are too large (a smaller clamp helps)"
-        )
-    restored: FloatArray = layout.of_samples(result)
+    restored: FloatArray = layout.of_samples(_of_rows(whole, row, estimator, form))
     return restored
 
 
@@ -178,6 +164,20 @@ def _check_columns(method: Method, selection: Any, answers: Any) -> None:
         raise InvalidValueError(f"answers: {wanted} the credit {method.credit!r}")
 
 
+def _of_rows(whole: Group, row: Method, estimator: Method, form: Form) -> FloatArray:
+    """Return the advantages (P, n) of unsorted groups; `estimator` is `row` as it is computed."""
+    result = np.zeros(whole.rewards.shape)
+    for places in whole.scored_places(row.samples_needed(whole.k)):
+        group = whole.at(places)
+        with np.errstate(over="ignore", invalid="ignore"):  # refused below
+            result.ravel()[places] = _finished(_raw(group, estimator), group, row, form)
+    if not np.isfinite(result).all():
+        raise InvalidValueError(
+            "advantages: overflow; rewards or log_ratios are too large (a smaller clamp helps)"
+        )
+    return result
+
+
 def _raw(group: Group, row: Method) -> RawAdvantage:
     """Return credit minus baseline by the formula of the row."""
     if row.correction != "none":
@@ -204,7 +204,11 @@ def _finished(raw: RawAdvantage, group: Group, row: Method, form: Form) -> Float
 
 
 def _inverse_std(group: Group, row: Method, raw: RawAdvantage) -> FloatArray:
-    """Return 1 / (std + eps), (P, 1), and 0 for a corrected group without on-policy signal."""
+    """Return 1 / (std + eps), (P, 1), and 0 for a corrected group without on-policy signal.
+
+    The std is the larger of those of the on-policy credits and of credit - baseline; the own
+    ratio is in neither. For "grpo" that is TRL's formula.
+    """
     credits = group.rewards if group.weights is None else on_policy(group, "none")
     plain = _std(credits)
     inverse = 1 / (np.maximum(plain, _std(raw.values)) + STD_EPSILON)
