@@ -21,7 +21,7 @@ FOLDER = Path(maxatk.__file__).parent / "recipes"
 DEMOS = [FOLDER / "mini" / "demo.yaml", FOLDER / "mini" / "fast.yaml"]
 STUDIES = [
     FOLDER / "mini" / f"{name}.yaml"
-    for name in ("table1", "table2", "table4", "off_policy", "k_against_n", "confirm")
+    for name in ("table1", "table2", "table4", "off_policy", "k_against_n", "confirm", "objectives")
 ]
 EVALUATIONS = [FOLDER / "paper" / "eval.yaml"]
 DATA = [FOLDER / "paper" / "data.yaml"]

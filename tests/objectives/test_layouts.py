@@ -103,6 +103,10 @@ WRONG = {
         lambda: advantages([1.0, 0.0], groups=["a"], k=1),
         r"groups: must be one id for each of the flat rewards, got 1 ids for .* \(2,\)",
     ),
+    "unhashable groups": (
+        lambda: advantages([1.0, 0.0], groups=[[1], [2]], k=1),
+        "groups: must be hashable",
+    ),
     "not flat": (lambda: advantages(REWARDS, groups=["a", "b"], k=1), "groups: must be one id"),
     "k": (lambda: max_at_k([1.0, 0.0], 2, groups=["a", "b"]), "got k=2 with 1 samples"),
     "answers": (

@@ -16,7 +16,7 @@ MIXABLE = [name for name, row in METHODS.items() if row.credit == "max_at_k"]
 
 
 def objective(method="bon_loo1", k=3, k_final=1, schedule="constant", weight=1.0, form="ppo"):
-    return Objective(method, k, k_final, schedule, weight, form, 0.5)
+    return Objective(METHODS[method], k, k_final, schedule, weight, form, 0.5)
 
 
 @given(

@@ -7,13 +7,14 @@ from transformers import AutoModelForCausalLM
 from trl import GRPOConfig, GRPOTrainer
 
 from maxatk.errors import InvalidValueError
-from maxatk.objectives import METHODS
+from maxatk.objectives import METHODS, method_of
 from maxatk.train import MaxAtKTrainer
 from maxatk.train.ratios import GROUP_ROW
 from oracles import subsets
 
 from .conftest import GROUP, SpyTrainer, reward_with_gaps, text_reward
 
+CVAR = {"credit": {"cvar": 0.5, "of": 3}, "baseline": "replace_one"}
 TRAINED = [name for name, method in METHODS.items() if not method.kind.needs_answers]
 CORRECTED = [name for name, method in METHODS.items() if method.correction != "none"]
 CLAMP = 0.5
@@ -43,9 +44,9 @@ def brute_force(method, rewards, log_ratios, *, k, form):
     deltas = np.clip(np.expm1(log_ratios), -CLAMP, CLAMP)
     for row, group in enumerate(rewards):
         scored = ~np.isnan(group)
-        if scored.sum() >= METHODS[method].samples_needed(k):
+        if scored.sum() >= method_of(method).samples_needed(k):
             result[row, scored] = subsets.advantages(
-                list(group[scored]), list(deltas[row, scored]), k, METHODS[method], form
+                list(group[scored]), list(deltas[row, scored]), k, method_of(method), form
             )
     return result * (rewards.shape[1] if method in SUMMED else 1)
 
@@ -103,7 +104,7 @@ def test_groups_are_really_split_over_micro_batches(make_trainer):
     assert any(len(found) > 1 for found in groups)
 
 
-@pytest.mark.parametrize("method", TRAINED)
+@pytest.mark.parametrize("method", [*TRAINED, CVAR])
 def test_every_method_sets_the_advantages_of_its_row(make_trainer, model_folder, method):
     trainer = make_trainer(method=method, max_steps=1)
     trainer.train()

@@ -142,14 +142,14 @@ def effective_sample_size(
 
 def check_group_size(method: Method, k: int, samples: int) -> None:
     """Raise InvalidValueError where the method has no advantages for groups of that size."""
-    needed = method.samples_needed(k)
-    if needed <= samples:
-        return
-    refuse_k_above(needed if needed == k else k, samples)
-    raise InvalidValueError(
-        f"method: {method.credit!r} with the baseline {method.baseline!r} and k={k} needs at "
-        f"least {needed} samples, got {samples}"
-    )
+    needed, has_k = method.samples_needed(k), method.kind.uses_k
+    if has_k:
+        refuse_k_above(k, samples)
+    if needed > samples:
+        raise InvalidValueError(
+            f"method: {method.credit!r} with the baseline {method.baseline!r}"
+            f"{f' and k={k}' if has_k else ''} needs at least {needed} samples, got {samples}"
+        )
 
 
 def _check_columns(method: Method, selection: Any, answers: Any) -> None:

@@ -124,8 +124,11 @@ def _grouped(rewards: Any, groups: list[Any]) -> Layout:
             f"rewards of shape {shape}"
         )
     members: dict[Hashable, list[int]] = {}
-    for place, group in enumerate(groups):
-        members.setdefault(group, []).append(place)
+    try:
+        for place, group in enumerate(groups):
+            members.setdefault(group, []).append(place)
+    except TypeError as error:
+        raise InvalidValueError(f"groups: must be hashable ({error})") from error
     places = np.full((len(members), max(map(len, members.values()))), -1, dtype=np.intp)
     for row, own in zip(places, members.values(), strict=True):
         row[: len(own)] = own
