@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from maxatk.objectives import Method, advantages, distinct_at_k, majority_at_k
+from maxatk.objectives.answers import _majority_chances as majority_chances
 from oracles import subsets
 
 STATISTICS = {"majority": majority_at_k, "distinct": distinct_at_k}
@@ -66,6 +67,16 @@ def test_one_sample_is_the_mean_and_equal_answers_are_one():
         assert metric(rewards, answers, [1, 6]).shape == (3, 2)
     np.testing.assert_allclose(majority_at_k(rewards, answers, 4)[0], rewards[0].mean())
     np.testing.assert_allclose(distinct_at_k(rewards, answers, 6)[1], rewards[1].sum())
+
+
+def test_answers_of_other_groups_cost_nothing():
+    rewards = np.random.default_rng(0).random((500, 4))
+    answers = np.arange(2000).reshape(500, 4) // 2  # two of each, 1000 different ones
+    majority_chances.cache_clear()
+    whole = advantages(rewards, "majority", 3, answers=answers)
+    last = advantages(rewards[-1:], "majority", 3, answers=answers[-1:])
+    np.testing.assert_array_equal(whole[-1:], last)
+    assert majority_chances.cache_info().currsize < 50
 
 
 def test_unscorable_samples_do_not_vote():

@@ -25,7 +25,7 @@ def test_the_maximum_of_a_group_has_the_advantages_of_its_row():
     )
 
 
-@pytest.mark.parametrize("k", [2, 3, 5])
+@pytest.mark.parametrize("k", [1, 2, 3, 5])
 def test_all_subsets_give_the_leave_one_out_advantages(k):
     want = advantages(REWARDS, "bon_loo1", k)
     np.testing.assert_allclose(influence(max, REWARDS, k=k), want, atol=1e-14)

@@ -7,8 +7,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from maxatk.objectives import METHODS, advantages, effective_sample_size, max_at_k, pass_at_k
-from oracles import answers_of
+from maxatk.objectives import (
+    METHODS,
+    Method,
+    OrderWeights,
+    advantages,
+    effective_sample_size,
+    max_at_k,
+    pass_at_k,
+)
+from maxatk.objectives.off_policy import CORRECTIONS
+from maxatk.objectives.rule import RULES
+from oracles import answers_of, subsets
 
 NAMES = list(METHODS)
 LOO = [name for name, m in METHODS.items() if m.baseline == "leave_one_out" and m.kind.uses_k]
@@ -167,3 +177,25 @@ def test_effective_sample_size_is_a_share(problem):
     share = effective_sample_size(logs, k)
     assert ((share > 0) & (share <= 1 + 1e-12)).all()
     np.testing.assert_allclose(effective_sample_size(0 * logs + 0.3, k), 1, rtol=1e-12)
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    hnp.arrays(np.float64, 6, elements=st.sampled_from([-1.0, 0.0, 0.5, 1.0, np.nan])),
+    st.lists(st.sampled_from([-1.5, 0.0, 0.25, 1.0]), min_size=1, max_size=4),
+    st.sampled_from(sorted(RULES)),
+    st.sampled_from(["none", "exact"]),
+    st.sampled_from([1e-6, 1.0, 1e6]),
+)
+def test_random_weights_equal_enumeration(rewards, weights, baseline, correction, unit):
+    scored = ~np.isnan(rewards)
+    hypothesis.assume(scored.sum() > len(weights))
+    if correction == "exact" and baseline not in CORRECTIONS["exact"]:
+        correction = "none"
+    row = Method(credit=OrderWeights(tuple(weights)), baseline=baseline, correction=correction)
+    logs = np.linspace(-0.3, 0.4, 6)
+    got = advantages(unit * rewards[None], row, log_ratios=logs[None])[0]
+    deltas = np.expm1(logs)[scored]
+    want = subsets.advantages(list(rewards[scored]), deltas, 1, row)
+    np.testing.assert_allclose(got[scored], unit * want, rtol=1e-9, atol=1e-12 * unit)
+    assert not got[~scored].any()

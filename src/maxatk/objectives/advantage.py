@@ -14,7 +14,7 @@ from maxatk.objectives.checks import FloatArray, as_floats, as_k, refuse_k_above
 from maxatk.objectives.group import Group, RawAdvantage
 from maxatk.objectives.layout import layout_of
 from maxatk.objectives.methods import Method, as_method
-from maxatk.objectives.off_policy import CORRECTIONS, on_policy
+from maxatk.objectives.off_policy import CORRECTIONS
 from maxatk.objectives.rule import selected_weights
 from maxatk.objectives.symmetric import all_means
 
@@ -93,11 +93,11 @@ def advantages(
             f"rewards: must have shape (prompts, samples), at least one sample, got {rows.shape}"
         )
     row, size = as_method(method), as_k(k)
-    check_group_size(row, size, rows.shape[1])
+    needed = check_group_size(row, size, rows.shape[1])
     _check_columns(row, selection, answers)
     if form not in get_args(Form):
         raise unknown_name("form", str(form), get_args(Form))
-    layout.warn_of_fewer(row.samples_needed(size))
+    layout.warn_of_fewer(needed, depth=2)
     logs = None if log_ratios is None else layout.rows("log_ratios", log_ratios)
     whole = Group(
         rows,
@@ -109,7 +109,7 @@ def advantages(
         beta=row.inverse_temperature,
     )
     estimator = row.without_ratios() if logs is None else row
-    restored: FloatArray = layout.of_samples(_of_rows(whole, row, estimator, form))
+    restored: FloatArray = layout.of_samples(_of_rows(whole, needed, row, estimator, form))
     return restored
 
 
@@ -140,8 +140,11 @@ def effective_sample_size(
     return share
 
 
-def check_group_size(method: Method, k: int, samples: int) -> None:
-    """Raise InvalidValueError where the method has no advantages for groups of that size."""
+def check_group_size(method: Method, k: int, samples: int) -> int:
+    """Return the size of the smallest group that the method has advantages for.
+
+    Raises InvalidValueError where groups of that many samples are smaller.
+    """
     needed, has_k = method.samples_needed(k), method.kind.uses_k
     if has_k:
         refuse_k_above(k, samples)
@@ -150,6 +153,7 @@ def check_group_size(method: Method, k: int, samples: int) -> None:
             f"method: {method.credit!r} with the baseline {method.baseline!r}"
             f"{f' and k={k}' if has_k else ''} needs at least {needed} samples, got {samples}"
         )
+    return needed
 
 
 def _check_columns(method: Method, selection: Any, answers: Any) -> None:
@@ -164,10 +168,10 @@ def _check_columns(method: Method, selection: Any, answers: Any) -> None:
         raise InvalidValueError(f"answers: {wanted} the credit {method.credit!r}")
 
 
-def _of_rows(whole: Group, row: Method, estimator: Method, form: Form) -> FloatArray:
+def _of_rows(whole: Group, needed: int, row: Method, estimator: Method, form: Form) -> FloatArray:
     """Return the advantages (P, n) of unsorted groups; `estimator` is `row` as it is computed."""
     result = np.zeros(whole.rewards.shape)
-    for places in whole.scored_places(row.samples_needed(whole.k)):
+    for places in whole.scored_places(needed):
         group = whole.at(places)
         with np.errstate(over="ignore", invalid="ignore"):  # refused below
             result.ravel()[places] = _finished(_raw(group, estimator), group, row, form)
@@ -185,7 +189,7 @@ def _raw(group: Group, row: Method) -> RawAdvantage:
     if row.kind.formulas:
         values = row.kind.formulas[row.baseline](group)
     else:
-        values = on_policy(group, row.baseline)
+        values = group.on_policy(row.baseline)
     return RawAdvantage(values, values)
 
 
@@ -198,8 +202,7 @@ def _finished(raw: RawAdvantage, group: Group, row: Method, form: Form) -> Float
         result = result * _SCALES[row.scale](group, row, raw)
     if not row.keeps_level:
         # Equal rewards carry no signal; rounding, and a mean of unequal ratios, would leave some.
-        equal = (group.rewards == group.rewards[:, :1]).all(axis=1, keepdims=True)
-        result = np.where(equal, 0.0, result)
+        result = np.where(group.equal, 0.0, result)
     return result
 
 
@@ -209,7 +212,7 @@ def _inverse_std(group: Group, row: Method, raw: RawAdvantage) -> FloatArray:
     The std is the larger of those of the on-policy credits and of credit - baseline; the own
     ratio is in neither. For "grpo" that is TRL's formula.
     """
-    credits = group.rewards if group.weights is None else on_policy(group, "none")
+    credits = group.rewards if group.weights is None else group.credits
     plain = _std(credits)
     inverse = 1 / (np.maximum(plain, _std(raw.values)) + STD_EPSILON)
     silent = (plain < LEAST_STD) & (row.correction != "none")

@@ -27,7 +27,7 @@ Codes: TypeAlias = npt.NDArray[np.intp]
 
 def statistic_of(chances: Chances, rewards: FloatArray, codes: Codes, k: int) -> float:
     """Return the statistic of one group: rewards (n,) and the class of each sample (n,)."""
-    counts, worth = _classes(rewards, codes)
+    _, counts, worth = _classes(rewards, codes)
     return float(chances(tuple(counts.tolist()), k) @ worth)
 
 
@@ -59,15 +59,15 @@ def distinct_chances(counts: Counts, k: int) -> FloatArray:
 
 def majority_chances(counts: Counts, k: int) -> FloatArray:
     """Return the chance of each class to win the vote of a k-subset, (classes,)."""
-    order = np.argsort(counts, kind="stable")
-    chances = np.empty(len(counts))
-    chances[order] = _majority_chances(tuple(counts[d] for d in order), k)
+    met = [d for d in np.argsort(counts, kind="stable") if counts[d]]
+    chances = np.zeros(len(counts))
+    chances[met] = _majority_chances(tuple(counts[d] for d in met), k)
     return chances
 
 
 @functools.lru_cache(4096)
 def _majority_chances(counts: Counts, k: int) -> FloatArray:
-    """Return `majority_chances` of ascending counts.
+    """Return `majority_chances` of ascending counts >= 1.
 
     Draws from each class are binomial with a rate near k/n, given that they sum to k. Where the
     winner has v votes, another class gives sum_{j<v} P(j) z^j + u P(v) z^v: the power of u counts
@@ -82,16 +82,16 @@ def _majority_chances(counts: Counts, k: int) -> FloatArray:
     votes, taken = np.arange(1, k + 1)[:, None, None], np.arange(k + 1)
     ties = np.where(taken == votes, (nodes[:, None] + 1) / 2, taken < votes)  # (k, nodes, k + 1)
     chance = {}
-    for count in {*counts} - {0}:
+    for count in {*counts}:
         rivals = list(counts)
         rivals.remove(count)
         product = np.zeros(ties.shape)
         product[..., 0] = 1.0
-        for rival in filter(None, rivals):
+        for rival in rivals:
             product = _product(product, drawn[rival] * ties, min(rival, k))
         lost = product[taken[:-1], :, k - taken[1:]] @ shares / 2
         chance[count] = drawn[count][1:] @ lost / drawn[n][k]
-    return np.array([chance.get(count, 0.0) for count in counts])
+    return np.array([chance[count] for count in counts])
 
 
 def _product(one: FloatArray, other: FloatArray, degree: int) -> FloatArray:
@@ -102,9 +102,10 @@ def _product(one: FloatArray, other: FloatArray, degree: int) -> FloatArray:
     return product
 
 
-def _classes(rewards: FloatArray, codes: Codes) -> tuple[npt.NDArray[np.int64], FloatArray]:
-    counts = np.bincount(codes)
-    return counts, np.bincount(codes, rewards) / np.maximum(counts, 1)
+def _classes(rewards: FloatArray, codes: Codes) -> tuple[Codes, npt.NDArray[np.int64], FloatArray]:
+    """Return the class of each sample, 0 up to the group's classes, their counts and worths."""
+    _, own, counts = np.unique(codes, return_inverse=True, return_counts=True)
+    return own, counts, np.bincount(own, rewards) / counts
 
 
 def _above(
@@ -119,11 +120,11 @@ def _above(
     Without sample i its class is worth the mean of its other rewards, also on average over the
     samples that replace i.
     """
-    counts, worth = _classes(rewards, codes)
+    classes, counts, worth = _classes(rewards, codes)
     whole = chances(tuple(counts.tolist()), k) @ worth
     result = np.empty(len(rewards))
-    for d in np.unique(codes):
-        own = codes == d
+    for d in range(len(counts)):
+        own = classes == d
         counts[d] -= 1
         chance = without(counts)
         counts[d] += 1

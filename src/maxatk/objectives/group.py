@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterator
 from typing import Literal, TypeAlias
 
@@ -11,6 +12,7 @@ import numpy.typing as npt
 
 from maxatk.objectives.checks import FloatArray
 from maxatk.objectives.order import OrderWeights
+from maxatk.objectives.rule import advantages_of, rule_of, selected_of, steps_of
 
 Places: TypeAlias = npt.NDArray[np.intp]
 
@@ -45,6 +47,30 @@ class Group:
         assert self.answers is not None
         return self.answers
 
+    @functools.cached_property
+    def credits(self) -> FloatArray:
+        """Return the on-policy credits (P, n), those of eq. (9) for a maximum."""
+        return self.on_policy("none")
+
+    @functools.cached_property
+    def _steps(self) -> FloatArray:
+        return steps_of(self.rewards)
+
+    def on_policy(self, baseline: str) -> FloatArray:
+        """Return the advantages (P, n) of a name in `RULES` where every ratio is one."""
+        rule = rule_of(self.order, baseline, self.rewards.shape[-1])
+        if self.scores is not None and (self.scores[:, 1:] == self.scores[:, :-1]).any():
+            return selected_of(self.rewards, self.scores, rule)
+        return advantages_of(self._steps, rule)
+
+    @property
+    def equal(self) -> npt.NDArray[np.bool_]:
+        """Return which groups have equal rewards, (P, 1)."""
+        equal: npt.NDArray[np.bool_] = self.rewards[:, :1] == self.rewards[:, -1:]
+        if self.scores is not None:  # the rewards do not ascend
+            equal = (self.rewards == self.rewards[:, :1]).all(axis=1, keepdims=True)
+        return equal
+
     @property
     def gains(self) -> FloatArray:
         """Return the rewards above that of the first sample, the lowest: (P, n)."""
@@ -75,13 +101,14 @@ class Group:
 
     def at(self, places: Places) -> Group:
         """Return the groups made of the samples at flat places (P', m)."""
-        rewards, answers = self.rewards.ravel()[places], self.answers
-        return dataclasses.replace(
-            self,
-            rewards=rewards,
-            deltas=self.deltas if self.deltas.size == 1 else self.deltas.ravel()[places],
-            scores=None if self.scores is None else self.scores.ravel()[places],
-            answers=None if answers is None else answers.ravel()[places],
+        return Group(
+            self.rewards.ravel()[places],
+            self.deltas if self.deltas.size == 1 else self.deltas.ravel()[places],
+            self.k,
+            self.weights,
+            None if self.scores is None else self.scores.ravel()[places],
+            None if self.answers is None else self.answers.ravel()[places],
+            self.beta,
         )
 
 

@@ -36,8 +36,9 @@ def influence(
         seed: Of the draws.
 
     Each subset gives its members the statistic minus the baseline; the mean over the subsets is
-    returned. O(k^2) calls a subset for "replace_one", O(k) for "remove_one". The statistic should
-    not depend on the order of the samples.
+    returned. For k = 1 the other samples of the group replace the one. The cost is O(k^2) calls a
+    subset for "replace_one" and O(k) for "remove_one". The statistic should not depend on the
+    order of the samples.
 
     Raises InvalidValueError for groups of different sizes, k > n and an unknown baseline.
     """
@@ -55,20 +56,17 @@ def influence(
     for row, group in zip(result, groups, strict=True):
         subsets = list(_subsets(n, size, as_k(draws, field="draws"), rng))
         for subset in subsets:
-            members = [group[i] for i in subset]
-            whole = statistic(members)
-            for place, i in enumerate(subset):
-                others = members[:place] + members[place + 1 :]
-                row[i] += (whole - _rest(statistic, others, baseline)) / len(subsets)
+            whole = statistic([group[i] for i in subset])
+            for i in subset:
+                others = [group[j] for j in subset if j != i]
+                if baseline == "remove_one":
+                    rest = statistic(others)
+                else:
+                    donors = others or [group[j] for j in range(n) if j != i]
+                    replaced = [statistic([*others, donor]) for donor in donors]
+                    rest = sum(replaced) / len(replaced) if replaced else whole
+                row[i] += (whole - rest) / len(subsets)
     return result
-
-
-def _rest(statistic: Callable[[Sequence[Any]], float], others: list[Any], baseline: Rest) -> float:
-    if baseline == "remove_one":
-        return statistic(others)
-    if not others:
-        return statistic(others)
-    return sum(statistic([*others, other]) for other in others) / len(others)
 
 
 def _subsets(n: int, k: int, draws: int, rng: np.random.Generator) -> Iterable[Sequence[int]]:

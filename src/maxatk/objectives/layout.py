@@ -70,8 +70,11 @@ class Layout:
         """Return values of the groups (P, ...) as what holds the rewards."""
         return _like(self.given, values, self.ids)
 
-    def warn_of_fewer(self, needed: int) -> None:
-        """Warn of groups, given in different sizes, that have fewer samples than are needed."""
+    def warn_of_fewer(self, needed: int, *, depth: int) -> None:
+        """Warn of groups, given in different sizes, that have fewer samples than are needed.
+
+        `depth` is the number of calls between the caller's line and this one.
+        """
         if self.places is None:
             return
         few = int(((self.places >= 0).sum(axis=1) < needed).sum())
@@ -79,7 +82,7 @@ class Layout:
             warnings.warn(
                 f"rewards: {few} of {len(self.places)} groups have fewer than {needed} samples; "
                 "their metric is NaN and their advantages are 0",
-                stacklevel=3,
+                stacklevel=depth + 1,
             )
 
     def _check(self, field: str, shape: tuple[int, ...]) -> None:
@@ -106,9 +109,10 @@ def layout_of(rewards: Any, groups: Any = None) -> tuple[Layout, FloatArray]:
         places = np.where(cell < sizes[:, None], starts[:, None] + cell, -1)
         layout = Layout(rewards, (int(sizes.sum()),), places)
     else:
-        array = as_floats("rewards", _as_numpy(rewards))
-        layout = Layout(rewards, array.shape)
-    rows = layout.rows("rewards", rewards)
+        rows = as_floats("rewards", _as_numpy(rewards))
+        layout = Layout(rewards, rows.shape)
+    if layout.places is not None:
+        rows = layout.rows("rewards", rewards)
     if not np.isfinite(rows).all() and np.isinf(rows).any():
         raise InvalidValueError(
             "rewards: must be finite, or NaN for a sample that could not be scored; got an infinity"

@@ -7,6 +7,7 @@ weights are those of `rule.RULES`, the others those of the dict in its row of `C
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Literal, TypeAlias
@@ -219,7 +220,7 @@ class Method:
 
     def weights(self, k: int) -> OrderWeights | None:
         """Return the order weights of the credit for a k, or None where it has none."""
-        return self.kind.order(k) if self.kind.order else None
+        return _weights(self.credit, k)
 
     def samples_needed(self, k: int) -> int:
         """Return the size of the smallest group that the method has advantages for."""
@@ -237,6 +238,14 @@ class Method:
             return self
         baseline = BASELINES[self.baseline].on_policy or self.baseline
         return dataclasses.replace(self, correction="none", baseline=baseline)
+
+
+@functools.lru_cache(256)
+def _weights(credit: str | OrderWeights, k: int) -> OrderWeights | None:
+    if isinstance(credit, OrderWeights):
+        return credit
+    order = CREDITS[credit].order
+    return order(k) if order else None
 
 
 METHODS: Mapping[str, Method] = {

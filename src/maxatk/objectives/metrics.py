@@ -142,7 +142,7 @@ def _statistics(
     n = rows.shape[-1]
     for size in sizes:
         refuse_k_above(size, n)
-    layout.warn_of_fewer(max(sizes, default=1))
+    layout.warn_of_fewer(max(sizes, default=1), depth=4)
     whole = Group(
         rows.reshape(-1, n),
         np.zeros((1, 1)),

@@ -22,7 +22,7 @@ import numpy as np
 from maxatk.objectives.checks import FloatArray
 from maxatk.objectives.group import Group, RawAdvantage
 from maxatk.objectives.plain import centred
-from maxatk.objectives.rule import advantages_of, rule_of, selected_of, split
+from maxatk.objectives.rule import split
 from maxatk.objectives.subsets import (
     max_weights,
     pair_weights,
@@ -53,14 +53,6 @@ class Credits:
     positive: bool
 
 
-def on_policy(group: Group, baseline: str) -> FloatArray:
-    """Return the advantages (P, n) of the group where every ratio is one."""
-    rule = rule_of(group.order, baseline, group.rewards.shape[-1])
-    if group.scores is not None and (group.scores[:, 1:] == group.scores[:, :-1]).any():
-        return selected_of(group.rewards, group.scores, rule)
-    return advantages_of(group.rewards, rule)
-
-
 def first_order_credits(group: Group) -> Credits:
     """Return the expansion of section 3.3 and appendix E with the own delta_i set to 0, O(n)."""
     rewards, deltas, k = group.rewards, group.deltas, group.k
@@ -72,7 +64,7 @@ def first_order_credits(group: Group) -> Credits:
     values = rewards * diagonal + others - deltas * sums_after(rewards * triple)
     rest = deltas.sum(axis=-1, keepdims=True) - deltas
     units = k / n + (k * (k - 1) / (n * max(n - 1, 1))) * rest
-    return Credits(values, units, on_policy(group, "none"), np.full((1, 1), k / n), False)
+    return Credits(values, units, group.credits, np.full((1, 1), k / n), False)
 
 
 def exact_credits(group: Group) -> Credits:
@@ -120,13 +112,15 @@ def constant(credits: Credits, group: Group) -> RawAdvantage:
     shift = weighted / np.where(trusted, total, 1.0)
     values = credits.values - shift * credits.units
     slopes = credits.slopes - shift * credits.unit_slopes
-    fallback = on_policy(group, "mean")
-    return RawAdvantage(np.where(trusted, values, fallback), np.where(trusted, slopes, fallback))
+    if not np.all(trusted):
+        fallback = group.on_policy("mean")
+        values, slopes = (np.where(trusted, own, fallback) for own in (values, slopes))
+    return RawAdvantage(values, slopes)
 
 
 def first_order_leave_one_out(group: Group) -> RawAdvantage:
     """Return LOO-1 with the weight 1 + sum of delta of the (k-1)-subsets below each step."""
-    n, plain = group.rewards.shape[-1], on_policy(group, "leave_one_out")
+    n, plain = group.rewards.shape[-1], group.on_policy("leave_one_out")
     if group.k == 1:
         return RawAdvantage(_above_others(group), plain)
     below = max_weights(n, group.k) + pair_weights(n, group.k) * sums_before(group.deltas)
@@ -161,7 +155,7 @@ def exact_replace_one(group: Group) -> RawAdvantage:
     That difference is made of the other samples only, so that the gradient stays unbiased; the
     ratios would add nothing to it but time.
     """
-    more = on_policy(group, "leave_one_out") - on_policy(group, "replace_one")
+    more = group.on_policy("leave_one_out") - group.on_policy("replace_one")
     values = exact_leave_one_out(group).values - more
     return RawAdvantage(values, values)
 

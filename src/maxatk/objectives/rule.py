@@ -47,10 +47,15 @@ class Rule:
     down: FloatArray
     level: float = 0.0
 
-    @property
+    @functools.cached_property
     def others(self) -> FloatArray:
         """Return B (n-1,), the weights of the other samples in ascending order."""
         return self.up + self.down
+
+    @functools.cached_property
+    def climb(self) -> FloatArray:
+        """Return what each step adds to the advantage of the next sample, (n,), 0 for the first."""
+        return np.concatenate([[0.0], self.others])
 
     @functools.cached_property
     def matrix(self) -> FloatArray:
@@ -63,20 +68,24 @@ class Rule:
         return matrix
 
 
-def advantages_of(rewards: FloatArray, rule: Rule) -> FloatArray:
-    """Return the advantages (P, n) of rewards (P, n) in ascending order, or in that of a score."""
+def steps_of(rewards: FloatArray) -> FloatArray:
+    """Return the first reward and the steps between neighbours, (P, n)."""
     flat, steps = rewards.ravel(), np.empty(rewards.shape)
     # As one long row, which is faster than P short ones; the joints are overwritten.
     np.subtract(flat[1:], flat[:-1], out=steps.ravel()[1:])
     steps[:, 0] = rewards[:, 0]
-    if rewards.shape[1] <= SHORT:
-        return steps @ rule.matrix
-    lowest = rule.level * steps[:, 0] - steps[:, 1:] @ rule.down
-    steps[:, 0] = 0.0
-    steps[:, 1:] *= rule.others
-    np.cumsum(steps, axis=-1, out=steps)
-    steps += lowest[:, None]
     return steps
+
+
+def advantages_of(steps: FloatArray, rule: Rule) -> FloatArray:
+    """Return the advantages (P, n) of rewards in ascending order, or in that of a score."""
+    if steps.shape[1] <= SHORT:
+        return steps @ rule.matrix
+    values = steps * rule.climb
+    np.cumsum(values, axis=-1, out=values)
+    if rule.level or rule.down.any():
+        values += (rule.level * steps[:, 0] - steps[:, 1:] @ rule.down)[:, None]
+    return values
 
 
 def selected_of(rewards: FloatArray, scores: FloatArray, rule: Rule) -> FloatArray:
