@@ -48,6 +48,20 @@ from .conftest import config
         ({"max_weight": 1.5}, r"max_weight: must be from 0 to 1, got 1.5"),
         ({"method": "grpo", "max_weight": 0.5}, r"max_weight: 0.5 .*a method of: bon_loo1"),
         ({"advantage_scale": "none"}, r"advantage_scale: unknown value 'none'.*batch, mean, sum"),
+        (
+            {"method": "bon_centred", "k": 4},
+            r"'remove_one' and k=4 needs at least 5 samples",
+        ),
+        ({"method": "majority"}, r"method: 'majority' looks at answers.*allowed: grpo"),
+        ({"method": {"credit": {"cvr": 1}}}, r"method: the key 'baseline' is required"),
+        (
+            {"method": {"credit": {"min": 9}, "baseline": "mean"}},
+            r"method: OrderWeights.* with the baseline 'mean' needs at least 9 samples, got 4",
+        ),
+        (
+            {"method": {"credit": {"min": 3}, "baseline": "mean"}, "num_generations_eval": 2},
+            r"needs at least 3 samples, got 2",
+        ),
         ({"rollout_lag": -1}, r"rollout_lag: must be a whole number from 0, got -1"),
         ({"rollout_lag": 1.5}, r"rollout_lag: .*got 1.5"),
         ({"rollout_lag": 2, "fsdp": "full_shard"}, r"rollout_lag: 2 .*FSDP.*allowed with them: 0"),

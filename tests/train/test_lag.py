@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoModelForCausalLM, TrainerCallback
 
-from maxatk.objectives import METHODS
 from maxatk.train import MaxAtKTrainer
 from maxatk.train.lag import LaggedWeights, copies
 from maxatk.train.ratios import GROUP_ROW
+from oracles import PAPER
 
 from .conftest import GROUP, SpyTrainer, reward_with_gaps
 from .test_trainer import brute_force, sequence_logps
@@ -165,7 +165,7 @@ def greedy_tokens(model_folder, policy, rows):
     return found
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", PAPER)
 @pytest.mark.parametrize("uses, lag", [(2, 0), (1, 2)])
 def test_the_distance_from_the_sampling_policy_is_logged_for_every_method(
     make_trainer, model_folder, method, uses, lag

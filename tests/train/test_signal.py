@@ -71,9 +71,9 @@ def test_distinct_completions_are_those_of_the_evaluated_batch(model_folder, pro
 @pytest.mark.parametrize(
     ("method", "said"),
     [
-        ("grpo", "the expected reward of one sample."),
+        ("grpo", "the expected mean reward."),
         ("bon_max_second", "the expected reward of the best of all 4 samples."),
-        ("bon_off_policy", "the expected maximum reward of k = 2 samples."),
+        ("bon_off_policy", "the expected max@k for k = 2."),
     ],
 )
 def test_the_card_names_the_base_and_speaks_of_k_only_where_there_is_one(

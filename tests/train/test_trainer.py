@@ -18,8 +18,6 @@ CVAR = {"credit": {"cvar": 0.5, "of": 3}, "baseline": "replace_one"}
 TRAINED = [name for name, method in METHODS.items() if not method.kind.needs_answers]
 CORRECTED = [name for name, method in METHODS.items() if method.correction != "none"]
 CLAMP = 0.5
-# Methods without a scale of their own: the loss is a mean over samples, their credits are sums.
-SUMMED = ("bon_max_mean", "bon_max_second", "bon_loo1", "bon_off_policy_exact")
 
 
 def sequence_logps(model_folder, policy, rows):
@@ -48,7 +46,10 @@ def brute_force(method, rewards, log_ratios, *, k, form):
             result[row, scored] = subsets.advantages(
                 list(group[scored]), list(deltas[row, scored]), k, method_of(method), form
             )
-    return result * (rewards.shape[1] if method in SUMMED else 1)
+    row = method_of(method)
+    # The loss is a mean over samples; the credits of several samples are sums, unless scaled.
+    summed = row.scale == "none" and row.credit != "reward"
+    return result * (rewards.shape[1] if summed else 1)
 
 
 def expected_at(trainer, model_folder, step, *, method, k, form):

@@ -18,7 +18,7 @@ from maxatk.objectives.checks import is_number
 from maxatk.objectives.off_policy import CORRECTIONS
 from maxatk.objectives.order import OrderWeights
 from maxatk.objectives.plain import BEST, ENTROPIC, REWARD, Formulas
-from maxatk.objectives.rule import RULES
+from maxatk.objectives.rule import RULES, rule_of
 
 Correction: TypeAlias = Literal["none", "first_order", "exact"]
 Scale: TypeAlias = Literal["none", "std", "mean", "subset_std"]
@@ -231,6 +231,14 @@ class Method:
     def largest_k(self, samples: int) -> int:
         """Return the largest k of a call that the method has in groups of that many samples."""
         return samples - BASELINES[self.baseline].spare
+
+    def is_silent(self, k: int, samples: int) -> bool:
+        """Return whether every advantage of groups of that many samples is 0, whatever they are."""
+        weights = self.weights(k)
+        if weights is None:
+            return False
+        rule = rule_of(weights, self.without_ratios().baseline, samples)
+        return not (rule.level or rule.up.any() or rule.down.any())
 
     def without_ratios(self) -> Method:
         """Return the method that this one is where every ratio is one: the same, without work."""

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from maxatk.objectives import METHODS, Method
-from maxatk.train.objective import uses_k
+from maxatk.objectives import Method
 from maxatk.train.scale import describe
 
 WITHOUT_SIGNAL = (
@@ -15,7 +14,6 @@ WITHOUT_SIGNAL = (
     "rewards changed nothing"
 )
 _TITLE = "## Trained for best-of-N with maxatk"
-_AIMS = {"reward": "reward of one sample", "best": "reward of the best of all {n} samples"}
 
 
 def describe_training(
@@ -39,13 +37,13 @@ def describe_training(
 
 
 def _settings(args: Any, base: str) -> Iterator[str]:
-    method = METHODS[args.method]
+    method = args.row
     yield f"The method raises the expected {_aim(args, method)}."
     yield from ("", "| setting | value |", "|---|---|")
     yield f"| base model | `{base}` |"
     yield f"| method | `{args.method}` ({method.source}) |"
     yield f"| form | `{args.form}` |"
-    if uses_k(method):
+    if method.kind.uses_k:
         yield f"| share of max@k | {args.max_weight} (the rest is max@1) |"
     scale = describe(args.advantage_scale, method, group_size=args.num_generations)
     yield f"| scale of the advantages | {scale} |"
@@ -56,12 +54,12 @@ def _settings(args: Any, base: str) -> Iterator[str]:
 
 def _aim(args: Any, method: Method) -> str:
     """Return what the method raises the expectation of, in words."""
-    if not uses_k(method):
-        return _AIMS[method.credit].format(n=args.num_generations)
+    if not method.kind.uses_k:
+        return method.kind.statistic or f"reward of the best of all {args.num_generations} samples"
     k = str(args.k)
     if args.k_schedule != "constant":
         k += f" to {args.objective.k_final} ({args.k_schedule})"
-    return f"maximum reward of k = {k} samples"
+    return f"{method.kind.statistic} for k = {k}"
 
 
 def _results(log: Sequence[Mapping[str, Any]], *, without_signal: bool) -> Iterator[str]:

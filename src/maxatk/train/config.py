@@ -10,8 +10,8 @@ import torch
 from trl import GRPOConfig
 
 from maxatk.errors import InvalidValueError, unknown_name
-from maxatk.objectives import METHODS, Form
-from maxatk.train.objective import SCHEDULES, Objective, uses_k
+from maxatk.objectives import METHODS, Form, Method, check_group_size, method_of
+from maxatk.train.objective import SCHEDULES, Objective
 from maxatk.train.scale import SCALES
 from maxatk.train.surface import liger_hides_logps
 from maxatk.train.trackers import check_trackers
@@ -30,7 +30,8 @@ class MaxAtKConfig(GRPOConfig):
     """Settings of `MaxAtKTrainer`: every field of TRL's GRPOConfig and twelve of its own.
 
     Args:
-        method: A name in `maxatk.METHODS`; decides credit, correction, baseline and scale.
+        method: A name in `maxatk.METHODS`, or a mapping for `maxatk.objectives.method_of`; decides
+            credit, correction, baseline and scale.
         k: The k of max@k that is trained for; at most `num_generations`.
         form: How off-policy weights enter the loss: "ppo" leaves a sample's own importance ratio
             to the clipped surrogate, "reinforce" puts it into the weight and takes the surrogate
@@ -59,8 +60,8 @@ class MaxAtKConfig(GRPOConfig):
     for a tracker that is not installed, before any work.
     """
 
-    method: str = dataclasses.field(
-        default="bon_loo1", metadata={"help": "A name in maxatk.METHODS."}
+    method: str | dict[str, typing.Any] = dataclasses.field(
+        default="bon_loo1", metadata={"help": "A name in maxatk.METHODS, or its parts."}
     )
     k: int = dataclasses.field(
         default=4, metadata={"help": "The k of max@k to train for, at most num_generations."}
@@ -123,7 +124,12 @@ class MaxAtKConfig(GRPOConfig):
     @property
     def needs_ratios(self) -> bool:
         """Return whether the advantages change with the ratios of the whole group."""
-        return METHODS[self.method].correction != "none" or self.form == "reinforce"
+        return self.row.correction != "none" or self.form == "reinforce"
+
+    @property
+    def row(self) -> Method:
+        """Return the method as a row: what its name or its mapping stands for."""
+        return method_of(self.method)
 
     @property
     def whole_groups(self) -> bool:
@@ -155,7 +161,7 @@ class MaxAtKConfig(GRPOConfig):
         final = self.k if self.k_schedule == "constant" else (self.k_final or 1)
         form = typing.cast(Form, self.form)
         return Objective(
-            self.method, self.k, final, self.k_schedule, self.max_weight, form, self.delta_clamp
+            self.row, self.k, final, self.k_schedule, self.max_weight, form, self.delta_clamp
         )
 
 
@@ -171,8 +177,7 @@ def _rename_checkpointing(config: MaxAtKConfig) -> None:
 
 
 def _check_method(config: MaxAtKConfig) -> None:
-    if config.method not in METHODS:
-        raise unknown_name("method", config.method, METHODS)
+    row = config.row
     if config.form not in typing.get_args(Form):
         raise unknown_name("form", config.form, typing.get_args(Form))
     if config.behaviour not in BEHAVIOURS:
@@ -181,6 +186,16 @@ def _check_method(config: MaxAtKConfig) -> None:
         raise InvalidValueError(
             f"k: must be a whole number from 1 to num_generations ({config.num_generations}), "
             f"the size of a group; got {config.k!r}"
+        )
+    check_group_size(row, config.k, config.num_generations)
+    if config.num_generations_eval:
+        samples = config.num_generations_eval
+        check_group_size(row, min(config.k, row.largest_k(samples)), samples)
+    if row.kind.needs_answers:
+        fitting = [name for name, other in METHODS.items() if not other.kind.needs_answers]
+        raise InvalidValueError(
+            f"method: {config.method!r} looks at answers, which the trainer does not know; "
+            f"allowed: {', '.join(fitting)}"
         )
     clamp = config.delta_clamp
     if clamp is not None and not (isinstance(clamp, (int, float)) and clamp > 0):
@@ -203,8 +218,8 @@ def _check_objective(config: MaxAtKConfig) -> None:
             f"k_final: must be a whole number from 1 to num_generations "
             f"({config.num_generations}), got {final!r}"
         )
-    row = METHODS[config.method]
-    if uses_k(row) and row.baseline in ("mean", "constant") and config.k == config.num_generations:
+    row = config.row
+    if row.kind.uses_k and row.is_silent(config.k, config.num_generations):
         raise InvalidValueError(
             f"k: {config.k} is num_generations, where every sample has the same credit, and the "
             f"baseline {row.baseline!r} of the method {config.method!r} leaves 0 of each: nothing "
@@ -214,8 +229,8 @@ def _check_objective(config: MaxAtKConfig) -> None:
         raise unknown_name("advantage_scale", config.advantage_scale, SCALES)
     if not 0 <= config.max_weight <= 1:
         raise InvalidValueError(f"max_weight: must be from 0 to 1, got {config.max_weight!r}")
-    if config.max_weight < 1 and not uses_k(row):
-        fitting = [name for name, other in METHODS.items() if uses_k(other)]
+    if config.max_weight < 1 and not row.kind.uses_k:
+        fitting = [name for name, other in METHODS.items() if other.kind.uses_k]
         raise InvalidValueError(
             f"max_weight: {config.max_weight!r} mixes max@k with max@1, which the method "
             f"{config.method!r} has no k for; allowed with it: 1.0, or a method of: "

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from maxatk.objectives import Form, Method, advantages
+from maxatk.objectives import Form, Method, advantages, as_method
 
 
 def _cosine(progress: float) -> float:
@@ -33,10 +33,10 @@ SCHEDULES: Mapping[str, Callable[[float], float]] = {
 class Objective:
     """weight * max@k + (1 - weight) * max@1, where k moves to `k_final`, or there and back.
 
-    Both terms go through the same row of `METHODS`. `clamp` bounds |rho - 1|; None does not.
+    Both terms go through the same method. `clamp` bounds |rho - 1|; None does not.
     """
 
-    method: str
+    method: str | Method
     k: int
     k_final: int
     schedule: str
@@ -56,7 +56,8 @@ class Objective:
 
         `log_ratios` (P, n) as in `maxatk.advantages`, which does the work and raises its errors.
         """
-        k = min(k, rewards.shape[1])  # evaluation groups may be smaller than k
+        # Evaluation groups may be smaller than k.
+        k = min(k, as_method(self.method).largest_k(rewards.shape[1]))
         result = self._of(rewards, k, log_ratios)
         if self.weight == 1.0:
             return result
@@ -68,8 +69,3 @@ class Objective:
         return advantages(
             rewards, self.method, k, log_ratios=log_ratios, form=self.form, clamp=self.clamp
         )
-
-
-def uses_k(method: Method) -> bool:
-    """Say whether the k of max@k has a meaning for a method."""
-    return method.credit == "max_at_k"

@@ -6,7 +6,6 @@ import dataclasses
 import os
 
 from maxatk.errors import InvalidValueError
-from maxatk.objectives import METHODS
 from maxatk.train.config import MaxAtKConfig
 from maxatk.train.scale import describe
 
@@ -81,7 +80,7 @@ def plan(config: MaxAtKConfig, *, problems: int | None) -> TrainingPlan:
         optimizer_steps=updates,
         completions=batches * batch,
         whole_groups=config.whole_groups,
-        advantage_scale=describe(config.advantage_scale, METHODS[config.method], group_size=group),
+        advantage_scale=describe(config.advantage_scale, config.row, group_size=group),
         rollout_lag=config.rollout_lag,
         passes_training=sum(times * micro for times, micro in parts),
         passes_sampling=batches * steps if old else 0,

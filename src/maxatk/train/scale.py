@@ -34,9 +34,9 @@ def has_own_scale(method: Method) -> bool:
 def is_summed(method: Method) -> bool:
     """Say whether the sum over the samples of A_i grad log pi(y_i), not its mean, is the estimate.
 
-    It is for every credit of a best sample; the plain reward is a credit for one sample.
+    It is for every statistic of several samples; the plain reward is a credit for one sample.
     """
-    return method.credit != "reward"
+    return not method.kind.per_sample
 
 
 def describe(name: str, method: Method, *, group_size: int) -> str:

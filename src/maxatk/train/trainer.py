@@ -30,7 +30,6 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from trl import GRPOTrainer
 
 from maxatk.errors import InvalidValueError
-from maxatk.objectives import METHODS
 from maxatk.train import buffer, ratios, trainer_log
 from maxatk.train.card import WITHOUT_SIGNAL, describe_training
 from maxatk.train.config import MaxAtKConfig
@@ -81,7 +80,7 @@ class MaxAtKTrainer(GRPOTrainer):
             refuse_unshareable(AutoConfig.from_pretrained(model) if named else model.config)
         super().__init__(model, reward_funcs, args, *more, **others)
         self._objective = self.args.objective
-        self._scale = AdvantageScale(self.args.advantage_scale, METHODS[self.args.method])
+        self._scale = AdvantageScale(self.args.advantage_scale, self.args.row)
         lag, every = self.args.rollout_lag, self.args.steps_per_rollout_batch
         self._lagged = LaggedWeights(self.model, lag=lag, every=every)
         if lag:
