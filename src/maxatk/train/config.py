@@ -219,7 +219,8 @@ def _check_objective(config: MaxAtKConfig) -> None:
             f"({config.num_generations}), got {final!r}"
         )
     row = config.row
-    if row.kind.uses_k and row.is_silent(config.k, config.num_generations):
+    n = config.num_generations
+    if row.kind.uses_k and n > 1 and row.is_silent(config.k, n):
         raise InvalidValueError(
             f"k: {config.k} is num_generations, where every sample has the same credit, and the "
             f"baseline {row.baseline!r} of the method {config.method!r} leaves 0 of each: nothing "
