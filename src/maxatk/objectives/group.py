@@ -53,7 +53,8 @@ class Group:
         return self.on_policy("none")
 
     @functools.cached_property
-    def _steps(self) -> FloatArray:
+    def steps(self) -> FloatArray:
+        """Return the first reward and the steps between neighbours, (P, n)."""
         return steps_of(self.rewards)
 
     def on_policy(self, baseline: str) -> FloatArray:
@@ -61,7 +62,7 @@ class Group:
         rule = rule_of(self.order, baseline, self.rewards.shape[-1])
         if self.scores is not None and (self.scores[:, 1:] == self.scores[:, :-1]).any():
             return selected_of(self.rewards, self.scores, rule)
-        return advantages_of(self._steps, rule)
+        return advantages_of(self.steps, rule)
 
     @property
     def equal(self) -> npt.NDArray[np.bool_]:

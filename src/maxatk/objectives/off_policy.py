@@ -124,7 +124,7 @@ def first_order_leave_one_out(group: Group) -> RawAdvantage:
     if group.k == 1:
         return RawAdvantage(_above_others(group), plain)
     below = max_weights(n, group.k) + pair_weights(n, group.k) * sums_before(group.deltas)
-    return RawAdvantage(_climbed(group.rewards, below), plain)
+    return RawAdvantage(_climbed(group, below), plain)
 
 
 def exact_leave_one_out(group: Group) -> RawAdvantage:
@@ -145,7 +145,7 @@ def exact_leave_one_out(group: Group) -> RawAdvantage:
             values += stepwise_sums(np.diff(group.rewards), ratios, *split(part))
         else:
             below = part[-1] * max_weights(n, k) * prefix_means(ratios, k - 1)
-            values += _climbed(group.rewards, below)
+            values += _climbed(group, below)
     return RawAdvantage(values, values)
 
 
@@ -160,11 +160,12 @@ def exact_replace_one(group: Group) -> RawAdvantage:
     return RawAdvantage(values, values)
 
 
-def _climbed(rewards: FloatArray, weights: FloatArray) -> FloatArray:
+def _climbed(group: Group, weights: FloatArray) -> FloatArray:
     """Return the weighted steps of the rewards up to each sample, summed: (P, n)."""
-    steps = np.diff(rewards, axis=-1, prepend=rewards[:, :1]) * weights
-    np.cumsum(steps, axis=-1, out=steps)
-    return steps
+    climbed = group.steps * weights
+    climbed[:, 0] = 0.0
+    np.cumsum(climbed, axis=-1, out=climbed)
+    return climbed
 
 
 def _above_others(group: Group) -> FloatArray:
