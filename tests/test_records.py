@@ -19,7 +19,10 @@ problems = st.builds(
     Problem,
     id=st.text(min_size=1, max_size=10),
     prompt=text,
-    tests=st.lists(cases, min_size=1, max_size=3).map(tuple),
+    tests=st.lists(cases, max_size=3).map(tuple),
+    visible_tests=st.lists(cases, max_size=2).map(tuple),
+    answer=st.none() | text,
+    meta=st.dictionaries(text, st.none() | text | st.integers() | st.lists(text), max_size=2),
     entry_point=st.none() | text,
     starter_code=st.none() | text,
     time_limit_s=st.none() | positive,
@@ -55,6 +58,7 @@ scores = st.builds(
     outcome=st.sampled_from(Outcome),
     seconds=numbers,
     program=st.none() | text,
+    columns=st.dictionaries(text, numbers, max_size=2),
 )
 
 
@@ -105,7 +109,8 @@ def test_a_test_holds_text():
     ("changed", "message"),
     [
         ({"id": ""}, "id: must not be empty"),
-        ({"tests": ()}, "'p': has no tests"),
+        ({"answer": 4}, "'p': answer must be text or a number, got 4"),
+        ({"meta": ["hard"]}, r"'p': meta must be an object, got \['hard'\]"),
         ({"time_limit_s": 0}, "'p': time_limit_s must be positive, got 0"),
         ({"time_limit_s": float("nan")}, "time_limit_s must be positive, got nan"),
         ({"memory_limit_mb": -1}, "'p': memory_limit_mb must be positive, got -1"),
@@ -119,9 +124,11 @@ def test_a_problem_refuses_values_that_make_no_sense(changed, message):
 GOOD = {"id": "p", "prompt": "", "tests": [{"input": "", "output": ""}]}
 BAD_ROWS = {
     "{}": "problem: missing field 'id'",
-    '{"id": "p", "prompt": ""}': "problem: missing field 'tests'",
+    '{"id": "p", "tests": []}': "problem: missing field 'prompt'",
     json.dumps({**GOOD, "promt": ""}): "unknown field 'promt'.*did you mean 'prompt'",
-    json.dumps({**GOOD, "tests": []}): "'p': has no tests",
+    json.dumps({**GOOD, "answer": True}): "'p': answer must be text or a number, got True",
+    json.dumps({**GOOD, "meta": "hard"}): "'p': meta must be an object, got 'hard'",
+    json.dumps({**GOOD, "visible_tests": 3}): "visible_tests: must be a list of objects",
     json.dumps({**GOOD, "tests": 3}): "tests: must be a list of objects",
     json.dumps({**GOOD, "tests": {"input": ""}}): "tests: must be a list of objects",
     json.dumps({**GOOD, "tests": [["input", "output"]]}): "tests: must be a list of objects",

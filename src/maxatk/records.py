@@ -26,6 +26,7 @@ class Outcome(str, enum.Enum):
     COMPILE_ERROR = "compile_error"
     NOT_RUN = "not_run"
     INFRA_ERROR = "infra_error"
+    SCORED = "scored"  # a reward that no tests gave: a function's, or one from outside
 
     def __str__(self) -> str:
         return self.value
@@ -83,7 +84,12 @@ _TEST_KINDS = (frozenset({"input", "output"}), frozenset({"call", "output"}), fr
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
-    """One programming problem with its tests: a line of `problems.jsonl`.
+    """One problem with its tests, its answer, or neither: a line of `problems.jsonl`.
+
+    `tests` decide the reward of a program; `visible_tests` are those a program may be chosen by,
+    and count towards no reward. `answer` is the expected answer of a problem that asks for no
+    program. `meta` holds fields of one's own, which reward functions receive as columns. A reward
+    function of one's own needs neither tests nor an answer.
 
     `time_limit_s` (CPU seconds a test) and `memory_limit_mb` (MiB) are None where the verifier's
     own defaults apply; `compare` names a comparison rule of the verifier. `checker` is the source
@@ -92,7 +98,7 @@ class Problem:
 
     id: str
     prompt: str
-    tests: tuple[TestCase, ...]
+    tests: tuple[TestCase, ...] = ()
     entry_point: str | None = None
     starter_code: str | None = None
     time_limit_s: float | None = None
@@ -100,17 +106,26 @@ class Problem:
     compare: str | None = None
     checker: str | None = None
     source: str | None = None
+    answer: str | None = None
+    visible_tests: tuple[TestCase, ...] = ()
+    meta: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.id:
             raise InvalidValueError("Problem.id: must not be empty")
-        if not self.tests:
-            raise InvalidValueError(f"Problem {self.id!r}: has no tests; at least one is needed")
         for name in ("id", "prompt"):
             if not isinstance(getattr(self, name), str):
                 raise InvalidValueError(
                     f"Problem.{name}: must be a string, got {getattr(self, name)!r}"
                 )
+        if not isinstance(self.answer, (str, type(None))):
+            raise InvalidValueError(
+                f"Problem {self.id!r}: answer must be text or a number, got {self.answer!r:.60}"
+            )
+        if not isinstance(self.meta, Mapping):
+            raise InvalidValueError(
+                f"Problem {self.id!r}: meta must be an object, got {self.meta!r:.60}"
+            )
         if (self.compare == "checker") != (self.checker is not None):
             raise InvalidValueError(
                 f"Problem {self.id!r}: compare='checker' and a checker's source go together, got "
@@ -128,21 +143,30 @@ class Problem:
                 )
 
     def to_json(self) -> dict[str, Any]:
-        """Return the JSON object of this problem, without the fields that are None."""
+        """Return the JSON object of this problem, without the fields that are None or empty."""
         row = _without_none(self)
-        row["tests"] = [test.to_json() for test in self.tests]
-        return row
+        for name in ("tests", "visible_tests"):
+            row[name] = [test.to_json() for test in getattr(self, name)]
+        lists = ("tests", "visible_tests", "meta")
+        return {name: value for name, value in row.items() if value or name not in lists}
 
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> Problem:
         """Return the problem of a JSON object; missing or unknown fields raise DataError."""
         _refuse_unknown("problem", row, [f.name for f in dataclasses.fields(cls)])
-        _require("problem", row, ("id", "prompt", "tests"))
-        tests = row["tests"]
-        if not isinstance(tests, list) or not all(isinstance(test, Mapping) for test in tests):
-            raise DataError("problem: tests: must be a list of objects")
-        tests = tuple(TestCase.from_json(test) for test in tests)
-        return cls(**{**row, "tests": tests})
+        _require("problem", row, ("id", "prompt"))
+        given = {
+            name: value for name, value in row.items() if value is not None or name == "prompt"
+        }
+        for name in ("tests", "visible_tests"):
+            tests = given.get(name, [])
+            if not isinstance(tests, list) or not all(isinstance(t, Mapping) for t in tests):
+                raise DataError(f"problem: {name}: must be a list of objects")
+            given[name] = tuple(TestCase.from_json(test) for test in tests)
+        answer = given.get("answer")
+        if isinstance(answer, (int, float)) and not isinstance(answer, bool):
+            given["answer"] = str(answer)
+        return cls(**given)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -247,7 +271,9 @@ class Score:
     """The verdict on one sample: a line of `scores.jsonl`; `reward` is None if unscorable.
 
     `program` is a fingerprint of the program's syntax tree, equal for programs that differ in
-    layout alone; None where it was not taken.
+    layout alone; None where it was not taken. `columns` are further numbers about the sample, such
+    as a second reward: they can stand in for the reward, or choose among the samples. A reward
+    that no tests gave has the outcome `scored` and counts no tests.
     """
 
     problem_id: str
@@ -258,12 +284,14 @@ class Score:
     outcome: Outcome
     seconds: float
     program: str | None = None
+    columns: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON object of this score; a None reward stays as null, a None program not."""
         row = {name: getattr(self, name) for name in _SCORE_FIELDS}
         program = {} if self.program is None else {"program": self.program}
-        return {**row, "outcome": self.outcome.value, **program}
+        columns = {"columns": dict(self.columns)} if self.columns else {}
+        return {**row, "outcome": self.outcome.value, **program, **columns}
 
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> Score:
@@ -278,6 +306,7 @@ class Score:
                 _OUTCOMES.get(row["outcome"]) or Outcome(row["outcome"]),
                 row["seconds"],
                 row.get("program"),
+                row.get("columns", {}),
             )
         except KeyError:
             _require("score", row, _SCORE_FIELDS)

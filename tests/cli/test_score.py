@@ -56,10 +56,6 @@ def test_the_summary_counts_every_outcome_and_the_throughput(maxatk, scoring):
         "compile_error": 1,
         "time_limit": 1,
         "output_limit": 1,
-        "memory_limit": 0,
-        "not_run": 0,
-        "infra_error": 0,
-        "unscored": 0,
     }
     assert table_of(done.stdout)["passed"][1] == "16.7%"
     rate = re.search(r"^6 verdicts in ([\d.]+) s \(([\d.,]+) verdicts/s\)$", done.stdout, re.M)

@@ -152,7 +152,7 @@ def test_bad_input_is_refused_before_work(tiny_model, problems, verifier, tmp_pa
     with pytest.raises(MissingFileError, match="there is no folder"):
         run(tmp_path / "none", problems, out, verifier)
     with pytest.raises(InvalidValueError, match="from 1 to the 12 samples of a problem, got 13"):
-        run(tiny_model, problems, out, verifier, ks=[13])
+        run(tiny_model, problems, out, verifier, more_ks=[13])
     with pytest.raises(DataError, match="no problems"):
         run(tiny_model, [], out, verifier)
     with pytest.raises(DataError, match="id 'p1' occurs twice"):
@@ -162,9 +162,9 @@ def test_bad_input_is_refused_before_work(tiny_model, problems, verifier, tmp_pa
 
 def test_problems_from_a_file(tiny_model, problems, verifier, tmp_path, finished):
     write_jsonl(tmp_path / "problems.jsonl", (p.to_json() for p in problems))
-    results = run(tiny_model, tmp_path / "problems.jsonl", tmp_path / "out", verifier, ks=[3])
+    results = run(tiny_model, tmp_path / "problems.jsonl", tmp_path / "out", verifier, more_ks=[3])
     assert results["manifest"]["problems_file"] == str(tmp_path / "problems.jsonl")
-    assert list(results["metrics"]["pass@k"]) == ["3"]
+    assert list(results["metrics"]["pass@k"]) == ["1", "2", "3", "4", "8", "12"]
     assert (tmp_path / "out/samples.jsonl").read_bytes() == (
         finished / "samples.jsonl"
     ).read_bytes()
@@ -252,7 +252,7 @@ def test_score_refuses_what_it_cannot_verify_fairly(problems, verifier, tmp_path
     with pytest.raises(DataError, match="no sample for 2 of 3 problems, the first 'p1'"):
         score(path, problems, tmp_path / "s", verifier=verifier)
     with pytest.raises(InvalidValueError, match="the 1 samples of a problem, got 2"):
-        score(path, problems[:1], tmp_path / "s", verifier=verifier, ks=[2])
+        score(path, problems[:1], tmp_path / "s", verifier=verifier, more_ks=[2])
     score(path, problems[:1], tmp_path / "s", verifier=verifier)
     write_jsonl(path, [{"task_id": "p0", "solution": "print(2)"}])
     with pytest.raises(InvalidValueError, match=r"samples\.sha256"):

@@ -20,9 +20,12 @@ def command(
     models: Annotated[tuple[str, ...], tyro.conf.Positional],
     /,
     metric: tuple[Literal["max@k", "pass@k"], ...] = ("max@k",),
-    k: tuple[int, ...] = (1, 128),
+    k: tuple[int, ...] = (),
     baseline: str | None = None,
     alpha: float = 0.05,
+    threshold: float | None = None,
+    column: str | None = None,
+    by: str | None = None,
     format: Literal["text", "md", "csv", "latex"] = "text",
     table: Literal["all", "scores", "leaders", "differences"] = "all",
     allow_other_problems: bool = False,
@@ -39,12 +42,16 @@ def command(
     Example: maxatk compare base=runs/base tuned=runs/tuned --k 1 128 --format md
 
     Args:
-        models: Folders written by eval or score, or folders of those, one a benchmark; name=folder
-            gives a model a name.
+        models: Folders written by eval or score, folders of those, one a benchmark, or files of
+            rewards (.csv, .jsonl, .parquet); name=folder gives a model a name.
         metric: What to compare.
-        k: At which k; where a run has fewer samples, its largest stands in.
+        k: At which k, from 1 to the samples of a problem; 1 and the largest up to 128 that all
+            have, if none is given.
         baseline: The model the others are compared to; "base", else the first.
-        alpha: Level of the false-discovery control.
+        alpha: Level of the false-discovery control, between 0 and 1.
+        threshold: The reward from which a sample passes; the run's own, or 1.
+        column: A column of the scores to take for the reward.
+        by: A field of the problems' meta; every value of it is compared on its own.
         format: How the tables are written.
         table: Print only this one.
         allow_other_problems: Compare runs over different problems, on those they share.
@@ -53,9 +60,12 @@ def command(
     compared = compare(
         dict(named_paths(models)),
         metrics=metric,
-        ks=k,
+        ks=k or None,
         baseline=baseline,
         alpha=alpha,
+        threshold=threshold,
+        column=column,
+        by=by,
         allow_other_problems=allow_other_problems,
         allow_other_verifiers=allow_other_verifiers,
     )

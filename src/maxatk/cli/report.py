@@ -23,6 +23,9 @@ def command(
     /,
     out: Path,
     baseline: str | None = None,
+    k: tuple[int, ...] = (),
+    threshold: float | None = None,
+    column: str | None = None,
     train: tuple[str, ...] = (),
     title: str = "Best of N",
     paper: Literal["code_contests", "livecodebench", "livebench", "codeforces", "mbpp"]
@@ -37,9 +40,14 @@ def command(
     Example: maxatk report base=runs/base tuned=runs/tuned --out report.html --format latex
 
     Args:
-        results: Folders written by eval or score, or name=folder to give a run a name.
+        results: Folders written by eval or score, or files of rewards (.csv, .jsonl, .parquet);
+            name=folder gives a run a name.
         out: The page to write.
         baseline: The run the others are compared to; "base", else the first.
+        k: The k of the first table, from 1 to the samples of a problem; 1, 8, 32 and 128, as far as
+            all runs have them, if none is given.
+        threshold: The reward from which a sample passes; the run's own, or 1.
+        column: A column of the scores to take for the reward.
         train: Folders written by train, or name=folder, whose curves the page shows.
         title: Title of the page.
         paper: Also show the paper's numbers for this benchmark.
@@ -53,6 +61,9 @@ def command(
         named_paths(results),
         out,
         baseline=baseline,
+        ks=k or None,
+        threshold=threshold,
+        column=column,
         trained=named_paths(train),
         title=title,
         paper=paper,
@@ -70,6 +81,9 @@ def write_page(
     trained: Mapping[str, Path],
     title: str,
     baseline: str | None = None,
+    ks: Sequence[int] | None = None,
+    threshold: float | None = None,
+    column: str | None = None,
     paper: str | None = None,
     table_format: Literal["text", "md", "csv", "latex"] = "text",
     figure: str = "svg",
@@ -83,6 +97,9 @@ def write_page(
         out,
         title=title,
         baseline=baseline,
+        ks=ks,
+        threshold=threshold,
+        column=column,
         curves=curves,
         paper=paper,
         problems=problems,
@@ -90,10 +107,12 @@ def write_page(
     )
     figure1(results, out.parent / f"figure1.{figure}", baseline=baseline)
     if table_format == "text":
-        print_overview(results)
+        print_overview(results, ks=ks or ())
         print(f"report: {out}")  # noqa: T201
         return
-    comparison = load_comparison(results, baseline=baseline)
+    comparison = load_comparison(
+        results, baseline=baseline, ks=ks, threshold=threshold, column=column
+    )
     tables = [every_k(comparison, metric) for metric in METRICS]
     print("\n".join(format_table(table, table_format) for table in tables), end="")  # noqa: T201
 

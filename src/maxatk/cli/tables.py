@@ -5,15 +5,17 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from maxatk.evaluation.groups import results_by
+from maxatk.evaluation.sources import ResultsSource, load_results
 from maxatk.jsonl import read_jsonl
 from maxatk.problems.benchmarks.base import Benchmark, LeftOut, SolvedProblem
 from maxatk.records import TestCase
 from maxatk.report import Cell, Table, outcomes_table, overview_table
-from maxatk.report.runs import ResultsSource
+from maxatk.report.run_tables import KS, groups_table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -28,9 +30,20 @@ _LEFT_OUT = ".left_out.jsonl"
 _LONGEST = 1000  # characters of one text of a test
 
 
-def print_overview(results: Mapping[str, ResultsSource]) -> None:
-    """Print max@k and pass@k of every run, with 95% intervals, best bold, second underlined."""
-    print_table(overview_table(results), title="95% intervals over problems")
+def print_overview(
+    results: Mapping[str, ResultsSource], *, ks: Sequence[int] = (), by: str | None = None
+) -> None:
+    """Print max@k and pass@k of every run, with 95% intervals, best bold, second underlined.
+
+    `ks` are those of the columns, else those of the report; `by` adds a table for a field of the
+    problems' `meta`, one row a value.
+    """
+    title = "95% intervals over problems"
+    print_table(overview_table(results, ks=ks or None), title=title)
+    for name, source in results.items() if by is not None else ():
+        groups = results_by(load_results(source, ks=ks), str(by))
+        rows = {f"{v} ({len(p['per_problem']['ids'])})": p for v, p in groups.items()}
+        print_table(groups_table(rows, heading=f"{by} (problems)", ks=ks or KS), title=name)
 
 
 def print_outcomes(results: Mapping[str, Any]) -> None:

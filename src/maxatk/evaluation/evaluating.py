@@ -37,7 +37,8 @@ def evaluate(
     settings: SamplingSettings | None = None,
     model_settings: ModelSettings | None = None,
     verifier: Verifier | None = None,
-    ks: Sequence[int] | None = None,
+    more_ks: Sequence[int] = (),
+    threshold: float = 1.0,
     progress: UnitProgress | None = None,
 ) -> dict[str, Any]:
     """Sample `model` on every problem, verify the programs, and return the results.
@@ -54,7 +55,8 @@ def evaluate(
         model_settings: How the model is run, on the backend "hf" where None. Without a batch size
             the folder's is taken, else one that fits the memory.
         verifier: One that is open, and stays so; one of the defaults where None.
-        ks: As in `build_results`.
+        more_ks: As in `build_results`.
+        threshold: The reward from which a sample passes.
         progress: Called with (done, total, "samples" or "scores"), from two threads.
 
     Raises MissingFileError (problems, model), DataError (problems, the folder's files),
@@ -63,8 +65,7 @@ def evaluate(
     """
     started = time.monotonic()
     settings = settings or SamplingSettings()
-    if ks is not None:
-        check_ks(ks, settings.samples)
+    check_ks(more_ks, settings.samples)
     chosen, source = read_problems(problems)
     out = Path(out)
     model_settings = model_settings or ModelSettings()
@@ -87,7 +88,7 @@ def evaluate(
                     verify(batch)
         manifest = manifest_of(described, opened, source, started)
     manifest["samples_found"] = found
-    return write_results(out, chosen, samples.records, scores.records, manifest, ks)
+    return write_results(out, chosen, samples.records, scores.records, manifest, more_ks, threshold)
 
 
 def _sampled(

@@ -77,6 +77,11 @@ def problems_digest(problems: Sequence[Problem]) -> str:
     return digest.hexdigest()
 
 
+def digest_of_texts(texts: Sequence[str]) -> str:
+    """Return the sha256 of texts in their order."""
+    return hashlib.sha256(json.dumps(list(texts)).encode()).hexdigest()
+
+
 def verified_settings(problems: Mapping[str, Problem], verifier: Verifier) -> dict[str, Any]:
     """Return what decides a verdict, for the manifest: the problems and the verifier's limits."""
     return {
@@ -131,11 +136,18 @@ def write_results(
     samples: Mapping[Any, Sample],
     scores: Mapping[Any, Score],
     manifest: Mapping[str, Any],
-    ks: Sequence[int] | None,
+    more_ks: Sequence[int],
+    threshold: float,
 ) -> dict[str, Any]:
     """Compute the results, write them to the folder and return them."""
     results = build_results(
-        list(problems), samples.values(), scores.values(), manifest=manifest, ks=ks
+        list(problems),
+        samples.values(),
+        scores.values(),
+        manifest=manifest,
+        more_ks=more_ks,
+        threshold=threshold,
+        meta=[problem.meta for problem in problems.values()],
     )
     write_json(out / RESULTS, results)
     return results

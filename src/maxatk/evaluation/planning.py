@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -122,13 +122,17 @@ def plan_score(
     *,
     verifier: Verifier,
     limit: int | None = None,
+    log_format: str | None = None,
+    mapping: Mapping[str, str] | None = None,
 ) -> ScorePlan:
     """Return the plan of `score` with these arguments; no program runs and nothing is written.
 
     Raises as `score`, also where `out` belongs to another run.
     """
     chosen, _ = read_problems(problems)
-    chosen, submissions = read_submitted(samples_path, chosen, limit=limit)
+    chosen, submissions = read_submitted(
+        samples_path, chosen, limit=limit, log_format=log_format, mapping=mapping
+    )
     check_folder(Path(out), scored_settings(samples_path, chosen, verifier))
     distinct = {(found.sample.problem_id, found.program) for found in submissions}
     return ScorePlan(

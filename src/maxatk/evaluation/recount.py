@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from maxatk.errors import DataError
+from maxatk.errors import DataError, unknown_name
 from maxatk.evaluation.folder import MANIFEST, RESULTS, SAMPLES, SCORES
 from maxatk.evaluation.results import build_results
 from maxatk.evaluation.tally import SampleTally, ScoreTally
@@ -18,29 +18,49 @@ from maxatk.records import Outcome, Sample, Score
 
 
 def results_of_folder(
-    folder: str | Path, *, ks: Sequence[int] | None = None, samples: str | Path | None = None
+    folder: str | Path,
+    *,
+    ks: Sequence[int] | None = None,
+    more_ks: Sequence[int] = (),
+    samples: str | Path | None = None,
+    threshold: float | None = None,
+    column: str | None = None,
 ) -> dict[str, Any]:
     """Return the results of the scores in a folder, as `evaluate` and `score` compute them.
 
-    The problems are those of scores.jsonl, in its order; `ks` as in `build_results`. Entropy and
-    distinct completions come from `samples`, else from the folder's samples.jsonl, and are None
-    without either. The manifest is that of the folder, or empty.
+    The problems are those of scores.jsonl, in the order of results.json, else in its own. Entropy
+    and distinct completions come from `samples`, else from the folder's samples.jsonl, and are
+    None without either. The manifest is that of the folder, or empty. `threshold` is by default
+    the one in results.json, else 1. The other arguments are as in `build_results`.
 
     Raises MissingFileError without scores.jsonl, DataError for a corrupt line or no scores at
-    all, InvalidValueError for a k above the number of samples.
+    all, InvalidValueError for a k above the number of samples or a column that no score has.
     """
     folder = Path(folder)
-    scores = _score_tally(folder / SCORES)
+    scores = _score_tally(folder / SCORES, column)
     if not scores.problem_ids:
         raise DataError(f"{folder / SCORES}: holds no scores")
     path = Path(samples) if samples is not None else folder / SAMPLES
     tally = _sample_tally(path) if samples is not None or path.is_file() else None
-    manifest: dict[str, Any] = {}
-    if (folder / RESULTS).is_file():
-        manifest = read_json(folder / RESULTS).get("manifest", {})
-    elif (folder / MANIFEST).is_file():
+    before = read_json(folder / RESULTS) if (folder / RESULTS).is_file() else {}
+    manifest = before.get("manifest", {})
+    if not before and (folder / MANIFEST).is_file():
         manifest = read_json(folder / MANIFEST)
-    return build_results(scores.problem_ids, tally, scores, manifest=manifest, ks=ks)
+    ids, meta = scores.problem_ids, None
+    listed = before.get("per_problem", {})
+    if set(listed.get("ids", ())) == set(ids):
+        ids, meta = listed["ids"], listed.get("meta")
+    return build_results(
+        ids,
+        tally,
+        scores,
+        manifest=manifest,
+        ks=ks,
+        more_ks=more_ks,
+        threshold=before.get("threshold", 1.0) if threshold is None else threshold,
+        column=column,
+        meta=meta,
+    )
 
 
 _score_fields = operator.itemgetter(
@@ -49,8 +69,9 @@ _score_fields = operator.itemgetter(
 _OUTCOMES = frozenset(outcome.value for outcome in Outcome)
 
 
-def _score_tally(path: Path) -> ScoreTally:
+def _score_tally(path: Path, column: str | None) -> ScoreTally:
     tally = ScoreTally()
+    columns: set[str] = set()
 
     def add(row: Mapping[str, Any]) -> None:
         # What `Score.from_json` checks, without the record: making it takes longer than the rest.
@@ -61,10 +82,16 @@ def _score_tally(path: Path) -> ScoreTally:
             raise
         if outcome not in _OUTCOMES:
             raise DataError(f"{outcome!r} is not a valid Outcome")
+        if column is not None:
+            found = row.get("columns", {})
+            columns.update(found)
+            reward = found.get(column)
         tally.add(problem_id, sample, reward, outcome, row.get("program"))
 
     for _ in read_jsonl(path, add):
         pass
+    if column is not None and column not in columns:
+        raise unknown_name("column", column, columns)
     return tally
 
 

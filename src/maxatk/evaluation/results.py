@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from maxatk.errors import unknown_name
 from maxatk.evaluation.statistics import (
     FEW_PROBLEMS,
     LEVEL,
@@ -34,25 +36,40 @@ def build_results(
     *,
     manifest: Mapping[str, Any],
     ks: Sequence[int] | None = None,
+    more_ks: Sequence[int] = (),
+    threshold: float = 1.0,
+    column: str | None = None,
+    meta: Sequence[Mapping[str, Any]] | None = None,
 ) -> dict[str, Any]:
     """Return the results of one evaluation as a JSON object.
 
-    `ks` defaults to 1, 2, 4, ... up to the number of samples of a problem (the smallest, where
-    problems differ). Every problem must have a score. Samples and scores are counted, or have been
-    (a tally); samples may be unknown (None).
-
     A sample without a reward counts as a sample here: a problem with fewer than k rewards is left
-    out of the mean at k, and `problems` beside the mean says how many are in it. Raises
-    InvalidValueError for a k above the number of samples of the problem that has the fewest.
+    out of the mean at k, and `problems` beside the mean says how many are in it.
+
+    Args:
+        problem_ids: The problems, in the order of their values; each must have a score.
+        samples: The samples, counted or not (a tally); None where they are unknown.
+        scores: The scores, counted or not (a tally).
+        manifest: What the results say of where they come from.
+        ks: 1, 2, 4, ... by default, up to the number of samples of a problem (the smallest, where
+            problems differ).
+        more_ks: Further k beside `ks`.
+        threshold: The reward from which a sample passes.
+        column: A column of the scores that stands in for the reward; not where they are a tally.
+        meta: The fields of one's own of every problem.
+
+    Raises InvalidValueError for a k above the number of samples of the problem that has the
+    fewest, and for a column that no score has.
     """
     if not isinstance(scores, ScoreTally):
-        scores = ScoreTally().add_scores(scores)
+        scores = ScoreTally().add_scores(scores if column is None else by_column(scores, column))
     if samples is not None and not isinstance(samples, SampleTally):
         samples = SampleTally().add_samples(samples)
     rewards, counts = scores.rewards(problem_ids)
     fewest = int(counts.min())
     ks = default_ks(fewest) if ks is None else check_ks(ks, fewest)
-    values = metric_values(rewards, ks)
+    ks = sorted({*ks, *check_ks(more_ks, fewest)})
+    values = metric_values(rewards, ks, threshold=threshold)
     columns = np.concatenate(list(values.values()), axis=1)
     intervals = with_intervals(columns)  # the same resamples for both metrics
     programs = scores.programs(problem_ids)
@@ -60,10 +77,11 @@ def build_results(
         "ids": list(problem_ids),
         "samples": counts.tolist(),
         "scored": (~np.isnan(rewards)).sum(axis=1).tolist(),
-        "correct": (rewards >= 1).sum(axis=1).tolist(),
+        "correct": (rewards >= threshold).sum(axis=1).tolist(),
         "distinct": None if samples is None else samples.distinct(problem_ids),
         "programs": programs and programs[0],
         "program_entropy": programs and programs[1],
+        **({"meta": [dict(fields) for fields in meta]} if meta and any(meta) else {}),
         **{name: _columns(ks, columns) for name, columns in values.items()},
     }
     return {
@@ -73,6 +91,8 @@ def build_results(
             for place, name in enumerate(values)
         },
         "interval": {"method": _METHOD, "level": LEVEL, "resamples": RESAMPLES},
+        "threshold": threshold,
+        "column": column,
         "per_problem": found,
         "counts": scores.counts(),
         "entropy": samples and samples.entropy(),
@@ -82,6 +102,18 @@ def build_results(
         },
         "manifest": dict(manifest),
     }
+
+
+def by_column(scores: Iterable[Score], column: str) -> list[Score]:
+    """Return the scores with a column of theirs as the reward, None where a score lacks it.
+
+    Raises InvalidValueError where no score has it.
+    """
+    scores = list(scores)
+    names = {name for score in scores for name in score.columns}
+    if column not in names:
+        raise unknown_name("column", column, names)
+    return [dataclasses.replace(score, reward=score.columns.get(column)) for score in scores]
 
 
 def only_problems(results: Mapping[str, Any], problem_ids: Sequence[str]) -> dict[str, Any]:

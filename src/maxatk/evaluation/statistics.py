@@ -53,14 +53,16 @@ def check_ks(ks: Sequence[int], samples: int) -> list[int]:
     return sorted({int(k) for k in ks})
 
 
-def metric_values(rewards: FloatArray, ks: Sequence[int]) -> dict[str, FloatArray]:
+def metric_values(
+    rewards: FloatArray, ks: Sequence[int], *, threshold: float = 1.0
+) -> dict[str, FloatArray]:
     """Return the unbiased max@k and pass@k of every problem: {"max@k", "pass@k"}, each (P, K).
 
     rewards: (P, n), NaN where unscored, which shrinks that problem's n. A sample passes when its
-    reward is 1 or more. A problem with fewer than k scored samples has NaN there. Source: "The
-    Best of N Worlds", appendix C.1.
+    reward is `threshold` or more. A problem with fewer than k scored samples has NaN there.
+    Source: "The Best of N Worlds", appendix C.1.
     """
-    passes = np.where(np.isnan(rewards), np.nan, rewards >= 1)
+    passes = np.where(np.isnan(rewards), np.nan, rewards >= threshold)
     return {"max@k": max_at_k(rewards, list(ks)), "pass@k": max_at_k(passes, list(ks))}
 
 

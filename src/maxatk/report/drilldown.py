@@ -11,11 +11,11 @@ from typing import Any
 
 from maxatk.evaluation.folder import SAMPLES, SCORES
 from maxatk.evaluation.recount import completion_span
+from maxatk.evaluation.sources import ResultsSource
 from maxatk.evaluation.store import read_records
 from maxatk.jsonl import read_jsonl
 from maxatk.records import Problem, Sample, Score
 from maxatk.report.numbers import share
-from maxatk.report.runs import ResultsSource
 
 MOST_TEXT = 4000  # characters of a prompt or a completion on the page
 

@@ -15,7 +15,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from maxatk.errors import unknown_name
-from maxatk.report.runs import METRICS, Comparison, ResultsSource, Run, load_comparison
+from maxatk.evaluation.sources import ResultsSource
+from maxatk.report.runs import METRICS, Comparison, Run, load_comparison
 from maxatk.report.style import Line, lines_for
 
 # Drawn in this colour, then replaced by the text colour of the page, light or dark.

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from maxatk.errors import MissingDependencyError
-from maxatk.report.runs import METRICS, ResultsSource, load_comparison
+from maxatk.evaluation.sources import ResultsSource
+from maxatk.report.runs import METRICS, load_comparison
 
 if TYPE_CHECKING:
     import pandas as pd

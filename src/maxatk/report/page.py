@@ -9,6 +9,7 @@ from typing import Any
 
 import jinja2
 
+from maxatk.evaluation.sources import ResultsSource
 from maxatk.evaluation.statistics import FEW_PROBLEMS
 from maxatk.records import Problem
 from maxatk.report.drilldown import problem_details
@@ -26,7 +27,6 @@ from maxatk.report.run_tables import (
 from maxatk.report.runs import (
     METRICS,
     Comparison,
-    ResultsSource,
     load_comparison,
     setting_differences,
 )
@@ -41,7 +41,9 @@ def write_report(
     *,
     title: str = "Best of N",
     baseline: str | None = None,
-    ks: Sequence[int] = KS,
+    ks: Sequence[int] | None = None,
+    threshold: float | None = None,
+    column: str | None = None,
     curves: Sequence[Mapping[str, Any]] = (),
     paper: str | None = None,
     problems: Iterable[Problem] = (),
@@ -49,14 +51,17 @@ def write_report(
 ) -> Path:
     """Write one self-contained HTML page about the runs and return its path.
 
-    `results` maps the name of each run to its results: an object, a results.json or its folder.
-    `ks` are the k of the first table, `curves` as in `curve_svgs`; `paper` names a benchmark
+    `results` maps the name of each run to its results, `threshold` and `column` are as in
+    `load_results`. `ks` are the k of the first table, by default those of `KS` that all runs have;
+    `curves` as in `curve_svgs`; `paper` names a benchmark
     whose numbers in the paper are shown too (see `paper_tables`). Runs given as folders are shown
     problem by problem, with so many `samples` of each (0: none of it) and the prompts of
     `problems`. All runs must be over the same
     problems; the baseline is as in `load_comparison`, and so are the errors.
     """
-    comparison = load_comparison(results, baseline=baseline)
+    comparison = load_comparison(
+        results, baseline=baseline, ks=ks, threshold=threshold, column=column
+    )
     details = (
         problem_details(results, comparison.problem_ids, problems=problems, samples=samples)
         if samples
@@ -73,7 +78,7 @@ def write_report(
         title=title,
         version=VERSION,
         details=details,
-        **_content(comparison, ks, curves, paper),
+        **_content(comparison, KS if ks is None else ks, curves, paper),
     )
     out = Path(out_html)
     out.parent.mkdir(parents=True, exist_ok=True)

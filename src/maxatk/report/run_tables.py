@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from maxatk.evaluation.sources import ResultsSource
 from maxatk.evaluation.statistics import FloatArray, Interval
 from maxatk.records import Outcome
 from maxatk.report.cells import (
@@ -17,8 +18,8 @@ from maxatk.report.cells import (
     tabulate,
     text_column,
 )
-from maxatk.report.numbers import change, change_interval, share
-from maxatk.report.runs import METRICS, Comparison, ResultsSource, Run, load_comparison
+from maxatk.report.numbers import change, change_interval, interval, share
+from maxatk.report.runs import METRICS, Comparison, Run, load_comparison
 
 KS = (1, 8, 32, 128)
 SAMPLES_COLUMNS = (
@@ -33,14 +34,17 @@ SAMPLES_COLUMNS = (
 
 
 def overview_table(
-    results: Mapping[str, ResultsSource], *, ks: Sequence[int] = KS, baseline: str | None = None
+    results: Mapping[str, ResultsSource],
+    *,
+    ks: Sequence[int] | None = None,
+    baseline: str | None = None,
 ) -> Table:
     """Return max@k and pass@k of every run with 95% intervals, best and second best marked.
 
-    Rows are runs, columns metrics at k as in Tables 2 and 3 of "The Best of N Worlds". Raises as
-    `load_comparison`.
+    Rows are runs, columns metrics at k as in Tables 2 and 3 of "The Best of N Worlds"; without
+    `ks` those of `KS` that all runs have. Raises as `load_comparison`.
     """
-    return overview(load_comparison(results, baseline=baseline), ks)
+    return overview(load_comparison(results, baseline=baseline, ks=ks), KS if ks is None else ks)
 
 
 def overview(comparison: Comparison, ks: Sequence[int] = KS) -> Table:
@@ -53,6 +57,27 @@ def overview(comparison: Comparison, ks: Sequence[int] = KS) -> Table:
         for k in comparison.shown_ks(ks)
     ]
     return tabulate([Column("model", Cell), *columns], [run.name for run in comparison.runs])
+
+
+def groups_table(
+    groups: Mapping[str, Mapping[str, Any]], *, heading: str, ks: Sequence[int]
+) -> Table:
+    """Return max@k and pass@k over groups of problems, one row a group; nothing is compared."""
+    runs = [Run(name, results) for name, results in groups.items()]
+    known = set.intersection(*({int(k) for k in run.results["metrics"]["max@k"]} for run in runs))
+    columns: list[Column[Run]] = [text_column(heading, lambda run: run.name)]
+    for metric in METRICS:
+        for k in Comparison((), tuple(sorted(known))).shown_ks(ks):
+            columns.append(_group_column(metric, k))
+    return tabulate(columns, runs)
+
+
+def _group_column(metric: str, k: int) -> Column[Run]:
+    def cell(run: Run) -> Cell:
+        found = run.metric(metric, k)
+        return Cell(share(found["mean"]), interval(found["low"], found["high"]))
+
+    return Column(metric_name(metric, k), cell)
 
 
 def every_k(comparison: Comparison, metric: str) -> Table:
@@ -117,14 +142,16 @@ def _count_column(heading: str, *keys: str) -> Column[Run]:
 
 
 def outcomes_table(results: Mapping[str, Any]) -> Table:
-    """Return one row an outcome of `Outcome`: samples with it and their share of all samples.
+    """Return one row an outcome that occurred: samples with it and their share of all samples.
 
-    The last row counts the unscored samples, those of the verifier's own failures: they are
-    left out of every metric.
+    The last row, if there are any, counts the unscored samples, those of the verifier's own
+    failures: they are left out of every metric.
     """
     counts = results["counts"]
-    numbers = {str(outcome): counts["outcomes"].get(str(outcome), 0) for outcome in Outcome}
-    numbers["unscored"] = counts["unscored"]
+    found = counts["outcomes"]
+    numbers = {str(outcome): found[str(outcome)] for outcome in Outcome if str(outcome) in found}
+    if counts["unscored"]:
+        numbers["unscored"] = counts["unscored"]
     columns: list[Column[str]] = [
         Column("outcome", Cell),
         text_column("samples", lambda name: f"{numbers[name]:,}"),

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from maxatk.errors import DataError, InvalidValueError, MissingFileError, unknown_name
-from maxatk.evaluation.folder import RESULTS
+from maxatk.errors import InvalidValueError, unknown_name
 from maxatk.evaluation.results import only_problems
+from maxatk.evaluation.sources import ResultsSource, load_results
 from maxatk.evaluation.statistics import Interval, paired_difference
 
 METRICS = ("max@k", "pass@k")
-ResultsSource = str | Path | Mapping[str, Any]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,12 +87,17 @@ def load_comparison(
     baseline: str | None = None,
     allow_other_problems: bool = False,
     allow_other_verifiers: bool = True,
+    ks: Sequence[int] | None = None,
+    threshold: float | None = None,
+    column: str | None = None,
 ) -> Comparison:
-    """Return the comparison of results given by name, as objects, files or their folders.
+    """Return the comparison of results given by name: objects, files, folders, files of rewards.
 
     The baseline is `baseline`, else the run named "base", else the first. With
     `allow_other_problems` only the problems that every run has (by id) are kept, and the metrics
     are those over them. The verifier's limits may differ unless `allow_other_verifiers` is False.
+    Every run has the `ks`, beside 1, 2, 4, ...; they, `threshold` and `column` are as in
+    `load_results`.
 
     Raises MissingFileError or DataError for a file that is not a results file; InvalidValueError
     when there are no results, the baseline is unknown, or problems or verifiers differ that may
@@ -103,7 +105,10 @@ def load_comparison(
     """
     if not results:
         raise InvalidValueError("results: must hold at least one run")
-    runs = [Run(name, _load(source)) for name, source in results.items()]
+    runs = [
+        Run(name, load_results(source, ks=ks, threshold=threshold, column=column))
+        for name, source in results.items()
+    ]
     if baseline is None:
         baseline = "base" if "base" in results else runs[0].name
     if baseline not in results:
@@ -138,29 +143,6 @@ def setting_differences(comparison: Comparison) -> list[str]:
                     f"{mine.get(key)!r} for {run.name}"
                 )
     return lines
-
-
-def _load(source: ResultsSource) -> Mapping[str, Any]:
-    if isinstance(source, Mapping):
-        return _checked(source, "results")
-    path = Path(source)
-    if path.is_dir():
-        path = path / RESULTS
-    if not path.is_file():
-        raise MissingFileError(f"{path}: no such results file")
-    try:
-        return _checked(json.loads(path.read_text(encoding="utf-8")), str(path))
-    except ValueError as error:
-        raise DataError(f"{path}: not a results file: {error}") from error
-
-
-def _checked(results: Any, place: str) -> Mapping[str, Any]:
-    needed = ("metrics", "per_problem", "counts", "entropy", "diversity", "manifest")
-    missing = [name for name in needed if not isinstance(results, Mapping) or name not in results]
-    if missing:
-        raise DataError(f"{place}: not a results object: {missing[0]!r} is missing")
-    checked: Mapping[str, Any] = results
-    return checked
 
 
 def _refuse_other_problems(first: Run, other: Run) -> None:

@@ -57,8 +57,12 @@ class Job:
 def problem_job(program: str, problem: Problem) -> Job:
     """Return the job of a program for a problem, with the limits and the rule of the problem.
 
-    Raises InvalidValueError for a comparison rule that does not exist.
+    Raises InvalidValueError for a comparison rule that does not exist and without tests.
     """
+    if not problem.tests:
+        raise InvalidValueError(
+            f"Problem {problem.id!r}: has no tests, which the reward of a program needs"
+        )
     return Job(
         program,
         problem.tests,

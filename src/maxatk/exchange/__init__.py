@@ -1,0 +1,7 @@
+"""Files of other tools: their logs read, and our runs written for them."""
+
+from maxatk.exchange.formats import FORMATS
+from maxatk.exchange.log import LogRow
+from maxatk.exchange.reading import parse_mapping, read_log
+
+__all__ = ["FORMATS", "LogRow", "parse_mapping", "read_log"]

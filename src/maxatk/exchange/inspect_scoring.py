@@ -1,0 +1,76 @@
+"""max@k and pass@k inside inspect_ai, without bias, from the epochs of a sample.
+
+inspect finds this module by its entry point. The reducers are `maxatk/max_at` and
+`maxatk/pass_at`, for `Epochs(256, ["maxatk/max_at_8"])`; the metric `max_at_k` reads the epochs
+that the reducer `collect` keeps. Importing this needs inspect_ai.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from inspect_ai.scorer import (
+    Metric,
+    SampleScore,
+    Score,
+    ScoreReducer,
+    metric,
+    score_reducer,
+    value_to_float,
+)
+
+from maxatk.objectives import max_at_k as unbiased
+
+_as_float = value_to_float()
+
+
+@score_reducer
+def max_at(k: int) -> ScoreReducer:
+    """Return the reducer to max@k: the expected best score of k epochs.
+
+    Fewer than k scored epochs give NaN, which inspect counts as unscored. Source: "The Best of N
+    Worlds", appendix C.1.
+    """
+    return lambda scores: Score(value=_max_at(_values(scores), k))
+
+
+@score_reducer
+def pass_at(k: int, threshold: float = 1.0) -> ScoreReducer:
+    """Return the reducer to pass@k: the chance that one of k epochs reaches `threshold`."""
+
+    def reduce(scores: list[Score]) -> Score:
+        passed = [float(value >= threshold) for value in _values(scores)]
+        return Score(value=_max_at(passed, k))
+
+    return reduce
+
+
+@metric
+def max_at_k(k: int) -> Metric:
+    """Return the metric max@k over samples whose score holds one value an epoch (`collect`).
+
+    Samples with fewer than k scored epochs are left out; NaN where none is left.
+    """
+
+    def compute(scores: list[SampleScore]) -> float:
+        found = [_max_at(_epochs(sample.score), k) for sample in scores]
+        known = [value for value in found if not math.isnan(value)]
+        return float(np.mean(known)) if known else math.nan
+
+    return compute
+
+
+def _epochs(score: Score) -> list[float]:
+    values = score.value if isinstance(score.value, list) else [score.value]
+    return [number for value in values if not math.isnan(number := _as_float(value))]
+
+
+def _values(scores: Sequence[Score]) -> list[float]:
+    numbers = [_as_float(score.value) for score in scores]
+    return [number for number in numbers if not math.isnan(number)]
+
+
+def _max_at(values: Sequence[float], k: int) -> float:
+    return float(unbiased(values, k)) if len(values) >= k else math.nan

@@ -1,0 +1,127 @@
+"""Formats whose tools are not installed for tests, and what is recognised of any of them."""
+
+import json
+
+import pytest
+
+from maxatk.errors import DataError
+from maxatk.evaluation.outside import read_rewards, score_rewards
+from maxatk.evaluation.submissions import read_submissions
+from maxatk.exchange import FORMATS, read_log
+from maxatk.jsonl import write_jsonl
+from maxatk.records import Problem, TestCase
+
+BATCH = {  # one line of the output file, as platform.openai.com documents it
+    "id": "batch_req_1",
+    "custom_id": "p",
+    "response": {
+        "status_code": 200,
+        "request_id": "r",
+        "body": {
+            "id": "chatcmpl-1",
+            "object": "chat.completion",
+            "choices": [
+                {"index": n, "message": {"role": "assistant", "content": f"print({n})"}}
+                for n in range(2)
+            ],
+        },
+    },
+    "error": None,
+}
+VERL = {"input": "user\n1+1=", "output": "2", "gts": "2", "score": 1.0, "step": 5, "acc": True}
+CODE_LIST = {
+    "question_id": "abc301_a",
+    "question_title": "t",
+    "question_content": "Add.",
+    "output_list": ["```python\nprint(1)\n```", "print(2)"],
+    "code_list": ["print(1)", "print(2)"],
+    "graded_list": [True, False],
+}
+ROWS = {"openai-batch": BATCH, "verl": VERL, "livecodebench": CODE_LIST}
+
+
+def write(folder, *rows, name="log.jsonl"):
+    write_jsonl(folder / name, rows)
+    return folder / name
+
+
+def test_choices_of_a_batch_are_samples_and_so_are_numbered_requests(tmp_path):
+    numbered = {**BATCH, "custom_id": "q#3", "response": json.loads(json.dumps(BATCH["response"]))}
+    del numbered["response"]["body"]["choices"][1]
+    rows = read_log(write(tmp_path, BATCH, numbered), log_format="openai-batch")
+    assert [(r.problem_id, r.sample, r.completion) for r in rows] == [
+        ("p", 0, "print(0)"),
+        ("p", 1, "print(1)"),
+        ("q", 3, "print(0)"),
+    ]
+    problems = {p: Problem(p, "", (TestCase(input="", output="0"),)) for p in "pq"}
+    found = read_submissions(tmp_path / "log.jsonl", problems, log_format="openai-batch")
+    assert [f.program for f in found] == ["print(0)", "print(1)", "print(0)"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"error": {"code": "x"}}, r"field 'error': the request 'p' failed: {'code': 'x'}"),
+        ({"response": {"status_code": 429}}, r"'response.status_code': must be 200, got 429"),
+        ({"response": None}, "must be 200, got None"),
+        ({"custom_id": 4}, "field 'custom_id': must be text, got 4"),
+    ],
+)
+def test_a_failed_request_is_named_and_never_a_sample(tmp_path, change, message):
+    path = write(tmp_path, BATCH, {**BATCH, **change})
+    with pytest.raises(DataError, match=rf"log.jsonl:2: .*{message}"):
+        read_log(path, log_format="openai-batch")
+
+
+def test_a_dump_of_verl_is_grouped_by_its_input(tmp_path):
+    path = write(tmp_path, VERL, {**VERL, "score": 0.0, "acc": False}, {**VERL, "input": "b"})
+    rows = read_log(path, log_format="verl")
+    assert [(r.prompt, r.sample, r.reward, r.columns["acc"]) for r in rows] == [
+        ("user\n1+1=", 0, 1.0, 1.0),
+        ("user\n1+1=", 1, 0.0, 0.0),
+        ("b", 0, 1.0, 1.0),
+    ]
+
+
+def test_a_code_list_gives_programs_and_after_its_evaluation_rewards(tmp_path):
+    path = tmp_path / "eval_all.json"
+    path.write_text(json.dumps([CODE_LIST, {**CODE_LIST, "question_id": "abc301_b"}]))
+    results = score_rewards(path, tmp_path / "run", log_format="livecodebench")
+    assert results["per_problem"]["pass@k"] == {"1": [0.5, 0.5], "2": [1.0, 1.0]}
+    problems = {
+        f"livecodebench/abc301_{name}": Problem(
+            f"livecodebench/abc301_{name}", "", (TestCase(input="", output="1"),)
+        )
+        for name in "ab"
+    }
+    found = read_submissions(path, problems, log_format="livecodebench")
+    assert [(f.sample.problem_id, f.program) for f in found[:2]] == [
+        ("livecodebench/abc301_a", "print(1)"),
+        ("livecodebench/abc301_a", "print(2)"),
+    ]
+    del CODE_LIST["graded_list"]
+    path.write_text(json.dumps([CODE_LIST]))
+    with pytest.raises(DataError, match="holds no rewards"):
+        read_rewards(path, log_format="livecodebench")
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_file_of_another_tool_is_recognised_whatever_it_was_taken_for(tmp_path, name):
+    path = write(tmp_path, ROWS[name])
+    wanted = rf"looks like {FORMATS[name].title}: --format {name}"
+    with pytest.raises(DataError, match=wanted):
+        read_log(path)
+    with pytest.raises(DataError, match=wanted):
+        read_submissions(path, {})
+    other = "verl" if name != "verl" else "human-eval"
+    with pytest.raises(DataError, match=wanted):
+        read_log(path, log_format=other)
+
+
+def test_an_unknown_form_lists_its_fields(tmp_path):
+    path = write(tmp_path, {"spam": 1, "eggs": 2})
+    with pytest.raises(DataError, match=r"does not look like verl's.*the fields eggs, spam"):
+        read_log(path, log_format="verl")
+    with pytest.raises(DataError, match=r"field 'problem_id': is missing; got eggs, spam"):
+        read_log(path)

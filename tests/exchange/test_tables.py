@@ -1,0 +1,162 @@
+"""Rewards that somebody else computed, from a table to numbers, through the command line."""
+
+import csv
+import itertools
+import json
+
+import numpy as np
+import pytest
+
+from maxatk.errors import DataError, InvalidValueError
+from maxatk.evaluation.outside import read_rewards, score_rewards
+from maxatk.evaluation.sources import load_results
+from maxatk.exchange import read_log
+from maxatk.jsonl import write_jsonl
+from maxatk.records import Problem
+
+REWARDS = {"p2": [0.5, -1.0, 2.5, 0.0], "p10": [1.0, 1.0, 0.25, 0.75]}
+ROWS = [
+    {"problem_id": p, "sample": s, "reward": r, "length": 10 * s, "note": "x"}
+    for p, rewards in REWARDS.items()
+    for s, r in enumerate(rewards)
+]
+
+
+def write(folder, rows, name):
+    path = folder / name
+    if path.suffix == ".jsonl":
+        write_jsonl(path, rows)
+    elif path.suffix == ".parquet":
+        import pyarrow
+        import pyarrow.parquet
+
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+    else:
+        with path.open("w", newline="") as out:
+            writer = csv.DictWriter(out, rows[0])
+            writer.writeheader()
+            writer.writerows(rows)
+    return path
+
+
+def best_of(rewards, k):
+    return np.mean([max(chosen) for chosen in itertools.combinations(rewards, k)])
+
+
+@pytest.mark.parametrize("name", ["scores.csv", "scores.jsonl", "scores.parquet"])
+def test_max_at_k_of_a_table_is_the_mean_over_its_subsets(tmp_path, name):
+    results = score_rewards(write(tmp_path, ROWS, name), tmp_path / "run", more_ks=[3])
+    assert results["per_problem"]["ids"] == ["p2", "p10"]
+    for k in (1, 2, 3, 4):
+        expected = [best_of(REWARDS[p], k) for p in ("p2", "p10")]
+        assert results["per_problem"]["max@k"][str(k)] == pytest.approx(expected)
+        assert results["metrics"]["max@k"][str(k)]["mean"] == pytest.approx(np.mean(expected))
+    assert json.loads((tmp_path / "run/results.json").read_text()) == results
+    assert not (tmp_path / "run/samples.jsonl").exists()
+
+
+def test_a_threshold_decides_what_passes_and_a_column_can_be_the_reward(tmp_path):
+    path = write(tmp_path, ROWS, "s.csv")
+    results = score_rewards(path, tmp_path / "a", threshold=0.5)
+    assert results["per_problem"]["pass@k"]["1"] == [0.5, 0.75]
+    by_length = score_rewards(path, tmp_path / "b", column="length", threshold=20)
+    assert by_length["per_problem"]["max@k"]["4"] == [30, 30]
+    assert by_length["per_problem"]["pass@k"]["1"] == [0.5, 0.5]
+    again = load_results(tmp_path / "a", column="length", threshold=20)
+    assert again["per_problem"]["max@k"] == by_length["per_problem"]["max@k"]
+    with pytest.raises(InvalidValueError, match="'lenght'; allowed: length; did you mean 'length'"):
+        load_results(tmp_path / "a", column="lenght")
+
+
+def test_fields_are_taken_from_where_the_mapping_says(tmp_path):
+    rows = [
+        {"task": {"name": row["problem_id"]}, "judges": [{"score": 0}, {"score": row["reward"]}]}
+        for row in ROWS
+    ]
+    mapping = {"problem_id": "task.name", "reward": "judges.1.score"}
+    found = read_log(write(tmp_path, rows, "x.jsonl"), mapping=mapping)
+    assert [(r.problem_id, r.sample, r.reward) for r in found] == [
+        (row["problem_id"], row["sample"], row["reward"]) for row in ROWS
+    ]
+    with pytest.raises(InvalidValueError, match=r"unknown value 'rewards'.*did you mean 'reward'"):
+        read_log(tmp_path / "x.jsonl", mapping={"rewards": "judges"})
+
+
+def test_every_bad_line_is_named_with_file_line_and_field_and_nothing_is_written(tmp_path):
+    path = tmp_path / "bad.jsonl"
+    path.write_text(
+        "\n".join(
+            [
+                '{"problem_id": "p", "sample": 0, "reward": 1}',
+                '{"problem_id": "p", "sample": 0, "reward": 1}',
+                '{"problem_id": "p", "sample": 1, "reward": "high"}',
+                '{"problem_id": "p", "sample": -1, "reward": 1}',
+                '{"problem_id": "p", "sample": 2}',
+                '{"problem_id": ["p"], "sample": 3, "reward": Infinity}',
+                "{",
+            ]
+        )
+    )
+    with pytest.raises(DataError) as raised:
+        score_rewards(path, tmp_path / "run")
+    message = str(raised.value)
+    assert "6 bad lines" in message
+    for line, text in {
+        2: "sample 0 of 'p' occurs twice",
+        3: "field 'reward': must be a finite number or empty, got 'high'",
+        4: "field 'sample': must be an integer from 0, got -1",
+        5: "field 'reward': is missing",
+        6: "field 'problem_id': must be text or an integer, got ['p']",
+        7: "broken JSON",
+    }.items():
+        assert f"bad.jsonl:{line}: {text}" in message
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_empty_or_nan_reward_is_left_out_and_never_counts_as_0(tmp_path):
+    rows = [{"problem_id": "p", "reward": r} for r in ("1", "", "nan", "1")]
+    results = score_rewards(write(tmp_path, rows, "s.csv"), tmp_path / "run")
+    assert results["counts"]["unscored"] == 2
+    assert results["per_problem"]["max@k"]["1"] == [1.0]
+
+
+def test_a_file_without_any_reward_says_how_its_samples_can_be_verified(tmp_path):
+    rows = [{"problem_id": "p", "completion": "print(1)"}]
+    with pytest.raises(DataError, match=r"holds no rewards.*--samples"):
+        read_rewards(write(tmp_path, rows, "s.jsonl"))
+
+
+def test_the_command_takes_any_k_and_groups_by_a_field_of_the_problems(maxatk, tmp_path):
+    write(tmp_path, ROWS, "s.csv")
+    problems = [Problem(p, "", meta={"level": level}) for p, level in (("p2", 1), ("p10", 2))]
+    write_jsonl(tmp_path / "p.jsonl", (p.to_json() for p in problems))
+    done = maxatk(
+        *("score", "--rewards", "s.csv", "--problems", "p.jsonl", "--out", "run"),
+        *("--k", 3, "--by", "level", "--threshold", 2),
+    )
+    assert done.returncode == 0, done.stderr
+    assert "max@3" in done.stdout
+    assert "max@4" not in done.stdout
+    assert "level (problems)" in done.stdout
+    write(tmp_path, [{**row, "reward": row["reward"] - 1} for row in ROWS], "worse.csv")
+    compared = maxatk("compare", "a=s.csv", "b=worse.csv", "--k", "1", "3", "--format", "csv")
+    assert compared.returncode == 0, compared.stderr
+    assert compared.stdout.splitlines()[0].startswith("model,max@1,max@1 interval")
+    assert "max@3" in compared.stdout
+    grouped = maxatk("compare", "a=run", "b=run", "--by", "level", "--k", "2", "--format", "csv")
+    assert "level=1 max@2" in grouped.stdout, grouped.stderr
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("compare", "a=run", "b=run"), ("report", "a=run", "--out", "x.html"), ("score",)],
+)
+@pytest.mark.parametrize("k", [0, -3, 5, 1000])
+def test_no_command_puts_another_k_in_the_place_of_one_that_cannot_be(maxatk, tmp_path, command, k):
+    score_rewards(write(tmp_path, ROWS, "s.csv"), tmp_path / "run")
+    more = ("--rewards", "s.csv", "--out", "new") if command == ("score",) else ()
+    done = maxatk(*command, *more, f"--k={k}")
+    assert done.returncode == 2
+    assert f"must be an integer from 1 to the 4 samples of a problem, got {k}" in done.stderr
+    assert not (tmp_path / "x.html").exists()
+    assert not (tmp_path / "new").exists()
