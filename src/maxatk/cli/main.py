@@ -15,6 +15,7 @@ COMMANDS: dict[str, str] = {
     "eval": "sample a model on problems, run the programs, compute max@k and pass@k",
     "solve": "print the best of many programs for one problem",
     "score": "verify a file of samples, or take rewards that are there already",
+    "select": "choose the best of k by a stored score, and show what that gains",
     "compare": "compare evaluated models, paired over their problems",
     "report": "write one offline HTML page about evaluated models",
     "export": "write a run for other tools: human-eval, inspect, jsonl, parquet",

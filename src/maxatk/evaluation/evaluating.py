@@ -23,7 +23,13 @@ from maxatk.evaluation.sampling import SamplingSettings
 from maxatk.evaluation.statistics import check_ks
 from maxatk.evaluation.store import Store
 from maxatk.evaluation.submissions import Submission, submission
-from maxatk.evaluation.verifying import UnitProgress, scoring, verifier_or_default
+from maxatk.evaluation.verifying import (
+    BY_TESTS,
+    UnitProgress,
+    reward_or_tests,
+    scoring,
+    verifier_or_default,
+)
 from maxatk.problems.load import read_problems
 from maxatk.records import Problem, Sample, Score
 from maxatk.verifier import Verifier
@@ -37,6 +43,7 @@ def evaluate(
     settings: SamplingSettings | None = None,
     model_settings: ModelSettings | None = None,
     verifier: Verifier | None = None,
+    reward: Any = BY_TESTS,
     more_ks: Sequence[int] = (),
     threshold: float = 1.0,
     progress: UnitProgress | None = None,
@@ -55,6 +62,8 @@ def evaluate(
         model_settings: How the model is run, on the backend "hf" where None. Without a batch size
             the folder's is taken, else one that fits the memory.
         verifier: One that is open, and stays so; one of the defaults where None.
+        reward: What a recipe may say under that name (see `read_spec`); by default the share of
+            tests that passed.
         more_ks: As in `build_results`.
         threshold: The reward from which a sample passes.
         progress: Called with (done, total, "samples" or "scores"), from two threads.
@@ -73,7 +82,8 @@ def evaluate(
     sampler = load_backend(str(model), dataclasses.replace(model_settings, batch_size=batch_size))
     sampler.check({problem.id: problem.prompt for problem in chosen.values()}, settings)
     with verifier_or_default(verifier) as opened:
-        described = sampled_settings(sampler.describe(), settings, chosen, opened)
+        described = sampled_settings(sampler.describe(), settings, chosen, opened, reward)
+        judged = reward_or_tests(reward, chosen, opened)
         open_folder(out, described)
         with (
             Store(out / SAMPLES, Sample.from_json) as samples,
@@ -83,7 +93,9 @@ def evaluate(
             refuse_strangers(scores, chosen)
             found = len(samples.records)
             total = len(chosen) * settings.samples
-            with scoring(opened, scores, chosen, total=total, progress=progress) as verify:
+            with scoring(
+                opened, scores, chosen, total=total, progress=progress, reward=judged
+            ) as verify:
                 for batch in _sampled(sampler, chosen, settings, samples, progress):
                     verify(batch)
         manifest = manifest_of(described, opened, source, started)

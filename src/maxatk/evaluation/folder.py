@@ -17,6 +17,7 @@ from maxatk.evaluation.store import Store
 from maxatk.folders import read_json, refuse_other_settings, write_json
 from maxatk.masking import masked
 from maxatk.records import Problem, Sample, Score
+from maxatk.rewards.specification import describe_reward
 from maxatk.verifier import Verifier
 
 SAMPLES, SCORES, RESULTS = "samples.jsonl", "scores.jsonl", "results.json"
@@ -82,9 +83,12 @@ def digest_of_texts(texts: Sequence[str]) -> str:
     return hashlib.sha256(json.dumps(list(texts)).encode()).hexdigest()
 
 
-def verified_settings(problems: Mapping[str, Problem], verifier: Verifier) -> dict[str, Any]:
-    """Return what decides a verdict, for the manifest: the problems and the verifier's limits."""
+def verified_settings(
+    problems: Mapping[str, Problem], verifier: Verifier, reward: Any
+) -> dict[str, Any]:
+    """Return what decides a score: the problems, the verifier's limits, and the reward."""
     return {
+        "reward": describe_reward(reward),
         "problems": {
             "count": len(problems),
             "sha256": problems_digest(list(problems.values())),
@@ -98,6 +102,7 @@ def sampled_settings(
     sampling: SamplingSettings,
     problems: Mapping[str, Problem],
     verifier: Verifier,
+    reward: Any,
 ) -> dict[str, Any]:
     """Return what decides samples and their verdicts, for the manifest of an evaluation.
 
@@ -106,7 +111,7 @@ def sampled_settings(
     return {
         "model": dict(model),
         "sampling": sampling.to_json(),
-        **verified_settings(problems, verifier),
+        **verified_settings(problems, verifier, reward),
     }
 
 

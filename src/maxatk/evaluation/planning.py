@@ -19,6 +19,7 @@ from maxatk.evaluation.folder import (
 from maxatk.evaluation.sampling import SamplingSettings
 from maxatk.evaluation.scoring import read_submitted, scored_settings
 from maxatk.evaluation.submissions import submission
+from maxatk.evaluation.verifying import BY_TESTS, reward_batch, reward_or_tests
 from maxatk.problems.load import read_problems
 from maxatk.records import Problem
 from maxatk.verifier import Verifier, problem_job
@@ -59,6 +60,7 @@ def plan(
     verifier: Verifier,
     settings: SamplingSettings,
     model_settings: ModelSettings,
+    reward: Any = BY_TESTS,
 ) -> EvaluationPlan:
     """Return the plan of `evaluate` with these arguments; nothing is written to `out`.
 
@@ -72,13 +74,17 @@ def plan(
     sampler = load_backend(str(model), dataclasses.replace(model_settings, batch_size=count))
     sampler.check({problem.id: problem.prompt for problem in problems}, settings)
     described = _described(sampler, batch_size or recorded_batch_size(Path(out)))
-    check_folder(Path(out), sampled_settings(described, settings, chosen, verifier))
+    check_folder(Path(out), sampled_settings(described, settings, chosen, verifier, reward))
+    judged = reward_or_tests(reward, chosen, verifier)
     first = problems[0]
     started = time.perf_counter()
     drawn = sampler.sample(first.id, first.prompt, list(range(count)), settings)
     sampled = time.perf_counter()
-    programs = [submission(sample, first).program for sample in drawn]
-    verifier.verify_many([problem_job(program, first) for program in programs])
+    submissions = [submission(sample, first) for sample in drawn]
+    if judged is None:
+        verifier.verify_many([problem_job(found.program, first) for found in submissions])
+    else:
+        reward_batch(submissions, judged, chosen)
     verified = time.perf_counter()
     total = len(problems) * settings.samples
     found = _lines(Path(out) / SAMPLES)

@@ -20,7 +20,14 @@ from maxatk.evaluation.folder import (
 from maxatk.evaluation.statistics import check_ks
 from maxatk.evaluation.store import Store
 from maxatk.evaluation.submissions import Submission, read_submissions
-from maxatk.evaluation.verifying import BATCH, UnitProgress, scoring, verifier_or_default
+from maxatk.evaluation.verifying import (
+    BATCH,
+    BY_TESTS,
+    UnitProgress,
+    reward_or_tests,
+    scoring,
+    verifier_or_default,
+)
 from maxatk.folders import file_digest
 from maxatk.problems.load import read_problems
 from maxatk.records import Problem, Score
@@ -36,6 +43,7 @@ def score(
     limit: int | None = None,
     log_format: str | None = None,
     mapping: Mapping[str, str] | None = None,
+    reward: Any = BY_TESTS,
     more_ks: Sequence[int] = (),
     threshold: float = 1.0,
     progress: UnitProgress | None = None,
@@ -44,9 +52,9 @@ def score(
 
     The file may be ours or another tool's; `log_format` and `mapping` as in `read_submissions`.
     `out` gets scores.jsonl, results.json and manifest.json; the same call continues one that was
-    killed.
-    `limit` takes only the first problems and their samples; `more_ks` and `threshold` as in
-    `build_results`.
+    killed. `limit` takes only the first problems and their samples; `reward` is what a recipe may
+    say under that name (see `read_spec`), by default the share of tests that passed; `more_ks` and
+    `threshold` as in `build_results`.
 
     Raises MissingFileError, DataError (an unreadable line, a sample of an unknown problem, a
     problem without samples) or InvalidValueError (k, settings), all before any verification.
@@ -59,12 +67,15 @@ def score(
     check_ks(more_ks, _fewest(submissions))
     out = Path(out)
     with verifier_or_default(verifier) as opened:
-        described = scored_settings(samples_path, chosen, opened)
+        described = scored_settings(samples_path, chosen, opened, reward)
+        judged = reward_or_tests(reward, chosen, opened)
         open_folder(out, described)
         with Store(out / SCORES, Score.from_json) as scores:
             refuse_strangers(scores, chosen)
             total = len(submissions)
-            with scoring(opened, scores, chosen, total=total, progress=progress) as verify:
+            with scoring(
+                opened, scores, chosen, total=total, progress=progress, reward=judged
+            ) as verify:
                 for start in range(0, total, BATCH):
                     verify(submissions[start : start + BATCH])
         manifest = manifest_of(described, opened, source, started)
@@ -95,11 +106,14 @@ def read_submitted(
 
 
 def scored_settings(
-    samples_path: str | Path, problems: Mapping[str, Problem], verifier: Verifier
+    samples_path: str | Path,
+    problems: Mapping[str, Problem],
+    verifier: Verifier,
+    reward: Any = BY_TESTS,
 ) -> dict[str, Any]:
     """Return what the scores depend on, for the manifest."""
     samples = {"sha256": file_digest(Path(samples_path))}
-    return {"samples": samples, **verified_settings(problems, verifier)}
+    return {"samples": samples, **verified_settings(problems, verifier, reward)}
 
 
 def _refuse_unsampled(

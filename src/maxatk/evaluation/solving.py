@@ -12,7 +12,12 @@ from maxatk.errors import InvalidValueError
 from maxatk.evaluation.backends import ModelSettings, load_backend
 from maxatk.evaluation.sampling import SamplingSettings
 from maxatk.evaluation.submissions import submission
-from maxatk.evaluation.verifying import Verified, VerifyingThread, verifier_or_default
+from maxatk.evaluation.verifying import (
+    Verified,
+    VerifyingThread,
+    verifier_or_default,
+    verify_batch,
+)
 from maxatk.records import Problem
 from maxatk.verifier import Progress, Verifier, problem_job
 
@@ -93,7 +98,9 @@ def solve(
 
     with (
         verifier_or_default(verifier) as opened,
-        VerifyingThread(opened, {problem.id: problem}, found) as thread,
+        VerifyingThread(
+            lambda batch: verify_batch(batch, opened, {problem.id: problem}, found)
+        ) as thread,
     ):
         for start in range(0, n, sampler.batch_size):
             if not keep_going and any(verdict.reward == 1 for _, verdict in list(verified)):

@@ -6,11 +6,15 @@ import contextlib
 import queue
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from maxatk.evaluation.store import Store
 from maxatk.evaluation.submissions import Submission, program_key
-from maxatk.records import Problem, Score, Verdict
+from maxatk.records import Outcome, Problem, Score, Verdict
+from maxatk.rewards import Reward, load_reward
+from maxatk.rewards.reward import columns_of
 from maxatk.verifier import Verifier, problem_job
 
 UnitProgress = Callable[[int, int, str], None]
@@ -19,6 +23,9 @@ UnitProgress = Callable[[int, int, str], None]
 Verified = tuple[Submission, Verdict]
 
 BATCH = 256
+BY_TESTS = "continuous"
+"""The reward that is the share of the tests that passed."""
+
 _WAITING = 8  # batches in the queue before the sampler has to wait
 # Every verdict takes the interpreter's lock a few times. The sampler gives it up only this often
 # (seconds; usually 0.005), and verification would wait for that each time: it took 1.7 times as
@@ -27,20 +34,15 @@ _SWITCH_INTERVAL = 1e-4
 
 
 class VerifyingThread:
-    """A context manager that verifies batches in the order given and hands over their verdicts.
+    """A context manager that works on batches in the order given, in a thread of its own.
 
-    `found` is called in the thread with verdicts as they come, each beside its submission. An
-    error of the verifier or of `found` is raised by the next `put`, or on leaving the context.
-    Leaving it normally waits for the queue; leaving it with an error drops what is queued.
+    `work` is called in the thread with one batch after the other. Its error is raised by the next
+    `put`, or on leaving the context. Leaving it normally waits for the queue; leaving it with an
+    error drops what is queued.
     """
 
-    def __init__(
-        self,
-        verifier: Verifier,
-        problems: Mapping[str, Problem],
-        found: Callable[[Sequence[Verified]], None],
-    ) -> None:
-        self._verifier, self._problems, self._found = verifier, problems, found
+    def __init__(self, work: Callable[[Sequence[Submission]], None]) -> None:
+        self._work_on = work
         self._queue: queue.Queue[Sequence[Submission] | None] = queue.Queue(_WAITING)
         self._error: BaseException | None = None
         self._dropping = False
@@ -75,22 +77,53 @@ class VerifyingThread:
         while (batch := self._queue.get()) is not None:
             if self._error is None and not self._dropping:
                 try:
-                    self._verify(batch)
+                    self._work_on(batch)
                 except BaseException as error:
                     self._error = error
 
-    def _verify(self, batch: Sequence[Submission]) -> None:
-        jobs = [problem_job(f.program, self._problems[f.sample.problem_id]) for f in batch]
-        early: dict[int, Verdict] = {}  # verified before one that precedes it in the batch
-        handed = 0
-        for index, verdict in self._verifier.verify_stream(jobs):
-            early[index] = verdict
-            ready = []
-            while handed in early:
-                ready.append((batch[handed], early.pop(handed)))
-                handed += 1
-            if ready:
-                self._found(ready)
+
+def verify_batch(
+    batch: Sequence[Submission],
+    verifier: Verifier,
+    problems: Mapping[str, Problem],
+    found: Callable[[Sequence[Verified]], None],
+) -> None:
+    """Verify submissions and call `found` with verdicts as they come, in the order given."""
+    jobs = [problem_job(f.program, problems[f.sample.problem_id]) for f in batch]
+    early: dict[int, Verdict] = {}  # verified before one that precedes it in the batch
+    handed = 0
+    for index, verdict in verifier.verify_stream(jobs):
+        early[index] = verdict
+        ready = []
+        while handed in early:
+            ready.append((batch[handed], early.pop(handed)))
+            handed += 1
+        if ready:
+            found(ready)
+
+
+def reward_batch(
+    batch: Sequence[Submission], reward: Reward, problems: Mapping[str, Problem]
+) -> list[Score]:
+    """Return the scores of submissions by a reward function: its sum, and its parts as columns."""
+    chosen = [problems[f.sample.problem_id] for f in batch]
+    prompts = [problem.prompt for problem in chosen]
+    started = time.perf_counter()
+    parts = reward.by_part(prompts, [f.sample.completion for f in batch], columns_of(chosen))
+    seconds = round((time.perf_counter() - started) / len(batch), 6)
+    return [
+        Score(
+            f.sample.problem_id,
+            f.sample.sample,
+            total,
+            0,
+            0,
+            Outcome.INFRA_ERROR if total is None else Outcome.SCORED,
+            seconds,
+            columns={name: v for name, values in parts.items() if (v := values[i]) is not None},
+        )
+        for i, (f, total) in enumerate(zip(batch, reward.total(parts), strict=True))
+    ]
 
 
 @contextlib.contextmanager
@@ -101,10 +134,12 @@ def scoring(
     *,
     total: int,
     progress: UnitProgress | None,
+    reward: Reward | None = None,
 ) -> Iterator[Callable[[Sequence[Submission]], None]]:
     """Yield a function that queues submissions, whose scores are appended in the order given.
 
-    Those that have a score already are left out. Errors as `VerifyingThread`.
+    Those that have a score already are left out. Without `reward` the tests decide. Errors as
+    `VerifyingThread`.
     """
 
     def report() -> None:
@@ -115,11 +150,30 @@ def scoring(
         scores.append(_score(submission, verdict) for submission, verdict in found)
         report()
 
+    def work(batch: Sequence[Submission]) -> None:
+        if reward is None:
+            verify_batch(batch, verifier, problems, store)
+        else:
+            scores.append(reward_batch(batch, reward, problems))
+            report()
+
     report()
-    with VerifyingThread(verifier, problems, store) as thread:
+    with VerifyingThread(work) as thread:
         yield lambda batch: thread.put(
             [f for f in batch if (f.sample.problem_id, f.sample.sample) not in scores.records]
         )
+
+
+def reward_or_tests(
+    reward: Any, problems: Mapping[str, Problem], verifier: Verifier
+) -> Reward | None:
+    """Return the reward that a recipe names, or None where the tests alone decide.
+
+    Raises as `load_reward`, and InvalidValueError for a problem that lacks what it needs.
+    """
+    loaded = load_reward(reward, verifier=verifier)
+    loaded.check(list(problems.values()))
+    return None if reward == BY_TESTS else loaded
 
 
 @contextlib.contextmanager

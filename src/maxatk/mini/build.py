@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Literal
 
 from maxatk.errors import InvalidValueError
 from maxatk.folders import read_json, write_json
 from maxatk.jsonl import write_jsonl
 from maxatk.mini.model import new_model
-from maxatk.mini.problems import MiniProblem, generate_problems
+from maxatk.mini.problems import generate_problems
+from maxatk.mini.sums import generate_sums
 from maxatk.mini.tokenizer import train_tokenizer
-from maxatk.mini.warm_start import WarmStart, noisy_corpus, warm_start
+from maxatk.mini.warm_start import Spoilable, WarmStart, noisy_corpus, warm_start
 
 MANIFEST = "mini.json"
 _TOKENIZER_TEXTS = 10_000  # more texts change a vocabulary of 192 entries no more
@@ -21,8 +23,13 @@ _TOKENIZER_TEXTS = 10_000  # more texts change a vocabulary of 192 entries no mo
 
 @dataclasses.dataclass(frozen=True)
 class MiniSettings:
-    """What to build: problem sets, tests a problem, the warm start and the seed of it all."""
+    """What to build: problem sets, tests a problem, the warm start and the seed of it all.
 
+    `task` is a name in `TASKS`: "programs" of the built-in language with tests, or "sums", word
+    problems with an answer.
+    """
+
+    task: Literal["programs", "sums"] = "programs"
     train_problems: int = 1_000
     test_problems: int = 96
     tests: int = 10
@@ -53,21 +60,10 @@ def build_mini(
     if (out / MANIFEST).is_file() and read_json(out / MANIFEST) == manifest:
         return
     (out / MANIFEST).unlink(missing_ok=True)
-    test = list(
-        generate_problems(
-            settings.test_problems, seed=settings.seed, tests=settings.tests, prefix="test"
-        )
-    )
+    generate = TASKS[settings.task]
+    test = generate(settings.test_problems, settings, settings.tests, "test", frozenset())
     held_out = frozenset(p.problem.prompt for p in test)
-    train = list(
-        generate_problems(
-            settings.train_problems,
-            seed=settings.seed,
-            tests=settings.tests,
-            prefix="train",
-            exclude=held_out,
-        )
-    )
+    train = generate(settings.train_problems, settings, settings.tests, "train", held_out)
     for name, problems in (("train", train), ("test", test)):
         write_jsonl(out / f"{name}.jsonl", (p.problem.to_json() for p in problems))
     _build_model(out / "base", settings, held_out=held_out, progress=progress)
@@ -101,14 +97,31 @@ def _build_model(
     tokenizer.save_pretrained(folder)
 
 
-def _corpus_problems(settings: MiniSettings, held_out: frozenset[str]) -> list[MiniProblem]:
-    """Return the warm start's problems; one test each is made only because a problem needs one."""
+def _corpus_problems(settings: MiniSettings, held_out: frozenset[str]) -> Sequence[Spoilable]:
+    """Return the warm start's problems; nothing is verified, so one test each is enough."""
+    return TASKS[settings.task](settings.warm_start.problems, settings, 1, "corpus", held_out)
+
+
+def _programs(
+    count: int, settings: MiniSettings, tests: int, prefix: str, exclude: frozenset[str]
+) -> Sequence[Spoilable]:
     return list(
-        generate_problems(
-            settings.warm_start.problems,
-            seed=settings.seed,
-            tests=1,
-            prefix="corpus",
-            exclude=held_out,
-        )
+        generate_problems(count, seed=settings.seed, tests=tests, prefix=prefix, exclude=exclude)
     )
+
+
+def _sums(
+    count: int,
+    settings: MiniSettings,
+    _: int,
+    prefix: str,
+    exclude: frozenset[str],
+) -> Sequence[Spoilable]:
+    return list(generate_sums(count, seed=settings.seed, prefix=prefix, exclude=exclude))
+
+
+TASKS: dict[str, Callable[[int, MiniSettings, int, str, frozenset[str]], Sequence[Spoilable]]] = {
+    "programs": _programs,
+    "sums": _sums,
+}
+"""How the problems of a task are made: count, settings, tests of each, prefix, excluded prompts."""

@@ -45,6 +45,10 @@ class MiniProblem:
     problem: Problem
     pipeline: Pipeline
 
+    def noisy(self, rng: random.Random, noise: Noise) -> str:
+        """Return a program near the right one, spoilt as `noise` says."""
+        return noisy_solution(self.pipeline, rng, noise=noise)
+
 
 def generate_problems(
     count: int,

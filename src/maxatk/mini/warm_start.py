@@ -6,10 +6,11 @@ import dataclasses
 import math
 import random
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from maxatk.errors import InvalidValueError
-from maxatk.mini.problems import MiniProblem, Noise, noisy_solution
+from maxatk.mini.problems import Noise
+from maxatk.records import Problem
 
 if TYPE_CHECKING:
     import torch
@@ -42,12 +43,23 @@ class WarmStart:
         return math.ceil(self.problems / self.batch_size)
 
 
+class Spoilable(Protocol):
+    """A problem of the built-in model that knows its solution."""
+
+    @property
+    def problem(self) -> Problem:
+        """The problem itself."""
+
+    def noisy(self, rng: random.Random, noise: Noise) -> str:
+        """Return its solution, spoilt as `noise` says."""
+
+
 def noisy_corpus(
-    problems: Sequence[MiniProblem], *, noise: Noise, seed: int
+    problems: Sequence[Spoilable], *, noise: Noise, seed: int
 ) -> list[tuple[str, str]]:
     """Return one (prompt, spoilt solution) pair for every problem."""
     rng = random.Random(f"noise/{seed}")
-    return [(p.problem.prompt, noisy_solution(p.pipeline, rng, noise=noise)) for p in problems]
+    return [(p.problem.prompt, p.noisy(rng, noise)) for p in problems]
 
 
 def warm_start(

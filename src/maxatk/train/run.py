@@ -14,20 +14,21 @@ from transformers import AutoConfig, PrinterCallback, TrainerCallback
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from maxatk.environment import environment
-from maxatk.errors import InvalidValueError, MaxAtKError, MissingFileError, unknown_name
+from maxatk.errors import DataError, InvalidValueError, MaxAtKError, MissingFileError
 from maxatk.folders import TRAIN_RECORD, read_json, refuse_other_settings, write_json
 from maxatk.masking import masked
 from maxatk.models import load_tokenizer, refuse_missing_folder
 from maxatk.problems import load_problems
 from maxatk.records import Problem
+from maxatk.rewards import load_reward, read_spec
+from maxatk.rewards.reward import columns_of
+from maxatk.rewards.specification import describe_reward
 from maxatk.settings import from_mapping
 from maxatk.train.adapter import ADAPTER, lora_config, merge_adapter
 from maxatk.train.config import MaxAtKConfig
 from maxatk.train.memory import load_dtype
 from maxatk.train.trainer import MaxAtKTrainer
-from maxatk.verifier import CodeReward, VerifierSettings
-
-REWARDS = {"continuous": False, "binary": True}  # name -> whether only a full pass counts
+from maxatk.verifier import VerifierSettings
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,22 +36,21 @@ class TrainRecipe:
     """What `maxatk train` needs: the keys of its recipe.
 
     `model` is a local folder or a hub name, `problems` a benchmark's name or a problems.jsonl,
-    `out` the folder of the trained model, `reward` "continuous" (fraction of tests passed) or
-    "binary", `trainer` every field of `MaxAtKConfig`, `peft` every field of peft's LoraConfig
-    (None trains the whole model).
+    `out` the folder of the trained model, `reward` "continuous" (fraction of tests passed),
+    "binary", "answer" or whatever else `maxatk.rewards.read_spec` takes, `trainer` every field of
+    `MaxAtKConfig`, `peft` every field of peft's LoraConfig (None trains the whole model).
     """
 
     model: str
     problems: str
     out: str
-    reward: str = "continuous"
+    reward: Any = "continuous"
     verifier: VerifierSettings = dataclasses.field(default_factory=VerifierSettings)
     trainer: dict[str, Any] = dataclasses.field(default_factory=dict)
     peft: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
-        if self.reward not in REWARDS:
-            raise unknown_name("reward", self.reward, REWARDS)
+        read_spec(self.reward)
 
 
 def train(recipe: TrainRecipe, *, progress: Callable[[int, int], None] | None = None) -> Path:
@@ -75,9 +75,11 @@ def train(recipe: TrainRecipe, *, progress: Callable[[int, int], None] | None = 
     tokenizer.padding_side = tokenizer.truncation_side = "left"  # as TRL loads one by itself
     started = time.monotonic()
     with recipe.verifier.open() as verifier:
+        reward = load_reward(recipe.reward, verifier=verifier)
+        reward.check(problems)
         trainer = MaxAtKTrainer(
             model=recipe.model,
-            reward_funcs=CodeReward(verifier, binary=REWARDS[recipe.reward]),
+            reward_funcs=reward,
             args=config,
             processing_class=tokenizer,
             train_dataset=to_dataset(problems, chat=tokenizer.chat_template is not None),
@@ -89,6 +91,7 @@ def train(recipe: TrainRecipe, *, progress: Callable[[int, int], None] | None = 
             "recipe": masked(dataclasses.asdict(recipe)),
             "environment": environment(),
             "isolation": verifier.isolation,
+            "reward": describe_reward(recipe.reward),
         }
         if trainer.is_world_process_zero():
             out.mkdir(parents=True, exist_ok=True)
@@ -135,22 +138,19 @@ def to_dataset(problems: list[Problem], *, chat: bool) -> Dataset:
     """Return the problems as TRL reads them: a prompt and the columns of the reward function.
 
     With `chat` a prompt is one turn of the user, which TRL puts into the model's chat template,
-    as sampling for evaluation does; without, it is the text as it stands.
+    as sampling for evaluation does; without, it is the text as it stands. The fields of `meta` are
+    columns too.
     """
-    rows = [
-        {
-            "prompt": [{"role": "user", "content": problem.prompt}] if chat else problem.prompt,
-            "problem_id": problem.id,
-            "tests": [test.to_json() for test in problem.tests],
-            "compare": problem.compare,
-            "entry_point": problem.entry_point,
-            "checker": problem.checker,
-            "time_limit_s": problem.time_limit_s,
-            "memory_limit_mb": problem.memory_limit_mb,
-        }
+    prompts = [
+        [{"role": "user", "content": problem.prompt}] if chat else problem.prompt
         for problem in problems
     ]
-    return Dataset.from_list(rows)
+    try:
+        return Dataset.from_dict({**columns_of(problems), "prompt": prompts})
+    except (ValueError, TypeError) as error:  # PyArrow's, about a column of several types
+        raise DataError(
+            f"meta: a field must have one type in all problems, to be a column: {error}"
+        ) from error
 
 
 def check_model(model: str) -> None:

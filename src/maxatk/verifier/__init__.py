@@ -3,7 +3,12 @@
 from maxatk.verifier.extract import extract_code
 from maxatk.verifier.jobs import Job, problem_job
 from maxatk.verifier.layers import Layer, doctor
-from maxatk.verifier.rewards import CodeReward, binary_code_reward, code_reward
+from maxatk.verifier.rewards import (
+    CodeReward,
+    binary_code_reward,
+    code_reward,
+    completion_text,
+)
 from maxatk.verifier.rules import COMPARE
 from maxatk.verifier.verifier import Progress, Verifier, VerifierSettings
 from maxatk.verifier.verl import compute_score, compute_scores
@@ -18,6 +23,7 @@ __all__ = [
     "VerifierSettings",
     "binary_code_reward",
     "code_reward",
+    "completion_text",
     "compute_score",
     "compute_scores",
     "doctor",

@@ -1,0 +1,54 @@
+"""The command `select`: what remains of max@k when the best of k is chosen without the reward."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from maxatk.cli.tables import print_table
+from maxatk.evaluation.selection import Selection, select
+from maxatk.report import Cell, Table, format_table
+from maxatk.report.numbers import interval, share
+
+
+def command(
+    run: Annotated[Path, tyro.conf.Positional],
+    /,
+    by: tuple[str, ...],
+    k: tuple[int, ...] = (),
+    format: Literal["text", "md", "csv", "latex"] = "text",
+) -> None:
+    """Choose the best of k samples by a stored score, and show what that gains.
+
+    The first row is max@k itself, where the reward chooses; the last is a random choice.
+
+    Example: maxatk select runs/base --by likelihood majority --k 1 8 64
+
+    Args:
+        run: A folder written by eval or score.
+        by: What chooses: a column of the scores (such as visible_tests), likelihood,
+            mean_likelihood (of a token), tokens, entropy, or majority (of the answers).
+        k: Of how many samples, from 1 to those of a problem; 1, 2, 4, ... if none is given.
+        format: How the table is written.
+    """
+    found = select(run, by, ks=k or None)
+    table = _table(found)
+    if format == "text":
+        left = f"; {found.left_out} problems left out" if found.left_out else ""
+        title = f"95% bootstrap intervals over {found.problems} problems{left}"
+        print_table(table, title=title)
+    else:
+        print(format_table(table, format), end="")  # noqa: T201
+
+
+def _table(found: Selection) -> Table:
+    rows = []
+    for name, gain in found.gains.items():
+        cells = [
+            Cell(share(mean), interval(low, high))
+            for mean, low, high in zip(gain.mean, gain.low, gain.high, strict=True)
+        ]
+        rows.append((Cell(name), *cells))
+    return Table(("chosen by", *(f"of {k}" for k in found.ks)), tuple(rows))

@@ -1,0 +1,201 @@
+"""max@k when the best of k samples is chosen by something else than the reward.
+
+At inference nobody knows the reward: the best of k is the one with the highest likelihood, most
+visible tests passed, or the answer that most samples give. What is then gained of max@k?
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from maxatk.errors import InvalidValueError, MissingFileError, unknown_name
+from maxatk.evaluation.folder import SAMPLES, SCORES
+from maxatk.evaluation.statistics import (
+    FloatArray,
+    Interval,
+    bootstrap_mean,
+    check_ks,
+    default_ks,
+)
+from maxatk.evaluation.store import read_records
+from maxatk.objectives import max_at_k
+from maxatk.objectives.subsets import max_weights
+from maxatk.records import Sample, Score
+
+TRUTH, RANDOM, MAJORITY = "truth", "random", "majority"
+VISIBLE = "visible_tests"
+"""The column of the share of visible tests that passed."""
+
+_DRAWS = 2_000  # subsets that stand for all, where votes are counted
+_BOXED = re.compile(r"\\boxed\{([^{}]*)\}")
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+
+
+def selected_at_k(rewards: FloatArray, scores: FloatArray, ks: Sequence[int]) -> FloatArray:
+    """Return the expected reward of the sample with the highest score among k: (K,).
+
+    rewards, scores: (n,), finite. The mean is over all k-subsets of the samples; among equal
+    scores each sample is chosen as often. With `scores` equal to `rewards` it is max@k, with
+    equal scores the mean reward.
+    """
+    _, group = np.unique(scores, return_inverse=True)  # ascending
+    means = np.bincount(group, weights=rewards) / np.bincount(group)
+    ascending = means[np.sort(group)]
+    return np.array([ascending @ max_weights(len(rewards), k) for k in ks])
+
+
+def voted_at_k(
+    rewards: FloatArray,
+    votes: Sequence[str],
+    ks: Sequence[int],
+    *,
+    draws: int = _DRAWS,
+    seed: int = 0,
+) -> FloatArray:
+    """Return the expected reward of the answer that most of k samples give: (K,).
+
+    `votes` (n,) are the answers of the samples. Among answers with equally many votes, and among
+    the samples of one answer, each is chosen as often. The mean is over `draws` random
+    k-subsets, the same ones for the same seed.
+    """
+    names, label = np.unique(np.array(votes), return_inverse=True)
+    generator = np.random.default_rng(seed)
+    orders = generator.permuted(np.tile(np.arange(len(rewards)), (draws, 1)), axis=1)
+    found = []
+    for k in ks:
+        chosen = orders[:, :k]
+        counts = np.zeros((draws, len(names)))
+        sums = np.zeros((draws, len(names)))
+        rows = np.repeat(np.arange(draws), k)
+        np.add.at(counts, (rows, label[chosen].ravel()), 1.0)
+        np.add.at(sums, (rows, label[chosen].ravel()), rewards[chosen].ravel())
+        first = counts == counts.max(axis=1, keepdims=True)
+        means = np.divide(sums, counts, out=np.zeros_like(sums), where=counts > 0)
+        found.append(float(((means * first).sum(axis=1) / first.sum(axis=1)).mean()))
+    return np.array(found)
+
+
+def answer_of(completion: str) -> str:
+    """Return the answer a completion votes for: its last boxed text, else its last number.
+
+    Without either it is the whole text, spaces at its ends left out.
+    """
+    for pattern in (_BOXED, _NUMBER):
+        if found := pattern.findall(completion):
+            return str(found[-1]).strip()
+    return completion.strip()
+
+
+@dataclasses.dataclass(frozen=True)
+class Selection:
+    """What each way of choosing gains at every k.
+
+    `gains` maps a way to its means over problems with 95% bootstrap intervals, (K,) each:
+    "truth" is max@k itself, "random" the mean reward. `problems` have enough samples with a
+    reward and every score; `left_out` do not.
+    """
+
+    ks: tuple[int, ...]
+    gains: Mapping[str, Interval]
+    problems: int
+    left_out: int
+
+
+def select(folder: str | Path, by: Sequence[str], *, ks: Sequence[int] | None = None) -> Selection:
+    """Return what choosing the best of k by each of `by` gains, for the samples of a run.
+
+    `by` are columns of the scores, "likelihood" (the log-probability), "mean_likelihood" (that of
+    a token), "tokens", "entropy" or "majority". Samples without a reward or a score are left out.
+
+    Raises MissingFileError without scores, InvalidValueError for a column that no sample has and
+    for a k above the samples.
+    """
+    folder = Path(folder)
+    if not (folder / SCORES).is_file():
+        raise MissingFileError(f"{folder}: holds no {SCORES}")
+    scores = read_records(folder / SCORES, Score.from_json)
+    samples = read_records(folder / SAMPLES, Sample.from_json) if _has_samples(folder) else {}
+    table = [_row(score, samples.get(key)) for key, score in scores.items()]
+    known = sorted({name for row in table for name in row.values})
+    if any(row.vote is not None for row in table):
+        known.append(MAJORITY)
+    for name in by:
+        if name not in known:
+            raise unknown_name("by", name, known)
+    columns = [name for name in by if name != MAJORITY]
+    complete = [row for row in table if _is_complete(row, columns, vote=MAJORITY in by)]
+    groups: dict[str, list[_Row]] = {}
+    for row in complete:
+        groups.setdefault(row.problem_id, []).append(row)
+    if not groups:
+        raise InvalidValueError(f"{folder}: no sample has a reward and all of {', '.join(by)}")
+    fewest = min(map(len, groups.values()))
+    chosen_ks = default_ks(fewest) if ks is None else check_ks(ks, fewest)
+    ways = {name: _way(name) for name in (TRUTH, *by, RANDOM)}
+    gains = {
+        name: bootstrap_mean(np.stack([way(rows, chosen_ks) for rows in groups.values()]))
+        for name, way in ways.items()
+    }
+    everything = {row.problem_id for row in table}
+    return Selection(tuple(chosen_ks), gains, len(groups), len(everything) - len(groups))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Row:
+    problem_id: str
+    reward: float | None
+    values: Mapping[str, float]
+    vote: str | None
+
+
+def _row(score: Score, sample: Sample | None) -> _Row:
+    values = dict(score.columns)
+    vote = score.program
+    if sample is not None:
+        vote = answer_of(sample.completion) if vote is None else vote
+        if sample.logprob is not None:
+            values["likelihood"] = sample.logprob
+            if sample.tokens:
+                values["mean_likelihood"] = sample.logprob / sample.tokens
+        for name in ("tokens", "entropy"):
+            value = getattr(sample, name)
+            if value is not None:
+                values[name] = float(value)
+    return _Row(score.problem_id, score.reward, values, vote)
+
+
+def _has_samples(folder: Path) -> bool:
+    return (folder / SAMPLES).is_file()
+
+
+def _is_complete(row: _Row, columns: Sequence[str], *, vote: bool) -> bool:
+    has_columns = all(name in row.values for name in columns)
+    return row.reward is not None and has_columns and (row.vote is not None or not vote)
+
+
+def _way(name: str) -> Callable[[Sequence[_Row], Sequence[int]], FloatArray]:
+    """Return what computes the gain of one way of choosing over the samples of a problem: (K,)."""
+
+    def gain(rows: Sequence[_Row], ks: Sequence[int]) -> FloatArray:
+        rewards = np.array([row.reward for row in rows], dtype=np.float64)
+        if name == TRUTH:
+            return max_at_k(rewards, list(ks))
+        if name == RANDOM:
+            return np.full(len(ks), rewards.mean())
+        if name == MAJORITY:
+            return voted_at_k(rewards, [str(row.vote) for row in rows], ks)
+        return selected_at_k(rewards, np.array([row.values[name] for row in rows]), ks)
+
+    return gain
+
+
+def majority(votes: Sequence[str]) -> int:
+    """Return the index of the first sample of the answer that most samples give."""
+    counts = Counter(votes)
+    return max(range(len(votes)), key=lambda i: (counts[votes[i]], -i))

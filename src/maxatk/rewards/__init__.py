@@ -1,0 +1,6 @@
+"""Rewards by name: tests, answers, functions of one's own, reward models, and sums of them."""
+
+from maxatk.rewards.reward import Failure, Reward
+from maxatk.rewards.specification import RewardSpec, load_reward, read_spec
+
+__all__ = ["Failure", "Reward", "RewardSpec", "load_reward", "read_spec"]

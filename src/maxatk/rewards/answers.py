@@ -1,0 +1,134 @@
+"""Is the answer of a completion the expected one? Mathematics, through `math-verify`.
+
+The comparison runs in a process of its own: it is made of symbolic algebra on what a model wrote,
+which can take for ever or all the memory, and math-verify's own time limit works in main threads
+only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import select
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from maxatk.errors import DataError, InvalidValueError, MissingDependencyError
+from maxatk.records import Problem
+from maxatk.rewards.reward import Failure
+from maxatk.verifier import completion_text
+
+TIMEOUT_S = 5.0
+_START_S = 120.0  # for SymPy to be imported, on a machine that is busy
+
+
+class AnswerReward:
+    r"""A reward function in TRL's shape: 1.0 where a completion's answer equals `answer`, else 0.
+
+    The answer of a completion is its last boxed expression, formula or number, as math-verify
+    finds it; equal are 1/2, 0.5 and \frac{1}{2}. One comparison may take `timeout_s` seconds; one
+    that does not end has no reward.
+
+    Raises MissingDependencyError without math-verify.
+    """
+
+    def __init__(self, *, timeout_s: float = TIMEOUT_S) -> None:
+        self._worker: subprocess.Popen[bytes] | None = None
+        if importlib.util.find_spec("math_verify") is None:
+            raise MissingDependencyError(
+                "the reward 'answer' needs the package 'math-verify': pip install 'maxatk[math]'"
+            )
+        self._timeout_s = timeout_s
+        self._lock = threading.Lock()
+        self.__name__ = "answer"
+
+    def check(self, problems: Sequence[Problem]) -> None:
+        """Raise InvalidValueError for a problem without `answer`, DataError for one not understood.
+
+        An answer that math-verify does not understand would make every completion wrong.
+        """
+        for problem in problems:
+            if problem.answer is None:
+                raise InvalidValueError(
+                    f"Problem {problem.id!r}: has no `answer`, which the reward 'answer' needs"
+                )
+            if not self._ask({"answer": problem.answer})["understood"]:
+                raise DataError(
+                    f"Problem {problem.id!r}: answer: {problem.answer!r:.60} is not mathematics "
+                    "that math-verify understands"
+                )
+
+    def __call__(
+        self,
+        prompts: Sequence[Any] | None = None,  # noqa: ARG002  (part of the shape)
+        completions: Sequence[Any] = (),
+        answer: Sequence[str] = (),
+        **_unused: Any,
+    ) -> list[float | None]:
+        """Return 1.0 or 0.0 for each completion; `answer` is a column of the data."""
+        if len(answer) != len(completions):
+            raise InvalidValueError(
+                f"answer: {len(answer)} rows for {len(completions)} completions; the data need a "
+                "column `answer`"
+            )
+        texts = [completion_text(completion) for completion in completions]
+        pairs = list(zip(answer, texts, strict=True))
+        known: dict[tuple[str, str], float] = {}
+        for gold, text in pairs:
+            if (gold, text) not in known:
+                found = self._ask({"answer": gold, "completion": text})
+                known[gold, text] = float(found["equal"])
+        return [known[pair] for pair in pairs]
+
+    def _ask(self, question: dict[str, str]) -> dict[str, Any]:
+        with self._lock:
+            if self._worker is None or self._worker.poll() is not None:
+                self._worker = _start()
+                self._line(self._worker, _START_S)
+            worker = self._worker
+            assert worker.stdin is not None
+            with contextlib.suppress(BrokenPipeError):  # it died: its output has ended too
+                worker.stdin.write(json.dumps(question).encode() + b"\n")
+                worker.stdin.flush()
+            found: dict[str, Any] = json.loads(self._line(worker, self._timeout_s))
+        if "error" in found:
+            raise Failure(f"math-verify raised {found['error']}")
+        return found
+
+    def _line(self, worker: subprocess.Popen[bytes], seconds: float) -> bytes:
+        """Return the next line of the worker; end it and raise Failure where none comes in time."""
+        assert worker.stdout is not None
+        ready, _, _ = select.select([worker.stdout], [], [], seconds)
+        line = worker.stdout.readline() if ready else b""
+        if not line:
+            self.close()
+            raise Failure(
+                "the process that compares answers died"
+                if ready
+                else f"two answers were not compared within {seconds:g} s"
+            )
+        return line
+
+    def close(self) -> None:
+        """End the process of the comparisons; the next one starts another."""
+        if self._worker is not None:
+            self._worker.kill()
+            self._worker.wait()
+            for pipe in (self._worker.stdin, self._worker.stdout):
+                if pipe is not None:
+                    pipe.close()
+            self._worker = None
+
+    def __del__(self) -> None:
+        self.close()
+
+
+def _start() -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "maxatk.rewards.answer_worker"]
+    return subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )

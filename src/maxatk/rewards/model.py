@@ -1,0 +1,79 @@
+"""A reward model: a classifier with one output, through transformers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from maxatk.errors import InvalidValueError, MissingDependencyError
+from maxatk.models import refuse_missing_folder
+
+_BATCH = 16
+
+
+class ModelReward:
+    """A reward function in TRL's shape: the output of a reward model on prompt and completion.
+
+    `model` is a hub name or a local folder of a sequence classifier with one label; it is loaded on
+    first use. Text goes in as prompt + completion, messages through the model's chat template.
+
+    Raises MissingFileError for a folder that does not exist, MissingDependencyError without
+    transformers; at its first call, InvalidValueError for a model with other outputs.
+    """
+
+    def __init__(self, model: str, *, device: str | None = None, batch_size: int = _BATCH) -> None:
+        refuse_missing_folder(model)
+        self._name, self._device, self._batch_size = model, device, batch_size
+        self._loaded: tuple[Any, Any] | None = None
+        self.__name__ = "model_reward"
+
+    def __call__(
+        self, prompts: Sequence[Any] = (), completions: Sequence[Any] = (), **_unused: Any
+    ) -> list[float | None]:
+        """Return one number a completion, in the unit of the model's output."""
+        import torch
+
+        model, tokenizer = self._load()
+        texts = [_text(p, c, tokenizer) for p, c in zip(prompts, completions, strict=True)]
+        found: list[float | None] = []
+        for start in range(0, len(texts), self._batch_size):
+            batch = texts[start : start + self._batch_size]
+            inputs = tokenizer(batch, return_tensors="pt", padding=True).to(model.device)
+            with torch.inference_mode():
+                found += model(**inputs).logits[:, 0].float().tolist()
+        return found
+
+    def _load(self) -> tuple[Any, Any]:
+        if self._loaded is None:
+            try:
+                import torch
+                from transformers import AutoModelForSequenceClassification, AutoTokenizer
+            except ImportError as error:
+                raise MissingDependencyError(
+                    "a reward model needs torch and transformers: pip install 'maxatk[eval]'"
+                ) from error
+            model = AutoModelForSequenceClassification.from_pretrained(self._name)
+            if model.config.num_labels != 1:
+                raise InvalidValueError(
+                    f"reward.model: {self._name!r} has {model.config.num_labels} outputs; a reward "
+                    "model has one"
+                )
+            tokenizer = AutoTokenizer.from_pretrained(self._name)
+            if tokenizer.pad_token is None:
+                tokenizer.pad_token = tokenizer.eos_token
+            model.config.pad_token_id = tokenizer.pad_token_id
+            device = self._device or ("cuda" if torch.cuda.is_available() else "cpu")
+            self._loaded = model.to(device).eval(), tokenizer
+        return self._loaded
+
+
+def _text(prompt: Any, completion: Any, tokenizer: Any) -> str:
+    if isinstance(prompt, str) and isinstance(completion, str):
+        return prompt + completion
+    messages = [*_messages(prompt, "user"), *_messages(completion, "assistant")]
+    text: str = tokenizer.apply_chat_template(messages, tokenize=False)
+    return text
+
+
+def _messages(value: Any, role: str) -> list[Any]:
+    return [{"role": role, "content": value}] if isinstance(value, str) else list(value)

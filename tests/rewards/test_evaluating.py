@@ -1,0 +1,143 @@
+"""Own rewards in an evaluation: sampled, rewarded, resumed and refused, through real models."""
+
+import json
+
+import pytest
+
+from maxatk.errors import InvalidValueError
+from maxatk.evaluation import SamplingSettings, evaluate, score
+from maxatk.jsonl import write_jsonl
+from maxatk.records import Problem, Sample
+from maxatk.rewards import load_reward
+from maxatk.verifier import Verifier
+
+TEXTS = {"p": ["a", "bbb", ""], "q": ["cc", "", "dddd"]}
+PROBLEMS = [Problem("p", "x", meta={"bonus": 1}), Problem("q", "y", meta={"bonus": 2})]
+OWN = """
+def reward(completions, bonus, **_):
+    return [bonus[i] / len(text) for i, text in enumerate(completions)]
+"""
+
+
+@pytest.fixture(scope="module")
+def verifier():
+    with Verifier(workers=1) as opened:
+        yield opened
+
+
+@pytest.fixture
+def own(tmp_path):
+    (tmp_path / "own.py").write_text(OWN)
+    return f"{tmp_path}/own.py:reward"
+
+
+@pytest.fixture
+def samples(tmp_path):
+    rows = (
+        Sample(p, i, text).to_json() for p, texts in TEXTS.items() for i, text in enumerate(texts)
+    )
+    write_jsonl(tmp_path / "s.jsonl", rows)
+    return tmp_path / "s.jsonl"
+
+
+def rows_of(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_samples_get_the_reward_of_a_function_and_its_failures_get_none(
+    own, samples, tmp_path, verifier
+):
+    parts = [{"reward": own, "weight": 2}, "rewards_for_tests:lengths"]
+    results = score(samples, PROBLEMS, tmp_path / "run", verifier=verifier, reward=parts)
+    rows = rows_of(tmp_path / "run/scores.jsonl")
+    assert [row["reward"] for row in rows] == [3.0, 2 / 3 + 3, None, 4.0, None, 5.0]
+    assert [row["outcome"] for row in rows] == [
+        *("scored", "scored", "infra_error"),
+        *("scored", "infra_error", "scored"),
+    ]
+    assert rows[1]["columns"] == {"reward": pytest.approx(1 / 3), "lengths": 3.0}
+    assert rows[2]["columns"] == {"lengths": 0.0}
+    assert results["counts"]["unscored"] == 2
+    assert results["per_problem"]["max@k"]["2"] == [pytest.approx(2 / 3 + 3), 5.0]
+    assert results["per_problem"]["meta"] == [{"bonus": 1}, {"bonus": 2}]
+
+
+def test_another_reward_is_refused_in_the_same_folder(own, samples, tmp_path, verifier):
+    score(samples, PROBLEMS, tmp_path / "run", verifier=verifier, reward=own)
+    (tmp_path / "own.py").write_text(OWN + "# changed\n")
+    with pytest.raises(InvalidValueError, match=r"other settings(?s:.*)reward"):
+        score(samples, PROBLEMS, tmp_path / "run", verifier=verifier, reward=own)
+
+
+def test_problems_without_tests_need_another_reward(samples, tmp_path, verifier):
+    with pytest.raises(InvalidValueError, match=r"'p': has no tests.*a function of your own"):
+        score(samples, PROBLEMS, tmp_path / "run", verifier=verifier)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.fixture(scope="module")
+def mini(tmp_path_factory):
+    from maxatk.mini import Noise, generate_problems
+    from maxatk.mini.model import new_model
+    from maxatk.mini.tokenizer import train_tokenizer
+    from maxatk.mini.warm_start import noisy_corpus
+
+    folder = tmp_path_factory.mktemp("mini")
+    made = list(generate_problems(24, seed=0, tests=1))
+    corpus = noisy_corpus(made, noise=Noise(), seed=0)
+    tokenizer = train_tokenizer([p + c for p, c in corpus], vocabulary=120)
+    new_model(tokenizer, seed=0).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def test_an_evaluation_by_an_own_reward_stores_what_the_function_says(mini, tmp_path, verifier):
+    settings = SamplingSettings(samples=4, max_new_tokens=6)
+    problems = [Problem(p.id, "sum\n1 > 1\n#\n") for p in PROBLEMS]
+    results = evaluate(
+        *(mini, problems, tmp_path / "run"),
+        settings=settings,
+        verifier=verifier,
+        device="cpu",
+        reward="rewards_for_tests:lengths",
+        threshold=3,
+    )
+    texts = [row["completion"] for row in rows_of(tmp_path / "run/samples.jsonl")]
+    rewards = [row["reward"] for row in rows_of(tmp_path / "run/scores.jsonl")]
+    assert rewards == [len(text) for text in texts]
+    share = sum(len(text) >= 3 for text in texts) / len(texts)
+    assert results["metrics"]["pass@k"]["1"]["mean"] == pytest.approx(share)
+
+
+def test_a_reward_model_scores_prompt_and_completion(mini, tmp_path, verifier):
+    import torch
+    from transformers import AutoTokenizer, Qwen2Config, Qwen2ForSequenceClassification
+
+    tokenizer = AutoTokenizer.from_pretrained(mini)
+    torch.manual_seed(0)
+    config = Qwen2Config(
+        vocab_size=len(tokenizer),
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        intermediate_size=16,
+        initializer_range=0.5,
+        num_labels=1,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    model = Qwen2ForSequenceClassification(config).eval()
+    model.save_pretrained(tmp_path / "rm")
+    tokenizer.save_pretrained(tmp_path / "rm")
+    reward = load_reward({"model": str(tmp_path / "rm")}, verifier=verifier)
+    prompts, completions = ["sum\n", "max\n1 > 1"], ["print(sum(a))\n", "a"]
+    found = reward(prompts, completions)
+    for prompt, completion, value in zip(prompts, completions, found, strict=True):
+        ids = tokenizer(prompt + completion, return_tensors="pt")
+        with torch.inference_mode():
+            assert value == pytest.approx(model(**ids).logits.item(), abs=1e-5)
+    two = Qwen2ForSequenceClassification(Qwen2Config(**{**config.to_dict(), "num_labels": 2}))
+    two.save_pretrained(tmp_path / "two")
+    tokenizer.save_pretrained(tmp_path / "two")
+    with pytest.raises(InvalidValueError, match="has 2 outputs; a reward model has one"):
+        load_reward({"model": str(tmp_path / "two")}, verifier=verifier)(prompts, completions)

@@ -1,0 +1,177 @@
+"""Reward functions of one's own: loaded by name, called as TRL calls them, never a silent 0."""
+
+import functools
+import logging
+import math
+import textwrap
+import time
+
+import pytest
+
+from maxatk.errors import InvalidValueError, MissingFileError
+from maxatk.records import Problem, TestCase
+from maxatk.rewards import load_reward, read_spec
+from maxatk.rewards.reward import Part, Reward, columns_of
+from maxatk.rewards.specification import describe_reward
+from maxatk.verifier import Verifier
+
+PROBLEMS = [
+    Problem("a", "1+1=", answer="2", meta={"level": 3, "id": "shadow"}),
+    Problem("b", "2+3=", (TestCase(input="", output="5"),), answer="5"),
+]
+
+
+@pytest.fixture(scope="module")
+def verifier():
+    with Verifier(workers=1) as opened:
+        yield opened
+
+
+@pytest.fixture
+def own(tmp_path):
+    """Return a function that writes functions to a file and gives the value of `reward:`."""
+
+    def write(source, name="reward"):
+        path = tmp_path / "own.py"
+        path.write_text(textwrap.dedent(source))
+        return f"{path}:{name}"
+
+    return write
+
+
+def called(reward, completions, problems=PROBLEMS):
+    prompts = [problem.prompt for problem in problems]
+    return reward(prompts, completions, **columns_of(problems))
+
+
+def test_a_function_of_a_file_gets_the_columns_of_the_problems(own, verifier):
+    spec = own(
+        """
+        def reward(prompts, completions, answer, level, **_):
+            return [
+                (c == a) + (10.0 if level is None else level) + len(p)
+                for p, c, a, level in zip(prompts, completions, answer, level)
+            ]
+        """
+    )
+    reward = load_reward(spec, verifier=verifier)
+    reward.check(PROBLEMS)
+    assert called(reward, ["2", "4"]) == [1 + 3 + 4, 0 + 10 + 4]
+    assert describe_reward(spec)[0]["sha256"]
+
+
+def test_a_function_of_a_module_and_an_array_as_its_result(verifier):
+    reward = load_reward("rewards_for_tests:lengths", verifier=verifier)
+    assert called(reward, ["abc", ""]) == [3.0, 0.0]
+
+
+def test_parts_are_weighted_and_one_without_a_value_leaves_none(own, verifier):
+    spec = own(
+        "def reward(completions, **_):\n    return [None if c == 'x' else 2 for c in completions]"
+    )
+    whole = [
+        {"reward": spec, "weight": 0.25},
+        {"reward": "rewards_for_tests:lengths", "weight": -1},
+    ]
+    reward = load_reward(whole, verifier=verifier)
+    assert called(reward, ["abc", "x"]) == [0.5 - 3.0, None]
+    values = reward.by_part(["", ""], ["abc", "x"], {})
+    assert values == {"reward": [2.0, None], "lengths": [3.0, 1.0]}
+    assert not reward.failures
+
+
+def test_an_exception_spoils_only_the_completions_that_cause_it_and_is_named(verifier, own, caplog):
+    spec = own("def reward(completions, **_):\n    return [1 / len(c) for c in completions]")
+    reward = load_reward(spec, verifier=verifier)
+    with caplog.at_level(logging.WARNING):
+        assert called(reward, ["ab", ""]) == [0.5, None]
+        assert called(reward, ["", "a"]) == [None, 1.0]
+    assert reward.failures == {"reward reward: raised ZeroDivisionError: division by zero": 2}
+    assert len(caplog.records) == 1
+    assert "division by zero; such completions have no reward" in caplog.text
+
+
+@pytest.mark.parametrize("value", ["'high'", "float('nan')", "float('inf')", "[1]", "1j"])
+def test_what_is_no_finite_number_is_a_failure_and_not_0(own, verifier, value):
+    spec = own(f"def reward(completions, **_):\n    return [{value}, 1]")
+    reward = load_reward(spec, verifier=verifier)
+    assert called(reward, ["a", "b"]) == [None, 1.0]
+    assert "where a finite number or None is wanted" in next(iter(reward.failures))
+
+
+@pytest.mark.parametrize("result", ["0.5", "[1.0]", "[1.0] * 3", "None", "{0: 1, 1: 2}"])
+def test_a_result_of_another_length_or_type_is_a_failure_for_all(own, verifier, result):
+    spec = own(
+        f"def reward(completions, **_):\n    return {result} if len(completions) > 1 else None"
+    )
+    reward = load_reward(spec, verifier=verifier)
+    assert called(reward, ["a", "b"]) == [None, None]
+    assert "where a list of 1 numbers is wanted" in next(iter(reward.failures))
+
+
+def test_a_function_that_takes_too_long_gives_no_reward_and_no_wait(own, verifier):
+    spec = own("import time\ndef reward(completions, **_):\n    time.sleep(30)")
+    reward = load_reward({"reward": spec, "timeout_s": 0.2}, verifier=verifier)
+    started = time.monotonic()
+    assert called(reward, ["a", "b"]) == [None, None]
+    assert time.monotonic() - started < 15
+    assert list(reward.failures) == ["reward reward: did not return within 0.2 s"]
+
+
+def test_tests_and_a_function_of_ones_own_together(own, verifier):
+    spec = own("def reward(completions, **_):\n    return [-len(c) / 100 for c in completions]")
+    reward = load_reward(["continuous", spec], verifier=verifier)
+    problems = [PROBLEMS[1]] * 2
+    found = called(reward, ["print(5)", "print(4)"], problems)
+    assert found == pytest.approx([1 - 0.08, -0.08])
+    with pytest.raises(InvalidValueError, match="'a': has no tests, which the reward of a program"):
+        reward.check(PROBLEMS)
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("continous", "did you mean 'continuous'"),
+        ("", "unknown value ''"),
+        (3, "got 3; allowed"),
+        ({"reward": "answer", "wieght": 2}, "unknown key 'wieght'.*did you mean 'weight'"),
+        ({"reward": "answer", "weight": "2"}, "weight: must be a number, got '2'"),
+        ({"reward": "a:b", "timeout_s": 0}, "timeout_s: must be a positive number, got 0"),
+        ({"model": 3}, "reward.model: must be text"),
+        ({"model": "m", "reward": "answer"}, "allowed: continuous, binary"),
+        ([], "every part needs a name of its own"),
+        (["answer", {"reward": "answer"}], "every part needs a name of its own"),
+    ],
+)
+def test_what_a_recipe_may_not_say_is_refused_by_name(value, message):
+    with pytest.raises(InvalidValueError, match=message):
+        read_spec(value)
+
+
+def test_a_function_that_cannot_be_called_is_refused_before_any_completion(own, verifier, tmp_path):
+    load = functools.partial(load_reward, verifier=verifier)
+    with pytest.raises(MissingFileError, match=r"absent.py' does not exist"):
+        load(f"{tmp_path}/absent.py:reward")
+    with pytest.raises(InvalidValueError, match=r"no function 'rewrd'; did you mean 'reward'"):
+        load(own("def reward(**_): ...", name="rewrd"))
+    with pytest.raises(InvalidValueError, match=r"cannot be imported: ModuleNotFoundError"):
+        load("no_such_module_here:f")
+    with pytest.raises(InvalidValueError, match="cannot be imported: SyntaxError"):
+        load(own("def reward("))
+    reward = load(own("def reward(prompts, completions, answer):\n    return []"))
+    with pytest.raises(InvalidValueError, match=r"unexpected keyword.*a last parameter \*\*_"):
+        reward.check(PROBLEMS)
+
+
+def test_a_field_of_meta_never_takes_the_place_of_a_column():
+    columns = columns_of([Problem("a", "x", meta={"answer": "m", "n": 1}), Problem("b", "y")])
+    assert columns["answer"] == [None, None]
+    assert columns["n"] == [1, None]
+    assert columns["problem_id"] == ["a", "b"]
+
+
+def test_the_sum_is_exact_in_the_order_of_the_parts():
+    parts = [
+        Part(str(w), lambda completions, **_: [1.0] * len(completions), w) for w in (1e16, 1, -1e16)
+    ]
+    assert Reward(parts)([""], ["x"]) == [math.fsum((1e16, 1, -1e16))]
