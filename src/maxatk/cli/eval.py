@@ -11,6 +11,7 @@ import tyro
 import yaml
 
 from maxatk.cli.progress import ProgressMode, progress_bar, summed
+from maxatk.cli.rewards import RewardFlag
 from maxatk.cli.tables import print_overview
 from maxatk.evaluation import SamplingSettings, evaluate
 from maxatk.evaluation.planning import EvaluationPlan, plan
@@ -28,6 +29,7 @@ class RecipeFlags(EvalRecipe):
     model: _Required
     problems: _Required
     out: _Required
+    reward: RewardFlag = "continuous"
     sampling: Annotated[SamplingSettings, tyro.conf.arg(name="")] = dataclasses.field(
         default_factory=SamplingSettings
     )
@@ -48,6 +50,9 @@ class Arguments:
         recipe: A YAML file with the settings that are not given here, as --show-config prints it.
         overrides: Settings that win over the recipe, such as sampling.samples=64; flags win over
             both.
+        k: Which k to print, from 1 to the samples of a problem; 1, 8, 32 and 128, as far as there
+            are samples, if none is given.
+        by: A field of the problems' meta: also print the results by its values.
         dry_run: Print the plan, with a time estimated from a short probe, and write nothing.
         show_config: Print all settings as they would be used, as a recipe, and stop.
         progress: A bar on the terminal, JSON lines on standard output, or nothing.
@@ -56,6 +61,8 @@ class Arguments:
     settings: Annotated[RecipeFlags, tyro.conf.arg(name="")]
     recipe: tyro.conf.Positional[Path | None] = None
     overrides: tyro.conf.Positional[tuple[str, ...]] = ()
+    k: tuple[int, ...] = ()
+    by: str | None = None
     dry_run: bool = False
     show_config: bool = False
     progress: ProgressMode = "auto"
@@ -69,7 +76,7 @@ def run(arguments: Sequence[str]) -> None:
     elif asked.dry_run:
         print(_plan_text(_planned(asked.settings)))  # noqa: T201
     else:
-        _evaluate(asked.settings, asked.progress)
+        _evaluate(asked.settings, asked)
 
 
 def _parse(arguments: Sequence[str]) -> Arguments:
@@ -104,12 +111,13 @@ def _planned(recipe: EvalRecipe) -> EvaluationPlan:
             verifier=verifier,
             settings=recipe.sampling,
             model_settings=recipe.model_settings,
+            reward=recipe.reward,
         )
 
 
-def _evaluate(recipe: EvalRecipe, progress: ProgressMode) -> None:
+def _evaluate(recipe: EvalRecipe, asked: Arguments) -> None:
     problems = load_problems(recipe.problems, limit=recipe.limit)
-    with recipe.verifier.open() as verifier, progress_bar("eval", progress) as report:
+    with recipe.verifier.open() as verifier, progress_bar("eval", asked.progress) as report:
         results = evaluate(
             recipe.model,
             problems,
@@ -117,10 +125,13 @@ def _evaluate(recipe: EvalRecipe, progress: ProgressMode) -> None:
             settings=recipe.sampling,
             model_settings=recipe.model_settings,
             verifier=verifier,
+            reward=recipe.reward,
+            more_ks=asked.k,
+            threshold=recipe.threshold,
             progress=summed(report, parts=2),  # every sample is drawn, then verified
         )
-    if progress != "json":
-        print_overview({Path(recipe.out).name: results})
+    if asked.progress != "json":
+        print_overview({Path(recipe.out).name: results}, ks=asked.k, by=asked.by)
 
 
 def _plan_text(planned: EvaluationPlan) -> str:

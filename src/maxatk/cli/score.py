@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import tyro
 
 from maxatk.cli.progress import ProgressMode, Throughput, progress_bar, summed
+from maxatk.cli.rewards import RewardFlag
 from maxatk.cli.tables import print_outcomes, print_overview
 from maxatk.errors import InvalidValueError
 from maxatk.evaluation import score
@@ -28,6 +29,7 @@ def command(
     problems: str | None = None,
     format: str | None = None,
     map: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = (),
+    reward: RewardFlag = "continuous",
     k: tuple[int, ...] = (),
     threshold: float = 1.0,
     column: str | None = None,
@@ -57,6 +59,8 @@ def command(
         format: Which tool wrote the file: lm-eval, livecodebench, openai-batch, inspect, trl, verl,
             evalplus or human-eval; this tool, if none is given.
         map: Where a field is in a row, as field=path.to.value; may be given several times.
+        reward: What rewards --samples: continuous (the share of tests that passed), binary, answer,
+            module:function, file.py:function, {model: name}, or a list of such with weights.
         k: Which k to print, from 1 to the samples of a problem.
         threshold: The reward from which a sample passes.
         column: A further column of --rewards to take for the reward.
@@ -89,7 +93,12 @@ def command(
     if column is not None:
         raise InvalidValueError("score: --column is for --rewards")
     chosen = load_problems(problems)
-    asked: dict[str, Any] = {"log_format": format, "mapping": parse_mapping(map), "limit": limit}
+    asked: dict[str, Any] = {
+        "log_format": format,
+        "mapping": parse_mapping(map),
+        "limit": limit,
+        "reward": reward,
+    }
     if dry_run:
         with verifier.open() as opened:
             planned = plan_score(samples, chosen, out, verifier=opened, **asked)

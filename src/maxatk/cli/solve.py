@@ -12,6 +12,7 @@ import tyro
 from maxatk.cli.progress import ProgressMode, progress_bar
 from maxatk.errors import InvalidValueError, MissingFileError, suggestion
 from maxatk.evaluation import ModelSettings, SamplingSettings, ServerSettings, solve
+from maxatk.evaluation.choosing import Choice, choose
 from maxatk.evaluation.solving import DRAWN_AT_ONCE, Solution
 from maxatk.jsonl import read_jsonl
 from maxatk.problems import load_problems, problems_by_id
@@ -34,6 +35,7 @@ def command(
     max_new_tokens: int = 256,
     seed: int = 0,
     keep_going: bool = False,
+    select: str | None = None,
     backend: Literal["hf", "openai", "vllm"] = "hf",
     server: ServerSettings = ServerSettings(),  # noqa: B008
     batch_size: int | None = DRAWN_AT_ONCE,
@@ -62,6 +64,8 @@ def command(
         max_new_tokens: Most tokens of a program.
         seed: Fixes every draw.
         keep_going: Draw all n, even after a program has passed every test.
+        select: Choose one of n samples without looking at the tests: likelihood, visible-tests,
+            majority, module:function or file.py:function.
         backend: hf runs the model here, vllm does with its own engine, openai asks a server.
         server: The server of the backend openai.
         batch_size: Programs drawn at once.
@@ -74,7 +78,24 @@ def command(
         temperature=temperature, top_p=top_p, max_new_tokens=max_new_tokens, seed=seed
     )
     running = ModelSettings(backend=backend, device=device, batch_size=batch_size, server=server)
-    problem = _problem(problems, id, prompt, tests, entry_point)
+    if prompt is not None and tests is None and select is not None:
+        problem = Problem(prompt.stem, _text_of(prompt), entry_point=entry_point)
+    else:
+        problem = _problem(problems, id, prompt, tests, entry_point)
+    if select is not None:
+        with verifier.open() as opened, progress_bar("solve", progress) as report:
+            choice = choose(
+                model,
+                problem,
+                select,
+                n=n,
+                settings=settings,
+                model_settings=running,
+                verifier=opened,
+                progress=report,
+            )
+        print(json.dumps(choice.to_json()) if json_output else _choice_text(choice))  # noqa: T201
+        return
     with verifier.open() as opened, progress_bar("solve", progress) as report:
         found = solve(
             model,
@@ -99,11 +120,8 @@ def _problem(
     if (problems is None) == (prompt is None) or (prompt is None) != (tests is None):
         raise InvalidValueError("solve: give either --problems (and --id) or --prompt and --tests")
     if prompt is not None and tests is not None:
-        if not prompt.is_file():
-            raise MissingFileError(f"prompt: {str(prompt)!r} does not exist")
         cases = tuple(read_jsonl(tests, TestCase.from_json))
-        text = prompt.read_text(encoding="utf-8")
-        return Problem(prompt.stem, text, cases, entry_point=entry_point)
+        return Problem(prompt.stem, _text_of(prompt), cases, entry_point=entry_point)
     found = problems_by_id(load_problems(str(problems)), source=str(problems))
     if problem_id is None and len(found) == 1:
         return next(iter(found.values()))
@@ -113,6 +131,20 @@ def _problem(
         hint = suggestion(problem_id, found)
         raise InvalidValueError(f"--id: {problems} has no problem {problem_id!r}{hint}")
     return found[problem_id]
+
+
+def _text_of(prompt: Path) -> str:
+    if not prompt.is_file():
+        raise MissingFileError(f"prompt: {str(prompt)!r} does not exist")
+    return prompt.read_text(encoding="utf-8")
+
+
+def _choice_text(choice: Choice) -> str:
+    head = (
+        f"{choice.problem_id}: sample {choice.sample + 1} of {len(choice.scores)}, chosen by "
+        f"{choice.by} ({choice.score:.3f})"
+    )
+    return "\n".join([head, "", choice.text.rstrip()])
 
 
 def _text(found: Solution) -> str:

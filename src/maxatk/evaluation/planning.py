@@ -130,6 +130,7 @@ def plan_score(
     limit: int | None = None,
     log_format: str | None = None,
     mapping: Mapping[str, str] | None = None,
+    reward: Any = BY_TESTS,
 ) -> ScorePlan:
     """Return the plan of `score` with these arguments; no program runs and nothing is written.
 
@@ -139,7 +140,7 @@ def plan_score(
     chosen, submissions = read_submitted(
         samples_path, chosen, limit=limit, log_format=log_format, mapping=mapping
     )
-    check_folder(Path(out), scored_settings(samples_path, chosen, verifier))
+    check_folder(Path(out), scored_settings(samples_path, chosen, verifier, reward))
     distinct = {(found.sample.problem_id, found.program) for found in submissions}
     return ScorePlan(
         problems=len(chosen),

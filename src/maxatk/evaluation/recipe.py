@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal
+from typing import Any, Literal
 
 from maxatk.evaluation import ModelSettings, SamplingSettings, ServerSettings
+from maxatk.rewards import read_spec
 from maxatk.verifier import VerifierSettings
 
 
@@ -23,6 +24,9 @@ class EvalRecipe:
         batch_size: Samples drawn at once; chosen by itself if not given.
         device: Where the model runs; a GPU if there is one.
         dtype: Of the weights; auto takes that of the model's files.
+        reward: continuous (the share of tests that passed), binary, answer, module:function,
+            file.py:function, {model: name}, or a list of such with weights.
+        threshold: The reward from which a sample passes.
         sampling: How completions are sampled.
         verifier: Its workers and limits.
     """
@@ -36,11 +40,14 @@ class EvalRecipe:
     batch_size: int | None = None
     device: str | None = None
     dtype: Literal["auto", "bfloat16", "float16", "float32"] = "auto"
+    reward: Any = "continuous"
+    threshold: float = 1.0
     sampling: SamplingSettings = dataclasses.field(default_factory=SamplingSettings)
     verifier: VerifierSettings = dataclasses.field(default_factory=VerifierSettings)
 
     def __post_init__(self) -> None:
         _ = self.model_settings  # refuses a batch size below 1
+        read_spec(self.reward)
 
     @property
     def model_settings(self) -> ModelSettings:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -29,9 +28,6 @@ from maxatk.objectives.subsets import max_weights
 from maxatk.records import Sample, Score
 
 TRUTH, RANDOM, MAJORITY = "truth", "random", "majority"
-VISIBLE = "visible_tests"
-"""The column of the share of visible tests that passed."""
-
 _DRAWS = 2_000  # subsets that stand for all, where votes are counted
 _BOXED = re.compile(r"\\boxed\{([^{}]*)\}")
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
@@ -193,9 +189,3 @@ def _way(name: str) -> Callable[[Sequence[_Row], Sequence[int]], FloatArray]:
         return selected_at_k(rewards, np.array([row.values[name] for row in rows]), ks)
 
     return gain
-
-
-def majority(votes: Sequence[str]) -> int:
-    """Return the index of the first sample of the answer that most samples give."""
-    counts = Counter(votes)
-    return max(range(len(votes)), key=lambda i: (counts[votes[i]], -i))

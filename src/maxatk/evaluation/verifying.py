@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import queue
 import sys
 import threading
@@ -10,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from maxatk.evaluation.store import Store
+from maxatk.evaluation.store import Key, Store
 from maxatk.evaluation.submissions import Submission, program_key
 from maxatk.records import Outcome, Problem, Score, Verdict
 from maxatk.rewards import Reward, load_reward
@@ -23,6 +24,9 @@ UnitProgress = Callable[[int, int, str], None]
 Verified = tuple[Submission, Verdict]
 
 BATCH = 256
+VISIBLE = "visible_tests"
+"""The column of the share of visible tests that passed."""
+
 BY_TESTS = "continuous"
 """The reward that is the share of the tests that passed."""
 
@@ -146,13 +150,14 @@ def scoring(
         if progress is not None:
             progress(len(scores.records), total, "scores")
 
-    def store(found: Sequence[Verified]) -> None:
-        scores.append(_score(submission, verdict) for submission, verdict in found)
+    def store(found: Sequence[Verified], visible: Mapping[Key, float]) -> None:
+        scores.append(_score(submission, verdict, visible) for submission, verdict in found)
         report()
 
     def work(batch: Sequence[Submission]) -> None:
         if reward is None:
-            verify_batch(batch, verifier, problems, store)
+            visible = visible_shares(batch, verifier, problems)
+            verify_batch(batch, verifier, problems, lambda found: store(found, visible))
         else:
             scores.append(reward_batch(batch, reward, problems))
             report()
@@ -186,10 +191,34 @@ def verifier_or_default(verifier: Verifier | None) -> Iterator[Verifier]:
         yield own
 
 
-def _score(found: Submission, verdict: Verdict) -> Score:
-    return Score.from_verdict(
+def visible_shares(
+    batch: Sequence[Submission], verifier: Verifier, problems: Mapping[str, Problem]
+) -> dict[Key, float]:
+    """Return the share of visible tests that passed, for the samples of problems that have them.
+
+    A sample is left out where the verifier itself failed.
+    """
+    shown = {
+        name: dataclasses.replace(problems[name], tests=problems[name].visible_tests)
+        for name in {f.sample.problem_id for f in batch}
+        if problems[name].visible_tests
+    }
+    chosen = [f for f in batch if f.sample.problem_id in shown]
+    jobs = [problem_job(f.program, shown[f.sample.problem_id]) for f in chosen]
+    verdicts = verifier.verify_many(jobs) if jobs else []
+    return {
+        (f.sample.problem_id, f.sample.sample): verdict.reward
+        for f, verdict in zip(chosen, verdicts, strict=True)
+        if verdict.reward is not None
+    }
+
+
+def _score(found: Submission, verdict: Verdict, visible: Mapping[Key, float]) -> Score:
+    share = visible.get((found.sample.problem_id, found.sample.sample))
+    score = Score.from_verdict(
         verdict,
         problem_id=found.sample.problem_id,
         sample=found.sample.sample,
         program=program_key(found.program),
     )
+    return score if share is None else dataclasses.replace(score, columns={VISIBLE: share})

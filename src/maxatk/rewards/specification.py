@@ -1,23 +1,14 @@
-"""From what a recipe says under `reward:` to a reward function."""
+"""What a recipe may say under `reward:`, read and described, without any of its functions."""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
-import importlib
-import importlib.util
-import inspect
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from maxatk.errors import InvalidValueError, MissingFileError, suggestion
-from maxatk.records import Problem
-from maxatk.rewards.answers import AnswerReward
-from maxatk.rewards.model import ModelReward
-from maxatk.rewards.reward import PROBLEM_COLUMNS, Part, Reward, RewardFunction
-from maxatk.verifier import CodeReward, Verifier
+from maxatk.errors import InvalidValueError, suggestion
 
 NAMED = ("continuous", "binary", "answer")
 TIMEOUT_S = 300.0
@@ -108,16 +99,6 @@ def _number(item: Mapping[str, Any], key: str, default: float, *, positive: bool
     return float(value)
 
 
-def load_reward(value: Any, *, verifier: Verifier) -> Reward:
-    """Return the reward that a recipe names; see `read_spec` for what `value` may be.
-
-    `verifier` verifies programs where tests decide. Raises InvalidValueError for a value or a
-    function that is not allowed, MissingFileError for a file that does not exist,
-    MissingDependencyError without a package that is needed, all before any completion.
-    """
-    return Reward([_part(spec, verifier) for spec in read_spec(value)])
-
-
 def describe_reward(value: Any) -> list[dict[str, Any]]:
     """Return what identifies a reward for the record of a run: its parts and their sources."""
     described = []
@@ -128,85 +109,3 @@ def describe_reward(value: Any) -> list[dict[str, Any]]:
             row["sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
         described.append(row)
     return described
-
-
-def _part(spec: RewardSpec, verifier: Verifier) -> Part:
-    if spec.kind in ("continuous", "binary"):
-        code = CodeReward(verifier, binary=spec.kind == "binary")
-        return Part(spec.name, code, spec.weight, check=_needs_tests)
-    if spec.kind == "answer":
-        answers = AnswerReward()
-        return Part(spec.name, answers, spec.weight, check=answers.check)
-    if spec.kind == "model":
-        return Part(spec.name, ModelReward(spec.target), spec.weight, spec.timeout_s)
-    function = load_function(spec.target)
-    return Part(spec.name, function, spec.weight, spec.timeout_s, _accepts(function, spec.target))
-
-
-def _needs_tests(problems: Sequence[Problem]) -> None:
-    for problem in problems:
-        if not problem.tests:
-            raise InvalidValueError(
-                f"Problem {problem.id!r}: has no tests, which the reward of a program needs; "
-                "`reward` may also be answer or a function of your own"
-            )
-
-
-def load_function(target: str) -> RewardFunction:
-    """Return the function that `module:function` or `file.py:function` names.
-
-    Raises MissingFileError without the file, InvalidValueError where it cannot be imported or has
-    no such function.
-    """
-    place, _, name = target.rpartition(":")
-    try:
-        module = (
-            _from_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
-        )
-    except MissingFileError:
-        raise
-    except Exception as error:  # whatever the module raises when it is imported
-        raise InvalidValueError(
-            f"reward: {place!r} cannot be imported: {type(error).__name__}: {error}"
-        ) from error
-    function = getattr(module, name, None)
-    if not callable(function):
-        known = [n for n, value in vars(module).items() if callable(value) and n[0] != "_"]
-        raise InvalidValueError(
-            f"reward: {place!r} has no function {name!r}{suggestion(name, known)}"
-        )
-    found: RewardFunction = function
-    return found
-
-
-def _from_file(path: Path) -> Any:
-    if not path.is_file():
-        raise MissingFileError(f"reward: {str(path)!r} does not exist")
-    digest = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]
-    name = f"maxatk_reward_{path.stem}_{digest}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses and pickle look a module up by its name
-    spec.loader.exec_module(module)
-    return module
-
-
-def _accepts(function: RewardFunction, target: str) -> Callable[[Sequence[Problem]], None]:
-    def check(problems: Sequence[Problem]) -> None:
-        columns = {*PROBLEM_COLUMNS, *(name for problem in problems for name in problem.meta)}
-        try:
-            signature = inspect.signature(function)
-        except (TypeError, ValueError):  # a builtin: only a call would tell
-            return
-        try:
-            signature.bind(prompts=[], completions=[], **dict.fromkeys(columns))
-        except TypeError as error:
-            raise InvalidValueError(
-                f"reward: {target!r} cannot be called as function(prompts=..., completions=..., "
-                f"**columns): {error}; the columns are {', '.join(sorted(columns))}, and a last "
-                "parameter **_ takes those that are not used"
-            ) from error
-
-    return check
