@@ -94,7 +94,7 @@ def choose(
         by,
         best.sample,
         best.completion,
-        submission(best).program,
+        submission(best, problem).program,
         score,
         tuple(scores),
     )
@@ -107,14 +107,17 @@ def _by_likelihood(_: Problem, samples: Sequence[Sample], __: Verifier) -> list[
 def _by_visible_tests(
     problem: Problem, samples: Sequence[Sample], verifier: Verifier
 ) -> list[float | None]:
-    found = visible_shares([submission(s) for s in samples], verifier, {problem.id: problem})
+    found = visible_shares(
+        [submission(s, problem) for s in samples], verifier, {problem.id: problem}
+    )
     return [found.get((s.problem_id, s.sample)) for s in samples]
 
 
 def _by_majority(problem: Problem, samples: Sequence[Sample], _: Verifier) -> list[float | None]:
     is_code = bool(problem.tests or problem.visible_tests or problem.entry_point)
     votes = [
-        program_key(submission(s).program) if is_code else answer_of(s.completion) for s in samples
+        program_key(submission(s, problem).program) if is_code else answer_of(s.completion)
+        for s in samples
     ]
     counts = Counter(votes)
     return [float(counts[vote]) for vote in votes]

@@ -52,7 +52,8 @@ def evaluate(
 
     `out` gets samples.jsonl, scores.jsonl, results.json (what is returned) and manifest.json.
     Verification runs beside sampling. The same call continues a run that was killed, with the same
-    samples as an uninterrupted one; a call with other settings is refused.
+    samples as an uninterrupted one; a call with other settings is refused, except that a
+    run may grow: by more samples, and by problems that follow those it has.
 
     Args:
         model: A local model folder, a hub name, or the name a server knows.
@@ -84,7 +85,7 @@ def evaluate(
     with verifier_or_default(verifier) as opened:
         described = sampled_settings(sampler.describe(), settings, chosen, opened, reward)
         judged = reward_or_tests(reward, chosen, opened)
-        open_folder(out, described)
+        open_folder(out, described, grows=list(chosen.values()))
         with (
             Store(out / SAMPLES, Sample.from_json) as samples,
             Store(out / SCORES, Score.from_json) as scores,

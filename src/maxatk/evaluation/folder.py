@@ -24,27 +24,43 @@ SAMPLES, SCORES, RESULTS = "samples.jsonl", "scores.jsonl", "results.json"
 MANIFEST = "manifest.json"
 
 
-def open_folder(out: Path, settings: Mapping[str, Any]) -> None:
+def open_folder(
+    out: Path, settings: Mapping[str, Any], *, grows: Sequence[Problem] | None = None
+) -> None:
     """Create `out` with its manifest, or check that the folder belongs to the same settings.
 
-    Raises as `check_folder`.
+    A folder that grows gets a manifest of its new settings. Arguments and errors as `check_folder`.
     """
-    check_folder(out, settings)
-    if not (out / MANIFEST).is_file():
+    check_folder(out, settings, grows=grows)
+    path = out / MANIFEST
+    if not path.is_file() or _recorded_settings(path) != json.loads(json.dumps(masked(settings))):
         out.mkdir(parents=True, exist_ok=True)
-        record = {"settings": masked(settings), "environment": environment()}
-        write_json(out / MANIFEST, record)
+        write_json(path, {"settings": masked(settings), "environment": environment()})
 
 
-def check_folder(out: Path, settings: Mapping[str, Any]) -> None:
+def check_folder(
+    out: Path, settings: Mapping[str, Any], *, grows: Sequence[Problem] | None = None
+) -> None:
     """Raise InvalidValueError where `out` holds a run that is not of these settings.
 
-    The message lists every setting that differs from the folder's manifest, or says that the
-    folder holds samples or scores but no manifest. Nothing is written.
+    With `grows`, which are the problems, the folder may hold fewer samples of a problem, or the
+    first of the problems: a sample depends on the seed, the problem and its own index alone. The
+    message lists every setting that differs from the folder's manifest, or says that the folder
+    holds samples or scores but no manifest. Nothing is written.
     """
     path = out / MANIFEST
     if path.is_file():
-        refuse_other_settings(out, _recorded_settings(path), settings)
+        before = _recorded_settings(path)
+        if grows is None:
+            refuse_other_settings(out, before, settings)
+            return
+        try:
+            refuse_other_settings(out, _grown(before, settings, grows), settings)
+        except InvalidValueError as error:
+            raise InvalidValueError(
+                f"{error}\n  a run can grow by more samples, and by problems that follow those it "
+                "has; nothing else of it can change"
+            ) from error
         return
     for name in (SAMPLES, SCORES):
         if (out / name).exists():
@@ -52,6 +68,21 @@ def check_folder(out: Path, settings: Mapping[str, Any]) -> None:
                 f"{out}: has {name} but no {MANIFEST}, so what it holds is unknown; use another "
                 "folder"
             )
+
+
+def _grown(
+    before: Mapping[str, Any], now: Mapping[str, Any], problems: Sequence[Problem]
+) -> dict[str, Any]:
+    """Return the settings of a folder with those that have grown as they are now."""
+    grown = dict(before)
+    old, new = before.get("sampling", {}), now["sampling"]
+    if 0 < old.get("samples", 0) < new["samples"]:
+        grown["sampling"] = {**old, "samples": new["samples"]}
+    held = before.get("problems", {})
+    count = held.get("count", 0)
+    if count < len(problems) and held.get("sha256") == problems_digest(problems[:count]):
+        grown["problems"] = now["problems"]
+    return grown
 
 
 def recorded_batch_size(out: Path) -> int | None:

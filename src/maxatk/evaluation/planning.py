@@ -74,7 +74,8 @@ def plan(
     sampler = load_backend(str(model), dataclasses.replace(model_settings, batch_size=count))
     sampler.check({problem.id: problem.prompt for problem in problems}, settings)
     described = _described(sampler, batch_size or recorded_batch_size(Path(out)))
-    check_folder(Path(out), sampled_settings(described, settings, chosen, verifier, reward))
+    described = sampled_settings(described, settings, chosen, verifier, reward)
+    check_folder(Path(out), described, grows=problems)
     judged = reward_or_tests(reward, chosen, verifier)
     first = problems[0]
     started = time.perf_counter()
