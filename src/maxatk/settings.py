@@ -21,10 +21,42 @@ SettingsT = TypeVar("SettingsT")
 _SCALARS = (bool, int, float, str)
 _MOST_LISTED = 40
 _EXTENDS = "extends"
+_PACKAGED = Path(__file__).parent / "recipes"
+
+
+def packaged_recipes() -> dict[str, Path]:
+    """Return the recipes that come with the package, by names such as `mini/train`."""
+    return {
+        str(path.relative_to(_PACKAGED).with_suffix("")): path
+        for path in sorted(_PACKAGED.rglob("*.yaml"))
+    }
+
+
+def find_recipe(path: Path) -> Path:
+    """Return a file that a user named: where it is, else the one that comes with the package.
+
+    Of the latter the ending may be left out, and `recipes/` may stand before it. Raises
+    MissingFileError where there is neither, with the closest name.
+    """
+    if path.is_file():
+        return path
+    inner = Path(*path.parts[1:]) if path.parts[:1] == (_PACKAGED.name,) else path
+    for name in (inner, inner.with_name(f"{inner.name}.yaml")) if inner.name else ():
+        if not inner.is_absolute() and ".." not in inner.parts and (_PACKAGED / name).is_file():
+            return _PACKAGED / name
+    if str(path).startswith("-"):
+        raise InvalidValueError(f"unknown flag {str(path)!r}; --help lists those there are")
+    hint = suggestion(str(path).removesuffix(".yaml"), packaged_recipes())
+    raise MissingFileError(
+        f"recipe: {str(path)!r} does not exist; `maxatk recipes list` shows those of the "
+        f"package{hint}"
+    )
 
 
 def read_recipe(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
     """Return the mapping of a recipe file with overrides such as `trainer.k=4` applied.
+
+    The file may be named as `find_recipe` allows.
 
     Only true and false are booleans, as in YAML 1.2; no, off, yes and on are text.
 
@@ -33,8 +65,7 @@ def read_recipe(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
     """
     import yaml
 
-    if not path.is_file():
-        raise MissingFileError(f"recipe: {str(path)!r} does not exist")
+    path = find_recipe(path)
     try:
         recipe = _load(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -54,6 +85,7 @@ def read_extended(path: Path) -> dict[str, Any]:
 
 
 def _with_extended(path: Path, before: tuple[Path, ...]) -> dict[str, Any]:
+    path = find_recipe(path)
     if path.resolve() in before:
         raise InvalidValueError(f"{_EXTENDS}: {str(path)!r} extends itself")
     recipe = read_recipe(path)

@@ -45,7 +45,7 @@ def test_the_better_model_gets_the_star_in_every_format(maxatk, scored):
     names = found.stdout.splitlines()[0].split(",")
     assert len(names) == len(set(names))
     (row, *_) = csv.DictReader(io.StringIO(found.stdout))
-    assert (float(row["difference"]), row["difference mark"]) == (1.0, "above*")
+    assert (float(row["difference"]), row["significant"]) == (1.0, "True")
 
 
 def test_other_problems_or_verifiers_are_refused_unless_told(maxatk, scored, tmp_path):

@@ -13,6 +13,7 @@ from maxatk.report import Table, compare, format_table
 from maxatk.report.comparing import ModelComparison
 from maxatk.report.comparing_tables import differences_table, leaders_table, scores_table
 from maxatk.report.runs import setting_differences
+from maxatk.report.tidy import as_csv, as_json, tidy_rows
 from maxatk.report.unscored import unscored_warnings
 
 
@@ -26,7 +27,7 @@ def command(
     threshold: float | None = None,
     column: str | None = None,
     by: str | None = None,
-    format: Literal["text", "md", "csv", "latex"] = "text",
+    format: Literal["text", "md", "csv", "json", "latex"] = "text",
     table: Literal["all", "scores", "leaders", "differences"] = "all",
     allow_other_problems: bool = False,
     allow_other_verifiers: bool = False,
@@ -52,8 +53,8 @@ def command(
         threshold: The reward from which a sample passes; the run's own, or 1.
         column: A column of the scores to take for the reward.
         by: A field of the problems' meta; every value of it is compared on its own.
-        format: How the tables are written.
-        table: Print only this one.
+        format: How the tables are written; csv and json have one number a field, csv one table.
+        table: Print only this one; csv prints the scores if none is named.
         allow_other_problems: Compare runs over different problems, on those they share.
         allow_other_verifiers: Compare runs whose verifiers had different limits.
     """
@@ -73,6 +74,12 @@ def command(
         for line in (*setting_differences(comparison), *unscored_warnings(comparison)):
             place = f"{benchmark}: " if benchmark else ""
             print(f"note: {place}{line}", file=sys.stderr)  # noqa: T201
+    if format == "csv" or format == "json":
+        rows = tidy_rows(compared)
+        chosen = rows if table == "all" else {str(table): rows[table]}
+        one = next(iter(chosen.values()))  # a file of CSV holds one table: the scores, unless asked
+        print(as_json(chosen) if format == "json" else as_csv(one), end="")  # noqa: T201
+        return
     tables = [shown for name, shown in _tables(compared).items() if table in ("all", name)]
     for number, (shown, title) in enumerate(tables):
         if format == "text":

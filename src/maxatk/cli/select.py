@@ -11,6 +11,7 @@ from maxatk.cli.tables import print_table
 from maxatk.evaluation.selection import Selection, select
 from maxatk.report import Cell, Table, format_table
 from maxatk.report.numbers import interval, share
+from maxatk.report.tidy import as_csv, as_json
 
 
 def command(
@@ -18,7 +19,7 @@ def command(
     /,
     by: tuple[str, ...],
     k: tuple[int, ...] = (),
-    format: Literal["text", "md", "csv", "latex"] = "text",
+    format: Literal["text", "md", "csv", "json", "latex"] = "text",
 ) -> None:
     """Choose the best of k samples by a stored score, and show what that gains.
 
@@ -31,16 +32,27 @@ def command(
         by: What chooses: a column of the scores (such as visible_tests), likelihood,
             mean_likelihood (of a token), tokens, entropy, or majority (of the answers).
         k: Of how many samples, from 1 to those of a problem; 1, 2, 4, ... if none is given.
-        format: How the table is written.
+        format: How the table is written; csv and json have one number a field.
     """
     found = select(run, by, ks=k or None)
     table = _table(found)
-    if format == "text":
+    if format == "csv" or format == "json":
+        rows = _rows(found)
+        print(as_json({"selection": rows}) if format == "json" else as_csv(rows), end="")  # noqa: T201
+    elif format == "text":
         left = f"; {found.left_out} problems left out" if found.left_out else ""
         title = f"95% bootstrap intervals over {found.problems} problems{left}"
         print_table(table, title=title)
     else:
         print(format_table(table, format), end="")  # noqa: T201
+
+
+def _rows(found: Selection) -> list[dict[str, object]]:
+    return [
+        {"by": name, "k": k, "mean": gain.mean[at], "low": gain.low[at], "high": gain.high[at]}
+        for name, gain in found.gains.items()
+        for at, k in enumerate(found.ks)
+    ]
 
 
 def _table(found: Selection) -> Table:

@@ -64,7 +64,7 @@ def print_table(table: Table, *, title: str) -> None:
     styled = sys.stdout.isatty()
     marks = {cell.mark for row in table.rows for cell in row}
     if not styled and marks & _FOOTNOTES.keys():
-        title += "; ¹ best, ² second best"
+        title += "\n¹ best, ² second best"  # a line of its own: a caption is as wide as its table
     shown = RichTable(
         *(escape(name) for name in table.header), caption=title, caption_justify="left"
     )

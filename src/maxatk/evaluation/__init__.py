@@ -8,6 +8,7 @@ from maxatk.evaluation.backends import (
     load_backend,
 )
 from maxatk.evaluation.evaluating import evaluate
+from maxatk.evaluation.frames import frame
 from maxatk.evaluation.recount import results_of_folder
 from maxatk.evaluation.sampling import SamplingSettings
 from maxatk.evaluation.scoring import score
@@ -23,6 +24,7 @@ __all__ = [
     "Solution",
     "Submission",
     "evaluate",
+    "frame",
     "load_backend",
     "read_submissions",
     "results_of_folder",

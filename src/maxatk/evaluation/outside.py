@@ -103,18 +103,30 @@ def read_rewards(
             f"{path}: holds no rewards; the samples can be verified: --samples instead of --rewards"
         )
     ids = _in_order({row.problem_id for row in rows}, problems, path)
+    source = {
+        "sha256": file_digest(Path(path)),
+        "format": log_format or "table",
+        "map": dict(mapping or {}),
+    }
+    return run_of_rows(rows, source=source, ids=ids)
+
+
+def run_of_rows(
+    rows: Sequence[LogRow], *, source: Mapping[str, Any], ids: Sequence[str] | None = None
+) -> OutsideRun:
+    """Return the run of samples that have an index; `source` says where they come from.
+
+    `ids` are the problems in their order, by default with their numbers in order: 2 before 10.
+    """
+    found = sorted({row.problem_id for row in rows}, key=_natural) if ids is None else ids
     scores = tuple(_score(row) for row in rows)
     completed = all(row.completion is not None for row in rows)
     samples = tuple(_sample(row) for row in rows) if completed else None
     settings = {
-        "rewards": {
-            "sha256": file_digest(Path(path)),
-            "format": log_format or "table",
-            "map": dict(mapping or {}),
-        },
-        "problems": {"count": len(ids), "sha256": digest_of_texts(ids)},
+        "rewards": dict(source),
+        "problems": {"count": len(found), "sha256": digest_of_texts(found)},
     }
-    return OutsideRun(scores, samples, tuple(ids), settings)
+    return OutsideRun(scores, samples, tuple(found), settings)
 
 
 def _in_order(

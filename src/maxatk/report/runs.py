@@ -15,6 +15,7 @@ from maxatk.evaluation.sources import ResultsSource, load_results
 from maxatk.evaluation.statistics import Interval, paired_difference
 
 METRICS = ("max@k", "pass@k")
+_COMPARED = ("model.model", "model.weights", "samples.sha256", "rewards.sha256")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,14 +131,15 @@ def load_comparison(
 def setting_differences(comparison: Comparison) -> list[str]:
     """Return one line for every setting in which a run differs from the baseline.
 
-    The model itself is left out: it is what the runs are meant to differ in.
+    The model itself, or the file of its samples, is left out: it is what runs are meant to differ
+    in.
     """
     first = _flat(comparison.baseline.results["manifest"].get("settings", {}))
     lines = []
     for run in comparison.others:
         mine = _flat(run.results["manifest"].get("settings", {}))
         for key in sorted(first.keys() | mine.keys()):
-            if key not in ("model.model", "model.weights") and first.get(key) != mine.get(key):
+            if key not in _COMPARED and first.get(key) != mine.get(key):
                 lines.append(
                     f"{key}: {first.get(key)!r} for {comparison.baseline.name}, "
                     f"{mine.get(key)!r} for {run.name}"

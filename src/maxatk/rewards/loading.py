@@ -17,6 +17,7 @@ from maxatk.rewards.answers import AnswerReward
 from maxatk.rewards.model import ModelReward
 from maxatk.rewards.reward import PROBLEM_COLUMNS, Part, Reward, RewardFunction
 from maxatk.rewards.specification import RewardSpec, read_spec
+from maxatk.settings import find_recipe
 from maxatk.verifier import CodeReward, Verifier
 
 
@@ -80,8 +81,10 @@ def load_function(target: str) -> RewardFunction:
 
 
 def _from_file(path: Path) -> Any:
-    if not path.is_file():
-        raise MissingFileError(f"reward: {str(path)!r} does not exist")
+    try:
+        path = find_recipe(path)  # or one that comes with the package
+    except MissingFileError:
+        raise MissingFileError(f"reward: {str(path)!r} does not exist") from None
     digest = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]
     name = f"maxatk_reward_{path.stem}_{digest}"
     spec = importlib.util.spec_from_file_location(name, path)

@@ -1,0 +1,72 @@
+"""A comparison as plain rows, one number a cell: for CSV, JSON and data frames."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from maxatk.report.comparing import ModelComparison, PairedTest
+
+TidyRow = Mapping[str, Any]
+
+
+def tidy_rows(compared: ModelComparison) -> dict[str, list[TidyRow]]:
+    """Return the rows of the tables "scores", "leaders" and "differences".
+
+    A score has benchmark, metric, k, model, mean, low, high (95%) and problems; a test has
+    benchmark, metric, k, first, second, difference, low, high, problems, equal, p, adjusted_p and
+    significant. None is a number that does not exist.
+    """
+    scores: list[TidyRow] = [
+        {
+            **_place(measure),
+            "model": name,
+            **{key: found[key] for key in ("mean", "low", "high", "problems")},
+        }
+        for measure in compared.measures
+        for name in compared.names
+        for found in [compared.value(name, measure)]
+    ]
+    return {
+        "scores": scores,
+        "leaders": [_test(test) for test in compared.leaders],
+        "differences": [_test(test) for test in compared.differences],
+    }
+
+
+def _place(measure: Any) -> dict[str, Any]:
+    return {"benchmark": measure.benchmark, "metric": measure.metric, "k": measure.k}
+
+
+def _test(test: PairedTest) -> dict[str, Any]:
+    return {
+        **_place(test.measure),
+        "first": test.first,
+        "second": test.second,
+        "difference": test.difference,
+        "low": test.low,
+        "high": test.high,
+        "problems": test.problems,
+        "equal": test.zeros,
+        "p": test.p,
+        "adjusted_p": test.adjusted_p,
+        "significant": test.significant,
+    }
+
+
+def as_csv(rows: Sequence[TidyRow]) -> str:
+    """Return rows as CSV with a header, in ASCII; a number that does not exist is empty."""
+    out = io.StringIO()
+    if rows:
+        writer = csv.DictWriter(out, rows[0], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    return out.getvalue()
+
+
+def as_json(tables: Mapping[str, Sequence[TidyRow]]) -> str:
+    """Return tables of rows as one JSON object."""
+    return json.dumps({name: list(rows) for name, rows in tables.items()}, indent=1) + "\n"

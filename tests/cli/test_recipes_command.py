@@ -1,0 +1,61 @@
+"""Recipes by name, from any folder, as after `pip install`."""
+
+import pytest
+
+from maxatk.errors import InvalidValueError, MissingFileError
+from maxatk.settings import find_recipe, packaged_recipes, read_recipe
+
+
+def test_recipes_are_listed_shown_and_copied_from_an_empty_folder(maxatk, tmp_path):
+    listed = maxatk("recipes", "list")
+    assert listed.returncode == 0, listed.stderr
+    names = [line.split()[0] for line in listed.stdout.splitlines()]
+    assert names == list(packaged_recipes())
+    assert {"mini/train", "mini/sums", "paper/train"} <= set(names)
+    shown = maxatk("recipes", "show", "mini/train").stdout
+    copied = maxatk("recipes", "copy", "mini/train", "mine.yaml")
+    assert copied.returncode == 0, copied.stderr
+    assert (
+        (tmp_path / "mine.yaml").read_text()
+        == shown
+        == packaged_recipes()["mini/train"].read_text()
+    )
+    again = maxatk("recipes", "copy", "mini/train", "mine.yaml")
+    assert (again.returncode, "exists already" in again.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("name", ["mini/train", "mini/train.yaml", "recipes/mini/train.yaml"])
+def test_a_recipe_of_the_package_is_found_by_its_name(tmp_path, monkeypatch, name):
+    from pathlib import Path
+
+    monkeypatch.chdir(tmp_path)
+    assert read_recipe(Path(name))["trainer"]["k"] == 8
+    (tmp_path / name).parent.mkdir(parents=True)
+    (tmp_path / name).write_text("own: 1\n")
+    assert read_recipe(Path(name)) == {"own": 1}  # a file of one's own comes first
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "message"),
+    [
+        ("mini/trian", MissingFileError, "recipes list.*did you mean 'mini/train'"),
+        ("../settings.py", MissingFileError, "does not exist"),
+        ("--metod", InvalidValueError, "unknown flag '--metod'"),
+    ],
+)
+def test_what_is_no_recipe_is_refused(tmp_path, monkeypatch, name, error, message):
+    from pathlib import Path
+
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(error, match=message):
+        find_recipe(Path(name))
+
+
+def test_a_reward_function_of_the_package_is_found_too(tmp_path, monkeypatch):
+    from maxatk.rewards.loading import load_function
+
+    monkeypatch.chdir(tmp_path)
+    closeness = load_function("recipes/mini/partial_credit.py:closeness")
+    assert closeness(completions=["so 7", "6", "", "7 then 5"], answer=["7"] * 4) == [
+        *(1.0, 0.5, 0.0, 1 / 3)
+    ]

@@ -1,0 +1,38 @@
+"""Rewards of a long data frame."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from maxatk.errors import DataError, InvalidValueError
+from maxatk.evaluation import frame
+from maxatk.objectives import max_at_k
+
+REWARDS = {"a": [0.5, 2.0, -1.0], "b": [1.0, np.nan, 0.0]}
+
+
+@pytest.fixture
+def data():
+    rows = [(p, r) for p, rewards in REWARDS.items() for r in rewards]
+    return pd.DataFrame(rows, columns=["task", "score"]).sample(frac=1, random_state=0)
+
+
+def test_the_samples_of_a_problem_are_its_rows_in_any_order(data):
+    results = frame(data, problem="task", reward="score", more_ks=[2], threshold=0.5)
+    assert results["per_problem"]["ids"] == ["a", "b"]
+    for k in (1, 2):
+        expected = [float(max_at_k(rewards, k)) for rewards in REWARDS.values()]
+        assert results["per_problem"]["max@k"][str(k)] == pytest.approx(expected)
+    assert results["per_problem"]["correct"] == [2, 1]
+    assert results["counts"]["unscored"] == 1
+
+
+def test_a_wrong_column_or_value_is_named(data):
+    with pytest.raises(InvalidValueError, match=r"reward: unknown value 'scores'.*'score'"):
+        frame(data, problem="task", reward="scores")
+    with pytest.raises(DataError, match=r"row 0: field 'score': must be text or an integer"):
+        frame(data, problem="score", reward="task")
+    with pytest.raises(DataError, match=r"row 0: field 'task': must be a finite number"):
+        frame(data, problem="task", reward="task")
+    with pytest.raises(DataError, match="holds no rows"):
+        frame(data[:0], problem="task", reward="score")
