@@ -28,7 +28,7 @@ def tidy_rows(compared: ModelComparison) -> dict[str, list[TidyRow]]:
         }
         for measure in compared.measures
         for name in compared.names
-        for found in [compared.value(name, measure)]
+        for found in [compared.run(name, measure).metric(measure.metric, measure.k)]
     ]
     return {
         "scores": scores,
