@@ -20,6 +20,10 @@ def tidy_rows(compared: ModelComparison) -> dict[str, list[TidyRow]]:
     benchmark, metric, k, first, second, difference, low, high, problems, equal, p, adjusted_p and
     significant. None is a number that does not exist.
     """
+    means = {
+        measure: compared.comparisons[measure.benchmark].means(measure.metric, measure.k)
+        for measure in compared.measures
+    }
     scores: list[TidyRow] = [
         {
             **_place(measure),
@@ -28,7 +32,7 @@ def tidy_rows(compared: ModelComparison) -> dict[str, list[TidyRow]]:
         }
         for measure in compared.measures
         for name in compared.names
-        for found in [compared.run(name, measure).metric(measure.metric, measure.k)]
+        for found in [means[measure][name]]
     ]
     return {
         "scores": scores,

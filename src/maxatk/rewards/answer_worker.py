@@ -15,8 +15,11 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
     out = sys.stdout
     sys.stdout = sys.stderr  # whatever a library prints must not look like an answer
-    import math_verify  # noqa: F401  (the seconds of the import are not those of an answer)
-
+    try:
+        import math_verify  # noqa: F401  (the seconds of the import are not those of an answer)
+    except Exception as error:
+        out.write(json.dumps({"error": f"{type(error).__name__}: {error}"[:200]}) + "\n")
+        return
     out.write("{}\n")
     out.flush()
     for line in sys.stdin:

@@ -88,13 +88,16 @@ class AnswerReward:
         with self._lock:
             if self._worker is None or self._worker.poll() is not None:
                 self._worker = _start()
-                self._line(self._worker, _START_S)
+                self._understood(self._line(self._worker, _START_S))
             worker = self._worker
             assert worker.stdin is not None
             with contextlib.suppress(BrokenPipeError):  # it died: its output has ended too
                 worker.stdin.write(json.dumps(question).encode() + b"\n")
                 worker.stdin.flush()
-            found: dict[str, Any] = json.loads(self._line(worker, self._timeout_s))
+            return self._understood(self._line(worker, self._timeout_s))
+
+    def _understood(self, line: bytes) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(line)
         if "error" in found:
             raise Failure(f"math-verify raised {found['error']}")
         return found

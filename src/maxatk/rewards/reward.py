@@ -32,7 +32,7 @@ PROBLEM_COLUMNS = (
 """The columns that every problem gives beside those of its `meta`."""
 
 
-class Failure(Exception):  # noqa: N818  (a result, not only an error)
+class Failure(MaxAtKError):  # noqa: N818  (a result, not only an error)
     """A reward function did not give a reward: it raised, took too long or returned no number."""
 
 
