@@ -5,7 +5,7 @@ import json
 import pytest
 
 from maxatk.errors import InvalidValueError
-from maxatk.evaluation import SamplingSettings, evaluate, score
+from maxatk.evaluation import ModelSettings, SamplingSettings, evaluate, score
 from maxatk.jsonl import write_jsonl
 from maxatk.records import Problem, Sample
 from maxatk.rewards import load_reward
@@ -98,7 +98,7 @@ def test_an_evaluation_by_an_own_reward_stores_what_the_function_says(mini, tmp_
         *(mini, problems, tmp_path / "run"),
         settings=settings,
         verifier=verifier,
-        device="cpu",
+        model_settings=ModelSettings(device="cpu"),
         reward="rewards_for_tests:lengths",
         threshold=3,
     )
