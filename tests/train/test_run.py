@@ -55,7 +55,7 @@ def test_a_recipe_gives_a_model_folder_with_its_record(recipe):
     record = json.loads((out / TRAIN_RECORD).read_text())
     assert record["recipe"]["trainer"] == TRAINER
     assert record["isolation"]["seccomp"] is True
-    assert "rewards/code_reward/mean" in record["log_history"][0]
+    assert "rewards/continuous/mean" in record["log_history"][0]
 
 
 def test_a_finished_run_is_left_alone_and_another_recipe_refused(recipe):

@@ -1,0 +1,59 @@
+"""Word problems of the built-in model: their solutions are right, and half of them spoilt."""
+
+import random
+import re
+
+import pytest
+
+from maxatk.errors import InvalidValueError
+from maxatk.mini import MiniSettings, Noise
+from maxatk.mini.build import TASKS
+from maxatk.mini.sums import LARGEST, generate_sums
+
+
+def made(count=200, **changes):
+    return list(generate_sums(count, **{"seed": 0, **changes}))
+
+
+def test_every_step_of_a_solution_is_right_and_its_last_result_the_answer():
+    for found in made():
+        *steps, last = found.lines
+        for step in steps:
+            left, _, right = step.partition("=")
+            assert eval(left) == int(right)
+        assert last == rf"\boxed{{{found.problem.answer}}}"
+        assert steps[-1].endswith(f"={found.problem.answer}")
+        assert 0 <= int(found.problem.answer) <= LARGEST
+
+
+def test_the_story_has_the_steps_that_its_meta_says():
+    for found in made():
+        assert found.problem.prompt.count(",") == found.problem.meta["steps"]
+        numbers = re.findall(r"\d+", found.problem.prompt)
+        assert all(number in "".join(found.lines) for number in numbers)
+
+
+def test_prompts_differ_from_each_other_and_from_those_that_are_excluded():
+    first = {found.problem.prompt for found in made()}
+    assert len(first) == 200
+    others = made(exclude=frozenset(first))
+    assert not first & {found.problem.prompt for found in others}
+    assert [p.problem for p in made()] == [p.problem for p in made()]
+    with pytest.raises(InvalidValueError, match="count: must be at least 1, got 0"):
+        made(0)
+
+
+def test_noise_spoils_about_the_share_it_says_and_none_spoils_nothing():
+    rng = random.Random(0)
+    clean = Noise(same_category=0, any_stage=0, drop=0, delete=0)
+    assert all(p.noisy(rng, clean) == "\n".join(p.lines) for p in made())
+    dropped = Noise(same_category=0, any_stage=0, drop=0.5, delete=0)
+    shorter = [len(p.noisy(rng, dropped).splitlines()) < len(p.lines) for p in made(1000)]
+    assert 0.45 < sum(shorter) / 1000 < 0.55
+
+
+def test_both_tasks_make_problems_of_their_kind():
+    for task, field in (("programs", "tests"), ("sums", "answer")):
+        settings = MiniSettings(task=task)
+        problems = TASKS[task](3, settings, 2, "test", frozenset())
+        assert all(getattr(p.problem, field) for p in problems)
