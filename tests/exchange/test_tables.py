@@ -164,3 +164,11 @@ def test_no_command_puts_another_k_in_the_place_of_one_that_cannot_be(maxatk, tm
     assert f"must be an integer from 1 to the 4 samples of a problem, got {k}" in done.stderr
     assert not (tmp_path / "x.html").exists()
     assert not (tmp_path / "new").exists()
+
+
+def test_rewards_above_1_show_that_1_is_no_ceiling(tmp_path):
+    above = score_rewards(write(tmp_path, ROWS, "a.csv"), tmp_path / "above")
+    assert above["metrics"]["max@k"]["1"]["below"] == 2
+    capped = [{**row, "reward": min(row["reward"], 1.0)} for row in ROWS]
+    below = score_rewards(write(tmp_path, capped, "b.csv"), tmp_path / "below")
+    assert below["metrics"]["max@k"]["4"]["below"] == 0

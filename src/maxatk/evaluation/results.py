@@ -150,7 +150,9 @@ def with_intervals(values: FloatArray) -> list[dict[str, Any]]:
     value is below the ceiling of 1. Where that is few, the mean rests on few.
     """
     found = mean_interval(values)
-    below = (values < CEILING).sum(axis=0)
+    # A reward above 1 shows that 1 is no ceiling: then every value can still rise.
+    ceiling = np.inf if (values > CEILING).any() else CEILING
+    below = (values < ceiling).sum(axis=0)
     return [
         {
             "mean": _number(found.mean[column]),

@@ -40,7 +40,9 @@ def read_log(
     chosen = FORMATS[name]
     _check_mapping(mapping, name, chosen)
     if path.suffix == _INSPECT_LOG and chosen.rows is None:
-        raise DataError(f"{path}: this looks like {FORMATS['inspect'].title}: --format inspect")
+        raise DataError(
+            f"{path}: this looks like {FORMATS['inspect'].title}: --format inspect of maxatk score"
+        )
     found: list[tuple[str, Sequence[LogRow]]] = []
     errors: list[str] = []
     kinds: set[str] = set()
@@ -92,7 +94,7 @@ def _refuse_other_format(place: str, row: RawRow, wanted: str) -> None:
     if seems is not None:
         raise _OtherFormatError(
             f"{place}: this looks like {FORMATS[seems].title}: "
-            + ("leave out --format" if seems == TABLE else f"--format {seems}")
+            + ("leave out --format" if seems == TABLE else f"--format {seems} of maxatk score")
         )
     if wanted != TABLE:
         raise _OtherFormatError(
