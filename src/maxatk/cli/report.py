@@ -90,7 +90,23 @@ def write_page(
     problems: Sequence[Problem] = (),
     samples: int = 3,
 ) -> None:
-    """Write the page and Figure 1, print the table and, with a summary, where they are."""
+    """Write the page and Figure 1, print the table and, with a summary, where they are.
+
+    Args:
+        results: The folder of each run by its name.
+        out: The page to write; Figure 1 goes beside it.
+        trained: The folder of each trained model by its name, for the training curves.
+        title: The heading of the page.
+        baseline: The run that the others are compared to.
+        ks: The k of the first table.
+        threshold: The reward from which a sample passes.
+        column: A column of the scores that stands in for the reward.
+        paper: A benchmark whose numbers in the paper are shown too.
+        table_format: How the table is printed.
+        figure: The suffix of Figure 1's file.
+        problems: The problems whose prompts are shown.
+        samples: How many samples of a problem are shown.
+    """
     curves = [_curve(name, folder) for name, folder in trained.items()]
     write_report(
         results,

@@ -57,8 +57,17 @@ def choose(
 ) -> Choice:
     """Draw `n` samples for a problem and return the one that `by` puts first.
 
-    `by` is "likelihood", "visible-tests", "majority" or a function as `read_spec` takes one; the
-    tests and the answer of the problem are not looked at. The other arguments are those of `solve`.
+    The tests and the answer of the problem are not looked at.
+
+    Args:
+        model: A local folder, a hub name, or the name a server knows.
+        problem: The problem.
+        by: "likelihood", "visible-tests", "majority" or a function as `read_spec` takes one.
+        n: How many samples are drawn.
+        settings: How they are drawn; its `samples` is not used.
+        model_settings: Where and how the model runs.
+        verifier: Runs the visible tests; one of its own if not given.
+        progress: Called as progress(drawn, n).
 
     Raises InvalidValueError (n, `by`, a problem without visible tests), MissingFileError (model),
     DataError where no sample has a score, and as `solve`.

@@ -48,9 +48,18 @@ def score_rewards(
     """Return the results of rewards that are there already, and write them as a run to `out`.
 
     `out` gets scores.jsonl, results.json, manifest.json and, where the file holds completions,
-    samples.jsonl. `log_format` and `mapping` as in `read_log`; with `problems` every problem must
-    be one of them, and their `meta` goes into the results. `more_ks`, `threshold` and `column` are
-    as in `build_results`.
+    samples.jsonl.
+
+    Args:
+        path: The file with the rewards.
+        out: The folder to write.
+        log_format: Whose file it is, as in `read_log`.
+        mapping: Which field of the file is which of ours, as in `read_log`.
+        problems: The problems by id: every one of the file must be among them, and their `meta`
+            goes into the results.
+        more_ks: Further k of the metrics, as in `build_results`.
+        threshold: The reward from which a sample passes.
+        column: A column that stands in for the reward.
 
     Raises MissingFileError, DataError (every bad line; no reward at all) or InvalidValueError (k,
     column, a folder of other settings), all before anything is written.

@@ -29,9 +29,16 @@ def results_of_folder(
     """Return the results of the scores in a folder, as `evaluate` and `score` compute them.
 
     The problems are those of scores.jsonl, in the order of results.json, else in its own. Entropy
-    and distinct completions come from `samples`, else from the folder's samples.jsonl, and are
-    None without either. The manifest is that of the folder, or empty. `threshold` is by default
-    the one in results.json, else 1. The other arguments are as in `build_results`.
+    and distinct completions are None without samples. The manifest is that of the folder, or
+    empty.
+
+    Args:
+        folder: The folder of the run.
+        ks: The k of the metrics, as in `build_results`.
+        more_ks: Further k beside the default ones, as in `build_results`.
+        samples: The samples file; the folder's samples.jsonl if not given.
+        threshold: The reward from which a sample passes; that of results.json, else 1.
+        column: A column of the scores that stands in for the reward.
 
     Raises MissingFileError without scores.jsonl, DataError for a corrupt line or no scores at
     all, InvalidValueError for a k above the number of samples or a column that no score has.

@@ -73,9 +73,16 @@ def warm_start(
 ) -> list[float]:
     """Train `model` in place for one epoch over `corpus` and return the loss of every step.
 
-    `corpus` holds (prompt, completion) pairs; the loss is the mean negative log-likelihood in
-    nats of a completion's token, end of text included. `progress(done, total)` is called after
-    every optimizer step.
+    The loss is the mean negative log-likelihood of a completion's token in nats, end of text
+    included.
+
+    Args:
+        model: The model, changed in place.
+        tokenizer: Its tokenizer.
+        corpus: Pairs of prompt and completion.
+        settings: Batch size, learning rate and warm-up.
+        seed: Fixes the order of the pairs.
+        progress: Called as progress(done, total) after every optimizer step.
     """
     import torch
     from torch.nn.functional import cross_entropy

@@ -39,7 +39,15 @@ def hub_rows(
     start: int = 0,
     only: Sequence[str] | None = None,
 ) -> Iterator[Row]:
-    """Yield the rows of a split from row `start` on; of parquet files, `only` those columns.
+    """Yield the rows of a split, one mapping of column to value each.
+
+    Args:
+        benchmark: Where the data set is.
+        split: A split of it.
+        revision: A commit of the hub.
+        options: The benchmark's, which may choose its files.
+        start: The number of the first row, from 0.
+        only: The columns that are read of parquet files; all if not given.
 
     Raises MissingDependencyError without the package `datasets`, DataError where the data set
     cannot be loaded, also in the middle of it.

@@ -48,11 +48,17 @@ def load_problems(
 ) -> list[Problem]:
     """Return the problems of a benchmark, or of a problems.jsonl when `name` is a path.
 
-    `split` and `revision` (a commit of the hub) default to the benchmark's own; `limit` keeps the
-    first problems; `file` is a local file or folder of the benchmark's own schema (JSONL, JSON or
-    parquet), read instead of the hub's data set; `options` are the benchmark's, such as
-    {"form": "asserts"} for mbpp. Rows that do not make a problem are left out and counted by
-    reason in a log message. Texts that occur in several tests are held once.
+    Rows that do not make a problem are left out and counted by reason in a log message. Texts that
+    occur in several tests are held once.
+
+    Args:
+        name: A name in `BENCHMARKS`, or the path of a problems.jsonl.
+        split: A split of the benchmark; its default one if not given.
+        limit: Keep only so many problems, the first ones.
+        file: A local file or folder of the benchmark's own schema (JSONL, JSON or parquet), read
+            instead of the hub's data set.
+        revision: A commit of the hub; the benchmark's own if not given.
+        options: The benchmark's, such as {"form": "asserts"} for mbpp.
 
     Raises InvalidValueError for an unknown name, split or option, MissingFileError without the
     file, DataError for a row that does not have the schema and for a hub that does not answer.
@@ -152,8 +158,16 @@ def load_benchmark(
 ) -> Loaded:
     """Return the problems of a benchmark with reference solutions and the rows left out.
 
-    `duplicate_tests` says what happens to tests that a problem holds several times; the other
-    arguments and the errors are those of `load_problems`.
+    Args:
+        name: A name in `BENCHMARKS`.
+        split: As in `load_problems`, as are the next four.
+        limit: Keep only so many problems.
+        file: A local file or folder.
+        revision: A commit of the hub.
+        options: The benchmark's.
+        duplicate_tests: What becomes of a test that a problem holds several times.
+
+    Raises as `load_problems`.
     """
     source = open_source(name, split=split, file=file, revision=revision, options=options)
     _check_limit(limit)

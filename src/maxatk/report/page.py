@@ -51,13 +51,22 @@ def write_report(
 ) -> Path:
     """Write one self-contained HTML page about the runs and return its path.
 
-    `results` maps the name of each run to its results, `threshold` and `column` are as in
-    `load_results`. `ks` are the k of the first table, by default those of `KS` that all runs have;
-    `curves` as in `curve_svgs`; `paper` names a benchmark
-    whose numbers in the paper are shown too (see `paper_tables`). Runs given as folders are shown
-    problem by problem, with so many `samples` of each (0: none of it) and the prompts of
-    `problems`. All runs must be over the same
-    problems; the baseline is as in `load_comparison`, and so are the errors.
+    All runs must be over the same problems. Runs given as folders are shown problem by problem.
+
+    Args:
+        results: The results of each run by its name.
+        out_html: The file to write.
+        title: The heading of the page.
+        baseline: The run that the others are compared to, as in `load_comparison`.
+        ks: The k of the first table; by default those of `KS` that all runs have.
+        threshold: The reward from which a sample passes, as in `load_results`.
+        column: A column of the scores that stands in for the reward, as in `load_results`.
+        curves: Training curves, as in `curve_svgs`.
+        paper: A benchmark whose numbers in the paper are shown too (see `paper_tables`).
+        problems: The problems whose prompts are shown.
+        samples: How many samples of a problem are shown; 0 leaves the problems out.
+
+    Raises as `load_comparison`.
     """
     comparison = load_comparison(
         results, baseline=baseline, ks=ks, threshold=threshold, column=column

@@ -94,11 +94,15 @@ def load_comparison(
 ) -> Comparison:
     """Return the comparison of results given by name: objects, files, folders, files of rewards.
 
-    The baseline is `baseline`, else the run named "base", else the first. With
-    `allow_other_problems` only the problems that every run has (by id) are kept, and the metrics
-    are those over them. The verifier's limits may differ unless `allow_other_verifiers` is False.
-    Every run has the `ks`, beside 1, 2, 4, ...; they, `threshold` and `column` are as in
-    `load_results`.
+    Args:
+        results: The results of each run by its name.
+        baseline: The run that others are compared to; the run named "base", else the first.
+        allow_other_problems: Keep the problems that every run has (by id), and take the metrics
+            over them.
+        allow_other_verifiers: Whether the verifier's limits may differ.
+        ks: At which k every run has its metrics, beside 1, 2, 4, ...
+        threshold: The reward from which a sample passes, as in `load_results`.
+        column: A column of the scores that stands in for the reward, as in `load_results`.
 
     Raises MissingFileError or DataError for a file that is not a results file; InvalidValueError
     when there are no results, the baseline is unknown, or problems or verifiers differ that may
