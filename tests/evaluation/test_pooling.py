@@ -53,6 +53,20 @@ def test_pooled_results_are_those_of_all_problems_at_once():
     assert sequence["histogram"] == expected["histogram"]
 
 
+def test_a_problem_that_every_part_has_counts_once():
+    settings = {"problems": {"count": 6, "sha256": "aa"}}
+    once = results_of(draw("a", 0.6), settings=settings)
+    twice = pool_results({"seed 1": once, "seed 2": once})
+    for metric, by_k in once["metrics"].items():  # twice the same adds nothing, no certainty
+        for k, cell in by_k.items():
+            assert twice["metrics"][metric][k] == pytest.approx(cell, abs=2e-6)
+    other = results_of(draw("b", 0.2), settings=settings)
+    cell = pool_results({"seed 1": once, "seed 2": other})["metrics"]["max@k"]["1"]
+    values = [part["per_problem"]["max@k"]["1"] for part in (once, other)]
+    assert cell["mean"] == pytest.approx(np.mean(values), abs=1e-6)
+    assert cell["problems"] == 6
+
+
 def test_only_common_k_and_common_settings_stay():
     problems = {"count": 6, "sha256": "aa"}
     one = results_of(

@@ -16,8 +16,10 @@ def pool_results(parts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Return the results over the problems of all parts, which are results objects by name.
 
     The id of a problem becomes `part/id`. Metrics are those at the k that every part has, with
-    intervals over all problems, each of them weighing the same; of the settings in the manifest
-    those stay that all parts share. Raises InvalidValueError without parts or a common k.
+    intervals over all problems, each of them weighing the same. Where every part has the same
+    problems, as the seeds of a model of one's own, a problem counts once, with its mean over the
+    parts: the same problem twice is no second problem. Of the settings in the manifest those stay
+    that all parts share. Raises InvalidValueError without parts or a common k.
     """
     if not parts:
         raise InvalidValueError("parts: must hold at least one results object")
@@ -26,7 +28,8 @@ def pool_results(parts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     per_problem["ids"] = [
         f"{name}/{i}" for name, p in parts.items() for i in p["per_problem"]["ids"]
     ]
-    metrics = {name: _metric(per_problem[name]) for name in found[0]["metrics"]}
+    times = len(found) if _same_problems(found) else 1
+    metrics = {name: _metric(per_problem[name], times) for name in found[0]["metrics"]}
     return {
         "format": FORMAT,
         "metrics": metrics,
@@ -57,11 +60,23 @@ def _joined(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return joined
 
 
-def _metric(columns: Mapping[str, Sequence[float | None]]) -> dict[str, Any]:
+def _same_problems(parts: Sequence[Mapping[str, Any]]) -> bool:
+    """Say whether the parts are known to be over the same problems, in the same order."""
+    known = [
+        (part["manifest"].get("settings", {}).get("problems"), part["per_problem"]["ids"])
+        for part in parts
+    ]
+    return known[0][0] is not None and all(which == known[0] for which in known)
+
+
+def _metric(columns: Mapping[str, Sequence[float | None]], times: int) -> dict[str, Any]:
+    """Return the metric of the joined columns, which hold every problem that many times."""
     if not columns:
         raise InvalidValueError("parts: the evaluations have no k in common")
     values = np.array(list(columns.values()), dtype=np.float64).T
-    return dict(zip(columns, with_intervals(values), strict=True))
+    by_part = np.ma.masked_invalid(values.reshape(times, -1, values.shape[1]))
+    means = by_part.mean(axis=0).filled(np.nan)
+    return dict(zip(columns, with_intervals(means), strict=True))
 
 
 def _counts(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
