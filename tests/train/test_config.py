@@ -52,7 +52,13 @@ from .conftest import config
             {"method": "bon_centred", "k": 4},
             r"'remove_one' and k=4 needs at least 5 samples",
         ),
-        ({"method": "majority"}, r"method: 'majority' looks at answers.*allowed: grpo"),
+        ({"method": "majority"}, r"answers: must be a function module:name .*'majority', got None"),
+        ({"answers": "builtins:str"}, r"answers: must be None with the method 'bon_loo1'"),
+        ({"method": "majority", "answers": "builtins:strr"}, r"answers: .*got 'builtins:strr'"),
+        (
+            {"method": "grpo", "selection": "visible"},
+            r"selection: 'visible' has no effect",
+        ),
         ({"method": {"credit": {"cvr": 1}}}, r"method: the key 'baseline' is required"),
         (
             {"method": {"credit": {"min": 9}, "baseline": "mean"}},

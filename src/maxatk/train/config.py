@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import os
 import typing
+from collections.abc import Callable, Hashable
 
 import torch
 from trl import GRPOConfig
@@ -27,12 +29,16 @@ OWN_RATIOS = ("token", "sequence")
 
 @dataclasses.dataclass
 class MaxAtKConfig(GRPOConfig):
-    """Settings of `MaxAtKTrainer`: every field of TRL's GRPOConfig and twelve of its own.
+    """Settings of `MaxAtKTrainer`: every field of TRL's GRPOConfig and fourteen of its own.
 
     Args:
         method: A name in `maxatk.METHODS`, or a mapping for `maxatk.objectives.method_of`; decides
             credit, correction, baseline and scale.
         k: The k of max@k that is trained for; at most `num_generations`.
+        selection: Name of a reward function that selects and is not rewarded: the objective is the
+            reward of the sample that its scores would choose.
+        answers: Function "module:name" from the text of a completion to its answer, hashable, for
+            a method that looks at answers.
         form: How off-policy weights enter the loss: "ppo" leaves a sample's own importance ratio
             to the clipped surrogate, "reinforce" puts it into the weight and takes the surrogate
             away.
@@ -65,6 +71,12 @@ class MaxAtKConfig(GRPOConfig):
     )
     k: int = dataclasses.field(
         default=4, metadata={"help": "The k of max@k to train for, at most num_generations."}
+    )
+    selection: str | None = dataclasses.field(
+        default=None, metadata={"help": "Name of a reward function that selects, unrewarded."}
+    )
+    answers: str | None = dataclasses.field(
+        default=None, metadata={"help": "module:function from a completion to its answer."}
     )
     form: str = dataclasses.field(
         default="ppo", metadata={"help": "Form of the off-policy weights: ppo or reinforce."}
@@ -191,17 +203,41 @@ def _check_method(config: MaxAtKConfig) -> None:
     if config.num_generations_eval:
         samples = config.num_generations_eval
         check_group_size(row, min(config.k, row.largest_k(samples)), samples)
-    if row.kind.needs_answers:
-        fitting = [name for name, other in METHODS.items() if not other.kind.needs_answers]
-        raise InvalidValueError(
-            f"method: {config.method!r} looks at answers, which the trainer does not know; "
-            f"allowed: {', '.join(fitting)}"
-        )
+    _check_beside(config)
     clamp = config.delta_clamp
     if clamp is not None and not (isinstance(clamp, (int, float)) and clamp > 0):
         raise InvalidValueError(f"delta_clamp: must be a positive number or None, got {clamp!r}")
     if config.own_ratio not in OWN_RATIOS:
         raise unknown_name("own_ratio", config.own_ratio, OWN_RATIOS)
+
+
+def _check_beside(config: MaxAtKConfig) -> None:
+    """Refuse a selection or answers that the method has no use for, or lacks."""
+    kind = config.row.kind
+    if config.selection is not None and kind.order is None:
+        raise InvalidValueError(
+            f"selection: {config.selection!r} has no effect on the method {config.method!r}, which "
+            "orders no samples; allowed with it: None"
+        )
+    if kind.needs_answers == (config.answers is None):
+        wanted = "a function module:name" if kind.needs_answers else "None"
+        raise InvalidValueError(
+            f"answers: must be {wanted} with the method {config.method!r}, got {config.answers!r}"
+        )
+    if config.answers is not None:
+        answer_function(config.answers)
+
+
+def answer_function(name: str) -> Callable[[str], Hashable]:
+    """Return the function of "module:name"; raise InvalidValueError where there is none."""
+    module, _, attribute = name.partition(":")
+    try:
+        found: Callable[[str], Hashable] = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise InvalidValueError(
+            f"answers: must be a function module:name, got {name!r} ({error})"
+        ) from error
+    return found
 
 
 def _check_objective(config: MaxAtKConfig) -> None:

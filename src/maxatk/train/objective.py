@@ -30,6 +30,19 @@ SCHEDULES: Mapping[str, Callable[[float], float]] = {
 
 
 @dataclasses.dataclass(frozen=True)
+class Beside:
+    """What a method looks at beside the rewards, in their shape: scores that select, answers."""
+
+    selection: np.ndarray | None = None
+    answers: np.ndarray | None = None
+
+    def at(self, rows: np.ndarray | slice, shape: tuple[int, ...]) -> Beside:
+        """Return the values at some places of the flat ones, in a shape."""
+        flat = (None if x is None else x.reshape(-1)[rows] for x in (self.selection, self.answers))
+        return Beside(*(None if x is None else x.reshape(shape) for x in flat))
+
+
+@dataclasses.dataclass(frozen=True)
 class Objective:
     """weight * max@k + (1 - weight) * max@1, where k moves to `k_final`, or there and back.
 
@@ -50,22 +63,37 @@ class Objective:
         return math.floor(self.k + (self.k_final - self.k) * share + 0.5)
 
     def advantages(
-        self, rewards: np.ndarray, k: int, *, log_ratios: np.ndarray | None
+        self,
+        rewards: np.ndarray,
+        k: int,
+        *,
+        log_ratios: np.ndarray | None,
+        beside: Beside = Beside(),
     ) -> np.ndarray:
         """Return the advantages (P, n) of rewards (P, n); a group smaller than k counts as k = n.
 
-        `log_ratios` (P, n) as in `maxatk.advantages`, which does the work and raises its errors.
+        `log_ratios` (P, n) and what is `beside` are those of `maxatk.advantages`, which does the
+        work and raises its errors.
         """
         # Evaluation groups may be smaller than k.
         k = min(k, as_method(self.method).largest_k(rewards.shape[1]))
-        result = self._of(rewards, k, log_ratios)
+        result = self._of(rewards, k, log_ratios, beside)
         if self.weight == 1.0:
             return result
-        first = self._of(rewards, 1, log_ratios)
+        first = self._of(rewards, 1, log_ratios, beside)
         mixed: np.ndarray = self.weight * result + (1 - self.weight) * first
         return mixed
 
-    def _of(self, rewards: np.ndarray, k: int, log_ratios: np.ndarray | None) -> np.ndarray:
+    def _of(
+        self, rewards: np.ndarray, k: int, log_ratios: np.ndarray | None, beside: Beside
+    ) -> np.ndarray:
         return advantages(
-            rewards, self.method, k, log_ratios=log_ratios, form=self.form, clamp=self.clamp
+            rewards,
+            self.method,
+            k,
+            log_ratios=log_ratios,
+            selection=beside.selection,
+            answers=beside.answers,
+            form=self.form,
+            clamp=self.clamp,
         )

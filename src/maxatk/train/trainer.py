@@ -31,9 +31,11 @@ from trl import GRPOTrainer
 
 from maxatk.errors import InvalidValueError
 from maxatk.train import buffer, ratios, trainer_log
+from maxatk.train.beside import BesideReader
 from maxatk.train.card import WITHOUT_SIGNAL, describe_training
 from maxatk.train.config import MaxAtKConfig
 from maxatk.train.lag import LaggedWeights
+from maxatk.train.objective import Beside
 from maxatk.train.ratios import BEHAVIOUR_LOGPS, GROUP_ROW
 from maxatk.train.scale import AdvantageScale
 from maxatk.train.shared_prompts import (
@@ -80,6 +82,9 @@ class MaxAtKTrainer(GRPOTrainer):
             refuse_unshareable(AutoConfig.from_pretrained(model) if named else model.config)
         super().__init__(model, reward_funcs, args, *more, **others)
         self._objective = self.args.objective
+        self._beside = BesideReader(self.args, self.reward_func_names)
+        if self.args.selection is not None:  # also in what TRL logs as the reward
+            self.reward_weights[self.reward_func_names.index(self.args.selection)] = 0.0
         self._scale = AdvantageScale(self.args.advantage_scale, self.args.row)
         lag, every = self.args.rollout_lag, self.args.steps_per_rollout_batch
         self._lagged = LaggedWeights(self.model, lag=lag, every=every)
@@ -88,6 +93,7 @@ class MaxAtKTrainer(GRPOTrainer):
         # Of the last rollout batch of all processes: rewards (P, n), their k, and the step
         # whose policy the advantages in the buffer belong to.
         self._group_rewards = np.empty((0, 0))
+        self._group_beside = Beside()
         self._group_k = self.args.k
         self._advantages_step = -1
         self._whole_groups = False
@@ -156,11 +162,13 @@ class MaxAtKTrainer(GRPOTrainer):
             rewards_per_func = super()._calculate_rewards(
                 inputs, prompts, completions, completion_ids
             )
-        weights = self.reward_weights.to(rewards_per_func.device)
-        rewards = (rewards_per_func * weights).nansum(dim=1)
-        rewards[rewards_per_func.isnan().all(dim=1)] = torch.nan
+        weights = self._beside.rewarded(self.reward_weights[None].to(rewards_per_func.device))
+        rewarded = self._beside.rewarded(rewards_per_func)
+        rewards = (rewarded * weights).nansum(dim=1)
+        rewards[rewarded.isnan().all(dim=1)] = torch.nan
         self._last_rewards = rewards
         self._last_texts = gather_object([str(text) for text in completions])
+        self._last_beside = self._beside.read(rewards_per_func, self._last_texts)
         return rewards_per_func
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
@@ -170,10 +178,11 @@ class MaxAtKTrainer(GRPOTrainer):
         group_size = self.num_generations if training else self.num_generations_eval
         rewards = self._usable_rewards(output).double().cpu().numpy().reshape(-1, group_size)
         k = self._objective.k_at(self.state.global_step / max(self.state.max_steps, 1))
-        fresh = self._objective.advantages(rewards, k, log_ratios=None)
+        beside = self._last_beside.at(slice(None), rewards.shape)
+        fresh = self._objective.advantages(rewards, k, log_ratios=None, beside=beside)
         if training:
             self._scale.observe(fresh)
-            self._group_rewards, self._group_k = rewards, k
+            self._group_rewards, self._group_beside, self._group_k = rewards, beside, k
         if training and self.args.behaviour == "sampler":
             fresh = self._advantages_to_sampler(output)
         else:
@@ -206,7 +215,7 @@ class MaxAtKTrainer(GRPOTrainer):
             output["importance_sampling_ratio"] = torch.ones_like(factor)
         shaped = found.reshape(self._group_rewards.shape)
         self._log_ratios(shaped)
-        return self._off_policy_advantages(self._group_rewards, shaped)
+        return self._off_policy_advantages(self._group_rewards, self._group_beside, shaped)
 
     def _sample(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         """Return TRL's rollout batch; for training, sampled with the weights of `rollout_lag` ago.
@@ -329,7 +338,8 @@ class MaxAtKTrainer(GRPOTrainer):
         rows = inputs[GROUP_ROW].cpu().numpy()
         rewards = self._group_rewards.reshape(-1)[rows].reshape(groups)
         shaped = log_ratios.double().cpu().numpy().reshape(groups)
-        fresh = self._off_policy_advantages(rewards, shaped)
+        beside = self._group_beside.at(rows, rewards.shape)
+        fresh = self._off_policy_advantages(rewards, beside, shaped)
         inputs["advantages"] = _like(fresh, inputs["advantages"])
 
     def _refresh_advantages(self) -> None:
@@ -342,7 +352,7 @@ class MaxAtKTrainer(GRPOTrainer):
         found[gathered_rows] = self.accelerator.gather(local).double().cpu()
         shaped = found.numpy().reshape(self._group_rewards.shape)
         self._log_ratios(shaped)
-        fresh = self._off_policy_advantages(self._group_rewards, shaped)
+        fresh = self._off_policy_advantages(self._group_rewards, self._group_beside, shaped)
         for batch in self._buffered_inputs:
             own = batch[GROUP_ROW].cpu().numpy()
             batch["advantages"] = _like(fresh[own], batch["advantages"])
@@ -352,8 +362,12 @@ class MaxAtKTrainer(GRPOTrainer):
         clamp = self.args.delta_clamp
         trainer_log.log_ratios(self._metrics["train"], groups, k=self._group_k, clamp=clamp)
 
-    def _off_policy_advantages(self, rewards: np.ndarray, log_ratios: np.ndarray) -> np.ndarray:
-        fresh = self._objective.advantages(rewards, self._group_k, log_ratios=log_ratios)
+    def _off_policy_advantages(
+        self, rewards: np.ndarray, beside: Beside, log_ratios: np.ndarray
+    ) -> np.ndarray:
+        fresh = self._objective.advantages(
+            rewards, self._group_k, log_ratios=log_ratios, beside=beside
+        )
         return self._scale.factor(self.num_generations) * fresh.reshape(-1)
 
     def _forward_log_ratios(self, batch: dict[str, Any]) -> torch.Tensor:
@@ -409,6 +423,7 @@ class MaxAtKTrainer(GRPOTrainer):
             "step": self._step,
             "slices": self._buffered_inputs,
             "rewards": torch.from_numpy(self._group_rewards),
+            "beside": [_tensor(self._group_beside.selection), _tensor(self._group_beside.answers)],
             "k": self._group_k,
             "advantages_step": self._advantages_step,
             "whole_groups": self._whole_groups,
@@ -427,12 +442,17 @@ class MaxAtKTrainer(GRPOTrainer):
             return
         self._step, self._buffered_inputs = state["step"], state["slices"]
         self._group_rewards, self._group_k = state["rewards"].cpu().numpy(), state["k"]
+        self._group_beside = Beside(*(x if x is None else x.cpu().numpy() for x in state["beside"]))
         self._advantages_step = state["advantages_step"]
         self._whole_groups = state["whole_groups"]
 
     def _state_file(self, checkpoint: Path) -> Path:
         world, rank = self.accelerator.num_processes, self.accelerator.process_index
         return checkpoint / f"buffer-{rank}-of-{world}.pt"
+
+
+def _tensor(values: np.ndarray | None) -> torch.Tensor | None:
+    return None if values is None else torch.from_numpy(values)
 
 
 def _like(values: np.ndarray, tensor: torch.Tensor) -> torch.Tensor:

@@ -1,0 +1,93 @@
+"""Training by what lies beside the rewards: a score that selects, and answers."""
+
+import zlib
+
+import numpy as np
+import pytest
+
+from maxatk.errors import InvalidValueError
+from maxatk.objectives import METHODS, advantages
+from maxatk.train.ratios import GROUP_ROW
+from oracles import subsets
+
+from .conftest import GROUP, text_reward
+from .test_trainer import CLAMP, sequence_logps
+
+
+class Recorded:
+    """A reward function that keeps what it gave, one list a rollout batch."""
+
+    def __init__(self, name, function):
+        self.__name__, self.function, self.given, self.texts = name, function, [], []
+
+    def __call__(self, completions, **_):
+        self.given.append([self.function(text) for text in completions])
+        self.texts.append(list(completions))
+        return self.given[-1]
+
+
+@pytest.fixture
+def truth():
+    return Recorded("truth", lambda text: text_reward([text])[0])
+
+
+@pytest.fixture
+def score():
+    return Recorded("score", lambda text: zlib.crc32(text.encode()) / 2**32)
+
+
+def expected(trainer, model_folder, truth, score, method, step):
+    """The advantages of the last rollout batch under the policy of a step, by enumeration."""
+    policy, rows, _ = trainer.generations[-1]
+    now = next(seen.policy for seen in trainer.seen if seen.step == step)
+    logs = sequence_logps(model_folder, now, rows) - sequence_logps(model_folder, policy, rows)
+    deltas = np.clip(np.expm1(logs), -CLAMP, CLAMP).reshape(-1, GROUP)
+    groups = [np.array(x.given[-1]).reshape(-1, GROUP) for x in (truth, score)]
+    return GROUP * np.concatenate(
+        [
+            subsets.advantages(list(r), d, 2, METHODS[method], scores=list(s))
+            for r, s, d in zip(*groups, deltas, strict=True)
+        ]
+    )
+
+
+@pytest.mark.parametrize("method", ["bon_loo1", "any_k", "bon_off_policy_exact"])
+@pytest.mark.parametrize("micro_batch", [4, 2])
+def test_the_score_selects_and_is_not_rewarded(
+    make_trainer, model_folder, truth, score, method, micro_batch
+):
+    trainer = make_trainer(
+        [truth, score],
+        method=method,
+        selection="score",
+        num_iterations=2,
+        max_steps=2,
+        per_device_train_batch_size=micro_batch,
+        generation_batch_size=8,
+    )
+    trainer.train()
+    for seen in trainer.seen:
+        want = expected(trainer, model_folder, truth, score, method, seen.step)
+        own = want[seen.inputs[GROUP_ROW].numpy()]
+        np.testing.assert_allclose(seen.inputs["advantages"].numpy(), own, atol=2e-5)
+    assert (want < 0).any()
+    logged = next(row for row in trainer.state.log_history if "reward" in row)
+    assert logged["reward"] == pytest.approx(np.mean(truth.given[-1]), abs=1e-5)
+
+
+def test_answers_come_from_a_function_of_the_completion(make_trainer, truth):
+    trainer = make_trainer(truth, method="majority", answers="builtins:len", max_steps=1)
+    trainer.train()
+    groups = np.array(truth.given[-1]).reshape(-1, GROUP)
+    lengths = np.array([len(text) for text in truth.texts[-1]]).reshape(-1, GROUP)
+    want = GROUP * advantages(groups, "majority", 2, answers=lengths).reshape(-1)
+    rows = trainer.seen[0].inputs[GROUP_ROW].numpy()
+    got = trainer.seen[0].inputs["advantages"].numpy()
+    np.testing.assert_allclose(got, want[rows], atol=1e-6)
+
+
+def test_a_selection_names_one_of_several_reward_functions(make_trainer, truth, score):
+    with pytest.raises(InvalidValueError, match=r"selection: unknown value 'scores'.*'score'"):
+        make_trainer([truth, score], selection="scores")
+    with pytest.raises(InvalidValueError, match="selection: 'truth' is the only reward function"):
+        make_trainer(truth, selection="truth")
