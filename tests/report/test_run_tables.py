@@ -47,7 +47,7 @@ SHAPES = {
     "differences": (("model", *METRICS), 2),
     "samples": (SAMPLED, 3),
     "problems": (("problem", "base", "sharp − base", "same − base"), 30),
-    "outcomes": (("outcome", "samples", "share"), len(Outcome) + 1),
+    "outcomes": (("outcome", "samples", "share"), 2),
     "scores": (("model", "max@1", "max@128"), 3),
     "leaders": (("best − second best", *TESTS), 2),
     "tests": (("model − baseline", *TESTS), 4),
