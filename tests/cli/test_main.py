@@ -44,7 +44,7 @@ def test_an_unknown_verb_is_refused_with_a_suggestion(maxatk):
 
 
 def test_an_unknown_flag_is_refused_with_a_suggestion(maxatk):
-    message = refused(maxatk("score", "--sampels", "x"))
+    message = refused(maxatk("score", "--out", "o", "--sampels", "x"))
     assert "--sampels" in message
     assert "--samples" in message
 
