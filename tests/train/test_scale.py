@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maxatk.objectives import METHODS, Method, advantages
+from maxatk.objectives.scale import DECAY, SCALES, AdvantageScale
 from maxatk.train import MaxAtKTrainer
 from maxatk.train.ratios import GROUP_ROW
-from maxatk.train.scale import DECAY, SCALES, AdvantageScale
 
 from .conftest import GROUP, config, text_reward
 from .enumerated import EveryGroup, gradient_of_max_at_k, write_model

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from maxatk.objectives import Method
-from maxatk.train.scale import describe
+from maxatk.objectives.scale import describe
 
 WITHOUT_SIGNAL = (
     "every group of the training had equal rewards or none, so that all advantages were 0 and the "

@@ -13,8 +13,8 @@ from trl import GRPOConfig
 
 from maxatk.errors import InvalidValueError, unknown_name
 from maxatk.objectives import METHODS, Form, Method, check_group_size, method_of
-from maxatk.train.objective import SCHEDULES, Objective
-from maxatk.train.scale import SCALES
+from maxatk.objectives.objective import SCHEDULES, Objective
+from maxatk.objectives.scale import SCALES
 from maxatk.train.surface import liger_hides_logps
 from maxatk.train.trackers import check_trackers
 

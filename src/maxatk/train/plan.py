@@ -6,8 +6,8 @@ import dataclasses
 import os
 
 from maxatk.errors import InvalidValueError
+from maxatk.objectives.scale import describe
 from maxatk.train.config import MaxAtKConfig
-from maxatk.train.scale import describe
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maxatk.objectives import METHODS, advantages
-from maxatk.train.objective import SCHEDULES, Objective
+from maxatk.objectives.objective import SCHEDULES, Objective
 from oracles import subsets
 
 REWARDS = np.array([[0.0, 0.25, 1.0, 0.25], [0.5, 0.5, 0.0, np.nan]])
