@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-oldest test-formats check bench docs fill-docs clean
+.PHONY: demo test test-oldest test-formats test-verl check bench docs fill-docs clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -43,6 +43,18 @@ $(FORMATS)/.installed: pyproject.toml constraints-formats.txt
 test-formats: $(FORMATS)/.installed
 	$(FORMATS)/bin/pytest -n 2 tests/exchange/test_real_packages.py tests/rewards/test_answers.py
 
+# The plug-in for verl, which needs transformers below 5.11: with verl on Ray, on a CPU.
+VERL := .venv-verl
+$(VERL)/.installed: pyproject.toml constraints-verl.txt
+	$(PYTHON) -m venv $(VERL)
+	$(VERL)/bin/pip install --quiet torch==2.13.0 -c constraints-verl.txt
+	$(VERL)/bin/pip install --quiet -e '.[verl]' pytest pytest-timeout hypothesis psutil \
+		-c constraints-verl.txt
+	touch $@
+
+test-verl: $(VERL)/.installed
+	$(VERL)/bin/pytest tests/engines
+
 check: $(VENV)/.installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -64,4 +76,4 @@ fill-docs: $(VENV)/.installed
 	$(BIN)/python docs/fill.py
 
 clean:
-	rm -rf $(VENV) $(OLDEST) $(FORMATS) build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(OLDEST) $(FORMATS) $(VERL) build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import tyro
 
 from maxatk.cli import tables
 from maxatk.cli.progress import ProgressMode, progress_bar
+from maxatk.engines.verl.dataset import write_parquet
 from maxatk.errors import DataError, InvalidValueError, MissingFileError, unknown_name
 from maxatk.problems import (
     BENCHMARKS,
@@ -20,6 +21,7 @@ from maxatk.problems import (
     read_sets,
 )
 from maxatk.problems.check import check_solutions
+from maxatk.problems.load import read_problems
 from maxatk.settings import apply_overrides, from_mapping, read_recipe
 from maxatk.verifier import VerifierSettings
 
@@ -134,10 +136,35 @@ def check(
         print(f"{drop}: {checked.write_passing(drop)} problems")  # noqa: T201
 
 
-SUBCOMMANDS = {"list": list_benchmarks, "show": show, "prepare": prepare_files, "check": check}
+def export(
+    problems: Annotated[Path, tyro.conf.Positional],
+    /,
+    *,
+    target: Annotated[Literal["verl"], tyro.conf.arg(name="for")],
+    out: Path,
+) -> None:
+    """Write problems in the form that another trainer reads.
+
+    Args:
+        problems: A problems.jsonl.
+        target: The trainer; verl reads parquet.
+        out: The file to write.
+    """
+    writers = {"verl": write_parquet}
+    chosen, _ = read_problems(problems)
+    print(f"{out}: {writers[target](chosen.values(), out)} problems")  # noqa: T201
+
+
+SUBCOMMANDS = {
+    "list": list_benchmarks,
+    "show": show,
+    "prepare": prepare_files,
+    "check": check,
+    "export": export,
+}
 """Subcommand -> function."""
 
-HELP = """List, show, prepare and check the problems of benchmarks.
+HELP = """List, show, prepare, check and export the problems of benchmarks.
 
 Example: maxatk problems prepare mbpp --out runs/mbpp.jsonl
 """

@@ -1,0 +1,55 @@
+"""Problems as the parquet file that verl reads."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from maxatk.errors import InvalidValueError, MissingDependencyError
+from maxatk.records import Problem
+
+_NOT_TRUTH = ("id", "prompt", "source", "starter_code")
+
+
+def write_parquet(problems: Iterable[Problem], path: str | Path) -> int:
+    """Write one row a problem, in the order given, and return their number.
+
+    The columns are those of verl's data sets: `data_source`, `prompt` (one message of the user),
+    `ability`, `reward_model.ground_truth` (what `maxatk.verifier.compute_score` reads, as JSON)
+    and `extra_info` with the id of the problem.
+
+    Raises InvalidValueError for a path that does not end in .parquet and for no problems,
+    MissingDependencyError without pyarrow.
+    """
+    path = Path(path)
+    if path.suffix != ".parquet":
+        raise InvalidValueError(
+            f"out: {str(path)!r} must end in .parquet, which is what verl reads"
+        )
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"{path}: writing parquet needs the package 'pyarrow': pip install 'maxatk[verl]'"
+        ) from error
+    rows = [_row(index, problem) for index, problem in enumerate(problems)]
+    if not rows:
+        raise InvalidValueError("problems: there is none to export")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+    return len(rows)
+
+
+def _row(index: int, problem: Problem) -> dict[str, Any]:
+    fields = problem.to_json()
+    truth = {name: value for name, value in fields.items() if name not in _NOT_TRUTH}
+    return {
+        "data_source": problem.source or "maxatk",
+        "prompt": [{"role": "user", "content": problem.prompt}],
+        "ability": "code",
+        "reward_model": {"style": "rule", "ground_truth": json.dumps(truth)},
+        "extra_info": {"index": index, "id": problem.id},
+    }

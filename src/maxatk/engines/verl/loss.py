@@ -1,0 +1,89 @@
+"""The correction inside the loss: the ratios of whole groups from the loss's own forward pass."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from tensordict import TensorDict
+from verl.utils import tensordict_utils as tu
+from verl.workers.utils.losses import ppo_loss
+from verl.workers.utils.padding import no_padding_2_padding
+
+from maxatk.engines.verl.options import Options
+
+K_KEY = "maxatk_k"
+"""The key of a batch that tells the loss the k of the moment; without it advantages stay."""
+
+
+def group_loss(
+    config: Any,
+    options: Options,
+    group_size: int,
+    model_output: dict[str, torch.Tensor],
+    data: TensorDict,
+    dp_group: Any = None,
+) -> tuple[torch.Tensor, dict[str, Any]]:
+    """Set the advantages of a micro-batch of whole groups to those of its ratios; verl's loss.
+
+    Args:
+        config: verl's actor configuration, for `ppo_loss`.
+        options: What is trained for.
+        group_size: Samples drawn a prompt.
+        model_output: `log_probs` of every token of the micro-batch, nested or flat.
+        data: The micro-batch: uid, rm_scores, old_log_probs, response_mask, prompts, responses.
+        dp_group: Passed on.
+    """
+    k = tu.get_non_tensor_data(data, K_KEY, None)
+    if k is None:
+        return ppo_loss(config, model_output, data, dp_group)
+    now = no_padding_2_padding(model_output["log_probs"].detach(), data)
+    ratios, rewards = log_ratios(now, data), row_rewards(data)
+    found = options.advantages(
+        row_ids(data), rewards, k=int(k), group_size=group_size, log_ratios=ratios
+    )
+    set_advantages(data, found)
+    loss, metrics = ppo_loss(config, model_output, data, dp_group)
+    scored = ~np.isnan(rewards)
+    if scored.any():  # a micro-batch may hold nothing but the rows that fill a batch
+        metrics["actor/maxatk/abs_log_ratio"] = float(np.abs(ratios[scored]).mean())
+    return loss, metrics
+
+
+def row_ids(data: TensorDict) -> list[str]:
+    """Return the group id of every row; verl hands them over as its own kind of list."""
+    return [str(one) for one in data["uid"]]
+
+
+def row_rewards(data: TensorDict) -> np.ndarray:
+    """Return the reward of every row (N,), float64, NaN for the rows that fill a batch."""
+    rewards = _padded(data["rm_scores"]).sum(-1).double().cpu().numpy()
+    real = _padded(data["response_mask"]).sum(-1).cpu().numpy() > 0
+    found: np.ndarray = np.where(real, rewards, np.nan)
+    return found
+
+
+def log_ratios(now: torch.Tensor, data: TensorDict) -> np.ndarray:
+    """Return log pi_theta - log pi_old of every row's response (N,), in nats, float64.
+
+    `now` (N, tokens) are the log-probabilities of the responses' tokens, padded on the right.
+    """
+    old, mask = _padded(data["old_log_probs"]), _padded(data["response_mask"])
+    difference = (now[:, : old.shape[1]].double() - old.double()) * mask
+    found: np.ndarray = difference.sum(-1).cpu().numpy()
+    return found
+
+
+def set_advantages(data: TensorDict, found: np.ndarray) -> None:
+    """Set `advantages` of every response token to the number of its row."""
+    old = data["old_log_probs"]
+    lengths = old.offsets().diff().cpu()
+    spread = torch.repeat_interleave(torch.from_numpy(found).to(old.dtype), lengths)
+    data["advantages"] = torch.nested.nested_tensor_from_jagged(
+        spread.to(old.device), offsets=old.offsets()
+    )
+
+
+def _padded(nested: torch.Tensor) -> torch.Tensor:
+    return nested.to_padded_tensor(0) if nested.is_nested else nested

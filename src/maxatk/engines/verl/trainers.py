@@ -1,0 +1,231 @@
+"""Entry point `verl.plugins`: the trainer `maxatk_sync`. All that touches verl's V1 trainer.
+
+A method without a correction needs no more than the estimator; the trainer adds the moving k, the
+checks before any work and unbiased metrics. A correction is found in one of two places. Where
+micro-batches hold whole groups, the loss knows all ratios (`loss.group_loss`), under any number of
+mini-batches and epochs. Where they do not, a forward pass before each optimizer step finds them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import transfer_queue as tq
+from omegaconf import open_dict
+from tensordict import TensorDict
+from verl.trainer.ppo.padding_utils import upsample_batch_to_divisible_size
+from verl.trainer.ppo.v1.trainer_base import register_trainer
+from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
+from verl.utils.config import omega_conf_to_dataclass
+from verl.workers.utils.padding import response_from_nested
+
+from maxatk.engines.verl import loss
+from maxatk.engines.verl.metrics import log_groups
+from maxatk.engines.verl.options import (
+    CURRENT,
+    MODE,
+    check_config,
+    data_parallel,
+    holds_whole_groups,
+    keeps_sampler_log_probs,
+)
+from maxatk.engines.verl.surface import check_surface
+from maxatk.engines.verl.validation import validation_metrics
+from maxatk.errors import InvalidValueError
+
+_FIELDS = ["uid", "response_mask", "rm_scores", "old_log_probs"]
+
+
+@register_trainer(MODE)
+class MaxAtKTrainerSync(PPOTrainerSync):
+    """verl's synchronous trainer with the advantages of this package at every optimizer step.
+
+    Raises InvalidValueError for settings that do not fit, MissingDependencyError for a verl that
+    does not, both before a worker is started.
+    """
+
+    def __init__(self, config: Any) -> None:
+        check_surface()
+        self._options = check_config(config)
+        self._n = config.actor_rollout_ref.rollout.n
+        self._ranks = data_parallel(config)
+        self._in_loss = self._options.corrects and holds_whole_groups(config)
+        self._on_driver = self._options.corrects and not self._in_loss
+        actor = config.actor_rollout_ref.actor
+        self._epochs, self._mini = actor.ppo_epochs, actor.ppo_mini_batch_size
+        self._parts = config.data.train_batch_size // self._mini
+        with open_dict(config):
+            # verl compares the mode with "sync" in six places; any other name makes the replay
+            # buffer, the dataloader and the checkpoints asynchronous.
+            config.trainer.v1.trainer_mode = "sync"
+            if self._in_loss and not actor.use_dynamic_bsz:
+                actor.ppo_micro_batch_size_per_gpu //= self._n  # verl counts forced groups then
+            if self._on_driver:
+                actor.ppo_epochs = 1  # this class loops; a call of the worker is one step
+        super().__init__(config)
+
+    def _init_dataloader(self) -> None:
+        super()._init_dataloader()
+        if self._on_driver:  # the worker steps its scheduler at the end of every call
+            optim = self.config.actor_rollout_ref.actor.optim
+            with open_dict(optim):
+                optim.total_training_steps *= self._epochs * self._parts
+                if optim.lr_warmup_steps > 0:
+                    optim.lr_warmup_steps *= self._epochs * self._parts
+
+    def _setup(self) -> None:
+        super()._setup()
+        if self._in_loss:
+            actor = omega_conf_to_dataclass(self.config.actor_rollout_ref.actor)
+            self.actor_rollout_wg.set_loss_fn(
+                partial(loss.group_loss, actor, self._options, self._n)
+            )
+
+    def _balance_batch(self, batch: Any, metrics: dict[str, Any], **others: Any) -> Any:
+        """Return the batch with the rows of a group adjacent and every group filled to n rows.
+
+        Each rank gets whole groups of about equal numbers of tokens in every mini-batch.
+        """
+        _refuse_several_outputs(batch.keys)
+        if not self._options.corrects:
+            return super()._balance_batch(batch, metrics, **others)
+        groups = len({_uid(key) for key in batch.keys})
+        whole = -(-groups // self._mini) * self._mini  # verl's own filling knows no groups
+        eos = self.tokenizer.eos_token_id
+        batch = upsample_batch_to_divisible_size(batch, whole * self._n, eos)
+        rows = _filled_groups(batch, self._n)
+        tokens = np.asarray([sum(batch.tags[row]["seq_len"] for row in group) for group in rows])
+        ranks = self._ranks if self._in_loss else 1
+        order = _dealt(tokens, parts=whole // self._mini, ranks=ranks)
+        batch.reorder([row for group in order for row in rows[group]])
+        return batch
+
+    def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
+        k = self._options.k_at((self.global_steps - 1) / max(self.total_training_steps, 1))
+        with open_dict(self.config.algorithm):
+            current = {"k": k, "group_size": self._n}
+            self.config.algorithm.maxatk[CURRENT] = current
+        batch = super()._compute_advantage(batch, metrics)
+        data = self._fetch(batch, [*_FIELDS, "advantages"])
+        log_groups(metrics, data, k=k)
+        self._k = k
+        return batch
+
+    def _update_actor(self, batch: Any, metrics: dict[str, Any]) -> Any:
+        if self._in_loss:
+            batch.extra_info.update({"force_group_size": self._n, loss.K_KEY: self._k})
+        if not self._on_driver:
+            return super()._update_actor(batch, metrics)
+        collected: dict[str, list[float]] = defaultdict(list)
+        fresh = not keeps_sampler_log_probs(self.config)  # ratios of one before the first step
+        for _ in range(self._epochs):
+            for part in self._mini_batches(batch):
+                if not fresh:
+                    self._refresh(part, collected)
+                fresh = False
+                own: dict[str, Any] = {}
+                super()._update_actor(part, own)
+                for name, value in own.items():
+                    collected[name].append(value)
+        metrics.update({name: float(np.mean(values)) for name, values in collected.items()})
+        return batch
+
+    def _mini_batches(self, batch: Any) -> Iterable[Any]:
+        """Yield the mini-batches of whole groups, each balanced over the ranks by verl."""
+        size = self._mini * self._n
+        for start in range(0, len(batch), size):
+            part = batch.select_keys(batch.keys[start : start + size])
+            yield super()._balance_batch(part, metrics={})
+
+    def _refresh(self, batch: Any, metrics: dict[str, list[float]]) -> None:
+        """Put the advantages under today's weights into a batch of whole groups."""
+        rollout = self.config.actor_rollout_ref.rollout
+        batch.extra_info.update(
+            calculate_entropy=False, compute_loss=False, temperature=rollout.temperature
+        )
+        self.actor_rollout_wg.compute_log_prob(batch)
+        data = self._fetch(batch, [*_FIELDS, "log_probs"])
+        now = response_from_nested(data["log_probs"], data["response_mask"]).to_padded_tensor(0.0)
+        ratios, rewards = loss.log_ratios(now, data), loss.row_rewards(data)
+        found = self._options.advantages(
+            loss.row_ids(data), rewards, k=self._k, group_size=self._n, log_ratios=ratios
+        )
+        loss.set_advantages(data, found)
+        fields = TensorDict({"advantages": data["advantages"]}, batch_size=len(batch))
+        tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=fields)
+        scored = ~np.isnan(rewards)
+        metrics["actor/maxatk/abs_log_ratio"].append(float(np.abs(ratios[scored]).mean()))
+
+    def _fetch(self, batch: Any, fields: list[str]) -> Any:
+        return tq.kv_batch_get(
+            keys=batch.keys, partition_id=batch.partition_id, select_fields=fields
+        )
+
+    def _val_metrics_update(
+        self,
+        data_sources: Any,
+        sample_uids: Any,
+        reward_extra_infos_dict: Any,
+        *others: Any,
+        **more: Any,
+    ) -> dict[str, float]:
+        columns = reward_extra_infos_dict
+        found = super()._val_metrics_update(data_sources, sample_uids, columns, *others, **more)
+        return {
+            **found,
+            **validation_metrics(data_sources, sample_uids, columns, k=self._options.k),
+        }
+
+
+def _uid(key: str) -> str:
+    """Return the prompt of a key, `{uid}_{session}_{output}`."""
+    return key.rsplit("_", 2)[0]
+
+
+def _refuse_several_outputs(keys: Iterable[str]) -> None:
+    for key in keys:
+        if key.rsplit("_", 1)[1] != "0":
+            raise InvalidValueError(
+                "actor_rollout_ref.rollout.agent: an agent loop gave several outputs for one "
+                "sample, which would count as samples of their own; use a loop with one output"
+            )
+
+
+def _filled_groups(batch: Any, n: int) -> list[list[int]]:
+    """Return the rows of every group, those that lost rollouts filled up with verl's empty rows."""
+    by_prompt: dict[str, list[int]] = defaultdict(list)
+    spare = []
+    for row, (key, tag) in enumerate(zip(batch.keys, batch.tags, strict=True)):
+        if tag.get("is_padding"):
+            spare.append(row)
+        else:
+            by_prompt[_uid(key)].append(row)
+    groups = list(by_prompt.values())
+    for group in groups:
+        while len(group) < n:
+            group.append(spare.pop())
+    return groups + [spare[start : start + n] for start in range(0, len(spare), n)]
+
+
+def _dealt(tokens: np.ndarray, *, parts: int, ranks: int) -> list[int]:
+    """Return the order of G groups in which the ranks' shares lie one after the other.
+
+    Each rank has parts x (G / parts / ranks) groups, and within a rank its mini-batches follow
+    each other, which is how verl deals and cuts. Long groups are dealt first, to the rank with
+    the fewest tokens so far.
+    """
+    each = len(tokens) // ranks
+    shares: list[list[int]] = [[] for _ in range(ranks)]
+    for group in np.argsort(-tokens, kind="stable"):
+        free = [share for share in shares if len(share) < each]
+        min(free, key=lambda share: sum(tokens[g] for g in share)).append(int(group))
+    return [group for share in shares for group in _spread(share, parts)]
+
+
+def _spread(share: list[int], parts: int) -> list[int]:
+    """Return the groups of a rank with long and short ones in each of its mini-batches."""
+    return [group for part in range(parts) for group in share[part::parts]]

@@ -1,0 +1,23 @@
+import pytest
+
+
+@pytest.fixture(scope="session")
+def mini(tmp_path_factory):
+    """A model of random weights, whose texts vary, and problems in both forms."""
+    from maxatk.engines.verl.dataset import write_parquet
+    from maxatk.jsonl import write_jsonl
+    from maxatk.mini import Noise, generate_problems
+    from maxatk.mini.model import new_model
+    from maxatk.mini.tokenizer import train_tokenizer
+    from maxatk.mini.warm_start import noisy_corpus
+
+    folder = tmp_path_factory.mktemp("mini")
+    found = list(generate_problems(16, seed=0, tests=3))
+    corpus = noisy_corpus(found, noise=Noise(), seed=0)
+    tokenizer = train_tokenizer([p + c for p, c in corpus], vocabulary=120)
+    new_model(tokenizer, seed=0).save_pretrained(folder / "model")
+    tokenizer.save_pretrained(folder / "model")
+    problems = [one.problem for one in found]
+    write_jsonl(folder / "problems.jsonl", (problem.to_json() for problem in problems))
+    write_parquet(problems, folder / "problems.parquet")
+    return folder

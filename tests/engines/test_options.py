@@ -1,0 +1,128 @@
+"""Settings of verl that do not go together are refused in one message; no verl is needed."""
+
+import numpy as np
+import pytest
+
+from maxatk import METHODS, advantages
+from maxatk.engines.verl.options import (
+    Options,
+    check_config,
+    holds_whole_groups,
+    read_options,
+)
+from maxatk.errors import InvalidValueError
+
+CORRECTED = [name for name, row in METHODS.items() if row.correction != "none"]
+
+
+class Node(dict):
+    """What verl's configuration offers: `config.a.b` and `config.get("a")`."""
+
+    __getattr__ = dict.__getitem__
+
+
+def node(mapping):
+    return Node({k: node(v) if isinstance(v, dict) else v for k, v in mapping.items()})
+
+
+def config(**changes):
+    """A valid configuration; `actor__ppo_epochs=2` and the like win."""
+    tree = {
+        "trainer": {"n_gpus_per_node": 2, "nnodes": 1},
+        "data": {"train_batch_size": 8, "max_prompt_length": 64, "max_response_length": 64},
+        "algorithm": {
+            "adv_estimator": "maxatk",
+            "use_kl_in_reward": False,
+            "maxatk": {"method": CORRECTED[0], "k": 4},
+        },
+        "actor": {
+            "strategy": "fsdp2",
+            "ppo_mini_batch_size": 4,
+            "ppo_micro_batch_size_per_gpu": 8,
+            "use_dynamic_bsz": False,
+            "ppo_max_token_len_per_gpu": 1024,
+            "shuffle": False,
+            "policy_loss": {"loss_mode": "vanilla"},
+        },
+        "rollout": {"n": 8},
+    }
+    for path, value in changes.items():
+        *parents, last = path.split("__")
+        place = tree
+        for parent in parents:
+            place = place[parent]
+        place[last] = value
+    found = {name: tree[name] for name in ("trainer", "data", "algorithm")}
+    return node({**found, "actor_rollout_ref": {name: tree[name] for name in ("actor", "rollout")}})
+
+
+def test_a_valid_configuration_is_taken():
+    assert check_config(config()) == Options(method=CORRECTED[0], k=4)
+
+
+@pytest.mark.parametrize(
+    ("changes", "names"),
+    [
+        ({"algorithm__maxatk": {}}, "algorithm.maxatk.k=4"),
+        ({"algorithm__maxatk": {"k": 4}}, "'method' is required"),
+        ({"algorithm__maxatk": {"method": "bon_loo1", "k": 4, "kk": 1}}, "'kk'.*did you mean 'k'"),
+        ({"algorithm__maxatk": {"method": "bon_lo1", "k": 4}}, "did you mean 'bon_loo1'"),
+        ({"algorithm__maxatk__k": 9}, "algorithm.maxatk.k: .*rollout.n=8, got 9"),
+        ({"algorithm__maxatk__k": 0}, "algorithm.maxatk.k: must be 1 or more, got 0"),
+        ({"algorithm__maxatk__k_final": 2}, "needs a k_schedule"),
+        ({"algorithm__maxatk__max_weight": 2.0}, "max_weight: must be from 0 to 1"),
+        ({"algorithm__adv_estimator": "grpo"}, "adv_estimator=maxatk"),
+        ({"algorithm__use_kl_in_reward": True}, "use_kl_loss=True"),
+        ({"rollout__n": 1}, "rollout.n: must be at least 2"),
+        ({"actor__ppo_mini_batch_size": 3}, "do not divide data.train_batch_size=8"),
+        ({"actor__shuffle": True}, "actor.shuffle: must be False"),
+        ({"actor__policy_loss": {"loss_mode": "gspo"}}, "loss_mode: must be vanilla.*gspo"),
+        ({"actor__ppo_micro_batch_size_per_gpu": 3}, "must divide the 16 samples.*got 3"),
+        ({"trainer__nnodes": 5}, "do not divide into 10 ranks"),
+        ({"algorithm__rollout_correction": {"rollout_is": "token"}}, "rollout_is: must be null"),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_its_remedy(changes, names):
+    with pytest.raises(InvalidValueError, match=names):
+        check_config(config(**changes))
+
+
+def test_everything_that_is_wrong_is_in_one_message():
+    with pytest.raises(InvalidValueError) as refused:
+        check_config(config(algorithm__use_kl_in_reward=True, actor__shuffle=True, rollout__n=2))
+    message = str(refused.value)
+    assert all(part in message for part in ("use_kl_in_reward", "shuffle", "algorithm.maxatk.k"))
+    assert message.count("\n- ") == 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "whole"),
+    [
+        ({}, True),
+        ({"actor__ppo_micro_batch_size_per_gpu": 16}, True),
+        ({"actor__ppo_micro_batch_size_per_gpu": 4}, False),
+        ({"actor__use_dynamic_bsz": True}, True),
+        ({"actor__use_dynamic_bsz": True, "actor__ppo_max_token_len_per_gpu": 1023}, False),
+        ({"trainer__n_gpus_per_node": 8}, False),  # 4 groups a mini-batch, 8 ranks
+    ],
+)
+def test_groups_are_whole_where_a_micro_batch_holds_them(changes, whole):
+    assert holds_whole_groups(config(**changes)) is whole
+
+
+def test_advantages_are_those_of_the_package_times_the_size_of_the_group():
+    rewards = np.array([0.0, 1.0, 0.5, 0.25, 1.0, np.nan])
+    ids = ["x", "y", "x", "x", "y", "y"]
+    options = read_options({"maxatk": {"method": "bon_loo1", "k": 2}})
+    found = options.advantages(ids, rewards, k=2, group_size=3)
+    expected = 3 * advantages([[0.0, 0.5, 0.25], [1.0, 1.0, np.nan]], "bon_loo1", 2)
+    np.testing.assert_allclose(found, expected[[0, 1, 0, 0, 1, 1], [0, 0, 1, 2, 1, 2]])
+    assert np.abs(found).max() > 0
+    summed = read_options({"maxatk": {"method": "bon_loo1", "k": 2, "advantage_scale": "sum"}})
+    np.testing.assert_allclose(summed.advantages(ids, rewards, k=2, group_size=3), found / 3)
+
+
+def test_a_group_that_lost_samples_below_k_has_no_signal():
+    options = read_options({"maxatk": {"method": "bon_loo1", "k": 3}})
+    found = options.advantages(["x"] * 2, [0.0, 1.0], k=3, group_size=4)
+    np.testing.assert_array_equal(found, [0, 0])

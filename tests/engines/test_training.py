@@ -1,0 +1,159 @@
+"""verl's own training on a CPU, repeated in plain torch."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("verl", reason="runs in its own environment: make test-verl")
+
+from engines.replay import replay
+from engines.training import LEARNING_RATE, K, N, train
+
+METHOD = "bon_off_policy_exact"
+
+
+@pytest.fixture(scope="module")
+def in_loss(mini, tmp_path_factory):
+    """One rank, micro-batches of one group, two epochs of two mini-batches, two steps."""
+    return train(
+        mini,
+        tmp_path_factory.mktemp("in_loss"),
+        overrides=[
+            "trainer.total_training_steps=2",
+            "trainer.test_freq=2",
+            "trainer.save_freq=2",
+            "actor_rollout_ref.rollout.val_kwargs.n=4",
+            "actor_rollout_ref.rollout.val_kwargs.do_sample=True",
+            "actor_rollout_ref.rollout.val_kwargs.temperature=1.0",
+        ],
+    )
+
+
+def check_replay(run, mini, *, steps, method=METHOD, sizes=(N,)):
+    """Compare the first optimizer steps with plain torch; return them."""
+    found = replay(
+        run.seen,
+        mini / "model",
+        steps=steps,
+        method=method,
+        k=K,
+        n=N,
+        learning_rate=LEARNING_RATE,
+    )
+    assert max(step.ratio_error for step in found) < 1e-3  # sums of float32 over a sequence
+    assert max(step.advantage_error for step in found) < 1e-4
+    assert max(step.largest_advantage for step in found) > 1e-2
+    assert {size for step in found for size in step.group_sizes} <= set(sizes)
+    return found
+
+
+def logged(run, name):
+    return [row["data"][name] for row in run.metrics if name in row["data"]]
+
+
+def test_every_optimizer_step_uses_the_advantages_of_its_own_ratios(in_loss, mini):
+    assert in_loss.status == 0, in_loss.log[-3000:]
+    found = check_replay(in_loss, mini, steps=8)
+    assert [step.largest_log_ratio for step in found[:1]] == [0.0]
+    assert max(step.largest_log_ratio for step in found) > 0.1
+    norms = np.array([step.gradient_norm for step in found]).reshape(2, 4).mean(axis=1)
+    np.testing.assert_allclose(logged(in_loss, "actor/grad_norm"), norms, rtol=1e-3)
+
+
+def test_the_samples_come_from_the_weights_that_are_trained(in_loss):
+    differences = logged(in_loss, "training/rollout_probs_diff_max")
+    assert len(differences) == 2
+    assert max(differences) < 1e-5
+
+
+def test_the_log_tells_the_objective_and_unbiased_validation(in_loss):
+    for name in ("maxatk/k", "maxatk/max_at_k", "maxatk/unscored", "maxatk/advantages_rms"):
+        assert len(logged(in_loss, name)) == 2
+    validation = [
+        row["data"] for row in in_loss.metrics if "val-core/maxatk/reward/max@4" in row["data"]
+    ]
+    assert len(validation) == 1
+    at_k = [validation[0][f"val-core/maxatk/reward/max@{k}"] for k in (1, 2, 4)]
+    assert at_k == sorted(at_k)
+    assert 0 < at_k[0][0] < at_k[-1][0] <= 1
+
+
+def test_a_trainer_of_verl_goes_on_with_the_estimator_alone(in_loss, mini, tmp_path):
+    """Resumed from the checkpoint above, with rewards by the verifier, without a correction."""
+    run = train(
+        mini,
+        tmp_path,
+        overrides=[
+            "trainer.v1.trainer_mode=sync",
+            "trainer.total_training_steps=3",
+            "trainer.resume_mode=resume_path",
+            f"trainer.resume_from_path={in_loss.out}/checkpoints/global_step_2",
+            "algorithm.maxatk.method=bon_loo1",
+            "actor_rollout_ref.actor.ppo_mini_batch_size=4",
+            "actor_rollout_ref.actor.ppo_epochs=1",
+            "reward.custom_reward_function.path=pkg://maxatk.verifier",
+        ],
+    )
+    assert run.status == 0, run.log[-3000:]
+    assert logged(run, "training/global_step") == [3]
+    assert max(logged(run, "training/rollout_probs_diff_max")) < 1e-5
+    rewards = [reward for batch in run.seen[0] for reward in batch["rewards"]]
+    assert len(rewards) == 4 * N
+    assert set(np.round(np.multiply(rewards, 3), 5)) <= {0.0, 1.0, 2.0, 3.0}  # of three tests
+
+
+def test_two_ranks_with_groups_in_pieces_use_the_ratios_of_whole_groups(mini, tmp_path):
+    """Micro-batches of four rows: the ratios come from a pass before each optimizer step."""
+    run = train(
+        mini,
+        tmp_path,
+        overrides=[
+            "trainer.n_gpus_per_node=2",
+            "actor_rollout_ref.rollout.n_gpus_per_node=2",
+            "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=4",
+        ],
+        environment={"VERL_ON_CPU_UNSCORED": "1"},
+    )
+    assert run.status == 0, run.log[-3000:]
+    assert len(run.seen) == 2
+    found = check_replay(run, mini, steps=4)
+    assert max(step.largest_log_ratio for step in found) > 0.1
+    (norm,) = logged(run, "actor/grad_norm")
+    np.testing.assert_allclose(norm, np.mean([s.gradient_norm for s in found]), rtol=1e-3)
+    assert logged(run, "maxatk/unscored")[0] > 0
+
+
+def test_two_nodes_with_failed_rollouts_keep_groups_whole(mini, tmp_path):
+    """One rank and one rollout server on each node; groups that lost samples are filled up."""
+    from ray.cluster_utils import Cluster
+
+    node = {"num_cpus": 8, "num_gpus": 1, "object_store_memory": 2 * 10**8}
+    cluster = Cluster(initialize_head=True, head_node_args={**node, "include_dashboard": False})
+    try:
+        cluster.add_node(**node)
+        run = train(
+            mini,
+            tmp_path,
+            ray_address=cluster.address,
+            overrides=["trainer.nnodes=2", "actor_rollout_ref.rollout.nnodes=2"],
+            environment={"VERL_ON_CPU_FAILURES": "0.12"},
+        )
+    finally:
+        cluster.shutdown()
+    assert run.status == 0, run.log[-3000:]
+    assert len(run.seen) == 2
+    found = check_replay(run, mini, steps=4, sizes=range(1, N + 1))
+    assert min(size for step in found for size in step.group_sizes) < N
+    (norm,) = logged(run, "actor/grad_norm")
+    np.testing.assert_allclose(norm, np.mean([s.gradient_norm for s in found]), rtol=1e-3)
+
+
+def test_settings_that_do_not_fit_are_refused_before_any_worker(mini, tmp_path):
+    run = train(
+        mini,
+        tmp_path,
+        overrides=["algorithm.maxatk.k=9", "actor_rollout_ref.actor.shuffle=True"],
+    )
+    assert run.status != 0
+    assert "algorithm.maxatk.k: must be at most actor_rollout_ref.rollout.n=8, got 9" in run.log
+    assert "actor_rollout_ref.actor.shuffle: must be False" in run.log
+    assert not run.seen

@@ -1,0 +1,11 @@
+"""A reward that any text has, with ties, for pkg://verl_on_cpu.rewards."""
+
+import os
+
+
+def compute_score(data_source, solution_str, ground_truth, extra_info=None):
+    """Return quarters from 0 to 1; NaN for about every ninth text where a test asks for it."""
+    gaps = os.environ.get("VERL_ON_CPU_UNSCORED") == "1"
+    unscored = gaps and len(solution_str) % 9 == 0
+    score = float("nan") if unscored else (len(set(solution_str)) % 5) / 4
+    return {"score": score, "unscored": float(unscored)}

@@ -1,0 +1,34 @@
+"""Writes what verl's PPO loss is given in each worker, one JSON line a micro-batch."""
+
+import json
+import os
+from pathlib import Path
+
+
+def watch(folder):
+    """Put a writer in front of `ppo_loss`, before anything imports it by name."""
+    from verl.workers.utils import losses
+    from verl.workers.utils.padding import no_padding_2_padding
+
+    real = losses.ppo_loss
+
+    def ppo_loss(config, model_output, data, dp_group=None):
+        now = no_padding_2_padding(model_output["log_probs"].detach(), data)
+        lengths = data["responses"].offsets().diff().tolist()
+        mask = data["response_mask"].to_padded_tensor(0)
+        row = {
+            "uids": [str(one) for one in data["uid"]],
+            "rewards": data["rm_scores"].to_padded_tensor(0).sum(-1).tolist(),
+            "real": (mask.sum(-1) > 0).tolist(),
+            "old": [one.tolist() for one in data["old_log_probs"].unbind()],
+            "now": [one[:n].tolist() for one, n in zip(now, lengths, strict=True)],
+            "advantages": [one.tolist() for one in data["advantages"].unbind()],
+            "prompts": [one.tolist() for one in data["prompts"].unbind()],
+            "responses": [one.tolist() for one in data["responses"].unbind()],
+        }
+        path = Path(folder) / f"rank-{os.environ['RANK']}.jsonl"
+        with path.open("a") as file:
+            file.write(json.dumps(row) + "\n")
+        return real(config, model_output, data, dp_group)
+
+    losses.ppo_loss = ppo_loss
