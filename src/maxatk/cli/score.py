@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,6 +13,8 @@ import tyro
 from maxatk.cli.progress import ProgressMode, Throughput, progress_bar, summed
 from maxatk.cli.rewards import RewardFlag
 from maxatk.cli.tables import print_outcomes, print_overview
+from maxatk.engines.cluster import ClusterSettings
+from maxatk.engines.cluster.opening import open_verifier
 from maxatk.errors import InvalidValueError
 from maxatk.evaluation import score
 from maxatk.evaluation.outside import score_rewards
@@ -19,7 +22,7 @@ from maxatk.evaluation.planning import ScorePlan, plan_score
 from maxatk.exchange import parse_mapping
 from maxatk.problems import load_problems, problems_by_id
 from maxatk.records import Problem
-from maxatk.verifier import VerifierSettings
+from maxatk.verifier import Verifier, VerifierSettings
 
 
 def command(
@@ -36,6 +39,7 @@ def command(
     by: str | None = None,
     limit: int | None = None,
     verifier: VerifierSettings = VerifierSettings(),  # noqa: B008
+    cluster: ClusterSettings = ClusterSettings(),  # noqa: B008
     dry_run: bool = False,
     progress: ProgressMode = "auto",
 ) -> None:
@@ -67,6 +71,7 @@ def command(
         by: A field of the problems' meta: also print the results by its values.
         limit: Take only the first problems and their samples.
         verifier: Its workers and limits.
+        cluster: A Ray cluster whose nodes run the programs; this machine without an address.
         dry_run: Check everything, print how much there is to verify, and write nothing.
         progress: A bar on the terminal, JSON lines on standard output, or nothing.
     """
@@ -104,14 +109,15 @@ def command(
             planned = plan_score(samples, chosen, out, verifier=opened, **asked)
         print(_plan_text(planned))  # noqa: T201
         return
-    _verify(samples, chosen, out, verifier, asked, k, threshold, by, progress)
+    opening = open_verifier(verifier, cluster)
+    _verify(samples, chosen, out, opening, asked, k, threshold, by, progress)
 
 
 def _verify(
     samples: Path,
     problems: Sequence[Problem],
     out: Path,
-    verifier: VerifierSettings,
+    opening: AbstractContextManager[Verifier],
     asked: dict[str, Any],
     ks: Sequence[int],
     threshold: float,
@@ -119,7 +125,10 @@ def _verify(
     progress: ProgressMode,
 ) -> None:
     throughput = Throughput("verdicts")
-    with verifier.open() as opened, progress_bar("score", progress, throughput=throughput) as bar:
+    with (
+        opening as opened,
+        progress_bar("score", progress, throughput=throughput) as bar,
+    ):
         results = score(
             samples,
             problems,

@@ -1,0 +1,178 @@
+"""A verifier whose programs run on the nodes of a cluster."""
+
+from __future__ import annotations
+
+import collections
+import itertools
+import socket
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from maxatk.engines.cluster.connection import result_of, start_actors
+from maxatk.engines.cluster.settings import ClusterSettings
+from maxatk.environment import environment
+from maxatk.errors import InvalidValueError, SandboxError
+from maxatk.records import TestCase, Verdict
+from maxatk.verifier import Job, Verifier
+from maxatk.verifier.jobs import Pair, as_jobs
+from maxatk.verifier.settings import VerifierSettings
+
+CHUNK = 16
+"""Programs that a shard is handed at a time."""
+
+AHEAD = 4
+"""Chunks that a shard has at a time, so that none waits for the driver."""
+
+_KEPT = 256  # problems whose tests stay in the object store
+
+Stripped = tuple[Any, ...]
+"""The fields of a job with the place of its tests instead of them."""
+
+
+class VerifyingShard:
+    """The actor of a shard: one verifier, made when it is needed, here or after a restart."""
+
+    def __init__(self, settings: VerifierSettings) -> None:
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._verifier: Verifier | None = None
+
+    def describe(self) -> dict[str, Any]:
+        """Return node, Ray's id of it, CPU, versions, isolation and limits of this shard.
+
+        Raises SandboxError naming the node where it cannot isolate programs.
+        """
+        import ray
+
+        verifier = self._opened()
+        return {
+            "node": node_name(),
+            "node_id": ray.get_runtime_context().get_node_id(),
+            **{name: environment()[name] for name in ("cpu", "cores", "maxatk", "python")},
+            "isolation": dict(verifier.isolation),
+            "limits": verifier.limits,
+        }
+
+    def verify(self, jobs: Sequence[Stripped], *tests: tuple[TestCase, ...]) -> list[Verdict]:
+        """Return the verdicts of jobs in order; each names its tests by their place."""
+        whole = [Job(program, tests[place], *rest) for program, place, *rest in jobs]
+        return self._opened().verify_many(whole)
+
+    def _opened(self) -> Verifier:
+        with self._lock:
+            if self._verifier is None:
+                try:
+                    self._verifier = self._settings.open()
+                except SandboxError as error:
+                    raise SandboxError(f"cluster: the node {node_name()}: {error}") from error
+            return self._verifier
+
+
+class ClusterVerifier(Verifier):
+    """A `Verifier` that hands programs to the shards of a cluster.
+
+    A shard that dies is started again, on another node if its own is gone, and does its chunks
+    again. `isolation` holds a layer where it holds on every node, `shards` what each shard said
+    of itself at the start.
+
+    Raises SandboxError for a node that cannot isolate programs and InvalidValueError for one with
+    another version of this package, both by name and before any program runs.
+    """
+
+    def __init__(self, ray: Any, settings: ClusterSettings, verifier: VerifierSettings) -> None:
+        self._ray = ray
+        self._actors, self.shards = start_actors(
+            ray, VerifyingShard, settings, verifier, at_a_time=AHEAD
+        )
+        own = environment()["maxatk"]
+        for shard in self.shards:
+            if shard["maxatk"] != own:
+                raise InvalidValueError(
+                    f"cluster: the node {shard['node']} has maxatk {shard['maxatk']}, this one "
+                    f"{own}; install the same on all"
+                )
+        self.isolation = _weakest([shard["isolation"] for shard in self.shards])
+        self._stored: collections.OrderedDict[int, tuple[Any, Any]] = collections.OrderedDict()
+
+    @property
+    def limits(self) -> dict[str, float]:
+        """Return the limits of a test where a job names none: CPU seconds and bytes."""
+        limits: dict[str, float] = self.shards[0]["limits"]
+        return limits
+
+    def verify_stream(
+        self, items: Iterable[Job | Pair], *, compare: str = "tokens"
+    ) -> Iterator[tuple[int, Verdict]]:
+        """Yield (index, verdict) as programs are verified; equal programs are verified once.
+
+        Raises InvalidValueError for arguments that are not allowed, StageError where a chunk
+        cannot be verified although its shard was started again.
+        """
+        indices: dict[Job, list[int]] = collections.defaultdict(list)
+        for index, job in enumerate(as_jobs(items, compare)):
+            indices[job].append(index)
+        chunks = _chunks(list(indices))
+        idle = collections.deque(self._actors * AHEAD)
+        waiting: dict[Any, tuple[Any, list[Job]]] = {}
+        while True:
+            for chunk in itertools.islice(chunks, len(idle)):
+                actor = idle.popleft()
+                waiting[self._sent(actor, chunk)] = actor, chunk
+            if not waiting:
+                return
+            (done, *_), _ = self._ray.wait(list(waiting))
+            actor, chunk = waiting.pop(done)
+            idle.append(actor)
+            verdicts = result_of(self._ray, done, what=f"a chunk of {len(chunk)} programs")
+            for job, verdict in zip(chunk, verdicts, strict=True):
+                for index in indices[job]:
+                    yield index, verdict
+
+    def close(self) -> None:
+        """End the shards."""
+        for actor in self._actors:
+            self._ray.kill(actor)
+        self._actors = []
+
+    def _sent(self, actor: Any, chunk: list[Job]) -> Any:
+        """Return the reference of the chunk's verdicts; its tests travel once a node."""
+        places: dict[int, int] = {}
+        references = []
+        stripped: list[Stripped] = []
+        for job in chunk:
+            place = places.setdefault(id(job.tests), len(places))
+            if place == len(references):
+                references.append(self._reference(job.tests))
+            limits = (job.compare, job.time_limit, job.memory_limit, job.entry_point, job.checker)
+            stripped.append((job.program, place, *limits))
+        return actor.verify.remote(stripped, *references)
+
+    def _reference(self, tests: tuple[TestCase, ...]) -> Any:
+        key = id(tests)  # kept beside the reference, so that no other tests get this id
+        if key not in self._stored:
+            self._stored[key] = tests, self._ray.put(tests)
+            if len(self._stored) > _KEPT:
+                self._stored.popitem(last=False)
+        self._stored.move_to_end(key)
+        return self._stored[key][1]
+
+
+def node_name() -> str:
+    """Return the host name and the address of the node that a shard runs on."""
+    import ray
+
+    return f"{socket.gethostname()} ({ray.util.get_node_ip_address()})"
+
+
+def _chunks(jobs: list[Job]) -> Iterator[list[Job]]:
+    for start in range(0, len(jobs), CHUNK):
+        yield jobs[start : start + CHUNK]
+
+
+def _weakest(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return for each layer True where it holds on every node, else what one of them said."""
+    names = dict.fromkeys(name for isolation in found for name in isolation)
+    return {
+        name: next((i.get(name) for i in found if i.get(name) is not True), True) for name in names
+    }
