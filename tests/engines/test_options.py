@@ -7,6 +7,7 @@ from maxatk import METHODS, advantages
 from maxatk.engines.verl.options import (
     Options,
     check_config,
+    data_parallel,
     holds_whole_groups,
     read_options,
 )
@@ -89,7 +90,14 @@ def test_what_does_not_fit_is_refused_with_its_remedy(changes, names):
 
 def test_everything_that_is_wrong_is_in_one_message():
     with pytest.raises(InvalidValueError) as refused:
-        check_config(config(algorithm__use_kl_in_reward=True, actor__shuffle=True, rollout__n=2))
+        check_config(
+            config(
+                algorithm__use_kl_in_reward=True,
+                actor__shuffle=True,
+                actor__ppo_micro_batch_size_per_gpu=2,
+                rollout__n=2,
+            )
+        )
     message = str(refused.value)
     assert all(part in message for part in ("use_kl_in_reward", "shuffle", "algorithm.maxatk.k"))
     assert message.count("\n- ") == 3
@@ -103,11 +111,36 @@ def test_everything_that_is_wrong_is_in_one_message():
         ({"actor__ppo_micro_batch_size_per_gpu": 4}, False),
         ({"actor__use_dynamic_bsz": True}, True),
         ({"actor__use_dynamic_bsz": True, "actor__ppo_max_token_len_per_gpu": 1023}, False),
+        ({"trainer__n_gpus_per_node": 4}, True),
         ({"trainer__n_gpus_per_node": 8}, False),  # 4 groups a mini-batch, 8 ranks
     ],
 )
 def test_groups_are_whole_where_a_micro_batch_holds_them(changes, whole):
     assert holds_whole_groups(config(**changes)) is whole
+
+
+@pytest.mark.parametrize(
+    ("changes", "ranks"),
+    [
+        ({}, 2),
+        ({"trainer__nnodes": 4}, 8),
+        ({"trainer__nnodes": 4, "actor__ulysses_sequence_parallel_size": 2}, 4),
+        ({"actor__fsdp_config": {"ulysses_sequence_parallel_size": 2}}, 1),
+        (
+            {
+                "trainer__nnodes": 4,
+                "actor__strategy": "megatron",
+                "actor__megatron": {
+                    "tensor_model_parallel_size": 2,
+                    "pipeline_model_parallel_size": 2,
+                },
+            },
+            2,
+        ),
+    ],
+)
+def test_ranks_that_share_a_sequence_or_a_layer_do_not_share_a_mini_batch(changes, ranks):
+    assert data_parallel(config(**changes)) == ranks
 
 
 def test_advantages_are_those_of_the_package_times_the_size_of_the_group():

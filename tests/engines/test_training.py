@@ -134,7 +134,7 @@ def test_two_nodes_with_failed_rollouts_keep_groups_whole(mini, tmp_path):
             mini,
             tmp_path,
             ray_address=cluster.address,
-            overrides=["trainer.nnodes=2", "actor_rollout_ref.rollout.nnodes=2"],
+            overrides=["trainer.nnodes=2"],
             environment={"VERL_ON_CPU_FAILURES": "0.12"},
         )
     finally:

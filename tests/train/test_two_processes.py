@@ -41,7 +41,12 @@ def test_off_policy_advantages_match_brute_force_in_two_processes(
         timeout=patience(200),
     )
     assert run.returncode == 0, run.stderr[-3000:]
-    ranks = [torch.load(tmp_path / f"rank-{r}.pt", weights_only=False) for r in (0, 1)]
+    check_ranks(model_folder, tmp_path, whole=whole)
+
+
+def check_ranks(model_folder, folder, *, whole):
+    """Compare what two ranks left in the folder with brute force over their groups."""
+    ranks = [torch.load(folder / f"rank-{r}.pt", weights_only=False) for r in (0, 1)]
     assert all(len(rank["generations"]) == 1 for rank in ranks)
     assert [rank["whole_groups"] for rank in ranks] == [whole, whole]
     np.testing.assert_array_equal(*(rank["generations"][0][2].numpy() for rank in ranks))

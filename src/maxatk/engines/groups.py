@@ -32,7 +32,7 @@ class Groups:
         first = np.cumsum(sizes) - sizes
         place = np.empty(len(names), dtype=np.intp)
         place[order] = np.arange(len(names)) - np.repeat(first, sizes)
-        return cls(group, place, max(least, *sizes))
+        return cls(group, place, max(least, int(sizes.max())))
 
     def table(self, values: npt.ArrayLike, *, fill: float = np.nan) -> npt.NDArray[np.float64]:
         """Return one number a row (N,) as a table (P, width), float64, with `fill` in the gaps.

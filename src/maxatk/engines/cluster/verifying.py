@@ -138,7 +138,7 @@ class ClusterVerifier(Verifier):
     def _sent(self, actor: Any, chunk: list[Job]) -> Any:
         """Return the reference of the chunk's verdicts; its tests travel once a node."""
         places: dict[int, int] = {}
-        references = []
+        references: list[Any] = []
         stripped: list[Stripped] = []
         for job in chunk:
             place = places.setdefault(id(job.tests), len(places))

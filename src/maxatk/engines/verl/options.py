@@ -158,8 +158,7 @@ def holds_whole_groups(config: Any) -> bool:
         return False
     if actor.use_dynamic_bsz:
         longest = config.data.max_prompt_length + config.data.max_response_length
-        sequence = actor.get("ulysses_sequence_parallel_size") or 1
-        return bool(n * longest <= actor.ppo_max_token_len_per_gpu * sequence)
+        return bool(n * longest <= actor.ppo_max_token_len_per_gpu * _sequence_parallel(actor))
     return bool(actor.ppo_micro_batch_size_per_gpu % n == 0)
 
 
@@ -177,7 +176,14 @@ def data_parallel(config: Any) -> int:
         sizes = actor.megatron
         split = sizes.tensor_model_parallel_size * sizes.pipeline_model_parallel_size
         return int(ranks // (split * sizes.get("context_parallel_size", 1)))
-    return int(ranks // (actor.get("ulysses_sequence_parallel_size") or 1))
+    return int(ranks // _sequence_parallel(actor))
+
+
+def _sequence_parallel(actor: Any) -> int:
+    """Return how many ranks share a sequence: verl has two names for it, an old and a new one."""
+    name = "ulysses_sequence_parallel_size"
+    engine = actor.get("fsdp_config") or {}
+    return max(actor.get(name) or 1, engine.get(name) or 1)
 
 
 def _refusal(wrong: list[str]) -> InvalidValueError:

@@ -31,7 +31,7 @@ def validation_metrics(
     found = {}
     for source in dict.fromkeys(sources):
         here = np.flatnonzero(names == source)
-        groups = Groups.of([ids[row] for row in here])
+        groups = Groups.of([ids[int(row)] for row in here])
         found[f"val-aux/{source}/reward/unscored"] = float(np.isnan(rewards[here]).mean())
         for name, values in (("max", rewards), ("pass", solved)):
             table = groups.table(values[here])

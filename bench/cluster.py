@@ -1,0 +1,82 @@
+"""CPU time of programs verified on a Ray cluster of one node, over that in one process.
+
+Needs Ray: run it in the environment of `make test-verl`. Start-up is not counted.
+"""
+
+import resource
+import time
+
+from maxatk import TestCase
+from maxatk.engines.cluster import ClusterSettings, verifying
+from maxatk.engines.cluster.connection import connected
+from maxatk.engines.cluster.verifying import ClusterVerifier, VerifyingShard
+from maxatk.verifier import Job
+from maxatk.verifier.settings import VerifierSettings
+
+PROGRAMS, TESTS, TURNS = 600, 10, 3
+MOST = 1.10
+SETTINGS = VerifierSettings(workers=1)
+
+
+def cpu():
+    """User and system seconds of this process and of its children that have ended."""
+    own, children = (
+        resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    )
+    return own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
+
+
+class MeasuredShard(VerifyingShard):
+    """A shard that says what it has used; its sandboxes are counted once they have ended."""
+
+    def describe(self):
+        found = super().describe()
+        self.verify([("print(1)", 0, "tokens", None, None, None, None)], jobs(0)[0].tests)
+        self.before = cpu()
+        return found
+
+    def used(self):
+        self._verifier.close()
+        return cpu() - self.before
+
+
+def jobs(turn, count=PROGRAMS):
+    """Different small programs of ten tests."""
+    tests = tuple(TestCase(input=f"{i}\n", output=f"{i + 1}\n") for i in range(TESTS))
+    program = "total = int(input())\nfor _ in range(1):\n    total += 1\nprint(total)  # {} {}"
+    return [Job(program.format(turn, number), tests) for number in range(max(count, 1))]
+
+
+def in_one_process(turn):
+    verifier = SETTINGS.open()
+    verifier.verify_many(jobs(0)[:1])
+    before = cpu()
+    verifier.verify_many(jobs(turn))
+    verifier.close()
+    return cpu() - before
+
+
+def on_a_cluster(ray, turn):
+    verifying.VerifyingShard = MeasuredShard
+    with ClusterVerifier(ray, ClusterSettings(address="local"), SETTINGS) as verifier:
+        before, started = cpu(), time.perf_counter()
+        verifier.verify_many(jobs(turn))
+        wall = time.perf_counter() - started
+        return cpu() - before, ray.get(verifier._actors[0].used.remote()), wall
+
+
+def main():
+    ratios = []
+    with connected(ClusterSettings(address="local")) as ray:
+        for turn in range(1, TURNS + 1):
+            here = in_one_process(turn)
+            driver, shard, wall = on_a_cluster(ray, turn)
+            ratios.append((driver + shard) / here)
+            parts = f"driver {driver:.2f} s, shard {shard:.2f} s, wall {wall:.1f} s"
+            print(f"one process {here:.2f} s; {parts}; ratio {ratios[-1]:.2f}", flush=True)
+    median = sorted(ratios)[TURNS // 2]
+    print(f"CPU time on a cluster / in one process: {median:.2f} (aim: at most {MOST})")
+
+
+if __name__ == "__main__":
+    main()
