@@ -7,8 +7,10 @@ pytest.importorskip("verl", reason="runs in its own environment: make test-verl"
 
 from engines.replay import replay
 from engines.training import LEARNING_RATE, K, N, train
+from processes import patience
 
 METHOD = "bon_off_policy_exact"
+pytestmark = pytest.mark.timeout(patience(900))  # a dozen processes import torch before any work
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,7 @@ class Run:
     seen: list[list[dict]]  # one list a rank: the micro-batches in the order of the losses
 
 
-def train(mini, out, *, overrides=(), environment=None, ray_address="local", seconds=400):
+def train(mini, out, *, overrides=(), environment=None, ray_address="local", seconds=800):
     """Run `main_ppo` with the settings of the tests; `overrides` win."""
     spied = out / "spied"
     spied.mkdir(parents=True, exist_ok=True)
@@ -40,6 +40,7 @@ def train(mini, out, *, overrides=(), environment=None, ray_address="local", sec
         "TOKENIZERS_PARALLELISM": "false",
         "HF_HUB_OFFLINE": "1",
         "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_prestart_worker_first_driver": "0",  # 16 idle processes on two cores
         **(environment or {}),
     }
     command = [sys.executable, "-m", "verl.trainer.main_ppo"]
