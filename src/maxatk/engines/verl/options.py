@@ -11,7 +11,8 @@ import numpy as np
 from maxatk.engines.groups import Groups
 from maxatk.errors import InvalidValueError, MaxAtKError, unknown_name
 from maxatk.objectives import METHODS
-from maxatk.objectives.objective import SCHEDULES, Objective
+from maxatk.objectives.objective import SCHEDULES, Objective, uses_k
+from maxatk.objectives.scale import AdvantageScale
 from maxatk.settings import from_mapping
 
 WHERE = "algorithm.maxatk"
@@ -21,7 +22,7 @@ MODE = "maxatk_sync"
 CURRENT = "current"
 """The key of `algorithm.maxatk` in which the trainer tells the estimator `k` and `group_size`."""
 
-SCALES = ("mean", "sum")
+SCALES = ("mean", "sum")  # "batch" would need a state in verl's checkpoints
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -34,7 +35,7 @@ class Options:
         k_schedule: How k moves to `k_final` over the training: a name in `SCHEDULES`.
         k_final: The k at the end of a schedule, in the middle of one that comes back; by default 1.
         max_weight: Share of max@k in the objective; the rest is max@1.
-        delta_clamp: Bound on |rho - 1| of the importance ratios in a correction.
+        delta_clamp: Bound on |rho - 1| of the importance ratios in a correction; None for none.
         advantage_scale: "mean" multiplies a credit that is summed over the samples of a group by
             their number, because verl's losses are means; "sum" leaves eq. (9) as it is.
     """
@@ -44,7 +45,7 @@ class Options:
     k_schedule: str = "constant"
     k_final: int | None = None
     max_weight: float = 1.0
-    delta_clamp: float = 0.5
+    delta_clamp: float | None = 0.5
     advantage_scale: str = "mean"
 
     def __post_init__(self) -> None:
@@ -58,7 +59,7 @@ class Options:
             ("k", self.k >= 1, "1 or more"),
             ("k_final", self.k_final is None or self.k_final >= 1, "1 or more"),
             ("max_weight", 0 <= self.max_weight <= 1, "from 0 to 1"),
-            ("delta_clamp", self.delta_clamp > 0, "positive"),
+            ("delta_clamp", self.delta_clamp is None or self.delta_clamp > 0, "positive or null"),
         ):
             if not valid:
                 raise InvalidValueError(
@@ -84,9 +85,7 @@ class Options:
 
     def factor(self, group_size: int) -> float:
         """Return what the advantages of groups of this many samples are multiplied by."""
-        row = METHODS[self.method]
-        summed = row.credit != "reward" and row.scale == "none"
-        return float(group_size) if summed and self.advantage_scale == "mean" else 1.0
+        return AdvantageScale(self.advantage_scale, METHODS[self.method]).factor(group_size)
 
     def advantages(
         self,
@@ -224,8 +223,7 @@ def _objective(config: Any, options: Options) -> Iterator[str]:
             options.objective.advantages(np.zeros((1, n)), options.k, log_ratios=None)
         except MaxAtKError as error:
             yield f"{WHERE}: {error}"
-    credit = METHODS[options.method].credit
-    if options.max_weight < 1 and credit != "max_at_k":
+    if options.max_weight < 1 and not uses_k(METHODS[options.method]):
         yield f"{WHERE}.max_weight: must be 1 with the method {options.method}, which has no k"
 
 
