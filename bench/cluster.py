@@ -6,13 +6,11 @@ Needs Ray: run it in the environment of `make test-verl`. Start-up is not counte
 import resource
 import time
 
-from maxatk.verifier.settings import VerifierSettings
-
 from maxatk import TestCase
 from maxatk.engines.cluster import ClusterSettings, verifying
 from maxatk.engines.cluster.connection import connected
 from maxatk.engines.cluster.verifying import ClusterVerifier, VerifyingShard
-from maxatk.verifier import Job
+from maxatk.verifier import Job, VerifierSettings
 
 PROGRAMS, TESTS, TURNS = 600, 10, 3
 MOST = 1.10

@@ -10,7 +10,6 @@ import pytest
 
 ray = pytest.importorskip("ray", reason="runs in its own environment: make test-verl")
 
-from maxatk.verifier.settings import VerifierSettings  # noqa: E402
 from ray.cluster_utils import Cluster  # noqa: E402
 
 from maxatk import Problem, TestCase  # noqa: E402
@@ -22,7 +21,7 @@ from maxatk.errors import InvalidValueError, SandboxError  # noqa: E402
 from maxatk.evaluation import score  # noqa: E402
 from maxatk.jsonl import write_jsonl  # noqa: E402
 from maxatk.records import Sample  # noqa: E402
-from maxatk.verifier import Job  # noqa: E402
+from maxatk.verifier import Job, VerifierSettings  # noqa: E402
 from processes import patience  # noqa: E402
 
 NODE = {"num_cpus": 2, "object_store_memory": 10**8}

@@ -102,9 +102,9 @@ def binary_code_reward(
 
 
 @functools.cache
-def shared_verifier() -> Verifier:
-    """Return the one verifier of this process with the default settings, made on first use."""
-    verifier = Verifier()
+def shared_verifier(workers: int = 2) -> Verifier:
+    """Return the one verifier of this process with that many sandboxes, made on first use."""
+    verifier = Verifier(workers=workers)
     atexit.register(verifier.close)
     return verifier
 

@@ -27,15 +27,22 @@ def compute_score(
     extra_info: Mapping[str, Any] | None = None,
     *,
     binary: bool = False,
+    workers: int = 2,
 ) -> dict[str, float]:
     """Return `score` (passed / declared tests), `passed`, `total` and `unscored` of a solution.
 
-    With `binary` the score is 1.0 only where all tests passed. Where the verifier itself failed,
+    With `binary` the score is 1.0 only where all tests passed. `workers` programs run at a time in
+    this process, which verl starts `reward.num_workers` of. Where the verifier itself failed,
     `score` is NaN and `unscored` 1: an infrastructure failure is no reward of 0. Raises DataError
     for a ground truth that holds no tests.
     """
     (score,) = compute_scores(
-        [data_source], [solution_str], [ground_truth], [extra_info], binary=binary
+        [data_source],
+        [solution_str],
+        [ground_truth],
+        [extra_info],
+        binary=binary,
+        workers=workers,
     )
     return score
 
@@ -47,6 +54,7 @@ def compute_scores(
     extra_infos: Sequence[Mapping[str, Any] | None],  # noqa: ARG001  (part of the shape)
     *,
     binary: bool = False,
+    workers: int = 2,
 ) -> list[dict[str, float]]:
     """Return what `compute_score` does for each sample of a batch, verified together.
 
@@ -56,7 +64,9 @@ def compute_scores(
         _job(source, solution, truth)
         for source, solution, truth in zip(data_sources, solution_strs, ground_truths, strict=True)
     ]
-    return [_score(verdict, binary=binary) for verdict in shared_verifier().verify_many(jobs)]
+    return [
+        _score(verdict, binary=binary) for verdict in shared_verifier(workers).verify_many(jobs)
+    ]
 
 
 def _job(data_source: str, solution: str, ground_truth: GroundTruth) -> Job:

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from maxatk.engines.cluster.connection import connected
 from maxatk.engines.cluster.settings import ClusterSettings
 from maxatk.engines.cluster.verifying import ClusterVerifier
-from maxatk.verifier import Verifier
-from maxatk.verifier.settings import VerifierSettings
+from maxatk.verifier import Verifier, VerifierSettings
 
 
 @contextlib.contextmanager

@@ -14,9 +14,8 @@ from maxatk.engines.cluster.settings import ClusterSettings
 from maxatk.environment import environment
 from maxatk.errors import InvalidValueError, SandboxError
 from maxatk.records import TestCase, Verdict
-from maxatk.verifier import Job, Verifier
+from maxatk.verifier import Job, Verifier, VerifierSettings
 from maxatk.verifier.jobs import Pair, as_jobs
-from maxatk.verifier.settings import VerifierSettings
 
 CHUNK = 16
 """Programs that a shard is handed at a time."""

@@ -19,7 +19,8 @@ settings=(
   # --- rewards: the tests of the problems, in sandboxes ---
   reward.custom_reward_function.path=pkg://maxatk.verifier
   reward.custom_reward_function.name=compute_score
-  reward.num_workers="${NODES:-1}" # one process a node, whose pool of sandboxes it shares
+  reward.num_workers="${NODES:-1}" # one process a node, with one pool of sandboxes
+  +reward.custom_reward_function.reward_kwargs.workers="${WORKERS:-32}" # programs at a time in each
 
   # --- data ---
   data.train_files="${TRAIN:-runs/data/code_contests-train.parquet}"
