@@ -77,12 +77,9 @@ def log_ratios(now: torch.Tensor, data: TensorDict) -> np.ndarray:
 
 def set_advantages(data: TensorDict, found: np.ndarray) -> None:
     """Set `advantages` of every response token to the number of its row."""
-    old = data["old_log_probs"]
-    lengths = old.offsets().diff().cpu()
-    spread = torch.repeat_interleave(torch.from_numpy(found).to(old.dtype), lengths)
-    data["advantages"] = torch.nested.nested_tensor_from_jagged(
-        spread.to(old.device), offsets=old.offsets()
-    )
+    rows = data["old_log_probs"].unbind()
+    spread = [torch.full_like(row, float(one)) for row, one in zip(rows, found, strict=True)]
+    data["advantages"] = torch.nested.as_nested_tensor(spread, layout=torch.jagged)
 
 
 def _padded(nested: torch.Tensor) -> torch.Tensor:

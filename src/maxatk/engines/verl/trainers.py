@@ -8,6 +8,7 @@ mini-batches and epochs. Where they do not, a forward pass before each optimizer
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable
 from functools import partial
@@ -147,7 +148,12 @@ class MaxAtKTrainerSync(PPOTrainerSync):
         batch.extra_info.update(
             calculate_entropy=False, compute_loss=False, temperature=rollout.temperature
         )
+        if not rollout.log_prob_use_dynamic_bsz:  # made for whole batches; a mini-batch is smaller
+            most = rollout.log_prob_micro_batch_size_per_gpu
+            rows = math.gcd(len(batch) // self._ranks, most)
+            batch.extra_info["micro_batch_size_per_gpu"] = rows
         self.actor_rollout_wg.compute_log_prob(batch)
+        batch.extra_info.pop("micro_batch_size_per_gpu", None)  # the update has its own
         data = self._fetch(batch, [*_FIELDS, "log_probs"])
         now = response_from_nested(data["log_probs"], data["response_mask"]).to_padded_tensor(0.0)
         ratios, rewards = loss.log_ratios(now, data), loss.row_rewards(data)
