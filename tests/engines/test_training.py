@@ -1,12 +1,14 @@
 """verl's own training on a CPU, repeated in plain torch."""
 
+import os
+
 import numpy as np
 import pytest
 
 pytest.importorskip("verl", reason="runs in its own environment: make test-verl")
 
 from engines.replay import replay
-from engines.training import LEARNING_RATE, K, N, train
+from engines.training import LEARNING_RATE, K, N, train, variables
 from processes import patience
 
 METHOD = "bon_off_policy_exact"
@@ -113,7 +115,7 @@ def test_two_ranks_with_groups_in_pieces_use_the_ratios_of_whole_groups(mini, tm
             "actor_rollout_ref.rollout.n_gpus_per_node=2",
             "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=4",
         ],
-        environment={"VERL_ON_CPU_UNSCORED": "1"},
+        environment=variables(tmp_path, VERL_ON_CPU_UNSCORED="1"),
     )
     assert run.status == 0, run.log[-3000:]
     assert len(run.seen) == 2
@@ -124,10 +126,12 @@ def test_two_ranks_with_groups_in_pieces_use_the_ratios_of_whole_groups(mini, tm
     assert logged(run, "maxatk/unscored")[0] > 0
 
 
-def test_two_nodes_with_failed_rollouts_keep_groups_whole(mini, tmp_path):
+def test_two_nodes_with_failed_rollouts_keep_groups_whole(mini, tmp_path, monkeypatch):
     """One rank and one rollout server on each node; groups that lost samples are filled up."""
     from ray.cluster_utils import Cluster
 
+    for name, value in variables(tmp_path, VERL_ON_CPU_FAILURES="0.12").items():
+        monkeypatch.setenv(name, value)  # the nodes hand their environment on to the workers
     node = {"num_cpus": 8, "num_gpus": 1, "object_store_memory": 2 * 10**8}
     cluster = Cluster(initialize_head=True, head_node_args={**node, "include_dashboard": False})
     try:
@@ -137,7 +141,7 @@ def test_two_nodes_with_failed_rollouts_keep_groups_whole(mini, tmp_path):
             tmp_path,
             ray_address=cluster.address,
             overrides=["trainer.nnodes=2"],
-            environment={"VERL_ON_CPU_FAILURES": "0.12"},
+            environment=dict(os.environ),
         )
     finally:
         cluster.shutdown()

@@ -24,31 +24,34 @@ class Run:
     seen: list[list[dict]]  # one list a rank: the micro-batches in the order of the losses
 
 
-def train(mini, out, *, overrides=(), environment=None, ray_address="local", seconds=800):
-    """Run `main_ppo` with the settings of the tests; `overrides` win."""
-    spied = out / "spied"
-    spied.mkdir(parents=True, exist_ok=True)
-    variables = {
-        **os.environ,
+def variables(out, **others):
+    """The environment of every process of a training: verl on a CPU, and what the tests read."""
+    return {
         "PYTHONPATH": os.pathsep.join([os.environ["PYTHONPATH"], str(TESTS)]),
         "VERL_USE_EXTERNAL_MODULES": "verl_on_cpu",
         "VERL_PLATFORM": "cpu",
         "VERL_ENGINE_DEVICE": "cuda",  # the FSDP engine is registered for cuda and npu only
-        "VERL_ON_CPU_SPY": str(spied),
+        "VERL_ON_CPU_SPY": str(out / "spied"),
         "VERL_FILE_LOGGER_PATH": str(out / "metrics.jsonl"),
         "OMP_NUM_THREADS": "1",
         "TOKENIZERS_PARALLELISM": "false",
         "HF_HUB_OFFLINE": "1",
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_prestart_worker_first_driver": "0",  # 16 idle processes on two cores
-        **(environment or {}),
+        **others,
     }
+
+
+def train(mini, out, *, overrides=(), environment=None, ray_address="local", seconds=800):
+    """Run `main_ppo` with the settings of the tests; `overrides` win."""
+    spied = out / "spied"
+    spied.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "verl.trainer.main_ppo"]
     command += [*_settings(mini, out, ray_address), *overrides]
     with (out / "log.txt").open("w") as log:
         done = subprocess.run(
             command,
-            env=variables,
+            env={**os.environ, **(environment or variables(out))},
             stdout=log,
             stderr=subprocess.STDOUT,
             timeout=patience(seconds),
