@@ -57,6 +57,16 @@ def config(**changes):
     return node({**found, "actor_rollout_ref": {name: tree[name] for name in ("actor", "rollout")}})
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_is_taken_unless_it_needs_answers(method):
+    chosen = config(algorithm__maxatk={"method": method, "k": 4})
+    if METHODS[method].kind.needs_answers:
+        with pytest.raises(InvalidValueError, match="looks at answers"):
+            check_config(chosen)
+    else:
+        assert check_config(chosen).method == method
+
+
 def test_a_valid_configuration_is_taken():
     assert check_config(config()) == Options(method=CORRECTED[0], k=4)
 
@@ -69,6 +79,11 @@ def test_a_valid_configuration_is_taken():
         ({"algorithm__maxatk": {"method": "bon_loo1", "k": 4, "kk": 1}}, "'kk'.*did you mean 'k'"),
         ({"algorithm__maxatk": {"method": "bon_lo1", "k": 4}}, "did you mean 'bon_loo1'"),
         ({"algorithm__maxatk__k": 9}, "algorithm.maxatk.k: .*rollout.n=8, got 9"),
+        ({"algorithm__maxatk": {"method": "bon_mean", "k": 8}}, "leaves every advantage"),
+        (
+            {"algorithm__maxatk": {"method": "grpo", "k": 4, "max_weight": 0.5}},
+            "max_weight: must be 1 with the method grpo",
+        ),
         ({"algorithm__maxatk__k": 0}, "algorithm.maxatk.k: must be 1 or more, got 0"),
         ({"algorithm__maxatk__k_final": 2}, "needs a k_schedule"),
         ({"algorithm__maxatk__max_weight": 2.0}, "max_weight: must be from 0 to 1"),

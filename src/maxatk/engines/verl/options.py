@@ -10,8 +10,8 @@ import numpy as np
 
 from maxatk.engines.groups import Groups
 from maxatk.errors import InvalidValueError, MaxAtKError, unknown_name
-from maxatk.objectives import METHODS
-from maxatk.objectives.objective import SCHEDULES, Objective, uses_k
+from maxatk.objectives import METHODS, check_group_size
+from maxatk.objectives.objective import SCHEDULES, Objective
 from maxatk.objectives.scale import AdvantageScale
 from maxatk.settings import from_mapping
 
@@ -213,17 +213,25 @@ def _settings(config: Any) -> Iterator[str]:
 
 def _objective(config: Any, options: Options) -> Iterator[str]:
     """Yield what the objective does not have in groups of `rollout.n` samples."""
-    n = config.actor_rollout_ref.rollout.n
+    n, row = config.actor_rollout_ref.rollout.n, METHODS[options.method]
+    if row.kind.needs_answers:
+        yield f"{WHERE}.method: {options.method} looks at answers, which verl does not hand over"
+        return
     for field in ("k", "k_final"):
         k = getattr(options, field)
         if k is not None and k > n:
             yield f"{WHERE}.{field}: must be at most actor_rollout_ref.rollout.n={n}, got {k}"
     if options.k <= n:
         try:
-            options.objective.advantages(np.zeros((1, n)), options.k, log_ratios=None)
+            check_group_size(row, options.k, n)
         except MaxAtKError as error:
             yield f"{WHERE}: {error}"
-    if options.max_weight < 1 and not uses_k(METHODS[options.method]):
+        if row.kind.uses_k and n > 1 and row.is_silent(options.k, n):
+            yield (
+                f"{WHERE}.k: {options.k} leaves every advantage of {options.method} at 0 in groups "
+                f"of actor_rollout_ref.rollout.n={n}"
+            )
+    if options.max_weight < 1 and not row.kind.uses_k:
         yield f"{WHERE}.max_weight: must be 1 with the method {options.method}, which has no k"
 
 
