@@ -11,7 +11,10 @@ import maxatk
 
 @dataclasses.dataclass
 class Step:
-    """One optimizer step: the largest errors of verl's numbers, and the gradient's norm."""
+    """One optimizer step: the largest errors of verl's numbers, and the gradient's norm.
+
+    Advantages are in the unit of `maxatk.advantages`, not multiplied by the size of the group.
+    """
 
     largest_log_ratio: float
     ratio_error: float
@@ -61,8 +64,8 @@ def _step(model, optimizer, rows, method, k, n):
     return Step(
         largest_log_ratio=float(np.abs(ratios).max()),
         ratio_error=float(np.abs(ratios - used).max()),
-        advantage_error=float(np.abs(advantages - given).max()),
-        largest_advantage=float(np.abs(given).max()),
+        advantage_error=float(np.abs(advantages - given).max()) / n,
+        largest_advantage=float(np.abs(given).max()) / n,
         gradient_norm=float(norm),
         group_sizes=sizes,
     )

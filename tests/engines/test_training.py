@@ -43,8 +43,10 @@ def check_replay(run, mini, *, steps, method=METHOD, sizes=(N,)):
         n=N,
         learning_rate=LEARNING_RATE,
     )
-    assert max(step.ratio_error for step in found) < 1e-3  # sums of float32 over a sequence
-    assert max(step.advantage_error for step in found) < 1e-4
+    # Adam turns rounding into steps of its own, so that two trainings drift apart.
+    for first, bound in ((4, 1), (steps, 100)):
+        assert max(step.ratio_error for step in found[:first]) < 1e-3 * bound
+        assert max(step.advantage_error for step in found[:first]) < 1e-4 * bound
     assert max(step.largest_advantage for step in found) > 1e-2
     assert {size for step in found for size in step.group_sizes} <= set(sizes)
     return found
