@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from maxatk.objectives import METHODS, Method, OrderWeights, advantages, max_at_k, order_at_k
-from maxatk.objectives.methods import RULES
+from maxatk.objectives.rule import RULES
 from oracles import subsets
 
 REWARDS = np.random.default_rng(0).normal(size=(4, 6))

@@ -5,7 +5,8 @@ import pytest
 
 from maxatk.errors import InvalidValueError
 from maxatk.objectives import METHODS, Method, OrderWeights
-from maxatk.objectives.methods import BASELINES, RULES
+from maxatk.objectives.methods import BASELINES
+from maxatk.objectives.rule import RULES
 from oracles import policies
 
 ARMS = np.array([0.0, 0.3, 1.0, -0.5])

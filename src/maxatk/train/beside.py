@@ -8,8 +8,8 @@ import numpy as np
 import torch
 
 from maxatk.errors import InvalidValueError, unknown_name
+from maxatk.objectives.objective import Beside
 from maxatk.train.config import MaxAtKConfig, answer_function
-from maxatk.train.objective import Beside
 
 
 class BesideReader:

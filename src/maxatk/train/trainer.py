@@ -30,13 +30,13 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from trl import GRPOTrainer
 
 from maxatk.errors import InvalidValueError
+from maxatk.objectives.objective import Beside
 from maxatk.objectives.scale import AdvantageScale
 from maxatk.train import buffer, ratios, trainer_log
 from maxatk.train.beside import BesideReader
 from maxatk.train.card import WITHOUT_SIGNAL, describe_training
 from maxatk.train.config import MaxAtKConfig
 from maxatk.train.lag import LaggedWeights
-from maxatk.train.objective import Beside
 from maxatk.train.ratios import BEHAVIOUR_LOGPS, GROUP_ROW
 from maxatk.train.shared_prompts import (
     SharedPrompts,
