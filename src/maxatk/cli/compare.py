@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from typing import Annotated, Literal
 
@@ -14,6 +15,7 @@ from maxatk.report.comparing import ModelComparison
 from maxatk.report.comparing_tables import differences_table, leaders_table, scores_table
 from maxatk.report.runs import setting_differences
 from maxatk.report.tidy import as_csv, as_json, tidy_rows
+from maxatk.report.truncation import cut_off_warnings
 from maxatk.report.unscored import unscored_warnings
 
 
@@ -71,7 +73,8 @@ def command(
         allow_other_verifiers=allow_other_verifiers,
     )
     for benchmark, comparison in compared.comparisons.items():
-        for line in (*setting_differences(comparison), *unscored_warnings(comparison)):
+        notes = (setting_differences, unscored_warnings, cut_off_warnings)
+        for line in itertools.chain.from_iterable(note(comparison) for note in notes):
             place = f"{benchmark}: " if benchmark else ""
             print(f"note: {place}{line}", file=sys.stderr)  # noqa: T201
     if format == "csv" or format == "json":

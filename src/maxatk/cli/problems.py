@@ -12,6 +12,8 @@ from maxatk.cli import tables
 from maxatk.cli.progress import ProgressMode, progress_bar
 from maxatk.engines.verl.dataset import write_parquet
 from maxatk.errors import DataError, InvalidValueError, MissingFileError, unknown_name
+from maxatk.evaluation.selecting import select_problems
+from maxatk.jsonl import write_jsonl
 from maxatk.problems import (
     BENCHMARKS,
     PrepareSettings,
@@ -155,16 +157,49 @@ def export(
     print(f"{out}: {writers[target](chosen.values(), out)} problems")  # noqa: T201
 
 
+def select(
+    run: Annotated[Path, tyro.conf.Positional],
+    /,
+    *,
+    out: Path,
+    problems: str | None = None,
+    k: int = 1,
+    min_max_at_k: float = 0.0,
+    max_max_at_k: float = 1.0,
+) -> None:
+    """Keep the problems whose max@k in an evaluation lies strictly between two values.
+
+    With the defaults these are the problems whose samples had neither all reward 0 nor all 1. On
+    the others a group of samples has no signal to train on.
+
+    Example: maxatk problems select runs/eval/base --out runs/train.jsonl
+
+    Args:
+        run: A folder written by eval or score.
+        out: The problems.jsonl to write.
+        problems: The problems of the run, where it does not say them itself.
+        k: Of how many samples the best counts; 1 is the mean reward.
+        min_max_at_k: Problems with this max@k or less are left out.
+        max_max_at_k: Problems with this max@k or more are left out.
+    """
+    chosen = select_problems(run, problems, k=k, above=min_max_at_k, below=max_max_at_k)
+    if not chosen:
+        raise DataError(f"{run}: no problem has a max@{k} between the bounds; {out} is not written")
+    write_jsonl(out, (problem.to_json() for problem in chosen))
+    print(f"{out}: {len(chosen)} problems")  # noqa: T201
+
+
 SUBCOMMANDS = {
     "list": list_benchmarks,
     "show": show,
     "prepare": prepare_files,
     "check": check,
+    "select": select,
     "export": export,
 }
 """Subcommand -> function."""
 
-HELP = """List, show, prepare, check and export the problems of benchmarks.
+HELP = """List, show, prepare, check, select and export the problems of benchmarks.
 
 Example: maxatk problems prepare mbpp --out runs/mbpp.jsonl
 """

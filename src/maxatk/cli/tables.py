@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from maxatk.evaluation.groups import results_by
+from maxatk.evaluation.results import MOST_CUT_OFF, cut_off
 from maxatk.evaluation.sources import ResultsSource, load_results
 from maxatk.jsonl import read_jsonl
 from maxatk.problems.benchmarks.base import Benchmark, LeftOut, SolvedProblem
@@ -44,6 +45,21 @@ def print_overview(
         groups = results_by(load_results(source, ks=ks), str(by))
         rows = {f"{v} ({len(p['per_problem']['ids'])})": p for v, p in groups.items()}
         print_table(groups_table(rows, heading=f"{by} (problems)", ks=ks or KS), title=name)
+
+
+def print_cut_off(results: Mapping[str, Mapping[str, Any]]) -> None:
+    """Print which share of the samples was cut off by length, with a warning where it is large."""
+    for name, found in results.items():
+        share = cut_off(found)
+        if share is None:
+            continue
+        print(f"{name}: {share:.1%} of the samples cut off by max_new_tokens")  # noqa: T201
+        if share > MOST_CUT_OFF:
+            print(  # noqa: T201
+                f"warning: {name}: {share:.0%} of the samples were cut off before their end, so "
+                "that the metrics say more about sampling.max_new_tokens than about the model",
+                file=sys.stderr,
+            )
 
 
 def print_outcomes(results: Mapping[str, Any]) -> None:

@@ -112,7 +112,7 @@ def _sample_tally(path: Path) -> SampleTally:
             Sample.from_json(row)  # raises
         if isinstance(text, str):  # decoded whole
             text = hash(json.dumps(text)[1:-1])
-        tally.add(row["problem_id"], text, get("tokens"), get("entropy"))
+        tally.add(row["problem_id"], text, get("tokens"), get("entropy"), get("finish_reason"))
 
     for _ in read_jsonl(path, add, shorten=_with_hash):
         pass

@@ -27,6 +27,7 @@ CEILING = 1.0  # from here on a sample passes, and more samples cannot raise the
 _METHOD = (
     f"percentile bootstrap over problems; Student's t where fewer than {FEW_PROBLEMS} have a value"
 )
+MOST_CUT_OFF = 0.2  # share of samples cut off by length from which on the metrics mislead
 
 
 def build_results(
@@ -95,6 +96,7 @@ def build_results(
         "column": column,
         "per_problem": found,
         "counts": scores.counts(),
+        "finish_reasons": samples and samples.finish_reasons(),
         "entropy": samples and samples.entropy(),
         "diversity": {
             name: None if found[name] is None else round(float(np.mean(found[name])), 6)
@@ -171,3 +173,11 @@ def _columns(ks: Sequence[int], values: FloatArray) -> dict[str, list[float | No
 
 def _number(value: float) -> float | None:
     return None if np.isnan(value) else round(float(value), 6)
+
+
+def cut_off(results: Mapping[str, Any]) -> float | None:
+    """Return the share of the samples that were cut off by their length; None where unknown."""
+    reasons = results.get("finish_reasons")
+    if not reasons:
+        return None
+    return float(reasons.get("length", 0) / sum(reasons.values()))

@@ -15,18 +15,25 @@ from maxatk.records import Sample, Score
 
 
 class SampleTally:
-    """Distinct completions of every problem, and the entropies of all samples."""
+    """Distinct completions of every problem, entropies and ends of all samples."""
 
     def __init__(self) -> None:
         self._texts: dict[str, set[Hashable]] = defaultdict(set)
         self._entropies: list[float] = []  # mean over the tokens, and how many they are
         self._tokens: list[float] = []
+        self._ends: Counter[str | None] = Counter()
 
     def add(
-        self, problem_id: str, text: Hashable, tokens: int | None, entropy: float | None
+        self,
+        problem_id: str,
+        text: Hashable,
+        tokens: int | None,
+        entropy: float | None,
+        finish_reason: str | None,
     ) -> None:
         """Count one sample; `text` is its completion, or what stands for it."""
         self._texts[problem_id].add(text)
+        self._ends[finish_reason] += 1
         if tokens is not None and entropy is not None:
             self._entropies.append(entropy)
             self._tokens.append(tokens)
@@ -34,12 +41,23 @@ class SampleTally:
     def add_samples(self, samples: Iterable[Sample]) -> SampleTally:
         """Count samples and return the tally."""
         for sample in samples:
-            self.add(sample.problem_id, sample.completion, sample.tokens, sample.entropy)
+            self.add(
+                sample.problem_id,
+                sample.completion,
+                sample.tokens,
+                sample.entropy,
+                sample.finish_reason,
+            )
         return self
 
     def distinct(self, problem_ids: Sequence[str]) -> list[int]:
         """Return the number of different completions of each problem."""
         return [len(self._texts[problem_id]) for problem_id in problem_ids]
+
+    def finish_reasons(self) -> dict[str, int] | None:
+        """Return how many samples ended for each reason, or None if none is known."""
+        known = {reason: count for reason, count in self._ends.items() if reason is not None}
+        return dict(sorted(known.items())) or None
 
     def entropy(self) -> dict[str, Any] | None:
         """Return statistics of the entropy of completions, in nats, or None if none is known."""

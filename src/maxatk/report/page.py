@@ -31,6 +31,7 @@ from maxatk.report.runs import (
     setting_differences,
 )
 from maxatk.report.style import lines_for
+from maxatk.report.truncation import cut_off_warnings
 from maxatk.report.unscored import unscored_warnings
 from maxatk.version import VERSION
 
@@ -111,6 +112,7 @@ def _content(
         "samples": sum(run.results["counts"]["samples"] for run in comparison.runs),
         "unscored": sum(run.results["counts"]["unscored"] for run in comparison.runs),
         "unscored_warnings": unscored_warnings(comparison),
+        "cut_off_warnings": cut_off_warnings(comparison),
         "headlines": headlines(comparison, ks),
         "lines": lines_for(names),
         "panels": {metric: metric_svg(comparison, metric) for metric in METRICS},

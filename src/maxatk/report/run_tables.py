@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from maxatk.evaluation.results import cut_off
 from maxatk.evaluation.sources import ResultsSource
 from maxatk.evaluation.statistics import FloatArray, Interval
 from maxatk.records import Outcome
@@ -20,6 +21,7 @@ from maxatk.report.cells import (
 )
 from maxatk.report.numbers import change, change_interval, interval, share
 from maxatk.report.runs import METRICS, Comparison, Run, load_comparison
+from maxatk.report.truncation import cut_off_shares
 
 KS = (1, 8, 32, 128)
 SAMPLES_COLUMNS = (
@@ -120,9 +122,18 @@ def samples_table(comparison: Comparison) -> Table:
         _count_column("samples", "samples"),
         *(_count_column(o.replace("_", " "), "outcomes", o) for o in outcomes),
         _count_column("unscored", "unscored"),
+        *([_cut_off_column()] if cut_off_shares(comparison) else []),
         *(_sampled_column(*entry) for entry in SAMPLES_COLUMNS),
     ]
     return tabulate(columns, comparison.runs)
+
+
+def _cut_off_column() -> Column[Run]:
+    def shown(run: Run) -> str:
+        found = cut_off(run.results)
+        return "" if found is None else f"{found:.1%}"
+
+    return text_column("cut off", shown)
 
 
 def _read(run: Run, keys: Sequence[str]) -> float | None:

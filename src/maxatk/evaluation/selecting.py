@@ -1,0 +1,55 @@
+"""Problems chosen by what a model made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from maxatk.errors import DataError, InvalidValueError, MissingFileError
+from maxatk.evaluation.folder import problems_digest
+from maxatk.evaluation.recount import results_of_folder
+from maxatk.problems.load import load_problems
+from maxatk.records import Problem
+
+
+def select_problems(
+    run: str | Path,
+    problems: str | Path | None = None,
+    *,
+    k: int = 1,
+    above: float = 0.0,
+    below: float = 1.0,
+) -> list[Problem]:
+    """Return the problems whose max@k in a run lies strictly between two values, in their order.
+
+    With `k` 1 and the default bounds these are the problems whose rewards are neither all 0 nor all
+    1: the others give a group of samples no signal. `problems` is the run's own file where None.
+
+    Raises MissingFileError without the run or its problems, InvalidValueError for bounds that
+    nothing lies between and a k above the number of samples, DataError where the problems are not
+    those of the run.
+    """
+    if not 0 <= above < below <= 1:
+        raise InvalidValueError(
+            f"max@k: the bounds must be 0 <= min < max <= 1, got {above!r} and {below!r}"
+        )
+    results = results_of_folder(run, ks=[k])
+    source = problems or results["manifest"].get("problems_file")
+    if source is None:
+        raise MissingFileError(f"problems: {str(run)!r} does not say where its problems are")
+    found = load_problems(str(source))
+    values = dict(
+        zip(results["per_problem"]["ids"], results["per_problem"]["max@k"][str(k)], strict=True)
+    )
+    chosen = [problem for problem in found if problem.id in values]
+    _check_content(run, results, chosen, len(values))
+    return [p for p in chosen if (v := values[p.id]) is not None and above < v < below]
+
+
+def _check_content(
+    run: str | Path, results: Mapping[str, Any], problems: Sequence[Problem], count: int
+) -> None:
+    recorded = results["manifest"].get("settings", {}).get("problems", {}).get("sha256")
+    if len(problems) != count or recorded not in (None, problems_digest(problems)):
+        raise DataError(f"problems: are not those that {str(run)!r} was run on")

@@ -1,0 +1,76 @@
+import json
+
+import pytest
+
+from maxatk.errors import DataError, InvalidValueError, MissingFileError
+from maxatk.evaluation import score
+from maxatk.evaluation.selecting import select_problems
+from maxatk.jsonl import read_jsonl, write_jsonl
+from maxatk.records import Problem, TestCase
+from maxatk.verifier import Verifier
+
+PASSES, FAILS, HALF = "print(input())", "print('no')", "print(1)"
+PROGRAMS = {  # rewards 0, 0 | 0, 1 | 1, 1 | 0.5, 0.5
+    "none": [FAILS, FAILS],
+    "some": [FAILS, PASSES],
+    "all": [PASSES, PASSES],
+    "half": [HALF, HALF],
+}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("run")
+    tests = (TestCase(input="1\n", output="1\n"), TestCase(input="2\n", output="2\n"))
+    write_jsonl(folder / "problems.jsonl", (Problem(p, "", tests).to_json() for p in PROGRAMS))
+    rows = [
+        {"problem_id": problem, "sample": i, "completion": program, "finish_reason": reason}
+        for problem, programs in PROGRAMS.items()
+        for i, (program, reason) in enumerate(zip(programs, ("stop", "length"), strict=True))
+    ]
+    write_jsonl(folder / "samples.jsonl", rows)
+    with Verifier(workers=1) as verifier:
+        score(
+            folder / "samples.jsonl", folder / "problems.jsonl", folder / "out", verifier=verifier
+        )
+    return folder
+
+
+def chosen(run, **settings):
+    return [problem.id for problem in select_problems(run / "out", **settings)]
+
+
+def test_problems_strictly_between_the_bounds_are_kept_in_their_order(run):
+    assert chosen(run) == ["some", "half"]
+    assert chosen(run, k=2) == ["half"]
+    assert chosen(run, above=0.5) == []
+    assert chosen(run, above=0.25, below=0.75) == ["some", "half"]
+
+
+def test_samples_cut_off_by_length_are_counted(run):
+    results = json.loads((run / "out" / "results.json").read_text())
+    assert results["finish_reasons"] == {"length": 4, "stop": 4}
+
+
+def test_other_problems_and_bounds_that_nothing_lies_between_are_refused(run, tmp_path):
+    with pytest.raises(InvalidValueError, match=r"0 <= min < max <= 1, got 0\.5"):
+        chosen(run, above=0.5, below=0.5)
+    with pytest.raises(InvalidValueError, match="got 3"):
+        chosen(run, k=3)
+    rows = list(read_jsonl(run / "problems.jsonl", dict))
+    write_jsonl(tmp_path / "other.jsonl", [{**row, "prompt": "another"} for row in rows])
+    with pytest.raises(DataError, match="are not those that"):
+        chosen(run, problems=tmp_path / "other.jsonl")
+    with pytest.raises(MissingFileError):
+        select_problems(tmp_path / "nowhere")
+
+
+def test_the_command_writes_the_problems_and_says_how_many(maxatk, run, tmp_path):
+    done = maxatk("problems", "select", run / "out", "--out", "train.jsonl")
+    assert (done.returncode, done.stdout) == (0, "train.jsonl: 2 problems\n"), done.stderr
+    ids = [row["id"] for row in read_jsonl(tmp_path / "train.jsonl", dict)]
+    assert ids == ["some", "half"]
+    none = maxatk("problems", "select", run / "out", "--out", "x.jsonl", "--min-max-at-k", "0.9")
+    assert none.returncode != 0
+    assert "no problem has a max@1 between the bounds" in none.stderr
+    assert not (tmp_path / "x.jsonl").exists()
