@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from maxatk.errors import MissingFileError
+from maxatk.errors import InvalidValueError, MissingFileError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -31,33 +33,120 @@ def refuse_missing_folder(model: str) -> None:
         raise MissingFileError(f"model: there is no folder {model!r}")
 
 
-def load_tokenizer(model: str) -> PreTrainedTokenizerBase:
+@dataclasses.dataclass(frozen=True)
+class PromptSettings:
+    """How a problem's prompt becomes what the model reads.
+
+    Args:
+        template: "auto" makes it a user's turn of the tokenizer's chat template, or leaves it as
+            it is where there is none; "none" always leaves it as it is; anything else is a file
+            with a template.
+        system: A turn of the system before it.
+        template_arguments: Handed to the template, such as {"enable_thinking": False}.
+
+    Raises InvalidValueError for a system turn or arguments without a template, MissingFileError
+    without the template's file.
+    """
+
+    template: str = "auto"
+    system: str | None = None
+    template_arguments: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.template == "none" and (self.system or self.template_arguments):
+            raise InvalidValueError(
+                "prompt: template 'none' has neither a system turn nor template_arguments"
+            )
+        if not isinstance(self.template_arguments, Mapping):
+            raise InvalidValueError(
+                f"prompt.template_arguments: must be a mapping, got {self.template_arguments!r}"
+            )
+        if self.template not in ("auto", "none") and not Path(self.template).is_file():
+            raise MissingFileError(f"prompt.template: there is no file {self.template!r}")
+
+    @property
+    def turns_before(self) -> list[dict[str, str]]:
+        """Return the turns before the user's."""
+        return [] if self.system is None else [{"role": "system", "content": self.system}]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the settings as a JSON object, with the hash of a template's file."""
+        row = {**dataclasses.asdict(self), "template_arguments": dict(self.template_arguments)}
+        if self.template not in ("auto", "none"):
+            content = Path(self.template).read_bytes()
+            row["template"] = f"sha256:{hashlib.sha256(content).hexdigest()}"
+        return row
+
+
+def load_tokenizer(
+    model: str, *, revision: str | None = None, prompt: PromptSettings | None = None
+) -> PreTrainedTokenizerBase:
     """Return the tokenizer of a model as its folder declares it; for training and evaluation.
 
     AutoTokenizer follows the model's type: beside a Qwen2 config it builds a Qwen2Tokenizer and
     ignores the pre-tokenizer in tokenizer.json, which changes the ids. A folder that declares the
-    generic class means tokenizer.json as it is. Raises OSError where there is no tokenizer.
+    generic class means tokenizer.json as it is. `prompt` decides its chat template. Raises
+    OSError where there is no tokenizer, InvalidValueError where `prompt` needs a template and
+    there is none.
     """
     from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
     config = Path(model) / "tokenizer_config.json"
+    tokenizer_class: Any = AutoTokenizer
     if config.is_file():
         declared = json.loads(config.read_text(encoding="utf-8")).get("tokenizer_class")
         if declared in _GENERIC_TOKENIZERS:
-            return PreTrainedTokenizerFast.from_pretrained(model)
-    return AutoTokenizer.from_pretrained(model)
+            tokenizer_class = PreTrainedTokenizerFast
+    tokenizer = tokenizer_class.from_pretrained(model, revision=revision or "main")
+    prompt = prompt or PromptSettings()
+    if prompt.template == "none":
+        tokenizer.chat_template = None
+    elif prompt.template != "auto":
+        tokenizer.chat_template = Path(prompt.template).read_text(encoding="utf-8")
+    elif tokenizer.chat_template is None and (prompt.system or prompt.template_arguments):
+        raise InvalidValueError(
+            f"prompt: {model!r} has no chat template for a system turn or template_arguments"
+        )
+    found: PreTrainedTokenizerBase = tokenizer
+    return found
 
 
-def prompt_ids(tokenizer: PreTrainedTokenizerBase, prompt: str) -> list[int]:
+def prompt_difference(trained: Mapping[str, Any], asked: PromptSettings) -> str | None:
+    """Return in what a model's training made other prompts than these settings, or None.
+
+    `trained` are the fields of the training's settings. The tokenizer beside a trained model has
+    the template it was trained with, so that "auto" is the same as that.
+    """
+    for name in ("system", "template_arguments"):
+        before, now = trained.get(name) or None, getattr(asked, name) or None
+        if before != now:
+            return f"prompt.{name}: {before!r} in its training, {now!r} now"
+    if asked.template not in ("auto", trained.get("template", "auto")):
+        return f"prompt.template: {trained.get('template', 'auto')!r} in its training, " + repr(
+            asked.template
+        )
+    return None
+
+
+def prompt_ids(
+    tokenizer: PreTrainedTokenizerBase, prompt: str, settings: PromptSettings | None = None
+) -> list[int]:
     """Return the token ids of a prompt: a user's turn, or the text where there is no template.
 
-    The ids are those the sampling backends and the trainer feed to the model.
+    The ids are those the sampling backends and the trainer feed to the model. `settings` are those
+    the tokenizer was loaded with. Raises InvalidValueError where the template fails.
     """
     if tokenizer.chat_template is None:
         ids: list[int] = tokenizer(prompt)["input_ids"]
         return ids
-    turns = [{"role": "user", "content": prompt}]
-    text = tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
+    settings = settings or PromptSettings()
+    turns = [*settings.turns_before, {"role": "user", "content": prompt}]
+    try:
+        text = tokenizer.apply_chat_template(
+            turns, tokenize=False, add_generation_prompt=True, **settings.template_arguments
+        )
+    except Exception as error:  # whatever the template's own code raises
+        raise InvalidValueError(f"prompt: the chat template fails: {error}") from error
     ids = tokenizer(text, add_special_tokens=False)["input_ids"]
     return ids
 

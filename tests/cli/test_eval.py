@@ -23,7 +23,7 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(evaluating, tmp_path):
         flags = ("--server.url", server.url, "--verifier.workers", "1", "--dry-run")
         done = evaluating(*flags)
         assert done.returncode == 0, done.stderr
-        assert len(server.requests) == 10  # all samples of one problem
+        assert len(server.requests) == 16  # all samples of one problem, then of the next
         limited = evaluating(*flags, "--limit", "2")
         assert not (tmp_path / "run").exists()
         assert evaluating(*flags[:-1]).returncode == 0
@@ -35,7 +35,7 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(evaluating, tmp_path):
     assert plan["problems"] == "5"
     assert plan["samples"] == "50, 0 of them found"
     assert plan["tokens"] == "at most 350, about 400"  # the server's texts have 8 tokens
-    assert re.search(r"about \d+ s, from a probe of 10 samples$", done.stdout.rstrip())
+    assert re.search(r"about \d+ s, from a probe of 16 samples$", done.stdout.rstrip())
     assert "samples    20, 0 of them found" in limited.stdout
     assert "samples    50, 4 of them found" in resumed.stdout
     assert "at most 322, about 368" in resumed.stdout
@@ -51,7 +51,11 @@ def test_all_settings_are_shown_and_nothing_is_read(evaluating, tmp_path):
     assert shown["sampling"] == {
         "temperature": 1.0,
         "top_p": 1.0,
+        "top_k": 0,
+        "min_p": 0.0,
         "max_new_tokens": 7,
+        "stop": [],
+        "stop_at_fence": False,
         "seed": 0,
         "samples": 10,
     }
@@ -148,3 +152,25 @@ def test_what_neither_the_recipe_nor_a_flag_gives_is_named(tmp_path, capsys):
     message = capsys.readouterr().err
     assert "--out" in message
     assert "--model" not in message
+
+
+def test_settings_without_a_recipe_are_overrides(evaluating):
+    changed = ("engine.max_model_len=4096", "prompt.template_arguments.enable_thinking=false")
+    done = evaluating(*changed, "--stop", "END", "--prompt.system", "Be brief.", "--show-config")
+    assert done.returncode == 0, done.stderr
+    shown = yaml.safe_load(done.stdout)
+    assert shown["engine"] == {"max_model_len": 4096}
+    assert shown["prompt"] == {
+        "template": "auto",
+        "system": "Be brief.",
+        "template_arguments": {"enable_thinking": False},
+    }
+    assert shown["sampling"]["stop"] == ["END"]
+
+
+def test_many_samples_cut_off_by_length_are_a_warning(evaluating):
+    cut = {"choices": [{"text": "print(", "finish_reason": "length"}]}
+    with serving([cut] * 20) as server:
+        done = evaluating("--server.url", server.url, "--verifier.workers", "1")
+    assert "run: 40.0% of the samples cut off by max_new_tokens" in done.stdout
+    assert "warning: run: 40% of the samples were cut off before their end" in done.stderr

@@ -60,3 +60,22 @@ def test_wrong_input_is_refused(maxatk, files, arguments, message):
     assert done.returncode == 2
     assert message in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_the_chat_of_a_problem_is_what_the_flags_say(maxatk, files):
+    with serving() as server:
+        flags = ("--backend", "openai", "--server.url", server.url, "--server.chat")
+        chat = (
+            "--prompt.system",
+            "Be brief.",
+            "--template-arguments",
+            '{"enable_thinking": false}',
+        )
+        where = ("--prompt", "prompt.txt", "--tests", "t.jsonl", "--verifier.workers", "1")
+        done = maxatk("solve", "--model", "m", *where, "-n", "1", *flags, *chat)
+        bad = maxatk("solve", "--model", "m", *where, *flags, "--template-arguments", "[1]")
+    assert done.returncode == 0, done.stderr
+    body = server.requests[0][2]
+    assert body["messages"][0] == {"role": "system", "content": "Be brief."}
+    assert body["chat_template_kwargs"] == {"enable_thinking": False}
+    assert "--template-arguments: must be a JSON object, got '[1]'" in bad.stderr

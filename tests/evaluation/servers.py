@@ -17,8 +17,9 @@ class FakeServer(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, faults=(), *, delay=0.0, headers=()):
+    def __init__(self, faults=(), *, delay=0.0, headers=(), models=()):
         super().__init__(("127.0.0.1", 0), Handler)
+        self.models = list(models)
         self.faults, self.delay, self.extra = list(faults), delay, dict(headers)
         self.lock = threading.Lock()
         self.requests, self.busy, self.busiest = [], 0, 0
@@ -33,7 +34,7 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self):
-        self.answer(200, {"data": []})
+        self.answer(200, {"data": self.server.models})
 
     def do_POST(self):
         server = self.server
@@ -79,7 +80,12 @@ def completion(path, body):
     text = text_for(body["seed"])
     shown = {"message": {"content": text}} if path.endswith("/chat/completions") else {"text": text}
     usage = {"completion_tokens": len(text)}
-    return {"choices": [{**shown, "finish_reason": "stop"}], "usage": usage}
+    if path.endswith("/chat/completions"):
+        logprobs = {"content": [{"logprob": -1.0}, {"logprob": -0.25}]}
+    else:
+        logprobs = {"token_logprobs": [-1.0, -0.25]}
+    asked = {"logprobs": logprobs} if body.get("logprobs") else {}
+    return {"choices": [{**shown, **asked, "finish_reason": "stop"}], "usage": usage}
 
 
 def text_for(seed):

@@ -1,5 +1,6 @@
 import json
 import random
+import shutil
 import threading
 
 import pytest
@@ -178,6 +179,17 @@ def test_progress_reaches_the_totals(tiny_model, problems, verifier, tmp_path):
         assert done == sorted(done)
         assert done[-1] == 36
     assert {total for _, total, _ in calls} == {36}
+
+
+def test_a_model_trained_on_other_prompts_is_a_warning(
+    tiny_model, problems, verifier, tmp_path, caplog
+):
+    model = tmp_path / "trained"
+    shutil.copytree(tiny_model, model)
+    recipe = {"prompt": {"template": "auto", "system": "Be brief.", "template_arguments": {}}}
+    (model / "train.json").write_text(json.dumps({"recipe": recipe}))
+    run(model, problems, tmp_path / "out", verifier)
+    assert "was trained on other prompts: prompt.system: 'Be brief.' in its training" in caplog.text
 
 
 class Waiting(Verifier):

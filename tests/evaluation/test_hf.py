@@ -1,33 +1,49 @@
+import dataclasses
 import json
 
 import numpy as np
 import pytest
 import torch
 
+from evaluation.conftest import save_tiny_model
 from maxatk.errors import InvalidValueError, MissingDependencyError, MissingFileError
 from maxatk.evaluation import BACKENDS, ModelSettings, SamplingSettings, load_backend
+from maxatk.evaluation.backends.alone import LoneDecoder
+from maxatk.evaluation.backends.decoding import Decoder
 from maxatk.evaluation.backends.hf import HFBackend, sampling_noise
-from maxatk.evaluation.backends.loop import sample_rows
-from maxatk.models import fingerprint, prompt_ids
+from maxatk.evaluation.backends.loop import Loop, Work
+from maxatk.evaluation.backends.stopping import Stopper
+from maxatk.evaluation.sampling import Request
+from maxatk.models import PromptSettings, fingerprint, prompt_ids
 
 PROMPT = "print(1)\nprint(2)\n"
 
 
 @pytest.fixture(scope="module")
 def backend(tiny_model):
-    return HFBackend(str(tiny_model), batch_size=8)
+    return HFBackend(tiny_model, ModelSettings(batch_size=8))
 
 
-def draw(backend, rows=64, most=12, *, temperature=1.0, top_p=1.0, seed=0):
+def draw(backend, rows=64, most=12, *, seed=0, batch=None, ends=(0,), **changes):
+    """Draw rows of one prompt, all at a time or `batch` of them, in the order of their noise."""
     noise = np.random.default_rng(seed).random((rows, most), dtype=np.float32)
-    return sample_rows(
-        backend.model,
-        torch.tensor([prompt_ids(backend.tokenizer, PROMPT)]),
-        torch.from_numpy(noise),
-        end_tokens=torch.tensor([0]),
-        temperature=temperature,
-        top_p=top_p,
+    settings = SamplingSettings(max_new_tokens=most, **changes)
+    loop = Loop(
+        Decoder(backend.model) if backend.keeps_full else LoneDecoder(backend.model),
+        settings,
+        rows=batch or rows,
+        shared=True,
+        end_tokens=ends,
+        stopper=Stopper(settings, backend._text),
     )
+    work = Work(prompt_ids(backend.tokenizer, PROMPT), range(rows), noise)
+    drawn = [row for some in loop.run(iter([work])) for row in some]
+    return sorted(drawn, key=lambda row: row.key)
+
+
+def sampled(backend, problem_id, indices, settings, prompt=PROMPT):
+    requests = [Request(problem_id, prompt, list(indices))]
+    return [sample for some in backend.sample(requests, settings) for sample in some]
 
 
 def distributions(backend, tokens, temperature=1.0):
@@ -41,83 +57,88 @@ def distributions(backend, tokens, temperature=1.0):
 
 @pytest.mark.parametrize("temperature", [1.0, 0.7, 1.5])
 def test_logprob_and_entropy_equal_a_plain_forward_pass(backend, temperature):
-    drawn = draw(backend, temperature=temperature)
-    for row in range(64):
-        tokens = drawn.tokens[row, : drawn.lengths[row]].tolist()
-        logp = distributions(backend, tokens, temperature)
-        chosen = logp[range(len(tokens)), tokens].sum()
+    for row in draw(backend, temperature=temperature):
+        logp = distributions(backend, row.ids, temperature)
+        chosen = logp[range(len(row.ids)), row.ids].sum()
         entropy = -(logp.exp() * logp).sum()
-        assert drawn.logprobs[row].item() == pytest.approx(chosen.item(), abs=1e-4)
-        assert drawn.entropies[row].item() == pytest.approx(entropy.item(), abs=1e-4)
+        assert row.logprob == pytest.approx(chosen.item(), abs=1e-4)
+        assert row.entropy == pytest.approx(entropy.item(), abs=1e-4)
 
 
 def test_rows_end_at_the_end_token_or_at_the_limit(backend):
     drawn = draw(backend)
-    assert drawn.ended.any()
-    assert not drawn.ended.all()
-    for row in range(64):
-        tokens = drawn.tokens[row, : drawn.lengths[row]].tolist()
-        assert 0 not in tokens[:-1]
-        assert (tokens[-1] == 0) == bool(drawn.ended[row])
-        assert drawn.ended[row] or len(tokens) == 12
+    assert len({row.ended for row in drawn}) == 2
+    for row in drawn:
+        assert 0 not in row.ids[:-1]
+        assert (row.ids[-1] == 0) == row.ended
+        assert row.ended or len(row.ids) == 12
 
 
 def test_tokens_are_drawn_from_the_model(backend):
     rows = 20_000
     drawn = draw(backend, rows=rows, most=1)
     expected = distributions(backend, [3])[0].exp().numpy()
-    seen = np.bincount(drawn.tokens[:, 0].numpy(), minlength=len(expected)) / rows
+    seen = np.bincount([row.ids[0] for row in drawn], minlength=len(expected)) / rows
     np.testing.assert_allclose(seen, expected, atol=4 * 0.5 / rows**0.5)
-
-
-def test_top_p_keeps_the_smallest_set_with_that_mass(backend):
-    probs = distributions(backend, [3])[0].exp().numpy()
-    order = np.argsort(-probs)
-    kept = order[: np.searchsorted(probs[order].cumsum(), 0.6) + 1]
-    drawn = draw(backend, rows=5000, most=1, top_p=0.6)
-    seen = np.bincount(drawn.tokens[:, 0].numpy(), minlength=len(probs)) / 5000
-    assert set(np.flatnonzero(seen)) == set(kept)
-    np.testing.assert_allclose(seen[kept], probs[kept] / probs[kept].sum(), atol=0.04)
 
 
 def test_temperature_zero_takes_the_most_probable_token(backend):
     drawn = draw(backend, rows=3, most=5, temperature=0.0)
-    length = int(drawn.lengths[0])
-    tokens = drawn.tokens[0, :length].tolist()
-    assert tokens == distributions(backend, tokens).argmax(-1).tolist()
-    assert (drawn.tokens == drawn.tokens[0]).all()
+    ids = drawn[0].ids
+    assert ids == distributions(backend, ids).argmax(-1).tolist()
+    assert all(row.ids == ids for row in drawn)
 
 
-def test_noise_of_almost_one_draws_a_possible_token():
-    from maxatk.evaluation.backends.loop import _draw
-
-    logits = torch.tensor([[0.0, 1.0, 2.0] + [-torch.inf] * 5])
-    noise = torch.tensor([1 - 2.0**-24])
-    logp = torch.log_softmax(logits, dim=-1)
-    assert _draw(logp, noise, temperature=1.0, top_p=1.0).item() == 2
-    assert _draw(logp, torch.tensor([0.0]), temperature=1.0, top_p=1.0).item() == 0
-
-
-def test_a_long_completion_outgrows_the_reserved_cache(backend):
-    drawn = sample_rows(
-        backend.model,
-        torch.tensor([prompt_ids(backend.tokenizer, PROMPT)]),
-        torch.rand((4, 50), generator=torch.Generator().manual_seed(0)),
-        end_tokens=torch.tensor([], dtype=torch.long),
-        temperature=1.0,
-        top_p=1.0,
-    )
-    assert drawn.lengths.tolist() == [50] * 4
-    logp = distributions(backend, drawn.tokens[2].tolist())
-    chosen = logp[range(50), drawn.tokens[2]].sum()
-    assert drawn.logprobs[2].item() == pytest.approx(chosen.item(), abs=1e-3)
+def test_a_long_completion_outgrows_the_reserved_cache(tmp_path):
+    folder = save_tiny_model(tmp_path, max_position_embeddings=256)
+    backend = HFBackend(folder, ModelSettings(batch_size=4))
+    drawn = draw(backend, rows=4, most=150, ends=())
+    assert [len(row.ids) for row in drawn] == [150] * 4
+    logp = distributions(backend, drawn[2].ids)
+    chosen = logp[range(150), drawn[2].ids].sum()
+    assert drawn[2].logprob == pytest.approx(chosen.item(), abs=1e-3)
 
 
-def test_samples_do_not_depend_on_what_else_is_drawn(backend):
+def test_the_batch_is_full_until_the_queue_is_empty(backend, monkeypatch):
+    widths = []
+    step = Decoder.step
+
+    def counted(self, tokens):
+        widths.append(sum(prompt is not None for prompt in self._prompts))
+        return step(self, tokens)
+
+    monkeypatch.setattr(Decoder, "step", counted)
+    requests = [Request(f"p{i}", PROMPT * (1 + i % 3), [0]) for i in range(60)]
+    settings = SamplingSettings(max_new_tokens=6, samples=1)
+    found = [sample for some in backend.sample(requests, settings) for sample in some]
+    assert [sample.problem_id for sample in found] == [f"p{i}" for i in range(60)]
+    full = widths[: -settings.max_new_tokens]
+    assert len(full) > 10
+    assert min(full) >= 7  # of 8
+
+
+@pytest.mark.parametrize("samples", [1, 3, 20])
+@pytest.mark.parametrize("others", [1, 3, 5, 64])
+def test_no_bit_depends_on_the_batch_size_or_on_what_is_drawn_beside(tiny_model, samples, others):
+    settings = SamplingSettings(max_new_tokens=6, samples=samples, seed=3)
+    requests = [Request(f"p{i}", PROMPT * (1 + i % 3), range(samples)) for i in range(7)]
+
+    def draw_all(batch_size, requests):
+        backend = HFBackend(tiny_model, ModelSettings(batch_size=batch_size))
+        return [sample for some in backend.sample(requests, settings) for sample in some]
+
+    whole = draw_all(8, requests)
+    assert draw_all(others, requests) == whole
+    rest = [Request(r.problem_id, r.prompt, range(samples - 1, samples)) for r in requests[3:]]
+    assert draw_all(others, rest) == [
+        sample for sample in whole if sample.sample == samples - 1 and sample.problem_id >= "p3"
+    ]
+
+
+def test_samples_come_in_the_order_asked_for(backend):
     settings = SamplingSettings(max_new_tokens=6, samples=20, seed=3)
-    everything = backend.sample("a", PROMPT, range(20), settings)
-    backend.sample("b", PROMPT, range(20), settings)
-    assert backend.sample("a", PROMPT, [13, 2, 19], settings) == [
+    everything = sampled(backend, "a", range(20), settings)
+    assert sampled(backend, "a", [13, 2, 19], settings) == [
         everything[13],
         everything[2],
         everything[19],
@@ -128,19 +149,11 @@ def test_samples_do_not_depend_on_what_else_is_drawn(backend):
 def test_seed_and_problem_change_the_samples(backend):
     settings = SamplingSettings(max_new_tokens=6, samples=20)
     texts = {
-        tuple(s.completion for s in backend.sample(name, PROMPT, range(20), chosen))
+        tuple(s.completion for s in sampled(backend, name, range(20), chosen))
         for name in ("a", "b")
         for chosen in (settings, SamplingSettings(max_new_tokens=6, samples=20, seed=1))
     }
     assert len(texts) == 4
-
-
-def test_batch_size_changes_nothing_but_rounding(tiny_model, backend):
-    settings = SamplingSettings(max_new_tokens=6, samples=20)
-    other = HFBackend(str(tiny_model), batch_size=3)
-    ours = backend.sample("a", PROMPT, range(20), settings)
-    theirs = other.sample("a", PROMPT, range(20), settings)
-    assert [s.completion for s in ours] == [s.completion for s in theirs]
 
 
 def test_noise_rows_are_stable():
@@ -152,7 +165,7 @@ def test_noise_rows_are_stable():
 
 def test_record_of_a_sample(backend):
     settings = SamplingSettings(max_new_tokens=6, samples=20)
-    for sample in backend.sample("a", PROMPT, range(20), settings):
+    for sample in sampled(backend, "a", range(20), settings):
         assert sample.finish_reason in ("stop", "length")
         assert 1 <= sample.tokens <= 6
         assert sample.logprob < 0 < sample.entropy
@@ -168,7 +181,7 @@ def test_the_saved_tokenizer_is_loaded_as_it_is(tiny_model, backend):
 
 
 def test_a_chat_template_makes_a_user_turn(tiny_model):
-    backend = HFBackend(str(tiny_model))
+    backend = HFBackend(tiny_model)
     backend.tokenizer.chat_template = (
         "{% for m in messages %}{{ m['role'][0] and '#' }}{{ m['content'] }}{% endfor %}"
         "{% if add_generation_prompt %}print(3){% endif %}"
@@ -184,7 +197,7 @@ def test_missing_model_is_refused_before_work(tmp_path):
 
 
 def test_loading_a_model_prints_nothing(tiny_model, capfd):
-    HFBackend(str(tiny_model))
+    HFBackend(tiny_model)
     assert capfd.readouterr() == ("", "")
 
 
@@ -198,9 +211,11 @@ def test_prompts_that_do_not_fit_are_refused(backend):
 
 def test_bad_arguments_are_refused(tiny_model, backend):
     with pytest.raises(InvalidValueError, match="batch_size"):
-        HFBackend(str(tiny_model), batch_size=0)
+        ModelSettings(batch_size=0)
     with pytest.raises(InvalidValueError, match=r"sample index: must be in \[0, 256\), got 256"):
-        backend.sample("a", PROMPT, [256], SamplingSettings())
+        sampled(backend, "a", [256], SamplingSettings())
+    with pytest.raises(InvalidValueError, match="device: a device map decides it"):
+        HFBackend(tiny_model, ModelSettings(device="cpu", device_map="auto"))
     with pytest.raises(InvalidValueError, match="did you mean 'hf'"):
         load_backend(str(tiny_model), ModelSettings(backend="hff"))
 
@@ -224,6 +239,142 @@ def test_fingerprint_tells_weights_apart(tiny_model, tmp_path):
 
 
 def test_automatic_batch_size_is_a_power_of_two(tiny_model):
-    backend = HFBackend(str(tiny_model))
+    backend = HFBackend(tiny_model)
     backend.check({"a": PROMPT}, SamplingSettings(max_new_tokens=8))
     assert json.loads(json.dumps(backend.describe()))["batch_size"] in [1 << i for i in range(9)]
+
+
+def other_model(name):
+    """A tiny model of another architecture, over the tiny vocabulary."""
+    import transformers
+
+    shape = {"vocab_size": 9, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
+    more = {"num_key_value_heads": 1, "intermediate_size": 32, "head_dim": 8}
+    ends = {"eos_token_id": 0, "pad_token_id": 1, "bos_token_id": None}
+    changes = {
+        "GPT2": {},
+        "Gemma2": {**more, "sliding_window": 4, "query_pre_attn_scalar": 8},
+        "Mistral": {**more, "sliding_window": 4},
+    }.get(name, more)
+    torch.manual_seed(0)
+    config = getattr(transformers, f"{name}Config")(**shape, **changes, **ends)
+    return transformers.AutoModelForCausalLM.from_config(config).eval()
+
+
+@pytest.mark.parametrize(
+    ("name", "keeps_full"),
+    [
+        *((name, True) for name in ("Llama", "Qwen3", "Phi3", "Olmo2", "Granite", "GPT2")),
+        *((name, False) for name in ("Gemma2", "Mistral")),
+    ],
+)
+def test_other_architectures_draw_what_a_plain_forward_pass_says(
+    tiny_model, tmp_path, name, keeps_full
+):
+    other_model(name).save_pretrained(tmp_path)
+    for file in ("tokenizer.json", "tokenizer_config.json"):
+        (tmp_path / file).write_bytes((tiny_model / file).read_bytes())
+    backend = HFBackend(tmp_path, ModelSettings(batch_size=5, dtype="float32"))
+    assert backend.keeps_full == keeps_full
+    drawn = draw(backend, rows=12, batch=5)
+    assert len({len(row.ids) for row in drawn}) > 1
+    for row in drawn:
+        logp = distributions(backend, row.ids)
+        chosen = logp[range(len(row.ids)), row.ids].sum().item()
+        assert row.logprob == pytest.approx(chosen, abs=1e-3)
+
+
+def test_a_config_within_a_config_is_found(backend, monkeypatch):
+    nested = type("Nested", (), {"get_text_config": lambda self: text})()
+    text = backend.model.config
+    monkeypatch.setattr(backend.model, "config", nested)
+    with pytest.raises(InvalidValueError, match="context of 64"):
+        backend.check({"long": PROMPT}, SamplingSettings(max_new_tokens=61))
+    assert backend._fitting_batch_size(4, SamplingSettings(max_new_tokens=8)) >= 1
+
+
+@pytest.fixture(scope="module")
+def adapter(tiny_model, tmp_path_factory):
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForCausalLM
+
+    torch.manual_seed(1)
+    model = AutoModelForCausalLM.from_pretrained(tiny_model)
+    lora = LoraConfig(r=4, init_lora_weights=False, target_modules=["q_proj", "down_proj"])
+    adapted = get_peft_model(model, lora)
+    folder = tmp_path_factory.mktemp("adapter")
+    adapted.save_pretrained(folder)
+    return folder, adapted.eval()
+
+
+def test_an_adapter_is_part_of_the_model(tiny_model, adapter):
+    folder, adapted = adapter
+    backend = HFBackend(tiny_model, ModelSettings(batch_size=4, adapter=str(folder)))
+    ids = torch.tensor([prompt_ids(backend.tokenizer, PROMPT)])
+    with torch.no_grad():
+        torch.testing.assert_close(backend.model(ids).logits, adapted(ids).logits)
+    described = backend.describe()
+    assert described["adapter"] == str(folder)
+    assert described["adapter_weights"] == fingerprint(folder) is not None
+
+
+def test_an_adapter_of_another_model_is_refused(adapter, tiny_model, tmp_path):
+    other = save_tiny_model(tmp_path / "wide", hidden_size=32)
+    fewer = save_tiny_model(tmp_path / "fewer", num_hidden_layers=1)
+    for model in (other, fewer):
+        with pytest.raises(InvalidValueError, match=r"^adapter: .* is not of this model: [^\n]*$"):
+            HFBackend(model, ModelSettings(adapter=str(adapter[0])))
+    with pytest.raises(MissingFileError, match=r"holds no adapter_config\.json"):
+        HFBackend(tiny_model, ModelSettings(adapter=str(tiny_model)))
+
+
+@pytest.mark.parametrize("settings", [{"stop": ["(2)"]}, {"stop": ["zzz", "#", "1/0"]}])
+def test_a_completion_ends_before_a_stop_text(backend, settings):
+    plain = SamplingSettings(max_new_tokens=12, samples=64)
+    stopped = dataclasses.replace(plain, **settings)
+    whole = sampled(backend, "p", range(64), plain)
+    cut = sampled(backend, "p", range(64), stopped)
+    shorter = 0
+    for before, after in zip(whole, cut, strict=True):
+        ends = [before.completion.find(s) for s in stopped.stop if s in before.completion]
+        expected = before.completion[: min(ends)] if ends else before.completion
+        assert after.completion == expected
+        assert after.finish_reason == ("stop" if ends else before.finish_reason)
+        shorter += after.tokens < before.tokens
+    assert shorter > 10
+
+
+def test_the_prompt_may_have_a_system_turn_arguments_and_a_template_of_its_own(
+    tiny_model, tmp_path
+):
+    template = tmp_path / "template.jinja"
+    template.write_text(
+        "{% for m in messages %}{{ '#' if m['role'] == 'system' else '\n' }}{{ m['content'] }}"
+        "{% endfor %}{% if loud %}1/0{% endif %}"
+    )
+    prompt = PromptSettings(str(template), system="print(3)", template_arguments={"loud": True})
+    backend = HFBackend(tiny_model, ModelSettings(prompt=prompt))
+    assert backend._prompt_ids("print(1)") == [6, 8, 3, 4, 7]
+    described = backend.describe()["prompt"]
+    assert described["template"].startswith("sha256:")
+    assert described["system"] == "print(3)"
+    plain = HFBackend(tiny_model, ModelSettings(prompt=PromptSettings("none")))
+    assert plain._prompt_ids("print(1)") == [4]
+
+
+def test_prompt_settings_that_cannot_be_are_refused(tiny_model, tmp_path):
+    with pytest.raises(InvalidValueError, match="neither a system turn nor"):
+        PromptSettings("none", system="x")
+    with pytest.raises(InvalidValueError, match="template_arguments: must be a mapping, got 'x'"):
+        PromptSettings(template_arguments="x")
+    with pytest.raises(InvalidValueError, match="engine: must be a mapping, got 4"):
+        ModelSettings(engine=4)
+    with pytest.raises(MissingFileError, match="there is no file 'nowhere'"):
+        PromptSettings("nowhere")
+    with pytest.raises(InvalidValueError, match="has no chat template for a system turn"):
+        HFBackend(tiny_model, ModelSettings(prompt=PromptSettings(system="x")))
+    broken = tmp_path / "broken.jinja"
+    broken.write_text("{{ raise_exception('no system turns here') }}")
+    backend = HFBackend(tiny_model, ModelSettings(prompt=PromptSettings(str(broken))))
+    with pytest.raises(InvalidValueError, match="template fails: no system turns here"):
+        backend.check({"p": "print(1)"}, SamplingSettings(max_new_tokens=4))

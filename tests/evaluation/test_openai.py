@@ -1,9 +1,11 @@
 import asyncio
+import dataclasses
 import json
 import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 
 import httpx
@@ -19,7 +21,9 @@ from maxatk.evaluation import (
     load_backend,
 )
 from maxatk.evaluation.backends.model_settings import sample_seed
+from maxatk.evaluation.sampling import Request
 from maxatk.jsonl import write_jsonl
+from maxatk.models import PromptSettings
 from maxatk.records import Problem, TestCase
 from maxatk.verifier import Verifier
 from processes import patience
@@ -37,7 +41,8 @@ def expected(indices):
 
 
 def draw(backend, indices=range(24)):
-    return backend.sample("p", "a prompt", list(indices), SETTINGS)
+    requests = [Request("p", "a prompt", list(indices))]
+    return [sample for some in backend.sample(requests, SETTINGS) for sample in some]
 
 
 def test_every_sample_is_a_request_with_its_own_seed():
@@ -69,6 +74,78 @@ def test_chat_sends_the_prompt_as_a_turn_and_the_key_of_the_environment(monkeypa
     assert path == "/v1/chat/completions"
     assert body["messages"] == [{"role": "user", "content": "a prompt"}]
     assert headers["Authorization"] == "Bearer secret"
+
+
+def test_chat_sends_a_system_turn_and_the_arguments_of_the_template():
+    with serving() as server:
+        given = ServerSettings(url=server.url, chat=True)
+        prompt = PromptSettings(system="Be brief.", template_arguments={"enable_thinking": False})
+        draw(load_backend("m", ModelSettings("openai", server=given, prompt=prompt)), [0])
+    body = server.requests[0][2]
+    assert body["messages"][0] == {"role": "system", "content": "Be brief."}
+    assert body["chat_template_kwargs"] == {"enable_thinking": False}
+
+
+@pytest.mark.parametrize(
+    ("prompt", "message"),
+    [
+        ({"template": "none"}, "prompt.template: the server has its own"),
+        ({"system": "x"}, "prompt: a system turn and template_arguments need server.chat"),
+    ],
+)
+def test_what_a_server_cannot_do_with_prompts_is_refused(prompt, message):
+    server = ServerSettings(url="http://x")
+    with pytest.raises(InvalidValueError, match=message):
+        load_backend("m", ModelSettings("openai", server=server, prompt=PromptSettings(**prompt)))
+
+
+def test_a_server_without_the_model_is_noticed_before_any_sampling():
+    with serving(models=[{"id": "other", "owned_by": "x"}]) as server:
+        backend = backend_for(server)
+        with pytest.raises(ServerError, match="the server has no model 'm'; it has other"):
+            backend.check({"p": "a prompt"}, SETTINGS)
+
+
+@pytest.mark.parametrize("chat", [False, True])
+def test_vllm_is_told_the_whole_distribution_and_gives_log_probabilities(chat):
+    settings = dataclasses.replace(SETTINGS, temperature=1.0)
+    with serving(models=[{"id": "m", "owned_by": "vllm"}]) as server:
+        backend = backend_for(server, chat=chat)
+        backend.check({"p": "a prompt"}, settings)
+        request = Request("p", "a prompt", [0])
+        ((sample,),) = backend.sample([request], settings)
+    body = server.requests[0][2]
+    assert (body["top_k"], body["min_p"], body["repetition_penalty"]) == (0, 0.0, 1.0)
+    assert sample.logprob == -1.25
+
+
+def test_cuts_and_stops_are_sent_where_they_are_asked_for():
+    settings = dataclasses.replace(SETTINGS, top_k=5, min_p=0.1, stop=("\nclass",))
+    with serving() as server:
+        list(backend_for(server).sample([Request("p", "a prompt", [0])], settings))
+    body = server.requests[0][2]
+    assert (body["top_k"], body["min_p"], body["stop"]) == (5, 0.1, ["\nclass"])
+
+
+def test_requests_of_many_problems_are_under_way_together():
+    requests = [Request(f"p{i}", "a prompt", [0]) for i in range(40)]
+    with serving(delay=0.05) as server:
+        drawn = list(backend_for(server, concurrency=8).sample(requests, SETTINGS))
+    assert [sample.problem_id for some in drawn for sample in some] == [f"p{i}" for i in range(40)]
+    assert server.busiest == 8
+
+
+def test_closing_the_samples_ends_the_requests():
+    requests = [Request("p", "a prompt", range(24))]
+    before = threading.active_count()
+    with serving(delay=0.05) as server:
+        drawn = backend_for(server, concurrency=2).sample(requests, SETTINGS)
+        next(drawn)
+        drawn.close()
+        asked = len(server.requests)
+        time.sleep(0.3)
+        assert len(server.requests) <= asked + 2
+    assert threading.active_count() <= before
 
 
 def test_faults_that_pass_lose_no_sample():
@@ -201,10 +278,10 @@ def test_an_evaluation_survives_a_server_that_fails_for_good(tmp_path):
         with serving([None] * 10 + [500] * 100) as server, pytest.raises(ServerError):
             run(server, "cut", concurrency=1)
         kept = (tmp_path / "cut" / "samples.jsonl").read_text().count("\n")
-        assert kept == 8, "the whole batches before the failure"
+        assert kept == 10, "those before the failure"
         with serving() as server:  # at another address
             resumed, whole = run(server, "cut"), run(server, "whole")
-    assert resumed["manifest"]["samples_found"] == 8
+    assert resumed["manifest"]["samples_found"] == 10
     for part in ("metrics", "per_problem", "counts"):
         assert resumed[part] == whole[part]
     assert resumed["counts"]["samples"] == 24
@@ -230,6 +307,7 @@ def test_the_command_line_asks_a_server(tmp_path):
         "name": "openai",
         "model": "m",
         "chat": True,
+        "prompt": {"template": "auto", "system": None, "template_arguments": {}},
     }
 
 

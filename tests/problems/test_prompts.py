@@ -45,12 +45,13 @@ def tokenizer():
 
 @pytest.mark.parametrize("template", [None, TEMPLATE])
 def test_the_tokens_of_a_prompt_are_those_that_sampling_feeds_to_the_model(tokenizer, template):
+    from maxatk.evaluation import ModelSettings
     from maxatk.evaluation.backends.hf import HFBackend
 
     tokenizer.chat_template = template
     backend = HFBackend.__new__(HFBackend)
-    backend.tokenizer = tokenizer
+    backend.tokenizer, backend.settings = tokenizer, ModelSettings()
     prompt = "print the sum\n"
     ids = prompt_ids(tokenizer, prompt)
-    assert ids == backend.encode(prompt)
+    assert ids == backend._prompt_ids(prompt)
     assert (len(ids) > len(tokenizer(prompt)["input_ids"])) == (template is not None)

@@ -12,12 +12,12 @@ import yaml
 
 from maxatk.cli.progress import ProgressMode, progress_bar, summed
 from maxatk.cli.rewards import RewardFlag
-from maxatk.cli.tables import print_overview
+from maxatk.cli.tables import print_cut_off, print_overview
 from maxatk.evaluation import SamplingSettings, evaluate
 from maxatk.evaluation.planning import EvaluationPlan, plan
 from maxatk.evaluation.recipe import EvalRecipe
 from maxatk.problems import load_problems
-from maxatk.settings import from_mapping, read_recipe
+from maxatk.settings import apply_overrides, from_mapping, read_recipe
 
 _Required = Annotated[str, tyro.conf.arg(help_behavior_hint="(required, here or in the recipe)")]
 
@@ -49,7 +49,7 @@ class Arguments:
         settings: What is evaluated, and how.
         recipe: A YAML file with the settings that are not given here, as --show-config prints it.
         overrides: Settings that win over the recipe, such as sampling.samples=64; flags win over
-            both.
+            both. They may be given without a recipe.
         k: Which k to print, from 1 to the samples of a problem; 1, 8, 32 and 128, as far as there
             are samples, if none is given.
         by: A field of the problems' meta: also print the results by its values.
@@ -83,8 +83,16 @@ def _parse(arguments: Sequence[str]) -> Arguments:
     # Twice: the first time for the name of the recipe, then with its values as the defaults, so
     # that a flag wins over the recipe whatever its value is.
     first = _parse_over(RecipeFlags(model="", problems="", out=""), arguments)
-    settings = {} if first.recipe is None else read_recipe(first.recipe, first.overrides)
+    settings = _read(first)
     return _parse_over(_defaults(settings), arguments)
+
+
+def _read(asked: Arguments) -> dict[str, Any]:
+    if asked.recipe is None:
+        return {}
+    if "=" in str(asked.recipe) and not asked.recipe.is_file():  # overrides without a recipe
+        return apply_overrides({}, [str(asked.recipe), *asked.overrides])
+    return read_recipe(asked.recipe, asked.overrides)
 
 
 def _defaults(settings: Mapping[str, Any]) -> RecipeFlags:
@@ -132,6 +140,7 @@ def _evaluate(recipe: EvalRecipe, asked: Arguments) -> None:
         )
     if asked.progress != "json":
         print_overview({Path(recipe.out).name: results}, ks=asked.k, by=asked.by)
+        print_cut_off({Path(recipe.out).name: results})
 
 
 def _plan_text(planned: EvaluationPlan) -> str:

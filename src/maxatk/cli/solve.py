@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections import Counter
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any
 
 import tyro
 
 from maxatk.cli.progress import ProgressMode, progress_bar
 from maxatk.errors import InvalidValueError, MissingFileError, suggestion
-from maxatk.evaluation import ModelSettings, SamplingSettings, ServerSettings, solve
+from maxatk.evaluation import ModelSettings, SamplingSettings, solve
 from maxatk.evaluation.choosing import Choice, choose
 from maxatk.evaluation.solving import DRAWN_AT_ONCE, Solution
 from maxatk.jsonl import read_jsonl
@@ -20,6 +21,7 @@ from maxatk.records import Problem, TestCase
 from maxatk.verifier import VerifierSettings
 
 _BAR = 40
+_RUNNING = ModelSettings(batch_size=DRAWN_AT_ONCE)
 
 
 def command(
@@ -32,14 +34,14 @@ def command(
     n: Annotated[int, tyro.conf.arg(aliases=["-n"])] = 64,
     temperature: float = 1.0,
     top_p: float = 1.0,
+    top_k: int = 0,
+    min_p: float = 0.0,
     max_new_tokens: int = 256,
     seed: int = 0,
     keep_going: bool = False,
     select: str | None = None,
-    backend: Literal["hf", "openai", "vllm"] = "hf",
-    server: ServerSettings = ServerSettings(),  # noqa: B008
-    batch_size: int | None = DRAWN_AT_ONCE,
-    device: str | None = None,
+    running: Annotated[ModelSettings, tyro.conf.arg(name="")] = _RUNNING,
+    template_arguments: str = "{}",
     verifier: VerifierSettings = VerifierSettings(),  # noqa: B008
     json_output: Annotated[bool, tyro.conf.arg(name="json")] = False,
     progress: ProgressMode = "auto",
@@ -61,23 +63,29 @@ def command(
         n: How many programs are drawn at most.
         temperature: Of the sampling, as in eval.
         top_p: Of the sampling, as in eval.
+        top_k: Of the sampling, as in eval.
+        min_p: Of the sampling, as in eval.
         max_new_tokens: Most tokens of a program.
         seed: Fixes every draw.
         keep_going: Draw all n, even after a program has passed every test.
         select: Choose one of n samples without looking at the tests: likelihood, visible-tests,
             majority, module:function or file.py:function.
-        backend: hf runs the model here, vllm does with its own engine, openai asks a server.
-        server: The server of the backend openai.
-        batch_size: Programs drawn at once.
-        device: Where the model runs; a GPU if there is one.
+        running: How the model is run, as in eval.
+        template_arguments: For the chat template, as JSON, such as {"enable_thinking": false}.
         verifier: Its workers and limits.
         json_output: Print one JSON object instead of text.
         progress: A bar on the terminal, JSON lines on standard output, or nothing.
     """
     settings = SamplingSettings(
-        temperature=temperature, top_p=top_p, max_new_tokens=max_new_tokens, seed=seed
+        temperature=temperature,
+        top_p=top_p,
+        top_k=top_k,
+        min_p=min_p,
+        max_new_tokens=max_new_tokens,
+        seed=seed,
     )
-    running = ModelSettings(backend=backend, device=device, batch_size=batch_size, server=server)
+    chat = dataclasses.replace(running.prompt, template_arguments=_arguments(template_arguments))
+    running = dataclasses.replace(running, prompt=chat)
     if prompt is not None and tests is None and select is not None:
         problem = Problem(prompt.stem, _text_of(prompt), entry_point=entry_point)
     else:
@@ -108,6 +116,16 @@ def command(
             progress=report,
         )
     print(json.dumps(found.to_json()) if json_output else _text(found))  # noqa: T201
+
+
+def _arguments(text: str) -> dict[str, Any]:
+    try:
+        arguments = json.loads(text)
+    except json.JSONDecodeError:
+        arguments = None
+    if not isinstance(arguments, dict):
+        raise InvalidValueError(f"--template-arguments: must be a JSON object, got {text!r}")
+    return arguments
 
 
 def _problem(

@@ -10,7 +10,7 @@ from typing import Any
 
 from maxatk.errors import DataError, InvalidValueError
 from maxatk.evaluation.backends import ModelSettings, load_backend
-from maxatk.evaluation.sampling import SamplingSettings
+from maxatk.evaluation.sampling import Request, SamplingSettings
 from maxatk.evaluation.selection import answer_of
 from maxatk.evaluation.submissions import program_key, submission
 from maxatk.evaluation.verifying import verifier_or_default, visible_shares
@@ -87,9 +87,8 @@ def choose(
     with verifier_or_default(verifier) as opened:
         scorer = WAYS[by] if by in WAYS else _by_function(by, opened)
         drawn: list[Sample] = []
-        for start in range(0, n, sampler.batch_size):
-            indices = list(range(start, min(start + sampler.batch_size, n)))
-            drawn += sampler.sample(problem.id, problem.prompt, indices, settings)
+        for some in sampler.sample([Request(problem.id, problem.prompt, range(n))], settings):
+            drawn += some
             if progress is not None:
                 progress(len(drawn), n)
         scores = scorer(problem, drawn, opened)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -19,10 +20,10 @@ from maxatk.evaluation.folder import (
     sampled_settings,
     write_results,
 )
-from maxatk.evaluation.sampling import SamplingSettings
+from maxatk.evaluation.sampling import Request, SamplingSettings
 from maxatk.evaluation.statistics import check_ks
 from maxatk.evaluation.store import Store
-from maxatk.evaluation.submissions import Submission, submission
+from maxatk.evaluation.submissions import submission
 from maxatk.evaluation.verifying import (
     BY_TESTS,
     UnitProgress,
@@ -30,9 +31,13 @@ from maxatk.evaluation.verifying import (
     scoring,
     verifier_or_default,
 )
+from maxatk.folders import TRAIN_RECORD, read_json
+from maxatk.models import prompt_difference
 from maxatk.problems.load import read_problems
 from maxatk.records import Problem, Sample, Score
 from maxatk.verifier import Verifier
+
+_log = logging.getLogger(__name__)
 
 
 def evaluate(
@@ -82,6 +87,7 @@ def evaluate(
     batch_size = model_settings.batch_size or recorded_batch_size(out)
     sampler = load_backend(str(model), dataclasses.replace(model_settings, batch_size=batch_size))
     sampler.check({problem.id: problem.prompt for problem in chosen.values()}, settings)
+    _compare_with_training(Path(model), model_settings)
     with verifier_or_default(verifier) as opened:
         described = sampled_settings(sampler.describe(), settings, chosen, opened, reward)
         judged = reward_or_tests(reward, chosen, opened)
@@ -97,11 +103,22 @@ def evaluate(
             with scoring(
                 opened, scores, chosen, total=total, progress=progress, reward=judged
             ) as verify:
-                for batch in _sampled(sampler, chosen, settings, samples, progress):
-                    verify(batch)
+                unscored = [s for key, s in samples.records.items() if key not in scores.records]
+                verify([submission(sample, chosen[sample.problem_id]) for sample in unscored])
+                for drawn in _sampled(sampler, chosen, settings, samples, progress):
+                    verify([submission(sample, chosen[sample.problem_id]) for sample in drawn])
         manifest = manifest_of(described, opened, source, started)
     manifest["samples_found"] = found
     return write_results(out, chosen, samples.records, scores.records, manifest, more_ks, threshold)
+
+
+def _compare_with_training(model: Path, settings: ModelSettings) -> None:
+    if not (model / TRAIN_RECORD).is_file():
+        return
+    recipe = read_json(model / TRAIN_RECORD).get("recipe", {})
+    difference = prompt_difference(recipe.get("prompt") or {}, settings.prompt)
+    if difference is not None:
+        _log.warning("%s was trained on other prompts: %s", model, difference)
 
 
 def _sampled(
@@ -110,18 +127,24 @@ def _sampled(
     settings: SamplingSettings,
     samples: Store[Sample],
     progress: UnitProgress | None,
-) -> Iterator[list[Submission]]:
+) -> Iterator[list[Sample]]:
     # In the order of the problems, and stored before they are handed on: so the files of an
     # interrupted run are prefixes of those of an uninterrupted one.
     total = len(problems) * settings.samples
+    missing = [
+        Request(
+            problem.id,
+            problem.prompt,
+            [i for i in range(settings.samples) if (problem.id, i) not in samples.records],
+        )
+        for problem in problems.values()
+    ]
     if progress is not None:
         progress(len(samples.records), total, "samples")
-    for problem in problems.values():
-        for start in range(0, settings.samples, sampler.batch_size):
-            chunk = range(start, min(start + sampler.batch_size, settings.samples))
-            missing = [i for i in chunk if (problem.id, i) not in samples.records]
-            if missing:
-                samples.append(sampler.sample(problem.id, problem.prompt, missing, settings))
-                if progress is not None:
-                    progress(len(samples.records), total, "samples")
-            yield [submission(samples.records[problem.id, i], problem) for i in chunk]
+    if not any(request.indices for request in missing):
+        return
+    for drawn in sampler.sample(missing, settings):
+        samples.append(drawn)
+        if progress is not None:
+            progress(len(samples.records), total, "samples")
+        yield drawn

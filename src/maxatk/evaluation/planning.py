@@ -16,7 +16,7 @@ from maxatk.evaluation.folder import (
     recorded_batch_size,
     sampled_settings,
 )
-from maxatk.evaluation.sampling import SamplingSettings
+from maxatk.evaluation.sampling import Request, SamplingSettings
 from maxatk.evaluation.scoring import read_submitted, scored_settings
 from maxatk.evaluation.submissions import submission
 from maxatk.evaluation.verifying import BY_TESTS, reward_batch, reward_or_tests
@@ -64,43 +64,43 @@ def plan(
 ) -> EvaluationPlan:
     """Return the plan of `evaluate` with these arguments; nothing is written to `out`.
 
-    One batch of at most 16 samples of the first problem is drawn and verified. Larger batches are
-    faster, other problems differ: the time is an estimate, more often too long than too short.
-    Raises as `evaluate`, also where `out` belongs to another run.
+    The first 16 samples of the run are drawn and verified. Larger batches are faster, and other
+    problems differ: the time is an estimate, more often too long than too short. Raises as
+    `evaluate`, also where `out` belongs to another run.
     """
     chosen, _ = read_problems(problems)
     batch_size = model_settings.batch_size
-    count = min(batch_size or PROBE, PROBE, settings.samples)
-    sampler = load_backend(str(model), dataclasses.replace(model_settings, batch_size=count))
+    rows = min(batch_size or PROBE, PROBE)
+    sampler = load_backend(str(model), dataclasses.replace(model_settings, batch_size=rows))
     sampler.check({problem.id: problem.prompt for problem in problems}, settings)
     described = _described(sampler, batch_size or recorded_batch_size(Path(out)))
     described = sampled_settings(described, settings, chosen, verifier, reward)
     check_folder(Path(out), described, grows=problems)
     judged = reward_or_tests(reward, chosen, verifier)
-    first = problems[0]
+    probe = _probe(problems, settings.samples)
     started = time.perf_counter()
-    drawn = sampler.sample(first.id, first.prompt, list(range(count)), settings)
+    drawn = [sample for some in sampler.sample(probe, settings) for sample in some]
     sampled = time.perf_counter()
-    submissions = [submission(sample, first) for sample in drawn]
+    asked = [(submission(s, chosen[s.problem_id]), chosen[s.problem_id]) for s in drawn]
     if judged is None:
-        verifier.verify_many([problem_job(found.program, first) for found in submissions])
+        verifier.verify_many([problem_job(found.program, problem) for found, problem in asked])
     else:
-        reward_batch(submissions, judged, chosen)
+        reward_batch([found for found, _ in asked], judged, chosen)
     verified = time.perf_counter()
     total = len(problems) * settings.samples
     found = _lines(Path(out) / SAMPLES)
     missing = max(total - found, 0)
     tokens = [sample.tokens for sample in drawn]
     known = None if None in tokens else sum(t for t in tokens if t is not None)
-    sampling_s = (sampled - started) / count * missing
-    verifying_s = (verified - sampled) / count * missing
+    sampling_s = (sampled - started) / len(drawn) * missing
+    verifying_s = (verified - sampled) / len(drawn) * missing
     return EvaluationPlan(
         problems=len(problems),
         samples=total,
         found=found,
         most_tokens=missing * settings.max_new_tokens,
-        expected_tokens=None if known is None else round(known / count * missing),
-        probed=count,
+        expected_tokens=None if known is None else round(known / len(drawn) * missing),
+        probed=len(drawn),
         sampling_s=round(sampling_s, 1),
         verifying_s=round(verifying_s, 1),
         seconds=round(max(sampling_s, verifying_s), 1),
@@ -150,6 +150,18 @@ def plan_score(
         distinct=len(distinct),
         tests=sum(len(chosen[problem_id].tests) for problem_id, _ in distinct),
     )
+
+
+def _probe(problems: Sequence[Problem], samples: int) -> list[Request]:
+    """Return requests for the first samples of a run."""
+    left = PROBE
+    requests = []
+    for problem in problems:
+        if left <= 0:
+            break
+        requests.append(Request(problem.id, problem.prompt, range(min(left, samples))))
+        left -= len(requests[-1].indices)
+    return requests
 
 
 def _described(sampler: Backend, batch_size: int | None) -> dict[str, Any]:

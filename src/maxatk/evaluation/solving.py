@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections import Counter
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ from typing import Any
 
 from maxatk.errors import InvalidValueError
 from maxatk.evaluation.backends import ModelSettings, load_backend
-from maxatk.evaluation.sampling import SamplingSettings
+from maxatk.evaluation.sampling import Request, SamplingSettings
 from maxatk.evaluation.submissions import submission
 from maxatk.evaluation.verifying import (
     Verified,
@@ -21,7 +22,7 @@ from maxatk.evaluation.verifying import (
 from maxatk.records import Problem
 from maxatk.verifier import Progress, Verifier, problem_job
 
-DRAWN_AT_ONCE = 8  # samples drawn at once: few, so that an easy problem is done soon
+DRAWN_AT_ONCE = 8  # samples under way at a time: few, so that an easy problem is done soon
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,16 +67,15 @@ def solve(
 ) -> Solution:
     """Draw up to `n` programs for a problem, verify each, and return the best.
 
-    Verification runs beside sampling, a batch behind. Once a program passes every test no batch
-    more is drawn, unless `keep_going`; the program returned does not depend on how fast the
-    verifier was.
+    Verification runs beside sampling. Once a program passes every test no more are drawn, unless
+    `keep_going`; the program returned does not depend on how fast the verifier was.
 
     Args:
         model: As in `evaluate`.
         problem: What is to be solved.
         n: The most programs drawn.
         settings: As in `evaluate`, without its `samples`, which `n` is.
-        model_settings: As in `evaluate`; batches of 8 where None.
+        model_settings: As in `evaluate`; 8 samples at a time where None.
         verifier: As in `evaluate`.
         keep_going: Draw all `n`, even after a program has passed every test.
         progress: Called with (verified, n).
@@ -99,15 +99,16 @@ def solve(
     with (
         verifier_or_default(verifier) as opened,
         VerifyingThread(
-            lambda batch: verify_batch(batch, opened, {problem.id: problem}, found)
+            lambda batch: verify_batch(batch, opened, {problem.id: problem}, found),
+            ahead=sampler.batch_size,
         ) as thread,
     ):
-        for start in range(0, n, sampler.batch_size):
-            if not keep_going and any(verdict.reward == 1 for _, verdict in list(verified)):
-                break
-            indices = range(start, min(start + sampler.batch_size, n))
-            drawn = sampler.sample(problem.id, problem.prompt, list(indices), settings)
-            thread.put([submission(sample, problem) for sample in drawn])
+        drawn = sampler.sample([Request(problem.id, problem.prompt, range(n))], settings)
+        with contextlib.closing(drawn):
+            for samples in drawn:
+                thread.put([submission(sample, problem) for sample in samples])
+                if not keep_going and any(v.reward == 1 for _, v in list(verified)):
+                    break
     return _best(problem, verified)
 
 

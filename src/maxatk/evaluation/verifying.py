@@ -30,7 +30,7 @@ VISIBLE = "visible_tests"
 BY_TESTS = "continuous"
 """The reward that is the share of the tests that passed."""
 
-_WAITING = 8  # batches in the queue before the sampler has to wait
+_AHEAD = 8 * BATCH
 # Every verdict takes the interpreter's lock a few times. The sampler gives it up only this often
 # (seconds; usually 0.005), and verification would wait for that each time: it took 1.7 times as
 # long.
@@ -40,23 +40,26 @@ _SWITCH_INTERVAL = 1e-4
 class VerifyingThread:
     """A context manager that works on batches in the order given, in a thread of its own.
 
-    `work` is called in the thread with one batch after the other. Its error is raised by the next
-    `put`, or on leaving the context. Leaving it normally waits for the queue; leaving it with an
-    error drops what is queued.
+    `work` is called in the thread with one batch after the other: what is queued by then. At most
+    `ahead` submissions wait, then `put` does. The error of `work` is raised by the next `put`, or
+    on leaving the context. Leaving it normally waits for the queue; leaving it with an error drops
+    what is queued.
     """
 
-    def __init__(self, work: Callable[[Sequence[Submission]], None]) -> None:
+    def __init__(
+        self, work: Callable[[Sequence[Submission]], None], *, ahead: int = _AHEAD
+    ) -> None:
         self._work_on = work
-        self._queue: queue.Queue[Sequence[Submission] | None] = queue.Queue(_WAITING)
+        self._queue: queue.Queue[Submission | None] = queue.Queue(ahead)
         self._error: BaseException | None = None
         self._dropping = False
         self._thread = threading.Thread(target=self._work, name="maxatk-verify", daemon=True)
 
     def put(self, batch: Sequence[Submission]) -> None:
         """Queue submissions; waits for room."""
-        self._raise_error()
-        for start in range(0, len(batch), BATCH):
-            self._queue.put(batch[start : start + BATCH])
+        for found in batch:
+            self._raise_error()
+            self._queue.put(found)
 
     def __enter__(self) -> VerifyingThread:
         self._switch_interval = sys.getswitchinterval()
@@ -78,12 +81,24 @@ class VerifyingThread:
 
     def _work(self) -> None:
         # It goes on emptying the queue after an error: a sampler in `put` must not wait forever.
-        while (batch := self._queue.get()) is not None:
+        while batch := self._waiting():
             if self._error is None and not self._dropping:
                 try:
                     self._work_on(batch)
                 except BaseException as error:
                     self._error = error
+
+    def _waiting(self) -> list[Submission]:
+        """Return what is queued, at most a batch of it; nothing at the end."""
+        batch: list[Submission] = []
+        while len(batch) < BATCH and not (batch and self._queue.empty()):
+            found = self._queue.get()
+            if found is None:
+                if batch:
+                    self._queue.put(None)
+                break
+            batch.append(found)
+        return batch
 
 
 def verify_batch(

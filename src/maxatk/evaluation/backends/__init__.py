@@ -1,20 +1,20 @@
 """Sampling backends: one class each, listed in `BACKENDS`.
 
-A backend draws the samples with given indices of one problem. To add one, write a class with the
-methods of `Backend` and the class method `open(model, settings)` in a module of its own and add one
-row to `BACKENDS`; rows are import references, so that reading this dict needs none of the packages
-behind it.
+A backend draws the samples of a queue of requests, each for indices of one problem. To add one,
+write a class with the methods of `Backend` and the class method `open(model, settings)` in a module
+of its own and add one row to `BACKENDS`; rows are import references, so that reading this dict
+needs none of the packages behind it.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping
 from typing import Any, Protocol
 
 from maxatk.errors import MissingDependencyError, unknown_name
 from maxatk.evaluation.backends.model_settings import ModelSettings, ServerSettings
-from maxatk.evaluation.sampling import SamplingSettings
+from maxatk.evaluation.sampling import Request, SamplingSettings
 from maxatk.records import Sample
 
 __all__ = ["BACKENDS", "Backend", "ModelSettings", "ServerSettings", "load_backend"]
@@ -24,14 +24,13 @@ BACKENDS: dict[str, str] = {
     "openai": "maxatk.evaluation.backends.openai:OpenAIBackend",
     "vllm": "maxatk.evaluation.backends.vllm:VLLMBackend",
 }
-_INSTALL = {"vllm": "pip install vllm"}
+_INSTALL = {"vllm": "pip install 'maxatk[vllm]'"}
 
 
 class Backend(Protocol):
     """What the evaluation run needs of a sampler.
 
-    `batch_size` is known after `check`: samples [0, B), [B, 2B), ... of a problem are drawn
-    together, and stored together.
+    `batch_size`, known after `check`, is how many samples are under way at a time.
     """
 
     batch_size: int
@@ -43,9 +42,12 @@ class Backend(Protocol):
         """Raise InvalidValueError if a prompt (by problem id) cannot be sampled."""
 
     def sample(
-        self, problem_id: str, prompt: str, indices: Sequence[int], settings: SamplingSettings
-    ) -> list[Sample]:
-        """Return the samples with these indices, in order; the same on every call."""
+        self, requests: Iterable[Request], settings: SamplingSettings
+    ) -> Generator[list[Sample], None, None]:
+        """Yield the samples asked for, in that order, as they are drawn; the same on every call.
+
+        The batch is kept full across the requests. Closing the generator drops the rest.
+        """
 
 
 def load_backend(model: str, settings: ModelSettings) -> Backend:

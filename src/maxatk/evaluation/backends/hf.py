@@ -1,29 +1,31 @@
 """The `hf` backend: any decoder-only transformers model, with a sampling loop of its own.
 
-The prompt is evaluated once and its key-value cache repeated over the rows of a batch, and rows
-that have ended are dropped from the batch. Memory is rows x vocabulary: the logits of one
-position at a time, from which the log-probabilities and entropies are taken as they pass.
+A prompt is evaluated once for all of its samples, and rows that have ended make room for the next
+ones, of any problem. Memory is rows x vocabulary: the logits of one position at a time, from which
+the log-probabilities and entropies are taken as they pass.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from transformers import AutoModelForCausalLM
-from transformers.utils import logging
 
-from maxatk.errors import InvalidValueError, MissingFileError
-from maxatk.evaluation.backends.loop import sample_rows
+from maxatk.evaluation.backends.alone import LoneDecoder
+from maxatk.evaluation.backends.decoding import SHARED_FROM, Decoder
+from maxatk.evaluation.backends.loading import load_model
+from maxatk.evaluation.backends.loop import Drawn, Loop, Work
 from maxatk.evaluation.backends.model_settings import ModelSettings
-from maxatk.evaluation.sampling import SamplingSettings
-from maxatk.models import fingerprint, load_tokenizer, prompt_ids, refuse_missing_folder
+from maxatk.evaluation.backends.requests import check_indices, check_lengths, in_order
+from maxatk.evaluation.backends.stopping import Stopper
+from maxatk.evaluation.backends.supporting import supports
+from maxatk.evaluation.sampling import Request, SamplingSettings
+from maxatk.models import fingerprint, prompt_ids, refuse_missing_folder
 from maxatk.records import Sample
 
 _MOST_ROWS = 256
@@ -33,56 +35,59 @@ class HFBackend:
     """Draw samples from a local folder or a hub name.
 
     Sample `s` of a problem depends on the seed, the problem id and `s` alone, up to the rounding
-    of the batched matrix products; batches are the fixed chunks [0, B), [B, 2B), ... of the
-    sample indices, so that with one batch size `B` a repeated run is the same to the last bit.
+    of the matrix products, whichever other samples are drawn beside it. On a CPU and one thread
+    PyTorch rounds the rows of a product alike however many there are, if there are four, and a
+    batch has no fewer: samples are the same to the last bit with any batch size and after any
+    resumption.
 
     `logprob` is the sum over sampled tokens of log softmax(logits / temperature), in nats, before
-    any top-p cut; `entropy` is the mean entropy of these distributions, in nats. The end token
-    counts as a sampled token. At temperature 0 both are taken at temperature 1.
+    any cut of the distribution; `entropy` is the mean entropy of these distributions, in nats. The
+    end token counts as a sampled token, and so do tokens behind a stop text. At temperature 0 both
+    are taken at temperature 1.
 
-    Raises MissingFileError when `model` cannot be loaded, InvalidValueError for a bad batch size.
+    Raises MissingFileError when `model` cannot be loaded, InvalidValueError for settings that do
+    not fit it.
     """
 
-    def __init__(
-        self,
-        model: str | Path,
-        *,
-        dtype: str = "auto",
-        device: str | None = None,
-        batch_size: int | None = None,
-    ) -> None:
-        if batch_size is not None and batch_size < 1:
-            raise InvalidValueError(f"batch_size: must be 1 or more, got {batch_size!r}")
-        self.name = str(model)
+    def __init__(self, model: str | Path, settings: ModelSettings | None = None) -> None:
+        settings = settings or ModelSettings()
+        settings.refuse("server", "engine")
+        self.name, self.settings = str(model), settings
         refuse_missing_folder(self.name)
-        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        try:
-            with _no_progress_bar():
-                self.tokenizer = load_tokenizer(self.name)
-                self.model = AutoModelForCausalLM.from_pretrained(self.name, dtype=dtype)
-        except OSError as error:
-            raise MissingFileError(f"model {self.name!r}: cannot be loaded: {error}") from error
-        self.model.to(self.device).eval()
-        self.batch_size = batch_size or 0  # 0 until `check` has chosen one
+        loaded = load_model(self.name, settings)
+        self.model, self.stored_dtype = loaded.model, loaded.stored_dtype
+        self.tokenizer = loaded.tokenizer
+        self.device = self.model.device
+        self.batch_size = settings.batch_size or 0  # 0 until `check` has chosen one
         self._end_tokens = _end_tokens(self.model, self.tokenizer)
+        self.keeps_full = supports(self.model)
 
     @classmethod
     def open(cls, model: str, settings: ModelSettings) -> HFBackend:
         """Return the backend with its model; raises as the class, and for settings of others."""
-        settings.refuse("server")
-        return cls(
-            model, dtype=settings.dtype, device=settings.device, batch_size=settings.batch_size
-        )
+        return cls(model, settings)
 
     def describe(self) -> dict[str, Any]:
-        """Return model name, fingerprint of the weights, dtype, device and batch size."""
+        """Return what was loaded, how it computes, and how a prompt becomes tokens."""
+        settings = self.settings
+        dtype = str(self.model.dtype).removeprefix("torch.")
+        given = {
+            "stored_dtype": None if self.stored_dtype == dtype else self.stored_dtype,
+            "adapter": settings.adapter,
+            "adapter_weights": settings.adapter and fingerprint(settings.adapter),
+            "revision": settings.revision,
+            "attn_implementation": settings.attn_implementation,
+            "device_map": settings.device_map,
+        }
         return {
             "name": "hf",
             "model": self.name,
             "weights": fingerprint(self.name),
-            "dtype": str(self.model.dtype).removeprefix("torch."),
+            "dtype": dtype,
             "device": self.device.type,
             "batch_size": self.batch_size,
+            "prompt": settings.prompt.to_json(),
+            **{name: value for name, value in given.items() if value is not None},
         }
 
     def check(self, prompts: Mapping[str, str], settings: SamplingSettings) -> None:
@@ -90,85 +95,67 @@ class HFBackend:
 
         Raises InvalidValueError for an empty prompt or one too long for the context.
         """
-        limit = getattr(self.model.config, "max_position_embeddings", None)
-        longest = 0
-        for problem_id, prompt in prompts.items():
-            length = len(prompt_ids(self.tokenizer, prompt))
-            longest = max(longest, length)
-            if length == 0:
-                raise InvalidValueError(f"problem {problem_id!r}: the prompt has no tokens")
-            if limit is not None and length + settings.max_new_tokens > limit:
-                raise InvalidValueError(
-                    f"problem {problem_id!r}: prompt of {length} tokens and max_new_tokens="
-                    f"{settings.max_new_tokens} exceed the model's context of {limit}"
-                )
+        limit = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
+        longest = check_lengths(
+            {name: len(self._prompt_ids(prompt)) for name, prompt in prompts.items()},
+            settings.max_new_tokens,
+            limit,
+        )
         if not self.batch_size:
-            self.batch_size = self._fitting_batch_size(longest + settings.max_new_tokens)
+            self.batch_size = self._fitting_batch_size(longest, settings)
 
     def sample(
-        self, problem_id: str, prompt: str, indices: Sequence[int], settings: SamplingSettings
-    ) -> list[Sample]:
-        """Return the samples of one problem with these indices, in order.
+        self, requests: Iterable[Request], settings: SamplingSettings
+    ) -> Generator[list[Sample], None, None]:
+        """Yield the samples asked for, in that order, as they are drawn.
 
-        Whole chunks are drawn and the samples asked for are returned, so that a resumed run gets
-        the very samples it would have got. Raises InvalidValueError for an index out of range.
+        Raises InvalidValueError for an index out of range.
         """
-        for index in indices:
-            if not 0 <= index < settings.samples:
-                raise InvalidValueError(
-                    f"sample index: must be in [0, {settings.samples}), got {index!r}"
-                )
+        requests = list(requests)
+        check_indices(requests, settings)
         if not self.batch_size:
-            self.check({problem_id: prompt}, settings)
-        rows = self.batch_size
-        drawn: dict[int, Sample] = {}
-        for chunk in sorted({index // rows for index in indices}):
-            start, stop = chunk * rows, min((chunk + 1) * rows, settings.samples)
-            for sample in self._sample_chunk(problem_id, prompt, start, stop, settings):
-                drawn[sample.sample] = sample
-        return [drawn[index] for index in indices]
-
-    def _sample_chunk(
-        self, problem_id: str, prompt: str, start: int, stop: int, settings: SamplingSettings
-    ) -> list[Sample]:
-        noise = sampling_noise(problem_id, stop, settings)[start:]
-        drawn = sample_rows(
-            self.model,
-            torch.tensor([prompt_ids(self.tokenizer, prompt)], device=self.device),
-            torch.from_numpy(noise).to(self.device),
-            end_tokens=torch.tensor(self._end_tokens, device=self.device),
-            temperature=settings.temperature,
-            top_p=settings.top_p,
+            self.check({request.problem_id: request.prompt for request in requests}, settings)
+        stopper = Stopper(settings, self._text)
+        loop = Loop(
+            Decoder(self.model) if self.keeps_full else LoneDecoder(self.model),
+            settings,
+            rows=self.batch_size,
+            shared=settings.samples >= SHARED_FROM,
+            end_tokens=self._end_tokens,
+            stopper=stopper,
         )
-        lengths, ended = drawn.lengths.tolist(), drawn.ended.tolist()
-        texts = self.tokenizer.batch_decode(
-            [ids[:length] for ids, length in zip(drawn.tokens.tolist(), lengths, strict=True)],
-            skip_special_tokens=True,
-            clean_up_tokenization_spaces=False,
-        )
-        logprobs, entropies = drawn.logprobs.tolist(), drawn.entropies.tolist()
-        return [
-            Sample(
-                problem_id=problem_id,
-                sample=start + row,
-                completion=text,
-                tokens=lengths[row],
-                finish_reason="stop" if ended[row] else "length",
-                logprob=round(logprobs[row], 4),
-                entropy=round(entropies[row] / lengths[row], 4),
-            )
-            for row, text in enumerate(texts)
-        ]
+        drawn = loop.run(self._work(request, settings) for request in requests if request.indices)
+        return in_order(requests, ([_sample(row, stopper) for row in some] for some in drawn))
 
-    def _fitting_batch_size(self, positions: int) -> int:
-        config = self.model.config
+    def _work(self, request: Request, settings: SamplingSettings) -> Work:
+        noise = sampling_noise(request.problem_id, max(request.indices) + 1, settings)
+        return Work(
+            prompt=self._prompt_ids(request.prompt),
+            keys=[(request.problem_id, index) for index in request.indices],
+            noise=noise[list(request.indices)],
+        )
+
+    def _prompt_ids(self, prompt: str) -> list[int]:
+        return prompt_ids(self.tokenizer, prompt, self.settings.prompt)
+
+    def _text(self, ids: Sequence[int]) -> str:
+        text: str = self.tokenizer.decode(
+            ids, skip_special_tokens=True, clean_up_tokenization_spaces=False
+        )
+        return text
+
+    def _fitting_batch_size(self, longest_prompt: int, settings: SamplingSettings) -> int:
+        config = self.model.config.get_text_config()
         heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
         head_size = getattr(config, "head_dim", None) or (
             config.hidden_size // config.num_attention_heads
         )
         cache = 2 * config.num_hidden_layers * heads * head_size * self.model.dtype.itemsize
-        # Appending to a cache copies it: two of them are alive at a time. Six rows of float32
-        # over the vocabulary are what the sampling step needs.
+        positions = settings.max_new_tokens
+        if not self.keeps_full or settings.samples < SHARED_FROM:
+            positions += longest_prompt
+        # A cache that grows is copied: two of them are alive at a time. Six rows of float32 over
+        # the vocabulary are what the sampling step needs.
         row = 2 * cache * positions + 6 * 4 * config.vocab_size
         fitting = max(1, _free_memory(self.device) // 2 // row)
         return min(_MOST_ROWS, 1 << (int(fitting).bit_length() - 1))
@@ -184,16 +171,18 @@ def sampling_noise(problem_id: str, rows: int, settings: SamplingSettings) -> np
     return generator.random((rows, settings.max_new_tokens), dtype=np.float32)
 
 
-@contextlib.contextmanager
-def _no_progress_bar() -> Iterator[None]:
-    # A library writes nothing to the terminal; transformers draws a bar over the weights.
-    shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if shown:
-            logging.enable_progress_bar()
+def _sample(drawn: Drawn, stopper: Stopper) -> Sample:
+    problem_id, index = drawn.key
+    tokens = len(drawn.ids)
+    return Sample(
+        problem_id=problem_id,
+        sample=index,
+        completion=stopper.text(drawn.ids),
+        tokens=tokens,
+        finish_reason="stop" if drawn.ended else "length",
+        logprob=round(drawn.logprob, 4),
+        entropy=round(drawn.entropy / tokens, 4),
+    )
 
 
 def _end_tokens(model: Any, tokenizer: Any) -> list[int]:

@@ -1,124 +1,260 @@
-"""The sampling loop over one prompt: tokens, log-probabilities and entropies, row by row."""
+"""The sampling loop over a queue of prompts: rows that end make room for the next ones."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
-from maxatk.evaluation.backends.cache import repeat_with_room
+from maxatk.evaluation.backends.drawing import draw_tokens
+from maxatk.evaluation.backends.stopping import Stopper
+from maxatk.evaluation.sampling import SamplingSettings
 
 # Dropping rows moves others within the cache: it pays once enough of them have ended.
 _DROP_BELOW = 0.9
+# Prompts are evaluated once a share of the rows is free, together where that pays.
+_REFILL_AT = 0.125
+_PROMPTS_AT_ONCE = {"cpu": 1}  # a GPU is not busy with one; a CPU is, and repeats to the last bit
+_OTHER_PROMPTS_AT_ONCE = 16
+
+
+@dataclasses.dataclass(frozen=True)
+class Work:
+    """Rows to draw after one prompt: ids, a key for each row, and uniform noise (rows, T)."""
+
+    prompt: Sequence[int]
+    keys: Sequence[Any]
+    noise: np.ndarray
 
 
 @dataclasses.dataclass(frozen=True)
 class Drawn:
-    """What `sample_rows` drew for R rows and at most T tokens.
+    """One row: its ids with the end token, and sums over them in nats.
 
-    `tokens` (R, T) is valid up to `lengths` (R,), the end token included; `ended` (R,) tells the
-    rows that drew one; `logprobs` and `entropies` (R,) are sums over the sampled tokens, in nats.
+    `ended` tells whether the end token or a stop ended it, and not its length.
     """
 
-    tokens: torch.Tensor
-    lengths: torch.Tensor
-    ended: torch.Tensor
-    logprobs: torch.Tensor
-    entropies: torch.Tensor
+    key: Any
+    ids: list[int]
+    ended: bool
+    logprob: float
+    entropy: float
 
 
-@torch.inference_mode()  # type: ignore[untyped-decorator]
-def sample_rows(
-    model: Any,
-    prompt: torch.Tensor,
-    noise: torch.Tensor,
-    *,
-    end_tokens: torch.Tensor,
-    temperature: float,
-    top_p: float,
-) -> Drawn:
-    """Sample R continuations of one prompt by inverting the cumulative distribution.
+class Loop:
+    """Draws the rows of a queue of work with at most `rows` under way at a time.
 
-    prompt: (1, L) token ids; noise: (R, T) uniform in [0, 1), one number per row and position.
-    Row r depends on the prompt and noise[r] alone, whichever rows have ended before it.
+    A row depends on its prompt and its noise alone, up to the rounding of the matrix products.
+
+    Args:
+        decoder: A `Decoder` or a `LoneDecoder` of the model.
+        settings: How tokens are drawn.
+        rows: The most rows under way at a time.
+        shared: Whether a prompt's keys and values are kept once for all of its rows.
+        end_tokens: Ids that end a row.
+        stopper: What else ends one.
     """
-    rows, most = noise.shape
-    drawn = Drawn(
-        tokens=torch.zeros_like(noise, dtype=torch.long),
-        lengths=torch.full((rows,), most, device=noise.device),
-        ended=torch.zeros(rows, dtype=torch.bool, device=noise.device),
-        logprobs=torch.zeros(rows, dtype=torch.float64, device=noise.device),
-        entropies=torch.zeros(rows, dtype=torch.float64, device=noise.device),
-    )
-    output = model(input_ids=prompt, use_cache=True, logits_to_keep=1)
-    cache = output.past_key_values
-    repeat_with_room(cache, rows)
-    logits = output.logits[:, -1].expand(rows, -1)
-    batch = torch.arange(rows, device=noise.device)  # the row of each sequence in the batch
-    alive = torch.ones(rows, dtype=torch.bool, device=noise.device)  # of each in the batch
-    for step in range(most):
-        logp = torch.log_softmax(logits.float() / (temperature or 1.0), dim=-1)
-        token = _draw(logp, noise[batch, step], temperature=temperature, top_p=top_p)
-        _record(drawn, batch, alive, step, token, logp)
-        alive &= ~torch.isin(token, end_tokens)
-        left = int(alive.sum())
-        if left == 0 or step == most - 1:
-            break
-        if left < _DROP_BELOW * len(batch):
-            kept = _without_gaps(alive, left)
-            cache.batch_select_indices(kept)
-            batch, token, alive = batch[kept], token[kept], alive[kept]
-        output = model(input_ids=token[:, None], past_key_values=cache, use_cache=True)
-        logits = output.logits[:, -1]
-    ends = torch.isin(drawn.tokens.gather(1, drawn.lengths[:, None] - 1).squeeze(1), end_tokens)
-    drawn.ended.copy_(ends)
-    return drawn
+
+    def __init__(
+        self,
+        decoder: Any,
+        settings: SamplingSettings,
+        *,
+        rows: int,
+        shared: bool,
+        end_tokens: Sequence[int],
+        stopper: Stopper,
+    ) -> None:
+        self._decoder, self._settings = decoder, settings
+        self._rows, self._shared, self._stopper = rows, shared, stopper
+        self._device = decoder.model.device
+        self._ends = torch.tensor(end_tokens, dtype=torch.long, device=self._device)
+        self._keys: list[Any] = []  # of every row of the batch; None where it has ended
+        self._ids: list[list[int]] = []  # of every row, where texts can end one
+        most = settings.max_new_tokens
+        self._state = {
+            "noise": torch.zeros((0, most), device=self._device),
+            "tokens": torch.zeros((0, most), dtype=torch.long, device=self._device),
+            "counts": torch.zeros(0, dtype=torch.long, device=self._device),
+            "logprobs": torch.zeros(0, dtype=torch.float64, device=self._device),
+            "entropies": torch.zeros(0, dtype=torch.float64, device=self._device),
+            "last": torch.zeros(0, dtype=torch.long, device=self._device),
+        }
+
+    def run(self, queue: Iterator[Work]) -> Iterator[list[Drawn]]:
+        """Yield rows as they end, until the queue is empty."""
+        waiting = _Waiting(queue, self._evaluate)
+        while True:
+            while self._room(waiting):
+                with torch.inference_mode():
+                    drawn = self._admit(waiting)
+                yield from [drawn] if drawn else []
+            if not self._alive():
+                return
+            with torch.inference_mode():
+                self._drop(waiting)
+                logits = self._decoder.step(self._state["last"])
+                drawn = self._take(list(range(len(self._keys))), logits)
+            yield from [drawn] if drawn else []
+
+    def _alive(self) -> int:
+        return sum(key is not None for key in self._keys)
+
+    def _room(self, waiting: _Waiting) -> bool:
+        alive = self._alive()
+        free = self._rows - alive
+        if alive and (not self._decoder.refills or free < max(1, self._rows * _REFILL_AT)):
+            return False
+        return free > 0 and not waiting.empty()
+
+    def _evaluate(self, prompts: Sequence[Sequence[int]]) -> list[Any]:
+        evaluated: list[Any] = self._decoder.evaluate(prompts, shared=self._shared)
+        return evaluated
+
+    def _admit(self, waiting: _Waiting) -> list[Drawn]:
+        if not self._decoder.refills:
+            self._resize([])
+        free = [row for row, key in enumerate(self._keys) if key is None]
+        free += range(len(self._keys), self._rows)
+        rows: list[int] = []
+        logits = []
+        at_once = _PROMPTS_AT_ONCE.get(self._device.type, _OTHER_PROMPTS_AT_ONCE)
+        while len(rows) < len(free) and not waiting.empty():
+            at_once = at_once if self._decoder.refills else 1
+            prompt, keys, noise = waiting.take(len(free) - len(rows), at_once)
+            taken = free[len(rows) : len(rows) + len(keys)]
+            self._place(taken, keys, noise)
+            self._decoder.admit(taken, prompt)
+            logits.append(prompt.logits.expand(len(keys), -1))
+            rows += taken
+            if not self._decoder.refills:
+                waiting.forget()
+                break
+        return self._take(rows, torch.cat(logits))
+
+    def _place(self, rows: Sequence[int], keys: Sequence[Any], noise: np.ndarray) -> None:
+        width = max(self._decoder.fewest, max(rows) + 1, len(self._keys))
+        if width > len(self._keys):
+            self._resize(list(range(len(self._keys))), width)
+        index = torch.tensor(rows, device=self._device)
+        for name, value in self._state.items():
+            value[index] = torch.from_numpy(noise).to(self._device) if name == "noise" else 0
+        for row, key in zip(rows, keys, strict=True):
+            self._keys[row], self._ids[row] = key, []
+
+    def _resize(self, kept: Sequence[int], width: int | None = None) -> None:
+        """Make row i what row kept[i] was, and fill up to `width` rows with ended ones."""
+        index = torch.tensor(kept, dtype=torch.long, device=self._device)
+        added = 0 if width is None else width - len(kept)
+        for name, value in self._state.items():
+            filling = value.new_zeros((added, *value.shape[1:]))
+            self._state[name] = torch.cat([value[index], filling])
+        self._keys = [self._keys[row] for row in kept] + [None] * added
+        self._ids = [self._ids[row] for row in kept] + [[]] * added
+
+    def _drop(self, waiting: _Waiting) -> None:
+        if self._decoder.refills and not waiting.empty():
+            return  # others take their place
+        alive = self._alive()
+        left = max(alive, self._decoder.fewest)
+        if left >= _DROP_BELOW * len(self._keys):
+            return
+        kept = list(range(left))  # as few rows moved as possible: those behind fill the gaps
+        behind = [row for row in range(left, len(self._keys)) if self._keys[row] is not None]
+        gaps = [row for row in kept if self._keys[row] is None]
+        for gap, row in zip(gaps, behind, strict=False):
+            kept[gap] = row
+        self._decoder.keep(kept)
+        self._resize(kept)
+
+    def _take(self, rows: list[int], logits: torch.Tensor) -> list[Drawn]:
+        """Draw a token for each of these rows and return those that it ends."""
+        state, settings = self._state, self._settings
+        index = torch.tensor(rows, device=self._device)
+        places = state["counts"][index].clamp(max=settings.max_new_tokens - 1)
+        found = draw_tokens(logits, state["noise"][index, places], settings)
+        state["tokens"][index, places] = found.ids
+        state["logprobs"][index] += found.logprobs.double()
+        state["entropies"][index] += found.entropies.double()
+        state["counts"][index] = places + 1
+        state["last"][index] = found.ids
+        ended = torch.isin(found.ids, self._ends)
+        flags = torch.stack([ended, places + 1 == settings.max_new_tokens]).tolist()
+        if self._stopper.active:
+            flags[0] = self._stopped(rows, found.ids.tolist(), flags[0])
+        over = {
+            row: stop
+            for row, stop, full in zip(rows, *flags, strict=True)
+            if (stop or full) and self._keys[row] is not None
+        }
+        return self._collect(over) if over else []
+
+    def _stopped(self, rows: list[int], ids: list[int], ended: list[bool]) -> list[bool]:
+        stopped = list(ended)
+        for place, row in enumerate(rows):
+            if self._keys[row] is not None and not ended[place]:
+                self._ids[row].append(ids[place])
+                stopped[place] = self._stopper.ends(self._ids[row])
+        return stopped
+
+    def _collect(self, over: dict[int, bool]) -> list[Drawn]:
+        index = torch.tensor(list(over), device=self._device)
+        columns = [
+            self._state[name][index].tolist()
+            for name in ("tokens", "counts", "logprobs", "entropies")
+        ]
+        drawn = [
+            Drawn(self._keys[row], ids[:count], stop, logprob, entropy)
+            for (row, stop), ids, count, logprob, entropy in zip(
+                over.items(), *columns, strict=True
+            )
+        ]
+        for row in over:
+            self._keys[row] = None
+        self._decoder.release(list(over))
+        return drawn
 
 
-def _without_gaps(alive: torch.Tensor, left: int) -> torch.Tensor:
-    # The rows alive, as few of them moved as possible: those at the end fill the gaps.
-    rows = torch.arange(left, device=alive.device)
-    indices = alive.nonzero().squeeze(-1)
-    rows[~alive[:left]] = indices[indices >= left]
-    return rows
+class _Waiting:
+    """The work that is left, with the prompts of the next ones evaluated."""
 
+    def __init__(
+        self,
+        queue: Iterator[Work],
+        evaluate: Callable[[Sequence[Sequence[int]]], list[Any]],
+    ) -> None:
+        self._queue, self._evaluate = queue, evaluate
+        self._ahead: list[Work] = []
+        self._prompts: list[Any] = []  # of the first ones ahead
+        self._taken = 0  # rows of the first one ahead
 
-def _record(
-    drawn: Drawn,
-    batch: torch.Tensor,
-    alive: torch.Tensor,
-    step: int,
-    token: torch.Tensor,
-    logp: torch.Tensor,
-) -> None:
-    # 0 * -inf of a masked token is NaN, so its term is set to zero.
-    entropy = -(logp.exp() * logp).nan_to_num(nan=0.0).sum(-1)
-    chosen = logp.gather(1, token[:, None]).squeeze(1)
-    rows = batch[alive]
-    drawn.tokens[rows, step] = token[alive]
-    drawn.lengths[rows] = step + 1
-    drawn.logprobs[rows] += chosen[alive].double()
-    drawn.entropies[rows] += entropy[alive].double()
+    def empty(self) -> bool:
+        self._look(1)
+        return not self._ahead
 
+    def take(self, most: int, at_once: int) -> tuple[Any, Sequence[Any], np.ndarray]:
+        """Return a prompt with at most so many of its rows: their keys and noise."""
+        if not self._prompts:
+            self._look(at_once)
+            self._prompts = self._evaluate([work.prompt for work in self._ahead[:at_once]])
+        work, prompt, start = self._ahead[0], self._prompts[0], self._taken
+        stop = min(start + most, len(work.keys))
+        self._taken = stop
+        if stop == len(work.keys):
+            self._taken = 0
+            del self._ahead[0], self._prompts[0]
+        return prompt, work.keys[start:stop], work.noise[start:stop]
 
-def _draw(
-    logp: torch.Tensor, noise: torch.Tensor, *, temperature: float, top_p: float
-) -> torch.Tensor:
-    if temperature == 0:
-        return logp.argmax(-1)
-    probs = logp.exp()
-    if top_p < 1:
-        probs = _keep_mass(probs, top_p)
-    cumulative = probs.cumsum(-1)
-    total = cumulative[:, -1]
-    # The target stays below the total: rounded up to it, a token of probability zero after the
-    # last possible one would be drawn.
-    target = torch.minimum(noise * total, torch.nextafter(total, torch.zeros_like(total)))
-    return torch.searchsorted(cumulative, target[:, None], right=True).squeeze(1)
+    def forget(self) -> None:
+        """Forget evaluated prompts: they serve once."""
+        self._prompts = []
 
-
-def _keep_mass(probs: torch.Tensor, top_p: float) -> torch.Tensor:
-    ordered, order = probs.sort(dim=-1, descending=True, stable=True)
-    before = ordered.cumsum(-1) - ordered
-    return probs.scatter(1, order, ordered.masked_fill(before >= top_p, 0.0))
+    def _look(self, count: int) -> None:
+        while len(self._ahead) < count:
+            work = next(self._queue, None)
+            if work is None:
+                return
+            self._ahead.append(work)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+from collections.abc import Mapping
 from typing import Any
 
 from maxatk.errors import InvalidValueError
 from maxatk.masking import masked_url
+from maxatk.models import PromptSettings
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,8 +28,8 @@ class ServerSettings:
 
     url: str | None = None
     chat: bool = False
-    concurrency: int = 16
-    retries: int = 6
+    concurrency: int = 64
+    retries: int = 10
     timeout_s: float = 300.0
     backoff_s: float = 0.5
     key_variable: str = "OPENAI_API_KEY"
@@ -54,9 +56,21 @@ class ServerSettings:
 class ModelSettings:
     """How a model is run; a backend that has no use for a setting refuses it.
 
-    `backend` is a name of `BACKENDS`; `dtype` and `device` are those of the weights; `batch_size`
-    samples of a problem are drawn and stored together, chosen by the backend where None; `server`
-    is for the backend "openai". Raises InvalidValueError for a batch size below 1.
+    Args:
+        backend: hf runs the model here, vllm does with its own engine, openai asks a server.
+        dtype: Of the weights. "auto" is that of the model's files; the backend "hf" takes bfloat16
+            for larger float32 models on a CPU that has instructions for it.
+        device: Where the weights are.
+        batch_size: Samples under way at a time; chosen by the backend where None.
+        server: Of the backend "openai".
+        prompt: How a prompt becomes tokens.
+        adapter: A folder with a LoRA adapter of the model.
+        revision: A branch, tag or commit on the hub.
+        attn_implementation: The attention of transformers that evaluates prompts (backend "hf").
+        device_map: How the weights are spread over devices, as in transformers (backend "hf").
+        engine: More arguments of `vllm.LLM` (backend "vllm").
+
+    Raises InvalidValueError for a batch size below 1 and an engine that is no mapping.
     """
 
     backend: str = "hf"
@@ -64,10 +78,18 @@ class ModelSettings:
     device: str | None = None
     batch_size: int | None = None
     server: ServerSettings = dataclasses.field(default_factory=ServerSettings)
+    prompt: PromptSettings = dataclasses.field(default_factory=PromptSettings)
+    adapter: str | None = None
+    revision: str | None = None
+    attn_implementation: str | None = None
+    device_map: str | None = None
+    engine: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.batch_size is not None and self.batch_size < 1:
             raise InvalidValueError(f"batch_size: must be 1 or more, got {self.batch_size!r}")
+        if not isinstance(self.engine, Mapping):
+            raise InvalidValueError(f"engine: must be a mapping, got {self.engine!r}")
 
     def refuse(self, *names: str) -> None:
         """Raise InvalidValueError if one of these settings, which the backend lacks, was given."""

@@ -8,23 +8,25 @@ either gives its text or, after the retries, an error that ends the run.
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
+import math
 import os
+import queue
 import random
-from collections.abc import Coroutine, Mapping, Sequence
-from typing import Any, TypeVar
+import threading
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from typing import Any
 
 import httpx
 
 from maxatk.errors import InvalidValueError, ServerError
-from maxatk.evaluation.backends.model_settings import ModelSettings, ServerSettings, sample_seed
-from maxatk.evaluation.sampling import SamplingSettings
+from maxatk.evaluation.backends.model_settings import ModelSettings, sample_seed
+from maxatk.evaluation.backends.requests import check_indices, in_order
+from maxatk.evaluation.sampling import Request, SamplingSettings
 from maxatk.masking import masked_url
 from maxatk.records import Sample
 
-ResultT = TypeVar("ResultT")
-
-_BATCH = 64
+_AHEAD = 8  # batches of answers that may wait to be stored
+_LOOK_S = 0.05  # until a closed iterator is noticed
 _MAY_PASS = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
 _LONGEST_WAIT_S = 60.0
 _EXCERPT = 300  # characters of a server's answer in an error message
@@ -33,74 +35,142 @@ _EXCERPT = 300  # characters of a server's answer in an error message
 class OpenAIBackend:
     """Draw samples from a server; `model` is the name it has there.
 
-    `tokens` is the server's own count where it gives one; `logprob` and `entropy` stay None: the
-    protocol has no entropies, and few servers give log-probabilities. The seed of a sample
-    depends on the seed of the settings, the problem id and its index; whether the same seed gives
-    the same text is up to the server.
+    `tokens` is the server's own count where it gives one; `entropy` stays None, and so does
+    `logprob` but for vLLM's server at temperature 1. The seed of a sample depends on the seed of
+    the settings, the problem id and its index; whether the same seed gives the same text is up to
+    the server.
     """
 
-    def __init__(
-        self, model: str, *, server: ServerSettings, batch_size: int | None = None
-    ) -> None:
+    def __init__(self, model: str, settings: ModelSettings) -> None:
+        server, prompt = settings.server, settings.prompt
         if server.url is None:
             raise InvalidValueError("server.url: the backend 'openai' needs the URL of a server")
-        self.name, self.server = model, server
-        self.batch_size = batch_size or max(_BATCH, server.concurrency)
+        if prompt.template != "auto":
+            raise InvalidValueError(
+                f"prompt.template: the server has its own; server.chat decides, got "
+                f"{prompt.template!r}"
+            )
+        if not server.chat and (prompt.system or prompt.template_arguments):
+            raise InvalidValueError("prompt: a system turn and template_arguments need server.chat")
+        self.name, self.server, self.settings = model, server, settings
+        self.batch_size = min(settings.batch_size or server.concurrency, server.concurrency)
         key = os.environ.get(server.key_variable)
+        self._is_vllm = False  # until `check` has asked
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
 
     @classmethod
     def open(cls, model: str, settings: ModelSettings) -> OpenAIBackend:
         """Return the backend; raises InvalidValueError for settings it has no use for."""
-        settings.refuse("dtype", "device")
-        server = settings.server
-        return cls(model, server=server, batch_size=settings.batch_size)
+        settings.refuse(
+            *("dtype", "device", "adapter", "revision"),
+            *("attn_implementation", "device_map", "engine"),
+        )
+        return cls(model, settings)
 
     def describe(self) -> dict[str, Any]:
         """Return model name and API; not the address, which may change between two runs."""
-        return {"name": "openai", "model": self.name, "chat": self.server.chat}
+        return {
+            "name": "openai",
+            "model": self.name,
+            "chat": self.server.chat,
+            "prompt": self.settings.prompt.to_json(),
+        }
 
-    def check(self, prompts: Mapping[str, str], settings: SamplingSettings) -> None:  # noqa: ARG002
-        """Raise InvalidValueError for an empty prompt, ServerError if the server is not there."""
+    def check(self, prompts: Mapping[str, str], settings: SamplingSettings) -> None:
+        """Raise InvalidValueError for an empty prompt, ServerError if the server is not there.
+
+        Or if it lists its models and this one is not among them.
+        """
+        if settings.stop_at_fence:
+            raise InvalidValueError("stop_at_fence: the backend 'openai' cannot stop there")
         for problem_id, prompt in prompts.items():
             if not prompt:
                 raise InvalidValueError(f"problem {problem_id!r}: the prompt is empty")
         url = f"{self._base}/models"
         try:
-            httpx.get(url, headers=self._headers, timeout=self.server.timeout_s)
+            answer = httpx.get(url, headers=self._headers, timeout=self.server.timeout_s)
         except httpx.HTTPError as error:
             shown = masked_url(url)
             raise ServerError(f"{shown}: the server cannot be reached: {_reason(error)}") from error
+        rows = _models(answer)
+        self._is_vllm = any(row.get("owned_by") == "vllm" for row in rows)
+        names = [str(row.get("id")) for row in rows]
+        if names and self.name not in names:
+            listed = ", ".join(names[:10])
+            raise ServerError(
+                f"{masked_url(url)}: the server has no model {self.name!r}; it has {listed}"
+            )
 
     def sample(
-        self, problem_id: str, prompt: str, indices: Sequence[int], settings: SamplingSettings
-    ) -> list[Sample]:
-        """Return the samples of one problem with these indices, in order.
+        self, requests: Iterable[Request], settings: SamplingSettings
+    ) -> Generator[list[Sample], None, None]:
+        """Yield the samples asked for, in that order, as the server gives them.
 
         Raises ServerError when a request is refused or goes on failing after its retries; the
-        other requests are then dropped.
+        other requests are then dropped, as they are when the iterator is closed.
         """
-        return _run(self._sample_all(problem_id, prompt, indices, settings))
+        requests = list(requests)
+        check_indices(requests, settings)
+        return in_order(requests, self._answers(requests, settings))
 
-    async def _sample_all(
-        self, problem_id: str, prompt: str, indices: Sequence[int], settings: SamplingSettings
-    ) -> list[Sample]:
-        room = asyncio.Semaphore(self.server.concurrency)
-        limits = httpx.Limits(max_connections=self.server.concurrency)
+    def _answers(
+        self, requests: Sequence[Request], settings: SamplingSettings
+    ) -> Generator[list[Sample], None, None]:
+        # The event loop has a thread of its own: it goes on asking while samples are stored, and
+        # it works within another loop, as in a notebook.
+        found: queue.Queue[Sample | BaseException | None] = queue.Queue()
+        stop = threading.Event()
+
+        def work() -> None:
+            try:
+                asyncio.run(self._ask_all(requests, settings, found, stop))
+            except BaseException as error:
+                found.put(error)
+            found.put(None)
+
+        thread = threading.Thread(target=work, name="maxatk-openai", daemon=True)
+        thread.start()
+        try:
+            while (answer := found.get()) is not None:
+                if isinstance(answer, BaseException):
+                    raise answer
+                yield [answer]
+        finally:
+            stop.set()
+            thread.join()
+
+    async def _ask_all(
+        self,
+        requests: Sequence[Request],
+        settings: SamplingSettings,
+        found: queue.Queue[Any],
+        stop: threading.Event,
+    ) -> None:
+        limits = httpx.Limits(max_connections=self.batch_size)
+        asked = ((request, index) for request in requests for index in request.indices)
         async with httpx.AsyncClient(
             headers=self._headers, timeout=self.server.timeout_s, limits=limits
         ) as client:
 
-            async def one(index: int) -> Sample:
-                async with room:
-                    place = f"sample {index} of {problem_id!r}"
-                    body = self._body(problem_id, prompt, index, settings)
+            async def worker() -> None:
+                for request, index in asked:  # shared by the workers: each takes the next one
+                    while found.qsize() > _AHEAD * self.batch_size:
+                        await asyncio.sleep(_LOOK_S)
+                    place = f"sample {index} of {request.problem_id!r}"
+                    body = self._body(request, index, settings)
                     answer = await self._ask(client, body, place)
-                return self._sample_of(answer, problem_id, index)
+                    found.put(self._sample_of(answer, request.problem_id, index))
 
-            tasks = [asyncio.ensure_future(one(index)) for index in indices]
+            async def stopped() -> None:
+                while not stop.is_set():
+                    await asyncio.sleep(_LOOK_S)
+
+            work = asyncio.gather(*(worker() for _ in range(self.batch_size)))
+            tasks: list[asyncio.Future[Any]] = [work, asyncio.ensure_future(stopped())]
             try:
-                return list(await asyncio.gather(*tasks))
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                if work.done():
+                    work.result()
             finally:  # after an error, the others must not go on behind our back
                 for task in tasks:
                     task.cancel()
@@ -118,18 +188,35 @@ class OpenAIBackend:
     def _shown(self) -> str:
         return masked_url(self._url)
 
-    def _body(
-        self, problem_id: str, prompt: str, index: int, settings: SamplingSettings
-    ) -> dict[str, Any]:
-        turn = {"role": "user", "content": prompt}
+    def _body(self, request: Request, index: int, settings: SamplingSettings) -> dict[str, Any]:
+        extra: dict[str, Any] = {"top_k": settings.top_k, "min_p": settings.min_p}
+        if self._is_vllm:
+            # It fills what is left out from the model's generation_config.json. Other servers
+            # refuse fields that they do not know.
+            extra["repetition_penalty"] = 1.0
+            if settings.temperature == 1:
+                extra["logprobs"] = True if self.server.chat else 1
+        else:
+            extra = {name: value for name, value in extra.items() if value}
+        if settings.stop:
+            extra["stop"] = list(settings.stop)
         return {
             "model": self.name,
-            **({"messages": [turn]} if self.server.chat else {"prompt": prompt}),
+            **self._prompt(request.prompt),
             "max_tokens": settings.max_new_tokens,
             "temperature": settings.temperature,
             "top_p": settings.top_p,
-            "seed": sample_seed(settings.seed, problem_id, index),
+            **extra,
+            "seed": sample_seed(settings.seed, request.problem_id, index),
         }
+
+    def _prompt(self, prompt: str) -> dict[str, Any]:
+        if not self.server.chat:
+            return {"prompt": prompt}
+        settings = self.settings.prompt
+        turns = [*settings.turns_before, {"role": "user", "content": prompt}]
+        arguments = dict(settings.template_arguments)
+        return {"messages": turns, **({"chat_template_kwargs": arguments} if arguments else {})}
 
     async def _ask(
         self, client: httpx.AsyncClient, body: Mapping[str, Any], place: str
@@ -185,6 +272,7 @@ class OpenAIBackend:
             completion=text,
             tokens=usage.get("completion_tokens"),
             finish_reason=choice.get("finish_reason"),
+            logprob=_logprob(choice),
         )
 
 
@@ -200,11 +288,18 @@ def _reason(error: Exception) -> str:
     return masked_url(f"{type(error).__name__} {error}".strip())
 
 
-def _run(work: Coroutine[Any, Any, ResultT]) -> ResultT:
+def _models(answer: httpx.Response) -> list[dict[str, Any]]:
     try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(work)
-    # Within a loop, as in a notebook: a loop of our own in a thread.
-    with concurrent.futures.ThreadPoolExecutor(1) as thread:
-        return thread.submit(asyncio.run, work).result()
+        return [row for row in answer.json()["data"] if isinstance(row, dict)]
+    except (ValueError, KeyError, TypeError):  # not every server lists them
+        return []
+
+
+def _logprob(choice: Mapping[str, Any]) -> float | None:
+    found = choice.get("logprobs") or {}
+    values = found.get("token_logprobs") or [
+        token.get("logprob") for token in found.get("content") or []
+    ]
+    if not values or None in values:
+        return None
+    return round(math.fsum(values), 4)

@@ -1,83 +1,212 @@
-"""The `vllm` backend: vLLM's offline engine in this process, for a GPU."""
+"""The `vllm` backend: vLLM's engine in this process."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+import os
+from collections.abc import Generator, Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
-from vllm import LLM, SamplingParams
+# Before the import. The engine in a process of its own would survive a SIGKILL of this one, and
+# standard output is for results.
+os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
+os.environ.setdefault("VLLM_LOGGING_STREAM", "ext://sys.stderr")
 
-from maxatk.errors import InvalidValueError
+from transformers import AutoConfig
+from vllm import LLM, SamplingParams
+from vllm.lora.request import LoRARequest
+from vllm.platforms import current_platform
+from vllm.sampling_params import RequestOutputKind
+
+from maxatk.errors import InvalidValueError, MissingFileError
 from maxatk.evaluation.backends.model_settings import ModelSettings, sample_seed
-from maxatk.evaluation.sampling import SamplingSettings
-from maxatk.models import fingerprint, refuse_missing_folder
+from maxatk.evaluation.backends.requests import check_indices, check_lengths, in_order
+from maxatk.evaluation.sampling import Request, SamplingSettings
+from maxatk.models import fingerprint, load_tokenizer, prompt_ids, refuse_missing_folder
 from maxatk.records import Sample
 
 _BATCH = 256
+_OURS = ("model", "tokenizer", "dtype", "revision", "generation_config", "enable_lora")
+_BATCHED_TOKENS = 8192  # at a time, of prompts that are not evaluated in chunks
 
 
 class VLLMBackend:
-    """Draw samples with `vllm.LLM`; a tokenizer's chat template is used where there is one.
+    """Draw samples with vLLM's engine, which at most `batch_size` are in at a time.
 
-    Every sample is a sequence with a seed of its own, decided by the seed of the settings, the
-    problem id and its index. `logprob` is vLLM's `cumulative_logprob`, at temperature 1 alone: it
-    is taken before the temperature. vLLM has no entropies. Raises MissingFileError for a folder
-    without a model.
+    Prompts become the tokens that the backend "hf" gives its model. Every sample is a sequence with
+    a seed of its own, decided by the seed of the settings, the problem id and its index. `logprob`
+    is vLLM's `cumulative_logprob`, which is taken before the temperature: it is given at
+    temperature 1, and at 0. vLLM has no entropies.
+
+    Raises MissingFileError for a model or an adapter that is not there, InvalidValueError for
+    settings that the engine does not start with.
     """
 
-    def __init__(self, model: str, *, dtype: str = "auto", batch_size: int | None = None) -> None:
+    def __init__(self, model: str, settings: ModelSettings) -> None:
         refuse_missing_folder(model)
-        self.name, self.dtype = model, dtype
-        self.batch_size = batch_size or _BATCH
-        # Without its own defaults: what generation_config.json says must not change the sampling.
-        self.engine = LLM(model=model, dtype=dtype, generation_config="vllm")
+        self.name, self.settings = model, settings
+        self.batch_size = settings.batch_size or _BATCH
+        for name in _OURS:
+            if name in settings.engine:
+                raise InvalidValueError(f"engine.{name}: is decided by maxatk; leave it out")
+        try:
+            self.tokenizer = load_tokenizer(
+                model, revision=settings.revision, prompt=settings.prompt
+            )
+            config = AutoConfig.from_pretrained(model, revision=settings.revision or "main")
+        except OSError as error:
+            raise MissingFileError(f"model {model!r}: cannot be loaded: {error}") from error
+        self._adapter = _adapter(settings.adapter)
+        self._arguments = _engine_arguments(settings, config, self.batch_size)
+        try:
+            self.engine = LLM(model=model, **self._arguments)
+        except Exception as error:  # whatever the engine, its platform and pydantic raise
+            reason = str(error).strip() or type(error).__name__
+            raise InvalidValueError(
+                f"engine: vLLM does not start with {json.dumps(dict(settings.engine))}: "
+                f"{reason.splitlines()[-1]}"
+            ) from error
 
     @classmethod
     def open(cls, model: str, settings: ModelSettings) -> VLLMBackend:
         """Return the backend; raises InvalidValueError for settings it has no use for."""
-        settings.refuse("device", "server")
-        return cls(model, dtype=settings.dtype, batch_size=settings.batch_size)
+        settings.refuse("device", "server", "attn_implementation", "device_map")
+        return cls(model, settings)
 
     def describe(self) -> dict[str, Any]:
-        """Return model name, fingerprint of the weights, dtype and batch size."""
+        """Return what was loaded, what the engine made of it, and how a prompt becomes tokens."""
+        settings, made = self.settings, self.engine.llm_engine.model_config
+        given = {
+            "adapter": settings.adapter,
+            "adapter_weights": settings.adapter and fingerprint(settings.adapter),
+            "revision": settings.revision,
+        }
         return {
             "name": "vllm",
             "model": self.name,
             "weights": fingerprint(self.name),
-            "dtype": self.dtype,
+            "dtype": str(made.dtype).removeprefix("torch."),
+            "device": current_platform.device_type,
             "batch_size": self.batch_size,
+            "context": made.max_model_len,
+            "engine": dict(settings.engine),
+            "prompt": settings.prompt.to_json(),
+            **{name: value for name, value in given.items() if value is not None},
         }
 
-    def check(self, prompts: Mapping[str, str], settings: SamplingSettings) -> None:  # noqa: ARG002
-        """Raise InvalidValueError for an empty prompt; vLLM refuses one that is too long."""
-        for problem_id, prompt in prompts.items():
-            if not prompt:
-                raise InvalidValueError(f"problem {problem_id!r}: the prompt is empty")
+    def check(self, prompts: Mapping[str, str], settings: SamplingSettings) -> None:
+        """Raise InvalidValueError for what the engine would refuse, or cut, in mid-run.
+
+        That is an empty prompt, one too long for the context together with the new tokens, and
+        sampling settings that vLLM does not know.
+        """
+        if settings.stop_at_fence:
+            raise InvalidValueError("stop_at_fence: the backend 'vllm' cannot stop there")
+        if settings.temperature > 2:
+            raise InvalidValueError(
+                f"temperature: the backend 'vllm' takes 2 at most, got {settings.temperature!r}"
+            )
+        check_lengths(
+            {name: len(self._prompt_ids(prompt)) for name, prompt in prompts.items()},
+            settings.max_new_tokens,
+            self.engine.llm_engine.model_config.max_model_len,
+        )
 
     def sample(
-        self, problem_id: str, prompt: str, indices: Sequence[int], settings: SamplingSettings
-    ) -> list[Sample]:
-        """Return the samples of one problem with these indices, in order."""
-        sampling = [
-            SamplingParams(
-                n=1,
-                temperature=settings.temperature,
-                top_p=settings.top_p,
-                max_tokens=settings.max_new_tokens,
-                seed=sample_seed(settings.seed, problem_id, index),
-                logprobs=0 if settings.temperature == 1 else None,
-            )
-            for index in indices
-        ]
-        if self.engine.get_tokenizer().chat_template is None:
-            outputs = self.engine.generate([prompt] * len(indices), sampling, use_tqdm=False)
-        else:
-            turns = [{"role": "user", "content": prompt}]
-            outputs = self.engine.chat([turns] * len(indices), sampling, use_tqdm=False)
-        return [
-            _sample(output.outputs[0], problem_id, index)
-            for index, output in zip(indices, outputs, strict=True)
-        ]
+        self, requests: Iterable[Request], settings: SamplingSettings
+    ) -> Generator[list[Sample], None, None]:
+        """Yield the samples asked for, in that order, as they are drawn.
+
+        Raises InvalidValueError for an index out of range.
+        """
+        requests = list(requests)
+        check_indices(requests, settings)
+        return in_order(requests, self._drawn(requests, settings))
+
+    def _drawn(
+        self, requests: Iterable[Request], settings: SamplingSettings
+    ) -> Generator[list[Sample], None, None]:
+        engine = self.engine.llm_engine
+        waiting = (
+            (request.problem_id, index, ids)
+            for request in requests
+            for ids in [self._prompt_ids(request.prompt)]
+            for index in request.indices
+        )
+        under_way: dict[str, tuple[str, int]] = {}
+        try:
+            while True:
+                while len(under_way) < self.batch_size and (row := next(waiting, None)):
+                    problem_id, index, ids = row
+                    name = f"{problem_id}\0{index}"
+                    engine.add_request(
+                        name,
+                        {"prompt_token_ids": ids},
+                        _parameters(settings, sample_seed(settings.seed, problem_id, index)),
+                        lora_request=self._adapter,
+                    )
+                    under_way[name] = problem_id, index
+                if not under_way:
+                    return
+                yield [
+                    _sample(output.outputs[0], *under_way.pop(output.request_id))
+                    for output in engine.step()
+                    if output.finished
+                ]
+        finally:
+            if under_way:
+                engine.abort_request(list(under_way))
+
+    def _prompt_ids(self, prompt: str) -> list[int]:
+        return prompt_ids(self.tokenizer, prompt, self.settings.prompt)
+
+
+def _engine_arguments(settings: ModelSettings, config: Any, batch_size: int) -> dict[str, Any]:
+    stored = getattr(config.get_text_config(), "dtype", None) or getattr(config, "dtype", None)
+    arguments: dict[str, Any] = {
+        # vLLM's own "auto" makes bfloat16 of float32 files.
+        "dtype": settings.dtype if settings.dtype != "auto" or stored is None else stored,
+        # Without its own defaults: what generation_config.json says must not change the sampling.
+        "generation_config": "vllm",
+        "max_num_seqs": batch_size,
+    }
+    if settings.revision is not None:
+        arguments |= {"revision": settings.revision, "tokenizer_revision": settings.revision}
+    if settings.adapter is not None:
+        rank = json.loads((Path(settings.adapter) / "adapter_config.json").read_text())["r"]
+        arguments |= {"enable_lora": True, "max_lora_rank": max(8, 1 << (rank - 1).bit_length())}
+    if current_platform.is_cpu():
+        # Seeds and prompts evaluated in chunks end the engine there: its generator has no offset.
+        context = getattr(config.get_text_config(), "max_position_embeddings", 0)
+        arguments |= {
+            "enable_chunked_prefill": False,
+            "max_num_batched_tokens": max(_BATCHED_TOKENS, context),
+        }
+    return {**arguments, **settings.engine}
+
+
+def _adapter(folder: str | None) -> LoRARequest | None:
+    if folder is None:
+        return None
+    if not (Path(folder) / "adapter_config.json").is_file():
+        raise MissingFileError(f"adapter: the folder {folder!r} holds no adapter_config.json")
+    return LoRARequest("adapter", 1, folder)
+
+
+def _parameters(settings: SamplingSettings, seed: int) -> SamplingParams:
+    return SamplingParams(
+        n=1,
+        temperature=settings.temperature,
+        top_p=settings.top_p,
+        top_k=settings.top_k,
+        min_p=settings.min_p,
+        max_tokens=settings.max_new_tokens,
+        stop=list(settings.stop) or None,
+        seed=seed,
+        logprobs=0 if settings.temperature in (0, 1) else None,
+        output_kind=RequestOutputKind.FINAL_ONLY,
+    )
 
 
 def _sample(found: Any, problem_id: str, index: int) -> Sample:

@@ -1,0 +1,48 @@
+"""Which models the decoder of many prompts computes as their own code does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from maxatk.evaluation.backends.decoding import Decoder
+
+_MOST_APART = 0.05  # total variation of two next-token distributions that differ by rounding
+_OTHER_ATTENTION = ("sliding_window", "attn_logit_softcapping", "attention_chunk_size")
+
+
+def supports(model: Any) -> bool:
+    """Return whether `Decoder` computes what the model does, by its config and by trying it."""
+    config = model.config.get_text_config()
+    kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
+    rope = getattr(config, "rope_parameters", None) or {}
+    plain = (
+        getattr(model, "_supports_attention_backend", False)
+        and kinds == {"full_attention"}
+        and rope.get("rope_type", "default") not in ("dynamic", "longrope")
+        and not any(getattr(config, name, None) for name in _OTHER_ATTENTION)
+    )
+    return plain and _agrees(model)
+
+
+@torch.inference_mode()  # type: ignore[untyped-decorator]
+def _agrees(model: Any) -> bool:
+    size = model.get_input_embeddings().num_embeddings
+    ids = [(7 * place + 5) % size for place in range(6)]
+    whole = model(input_ids=torch.tensor([ids], device=model.device), use_cache=False)
+    expected = torch.softmax(whole.logits[0, -1].float(), -1)
+    for shared in (True, False):
+        decoder = Decoder(model)
+        try:
+            (prompt,) = decoder.evaluate([ids[:4]], shared=shared)
+            decoder.admit([1], prompt)
+            for token in ids[4:]:
+                tokens = torch.full((Decoder.fewest,), token, device=model.device)
+                logits = decoder.step(tokens)
+        except (TypeError, AttributeError, ValueError, RuntimeError):
+            return False  # its attention is not what the interface of transformers promises
+        found = torch.softmax(logits[1].float(), -1)
+        if not float((found - expected).abs().sum()) / 2 < _MOST_APART:
+            return False
+    return True
