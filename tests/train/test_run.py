@@ -10,9 +10,9 @@ from evaluation.conftest import save_tiny_model
 from maxatk.errors import InvalidValueError, MissingFileError
 from maxatk.folders import TRAIN_RECORD
 from maxatk.jsonl import write_jsonl
-from maxatk.models import load_tokenizer
+from maxatk.models import PromptSettings, load_tokenizer, prompt_difference, prompt_ids
 from maxatk.settings import from_mapping
-from maxatk.train import TrainRecipe, train
+from maxatk.train import MaxAtKTrainer, TrainRecipe, train
 from maxatk.train.run import to_dataset
 from maxatk.verifier import CodeReward, Verifier
 
@@ -133,6 +133,44 @@ def test_a_model_with_a_chat_template_is_asked_in_turns(recipe, tmp_path):
     tokenizer.save_pretrained(model)
     out = run({**recipe, "model": str(model)})
     assert "log_history" in json.loads((out / TRAIN_RECORD).read_text())
+
+
+def test_training_reads_the_prompts_that_evaluation_reads(
+    recipe, tmp_path, mini_problems, monkeypatch
+):
+    seen = set()
+
+    class Spy(MaxAtKTrainer):
+        def _generate_and_score_completions(self, inputs):
+            batch = super()._generate_and_score_completions(inputs)
+            for ids, mask in zip(batch["prompt_ids"], batch["prompt_mask"], strict=True):
+                seen.add(tuple(ids[mask.bool()].tolist()))
+            return batch
+
+    monkeypatch.setattr("maxatk.train.run.MaxAtKTrainer", Spy)
+    template = tmp_path / "template.jinja"
+    template.write_text(
+        "{% for m in messages %}{{ m['content'] }}\n{% endfor %}{% if loud %}# loud\n{% endif %}"
+    )
+    prompt = {
+        "template": str(template),
+        "system": "# read and print",
+        "template_arguments": {"loud": True},
+    }
+    recipe |= {"prompt": prompt, "trainer": {**TRAINER, "max_steps": 1}}
+    out = run(recipe)
+    settings = PromptSettings(**prompt)
+    tokenizer = load_tokenizer(recipe["model"], prompt=settings)
+    read = {tuple(prompt_ids(tokenizer, p.problem.prompt, settings)) for p in mini_problems}
+    assert seen
+    assert seen <= read
+    assert json.loads((out / TRAIN_RECORD).read_text())["recipe"]["prompt"] == prompt
+    same = PromptSettings(system="# read and print", template_arguments={"loud": True})
+    assert prompt_difference(prompt, same) is None
+    assert prompt_difference(prompt, PromptSettings()).startswith("prompt.system: ")
+    recipe["trainer"]["chat_template_kwargs"] = {"loud": False}
+    with pytest.raises(InvalidValueError, match=r"chat_template_kwargs: is prompt\.template_arg"):
+        run({**recipe, "out": str(tmp_path / "other")})
 
 
 def test_training_reads_a_folders_own_tokenizer_as_evaluation_does(recipe, tmp_path):

@@ -9,7 +9,12 @@ from typing import Any
 from transformers import AutoConfig
 
 from maxatk.errors import MissingFileError
-from maxatk.models import load_tokenizer, refuse_missing_folder
+from maxatk.models import (
+    PromptSettings,
+    load_tokenizer,
+    prompt_ids,
+    refuse_missing_folder,
+)
 from maxatk.problems import BENCHMARKS, load_problems
 from maxatk.records import Problem
 from maxatk.train.adapter import lora_config
@@ -58,7 +63,7 @@ def preview(recipe: TrainRecipe) -> Preview:
         if config.share_prompts:
             refuse_unshareable(model)
         if problems is not None:
-            longest = _longest_prompt(recipe.model, problems)
+            longest = _longest_prompt(recipe.model, problems, recipe.prompt)
         memory = estimate(model, config, adapter=adapter, prompt_tokens=longest or 0)
     except OSError as error:
         if os.path.isdir(recipe.model):
@@ -77,10 +82,10 @@ def preview(recipe: TrainRecipe) -> Preview:
     )
 
 
-def _longest_prompt(model: str, problems: list[Problem]) -> int:
-    """Return the tokens of the longest prompt, as the model's tokenizer counts its text."""
-    tokenizer = load_tokenizer(model)
-    return max(len(ids) for ids in tokenizer([p.prompt for p in problems])["input_ids"])
+def _longest_prompt(model: str, problems: list[Problem], settings: PromptSettings) -> int:
+    """Return the tokens of the longest prompt as the model reads it, its template included."""
+    tokenizer = load_tokenizer(model, prompt=settings)
+    return max(len(prompt_ids(tokenizer, problem.prompt, settings)) for problem in problems)
 
 
 def _settings(recipe: TrainRecipe, config: MaxAtKConfig) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -17,7 +17,7 @@ from maxatk.environment import environment
 from maxatk.errors import DataError, InvalidValueError, MaxAtKError, MissingFileError
 from maxatk.folders import TRAIN_RECORD, read_json, refuse_other_settings, write_json
 from maxatk.masking import masked
-from maxatk.models import load_tokenizer, refuse_missing_folder
+from maxatk.models import PromptSettings, load_tokenizer, refuse_missing_folder
 from maxatk.problems import load_problems
 from maxatk.records import Problem
 from maxatk.rewards import load_reward, read_spec
@@ -38,7 +38,8 @@ class TrainRecipe:
     `model` is a local folder or a hub name, `problems` a benchmark's name or a problems.jsonl,
     `out` the folder of the trained model, `reward` "continuous" (fraction of tests passed),
     "binary", "answer" or whatever else `maxatk.rewards.read_spec` takes, `trainer` every field of
-    `MaxAtKConfig`, `peft` every field of peft's LoraConfig (None trains the whole model).
+    `MaxAtKConfig`, `peft` every field of peft's LoraConfig (None trains the whole model), `prompt`
+    how a problem's prompt becomes what the model reads.
     """
 
     model: str
@@ -48,6 +49,7 @@ class TrainRecipe:
     verifier: VerifierSettings = dataclasses.field(default_factory=VerifierSettings)
     trainer: dict[str, Any] = dataclasses.field(default_factory=dict)
     peft: dict[str, Any] | None = None
+    prompt: PromptSettings = dataclasses.field(default_factory=PromptSettings)
 
     def __post_init__(self) -> None:
         read_spec(self.reward)
@@ -71,7 +73,7 @@ def train(recipe: TrainRecipe, *, progress: Callable[[int, int], None] | None = 
     adapter = lora_config(recipe.peft)
     check_model(recipe.model)
     problems = load_problems(recipe.problems)
-    tokenizer = load_tokenizer(recipe.model)
+    tokenizer = load_tokenizer(recipe.model, prompt=recipe.prompt)
     tokenizer.padding_side = tokenizer.truncation_side = "left"  # as TRL loads one by itself
     started = time.monotonic()
     with recipe.verifier.open() as verifier:
@@ -82,7 +84,9 @@ def train(recipe: TrainRecipe, *, progress: Callable[[int, int], None] | None = 
             reward_funcs=reward,
             args=config,
             processing_class=tokenizer,
-            train_dataset=to_dataset(problems, chat=tokenizer.chat_template is not None),
+            train_dataset=to_dataset(
+                problems, chat=tokenizer.chat_template is not None, prompt=recipe.prompt
+            ),
             callbacks=[_Progress(progress)] if progress else None,
             peft_config=adapter,
         )
@@ -134,15 +138,18 @@ def last_checkpoint(out: Path) -> str | None:
     return None
 
 
-def to_dataset(problems: list[Problem], *, chat: bool) -> Dataset:
+def to_dataset(
+    problems: list[Problem], *, chat: bool, prompt: PromptSettings | None = None
+) -> Dataset:
     """Return the problems as TRL reads them: a prompt and the columns of the reward function.
 
-    With `chat` a prompt is one turn of the user, which TRL puts into the model's chat template,
-    as sampling for evaluation does; without, it is the text as it stands. The fields of `meta` are
-    columns too.
+    With `chat` a prompt is one turn of the user, after those of `prompt`. TRL puts them into the
+    model's chat template, as sampling for evaluation does. Without it is the text as it stands.
+    The fields of `meta` are columns too.
     """
+    before = prompt.turns_before if prompt is not None else []
     prompts = [
-        [{"role": "user", "content": problem.prompt}] if chat else problem.prompt
+        [*before, {"role": "user", "content": problem.prompt}] if chat else problem.prompt
         for problem in problems
     ]
     try:
@@ -170,6 +177,12 @@ def check_settings(recipe: TrainRecipe) -> MaxAtKConfig:
         if name in recipe.trainer:
             raise InvalidValueError(f"trainer.{name}: is set by the run itself; leave it out")
     settings = {**recipe.trainer, "output_dir": recipe.out, "disable_tqdm": True}
+    if recipe.prompt.template_arguments:
+        if "chat_template_kwargs" in recipe.trainer:
+            raise InvalidValueError(
+                "trainer.chat_template_kwargs: is prompt.template_arguments; leave it out"
+            )
+        settings["chat_template_kwargs"] = dict(recipe.prompt.template_arguments)
     try:
         return from_mapping(MaxAtKConfig, settings, where="trainer")
     except MaxAtKError:
