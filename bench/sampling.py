@@ -1,0 +1,145 @@
+"""Tokens a CPU second of the hf backend, of transformers' `generate` and of vLLM if it is there.
+
+Usage: python bench/sampling.py [MODEL [PROBLEMS.jsonl]] [key=value ...]. Without a model the
+built-in one is made. Keys: rows (batch sizes, 16,64,256), tokens (new ones, 64), dtype (auto),
+temperature (1), samples (64, of each of `problems`, 2), singles (64: problems of one sample each),
+turns (2: the fastest counts).
+
+Every engine draws `samples` completions of `problems` problems, then one completion of each of
+`singles` problems, at every batch size, on one thread. `generate` gets batches of equal prompts in
+the first case and of prompts padded to the longest in the second.
+"""
+
+import dataclasses
+import importlib.util
+import itertools
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "2")
+os.environ.setdefault("VLLM_CPU_CI_ENV", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import torch
+
+from maxatk.evaluation import ModelSettings, SamplingSettings, load_backend
+from maxatk.evaluation.sampling import Request
+from maxatk.mini import MiniSettings, WarmStart, build_mini
+from maxatk.problems import load_problems
+
+SETTINGS = {
+    "rows": "16,64,256",
+    "tokens": "64",
+    "dtype": "auto",
+    "temperature": "1",
+    "samples": "64",
+    "problems": "2",
+    "singles": "64",
+    "turns": "2",
+}
+
+
+def of_backend(backend, requests, settings):
+    return sum(sample.tokens for some in backend.sample(requests, settings) for sample in some)
+
+
+def of_generate(backend, requests, settings):
+    """`generate` with what a report needs but for log-probabilities: texts."""
+    prompts = [backend._prompt_ids(request.prompt) for request in requests for _ in request.indices]
+    drawn, rows = 0, backend.batch_size
+    for start in range(0, len(prompts), rows):
+        batch = prompts[start : start + rows]
+        longest = max(map(len, batch))
+        ids = torch.tensor([[0] * (longest - len(prompt)) + prompt for prompt in batch])
+        mask = torch.tensor([[0] * (longest - len(prompt)) + [1] * len(prompt) for prompt in batch])
+        with torch.inference_mode():
+            tokens = backend.model.generate(
+                ids,
+                attention_mask=mask,
+                do_sample=True,
+                temperature=settings.temperature,
+                top_k=0,
+                top_p=1.0,
+                pad_token_id=backend.tokenizer.eos_token_id,
+                max_new_tokens=settings.max_new_tokens,
+            )[:, longest:]
+        backend.tokenizer.batch_decode(tokens, skip_special_tokens=True)
+        ends = torch.isin(tokens, torch.tensor(backend._end_tokens)).int()
+        drawn += int((ends.cumsum(1) - ends == 0).sum())  # up to the end token, and that
+    return drawn
+
+
+def rate(draw, backend, requests, settings, turns):
+    best = 0.0
+    for _ in range(turns):
+        started = time.process_time()
+        drawn = draw(backend, requests, settings)
+        best = max(best, drawn / (time.process_time() - started))
+    return best
+
+
+def cases(problems, asked, settings):
+    many = dataclasses.replace(settings, samples=int(asked["samples"]))
+    some = problems[: int(asked["problems"])]
+    yield (
+        f"{len(some)} problems x {many.samples}",
+        [Request(p.id, p.prompt, range(many.samples)) for p in some],
+        many,
+    )
+    count = int(asked["singles"])
+    chosen = list(itertools.islice(itertools.cycle(problems), count))
+    yield (
+        f"{count} problems x 1",
+        [Request(f"{i} {p.id}", p.prompt, [0]) for i, p in enumerate(chosen)],
+        dataclasses.replace(settings, samples=1),
+    )
+
+
+def measure(model, problems, asked):
+    settings = SamplingSettings(
+        max_new_tokens=int(asked["tokens"]), temperature=float(asked["temperature"])
+    )
+    rows = [int(part) for part in asked["rows"].split(",")]
+    engines = [("maxatk", "hf", of_backend), ("generate", "hf", of_generate)]
+    if importlib.util.find_spec("vllm") is not None:
+        engines.append(("vllm", "vllm", of_backend))
+    best, dtype = {}, asked["dtype"]
+    for (name, kind, draw), batch in itertools.product(engines, rows):
+        engine = {"enforce_eager": True} if kind == "vllm" else {}
+        backend = load_backend(
+            model, ModelSettings(kind, dtype=dtype, batch_size=batch, engine=engine)
+        )
+        if kind == "hf":
+            dtype = str(backend.model.dtype).removeprefix("torch.")  # of the engines after it
+        torch.set_num_threads(1)
+        for case, requests, sampling in cases(problems, asked, settings):
+            backend.check({r.problem_id: r.prompt for r in requests}, sampling)
+            speed = rate(draw, backend, requests, sampling, int(asked["turns"]))
+            print(f"{case}, {batch} rows: {name} {speed:,.0f} tokens/CPU s", flush=True)
+            best[case, name] = max(speed, best.get((case, name), 0))
+    print(f"{dtype}, each at its best batch size:")
+    for (case, name), speed in best.items():
+        print(f"{case}: {name} {speed:,.0f}, maxatk / {name} {best[case, 'maxatk'] / speed:.2f}")
+
+
+def main(arguments):
+    asked = dict(SETTINGS)
+    places = [argument for argument in arguments if "=" not in argument]
+    asked |= dict(argument.split("=", 1) for argument in arguments if "=" in argument)
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as folder:
+        if len(places) < 2:
+            mini = MiniSettings(
+                train_problems=1, test_problems=96, warm_start=WarmStart(problems=3200)
+            )
+            build_mini(Path(folder) / "mini", mini)
+        model = places[0] if places else str(Path(folder) / "mini" / "base")
+        path = places[1] if len(places) > 1 else Path(folder) / "mini" / "test.jsonl"
+        measure(model, load_problems(str(path)), asked)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
