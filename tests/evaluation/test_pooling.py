@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from maxatk.errors import InvalidValueError
-from maxatk.evaluation.pooling import pool_results
 from maxatk.evaluation.results import build_results
+from maxatk.evaluation.statistics.pooling import pool_results
 from maxatk.records import Outcome, Sample, Score
 
 PARTS = {"seed 1": 0.2, "seed 2": 0.6}

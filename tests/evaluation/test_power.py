@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from maxatk.errors import InvalidValueError
-from maxatk.evaluation.power import pairs_needed, problems_needed
+from maxatk.evaluation.statistics.power import pairs_needed, problems_needed
 from maxatk.objectives import pass_at_k
 
 CHANCES = np.random.default_rng(0).beta(0.4, 1.6, 1000)  # of the table in the documents

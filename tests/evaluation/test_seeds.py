@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from maxatk.errors import InvalidValueError
-from maxatk.evaluation.seeds import seed_difference, sign_flip_p, smallest_sign_flip_p
+from maxatk.evaluation.statistics.seeds import seed_difference, sign_flip_p, smallest_sign_flip_p
 
 seeds = st.lists(st.integers(-50, 50).map(lambda i: i / 1000), min_size=3, max_size=8)
 

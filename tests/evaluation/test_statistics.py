@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from maxatk.errors import InvalidValueError
-from maxatk.evaluation.statistics import (
+from maxatk.evaluation.statistics.intervals import (
     bootstrap_mean,
     check_ks,
     default_ks,

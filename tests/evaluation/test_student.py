@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from maxatk.errors import InvalidValueError
-from maxatk.evaluation.student import student_p, student_quantile
+from maxatk.evaluation.statistics.student import student_p, student_quantile
 
 
 @given(st.floats(-50, 50), st.integers(1, 200))

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from maxatk.errors import InvalidValueError, MissingFileError
-from maxatk.evaluation.significance import adjusted_p_values, wilcoxon
-from maxatk.evaluation.statistics import mean_interval, paired_difference
+from maxatk.evaluation.statistics.intervals import mean_interval, paired_difference
+from maxatk.evaluation.statistics.significance import adjusted_p_values, wilcoxon
 from maxatk.report import compare
 from maxatk.report.comparing_tables import differences_table, leaders_table, scores_table
 from maxatk.report.numbers import change, share

@@ -11,7 +11,7 @@ import pytest
 
 import maxatk
 from maxatk.errors import DataError, InvalidValueError, MissingFileError
-from maxatk.evaluation.statistics import paired_difference
+from maxatk.evaluation.statistics.intervals import paired_difference
 from maxatk.report import figure1, overview_table, write_report
 from maxatk.report.cells import rests_on, shaded
 from maxatk.report.figures import curve_svgs, entropy_svg, metric_svg

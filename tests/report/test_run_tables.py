@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from maxatk.evaluation.results import build_results
-from maxatk.evaluation.statistics import paired_difference
+from maxatk.evaluation.statistics.intervals import paired_difference
 from maxatk.records import Outcome, Score
 from maxatk.report import (
     compare,

@@ -8,9 +8,9 @@ import pytest
 
 from maxatk.errors import InvalidValueError
 from maxatk.evaluation.folder import RESULTS
-from maxatk.evaluation.seeds import seed_difference
-from maxatk.evaluation.significance import adjusted_p_values
-from maxatk.evaluation.statistics import paired_difference
+from maxatk.evaluation.statistics.intervals import paired_difference
+from maxatk.evaluation.statistics.seeds import seed_difference
+from maxatk.evaluation.statistics.significance import adjusted_p_values
 from maxatk.folders import write_json
 from maxatk.studies.findings import StudiedModel
 

@@ -4,7 +4,7 @@ import csv
 
 import pytest
 
-from maxatk.evaluation.seeds import seed_difference
+from maxatk.evaluation.statistics.seeds import seed_difference
 from maxatk.report.numbers import change, change_interval, p_value
 from maxatk.studies import findings
 from maxatk.studies import study_tables as study_tables_module

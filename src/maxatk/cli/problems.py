@@ -12,7 +12,7 @@ from maxatk.cli import tables
 from maxatk.cli.progress import ProgressMode, progress_bar
 from maxatk.engines.verl.dataset import write_parquet
 from maxatk.errors import DataError, InvalidValueError, MissingFileError, unknown_name
-from maxatk.evaluation.selecting import select_problems
+from maxatk.evaluation.problem_selection import select_problems
 from maxatk.jsonl import write_jsonl
 from maxatk.problems import (
     BENCHMARKS,

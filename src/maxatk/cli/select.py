@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import tyro
 
 from maxatk.cli.tables import print_table
-from maxatk.evaluation.selection import Selection, select
+from maxatk.evaluation.score_selection import Selection, select
 from maxatk.report import Cell, Table, format_table
 from maxatk.report.numbers import interval, share
 from maxatk.report.tidy import as_csv, as_json

@@ -13,7 +13,7 @@ import tyro
 from maxatk.cli.progress import ProgressMode, progress_bar
 from maxatk.errors import InvalidValueError, MissingFileError, suggestion
 from maxatk.evaluation import ModelSettings, SamplingSettings, solve
-from maxatk.evaluation.choosing import Choice, choose
+from maxatk.evaluation.solve_by_score import Choice, choose
 from maxatk.evaluation.solving import DRAWN_AT_ONCE, Solution
 from maxatk.jsonl import read_jsonl
 from maxatk.problems import load_problems, problems_by_id

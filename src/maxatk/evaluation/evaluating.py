@@ -21,7 +21,7 @@ from maxatk.evaluation.folder import (
     write_results,
 )
 from maxatk.evaluation.sampling import Request, SamplingSettings
-from maxatk.evaluation.statistics import check_ks
+from maxatk.evaluation.statistics.intervals import check_ks
 from maxatk.evaluation.store import Store
 from maxatk.evaluation.submissions import submission
 from maxatk.evaluation.verifying import (

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from maxatk.errors import unknown_name
-from maxatk.evaluation.statistics import (
+from maxatk.evaluation.statistics.intervals import (
     FEW_PROBLEMS,
     LEVEL,
     RESAMPLES,

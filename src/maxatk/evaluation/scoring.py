@@ -17,7 +17,7 @@ from maxatk.evaluation.folder import (
     verified_settings,
     write_results,
 )
-from maxatk.evaluation.statistics import check_ks
+from maxatk.evaluation.statistics.intervals import check_ks
 from maxatk.evaluation.store import Store
 from maxatk.evaluation.submissions import Submission, read_submissions
 from maxatk.evaluation.verifying import (

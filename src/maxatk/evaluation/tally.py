@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from maxatk.errors import DataError
-from maxatk.evaluation.statistics import FloatArray, histogram
+from maxatk.evaluation.statistics.intervals import FloatArray, histogram
 from maxatk.records import Sample, Score
 
 

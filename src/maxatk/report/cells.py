@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 from maxatk.errors import InvalidValueError
-from maxatk.evaluation.statistics import FEW_PROBLEMS
+from maxatk.evaluation.statistics.intervals import FEW_PROBLEMS
 from maxatk.report.numbers import decimal, interval, share
 
 STAR = "*"

@@ -15,8 +15,8 @@ from typing import Any
 from maxatk.errors import InvalidValueError, MissingFileError, unknown_name
 from maxatk.evaluation.folder import RESULTS
 from maxatk.evaluation.groups import results_by
-from maxatk.evaluation.significance import adjusted_p_values, wilcoxon
 from maxatk.evaluation.sources import ResultsSource, load_results
+from maxatk.evaluation.statistics.significance import adjusted_p_values, wilcoxon
 from maxatk.report.runs import METRICS, Comparison, Run, load_comparison
 
 DEFAULT_KS = (1, 128)

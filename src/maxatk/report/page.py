@@ -10,7 +10,7 @@ from typing import Any
 import jinja2
 
 from maxatk.evaluation.sources import ResultsSource
-from maxatk.evaluation.statistics import FEW_PROBLEMS
+from maxatk.evaluation.statistics.intervals import FEW_PROBLEMS
 from maxatk.records import Problem
 from maxatk.report.drilldown import problem_details
 from maxatk.report.figures import curve_svgs, entropy_svg, metric_svg

@@ -7,7 +7,7 @@ from typing import Any
 
 from maxatk.evaluation.results import cut_off
 from maxatk.evaluation.sources import ResultsSource
-from maxatk.evaluation.statistics import FloatArray, Interval
+from maxatk.evaluation.statistics.intervals import FloatArray, Interval
 from maxatk.records import Outcome
 from maxatk.report.cells import (
     Cell,

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from maxatk.errors import InvalidValueError, unknown_name
 from maxatk.evaluation.results import only_problems
 from maxatk.evaluation.sources import ResultsSource, load_results
-from maxatk.evaluation.statistics import Interval, paired_difference
+from maxatk.evaluation.statistics.intervals import Interval, paired_difference
 
 METRICS = ("max@k", "pass@k")
 _COMPARED = ("model.model", "model.weights", "samples.sha256", "rewards.sha256")

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import numpy.typing as npt
 
-from maxatk.evaluation.significance import adjusted_p_values, wilcoxon
+from maxatk.evaluation.statistics.significance import adjusted_p_values, wilcoxon
 from maxatk.report.numbers import p_value
 from maxatk.report.runs import Comparison, Run
 

@@ -15,7 +15,7 @@ import numpy as np
 from maxatk.environment import environment
 from maxatk.errors import DataError, InvalidValueError
 from maxatk.evaluation.folder import RESULTS
-from maxatk.evaluation.pooling import pool_results
+from maxatk.evaluation.statistics.pooling import pool_results
 from maxatk.folders import TRAIN_RECORD, read_json
 from maxatk.report.comparing import Measure
 from maxatk.report.runs import METRICS, Comparison, Run, load_comparison

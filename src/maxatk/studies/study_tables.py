@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from maxatk.evaluation.seeds import smallest_sign_flip_p
+from maxatk.evaluation.statistics.seeds import smallest_sign_flip_p
 from maxatk.report.cells import Cell, Column, Table, number_column, tabulate, text_column
 from maxatk.report.comparing_tables import difference_cell, starred_scores
 from maxatk.report.formats import TableFormat, format_table

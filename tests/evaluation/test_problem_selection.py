@@ -4,7 +4,7 @@ import pytest
 
 from maxatk.errors import DataError, InvalidValueError, MissingFileError
 from maxatk.evaluation import score
-from maxatk.evaluation.selecting import select_problems
+from maxatk.evaluation.problem_selection import select_problems
 from maxatk.jsonl import read_jsonl, write_jsonl
 from maxatk.records import Problem, TestCase
 from maxatk.verifier import Verifier

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from maxatk.errors import InvalidValueError
-from maxatk.evaluation.statistics import LEVEL, student_mean
-from maxatk.evaluation.student import student_p
+from maxatk.evaluation.statistics.intervals import LEVEL, student_mean
+from maxatk.evaluation.statistics.student import student_p
 
 FEWEST_SEEDS = 3
 _MOST_FLIPPED = 20  # 2^20 sums

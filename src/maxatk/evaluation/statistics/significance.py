@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from maxatk.errors import InvalidValueError, MissingDependencyError
-from maxatk.evaluation.statistics import FloatArray
+from maxatk.evaluation.statistics.intervals import FloatArray
 
 _DECIMALS = 9  # differences closer than this are ties, not rounding of a sum of floats
 _EXACT = 100

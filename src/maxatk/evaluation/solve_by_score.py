@@ -11,7 +11,7 @@ from typing import Any
 from maxatk.errors import DataError, InvalidValueError
 from maxatk.evaluation.backends import ModelSettings, load_backend
 from maxatk.evaluation.sampling import Request, SamplingSettings
-from maxatk.evaluation.selection import answer_of
+from maxatk.evaluation.score_selection import answer_of
 from maxatk.evaluation.submissions import program_key, submission
 from maxatk.evaluation.verifying import verifier_or_default, visible_shares
 from maxatk.records import Problem, Sample

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maxatk.errors import InvalidValueError, MissingFileError
-from maxatk.evaluation.selection import answer_of, select, selected_at_k, voted_at_k
+from maxatk.evaluation.score_selection import answer_of, select, selected_at_k, voted_at_k
 from maxatk.jsonl import write_jsonl
 from maxatk.objectives import max_at_k
 from maxatk.records import Outcome, Sample, Score

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from maxatk.errors import InvalidValueError
-from maxatk.evaluation.student import student_quantile
+from maxatk.evaluation.statistics.student import student_quantile
 from maxatk.objectives import max_at_k
 
 FloatArray = npt.NDArray[np.float64]

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from maxatk.errors import InvalidValueError
-from maxatk.evaluation.statistics import FloatArray
-from maxatk.evaluation.student import student_quantile
+from maxatk.evaluation.statistics.intervals import FloatArray
+from maxatk.evaluation.statistics.student import student_quantile
 from maxatk.objectives import pass_at_k
 
 _STEPS = 60  # halvings of an interval of log odds

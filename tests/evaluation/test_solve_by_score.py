@@ -8,7 +8,7 @@ import pytest
 
 from maxatk.errors import InvalidValueError
 from maxatk.evaluation import SamplingSettings, evaluate, score
-from maxatk.evaluation.choosing import choose
+from maxatk.evaluation.solve_by_score import choose
 from maxatk.evaluation.submissions import program_key
 from maxatk.jsonl import write_jsonl
 from maxatk.records import Problem, Sample, TestCase

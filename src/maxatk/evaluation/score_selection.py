@@ -15,7 +15,7 @@ import numpy as np
 
 from maxatk.errors import InvalidValueError, MissingFileError, unknown_name
 from maxatk.evaluation.folder import SAMPLES, SCORES
-from maxatk.evaluation.statistics import (
+from maxatk.evaluation.statistics.intervals import (
     FloatArray,
     Interval,
     bootstrap_mean,

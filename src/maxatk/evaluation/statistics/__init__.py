@@ -1,0 +1,1 @@
+"""Statistics over problems and seeds: arrays in, numbers out."""
