@@ -87,7 +87,7 @@ def descendants_gone(children, *, seconds=20):
     return [process for process in alive if process.status() != psutil.STATUS_ZOMBIE]
 
 
-@pytest.mark.timeout(280)
+@pytest.mark.timeout(patience(280))
 @pytest.mark.parametrize("kill", [signal.SIGKILL, signal.SIGINT])
 def test_a_killed_demo_goes_on_from_the_last_finished_stage(recipe, tmp_path, kill):
     run = tmp_path / "run"
