@@ -3,7 +3,8 @@
 Usage: python bench/sampling.py [MODEL [PROBLEMS.jsonl]] [key=value ...]. Without a model the
 built-in one is made. Keys: rows (batch sizes, 16,64,256), tokens (new ones, 64), dtype (auto),
 temperature (1), samples (64, of each of `problems`, 2), singles (64: problems of one sample each),
-turns (2: the fastest counts).
+turns (2: the fastest counts), engines (those
+of maxatk,generate,vllm that are measured).
 
 Every engine draws `samples` completions of `problems` problems, then one completion of each of
 `singles` problems, at every batch size, on one thread. `generate` gets batches of equal prompts in
@@ -39,6 +40,7 @@ SETTINGS = {
     "problems": "2",
     "singles": "64",
     "turns": "2",
+    "engines": "maxatk,generate,vllm",
 }
 
 
@@ -106,6 +108,7 @@ def measure(model, problems, asked):
     engines = [("maxatk", "hf", of_backend), ("generate", "hf", of_generate)]
     if importlib.util.find_spec("vllm") is not None:
         engines.append(("vllm", "vllm", of_backend))
+    engines = [engine for engine in engines if engine[0] in asked["engines"].split(",")]
     best, dtype = {}, asked["dtype"]
     for (name, kind, draw), batch in itertools.product(engines, rows):
         engine = {"enforce_eager": True} if kind == "vllm" else {}
