@@ -1,6 +1,8 @@
 """vLLM's real engine on a CPU, in an environment of its own: `make test-vllm`."""
 
+import importlib.util
 import os
+from pathlib import Path
 
 import pytest
 
@@ -13,19 +15,18 @@ SETTINGS = {
 }
 
 
+INSTALLED = importlib.util.find_spec("vllm") is not None
+
+
 def pytest_configure():
-    for name, value in SETTINGS.items():  # before anything imports vllm
+    for name, value in SETTINGS.items() if INSTALLED else ():  # before anything imports vllm
         os.environ.setdefault(name, value)
 
 
 def pytest_collection_modifyitems(items):
-    import importlib.util
-
-    if importlib.util.find_spec("vllm") is None:
-        here = os.path.dirname(__file__)
-        for item in items:
-            if str(item.path).startswith(here):
-                item.add_marker(pytest.mark.skip(reason="vllm is not installed"))
+    for item in items if not INSTALLED else ():
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(pytest.mark.skip(reason="vllm is not installed"))
 
 
 @pytest.fixture(scope="session")
