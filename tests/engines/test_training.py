@@ -80,6 +80,8 @@ def test_the_log_tells_the_objective_and_unbiased_validation(in_loss):
     assert [len(values) for values in at_k] == [1, 1, 1]
     assert at_k == sorted(at_k)
     assert 0 < at_k[0][0] < at_k[-1][0] <= 1
+    # verl's own draws with replacement: in a group of n it sees fewer than n samples.
+    assert at_k[-1][0] > logged(in_loss, "val-core/mini/reward/best@4/mean")[0]
 
 
 def test_a_trainer_of_verl_goes_on_with_the_estimator_alone(in_loss, mini, tmp_path):

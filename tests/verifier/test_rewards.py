@@ -164,7 +164,7 @@ def test_an_unscorable_sample_is_nan_for_verl(monkeypatch):
         def verify_many(self, jobs):
             return [Verdict((TestResult(Outcome.INFRA_ERROR),)) for _ in jobs]
 
-    monkeypatch.setattr(verl_shape, "shared_verifier", Broken)
+    monkeypatch.setattr(verl_shape, "shared_verifier", lambda workers: Broken())
     score = compute_score("a", "x", TESTS, binary=True)
     assert math.isnan(score["score"])
     assert score["unscored"] == 1.0

@@ -75,9 +75,9 @@ def _job(data_source: str, solution: str, ground_truth: GroundTruth) -> Job:
     try:
         fields = {**fields, "tests": list(fields["tests"])}  # an array, out of a parquet file
         problem = Problem.from_json({"id": data_source or "-", "prompt": "", **fields})
+        return problem_job(extract_code(solution, problem.entry_point), problem)
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(f"ground_truth of {data_source!r}: {error!r}") from error
-    return problem_job(extract_code(solution, problem.entry_point), problem)
 
 
 def _parse(ground_truth: GroundTruth) -> Any:
