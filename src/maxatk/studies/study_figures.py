@@ -126,7 +126,7 @@ def _drift(study: Study, path: Path) -> None:
 
 
 def _points(study: Study, k: int) -> list[_Point]:
-    """Return the models that moved while they were trained on a generation."""
+    """Return the models that moved while they were trained on a rollout batch."""
     found = []
     for run in study.comparison.others:
         logged = study.training[run.name]
