@@ -63,7 +63,7 @@ def test_ratios_and_seconds_are_logged(make_trainer, rows):
     assert 0 < second["ratio/effective_samples"] < 1
     assert 0 <= second["ratio/clamped"] <= 1
     assert ("seconds/refresh" in second) == (rows == 2)
-    assert first["seconds/generation"] > 0
+    assert first["seconds/rollout"] > 0
     assert first["seconds/verification"] > 0
     assert second["seconds/update"] > 0
 

@@ -173,7 +173,7 @@ class MaxAtKTrainer(GRPOTrainer):
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         training = self.model.training
-        with self._clock.measure("generation", self._metrics[self._mode]):
+        with self._clock.measure("rollout", self._metrics[self._mode]):
             output = self._sample(inputs)
         group_size = self.num_generations if training else self.num_generations_eval
         rewards = self._usable_rewards(output).double().cpu().numpy().reshape(-1, group_size)
