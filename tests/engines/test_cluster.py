@@ -15,11 +15,17 @@ from ray.cluster_utils import Cluster  # noqa: E402
 from maxatk import Problem, TestCase  # noqa: E402
 from maxatk.engines.cluster import ClusterSettings, verifying  # noqa: E402
 from maxatk.engines.cluster.connection import connected  # noqa: E402
-from maxatk.engines.cluster.opening import open_verifier  # noqa: E402
+from maxatk.engines.cluster.opening import open_sampler, open_verifier  # noqa: E402
 from maxatk.engines.cluster.verifying import ClusterVerifier  # noqa: E402
 from maxatk.errors import InvalidValueError, SandboxError  # noqa: E402
-from maxatk.evaluation import score  # noqa: E402
+from maxatk.evaluation import (  # noqa: E402
+    ModelSettings,
+    SamplingSettings,
+    evaluate,
+    score,
+)
 from maxatk.jsonl import write_jsonl  # noqa: E402
+from maxatk.problems import load_problems  # noqa: E402
 from maxatk.records import Sample  # noqa: E402
 from maxatk.verifier import Job, VerifierSettings  # noqa: E402
 from processes import patience  # noqa: E402
@@ -89,6 +95,34 @@ def test_two_nodes_write_what_one_process_writes(files, settings):
     assert results["manifest"]["isolation"]["seccomp"] is True
     here = json.loads((files / "here" / "manifest.json").read_text())["settings"]
     assert json.loads((files / "there" / "manifest.json").read_text())["settings"] == here
+
+
+def test_two_nodes_sample_what_one_process_samples(mini, files, settings):
+    problems = load_problems(mini / "problems.jsonl")[:4]
+    sampling = SamplingSettings(samples=12, max_new_tokens=8, seed=3)
+    asked = ModelSettings(batch_size=2)  # chunks of 8 samples, across problems
+    with (
+        open_verifier(ONE_WORKER, settings) as verifier,
+        open_sampler(mini / "model", asked, settings) as sampler,
+    ):
+        evaluate(
+            mini / "model",
+            problems,
+            files / "there",
+            settings=sampling,
+            model_settings=asked,
+            sampler=sampler,
+            verifier=verifier,
+        )
+        assert len({shard["node_id"] for shard in sampler.shards}) == 2
+    evaluate(mini / "model", problems, files / "here", settings=sampling, model_settings=asked)
+    there, here = ((files / name / "samples.jsonl").read_text() for name in ("there", "here"))
+    assert there.count("\n") == 48
+    texts = [
+        [json.loads(line)["completion"] for line in text.splitlines()] for text in (there, here)
+    ]
+    assert texts[0] == texts[1]
+    assert scores(files / "there") == scores(files / "here")
 
 
 def test_a_node_that_dies_loses_no_verdict(cluster, settings, monkeypatch):

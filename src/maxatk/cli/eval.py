@@ -13,7 +13,10 @@ import yaml
 from maxatk.cli.progress import ProgressMode, progress_bar, summed
 from maxatk.cli.rewards import RewardFlag
 from maxatk.cli.tables import print_cut_off, print_overview
+from maxatk.engines.cluster import ClusterSettings
+from maxatk.engines.cluster.opening import open_sampler, open_verifier
 from maxatk.evaluation import SamplingSettings, evaluate
+from maxatk.evaluation.folder import recorded_batch_size
 from maxatk.evaluation.planning import EvaluationPlan, plan
 from maxatk.evaluation.recipe import EvalRecipe
 from maxatk.problems import load_problems
@@ -24,7 +27,12 @@ _Required = Annotated[str, tyro.conf.arg(help_behavior_hint="(required, here or 
 
 @dataclasses.dataclass(frozen=True)
 class RecipeFlags(EvalRecipe):
-    """The keys of the recipe as flags: --samples stands for sampling.samples."""
+    """The keys of the recipe as flags: --samples stands for sampling.samples.
+
+    Args:
+        cluster: A Ray cluster whose nodes sample and run the programs; this machine without an
+            address.
+    """
 
     model: _Required
     problems: _Required
@@ -33,6 +41,7 @@ class RecipeFlags(EvalRecipe):
     sampling: Annotated[SamplingSettings, tyro.conf.arg(name="")] = dataclasses.field(
         default_factory=SamplingSettings
     )
+    cluster: ClusterSettings = dataclasses.field(default_factory=ClusterSettings)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,15 +132,22 @@ def _planned(recipe: EvalRecipe) -> EvaluationPlan:
         )
 
 
-def _evaluate(recipe: EvalRecipe, asked: Arguments) -> None:
+def _evaluate(recipe: RecipeFlags, asked: Arguments) -> None:
     problems = load_problems(recipe.problems, limit=recipe.limit)
-    with recipe.verifier.open() as verifier, progress_bar("eval", asked.progress) as report:
+    batch_size = recipe.batch_size or recorded_batch_size(Path(recipe.out))
+    model_settings = dataclasses.replace(recipe.model_settings, batch_size=batch_size)
+    with (
+        open_verifier(recipe.verifier, recipe.cluster) as verifier,
+        open_sampler(recipe.model, model_settings, recipe.cluster) as sampler,
+        progress_bar("eval", asked.progress) as report,
+    ):
         results = evaluate(
             recipe.model,
             problems,
             recipe.out,
             settings=recipe.sampling,
-            model_settings=recipe.model_settings,
+            model_settings=model_settings,
+            sampler=sampler,
             verifier=verifier,
             reward=recipe.reward,
             more_ks=asked.k,

@@ -47,6 +47,7 @@ def evaluate(
     *,
     settings: SamplingSettings | None = None,
     model_settings: ModelSettings | None = None,
+    sampler: Backend | None = None,
     verifier: Verifier | None = None,
     reward: Any = BY_TESTS,
     more_ks: Sequence[int] = (),
@@ -67,6 +68,7 @@ def evaluate(
         settings: How completions are sampled; the paper's settings where None.
         model_settings: How the model is run, on the backend "hf" where None. Without a batch size
             the folder's is taken, else one that fits the memory.
+        sampler: A backend of these that is loaded already, and stays so; loaded here where None.
         verifier: One that is open, and stays so; one of the defaults where None.
         reward: What a recipe may say under that name (see `read_spec`); by default the share of
             tests that passed.
@@ -85,7 +87,9 @@ def evaluate(
     out = Path(out)
     model_settings = model_settings or ModelSettings()
     batch_size = model_settings.batch_size or recorded_batch_size(out)
-    sampler = load_backend(str(model), dataclasses.replace(model_settings, batch_size=batch_size))
+    if sampler is None:
+        asked = dataclasses.replace(model_settings, batch_size=batch_size)
+        sampler = load_backend(str(model), asked)
     sampler.check({problem.id: problem.prompt for problem in chosen.values()}, settings)
     _compare_with_training(Path(model), model_settings)
     with verifier_or_default(verifier) as opened:

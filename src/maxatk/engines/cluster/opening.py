@@ -1,13 +1,16 @@
-"""A verifier of this process or of a cluster, as the settings say."""
+"""A verifier and a sampler of this process or of a cluster, as the settings say."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from pathlib import Path
 
 from maxatk.engines.cluster.connection import connected
+from maxatk.engines.cluster.sampling import ClusterSampler
 from maxatk.engines.cluster.settings import ClusterSettings
 from maxatk.engines.cluster.verifying import ClusterVerifier
+from maxatk.evaluation.backends import Backend, ModelSettings
 from maxatk.verifier import Verifier, VerifierSettings
 
 
@@ -22,4 +25,19 @@ def open_verifier(verifier: VerifierSettings, cluster: ClusterSettings) -> Itera
             yield here
         return
     with connected(cluster) as ray, ClusterVerifier(ray, cluster, verifier) as there:
+        yield there
+
+
+@contextlib.contextmanager
+def open_sampler(
+    model: str | Path, settings: ModelSettings, cluster: ClusterSettings
+) -> Iterator[Backend | None]:
+    """Yield a backend whose models are on the cluster; None without one.
+
+    Raises what `connected` raises; the models are loaded by the backend's `check`.
+    """
+    if cluster.address is None:
+        yield None
+        return
+    with connected(cluster) as ray, ClusterSampler(ray, cluster, str(model), settings) as there:
         yield there
