@@ -4,6 +4,7 @@ import pytest
 
 from maxatk.errors import InvalidValueError, ServerError
 from maxatk.evaluation import ServerSettings
+from maxatk.evaluation.backends import ModelSettings, Request
 from maxatk.evaluation.backends.openai import OpenAIBackend
 from maxatk.evaluation.folder import MANIFEST, open_folder
 from maxatk.evaluation.sampling import SamplingSettings
@@ -47,12 +48,12 @@ def test_a_manifest_holds_no_secret_and_another_one_is_no_other_setting(tmp_path
 
 def test_no_message_about_a_server_names_a_password():
     server = ServerSettings(url="http://me:word@127.0.0.1:9/v1", retries=0, timeout_s=2.0)
-    backend = OpenAIBackend("m", server=server)
+    backend = OpenAIBackend("m", ModelSettings("openai", server=server))
     with pytest.raises(ServerError) as caught:
         backend.check({"p": "x"}, SamplingSettings())
     assert "word" not in str(caught.value)
     with pytest.raises(ServerError) as caught:
-        backend.sample("p", "x", [0], SamplingSettings())
+        list(backend.sample([Request("p", "x", range(1))], SamplingSettings()))
     assert "word" not in str(caught.value)
     with pytest.raises(InvalidValueError) as refused:
         ServerSettings(url="ftp://me:word@host")
