@@ -23,7 +23,7 @@ COMMANDS: dict[str, str] = {
     "recipes": "list, show and copy the recipes of the package",
     "mini": "make the built-in model and its problems",
     "study": "models x seeds from one recipe: tables, figures and a page",
-    "demo": "train, evaluate and compare on the built-in model, in six minutes",
+    "demo": "train, evaluate and compare on the built-in model, in minutes",
     "methods": "list the methods, and draw what each of them weighs",
     "doctor": "show how well programs are isolated on this machine",
 }
