@@ -11,11 +11,7 @@ import os
 
 os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
 
-import statistics
 import sys
-import time
-import tracemalloc
-from collections.abc import Callable
 
 import numpy as np
 
@@ -23,6 +19,7 @@ import objectives_peers as peers
 from before import objectives as before
 from maxatk.objectives import Method, OrderWeights, advantages
 from maxatk.objectives.subsets import max_weights, pair_weights, triple_weights
+from timing import measure
 
 SIZES = [
     (128, 8, 4),
@@ -72,30 +69,6 @@ def unsorted(values: np.ndarray, order: np.ndarray) -> np.ndarray:
     result = np.empty_like(values)
     np.put_along_axis(result, order, values, -1)
     return result
-
-
-def measure(*functions: Callable[[], np.ndarray]) -> list[tuple[float, float, np.ndarray]]:
-    """Return each function's median seconds, peak MiB and result; their runs take turns."""
-    results: list[np.ndarray] = []
-    times: list[list[float]] = [[] for _ in functions]
-    end = time.perf_counter() + 0.5
-    while not times[0] or (time.perf_counter() < end and len(times[0]) < 500):
-        results.clear()
-        for function, own in zip(functions, times, strict=True):
-            start = time.perf_counter()
-            results.append(function())
-            own.append(time.perf_counter() - start)
-    medians = [statistics.median(own) for own in times]
-    return list(zip(medians, map(peak, functions), results, strict=True))
-
-
-def peak(function: Callable[[], np.ndarray]) -> float:
-    """Return the MiB that NumPy and Python allocate at most during one run."""
-    tracemalloc.start()
-    function()
-    most = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    return most / 2**20
 
 
 def line(name: str, size: tuple[int, int, int], ours: tuple, theirs: tuple | None = None) -> float:
@@ -194,7 +167,7 @@ def main() -> int:
                 missed.append(f"exact {name} {size}: {1e3 * seconds:.2f} ms")
     compare_with_before(missed)
     time_any_weights(missed)
-    peers.report(measure, missed)
+    peers.report(missed)
     print("\n" + ("missed: " + "; ".join(missed) if missed else "all targets met"))
     return 1 if missed else 0
 
