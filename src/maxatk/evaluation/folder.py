@@ -175,7 +175,17 @@ def write_results(
     more_ks: Sequence[int],
     threshold: float,
 ) -> dict[str, Any]:
-    """Compute the results, write them to the folder and return them."""
+    """Compute the results, write them to the folder and return them.
+
+    Args:
+        out: The folder of the run.
+        problems: The problems by id.
+        samples: The samples by key.
+        scores: The scores by key.
+        manifest: What the run was.
+        more_ks: Further k, as in `build_results`.
+        threshold: The reward from which a sample passes.
+    """
     results = build_results(
         list(problems),
         samples.values(),

@@ -65,8 +65,18 @@ def plan(
     """Return the plan of `evaluate` with these arguments; nothing is written to `out`.
 
     The first 16 samples of the run are drawn and verified. Larger batches are faster, and other
-    problems differ: the time is an estimate, more often too long than too short. Raises as
-    `evaluate`, also where `out` belongs to another run.
+    problems differ: the time is an estimate, more often too long than too short.
+
+    Args:
+        model: As in `evaluate`, as are the others.
+        problems: The problems.
+        out: The folder of the run.
+        verifier: One that is open, and stays so.
+        settings: How completions are sampled.
+        model_settings: How the model is run.
+        reward: What rewards a sample.
+
+    Raises as `evaluate`, also where `out` belongs to another run.
     """
     chosen, _ = read_problems(problems)
     batch_size = model_settings.batch_size
@@ -134,6 +144,16 @@ def plan_score(
     reward: Any = BY_TESTS,
 ) -> ScorePlan:
     """Return the plan of `score` with these arguments; no program runs and nothing is written.
+
+    Args:
+        samples_path: As in `score`, as are the others.
+        problems: The problems, or their file.
+        out: The folder of the run.
+        verifier: One that is open, and stays so.
+        limit: Take only the first problems and their samples.
+        log_format: Which tool wrote the file.
+        mapping: Where a field is in a row.
+        reward: What rewards a sample.
 
     Raises as `score`, also where `out` belongs to another run.
     """

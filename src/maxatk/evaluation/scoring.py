@@ -50,11 +50,22 @@ def score(
 ) -> dict[str, Any]:
     """Verify an existing samples file and return the results.
 
-    The file may be ours or another tool's; `log_format` and `mapping` as in `read_submissions`.
-    `out` gets scores.jsonl, results.json and manifest.json; the same call continues one that was
-    killed. `limit` takes only the first problems and their samples; `reward` is what a recipe may
-    say under that name (see `read_spec`), by default the share of tests that passed; `more_ks` and
-    `threshold` as in `build_results`.
+    `out` gets scores.jsonl, results.json and manifest.json. The same call continues one that was
+    killed.
+
+    Args:
+        samples_path: A file of samples, ours or another tool's.
+        problems: The problems, or their file.
+        out: The folder of the run.
+        verifier: One that is open, and stays so; one of the defaults where None.
+        limit: Take only the first problems and their samples.
+        log_format: Which tool wrote the file, as in `read_submissions`.
+        mapping: Where a field is in a row, as in `read_submissions`.
+        reward: What a recipe may say under that name (see `read_spec`); by default the share of
+            tests that passed.
+        more_ks: Further k, as in `build_results`.
+        threshold: The reward from which a sample passes.
+        progress: Called with (done, total, "scores") from the verifying thread.
 
     Raises MissingFileError, DataError (an unreadable line, a sample of an unknown problem, a
     problem without samples) or InvalidValueError (k, settings), all before any verification.

@@ -157,8 +157,17 @@ def scoring(
 ) -> Iterator[Callable[[Sequence[Submission]], None]]:
     """Yield a function that queues submissions, whose scores are appended in the order given.
 
-    Those that have a score already are left out. Without `reward` the tests decide. Errors as
-    `VerifyingThread`.
+    Those that have a score already are left out.
+
+    Args:
+        verifier: Runs the programs.
+        scores: Where scores are appended.
+        problems: The problems by id.
+        total: How many submissions there are in all, for `progress`.
+        progress: Called with (done, total, "scores") from the verifying thread.
+        reward: What rewards a submission; the tests where None.
+
+    Raises as `VerifyingThread`.
     """
 
     def report() -> None:

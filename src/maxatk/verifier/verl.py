@@ -31,10 +31,19 @@ def compute_score(
 ) -> dict[str, float]:
     """Return `score` (passed / declared tests), `passed`, `total` and `unscored` of a solution.
 
-    With `binary` the score is 1.0 only where all tests passed. `workers` programs run at a time in
-    this process, which verl starts `reward.num_workers` of. Where the verifier itself failed,
-    `score` is NaN and `unscored` 1: an infrastructure failure is no reward of 0. Raises DataError
-    for a ground truth that holds no tests.
+    Where the verifier itself failed, `score` is NaN and `unscored` 1: an infrastructure failure is
+    no reward of 0.
+
+    Args:
+        data_source: The name of the data set.
+        solution_str: The completion.
+        ground_truth: Tests, or an object with `tests` and other fields of a problem.
+        extra_info: Part of verl's shape; not read.
+        binary: Whether the score is 1.0 only where all tests passed.
+        workers: How many programs run at a time in this process, which verl starts
+            `reward.num_workers` of.
+
+    Raises DataError for a ground truth that holds no tests.
     """
     (score,) = compute_scores(
         [data_source],
@@ -58,7 +67,17 @@ def compute_scores(
 ) -> list[dict[str, float]]:
     """Return what `compute_score` does for each sample of a batch, verified together.
 
-    The shape of verl's batch reward manager. Raises DataError as `compute_score` does.
+    The shape of verl's batch reward manager: one entry a sample in each list.
+
+    Args:
+        data_sources: As in `compute_score`, as are the others.
+        solution_strs: The completions.
+        ground_truths: Their tests.
+        extra_infos: Not read.
+        binary: Whether a score is 1.0 only where all tests passed.
+        workers: How many programs run at a time in this process.
+
+    Raises DataError as `compute_score` does.
     """
     jobs = [
         _job(source, solution, truth)
