@@ -94,7 +94,7 @@ def evaluate(
     _compare_with_training(Path(model), model_settings)
     with verifier_or_default(verifier) as opened:
         described = sampled_settings(sampler.describe(), settings, chosen, opened, reward)
-        judged = reward_or_tests(reward, chosen, opened)
+        rewarded = reward_or_tests(reward, chosen, opened)
         open_folder(out, described, grows=list(chosen.values()))
         with (
             Store(out / SAMPLES, Sample.from_json) as samples,
@@ -105,7 +105,7 @@ def evaluate(
             found = len(samples.records)
             total = len(chosen) * settings.samples
             with scoring(
-                opened, scores, chosen, total=total, progress=progress, reward=judged
+                opened, scores, chosen, total=total, progress=progress, reward=rewarded
             ) as verify:
                 unscored = [s for key, s in samples.records.items() if key not in scores.records]
                 verify([submission(sample, chosen[sample.problem_id]) for sample in unscored])

@@ -86,16 +86,16 @@ def plan(
     described = _described(sampler, batch_size or recorded_batch_size(Path(out)))
     described = sampled_settings(described, settings, chosen, verifier, reward)
     check_folder(Path(out), described, grows=problems)
-    judged = reward_or_tests(reward, chosen, verifier)
+    rewarded = reward_or_tests(reward, chosen, verifier)
     probe = _probe(problems, settings.samples)
     started = time.perf_counter()
     drawn = [sample for some in sampler.sample(probe, settings) for sample in some]
     sampled = time.perf_counter()
     asked = [(submission(s, chosen[s.problem_id]), chosen[s.problem_id]) for s in drawn]
-    if judged is None:
+    if rewarded is None:
         verifier.verify_many([problem_job(found.program, problem) for found, problem in asked])
     else:
-        reward_batch([found for found, _ in asked], judged, chosen)
+        reward_batch([found for found, _ in asked], rewarded, chosen)
     verified = time.perf_counter()
     total = len(problems) * settings.samples
     found = _lines(Path(out) / SAMPLES)

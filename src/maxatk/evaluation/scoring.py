@@ -79,13 +79,13 @@ def score(
     out = Path(out)
     with verifier_or_default(verifier) as opened:
         described = scored_settings(samples_path, chosen, opened, reward)
-        judged = reward_or_tests(reward, chosen, opened)
+        rewarded = reward_or_tests(reward, chosen, opened)
         open_folder(out, described)
         with Store(out / SCORES, Score.from_json) as scores:
             refuse_strangers(scores, chosen)
             total = len(submissions)
             with scoring(
-                opened, scores, chosen, total=total, progress=progress, reward=judged
+                opened, scores, chosen, total=total, progress=progress, reward=rewarded
             ) as verify:
                 for start in range(0, total, BATCH):
                     verify(submissions[start : start + BATCH])
