@@ -108,7 +108,7 @@ def parse_every_line(
             if not line.strip():
                 continue
             try:
-                parsed.append(parse(_json_object(line)))
+                parsed.append(parse(json_object(line)))
             except ValueError as error:
                 bad += 1
                 if bad <= most_shown:
@@ -118,7 +118,11 @@ def parse_every_line(
     return parsed
 
 
-def _json_object(line: bytes) -> Mapping[str, Any]:
+def json_object(line: bytes) -> dict[str, Any]:
+    """Return the JSON object that a line holds.
+
+    Raises DataError, without the place of the line, where it is no UTF-8, no JSON or no object.
+    """
     try:
         row = json.loads(line.decode("utf-8"))
     except UnicodeDecodeError as error:

@@ -11,6 +11,7 @@ from typing import Any
 
 from maxatk.errors import DataError, InvalidValueError, MissingDependencyError, MissingFileError
 from maxatk.exchange.log import PlacedRow, RawRow
+from maxatk.jsonl import json_object
 
 
 def placed_rows(path: Path) -> Iterator[PlacedRow]:
@@ -30,18 +31,7 @@ def _json_lines(path: Path) -> Iterator[PlacedRow]:
     with path.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
             if line.strip():
-                yield f"{path}:{number}", functools.partial(_decoded, line)
-
-
-def _decoded(line: bytes) -> RawRow:
-    try:
-        return _an_object(json.loads(line.decode("utf-8")))
-    except UnicodeDecodeError as error:
-        raise DataError(f"not UTF-8: {error.reason} at byte {error.start + 1}") from error
-    except json.JSONDecodeError as error:
-        raise DataError(f"broken JSON: {error.msg} at column {error.colno}") from error
-    except RecursionError as error:
-        raise DataError("broken JSON: nested too deeply") from error
+                yield f"{path}:{number}", functools.partial(json_object, line)
 
 
 def _an_object(value: Any) -> RawRow:
