@@ -78,8 +78,10 @@ def read_recipe(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
 def read_extended(path: Path) -> dict[str, Any]:
     """Return the mapping of a recipe file laid over that of the file its key `extends` names.
 
-    Top-level keys of the file win over those of the extended one, which lies beside it. Raises
-    InvalidValueError for a recipe that extends itself, and as `read_recipe`.
+    The extended file lies beside it. A key of the file wins over that of the extended one; where
+    both hold mappings they are laid over each other in the same way, all the way down, and a list
+    replaces a list. Raises InvalidValueError for a recipe that extends itself, and as
+    `read_recipe`.
     """
     return _with_extended(path, ())
 
@@ -92,7 +94,15 @@ def _with_extended(path: Path, before: tuple[Path, ...]) -> dict[str, Any]:
     extended = recipe.pop(_EXTENDS, None)
     if extended is None:
         return recipe
-    return {**_with_extended(path.parent / extended, (*before, path.resolve())), **recipe}
+    return _laid_over(_with_extended(path.parent / extended, (*before, path.resolve())), recipe)
+
+
+def _laid_over(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    laid = {**under, **over}
+    for key in under.keys() & over.keys():
+        if isinstance(under[key], dict) and isinstance(over[key], dict):
+            laid[key] = _laid_over(under[key], over[key])
+    return laid
 
 
 def apply_overrides(settings: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Studies: what a recipe plans, and one end to end at its smallest, killed and started again."""
 
+import dataclasses
 import fcntl
 import json
 import os
@@ -397,3 +398,17 @@ def test_an_outside_model_is_trained_with_two_methods_and_two_seeds(recipe, of_a
     }
     assert len(completions) == 2, "the base is sampled once for every seed"
     assert "low rank" in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_mappings_of_an_extended_recipe_are_laid_over_each_other(recipe, tmp_path):
+    recipe("first.yaml")
+    second = tmp_path / "second.yaml"
+    second.write_text(
+        "extends: first.yaml\nmini: {tests: 3}\ntrain: {trainer: {num_iterations: 1}}\n"
+    )
+    first, found = load_study(tmp_path / "first.yaml"), load_study(second)
+    assert found.mini == dataclasses.replace(first.mini, tests=3)
+    assert found.train == {
+        **first.train,
+        "trainer": {**first.train["trainer"], "num_iterations": 1},
+    }

@@ -1,3 +1,5 @@
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -88,3 +90,15 @@ def test_programs_are_counted_by_their_fingerprints():
     assert results["diversity"]["program_entropy"] == pytest.approx(mixed / 2, abs=1e-6)
     lost = [*scores, score("b", 4, 1.0)]
     assert build_results(["a", "b"], SAMPLES, lost, manifest={})["diversity"]["programs"] is None
+
+
+def test_a_column_that_every_rewarded_sample_has_chooses_the_best_of_k():
+    rewards, chances = [0.0, 1.0, 0.5, None], [0.9, 0.2, 0.2, 0.0]
+    scores = [
+        dataclasses.replace(score("a", i, reward), columns={"chance": chance, "some": 1.0})
+        for i, (reward, chance) in enumerate(zip(rewards, chances, strict=True))
+    ]
+    scores[1] = dataclasses.replace(scores[1], columns={"chance": 0.2})
+    values = build_results(["a"], None, scores, manifest={}, ks=[1, 2, 3])["per_problem"]
+    assert values["max@k by chance"] == {"1": [0.5], "2": [0.25], "3": [0.0]}
+    assert "max@k by some" not in values

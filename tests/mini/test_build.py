@@ -59,3 +59,13 @@ def test_other_settings_and_interrupted_builds_are_built_again(tiny, tmp_path):
 def test_settings_that_make_no_sense_are_refused(field):
     with pytest.raises(InvalidValueError, match=f"{field}: must be at least 1, got 0"):
         MiniSettings(**{field: 0})
+
+
+def test_the_first_tests_may_be_visible(built, tiny, tmp_path):
+    build_mini(tmp_path, dataclasses.replace(tiny, visible_tests=2))
+    hidden = load_problems(built / "test.jsonl")
+    shown = load_problems(tmp_path / "test.jsonl")
+    assert [p.visible_tests for p in shown] == [p.tests[:2] for p in hidden]
+    assert [dataclasses.replace(p, visible_tests=()) for p in shown] == hidden
+    with pytest.raises(InvalidValueError, match="visible_tests: must be between 0 and tests"):
+        MiniSettings(tests=2, visible_tests=3)

@@ -10,7 +10,7 @@ import pytest
 
 from maxatk.errors import InvalidValueError, MissingFileError
 from maxatk.records import Problem, TestCase
-from maxatk.rewards import load_reward, read_spec
+from maxatk.rewards import load_reward, load_rewards, read_spec
 from maxatk.rewards.reward import Part, Reward, columns_of
 from maxatk.rewards.specification import describe_reward
 from maxatk.verifier import Verifier
@@ -175,3 +175,27 @@ def test_the_sum_is_exact_in_the_order_of_the_parts():
         Part(str(w), lambda completions, **_: [1.0] * len(completions), w) for w in (1e16, 1, -1e16)
     ]
     assert Reward(parts)([""], ["x"]) == [math.fsum((1e16, 1, -1e16))]
+
+
+def test_the_share_of_visible_tests_is_a_reward(verifier):
+    tests = tuple(TestCase(input=f"{i}\n", output=f"{2 * i}\n") for i in (1, 2))
+    problems = [Problem("a", "Double it.", tests=tests[:1], visible_tests=tests)]
+    reward = load_reward(["visible_tests", "continuous"], verifier=verifier)
+    reward.check(problems)
+    parts = reward.by_part(["Double it."], ["print(2)"], columns_of(problems))
+    assert parts == {"visible_tests": [0.5], "continuous": [1.0]}
+    with pytest.raises(InvalidValueError, match="'b': has no visible_tests"):
+        reward.check(PROBLEMS[1:])
+
+
+def test_the_part_that_selects_is_a_function_of_its_own(verifier):
+    spec = ["continuous", "binary", "visible_tests"]
+    rewards = load_rewards(spec, selection="visible_tests", verifier=verifier)
+    assert [reward.__name__ for reward in rewards] == ["continuous+binary", "visible_tests"]
+    assert len(load_rewards(spec, selection=None, verifier=verifier)) == 1
+
+
+@pytest.mark.parametrize("spec", ["visible_tests", ["continuous", "binary"]])
+def test_a_selection_must_be_one_of_several_parts(verifier, spec):
+    with pytest.raises(InvalidValueError, match=r"trainer\.selection: must name one of two"):
+        load_rewards(spec, selection="visible_tests", verifier=verifier)

@@ -4,7 +4,9 @@ import csv
 
 import pytest
 
+from maxatk.evaluation.folder import RESULTS
 from maxatk.evaluation.statistics.seeds import seed_difference
+from maxatk.folders import read_json, write_json
 from maxatk.report.numbers import change, change_interval, p_value
 from maxatk.studies import findings
 from maxatk.studies import study_tables as study_tables_module
@@ -142,3 +144,19 @@ def test_a_column_more_of_the_trainings_is_one_entry(studied, build, monkeypatch
     model = studied("model", history, history, levels={"method": "model"})
     table = study_tables(build([studied("base", levels={}), model]))["training"]
     assert (table.header[-2], table.rows[0][-2].text) == ("mean loss", "1.50")
+
+
+def test_a_stored_score_that_chooses_has_a_table_and_tests(seeded, build):
+    models = seeded([1, 2, 3])
+    for model in models:
+        for folder in model.evaluations.values():
+            found = read_json(folder / RESULTS)
+            for part in ("metrics", "per_problem"):
+                found[part]["max@k by chance"] = found[part]["pass@k"]
+            write_json(folder / RESULTS, found)
+    study = build(models, pairs=[("better", "same")])
+    tables = study_tables(study)
+    assert tables["max_at_k_by_chance"].header[-1] == "max@16 by chance"
+    by_metric = {test.measure.name: test.over_seeds.mean for test in study.pairs}
+    assert list(by_metric) == ["max@1", "max@16", "max@1 by chance", "max@16 by chance"]
+    assert by_metric["max@16 by chance"] != by_metric["max@16"]

@@ -1,7 +1,9 @@
 """Training runs from a recipe, with rewards of programs that are really executed."""
 
+import dataclasses
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -199,3 +201,14 @@ def test_the_dataset_carries_what_the_reward_function_needs(mini_problems):
             compare=[row["compare"] for row in rows],
         )
     assert rewards == [1.0, 1.0, 1.0]
+
+
+def test_a_part_of_the_reward_may_select(recipe, mini_problems):
+    shown = (dataclasses.replace(p.problem, visible_tests=p.problem.tests) for p in mini_problems)
+    write_jsonl(Path(recipe["problems"]), (problem.to_json() for problem in shown))
+    recipe["reward"] = ["continuous", "visible_tests"]
+    recipe["trainer"].update(method="bon_loo1", selection="visible_tests", max_steps=1)
+    record = json.loads((run(recipe) / TRAIN_RECORD).read_text())
+    logged = record["log_history"][0]
+    assert logged["reward"] == logged["rewards/continuous/mean"]
+    assert logged["rewards/visible_tests/mean"] == pytest.approx(logged["reward"])

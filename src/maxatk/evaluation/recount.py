@@ -93,7 +93,7 @@ def _score_tally(path: Path, column: str | None) -> ScoreTally:
             found = row.get("columns", {})
             columns.update(found)
             reward = found.get(column)
-        tally.add(problem_id, sample, reward, outcome, row.get("program"))
+        tally.add(problem_id, sample, reward, outcome, row.get("program"), row.get("columns", {}))
 
     for _ in read_jsonl(path, add):
         pass

@@ -20,6 +20,7 @@ from maxatk.evaluation.statistics.intervals import (
     metric_values,
 )
 from maxatk.evaluation.tally import SampleTally, ScoreTally
+from maxatk.objectives import max_at_k
 from maxatk.records import Sample, Score
 
 FORMAT = 1
@@ -45,7 +46,9 @@ def build_results(
     """Return the results of one evaluation as a JSON object.
 
     A sample without a reward counts as a sample here: a problem with fewer than k rewards is left
-    out of the mean at k, and `problems` beside the mean says how many are in it.
+    out of the mean at k, and `problems` beside the mean says how many are in it. Beside "max@k" and
+    "pass@k" there is "max@k by NAME" for every column of the scores that no rewarded sample lacks:
+    the reward of the one of k samples that this column would choose.
 
     Args:
         problem_ids: The problems, in the order of their values; each must have a score.
@@ -71,8 +74,10 @@ def build_results(
     ks = default_ks(fewest) if ks is None else check_ks(ks, fewest)
     ks = sorted({*ks, *check_ks(more_ks, fewest)})
     values = metric_values(rewards, ks, threshold=threshold)
+    for name, selection in scores.further(problem_ids).items():
+        values[chosen_by(name)] = max_at_k(rewards, ks, selection=selection)
     columns = np.concatenate(list(values.values()), axis=1)
-    intervals = with_intervals(columns)  # the same resamples for both metrics
+    intervals = with_intervals(columns)  # the same resamples for every metric
     programs = scores.programs(problem_ids)
     found: dict[str, Any] = {
         "ids": list(problem_ids),
@@ -104,6 +109,11 @@ def build_results(
         },
         "manifest": dict(manifest),
     }
+
+
+def chosen_by(column: str) -> str:
+    """Return the name of the metric max@k where a column of the scores chooses."""
+    return f"max@k by {column}"
 
 
 def by_column(scores: Iterable[Score], column: str) -> list[Score]:

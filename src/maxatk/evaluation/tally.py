@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -92,20 +92,28 @@ class ScoreTally:
         reward: float | None,
         outcome: str,
         program: str | None,
+        further: Mapping[str, float],
     ) -> None:
-        """Count one score, its outcome by name; raises DataError if that sample has one."""
+        """Count one score, its outcome by name; raises DataError if that sample has one.
+
+        `further` are the columns of the score beside its reward.
+        """
         columns = self._columns[problem_id]
         if sample in columns.samples:
             raise DataError(f"sample {sample} of {problem_id!r} occurs twice")
         columns.samples.add(sample)
         columns.rewards.append(reward)
         columns.programs.append(program)
+        for name, value in further.items():
+            column = columns.further.setdefault(name, [])
+            column.extend([np.nan] * (len(columns.rewards) - 1 - len(column)))
+            column.append(value)
         self._outcomes.append(outcome)
 
     def add_scores(self, scores: Iterable[Score]) -> ScoreTally:
         """Count scores and return the tally."""
         for s in scores:
-            self.add(s.problem_id, s.sample, s.reward, s.outcome.value, s.program)
+            self.add(s.problem_id, s.sample, s.reward, s.outcome.value, s.program, s.columns)
         return self
 
     @property
@@ -117,10 +125,19 @@ class ScoreTally:
         """Return rewards (P, n), NaN where unscored or absent, and the number of scores (P,)."""
         columns = [self._columns[problem_id].rewards for problem_id in problem_ids]
         counts = np.array([len(column) for column in columns], dtype=np.int64)
-        rewards = np.full((len(counts), int(counts.max())), np.nan)
-        for row, column in enumerate(columns):
-            rewards[row, : len(column)] = np.array(column, dtype=np.float64)  # None becomes NaN
-        return rewards, counts
+        return _padded(columns, int(counts.max())), counts
+
+    def further(self, problem_ids: Sequence[str]) -> dict[str, FloatArray]:
+        """Return the further columns that every score with a reward has, (P, n) each, by name."""
+        groups = [self._columns[problem_id] for problem_id in problem_ids]
+        width = max(len(group.rewards) for group in groups)
+        rewarded = ~np.isnan(_padded([group.rewards for group in groups], width))
+        found = {}
+        for name in sorted(set.intersection(*(set(group.further) for group in groups))):
+            values = _padded([group.further[name] for group in groups], width)
+            if not np.isnan(values[rewarded]).any():
+                found[name] = values
+        return found
 
     def programs(self, problem_ids: Sequence[str]) -> tuple[list[int], list[float]] | None:
         """Return how many different programs a problem has, and their entropy in nats: (P,) each.
@@ -151,6 +168,15 @@ class _Columns:
         self.samples: set[int] = set()
         self.rewards: list[float | None] = []
         self.programs: list[str | None] = []
+        self.further: dict[str, list[float]] = {}  # by name, NaN where a score lacks it
+
+
+def _padded(columns: Sequence[Sequence[float | None]], width: int) -> FloatArray:
+    """Return columns of several lengths as (P, width), NaN where there is no number."""
+    values = np.full((len(columns), width), np.nan)
+    for row, column in enumerate(columns):
+        values[row, : len(column)] = np.array(column, dtype=np.float64)  # None becomes NaN
+    return values
 
 
 def distribution_entropy(counts: Iterable[int]) -> float:

@@ -16,6 +16,7 @@ from maxatk.mini.problems import generate_problems
 from maxatk.mini.sums import generate_sums
 from maxatk.mini.tokenizer import train_tokenizer
 from maxatk.mini.warm_start import Spoilable, WarmStart, noisy_corpus, warm_start
+from maxatk.records import Problem
 
 MANIFEST = "mini.json"
 _TOKENIZER_TEXTS = 10_000  # more texts change a vocabulary of 192 entries no more
@@ -26,13 +27,15 @@ class MiniSettings:
     """What to build: problem sets, tests a problem, the warm start and the seed of it all.
 
     `task` is a name in `TASKS`: "programs" of the built-in language with tests, or "sums", word
-    problems with an answer.
+    problems with an answer. So many of the first `tests` are `visible_tests`, which a program may
+    be chosen by.
     """
 
     task: Literal["programs", "sums"] = "programs"
     train_problems: int = 1_000
     test_problems: int = 96
     tests: int = 10
+    visible_tests: int = 0
     seed: int = 0
     warm_start: WarmStart = dataclasses.field(default_factory=WarmStart)
 
@@ -40,6 +43,11 @@ class MiniSettings:
         for name in ("train_problems", "test_problems", "tests"):
             if getattr(self, name) < 1:
                 raise InvalidValueError(f"{name}: must be at least 1, got {getattr(self, name)}")
+        if not 0 <= self.visible_tests <= self.tests:
+            raise InvalidValueError(
+                f"visible_tests: must be between 0 and tests ({self.tests}), got "
+                f"{self.visible_tests}"
+            )
 
 
 def build_mini(
@@ -65,9 +73,14 @@ def build_mini(
     held_out = frozenset(p.problem.prompt for p in test)
     train = generate(settings.train_problems, settings, settings.tests, "train", held_out)
     for name, problems in (("train", train), ("test", test)):
-        write_jsonl(out / f"{name}.jsonl", (p.problem.to_json() for p in problems))
+        shown = (_with_visible(p.problem, settings.visible_tests) for p in problems)
+        write_jsonl(out / f"{name}.jsonl", (problem.to_json() for problem in shown))
     _build_model(out / "base", settings, held_out=held_out, progress=progress)
     write_json(out / MANIFEST, manifest)
+
+
+def _with_visible(problem: Problem, count: int) -> Problem:
+    return dataclasses.replace(problem, visible_tests=problem.tests[:count])
 
 
 def _build_model(

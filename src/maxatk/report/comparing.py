@@ -17,6 +17,7 @@ from maxatk.evaluation.folder import RESULTS
 from maxatk.evaluation.groups import results_by
 from maxatk.evaluation.sources import ResultsSource, load_results
 from maxatk.evaluation.statistics.significance import adjusted_p_values, wilcoxon
+from maxatk.report.run_tables import metric_name
 from maxatk.report.runs import METRICS, Comparison, Run, load_comparison
 
 DEFAULT_KS = (1, 128)
@@ -33,7 +34,7 @@ class Measure:
     @property
     def name(self) -> str:
         """Return the heading, such as `mbpp max@128`."""
-        return f"{self.benchmark} {self.metric.removesuffix('k')}{self.k}".strip()
+        return f"{self.benchmark} {metric_name(self.metric, self.k)}".strip()
 
 
 @dataclasses.dataclass(frozen=True)

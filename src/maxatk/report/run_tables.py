@@ -196,4 +196,4 @@ def _moved_column(heading: str, moved: FloatArray) -> Column[int]:
 
 def metric_name(metric: str, k: int) -> str:
     """Return the heading of a metric at k, such as `max@128`."""
-    return f"{metric.removesuffix('k')}{k}"
+    return metric.replace("@k", f"@{k}")

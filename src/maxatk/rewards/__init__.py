@@ -1,7 +1,7 @@
 """Rewards by name: tests, answers, functions of one's own, reward models, and sums of them."""
 
-from maxatk.rewards.loading import load_reward
+from maxatk.rewards.loading import load_reward, load_rewards
 from maxatk.rewards.reward import Failure, Reward
 from maxatk.rewards.specification import RewardSpec, read_spec
 
-__all__ = ["Failure", "Reward", "RewardSpec", "load_reward", "read_spec"]
+__all__ = ["Failure", "Reward", "RewardSpec", "load_reward", "load_rewards", "read_spec"]

@@ -21,6 +21,24 @@ from maxatk.settings import find_recipe
 from maxatk.verifier import CodeReward, Verifier
 
 
+def load_rewards(value: Any, *, selection: str | None, verifier: Verifier) -> list[Reward]:
+    """Return the reward that a recipe names, and by itself the part of it that selects, if any.
+
+    `selection` is the name of that part. Raises InvalidValueError where it names no part or the
+    only one, and as `load_reward`.
+    """
+    if selection is None:
+        return [load_reward(value, verifier=verifier)]
+    parts = load_reward(value, verifier=verifier).parts
+    rewarded = [part for part in parts if part.name != selection]
+    if not 0 < len(rewarded) < len(parts):
+        raise InvalidValueError(
+            f"trainer.selection: must name one of two or more parts of `reward`, got "
+            f"{selection!r}; the parts are {', '.join(part.name for part in parts)}"
+        )
+    return [Reward(rewarded), Reward([part for part in parts if part.name == selection])]
+
+
 def load_reward(value: Any, *, verifier: Verifier) -> Reward:
     """Return the reward that a recipe names; see `read_spec` for what `value` may be.
 
@@ -34,7 +52,10 @@ def load_reward(value: Any, *, verifier: Verifier) -> Reward:
 def _part(spec: RewardSpec, verifier: Verifier) -> Part:
     if spec.kind in ("continuous", "binary"):
         code = CodeReward(verifier, binary=spec.kind == "binary")
-        return Part(spec.name, code, spec.weight, check=_needs_tests)
+        return Part(spec.name, code, spec.weight, check=_needs("tests"))
+    if spec.kind == "visible_tests":
+        check = _needs("visible_tests")
+        return Part(spec.name, _share_of_visible(CodeReward(verifier)), spec.weight, check=check)
     if spec.kind == "answer":
         answers = AnswerReward()
         return Part(spec.name, answers, spec.weight, check=answers.check)
@@ -44,13 +65,23 @@ def _part(spec: RewardSpec, verifier: Verifier) -> Part:
     return Part(spec.name, function, spec.weight, spec.timeout_s, _accepts(function, spec.target))
 
 
-def _needs_tests(problems: Sequence[Problem]) -> None:
-    for problem in problems:
-        if not problem.tests:
-            raise InvalidValueError(
-                f"Problem {problem.id!r}: has no tests, which the reward of a program needs; "
-                "`reward` may also be answer or a function of your own"
-            )
+def _share_of_visible(reward: CodeReward) -> RewardFunction:
+    def share(*, visible_tests: Sequence[Any], tests: Any, **columns: Any) -> list[float | None]:  # noqa: ARG001
+        return reward(tests=visible_tests, **columns)
+
+    return share
+
+
+def _needs(field: str) -> Callable[[Sequence[Problem]], None]:
+    def check(problems: Sequence[Problem]) -> None:
+        for problem in problems:
+            if not getattr(problem, field):
+                raise InvalidValueError(
+                    f"Problem {problem.id!r}: has no {field}, which the reward of a program needs; "
+                    "`reward` may also be answer or a function of your own"
+                )
+
+    return check
 
 
 def load_function(target: str) -> RewardFunction:

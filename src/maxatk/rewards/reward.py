@@ -23,6 +23,7 @@ PROBLEM_COLUMNS = (
     "problem_id",
     "answer",
     "tests",
+    "visible_tests",
     "compare",
     "entry_point",
     "checker",
@@ -190,10 +191,9 @@ def columns_of(problems: Sequence[Problem]) -> dict[str, list[Any]]:
     a problem lacks it; a field of that name never takes the place of one of the former.
     """
     names = dict.fromkeys(name for problem in problems for name in problem.meta)
-    own: dict[str, list[Any]] = {
-        "problem_id": [problem.id for problem in problems],
-        "tests": [[test.to_json() for test in problem.tests] for problem in problems],
-    }
+    own: dict[str, list[Any]] = {"problem_id": [problem.id for problem in problems]}
+    for name in ("tests", "visible_tests"):
+        own[name] = [[test.to_json() for test in getattr(p, name)] for p in problems]
     for name in PROBLEM_COLUMNS:
         if name not in own:
             own[name] = [getattr(problem, name) for problem in problems]

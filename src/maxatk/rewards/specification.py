@@ -10,7 +10,7 @@ from typing import Any
 
 from maxatk.errors import InvalidValueError, suggestion
 
-NAMED = ("continuous", "binary", "answer")
+NAMED = ("continuous", "binary", "visible_tests", "answer")
 TIMEOUT_S = 300.0
 _KEYS = ("reward", "model", "weight", "timeout_s")
 _ALLOWED = (

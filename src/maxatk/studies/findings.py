@@ -153,8 +153,9 @@ def build_study(
     """Return the study of models whose `pooled` results are given.
 
     The tests are over seeds (`SeedTest`): best against second best and every model against the
-    baseline for both metrics at k = 1 and 128, the `pairs` of names for max@k. Raises
-    InvalidValueError for one model alone and for the name of no model, and as `load_comparison`.
+    baseline for both metrics at k = 1 and 128, the `pairs` of names for max@k, and for max@k by
+    every stored score that all models have. Raises InvalidValueError for one model alone and for
+    the name of no model, and as `load_comparison`.
     """
     if len(models) < 2:
         raise InvalidValueError(f"models: a study needs two models or more, got {len(models)}")
@@ -168,7 +169,7 @@ def build_study(
     ks = runs.together.shown_ks(TESTED_KS)
     measures = tuple(Measure("", metric, k) for metric in METRICS for k in ks)
     others = [(run.name, baseline) for run in runs.together.others]
-    rewarded = [measure for measure in measures if measure.metric == "max@k"]
+    rewarded = ["max@k", *selections(runs.together)]
     return Study(
         title=title,
         seeds=tuple(models[0].evaluations),
@@ -177,12 +178,26 @@ def build_study(
         measures=measures,
         leaders=corrected([runs.test(m, *runs.best_two(m)) for m in measures], ALPHA),
         differences=corrected([runs.test(m, *pair) for m in measures for pair in others], ALPHA),
-        pairs=corrected([runs.test(m, *pair) for m in rewarded for pair in pairs], ALPHA),
+        pairs=corrected(
+            [
+                runs.test(Measure("", metric, k), *pair)
+                for metric in rewarded
+                for k in ks
+                for pair in pairs
+            ],
+            ALPHA,
+        ),
         alpha=ALPHA,
         by_seed={model.name: _by_seed(model) for model in models},
         training={model.name: _training(model) for model in models},
         environment=environment(),
     )
+
+
+def selections(comparison: Comparison) -> list[str]:
+    """Return the metrics of the models in which a stored score chooses the best of k."""
+    names = set.intersection(*(set(run.results["metrics"]) for run in comparison.runs))
+    return sorted(names.difference(METRICS))
 
 
 def split_levels(levels: Mapping[str, str]) -> tuple[str, dict[str, str]]:

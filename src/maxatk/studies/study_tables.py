@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -12,7 +13,13 @@ from maxatk.report.formats import TableFormat, format_table
 from maxatk.report.numbers import change, change_interval, p_value, share
 from maxatk.report.run_tables import every_k, samples_table
 from maxatk.report.runs import Run
-from maxatk.studies.findings import TESTED_KS, TRAINING_COLUMNS, Study, split_levels
+from maxatk.studies.findings import (
+    TESTED_KS,
+    TRAINING_COLUMNS,
+    Study,
+    selections,
+    split_levels,
+)
 from maxatk.studies.seed_tests import SeedTest
 
 _SUFFIXES: dict[TableFormat, str] = {"md": "md", "csv": "csv", "latex": "tex"}
@@ -22,19 +29,22 @@ def study_tables(study: Study) -> dict[str, Table]:
     """Return the tables of a study by the name of their file.
 
     `scores` has the form of Tables 2 and 3 of the paper, `crossed` its means by the levels of two
-    axes (absent where models have one), `max_at_k` and `pass_at_k` have the form of Tables 5 to 14;
+    axes (absent where models have one), `max_at_k` and `pass_at_k` have the form of Tables 5 to 14,
+    and so has `max_at_k_by_NAME` of every stored score that chooses;
     `differences` and `leaders` hold the tests over seeds, `pairs` those that the recipe asks for
     (absent if none), `seeds` the difference to the baseline seed by seed, `samples` what became of
     the samples and `training` what was logged.
     """
     stars = {test.measure: test.first for test in study.leaders if test.significant}
     pairs = {"pairs": _tests_table("first − second", study.pairs)} if study.pairs else {}
+    chosen = selections(study.comparison)
     crossed = {"crossed": _crossed_table(study)} if _has_two_axes(study) else {}
     return {
         "scores": starred_scores({"": study.comparison}, study.measures, stars),
         **crossed,
         "max_at_k": every_k(study.comparison, "max@k"),
         "pass_at_k": every_k(study.comparison, "pass@k"),
+        **{_file_name(name): every_k(study.comparison, name) for name in chosen},
         "differences": _tests_table("model − baseline", study.differences),
         "leaders": _tests_table("best − second best", study.leaders),
         **pairs,
@@ -42,6 +52,11 @@ def study_tables(study: Study) -> dict[str, Table]:
         "samples": samples_table(study.comparison),
         "training": _training_table(study),
     }
+
+
+def _file_name(metric: str) -> str:
+    """Return `max_at_k_by_visible_tests` for "max@k by visible_tests"."""
+    return re.sub(r"\W+", "_", metric.replace("@", "_at_"))
 
 
 def write_tables(study: Study, folder: Path) -> None:

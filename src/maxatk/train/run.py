@@ -20,7 +20,7 @@ from maxatk.masking import masked
 from maxatk.models import PromptSettings, load_tokenizer, refuse_missing_folder
 from maxatk.problems import load_problems
 from maxatk.records import Problem
-from maxatk.rewards import load_reward, read_spec
+from maxatk.rewards import load_rewards, read_spec
 from maxatk.rewards.reward import columns_of
 from maxatk.rewards.specification import describe_reward
 from maxatk.settings import from_mapping
@@ -77,11 +77,12 @@ def train(recipe: TrainRecipe, *, progress: Callable[[int, int], None] | None = 
     tokenizer.padding_side = tokenizer.truncation_side = "left"  # as TRL loads one by itself
     started = time.monotonic()
     with recipe.verifier.open() as verifier:
-        reward = load_reward(recipe.reward, verifier=verifier)
-        reward.check(problems)
+        rewards = load_rewards(recipe.reward, selection=config.selection, verifier=verifier)
+        for reward in rewards:
+            reward.check(problems)
         trainer = MaxAtKTrainer(
             model=recipe.model,
-            reward_funcs=reward,
+            reward_funcs=rewards,
             args=config,
             processing_class=tokenizer,
             train_dataset=to_dataset(
