@@ -12,6 +12,7 @@ from evaluation.conftest import save_tiny_model
 from maxatk.errors import InvalidValueError, MissingFileError
 from maxatk.folders import TRAIN_RECORD
 from maxatk.jsonl import write_jsonl
+from maxatk.masking import HIDDEN
 from maxatk.models import PromptSettings, load_tokenizer, prompt_difference, prompt_ids
 from maxatk.settings import from_mapping
 from maxatk.train import MaxAtKTrainer, TrainRecipe, train
@@ -51,11 +52,14 @@ def run(recipe, progress=None):
 
 def test_a_recipe_gives_a_model_folder_with_its_record(recipe):
     steps = []
+    recipe["trainer"]["hub_token"] = "hf_abc"
     out = run(recipe, lambda done, total: steps.append((done, total)))
     assert steps == [(1, 2), (2, 2)]
     AutoModelForCausalLM.from_pretrained(out)
     record = json.loads((out / TRAIN_RECORD).read_text())
-    assert record["recipe"]["trainer"] == TRAINER
+    assert record["recipe"]["trainer"] == {**TRAINER, "hub_token": HIDDEN}
+    written = [path.read_bytes() for path in out.rglob("*") if path.is_file()]
+    assert not any(b"hf_abc" in content for content in written)
     assert record["isolation"]["seccomp"] is True
     assert "rewards/continuous/mean" in record["log_history"][0]
 
@@ -119,6 +123,10 @@ def test_an_unfinished_run_goes_on_from_its_checkpoint_and_only_with_its_recipe(
     shutil.rmtree(out / "checkpoint-2")
     run(recipe, lambda done, total: steps.append((done, total)))
     assert steps == [(2, 2)]
+    resumed = json.loads((out / TRAIN_RECORD).read_text())
+    assert resumed["resumed_from"] == "checkpoint-1"
+    assert "train_loss" in record["log_history"][-1]
+    assert not any("train_loss" in row for row in resumed["log_history"])  # of one step alone
     (out / TRAIN_RECORD).write_text(unfinished)
     with pytest.raises(InvalidValueError, match=r"trainer.k: 2 in the folder, 3 now"):
         run({**recipe, "trainer": {**recipe["trainer"], "k": 3}})

@@ -101,10 +101,15 @@ def train(recipe: TrainRecipe, *, progress: Callable[[int, int], None] | None = 
         if trainer.is_world_process_zero():
             out.mkdir(parents=True, exist_ok=True)
             write_json(out / TRAIN_RECORD, record)
-        trainer.train(resume_from_checkpoint=last_checkpoint(out))
+        checkpoint = last_checkpoint(out)
+        trainer.train(resume_from_checkpoint=checkpoint)
         save(trainer, recipe, out)
     record["seconds"] = round(time.monotonic() - started, 3)
-    record["log_history"] = trainer.state.log_history
+    history = trainer.state.log_history
+    if checkpoint is not None:  # both are then of the steps since that checkpoint alone
+        record["resumed_from"] = Path(checkpoint).name
+        history = [row for row in history if "train_loss" not in row]
+    record["log_history"] = history
     if trainer.is_world_process_zero():
         write_json(out / TRAIN_RECORD, record)
     return out

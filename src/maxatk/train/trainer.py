@@ -406,6 +406,14 @@ class MaxAtKTrainer(GRPOTrainer):
     def _mode(self) -> str:
         return "train" if self.model.training else "eval"
 
+    def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
+        # transformers pickles the settings beside the weights, the token of the hub in clear.
+        token, self.args.hub_token = self.args.hub_token, None
+        try:
+            super()._save(output_dir, state_dict)
+        finally:
+            self.args.hub_token = token
+
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         # Before TRL's own files, of which the last tells a complete checkpoint.
         folder = Path(self._get_output_dir(trial=trial))
