@@ -412,3 +412,15 @@ def test_mappings_of_an_extended_recipe_are_laid_over_each_other(recipe, tmp_pat
         **first.train,
         "trainer": {**first.train["trainer"], "num_iterations": 1},
     }
+
+
+def test_the_stages_of_a_study_are_told_of_its_cluster(recipe):
+    stages = planned(load_study(recipe()), cores=2, jobs=1, flags=["--cluster.address", "auto"])
+    told = {s.arguments[0] for s in stages if s.arguments[-2:] == ("--cluster.address", "auto")}
+    assert told == {"train", "eval"}
+
+
+def test_a_cluster_that_nobody_listens_at_is_refused_before_any_stage(recipe, tmp_path, capsys):
+    assert main(["study", str(recipe()), "--cluster.address", "127.0.0.1:1"]) == 2
+    assert "cluster.address: nobody listens on 127.0.0.1:1" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()

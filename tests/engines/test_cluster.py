@@ -93,6 +93,7 @@ def test_two_nodes_write_what_one_process_writes(files, settings):
     assert scores(files / "there") == expected(files)
     assert len(nodes) == 2
     assert results["manifest"]["isolation"]["seccomp"] is True
+    assert [set(shard) >= {"node", "cpu"} for shard in results["manifest"]["shards"]] == [True] * 2
     here = json.loads((files / "here" / "manifest.json").read_text())["settings"]
     assert json.loads((files / "there" / "manifest.json").read_text())["settings"] == here
 

@@ -14,6 +14,7 @@ from maxatk.folders import TRAIN_RECORD
 from maxatk.jsonl import write_jsonl
 from maxatk.masking import HIDDEN
 from maxatk.models import PromptSettings, load_tokenizer, prompt_difference, prompt_ids
+from maxatk.records import TestCase
 from maxatk.settings import from_mapping
 from maxatk.train import MaxAtKTrainer, TrainRecipe, train
 from maxatk.train.run import to_dataset
@@ -220,3 +221,15 @@ def test_a_part_of_the_reward_may_select(recipe, mini_problems):
     logged = record["log_history"][0]
     assert logged["reward"] == logged["rewards/continuous/mean"]
     assert logged["rewards/visible_tests/mean"] == pytest.approx(logged["reward"])
+
+
+def test_a_training_may_be_given_an_open_verifier(recipe):
+    class OfACluster(Verifier):
+        shards = ({"node": "one", "cpu": "fast"},)
+
+    with OfACluster(workers=1) as verifier:
+        out = train(from_mapping(TrainRecipe, recipe, where="recipe"), verifier=verifier)
+        assert verifier.verify("print(1)", [TestCase(input="", output="1")]).reward == 1.0
+    record = json.loads((out / TRAIN_RECORD).read_text())
+    assert record["shards"] == [{"node": "one", "cpu": "fast"}]
+    assert record["isolation"] == verifier.isolation

@@ -14,6 +14,7 @@ import tyro
 
 from maxatk.cli.progress import stage_board
 from maxatk.cli.tables import print_table
+from maxatk.engines.cluster import ClusterSettings
 from maxatk.errors import InvalidValueError, MaxAtKError
 from maxatk.studies.preflight import TrainingSize, check_study
 from maxatk.studies.schedule import estimated_seconds, places, planned, write_recipes
@@ -30,6 +31,7 @@ def command(
     /,
     jobs: int | None = None,
     dry_run: bool = False,
+    cluster: ClusterSettings = ClusterSettings(),  # noqa: B008
 ) -> None:
     """Train, evaluate and compare many models over several seeds.
 
@@ -45,8 +47,11 @@ def command(
         jobs: Stages run at once. If not given, one more than cores with the built-in model, and
             one with another, which may fill the GPU.
         dry_run: Check everything, print the stages that are left and their expected time, and stop.
+        cluster: A Ray cluster whose nodes draw the samples of evaluations and run all programs;
+            this machine without an address.
     """
     check_jobs(jobs)
+    cluster.check_listening()
     study = load_study(recipe, overrides)
     jobs = jobs or (1 if study.mini is None else default_jobs())
     print(_plan_text(study, check_study(study), jobs))  # noqa: T201
@@ -54,7 +59,7 @@ def command(
         return
     from maxatk.studies.study_tables import study_tables
 
-    found, _ = carry_out(study, jobs=jobs)
+    found, _ = carry_out(study, jobs=jobs, cluster=cluster)
     print_table(study_tables(found)["scores"], title=study.title)
     print(f"results: {study.out}")  # noqa: T201
 
@@ -65,16 +70,30 @@ def check_jobs(jobs: int | None) -> None:
         raise InvalidValueError(f"--jobs: must be at least 1, got {jobs}")
 
 
-def carry_out(study: StudyRecipe, *, jobs: int) -> tuple[Study, dict[str, float]]:
+def carry_out(
+    study: StudyRecipe,
+    *,
+    jobs: int,
+    cluster: ClusterSettings = ClusterSettings(),  # noqa: B008
+) -> tuple[Study, dict[str, float]]:
     """Run every stage that has not finished, write the study, and return it with their seconds."""
     with _alone_in(study.work_folder):
-        stages = planned(study, cores=len(os.sched_getaffinity(0)), jobs=jobs)
+        cores = len(os.sched_getaffinity(0))
+        stages = planned(study, cores=cores, jobs=jobs, flags=_cluster_flags(cluster))
         write_recipes(study, stages)
         with stage_board([stage.name for stage in stages]) as board:
             seconds = run_stages(list(stages), study.work_folder, jobs=jobs, board=board)
         from maxatk.studies.written import write_study  # imports matplotlib
 
         return write_study(study), seconds
+
+
+def _cluster_flags(cluster: ClusterSettings) -> list[str]:
+    if cluster.address is None:
+        return []
+    named = {"address": cluster.address, "shards": cluster.shards}
+    named["gpus-per-shard"] = cluster.gpus_per_shard
+    return [text for name, value in named.items() for text in (f"--cluster.{name}", str(value))]
 
 
 def _plan_text(study: StudyRecipe, sizes: Mapping[str, TrainingSize | None], jobs: int) -> str:

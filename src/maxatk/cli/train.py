@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import textwrap
@@ -12,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from maxatk.cli.progress import ProgressMode, progress_bar
+from maxatk.engines.cluster import ClusterSettings
+from maxatk.engines.cluster.opening import open_verifier
 from maxatk.settings import from_mapping, read_recipe
 
 if TYPE_CHECKING:
@@ -26,6 +29,7 @@ def command(
     overrides: Annotated[tuple[str, ...], tyro.conf.Positional] = (),
     /,
     dry_run: bool = False,
+    cluster: ClusterSettings = ClusterSettings(),  # noqa: B008
     progress: ProgressMode = "auto",
 ) -> None:
     """Train a model as a recipe says.
@@ -38,6 +42,7 @@ def command(
         recipe: A YAML file with model, problems, out, reward, verifier and trainer.
         overrides: Settings that win over the recipe, such as trainer.k=4 out=runs/k4.
         dry_run: Check everything without loading weights, show what the run would do, and stop.
+        cluster: A Ray cluster whose nodes run the programs; this machine without an address.
         progress: A bar on the terminal, JSON lines on standard output, or nothing; with dry-run,
             json means one JSON object instead of text.
     """
@@ -50,8 +55,10 @@ def command(
         if found.main_process:  # under accelerate launch every process comes here
             print(_as_json(found) if progress == "json" else _as_text(found))  # noqa: T201
         return
-    with progress_bar("train", progress) as report:
-        out = train(chosen, progress=report)
+    elsewhere = cluster.address is not None
+    opening = open_verifier(chosen.verifier, cluster) if elsewhere else contextlib.nullcontext()
+    with opening as verifier, progress_bar("train", progress) as report:
+        out = train(chosen, progress=report, verifier=verifier)
     print(f"trained model: {out}")  # noqa: T201
 
 

@@ -154,6 +154,7 @@ def manifest_of(
         "settings": masked(described),
         "environment": environment(),
         "isolation": dict(verifier.isolation),
+        **({"shards": list(verifier.shards)} if verifier.shards else {}),
         "problems_file": source,
         "seconds": round(time.monotonic() - started, 3),
     }

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +42,12 @@ def places(study: StudyRecipe) -> list[Place]:
     return [_place(study, model, seed) for seed in study.seeds for model in study.variants]
 
 
-def planned(study: StudyRecipe, *, cores: int, jobs: int) -> StageRecipes:
+def planned(
+    study: StudyRecipe, *, cores: int, jobs: int, flags: Sequence[str] = ()
+) -> StageRecipes:
     """Return the stages of a study with their recipes, in the order in which they should start.
+
+    `flags` are more arguments of the commands `train` and `eval`, such as those of a cluster.
 
     A warm start has the cores that those of other seeds leave it. The built-in model is too small
     for more than one core otherwise; stages of another model share all cores, `jobs` at once. The
@@ -56,9 +60,9 @@ def planned(study: StudyRecipe, *, cores: int, jobs: int) -> StageRecipes:
         for place in mine:
             found.update(_warm_start(study, place, threads=max(1, cores // len(study.seeds))))
         for place in mine:
-            found.update(_training(study, place, threads=threads))
+            found.update(_training(study, place, threads=threads, flags=flags))
         for place in mine:
-            found.update(_evaluation(study, place, threads=threads))
+            found.update(_evaluation(study, place, threads=threads, flags=flags))
     return found
 
 
@@ -123,7 +127,9 @@ def _warm_start(study: StudyRecipe, place: Place, *, threads: int) -> StageRecip
     return {stage: recipe}
 
 
-def _training(study: StudyRecipe, place: Place, *, threads: int) -> StageRecipes:
+def _training(
+    study: StudyRecipe, place: Place, *, threads: int, flags: Sequence[str]
+) -> StageRecipes:
     if place.training is None:
         return {}
     recipe = study.train_recipe(
@@ -135,10 +141,12 @@ def _training(study: StudyRecipe, place: Place, *, threads: int) -> StageRecipes
     )
     needs = () if place.warm_start is None else (place.warm_start,)
     file = str(_recipe_path(study, place.training))
-    return {Stage(place.training, ("train", file), needs=needs, threads=threads): recipe}
+    return {Stage(place.training, ("train", file, *flags), needs=needs, threads=threads): recipe}
 
 
-def _evaluation(study: StudyRecipe, place: Place, *, threads: int) -> StageRecipes:
+def _evaluation(
+    study: StudyRecipe, place: Place, *, threads: int, flags: Sequence[str]
+) -> StageRecipes:
     work, made = study.work_folder, place.training or place.warm_start
     recipe = study.eval_recipe(
         model=str(work / place.training) if place.training else _start(study, place),
@@ -148,7 +156,7 @@ def _evaluation(study: StudyRecipe, place: Place, *, threads: int) -> StageRecip
     )
     file = str(_recipe_path(study, place.evaluation))
     needs = () if made is None else (made,)
-    stage = Stage(place.evaluation, ("eval", file), needs=needs, threads=threads)
+    stage = Stage(place.evaluation, ("eval", file, *flags), needs=needs, threads=threads)
     return {stage: dataclasses.asdict(recipe)}
 
 

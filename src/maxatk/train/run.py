@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import time
@@ -28,7 +29,7 @@ from maxatk.train.adapter import ADAPTER, lora_config, merge_adapter
 from maxatk.train.config import MaxAtKConfig
 from maxatk.train.memory import load_dtype
 from maxatk.train.trainer import MaxAtKTrainer
-from maxatk.verifier import VerifierSettings
+from maxatk.verifier import Verifier, VerifierSettings
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,12 +56,18 @@ class TrainRecipe:
         read_spec(self.reward)
 
 
-def train(recipe: TrainRecipe, *, progress: Callable[[int, int], None] | None = None) -> Path:
+def train(
+    recipe: TrainRecipe,
+    *,
+    progress: Callable[[int, int], None] | None = None,
+    verifier: Verifier | None = None,
+) -> Path:
     """Train as `recipe` says and return the folder that holds the trained model.
 
     A folder where the same recipe has finished is left as it is; one that holds a checkpoint of
     it is continued from there; one of another recipe is refused. `progress(done, total)` counts
-    optimizer steps.
+    optimizer steps. A `verifier` that is open, such as that of a cluster, stays so; where None, one
+    is opened here.
 
     Raises InvalidValueError for settings that are not allowed, MissingFileError for a model or a
     problems file that does not exist, MissingDependencyError for a package that is needed and not
@@ -76,8 +83,9 @@ def train(recipe: TrainRecipe, *, progress: Callable[[int, int], None] | None = 
     tokenizer = load_tokenizer(recipe.model, prompt=recipe.prompt)
     tokenizer.padding_side = tokenizer.truncation_side = "left"  # as TRL loads one by itself
     started = time.monotonic()
-    with recipe.verifier.open() as verifier:
-        rewards = load_rewards(recipe.reward, selection=config.selection, verifier=verifier)
+    opening = recipe.verifier.open() if verifier is None else contextlib.nullcontext(verifier)
+    with opening as opened:
+        rewards = load_rewards(recipe.reward, selection=config.selection, verifier=opened)
         for reward in rewards:
             reward.check(problems)
         trainer = MaxAtKTrainer(
@@ -95,7 +103,8 @@ def train(recipe: TrainRecipe, *, progress: Callable[[int, int], None] | None = 
         record: dict[str, Any] = {
             "recipe": masked(dataclasses.asdict(recipe)),
             "environment": environment(),
-            "isolation": verifier.isolation,
+            "isolation": dict(opened.isolation),
+            **({"shards": list(opened.shards)} if opened.shards else {}),
             "reward": describe_reward(recipe.reward),
         }
         if trainer.is_world_process_zero():

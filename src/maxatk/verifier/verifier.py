@@ -19,7 +19,8 @@ import dataclasses
 import os
 import queue
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from maxatk.errors import InvalidValueError, SandboxError
 from maxatk.records import TestCase, Verdict
@@ -47,6 +48,9 @@ class Verifier:
         stop_after_timeouts: Time-outs of one program after which its other tests are not run.
         unsafe: Whether to start even where the layers that must hold do not.
     """
+
+    shards: Sequence[Mapping[str, Any]] = ()
+    """What each shard of a cluster has said of its node; a verifier of this machine has none."""
 
     def __init__(
         self,
