@@ -381,3 +381,11 @@ def test_a_custom_row_works_like_a_named_one():
     rewards, _ = groups(6)
     row = Method(credit="max_at_k", baseline="leave_one_out")
     np.testing.assert_array_equal(advantages(rewards, row), advantages(rewards))
+
+
+@pytest.mark.parametrize("method", ["bon_mean", "bon_off_policy", "pass_at_k_training"])
+@pytest.mark.parametrize("unit", [1.0, 1e20, 1e300])
+def test_a_scale_does_not_blow_up_the_rounding_of_credits_that_are_all_equal(method, unit):
+    rewards = unit * np.array([[-1.0] + 6 * [0.25]])  # every 3-subset has the largest reward
+    for columns in ({}, {"log_ratios": np.zeros((1, 7))}):
+        assert np.abs(advantages(rewards, method, 3, **columns)).max() < 1e-11

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from maxatk.errors import InvalidValueError
 from maxatk.objectives import (
     METHODS,
     Method,
@@ -22,6 +23,7 @@ from oracles import answers_of, subsets
 
 NAMES = list(METHODS)
 LOO = [name for name, m in METHODS.items() if m.baseline == "leave_one_out" and m.kind.uses_k]
+SCALED = [name for name, m in METHODS.items() if m.scale != "none"]
 LEVEL = [name for name, m in METHODS.items() if m.keeps_level]
 LINEAR = [name for name, m in METHODS.items() if m.kind.order or m.kind.uses_k or m.kind.per_sample]
 SHIFT_BLIND = [
@@ -124,6 +126,30 @@ def test_scale_equivariance(problem, method, form, factor):
         np.testing.assert_allclose(got, want * factor, rtol=1e-12, atol=1e-14)
     else:  # up to the epsilon of the division
         np.testing.assert_array_equal(np.sign(got.round(6)), np.sign(want.round(6)))
+
+
+@settings(max_examples=150, deadline=None)
+@given(problems(with_nan=True), st.sampled_from(SCALED), FORMS, st.integers(500, 1023))
+def test_a_scale_is_right_for_the_largest_rewards_or_refuses_them(problem, method, form, power):
+    rewards, logs, k = fitting(problem, method)
+    # The epsilon of the std is below rounding on both sides.
+    want = found(np.ldexp(rewards, 60), method, k, log_ratios=logs, form=form)
+    try:
+        got = found(np.ldexp(rewards, power - 1), method, k, log_ratios=logs, form=form)
+    except InvalidValueError as error:
+        assert "overflow" in str(error)
+        assert power > 1000
+    else:
+        np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-14)
+
+
+@settings(max_examples=80, deadline=None)
+@given(problems(), FORMS, st.integers(-1000, -500))
+def test_the_spread_of_subsets_is_right_for_the_smallest_rewards(problem, form, power):
+    rewards, _, k = problem
+    got = advantages(np.ldexp(rewards, power), "pass_at_k_training", k, form=form)
+    want = advantages(rewards, "pass_at_k_training", k, form=form)
+    np.testing.assert_allclose(got, want, rtol=1e-12)
 
 
 @settings(max_examples=150, deadline=None)

@@ -101,7 +101,7 @@ def test_a_batch_scale_is_one_running_root_mean_square_of_groups_with_a_signal(m
     rewards=st.lists(
         st.lists(st.integers(0, 4), min_size=3, max_size=3), min_size=1, max_size=6
     ).filter(lambda rows: any(len(set(row)) > 1 for row in rows)),
-    unit=st.sampled_from([1e-3, 1.0, 250.0]),
+    unit=st.sampled_from([1e-300, 1e-3, 1.0, 250.0, 1e300]),
 )
 def test_a_batch_scale_is_blind_to_the_unit_and_gives_no_prompt_a_weight(rewards, unit):
     found = []
@@ -110,10 +110,23 @@ def test_a_batch_scale_is_blind_to_the_unit_and_gives_no_prompt_a_weight(rewards
         scale = AdvantageScale("batch", METHODS["bon_loo1"])
         scale.observe(raw)
         found.append(scale.factor(3) * raw)
-        assert scale.factor(3) * raw == pytest.approx(raw * scale.factor(99))
+        assert scale.factor(99) == scale.factor(3)
+        signal = found[-1][(found[-1] != 0).any(axis=1)]
+        assert np.sqrt((signal**2).mean()) == pytest.approx(1.0)
     np.testing.assert_allclose(found[0], found[1], rtol=1e-9)
-    signal = found[0][(found[0] != 0).any(axis=1)]
-    assert np.sqrt((signal**2).mean()) == pytest.approx(1.0)
+
+
+@given(powers=st.lists(st.integers(-1000, 1000), min_size=1, max_size=5))
+def test_a_running_scale_does_not_overflow_between_rollout_batches(powers):
+    scale = AdvantageScale("batch", METHODS["bon_loo1"])
+    for power in powers:
+        scale.observe(np.ldexp([[-3.0, 4.0]], power))
+    shares = [(1 - DECAY) * DECAY**age for age in reversed(range(len(powers)))]
+    # 1 / factor**2 is the weighted mean of 12.5 * 4**power, here in units of the largest.
+    top = max(powers)
+    square = 12.5 * sum(s * 4.0 ** (p - top) for s, p in zip(shares, powers, strict=True))
+    want = np.sqrt(sum(shares) / square)
+    assert np.ldexp(scale.factor(2), top) == pytest.approx(want)
 
 
 def test_groups_without_a_signal_leave_the_batch_scale_alone():

@@ -15,6 +15,7 @@ from maxatk.objectives.group import Group, RawAdvantage
 from maxatk.objectives.layout import layout_of
 from maxatk.objectives.methods import Method, as_method
 from maxatk.objectives.off_policy import CORRECTIONS
+from maxatk.objectives.plain import centred, root_sum_of_squares
 from maxatk.objectives.rule import selected_weights
 from maxatk.objectives.symmetric import all_means
 
@@ -122,8 +123,8 @@ def effective_sample_size(
     of samples: 1 on-policy, near 0 where a few subsets carry the whole estimate. O(n k).
     `log_ratios` and `clamp` are those of `advantages`.
 
-    Raises InvalidValueError for k > n, a k that is not an integer >= 1, wrong shapes and log
-    ratios that are not finite.
+    Raises InvalidValueError for k > n, a k that is not an integer >= 1, wrong shapes, log ratios
+    that are not finite and those whose products overflow.
     """
     size = as_k(k)
     logs = as_floats("log_ratios", log_ratios)
@@ -131,12 +132,16 @@ def effective_sample_size(
         raise InvalidValueError(f"log_ratios: must have shape (prompts, samples), got {logs.shape}")
     refuse_k_above(size, logs.shape[1])
     ratios = 1 + _clamped_deltas(np.zeros_like(logs), logs, clamp)
-    squares = ratios**2
-    # Each is divided by its mean, which the k-th powers of large and small ratios would need.
-    mean, mean_square = ratios.mean(axis=-1), squares.mean(axis=-1)
-    both = np.concatenate([ratios / mean[:, None], squares / mean_square[:, None]])
-    first, second = all_means(both, size).reshape(2, -1)  # one pass: its steps are what it costs
-    share: FloatArray = first**2 / second * (mean**2 / mean_square) ** size
+    with np.errstate(over="ignore", invalid="ignore"):  # refused below
+        squares = ratios**2
+        # Each is divided by its mean, which the k-th powers of large and small ratios would need.
+        mean, mean_square = ratios.mean(axis=-1), squares.mean(axis=-1)
+        both = np.concatenate([ratios / mean[:, None], squares / mean_square[:, None]])
+        # One pass for both: the number of its steps is what it costs.
+        first, second = all_means(both, size).reshape(2, -1)
+        share: FloatArray = first**2 / second * (mean**2 / mean_square) ** size
+    if not np.isfinite(share).all():
+        raise InvalidValueError("log_ratios: overflow; they are too large (a smaller clamp helps)")
     return share
 
 
@@ -199,33 +204,44 @@ def _finished(raw: RawAdvantage, group: Group, row: Method, form: Form) -> Float
     if form == "reinforce":
         result = result + group.deltas * raw.slopes
     if row.scale != "none":
-        result = result * _SCALES[row.scale](group, row, raw)
+        result = _divided(result, _SCALES[row.scale](group, row, raw))
     if not row.keeps_level:
         # Equal rewards carry no signal; rounding, and a mean of unequal ratios, would leave some.
         result = np.where(group.equal, 0.0, result)
     return result
 
 
-def _inverse_std(group: Group, row: Method, raw: RawAdvantage) -> FloatArray:
-    """Return 1 / (std + eps), (P, 1), and 0 for a corrected group without on-policy signal.
+def _divided(values: FloatArray, divisors: FloatArray) -> FloatArray:
+    """Return values (P, n) over divisors (P, 1): 0 where those are 0, NaN where they overflowed."""
+    divisors = np.where(np.isinf(divisors), np.nan, divisors)
+    return np.divide(values, divisors, out=np.zeros_like(values), where=divisors != 0)
+
+
+def _std_of_credits(group: Group, row: Method, raw: RawAdvantage) -> FloatArray:
+    """Return std + eps, (P, 1), and 0 for a group without signal.
 
     The std is the larger of those of the on-policy credits and of credit - baseline; the own
-    ratio is in neither. For "grpo" that is TRL's formula.
+    ratio is in neither. For "grpo" that is TRL's formula. There is no signal where it is rounding
+    and, under a correction, where the on-policy credits spread less than `LEAST_STD`.
     """
-    credits = group.rewards if group.weights is None else group.credits
-    plain = _std(credits)
-    inverse = 1 / (np.maximum(plain, _std(raw.values)) + STD_EPSILON)
-    silent = (plain < LEAST_STD) & (row.correction != "none")
-    return np.where(silent, 0.0, inverse)
+    plain = _std(group.rewards if group.weights is None else group.on_policy("mean"))
+    std = np.maximum(plain, _std(raw.values))
+    unit = group.rewards.shape[-1] * np.finfo(float).eps
+    rounding = np.ptp(unit * group.rewards, axis=-1, keepdims=True)
+    silent = (std < rounding) & (not row.keeps_level)
+    if row.correction != "none":
+        silent = plain < np.maximum(LEAST_STD, rounding)
+    return np.where(silent, 0.0, std + STD_EPSILON)
 
 
-def _inverse_mean(group: Group, row: Method, raw: RawAdvantage) -> FloatArray:  # noqa: ARG001
-    """Return 1 / mean reward of the group, (P, 1), and 0 for a mean of 0, as MaxRL has it."""
-    return _inverse(group.rewards.mean(axis=-1, keepdims=True))
+def _mean_reward(group: Group, row: Method, raw: RawAdvantage) -> FloatArray:  # noqa: ARG001
+    """Return the mean reward of the group, (P, 1), as MaxRL has it."""
+    mean: FloatArray = group.rewards.mean(axis=-1, keepdims=True)
+    return mean
 
 
-def _inverse_subset_std(group: Group, row: Method, raw: RawAdvantage) -> FloatArray:  # noqa: ARG001
-    """Return n / (k std of the statistic over the k-subsets), (P, 1), and 0 for a std of 0.
+def _std_of_subsets(group: Group, row: Method, raw: RawAdvantage) -> FloatArray:  # noqa: ARG001
+    """Return k / n times the std of the statistic over the k-subsets, (P, 1).
 
     For a maximum every subset has the reward of one of its members, so that W_j is the share of
     the subsets whose maximum is the j-th reward. Below the best reward, rounding leaves no spread
@@ -236,26 +252,21 @@ def _inverse_subset_std(group: Group, row: Method, raw: RawAdvantage) -> FloatAr
     if group.scores is not None:
         shares = selected_weights(shares, group.scores)
     mean = (below * shares).sum(axis=1, keepdims=True)
-    variance = ((below - mean) ** 2 * shares).sum(axis=1)
-    return _inverse(group.k / n * np.sqrt(variance)[:, None])
-
-
-def _inverse(values: FloatArray) -> FloatArray:
-    inverse: FloatArray = np.divide(1.0, values, out=np.zeros_like(values), where=values != 0)
-    return inverse
+    std: FloatArray = group.k / n * root_sum_of_squares((below - mean) * np.sqrt(shares))
+    return std
 
 
 _SCALES: Mapping[str, Callable[[Group, Method, RawAdvantage], FloatArray]] = {
-    "std": _inverse_std,
-    "mean": _inverse_mean,
-    "subset_std": _inverse_subset_std,
+    "std": _std_of_credits,
+    "mean": _mean_reward,
+    "subset_std": _std_of_subsets,
 }
+"""What the advantages of a group are divided by."""
 
 
 def _std(values: FloatArray) -> FloatArray:
-    if values.shape[-1] <= STD_DDOF:
-        return np.zeros((len(values), 1))
-    std: FloatArray = np.std(values, axis=-1, ddof=STD_DDOF, keepdims=True)
+    divisor = max(values.shape[-1] - STD_DDOF, 1)
+    std: FloatArray = root_sum_of_squares(centred(values)) / math.sqrt(divisor)
     return std
 
 

@@ -82,6 +82,17 @@ def centred(values: FloatArray) -> FloatArray:
     return difference
 
 
+def root_sum_of_squares(values: FloatArray) -> FloatArray:
+    """Return the root of the sum of squares on the last axis, (..., n) to (..., 1).
+
+    The squares are those of the values over the largest of them: none overflows or underflows.
+    """
+    largest = np.abs(values).max(axis=-1, keepdims=True)
+    shares = values / np.where(largest == 0, 1.0, largest)
+    root: FloatArray = largest * np.sqrt(np.einsum("...i,...i->...", shares, shares)[..., None])
+    return root
+
+
 def _is_best(group: Group) -> npt.NDArray[np.bool_]:
     top: npt.NDArray[np.bool_] = group.rewards == group.rewards[:, -1:]
     return top

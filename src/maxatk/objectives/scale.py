@@ -15,15 +15,16 @@ import numpy as np
 from maxatk.errors import InvalidValueError
 from maxatk.folders import read_json, write_json
 from maxatk.objectives import Method
+from maxatk.objectives.plain import root_sum_of_squares
 
 SCALES = ("mean", "sum", "batch")
 """The values of `advantage_scale`."""
 
 DECAY = 0.99
-"""What the running mean square of the scale "batch" keeps of itself at a rollout batch."""
+"""What the running mean of squares of the scale "batch" keeps of itself at a rollout batch."""
 
 FILE = "advantage_scale.json"
-"""The file of a checkpoint that holds the running mean square."""
+"""The file of a checkpoint that holds the running root mean square."""
 
 
 def has_own_scale(method: Method) -> bool:
@@ -50,6 +51,11 @@ def describe(name: str, method: Method, *, group_size: int) -> str:
     return "as the method has them"
 
 
+def root_mean_square(values: np.ndarray) -> float:
+    """Return the root of the mean square of at least one value; no square overflows."""
+    return float(root_sum_of_squares(values.ravel())[0]) / math.sqrt(values.size)
+
+
 class AdvantageScale:
     """The factor between a method's advantages and those that the loss is given.
 
@@ -66,28 +72,29 @@ class AdvantageScale:
     def __init__(self, name: str, method: Method) -> None:
         self._name = "sum" if has_own_scale(method) else name
         self._summed = is_summed(method)
-        self._mean_square = self._weight = 0.0  # the weight is what the mean has seen, up to 1
+        self._root = self._weight = 0.0  # the weight is what the mean has seen, up to 1
 
     def observe(self, advantages: np.ndarray) -> None:
-        """Take the advantages (P, n) of a rollout batch into the running mean square."""
+        """Take the advantages (P, n) of a rollout batch into the running root mean square."""
         signal = advantages[(advantages != 0).any(axis=1)]
         if self._name == "batch" and signal.size:
-            self._mean_square = DECAY * self._mean_square + (1 - DECAY) * float((signal**2).mean())
+            kept, fresh = math.sqrt(DECAY), math.sqrt(1 - DECAY)
+            self._root = math.hypot(kept * self._root, fresh * root_mean_square(signal))
             self._weight = DECAY * self._weight + 1 - DECAY
 
     def factor(self, group_size: int) -> float:
         """Return what the advantages of groups of this size are multiplied by."""
         if self._name == "mean" and self._summed:
             return float(group_size)
-        if self._name == "batch" and self._mean_square > 0:
-            return math.sqrt(self._weight / self._mean_square)
+        if self._name == "batch" and self._root > 0:
+            return math.sqrt(self._weight) / self._root
         return 1.0
 
     def save(self, folder: Path) -> None:
-        """Write the running mean square to a checkpoint's folder, where there is one."""
+        """Write the running root mean square to a checkpoint's folder, where there is one."""
         if self._name == "batch":
             folder.mkdir(parents=True, exist_ok=True)
-            state = {"mean_square": self._mean_square, "weight": self._weight}
+            state = {"root_mean_square": self._root, "weight": self._weight}
             write_json(folder / FILE, state)
 
     def load(self, folder: Path) -> None:
@@ -100,4 +107,4 @@ class AdvantageScale:
                 f"another scale and lacks {FILE}; allowed: the scale that it was written with"
             )
         found = read_json(folder / FILE)
-        self._mean_square, self._weight = found["mean_square"], found["weight"]
+        self._root, self._weight = found["root_mean_square"], found["weight"]

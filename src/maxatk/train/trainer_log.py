@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from maxatk.objectives import effective_sample_size, max_at_k
+from maxatk.objectives.scale import root_mean_square
 from maxatk.records import Outcome
 
 Metrics = dict[str, list[float]]
@@ -52,7 +53,7 @@ def log_groups(
         known = values[np.isfinite(values)]
         metrics[f"max@{size}"].append(float(known.mean()) if len(known) else float("nan"))
     metrics["objective/k"].append(float(k))
-    metrics["advantages/rms"].append(float(np.sqrt(np.mean(fresh**2))))
+    metrics["advantages/rms"].append(root_mean_square(fresh))
     silent = (fresh.reshape(-1, n) == 0).all(axis=1)
     metrics["frac_groups_without_signal"].append(float(silent.mean()))
     distinct = [len(set(texts[row * n : (row + 1) * n])) / n for row in range(prompts)]

@@ -9,6 +9,7 @@ import numpy as np
 from maxatk.engines.groups import Groups
 from maxatk.engines.verl.loss import row_ids, row_rewards
 from maxatk.objectives import max_at_k
+from maxatk.objectives.scale import root_mean_square
 
 
 def log_groups(metrics: dict[str, Any], data: Any, *, k: int) -> None:
@@ -28,4 +29,4 @@ def log_groups(metrics: dict[str, Any], data: Any, *, k: int) -> None:
     metrics["maxatk/max_at_k"] = float(known.mean()) if len(known) else float("nan")
     metrics["maxatk/unscored"] = float(np.isnan(rewards[real]).mean())
     metrics["maxatk/groups_without_signal"] = float(silent.mean())
-    metrics["maxatk/advantages_rms"] = float(np.sqrt(np.mean(first**2)))
+    metrics["maxatk/advantages_rms"] = root_mean_square(first)
