@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -109,6 +110,20 @@ def load_tokenizer(
         )
     found: PreTrainedTokenizerBase = tokenizer
     return found
+
+
+@contextlib.contextmanager
+def no_progress_bar() -> Iterator[None]:
+    """Keep transformers from drawing bars: a library writes nothing to the terminal."""
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
 
 
 def prompt_difference(trained: Mapping[str, Any], asked: PromptSettings) -> str | None:

@@ -81,7 +81,22 @@ def test_a_problems_file_has_neither_split_nor_file(tmp_path):
 
 def test_a_local_file_has_no_splits(rows_file):
     with pytest.raises(InvalidValueError, match="split: a local file is read whole, so 'train'"):
-        load_problems("mbpp", split="train", file=rows_file(mbpp_row()))
+        load_problems("code_contests", split="train", file=rows_file(contest_row()))
+
+
+def test_a_local_file_whose_rows_tell_their_split_has_them(rows_file):
+    file = rows_file(*(mbpp_row(i) for i in (10, 11, 510, 511, 600, 601, 974)))
+    numbers = {
+        split: [problem.id for problem in load_problems("mbpp", split=split, file=file)]
+        for split in ("prompt", "test", "validation", "train")
+    }
+    assert numbers == {
+        "prompt": ["mbpp/10"],
+        "test": ["mbpp/11", "mbpp/510"],
+        "validation": ["mbpp/511", "mbpp/600"],
+        "train": ["mbpp/601", "mbpp/974"],
+    }
+    assert len(load_problems("mbpp", file=file)) == 7
 
 
 def test_missing_files(tmp_path):

@@ -3,6 +3,7 @@ import sys
 
 import pytest
 
+from maxatk.errors import InvalidValueError
 from maxatk.problems import load_benchmark, load_problems
 from maxatk.problems.benchmarks.base import LeftOut
 from maxatk.problems.benchmarks.mbpp import Options, convert
@@ -105,6 +106,38 @@ def test_the_original_asserts_become_checks_one_a_test():
         jobs = [Job(p, problem.tests, entry_point="add_all") for p in (solved.solution, wrong)]
         rewards = [verdict.reward for verdict in verifier.verify_many(jobs)]
     assert rewards == [1.0, 0.5]
+
+
+def test_tests_that_are_shown_do_not_count_and_a_program_may_be_chosen_by_them():
+    cases = [f"assert add_all([{i}], 2) == [{i + 2}]" for i in range(3)]
+    row = mbpp_row(8, tests=cases)
+    whole = convert(row, ASSERTS).problem
+    assert (len(whole.tests), whole.visible_tests) == (3, ())
+    for count in (1, 2):
+        problem = convert(row, Options(form="asserts", visible_tests=count)).problem
+        assert problem.visible_tests + problem.tests == whole.tests
+        assert len(problem.visible_tests) == count
+        assert [case in problem.prompt for case in cases] == [i < count for i in range(3)]
+    constant = Job("def add_all(xs, n):\n    return [2]", problem.tests, entry_point="add_all")
+    with Verifier(workers=1) as verifier:  # what passes the test that is shown earns nothing
+        assert verifier.verify_many([constant])[0].reward == 0
+
+
+def test_a_row_without_a_test_to_hide_is_left_out():
+    left_out = convert(mbpp_row(8), Options(form="asserts", visible_tests=2))
+    assert left_out == LeftOut("mbpp/8", "has no more tests than the 2 that are visible")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"visible_tests": 1}, "visible_tests: is for the form 'asserts', got form='stdin'"),
+        ({"form": "asserts", "visible_tests": 0}, "visible_tests: must be at least 1, got 0"),
+    ],
+)
+def test_visible_tests_that_make_no_sense_are_refused(given, message):
+    with pytest.raises(InvalidValueError, match=message):
+        Options(**given)
 
 
 def test_asserts_may_use_the_modules_of_the_program():

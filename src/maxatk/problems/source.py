@@ -22,7 +22,7 @@ BadRows: TypeAlias = Literal["stop", "leave_out"]
 class Source:
     """Where the rows of a benchmark come from: local `files`, or a split and revision of the hub.
 
-    `split` and `revision` are None where files are read.
+    `revision` is None where files are read, and `split` too where they are read whole.
     """
 
     name: str
@@ -98,6 +98,9 @@ class Source:
     def _convert(self, row: Row, place: str) -> Converted:
         remedy = f"a row of {self.benchmark.hub} is wanted; bad_rows=leave_out leaves it out"
         try:
+            found = self.benchmark.split_of(row) if self.files and self.benchmark.split_of else None
+            if self.split is not None and found not in (None, self.split):
+                return LeftOut(place, f"is in the split {found}")
             return self.benchmark.convert(row, self.options)
         except KeyError as error:
             missing = error.args[0]
@@ -118,9 +121,10 @@ def open_source(
 ) -> Source:
     """Return a benchmark's source; nothing but the names of local files is looked at.
 
-    A single local file is read whole; of a folder, the files of `split`. Raises InvalidValueError
-    for an unknown name, split or option, MissingFileError without the file, and DataError where
-    the newest revision has to be asked for and the hub does not answer.
+    A single local file is read whole, unless its rows tell their split; of a folder, the files of
+    `split`. Raises InvalidValueError for an unknown name, split or option, MissingFileError
+    without the file, and DataError where the newest revision has to be asked for and the hub does
+    not answer.
     """
     if name not in BENCHMARKS:
         raise unknown_name("problems", name, BENCHMARKS)
@@ -134,7 +138,7 @@ def open_source(
     if revision is not None:
         raise InvalidValueError("revision: is for the hub; a local file has none")
     path = Path(file)
-    if split is not None and not path.is_dir():
+    if split is not None and not path.is_dir() and benchmark.split_of is None:
         raise InvalidValueError(
             f"split: a local file is read whole, so {split!r} cannot be chosen from it; leave out "
             "split or file, or give a folder of files"

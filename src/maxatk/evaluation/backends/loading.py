@@ -5,18 +5,16 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import logging
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import safe_open
 from transformers import AutoModelForCausalLM
-from transformers.utils import logging as transformers_logging
 
 from maxatk.errors import InvalidValueError, MissingDependencyError, MissingFileError
 from maxatk.evaluation.backends.model_settings import ModelSettings
-from maxatk.models import load_tokenizer
+from maxatk.models import load_tokenizer, no_progress_bar
 
 _log = logging.getLogger(__name__)
 
@@ -45,7 +43,7 @@ def load_model(name: str, settings: ModelSettings) -> Loaded:
             f"device_map={settings.device_map!r}"
         )
     try:
-        with _no_progress_bar():
+        with no_progress_bar():
             tokenizer = load_tokenizer(name, revision=settings.revision, prompt=settings.prompt)
             model = AutoModelForCausalLM.from_pretrained(
                 name,
@@ -112,15 +110,3 @@ def _faster_in_bfloat16(model: Any) -> bool:
             if line.startswith(("flags", "Features")):
                 return any(flag in line.split() for flag in _BFLOAT16_FLAGS)
     return False
-
-
-@contextlib.contextmanager
-def _no_progress_bar() -> Iterator[None]:
-    # A library writes nothing to the terminal; transformers draws a bar over the weights.
-    shown = transformers_logging.is_progress_bar_enabled()
-    transformers_logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if shown:
-            transformers_logging.enable_progress_bar()

@@ -48,7 +48,7 @@ class Benchmark:
     number of rows. `convert(row, options)` makes the problem of a row and raises KeyError,
     TypeError or ValueError for a row of another schema. `data_files(split, options)` names the
     files inside the repository for data sets that come without a loader; `unused` names columns
-    that are not read from parquet files.
+    that are not read from parquet files; `split_of(row)` tells the split where one file holds all.
     """
 
     hub: str
@@ -62,6 +62,7 @@ class Benchmark:
     default_split: str = "test"
     data_files: Callable[[str, Any], list[str]] | None = None
     unused: tuple[str, ...] = ()
+    split_of: Callable[[Row], str] | None = None
     note: str = ""
 
 

@@ -13,6 +13,7 @@ import dataclasses
 import warnings
 from typing import Literal
 
+from maxatk.errors import InvalidValueError
 from maxatk.problems.benchmarks.base import (
     Benchmark,
     LeftOut,
@@ -33,6 +34,7 @@ import sys as _sys
 
 print(repr({name}(*[_ast.literal_eval(line) for line in _sys.stdin.read().splitlines()])))
 """
+_TESTS_FOLLOW = "It has to pass these tests:"
 _STDIN_STATEMENT = """{text}
 
 The program reads the arguments of the function `{name}` from standard input, one Python literal a
@@ -46,9 +48,26 @@ Output:
 
 @dataclasses.dataclass(frozen=True)
 class Options(RowOptions):
-    """`form` is "stdin" (the paper's input/output format) or "asserts" (the original tests)."""
+    """`form` is "stdin" (the paper's input/output format) or "asserts" (the original tests).
+
+    With `visible_tests`, for the form "asserts", the prompt shows so many tests, which a program
+    may be chosen by, and the reward counts the others alone; None shows and counts all of them.
+    """
 
     form: Literal["stdin", "asserts"] = "stdin"
+    visible_tests: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.visible_tests is None:
+            return
+        if self.form != "asserts":
+            raise InvalidValueError(
+                f"visible_tests: is for the form 'asserts', got form={self.form!r}"
+            )
+        if self.visible_tests < 1:  # the prompt would not say what the function is called
+            raise InvalidValueError(
+                f"visible_tests: must be at least 1, got {self.visible_tests!r}"
+            )
 
 
 def convert(row: Row, options: Options | None = None) -> SolvedProblem | LeftOut:
@@ -95,11 +114,17 @@ def _with_asserts(row: Row, options: Options) -> SolvedProblem | LeftOut:
         return LeftOut(row_id, "the asserts do not call exactly one function of its code")
     if foreign:
         return LeftOut(row_id, "an assert uses a class that only the program has")
-    statement = "\n".join([_text(row), "", "It has to pass these tests:", "", *asserts])
+    shown = options.visible_tests or len(asserts)
+    if options.visible_tests and shown >= len(asserts):
+        return LeftOut(row_id, f"has no more tests than the {shown} that are visible")
+    statement = "\n".join([_text(row), "", _TESTS_FOLLOW, "", *asserts[:shown]])
+    checks = [TestCase(check=_check(text, name, before)) for text in asserts]
+    apart = options.visible_tests or 0  # those that the reward does not count
     problem = Problem(
         id=row_id,
         prompt=render("function", statement, style=options.prompt_style),
-        tests=tuple(TestCase(check=_check(text, name, before)) for text in asserts),
+        tests=tuple(checks[apart:]),
+        visible_tests=tuple(checks[:apart]),
         entry_point=name,
         source="mbpp",
     )
@@ -158,6 +183,12 @@ def _parse(source: str) -> ast.Module:
         return ast.parse(source)
 
 
+def _split_of(row: Row) -> str:
+    """Return the split of a row, which is a range of ids (Austin et al. 2021, sec. 2.1)."""
+    ends = {"prompt": 10, "test": 510, "validation": 600, "train": 974}
+    return next(name for name, end in ends.items() if int(row["task_id"]) <= end)
+
+
 def _row_id(row: Row) -> str:
     return f"mbpp/{row['task_id']}"
 
@@ -211,4 +242,5 @@ BENCHMARK = Benchmark(
     size="974 rows",
     convert=convert,
     options=Options,
+    split_of=_split_of,
 )

@@ -107,6 +107,9 @@ class _Stages:
             return LeftOut(problem.id, f"is in {settings.overlap.benchmark} too"), 0
         if problem.id in self._ids:
             return LeftOut(problem.id, "an earlier row has its id"), 0
+        longest = settings.max_solution_length
+        if longest is not None and len(solved.solution or " " * (longest + 1)) > longest:
+            return LeftOut(problem.id, f"has no solution of at most {longest} characters"), 0
         dropped = 0
         if settings.duplicate_tests == "drop":
             problem, dropped = without_duplicate_tests(problem)

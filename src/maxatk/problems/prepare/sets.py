@@ -50,7 +50,9 @@ class PrepareSettings:
 
     `benchmark`, `split`, `file`, `revision`, `options` and `limit` are those of `load_problems`.
     `max_prompt_tokens` leaves out longer prompts, counted by `tokenizer` (a model's folder or hub
-    name) in its chat template. `overlap` leaves out the problems another data set holds.
+    name) in its chat template. `max_solution_length` leaves out problems whose reference solution
+    has more characters, or that have none: a rough measure of difficulty. `overlap` leaves out the
+    problems another data set holds.
     `duplicate_tests` "drop" keeps each test of a problem once. `bad_rows` "leave_out" leaves out
     rows without the schema instead of stopping. `parts` (name -> weight) splits the problems at
     random by `seed`, in proportion to the weights.
@@ -64,6 +66,7 @@ class PrepareSettings:
     limit: int | None = None
     tokenizer: str | None = None
     max_prompt_tokens: int | None = None
+    max_solution_length: int | None = None
     overlap: Overlap | None = None
     duplicate_tests: DuplicateTests = "drop"
     bad_rows: BadRows = "stop"
@@ -71,7 +74,7 @@ class PrepareSettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("limit", "max_prompt_tokens"):
+        for name in ("limit", "max_prompt_tokens", "max_solution_length"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise InvalidValueError(f"{name}: must be at least 1, got {value}")
