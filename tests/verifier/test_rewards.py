@@ -123,6 +123,9 @@ def test_a_failure_of_the_verifier_is_none_and_not_zero():
         def verify_many(self, jobs):
             return [Verdict((TestResult(Outcome.INFRA_ERROR),)) for _ in jobs]
 
+        def program_of(self, completion, entry_point):
+            return completion
+
     for binary in (False, True):
         reward = CodeReward(Broken(), binary=binary)  # type: ignore[arg-type]
         assert reward(completions=["x"], tests=[[TestCase(input="", output="")]]) == [None]

@@ -23,7 +23,7 @@ from maxatk.evaluation.folder import (
 from maxatk.evaluation.sampling import Request, SamplingSettings
 from maxatk.evaluation.statistics.intervals import check_ks
 from maxatk.evaluation.store import Store
-from maxatk.evaluation.submissions import submission
+from maxatk.evaluation.submissions import Submission, submission
 from maxatk.evaluation.verifying import (
     BY_TESTS,
     UnitProgress,
@@ -108,12 +108,18 @@ def evaluate(
                 opened, scores, chosen, total=total, progress=progress, reward=rewarded
             ) as verify:
                 unscored = [s for key, s in samples.records.items() if key not in scores.records]
-                verify([submission(sample, chosen[sample.problem_id]) for sample in unscored])
+                verify(_programs(unscored, chosen, opened))
                 for drawn in _sampled(sampler, chosen, settings, samples, progress):
-                    verify([submission(sample, chosen[sample.problem_id]) for sample in drawn])
+                    verify(_programs(drawn, chosen, opened))
         manifest = manifest_of(described, opened, source, started)
     manifest["samples_found"] = found
     return write_results(out, chosen, samples.records, scores.records, manifest, more_ks, threshold)
+
+
+def _programs(
+    samples: Sequence[Sample], problems: Mapping[str, Problem], verifier: Verifier
+) -> list[Submission]:
+    return [submission(s, problems[s.problem_id], verifier.program_of) for s in samples]
 
 
 def _compare_with_training(model: Path, settings: ModelSettings) -> None:

@@ -91,7 +91,10 @@ def plan(
     started = time.perf_counter()
     drawn = [sample for some in sampler.sample(probe, settings) for sample in some]
     sampled = time.perf_counter()
-    asked = [(submission(s, chosen[s.problem_id]), chosen[s.problem_id]) for s in drawn]
+    asked = [
+        (submission(s, chosen[s.problem_id], verifier.program_of), chosen[s.problem_id])
+        for s in drawn
+    ]
     if rewarded is None:
         verifier.verify_many([problem_job(found.program, problem) for found, problem in asked])
     else:
@@ -159,7 +162,12 @@ def plan_score(
     """
     chosen, _ = read_problems(problems)
     chosen, submissions = read_submitted(
-        samples_path, chosen, limit=limit, log_format=log_format, mapping=mapping
+        samples_path,
+        chosen,
+        limit=limit,
+        log_format=log_format,
+        mapping=mapping,
+        extract=verifier.program_of,
     )
     check_folder(Path(out), scored_settings(samples_path, chosen, verifier, reward))
     distinct = {(found.sample.problem_id, found.program) for found in submissions}

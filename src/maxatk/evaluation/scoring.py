@@ -19,7 +19,7 @@ from maxatk.evaluation.folder import (
 )
 from maxatk.evaluation.statistics.intervals import check_ks
 from maxatk.evaluation.store import Store
-from maxatk.evaluation.submissions import Submission, read_submissions
+from maxatk.evaluation.submissions import Extract, Submission, read_submissions
 from maxatk.evaluation.verifying import (
     BATCH,
     BY_TESTS,
@@ -31,7 +31,7 @@ from maxatk.evaluation.verifying import (
 from maxatk.folders import file_digest
 from maxatk.problems.load import read_problems
 from maxatk.records import Problem, Score
-from maxatk.verifier import Verifier
+from maxatk.verifier import Verifier, extract_code
 
 
 def score(
@@ -73,7 +73,12 @@ def score(
     started = time.monotonic()
     chosen, source = read_problems(problems)
     chosen, submissions = read_submitted(
-        samples_path, chosen, limit=limit, log_format=log_format, mapping=mapping
+        samples_path,
+        chosen,
+        limit=limit,
+        log_format=log_format,
+        mapping=mapping,
+        extract=extract_code if verifier is None else verifier.program_of,
     )
     check_ks(more_ks, _fewest(submissions))
     out = Path(out)
@@ -102,6 +107,7 @@ def read_submitted(
     limit: int | None,
     log_format: str | None = None,
     mapping: Mapping[str, str] | None = None,
+    extract: Extract = extract_code,
 ) -> tuple[dict[str, Problem], list[Submission]]:
     """Return the problems that are scored and their submissions, every line of the file checked.
 
@@ -109,7 +115,9 @@ def read_submitted(
     """
     if limit is not None and limit < 1:
         raise InvalidValueError(f"limit: must be at least 1, got {limit}")
-    submissions = read_submissions(samples_path, problems, log_format=log_format, mapping=mapping)
+    submissions = read_submissions(
+        samples_path, problems, log_format=log_format, mapping=mapping, extract=extract
+    )
     chosen = dict(itertools.islice(problems.items(), limit))
     submissions = [found for found in submissions if found.sample.problem_id in chosen]
     _refuse_unsampled(submissions, chosen, samples_path)

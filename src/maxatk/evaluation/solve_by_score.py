@@ -92,17 +92,19 @@ def choose(
             if progress is not None:
                 progress(len(drawn), n)
         scores = scorer(problem, drawn, opened)
+        program_of = opened.program_of
     known = [(score, -i) for i, score in enumerate(scores) if score is not None]
     if not known:
         raise DataError(f"select: no sample of {problem.id!r} has a score by {by!r}")
     score, place = max(known)
     best = drawn[-place]
+    program = submission(best, problem, program_of).program
     return Choice(
         problem.id,
         by,
         best.sample,
         best.completion,
-        submission(best, problem).program,
+        program,
         score,
         tuple(scores),
     )
@@ -116,15 +118,21 @@ def _by_visible_tests(
     problem: Problem, samples: Sequence[Sample], verifier: Verifier
 ) -> list[float | None]:
     found = visible_shares(
-        [submission(s, problem) for s in samples], verifier, {problem.id: problem}
+        [submission(s, problem, verifier.program_of) for s in samples],
+        verifier,
+        {problem.id: problem},
     )
     return [found.get((s.problem_id, s.sample)) for s in samples]
 
 
-def _by_majority(problem: Problem, samples: Sequence[Sample], _: Verifier) -> list[float | None]:
+def _by_majority(
+    problem: Problem, samples: Sequence[Sample], verifier: Verifier
+) -> list[float | None]:
     is_code = bool(problem.tests or problem.visible_tests or problem.entry_point)
     votes = [
-        program_key(submission(s, problem).program) if is_code else answer_of(s.completion)
+        program_key(submission(s, problem, verifier.program_of).program)
+        if is_code
+        else answer_of(s.completion)
         for s in samples
     ]
     counts = Counter(votes)

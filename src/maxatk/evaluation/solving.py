@@ -106,7 +106,7 @@ def solve(
         drawn = sampler.sample([Request(problem.id, problem.prompt, range(n))], settings)
         with contextlib.closing(drawn):
             for samples in drawn:
-                thread.put([submission(sample, problem) for sample in samples])
+                thread.put([submission(s, problem, opened.program_of) for s in samples])
                 if not keep_going and any(v.reward == 1 for _, v in list(verified)):
                     break
     return _best(problem, verified)

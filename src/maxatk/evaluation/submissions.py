@@ -10,7 +10,7 @@ import math
 import re
 import warnings
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +38,13 @@ class Submission:
     program: str
 
 
-def submission(sample: Sample, problem: Problem) -> Submission:
+Extract = Callable[[str, str | None], str]
+"""Completion and entry point -> program."""
+
+
+def submission(sample: Sample, problem: Problem, extract: Extract = extract_code) -> Submission:
     """Return a sample of ours with its program: the code block, or the whole completion."""
-    return Submission(sample, extract_code(sample.completion, problem.entry_point))
+    return Submission(sample, extract(sample.completion, problem.entry_point))
 
 
 def read_submissions(
@@ -49,6 +53,7 @@ def read_submissions(
     *,
     log_format: str | None = None,
     mapping: Mapping[str, str] | None = None,
+    extract: Extract = extract_code,
 ) -> list[Submission]:
     """Return the submissions of a samples file, in file order.
 
@@ -59,13 +64,13 @@ def read_submissions(
       the fenced block of a completion that has one.
     - `task_id`, `solution` (EvalPlus): the program is the solution, as it is.
 
-    In the last two the sample's index counts the lines of its task. Raises MissingFileError
-    without the file, and one DataError that names file and line of every other line, of a sample
-    that occurs twice and of a problem that is not in `problems`, or the format that the file seems
-    to have.
+    In the last two the sample's index counts the lines of its task. `extract` takes the programs
+    out of completions. Raises MissingFileError without the file, and one DataError that names file
+    and line of every other line, of a sample that occurs twice and of a problem that is not in
+    `problems`, or the format that the file seems to have.
     """
     if log_format is not None or mapping:
-        return _submissions_of_log(path, problems, log_format, mapping)
+        return _submissions_of_log(path, problems, log_format, mapping, extract)
     _refuse_other_tools(path)
     lines: Counter[str] = Counter()
     seen: set[tuple[str, int]] = set()
@@ -81,7 +86,7 @@ def read_submissions(
                 f"sample of an unknown problem {problem_id!r}; the problems file has "
                 f"{len(problems)} others{hint}"
             )
-        found = _parse_row(row, problems[problem_id], lines[problem_id])
+        found = _parse_row(row, problems[problem_id], lines[problem_id], extract)
         lines[problem_id] += 1
         key = (problem_id, found.sample.sample)
         if key in seen:
@@ -97,6 +102,7 @@ def _submissions_of_log(
     problems: Mapping[str, Problem],
     log_format: str | None,
     mapping: Mapping[str, str] | None,
+    extract: Extract,
 ) -> list[Submission]:
     rows = read_log(path, log_format=log_format, mapping=mapping)
     short = {problem_id.rpartition("/")[2]: problem_id for problem_id in problems}
@@ -111,7 +117,7 @@ def _submissions_of_log(
         if row.completion is None or row.sample is None:
             raise DataError(f"{path}: a sample of {row.problem_id!r:.80} has no completion")
         sample = Sample(problem_id, row.sample, row.completion)
-        own = submission(sample, problems[problem_id])
+        own = submission(sample, problems[problem_id], extract)
         found.append(own if row.program is None else Submission(sample, row.program))
     return found
 
@@ -135,9 +141,9 @@ def _problem_id(row: Mapping[str, Any]) -> str:
     return problem_id
 
 
-def _parse_row(row: Mapping[str, Any], problem: Problem, line: int) -> Submission:
+def _parse_row(row: Mapping[str, Any], problem: Problem, line: int, extract: Extract) -> Submission:
     if "problem_id" in row:
-        return submission(_own_sample(row), problem)
+        return submission(_own_sample(row), problem, extract)
     for field in ("solution", "completion"):
         text = row.get(field)
         if text is not None:

@@ -2,25 +2,43 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import re
+import warnings
 
 _LANGUAGE = re.compile(r"[\w+#.-]*")
 _PYTHON = ("python", "python3", "py", "py3")
+_FILE = "<truncated program>"
+
+# A program of a model may hold an invalid escape; the warning would be about this file name alone.
+warnings.filterwarnings("ignore", module=re.escape(_FILE))
 
 
-def extract_code(completion: str, entry_point: str | None = None) -> str:
+_MOST_ATTEMPTS = 32
+_LONGEST = 1 << 14  # characters: what is longer is left as it is
+
+
+def extract_code(
+    completion: str, entry_point: str | None = None, *, repair_truncated: bool = False
+) -> str:
     """Return the program in a completion: the last complete fenced block, Python ones first.
 
     The rule, in order: the last closed block that defines `entry_point`, where that is known; the
     last closed block marked as Python; the last closed block without a language; if a fence was
     opened and never closed, all that follows it (the model ran out of tokens); the last closed
     block of any language; the text itself. Linear in the text.
+
+    With `repair_truncated` what follows a fence that was never closed is cut to
+    `longest_program`, and the first rule counts it as a closed block.
     """
     closed, unclosed = _blocks(completion)
+    if unclosed is not None and repair_truncated:
+        unclosed = longest_program(unclosed)
     if entry_point:
         defining = _definition(entry_point)
-        for block in reversed(closed):
+        whole = [*closed, _Block("", unclosed)] if unclosed and repair_truncated else closed
+        for block in reversed(whole):
             if block.language in ("", *_PYTHON) and defining.search(block.text):
                 return block.text
     for wanted in (_PYTHON, ("",)):
@@ -30,6 +48,32 @@ def extract_code(completion: str, entry_point: str | None = None) -> str:
     if unclosed is not None:
         return unclosed
     return closed[-1].text if closed else completion
+
+
+def longest_program(text: str) -> str:
+    """Return the longest prefix of whole lines that Python can parse, or the text without one.
+
+    No prefix that holds the line of a syntax error can be parsed, so that each attempt ends before
+    the error of the last one. There are at most 32 attempts, none for more than 16,384 characters:
+    the time is linear in the text.
+    """
+    lines = text.split("\n")
+    if len(text) > _LONGEST:
+        return text
+    for _ in range(_MOST_ATTEMPTS):
+        while lines and not lines[-1].strip():
+            lines.pop()
+        if not lines:
+            break
+        try:
+            ast.parse("\n".join(lines), filename=_FILE)
+        except SyntaxError as error:
+            del lines[min((error.lineno or 1) - 1, len(lines) - 1) :]
+        except (ValueError, RecursionError, MemoryError):
+            break
+        else:
+            return "\n".join(lines) + "\n"
+    return text
 
 
 @dataclasses.dataclass(frozen=True)

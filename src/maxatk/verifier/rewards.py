@@ -10,7 +10,6 @@ from typing import Any
 
 from maxatk.errors import InvalidValueError
 from maxatk.records import Outcome, TestCase, Verdict
-from maxatk.verifier.extract import extract_code
 from maxatk.verifier.jobs import Job, mebibytes
 from maxatk.verifier.verifier import Verifier
 
@@ -62,7 +61,7 @@ class CodeReward:
             )
         jobs = [
             Job(
-                extract_code(completion_text(completion), _cell(entry_point, i)),
+                self.verifier.program_of(completion_text(completion), _cell(entry_point, i)),
                 as_tests(tests[i]),
                 _cell(compare, i),
                 _cell(time_limit_s, i),

@@ -25,6 +25,7 @@ from typing import Any
 from maxatk.errors import InvalidValueError, SandboxError
 from maxatk.records import TestCase, Verdict
 from maxatk.verifier import layers, outcomes
+from maxatk.verifier.extract import extract_code
 from maxatk.verifier.jobs import Job, Pair, as_jobs
 from maxatk.verifier.worker import Batch, Task, Worker, numpy_folder
 from maxatk.verifier.zygote_process import Isolation
@@ -46,6 +47,7 @@ class Verifier:
         memory_limit: Bytes a test.
         output_limit: Bytes a test, of standard output and of standard error each.
         stop_after_timeouts: Time-outs of one program after which its other tests are not run.
+        repair_truncated: Whether `program_of` cuts a program that ends in the middle.
         unsafe: Whether to start even where the layers that must hold do not.
     """
 
@@ -60,6 +62,7 @@ class Verifier:
         memory_limit: int = 1 << 30,
         output_limit: int = 1 << 24,
         stop_after_timeouts: int | None = None,
+        repair_truncated: bool = False,
         unsafe: bool = False,
     ) -> None:
         settings = {
@@ -76,6 +79,7 @@ class Verifier:
         self._limits = outcomes.Limits(
             time_limit, memory_limit, output_limit, stop_after_timeouts or 0
         )
+        self._repair_truncated = repair_truncated
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._closed = False
@@ -112,7 +116,8 @@ class Verifier:
     def limits(self) -> dict[str, float]:
         """Return the limits of a test where a job names none: CPU seconds and bytes.
 
-        Those that stop after some time-outs say after how many: it decides rewards.
+        Those that stop after some time-outs say after how many, and those that repair truncated
+        programs say so: both decide rewards.
         """
         stop = self._limits.max_timeouts
         return {
@@ -120,7 +125,13 @@ class Verifier:
             "memory_limit_bytes": self._limits.memory,
             "output_limit_bytes": self._limits.output,
             **({"stop_after_timeouts": stop} if stop else {}),
+            **({"repair_truncated": True} if self._repair_truncated else {}),
         }
+
+    def program_of(self, completion: str, entry_point: str | None) -> str:
+        """Return the program in a completion, as `extract_code` finds it with these settings."""
+        repair = bool(self.limits.get("repair_truncated"))
+        return extract_code(completion, entry_point, repair_truncated=repair)
 
     def verify(
         self,
@@ -240,19 +251,21 @@ class VerifierSettings:
 
     `time_limit` is in CPU seconds, `memory_limit_mb` in MiB; a problem's own limits win.
     `workers` defaults to the number of cores this process may use. `stop_after_timeouts` leaves
-    out a program's other tests after so many time-outs; they count as failed.
+    out a program's other tests after so many time-outs; they count as failed. `repair_truncated`
+    cuts a program that ends in the middle to the longest prefix of lines that can be parsed.
     """
 
     workers: int | None = None
     time_limit: float = 4.0
     memory_limit_mb: int = 1024
     stop_after_timeouts: int | None = None
+    repair_truncated: bool = True
 
     def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
+        for name in ("workers", "time_limit", "memory_limit_mb", "stop_after_timeouts"):
+            value = getattr(self, name)
             if value is not None and not value > 0:
-                raise InvalidValueError(f"{field.name}: must be positive, got {value!r}")
+                raise InvalidValueError(f"{name}: must be positive, got {value!r}")
 
     def open(self) -> Verifier:
         """Return a verifier with these settings; close it, or use it in a with statement."""
@@ -261,4 +274,5 @@ class VerifierSettings:
             time_limit=self.time_limit,
             memory_limit=self.memory_limit_mb << 20,
             stop_after_timeouts=self.stop_after_timeouts,
+            repair_truncated=self.repair_truncated,
         )
