@@ -11,7 +11,8 @@ from trl import GRPOTrainer
 
 from maxatk.errors import InvalidValueError
 from maxatk.models import load_tokenizer
-from maxatk.train import MaxAtKTrainer
+from maxatk.train import MaxAtKTrainer, shared_prompts
+from maxatk.train.adapter import lora_config
 from maxatk.train.shared_prompts import SharedPrompts, refuse_differences, refuse_unshareable
 
 from .conftest import config, text_reward
@@ -218,6 +219,35 @@ def test_passes_that_differ_end_the_run_with_their_numbers(model_folder, prompts
         trainer.train()
 
 
+@pytest.mark.parametrize("frozen", [False, True])
+def test_weights_of_16_bits_round_although_log_probabilities_have_32(
+    model_folder, prompts, tmp_path, frozen
+):
+    """With `frozen` they belong to the model, and an adapter of 32 bits is trained."""
+    model = AutoModelForCausalLM.from_pretrained(model_folder, dtype=torch.bfloat16)
+    for weight in model.parameters():  # random weights hardly look at the prompt
+        weight.data *= 4
+    trainer = MaxAtKTrainer(
+        model=model,
+        reward_funcs=text_reward,
+        args=config(tmp_path, share_prompts=True, max_steps=1, bf16=False),
+        train_dataset=prompts,
+        processing_class=load_tokenizer(str(model_folder)),
+        peft_config=lora_config({"r": 2}) if frozen else None,
+    )
+    differences = []
+    compare = shared_prompts.refuse_differences
+
+    def noted(shared, ordinary, mask, **more):
+        differences.append((shared - ordinary).abs().mean())
+        compare(shared, ordinary, mask, **more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("maxatk.train.trainer.refuse_differences", noted)
+        trainer.train()
+    assert differences[0] > 1e-3  # more than rounding in 32 bits explains
+
+
 def test_both_passes_are_compared_once(make_trainer):
     trainer = make_trainer(text_reward, share_prompts=True, num_iterations=2, max_steps=4)
     calls = []
@@ -244,3 +274,10 @@ def test_what_passes_for_rounding_depends_on_the_precision(dtype, apart, fits):
     mask = torch.tensor([[1, 1, 0], [1, 1, 0]])
     with contextlib.nullcontext() if fits else pytest.raises(InvalidValueError, match="nats"):
         refuse_differences(shared, ordinary, mask)
+
+
+def test_the_least_precision_of_the_weights_counts():
+    ordinary, mask = torch.zeros(1, 2), torch.ones(1, 2)
+    with pytest.raises(InvalidValueError, match=r"rounding explains 0\.001\)"):
+        refuse_differences(ordinary + 0.02, ordinary, mask, weights={torch.float32})
+    refuse_differences(ordinary + 0.02, ordinary, mask, weights={torch.float32, torch.bfloat16})

@@ -9,7 +9,7 @@ that mean the same in a longer sequence: `refuse_unshareable` tells those apart 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -51,15 +51,23 @@ def refuse_unshareable(model: PretrainedConfig) -> None:
         )
 
 
-def refuse_differences(shared: torch.Tensor, ordinary: torch.Tensor, mask: torch.Tensor) -> None:
+def refuse_differences(
+    shared: torch.Tensor,
+    ordinary: torch.Tensor,
+    mask: torch.Tensor,
+    *,
+    weights: Iterable[torch.dtype] = (),
+) -> None:
     """Raise InvalidValueError where two passes over the same tokens differ by more than rounding.
 
     `shared` and `ordinary` are log-probabilities in nats, `mask` says which of them count; all
-    have the shape (rows, tokens). What passes for rounding depends on the precision of the pass.
+    have the shape (rows, tokens). What passes for rounding depends on the precision of the pass:
+    the least of autocast, the log-probabilities and the types of the `weights`.
     """
-    allowed = _ROUNDING.get(torch.get_autocast_dtype(shared.device.type), _ROUNDING_OF_OTHERS)
-    if not torch.is_autocast_enabled(shared.device.type):
-        allowed = _ROUNDING.get(shared.dtype, _ROUNDING_OF_OTHERS)
+    precisions = {shared.dtype, *weights}
+    if torch.is_autocast_enabled(shared.device.type):
+        precisions.add(torch.get_autocast_dtype(shared.device.type))
+    allowed = max(_ROUNDING.get(dtype, _ROUNDING_OF_OTHERS) for dtype in precisions)
     apart = (shared - ordinary).abs().float()[mask.bool()]
     if len(apart) and not apart.mean() <= allowed:
         raise InvalidValueError(

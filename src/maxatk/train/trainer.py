@@ -324,7 +324,10 @@ class MaxAtKTrainer(GRPOTrainer):
             ordinary = super()._get_per_token_logps_and_entropies(
                 model, input_ids[:rows], attention_mask[:rows], kept
             )[0]
-            refuse_differences(shared[:rows], ordinary, attention_mask[:rows, -kept:])
+            weights = {weight.dtype for weight in model.parameters()}
+            refuse_differences(
+                shared[:rows], ordinary, attention_mask[:rows, -kept:], weights=weights
+            )
         self._compared_passes = True
 
     def _read_ratios(self, inputs: dict[str, Any], log_ratios: torch.Tensor) -> None:
