@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo demo-real test test-oldest test-formats test-verl test-vllm check bench docs fill-docs clean
+.PHONY: demo demo-real test test-oldest test-formats test-verl test-vllm check bench docs fill-docs release clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -94,6 +94,16 @@ docs: $(VENV)/.installed
 fill-docs: $(VENV)/.installed
 	$(BIN)/python docs/fill.py
 
+# What would be published: sdist and wheel, tried on every Python at hand. It uploads nothing.
+RELEASE := .venv-release
+$(RELEASE)/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(RELEASE)
+	$(RELEASE)/bin/pip install --quiet build twine -c constraints.txt
+	touch $@
+
+release: $(RELEASE)/.installed
+	.ci/release $(RELEASE)/bin
+
 clean:
-	rm -rf $(VENV) $(OLDEST) $(FORMATS) $(VERL) $(VLLM) build dist site .pytest_cache .mypy_cache \
+	rm -rf $(VENV) $(OLDEST) $(FORMATS) $(VERL) $(VLLM) $(RELEASE) build dist site .pytest_cache .mypy_cache \
 		.ruff_cache .hypothesis

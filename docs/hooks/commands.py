@@ -1,0 +1,59 @@
+"""The page of commands is what the commands say of themselves when the site is built."""
+
+import functools
+import os
+import re
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+MARK = "<!-- commands -->"
+_NESTED = ("problems", "recipes")  # commands that have commands of their own
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Put a section for every command where the page has the mark."""
+    return markdown.replace(MARK, _sections()) if MARK in markdown else markdown
+
+
+@functools.cache
+def _sections() -> str:
+    from maxatk.cli.main import COMMANDS
+
+    calls: list[tuple[str, ...]] = []
+    for command in COMMANDS:
+        calls.append((command,))
+        if command in _NESTED:
+            listed = re.search(r"\{([\w,-]+)\}", help_of(command))
+            assert listed is not None, command
+            calls += [(command, name) for name in listed[1].split(",")]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        texts = pool.map(lambda call: help_of(*call), calls)
+        return "\n".join(_section(call, text) for call, text in zip(calls, texts, strict=True))
+
+
+def _section(call: tuple[str, ...], text: str) -> str:
+    return f"{'#' * (1 + len(call))} maxatk {' '.join(call)}\n\n```text\n{text}\n```\n"
+
+
+@functools.cache
+def help_of(*command: str) -> str:
+    """Return what `maxatk COMMAND --help` prints, without the frames of a terminal."""
+    environment = {**os.environ, "COLUMNS": "84", "NO_COLOR": "1"}
+    done = subprocess.run(
+        [sys.executable, "-m", "maxatk", *command, "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environment,
+    )
+    return "\n".join(map(_unframed, done.stdout.strip().splitlines())).rstrip()
+
+
+def _unframed(line: str) -> str:
+    if line.startswith("╭"):
+        return f"\n{line.strip('╭╮─ ')}:"
+    if line.startswith("╰"):
+        return ""
+    return f"  {line[1:-1].rstrip()}" if line.startswith("│") else line.rstrip()
