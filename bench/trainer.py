@@ -62,22 +62,22 @@ class Variant:
 
 
 VARIANTS = {
-    "TRL, 1 use": Variant(None, WHOLE),
-    "grpo, 1 use": Variant("grpo", WHOLE, "TRL, 1 use", 1.02),
-    **{f"{m}, 1 use": Variant(m, WHOLE, "TRL, 1 use", 1.03) for m in ON_POLICY},
-    "TRL, 3 uses": Variant(None, {**WHOLE, "num_iterations": 3}),
-    "exact, 3 uses, whole groups": Variant(
-        "bon_off_policy_exact", {**WHOLE, "num_iterations": 3}, "TRL, 3 uses", 1.05
+    "TRL, 1 step": Variant(None, WHOLE),
+    "grpo, 1 step": Variant("grpo", WHOLE, "TRL, 1 step", 1.02),
+    **{f"{m}, 1 step": Variant(m, WHOLE, "TRL, 1 step", 1.03) for m in ON_POLICY},
+    "TRL, 3 steps": Variant(None, {**WHOLE, "num_iterations": 3}),
+    "exact, 3 steps, whole groups": Variant(
+        "bon_off_policy_exact", {**WHOLE, "num_iterations": 3}, "TRL, 3 steps", 1.05
     ),
-    "exact, 3 uses, shared prompts": Variant(
+    "exact, 3 steps, shared prompts": Variant(
         "bon_off_policy_exact",
         {**WHOLE, "num_iterations": 3, "share_prompts": True},
-        "TRL, 3 uses",
+        "TRL, 3 steps",
         1.0,
     ),
-    "TRL, 3 uses, accumulated": Variant(None, {**SPLIT, "num_iterations": 3}),
-    "exact, 3 uses, extra forward": Variant(
-        "bon_off_policy_exact", {**SPLIT, "num_iterations": 3}, "TRL, 3 uses, accumulated", 1.25
+    "TRL, 3 steps, accumulated": Variant(None, {**SPLIT, "num_iterations": 3}),
+    "exact, 3 steps, extra forward": Variant(
+        "bon_off_policy_exact", {**SPLIT, "num_iterations": 3}, "TRL, 3 steps, accumulated", 1.25
     ),
 }
 
@@ -220,7 +220,7 @@ def compare(model: str, *, rounds: int, steps: int) -> list[str]:
         slow = model == "larger"  # one on-policy method stands for all: they differ in NumPy alone
         names = [n for n in VARIANTS if not (slow and n.startswith(("bon_max", "bon_mean")))]
         times, weights = measure(folder, names, rounds=rounds, steps=steps)
-        count = sum(w.numel() for w in weights["TRL, 1 use"].values())
+        count = sum(w.numel() for w in weights["TRL, 1 step"].values())
         print(f"\n{model} model, {count:,} weights, {rounds} rounds of {steps} steps")
         print(f"{'variant':32} {'ms a step':>9} {'TRL':>8} {'ratio':>7} {'target':>7} {'MiB':>7}")
         print(f"{'':62} {'':7} TRL's")
@@ -243,7 +243,7 @@ def compare(model: str, *, rounds: int, steps: int) -> list[str]:
                 if own / peer > MEMORY_TARGET:
                     missed.append(f"{model}, {variant}, memory: {own / peer:.3f}")
             print()
-        ours, theirs = weights["grpo, 1 use"], weights["TRL, 1 use"]
+        ours, theirs = weights["grpo, 1 step"], weights["TRL, 1 step"]
         gap = max(float((ours[k] - theirs[k]).abs().max()) for k in theirs)
         print(f"weights after {steps} steps, grpo against TRL: largest difference {gap:.1e}")
         if gap > WEIGHTS_TARGET:
