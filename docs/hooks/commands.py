@@ -40,7 +40,7 @@ def _section(call: tuple[str, ...], text: str) -> str:
 @functools.cache
 def help_of(*command: str) -> str:
     """Return what `maxatk COMMAND --help` prints, without the frames of a terminal."""
-    environment = {**os.environ, "COLUMNS": "84", "NO_COLOR": "1"}
+    environment = {**os.environ, "COLUMNS": "78", "NO_COLOR": "1"}
     done = subprocess.run(
         [sys.executable, "-m", "maxatk", *command, "--help"],
         capture_output=True,
