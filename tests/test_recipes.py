@@ -21,7 +21,10 @@ FOLDER = Path(maxatk.__file__).parent / "recipes"
 DEMOS = [FOLDER / "mini" / "demo.yaml", FOLDER / "mini" / "fast.yaml"]
 STUDIES = [
     FOLDER / "mini" / f"{name}.yaml"
-    for name in ("table1", "table2", "table4", "off_policy", "k_against_n", "confirm", "objectives")
+    for name in (
+        *("table1", "table2", "table4", "off_policy", "k_against_n", "confirm", "objectives"),
+        *("kl", "reuse", "selection"),
+    )
 ]
 PRETRAINED = [FOLDER / "smollm2" / f"{n}.yaml" for n in ("study", "hidden", "gpu", "demo")]
 EVALUATIONS = [FOLDER / "paper" / "eval.yaml", FOLDER / "smollm2" / "base.yaml"]
