@@ -64,11 +64,11 @@ def recipe(tmp_path):
     return path
 
 
-def start(recipe):
+def start(recipe, *flags, stderr=subprocess.STDOUT):
     return subprocess.Popen(
-        [sys.executable, "-m", "maxatk", "demo", "--recipe", str(recipe)],
+        [sys.executable, "-m", "maxatk", "demo", "--recipe", str(recipe), *flags],
         stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
+        stderr=stderr,
         text=True,
         env={**os.environ, "PYTHONPATH": "src"},
     )
@@ -108,6 +108,9 @@ def test_a_killed_demo_goes_on_from_the_last_finished_stage(recipe, tmp_path, ki
     assert second.returncode == 0, output
     assert marker.stat().st_mtime_ns == made
     check_results(run, output)
+    again = start(recipe, "--format", "json", stderr=subprocess.DEVNULL)
+    rows = json.loads(again.communicate(timeout=patience(120))[0])["metrics"]
+    assert {row["model"] for row in rows} == {"base", "exact", "grpo"}
 
 
 def check_results(run, output):

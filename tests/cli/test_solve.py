@@ -36,7 +36,7 @@ def test_the_best_program_of_a_problem(maxatk, files):
 
 def test_a_prompt_of_ones_own_as_json(maxatk, files):
     files = ("--prompt", "prompt.txt", "--tests", "t.jsonl")
-    done = solving(maxatk, *files, "-n", "64", "--batch-size", "2", "--json")
+    done = solving(maxatk, *files, "-n", "64", "--batch-size", "2", "--format", "json")
     found = json.loads(done.stdout)
     assert (found["problem_id"], found["program"], found["solved"]) == ("prompt", "print(1)", True)
     assert found["samples"] == len(found["rewards"]) < 64

@@ -26,6 +26,7 @@ from maxatk.studies.grids import paired_names
 from maxatk.studies.preflight import TrainingSize, answer, check_study, trainings_of
 from maxatk.studies.schedule import estimated_seconds, places, planned
 from maxatk.studies.study_recipe import FigureName, load_study
+from maxatk.studies.study_rows import study_rows
 from maxatk.studies.study_tables import study_tables
 from processes import family, patience, still_alive
 
@@ -200,6 +201,14 @@ def test_a_dry_run_says_what_is_left_writes_nothing_and_imports_neither_torch_no
     assert not (tmp_path / "work").exists()
 
 
+def test_a_plan_as_json_has_a_row_a_stage(recipe, capsys):
+    assert main(["study", str(recipe()), "--dry-run", "--format", "json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["plan"]
+    kinds = {kind: sum(row["kind"] == kind for row in rows) for kind in ("mini", "train", "eval")}
+    assert kinds == {"mini": 2, "train": 6, "eval": 8}
+    assert all(row["seconds"] > 0 for row in rows)
+
+
 def test_the_trainer_says_how_much_every_training_does(recipe):
     batches = 3 * RECIPE["mini"]["train_problems"] // 2  # 3 epochs, 2 prompts a rollout batch
     trainer = {**RECIPE["train"]["trainer"], "max_steps": -1}
@@ -295,6 +304,12 @@ def test_a_study_goes_on_after_a_kill_and_its_tables_are_those_of_its_results(re
             assert written == format_table(table, table_format), name
     assert {p.name for p in (out / "figures").iterdir()} >= {"metric.svg", "heat_map.pdf"}
     assert "A small study" in (out / "report.html").read_text()
+    rows = study_rows(study)
+    shown = {(row["model"], row["metric"], row["k"]): row["mean"] for row in rows["scores"]}
+    assert shown["grpo", "max@k", 8] == found["models"]["grpo"]["metrics"]["max@k"]["8"]["mean"]
+    assert [(row["first"], row["second"], row["seeds"]) for row in rows["differences"]] == [
+        ("grpo", "base", 2)
+    ] * len(study.measures)
 
 
 @pytest.fixture

@@ -98,7 +98,18 @@ def test_the_command_solves_a_problem_without_tests(maxatk, tiny_model, tmp_path
     (tmp_path / "prompt.txt").write_text("print(1)\n")
     done = maxatk(
         *("solve", "--model", tiny_model, "--prompt", "prompt.txt", "--select", "likelihood"),
-        *("-n", 4, "--max-new-tokens", 4, "--json", "--progress", "none", "--verifier.workers", 1),
+        *(
+            "-n",
+            4,
+            "--max-new-tokens",
+            4,
+            "--format",
+            "json",
+            "--progress",
+            "none",
+            "--verifier.workers",
+            1,
+        ),
     )
     assert done.returncode == 0, done.stderr
     assert len(json.loads(done.stdout)["scores"]) == 4

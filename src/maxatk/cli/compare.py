@@ -9,12 +9,12 @@ from typing import Annotated, Literal
 import tyro
 
 from maxatk.cli.report import named_paths
-from maxatk.cli.tables import print_table
+from maxatk.cli.tables import print_json, print_table
 from maxatk.report import Table, compare, format_table
 from maxatk.report.comparing import ModelComparison
 from maxatk.report.comparing_tables import differences_table, leaders_table, scores_table
 from maxatk.report.runs import setting_differences
-from maxatk.report.tidy import as_csv, as_json, tidy_rows
+from maxatk.report.tidy import as_csv, tidy_rows
 from maxatk.report.truncation import cut_off_warnings
 from maxatk.report.unscored import unscored_warnings
 
@@ -80,8 +80,10 @@ def command(
     if format == "csv" or format == "json":
         rows = tidy_rows(compared)
         chosen = rows if table == "all" else {str(table): rows[table]}
-        one = next(iter(chosen.values()))  # a file of CSV holds one table: the scores, unless asked
-        print(as_json(chosen) if format == "json" else as_csv(one), end="")  # noqa: T201
+        if format == "json":
+            print_json(chosen)
+        else:  # a file of CSV holds one table: the scores, unless asked
+            print(as_csv(next(iter(chosen.values()))), end="")  # noqa: T201
         return
     tables = [shown for name, shown in _tables(compared).items() if table in ("all", name)]
     for number, (shown, title) in enumerate(tables):

@@ -9,8 +9,9 @@ from typing import Annotated
 
 import tyro
 
+from maxatk.cli.results import print_overview, result_rows
 from maxatk.cli.study import carry_out, check_jobs
-from maxatk.cli.tables import print_overview
+from maxatk.cli.tables import OutputFormat, print_json
 from maxatk.errors import InvalidValueError
 from maxatk.folders import read_json, refuse_other_settings, write_json
 from maxatk.masking import masked
@@ -28,6 +29,7 @@ def command(
     recipe: Path | None = None,
     fast: bool = False,
     jobs: int | None = None,
+    format: OutputFormat = "text",
 ) -> None:
     """Train, evaluate and compare on the built-in model: the paper's effect on two cores.
 
@@ -41,6 +43,7 @@ def command(
         recipe: A recipe of your own instead of the one that comes with the package.
         fast: All stages in about a minute: a check of the machinery, not a result.
         jobs: Stages run at once; one more than cores, but at most three, if not given.
+        format: How the table is printed; json is one object with one number a field.
     """
     check_jobs(jobs)
     name = "fast.yaml" if fast else "demo.yaml"
@@ -54,8 +57,14 @@ def command(
     _, seconds = carry_out(study, jobs=jobs or min(default_jobs(), _MOST_JOBS))
     from maxatk.studies.written import PAGE, studied_models
 
-    print_overview({m.name: m.evaluations[study.seeds[0]] for m in studied_models(study)})
-    print(f"report: {Path(study.out) / PAGE}")  # noqa: T201
+    folders = {m.name: m.evaluations[study.seeds[0]] for m in studied_models(study)}
+    page = Path(study.out) / PAGE
+    if format == "json":
+        stages = [{"stage": name, "seconds": spent} for name, spent in seconds.items()]
+        print_json({**result_rows(folders), "stages": stages, "files": [{"report": str(page)}]})
+        return
+    print_overview(folders)
+    print(f"report: {page}")  # noqa: T201
     print(f"stages: {', '.join(f'{n} {s:.0f} s' for n, s in seconds.items())}")  # noqa: T201
 
 

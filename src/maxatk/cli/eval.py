@@ -11,8 +11,9 @@ import tyro
 import yaml
 
 from maxatk.cli.progress import ProgressMode, progress_bar, summed
+from maxatk.cli.results import print_results
 from maxatk.cli.rewards import RewardFlag
-from maxatk.cli.tables import print_cut_off, print_overview
+from maxatk.cli.tables import OutputFormat, print_json, refuse_two_outputs
 from maxatk.engines.cluster import ClusterSettings
 from maxatk.engines.cluster.opening import open_sampler, open_verifier
 from maxatk.evaluation import SamplingSettings, evaluate
@@ -64,6 +65,7 @@ class Arguments:
         by: A field of the problems' meta: also print the results by its values.
         dry_run: Print the plan, with a time estimated from a short probe, and write nothing.
         show_config: Print all settings as they would be used, as a recipe, and stop.
+        format: How the tables are printed; json is one object with one number a field.
         progress: A bar on the terminal, JSON lines on standard output, or nothing.
     """
 
@@ -74,14 +76,18 @@ class Arguments:
     by: str | None = None
     dry_run: bool = False
     show_config: bool = False
+    format: OutputFormat = "text"
     progress: ProgressMode = "auto"
 
 
 def run(arguments: Sequence[str]) -> None:
     """Do what the arguments of `maxatk eval` say: flags win over overrides, those over the file."""
     asked = _parse(arguments)
+    refuse_two_outputs(asked.format, asked.progress)
     if asked.show_config:
         print(yaml.safe_dump(dataclasses.asdict(asked.settings), sort_keys=False), end="")  # noqa: T201
+    elif asked.dry_run and asked.format == "json":
+        print_json({"plan": [_planned(asked.settings).to_json()]})
     elif asked.dry_run:
         print(_plan_text(_planned(asked.settings)))  # noqa: T201
     else:
@@ -155,8 +161,8 @@ def _evaluate(recipe: RecipeFlags, asked: Arguments) -> None:
             progress=summed(report, parts=2),  # every sample is drawn, then verified
         )
     if asked.progress != "json":
-        print_overview({Path(recipe.out).name: results}, ks=asked.k, by=asked.by)
-        print_cut_off({Path(recipe.out).name: results})
+        name = Path(recipe.out).name
+        print_results(name, results, ks=asked.k, by=asked.by, output_format=asked.format)
 
 
 def _plan_text(planned: EvaluationPlan) -> str:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from maxatk.cli.tables import OutputFormat, print_json
 from maxatk.objectives import METHODS, Method
 from maxatk.objectives.methods import BASELINES
 
 
-def command(plot: Path | None = None, n: int = 8, k: int = 4) -> None:
+def command(
+    plot: Path | None = None, n: int = 8, k: int = 4, format: OutputFormat = "text"
+) -> None:
     """List the methods: what each is unbiased for, its formula, and where it comes from.
 
     Example: maxatk methods --plot weighting.svg
@@ -18,7 +21,30 @@ def command(plot: Path | None = None, n: int = 8, k: int = 4) -> None:
             success rate.
         n: Samples a prompt in the figure.
         k: The k of the figure.
+        format: How the table is printed; json is one object with a row a method.
     """
+    if plot:
+        from maxatk.report.weighting_figure import weighting_figure
+
+        weighting_figure(plot, n=n, k=k)
+    if format == "json":
+        print_json({"methods": [_row(name, method) for name, method in METHODS.items()]})
+    else:
+        _print_table()
+    if plot and format == "text":
+        print(f"wrote {plot}")  # noqa: T201
+
+
+def _row(name: str, method: Method) -> dict[str, str | None]:
+    return {
+        "method": name,
+        "unbiased_for": method.unbiased_for or None,
+        "advantage": formula(method),
+        "source": method.source,
+    }
+
+
+def _print_table() -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -28,10 +54,6 @@ def command(plot: Path | None = None, n: int = 8, k: int = 4) -> None:
     console = Console()
     console.width = max(console.width, 120) if console.is_terminal else 200
     console.print(table)
-    if plot:
-        from maxatk.report.weighting_figure import weighting_figure
-
-        console.print(f"wrote {weighting_figure(plot, n=n, k=k)}")
 
 
 def formula(method: Method) -> str:

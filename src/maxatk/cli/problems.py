@@ -8,8 +8,9 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from maxatk.cli import tables
+from maxatk.cli import problem_tables
 from maxatk.cli.progress import ProgressMode, progress_bar
+from maxatk.cli.tables import OutputFormat, print_json, refuse_two_outputs
 from maxatk.engines.verl.dataset import write_parquet
 from maxatk.errors import DataError, InvalidValueError, MissingFileError, unknown_name
 from maxatk.evaluation.problem_selection import select_problems
@@ -31,9 +32,16 @@ _RECIPES = (".yaml", ".yml")
 Overrides = Annotated[tuple[str, ...], tyro.conf.Positional]
 
 
-def list_benchmarks() -> None:
-    """List the benchmarks: source, licence, size, splits and options."""
-    tables.print_benchmarks(BENCHMARKS)
+def list_benchmarks(format: OutputFormat = "text") -> None:
+    """List the benchmarks: source, licence, size, splits and options.
+
+    Args:
+        format: How they are printed; json is one object with a row a benchmark.
+    """
+    if format == "json":
+        print_json({"benchmarks": problem_tables.benchmark_rows(BENCHMARKS)})
+    else:
+        problem_tables.print_benchmarks(BENCHMARKS)
 
 
 def show(
@@ -44,6 +52,7 @@ def show(
     split: str | None = None,
     file: Path | None = None,
     tests: int = 3,
+    format: OutputFormat = "text",
 ) -> None:
     """Show one problem: prompt, limits, tests and reference solution.
 
@@ -54,10 +63,15 @@ def show(
         split: A split of the benchmark; its default one if not given.
         file: A local file or folder of the benchmark's schema, instead of the hub.
         tests: How many tests are shown.
+        format: How it is printed; json is the line of problems.jsonl with all tests, and the
+            solution.
     """
     options = apply_overrides({}, overrides)
     found = find_problem(name, problem_id, split=split, file=file, options=options or None)
-    tables.print_problem(found, tests=tests)
+    if format == "json":
+        print_json({"problem": [{**found.problem.to_json(), "solution": found.solution}]})
+    else:
+        problem_tables.print_problem(found, tests=tests)
 
 
 def prepare_files(
@@ -71,6 +85,7 @@ def prepare_files(
     limit: int | None = None,
     file: Path | None = None,
     solutions: Path | None = None,
+    format: OutputFormat = "text",
     progress: ProgressMode = "auto",
 ) -> None:
     """Make problems.jsonl of a benchmark, filtered and split as a recipe says, and count the rows.
@@ -88,8 +103,10 @@ def prepare_files(
         limit: Take only the first problems.
         file: A local file or folder of the benchmark's schema, instead of the hub.
         solutions: Where the reference solutions go, instead of beside the problems.
+        format: How the counts are printed; json is one object with a row a set.
         progress: A bar on the terminal, JSON lines on standard output, or nothing.
     """
+    refuse_two_outputs(format, progress)
     flags = {"split": split, "limit": limit, "file": str(file) if file else None}
     given = {name: value for name, value in flags.items() if value is not None}
     sets = _sets(recipe, overrides, given, only)
@@ -98,19 +115,23 @@ def prepare_files(
         outputs(targets[name], settings.parts, solutions=solutions)
         settings.source().check()
     counters = {name: _token_counter(settings) for name, settings in sets.items()}
+    manifests = {}
     for name, settings in sets.items():
         with progress_bar(name, progress) as report:
-            manifest = prepare(
+            manifests[name] = prepare(
                 settings,
                 targets[name],
                 solutions=solutions,
                 count_tokens=counters[name],
                 progress=report,
             )
-        if progress != "json":
-            tables.print_manifest(name, manifest, folder=targets[name].parent)
-        if not manifest["counts"]["kept"]:
+        if progress != "json" and format == "text":
+            folder = targets[name].parent
+            problem_tables.print_manifest(name, manifests[name], folder=folder)
+        if not manifests[name]["counts"]["kept"]:
             raise DataError(f"{name}: no row became a problem; {targets[name]} is empty")
+    if format == "json":
+        print_json(problem_tables.manifest_rows(manifests))
 
 
 def check(
@@ -119,6 +140,7 @@ def check(
     solutions: Path | None = None,
     drop: Path | None = None,
     verifier: VerifierSettings = VerifierSettings(),  # noqa: B008
+    format: OutputFormat = "text",
     progress: ProgressMode = "auto",
 ) -> None:
     """Run every problem's reference solution through the verifier and report those that fail.
@@ -128,14 +150,19 @@ def check(
         solutions: Its reference solutions; X.solutions.jsonl beside it if not given.
         drop: Also write the problems here, without those whose own solution fails.
         verifier: Its workers and limits.
+        format: How the failures are printed; json is one object with a row a failure.
         progress: A bar on the terminal, JSON lines on standard output, or nothing.
     """
+    refuse_two_outputs(format, progress)
     with verifier.open() as opened, progress_bar("check", progress) as report:
         checked = check_solutions(problems, solutions, verifier=opened, progress=report)
-    if progress != "json":
-        tables.print_checked(checked)
-    if drop is not None:
-        print(f"{drop}: {checked.write_passing(drop)} problems")  # noqa: T201
+    kept = None if drop is None else checked.write_passing(drop)
+    if format == "json":
+        print_json(problem_tables.checked_rows(checked))
+    elif progress != "json":
+        problem_tables.print_checked(checked)
+    if drop is not None and format == "text":
+        print(f"{drop}: {kept} problems")  # noqa: T201
 
 
 def export(

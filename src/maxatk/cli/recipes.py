@@ -8,16 +8,24 @@ from typing import Annotated
 
 import tyro
 
+from maxatk.cli.tables import OutputFormat, print_json
 from maxatk.errors import InvalidValueError
 from maxatk.settings import find_recipe, packaged_recipes
 
 
-def list_recipes() -> None:
+def list_recipes(format: OutputFormat = "text") -> None:
     """List the recipes of the package with their first line; every command takes them by name.
 
     Example: maxatk recipes list
+
+    Args:
+        format: How they are printed; json is one object with a row a recipe.
     """
     found = packaged_recipes()
+    if format == "json":
+        rows = [{"recipe": n, "about": _about(p), "path": str(p)} for n, p in found.items()]
+        print_json({"recipes": rows})
+        return
     width = max(map(len, found))
     for name, path in found.items():
         print(f"{name:<{width}}  {_about(path)}")  # noqa: T201

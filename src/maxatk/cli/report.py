@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from maxatk.cli.tables import print_overview
+from maxatk.cli.results import print_overview
 from maxatk.errors import DataError, InvalidValueError, MissingFileError
 from maxatk.folders import TRAIN_RECORD, read_json
 from maxatk.problems import load_problems

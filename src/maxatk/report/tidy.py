@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -72,5 +73,14 @@ def as_csv(rows: Sequence[TidyRow]) -> str:
 
 
 def as_json(tables: Mapping[str, Sequence[TidyRow]]) -> str:
-    """Return tables of rows as one JSON object."""
-    return json.dumps({name: list(rows) for name, rows in tables.items()}, indent=1) + "\n"
+    """Return tables of rows as one JSON object in ASCII; a number that does not exist is null."""
+    rows = {name: [_strict(row) for row in found] for name, found in tables.items()}
+    return json.dumps(rows, indent=1, allow_nan=False) + "\n"
+
+
+def _strict(row: TidyRow) -> dict[str, Any]:
+    """Return a row whose NaN and infinities, which JSON does not have, are None."""
+    return {
+        name: None if isinstance(value, float) and not math.isfinite(value) else value
+        for name, value in row.items()
+    }
