@@ -70,7 +70,7 @@ def test_a_lag_is_shown_with_the_copies_it_holds(recipe, tmp_path, capsys):
     text = capsys.readouterr().out
     assert "sampled with the weights of 4 optimizer steps ago" in text
     assert "lagged" in text
-    assert dry_run(tmp_path, recipe, *changes, "--progress", "json") == 0
+    assert dry_run(tmp_path, recipe, *changes, "--format", "json") == 0
     memory = json.loads(capsys.readouterr().out)["memory"]
     assert memory["lagged"] == 2 * memory["weights"]  # two generations lie within four steps
     assert dry_run(tmp_path, recipe) == 0
@@ -78,7 +78,7 @@ def test_a_lag_is_shown_with_the_copies_it_holds(recipe, tmp_path, capsys):
 
 
 def test_json_holds_the_same(recipe, tmp_path, capsys):
-    assert dry_run(tmp_path, recipe, "--progress", "json") == 0
+    assert dry_run(tmp_path, recipe, "--format", "json") == 0
     found = json.loads(capsys.readouterr().out)
     assert found["plan"]["optimizer_steps"] == 36
     assert found["given"] == {**TRAINER, "report_to": []}

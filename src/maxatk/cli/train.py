@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import os
+import sys
 import textwrap
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -13,8 +15,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from maxatk.cli.progress import ProgressMode, progress_bar
+from maxatk.cli.tables import OutputFormat, print_json, refuse_two_outputs
 from maxatk.engines.cluster import ClusterSettings
 from maxatk.engines.cluster.opening import open_verifier
+from maxatk.folders import TRAIN_RECORD, read_json
 from maxatk.settings import from_mapping, read_recipe
 
 if TYPE_CHECKING:
@@ -30,11 +34,14 @@ def command(
     /,
     dry_run: bool = False,
     cluster: ClusterSettings = ClusterSettings(),  # noqa: B008
+    format: OutputFormat = "text",
     progress: ProgressMode = "auto",
 ) -> None:
     """Train a model as a recipe says.
 
     Killed and started again, it resumes from the last checkpoint; a finished run is left alone.
+    Every logging_steps a line on standard error has the reward, max@k, KL (with beta), the share of
+    completions cut off by length, and the seconds.
 
     Example: maxatk train recipe.yaml trainer.k=4 out=runs/k4
 
@@ -43,9 +50,11 @@ def command(
         overrides: Settings that win over the recipe, such as trainer.k=4 out=runs/k4.
         dry_run: Check everything without loading weights, show what the run would do, and stop.
         cluster: A Ray cluster whose nodes run the programs; this machine without an address.
-        progress: A bar on the terminal, JSON lines on standard output, or nothing; with dry-run,
-            json means one JSON object instead of text.
+        format: text is for people; json prints what the dry run shows, or how max@k moved, as one
+            JSON object.
+        progress: A bar on the terminal, JSON lines on standard output, or nothing.
     """
+    refuse_two_outputs(format, progress)
     settings = read_recipe(recipe, overrides)
     from maxatk.train import TrainRecipe, preview, train  # takes seconds to import
 
@@ -53,13 +62,38 @@ def command(
     if dry_run:
         found = preview(chosen)
         if found.main_process:  # under accelerate launch every process comes here
-            print(_as_json(found) if progress == "json" else _as_text(found))  # noqa: T201
+            print(_as_json(found) if format == "json" else _as_text(found))  # noqa: T201
         return
     elsewhere = cluster.address is not None
     opening = open_verifier(chosen.verifier, cluster) if elsewhere else contextlib.nullcontext()
     with opening as verifier, progress_bar("train", progress) as report:
-        out = train(chosen, progress=report, verifier=verifier)
+        write_line = None if progress == "none" else _write_line
+        out = train(chosen, progress=report, verifier=verifier, write_line=write_line)
+    if progress != "json" and os.environ.get("RANK", "0") == "0":  # set by accelerate launch
+        _print_outcome(out, format)
+
+
+def _write_line(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)  # noqa: T201
+
+
+def _print_outcome(out: Path, output_format: OutputFormat) -> None:
+    """Print where the model is and how max@k moved, from the log of the whole training."""
+    from maxatk.train.log_lines import first_and_last, signal_warning
+
+    history = read_json(out / TRAIN_RECORD)["log_history"]
+    moved = first_and_last(history)
+    if (warning := signal_warning(history)) is not None:
+        _write_line(f"warning: {warning}")
+    if output_format == "json":
+        rows = [{"metric": n, "first": first, "last": last} for n, (first, last) in moved.items()]
+        print_json({"training": rows, "files": [{"model": str(out)}]})
+        return
     print(f"trained model: {out}")  # noqa: T201
+    if moved:
+        shown = (f"{n} {first:.3f} to {last:.3f}" for n, (first, last) in moved.items())
+        tenths = "first and last tenth of the training log, on different prompts"
+        print(f"{', '.join(shown)} ({tenths})")  # noqa: T201
 
 
 def _as_json(found: Preview) -> str:

@@ -27,6 +27,7 @@ from maxatk.rewards.specification import describe_reward
 from maxatk.settings import from_mapping
 from maxatk.train.adapter import ADAPTER, lora_config, merge_adapter
 from maxatk.train.config import MaxAtKConfig
+from maxatk.train.log_lines import LogLines
 from maxatk.train.memory import load_dtype
 from maxatk.train.trainer import MaxAtKTrainer
 from maxatk.verifier import Verifier, VerifierSettings
@@ -61,13 +62,14 @@ def train(
     *,
     progress: Callable[[int, int], None] | None = None,
     verifier: Verifier | None = None,
+    write_line: Callable[[str], None] | None = None,
 ) -> Path:
     """Train as `recipe` says and return the folder that holds the trained model.
 
     A folder where the same recipe has finished is left as it is; one that holds a checkpoint of
     it is continued from there; one of another recipe is refused. `progress(done, total)` counts
-    optimizer steps. A `verifier` that is open, such as that of a cluster, stays so; where None, one
-    is opened here.
+    optimizer steps, and `write_line` gets what is logged, a line every `logging_steps`. A
+    `verifier` that is open, such as that of a cluster, stays so; where None, one is opened here.
 
     Raises InvalidValueError for settings that are not allowed, MissingFileError for a model or a
     problems file that does not exist, MissingDependencyError for a package that is needed and not
@@ -96,7 +98,10 @@ def train(
             train_dataset=to_dataset(
                 problems, chat=tokenizer.chat_template is not None, prompt=recipe.prompt
             ),
-            callbacks=[_Progress(progress)] if progress else None,
+            callbacks=[
+                *([_Progress(progress)] if progress else []),
+                *([LogLines(write_line)] if write_line else []),
+            ],
             peft_config=adapter,
         )
         trainer.remove_callback(PrinterCallback)
