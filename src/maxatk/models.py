@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import difflib
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
@@ -11,10 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from maxatk.errors import InvalidValueError, MissingFileError
+from maxatk.hub import why_missing
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+_CONFIG = "config.json"
+_DEPTH = 3  # folders below the one where a search begins
+_MOST_LOOKED_AT = 500  # folders, so that a misspelt name is refused at once
+_MOST_NAMED = 3
 _GENERIC_TOKENIZERS = ("PreTrainedTokenizerFast", "TokenizersBackend")
 
 
@@ -26,12 +32,49 @@ def refuse_missing_folder(model: str) -> None:
     """
     folder = Path(model)
     if folder.is_dir():
-        if not (folder / "config.json").is_file():
-            raise MissingFileError(f"model: the folder {model!r} holds no config.json")
+        if not (folder / _CONFIG).is_file():
+            raise MissingFileError(
+                f"model: the folder {model!r} holds no {_CONFIG}{_near_folders(folder / 'model')}"
+            )
         return
     beside = "/" in model and folder.parent.is_dir()
     if model.startswith((".", "/", "~")) or model.count("/") > 1 or beside:
-        raise MissingFileError(f"model: there is no folder {model!r}")
+        raise MissingFileError(f"model: there is no folder {model!r}{_near_folders(folder)}")
+
+
+def refuse_missing_model(model: str, *, revision: str | None = None) -> None:
+    """Raise MissingFileError where `model` is neither a local model nor a name on the hub.
+
+    The hub is asked once and briefly, before anything loads the model with retries.
+    """
+    refuse_missing_folder(model)
+    if Path(model).is_dir():
+        return
+    reason = why_missing(model, revision=revision)
+    if reason is not None:
+        raise MissingFileError(
+            f"model: {model!r} is no folder here, and {reason}{_near_folders(Path(model))}"
+        )
+
+
+def _near_folders(missing: Path) -> str:
+    """Return the models in folders near a missing one, as the end of a message, or ""."""
+    start = missing.parent if missing.parent.is_dir() else Path()
+    found: list[str] = []
+    waiting = [(start, 0)]
+    for seen, (folder, depth) in enumerate(waiting):
+        if seen >= _MOST_LOOKED_AT:
+            break
+        try:
+            inside = sorted(path for path in folder.iterdir() if path.is_dir())
+        except OSError:
+            continue
+        found += [str(path) for path in inside if (path / _CONFIG).is_file()]
+        if depth + 1 < _DEPTH:
+            waiting += [(path, depth + 1) for path in inside if not path.name.startswith(".")]
+    close = difflib.get_close_matches(str(missing), found, n=_MOST_NAMED)
+    named = ", ".join(map(repr, close or found[:_MOST_NAMED]))
+    return f"; models near it: {named}" if named else ""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,6 +1,6 @@
 import pytest
 
-from maxatk.cli.report import named_paths
+from maxatk.cli.paths import named_paths
 from maxatk.errors import DataError, InvalidValueError, MissingFileError
 from maxatk.settings import read_recipe
 

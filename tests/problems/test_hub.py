@@ -34,6 +34,7 @@ def hub(monkeypatch, tmp_path):
         return LOAD("parquet", data_files=str(path), cache_dir=str(tmp_path), **how)
 
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    monkeypatch.setattr("maxatk.problems.hub.why_missing", lambda *_, **__: None)
     return held.extend, asked
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from maxatk.cli.report import named_paths
+from maxatk.cli.paths import named_paths
 from maxatk.cli.tables import print_json, print_table
 from maxatk.report import Table, compare, format_table
 from maxatk.report.comparing import ModelComparison

@@ -26,7 +26,7 @@ from maxatk.settings import apply_overrides, from_mapping, read_recipe
 _Required = Annotated[str, tyro.conf.arg(help_behavior_hint="(required, here or in the recipe)")]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class RecipeFlags(EvalRecipe):
     """The keys of the recipe as flags: --samples stands for sampling.samples.
 
@@ -85,7 +85,7 @@ def run(arguments: Sequence[str]) -> None:
     asked = _parse(arguments)
     refuse_two_outputs(asked.format, asked.progress)
     if asked.show_config:
-        print(yaml.safe_dump(dataclasses.asdict(asked.settings), sort_keys=False), end="")  # noqa: T201
+        print(yaml.safe_dump(asked.settings.to_mapping(), sort_keys=False), end="")  # noqa: T201
     elif asked.dry_run and asked.format == "json":
         print_json({"plan": [_planned(asked.settings).to_json()]})
     elif asked.dry_run:

@@ -27,21 +27,31 @@ COMMANDS: dict[str, str] = {
     "demo": "train, evaluate and compare on the built-in model, in minutes",
     "methods": "list the methods, and draw what each of them weighs",
     "doctor": "show how well programs are isolated on this machine",
+    "completion": "print a script for the shell that completes all of this",
 }
 """Command -> what it does. `command` of `maxatk.cli.<command>` does it, from the flags it
-declares, or `run`, from the arguments as they are."""
+declares, or `run`, from the arguments as they are, whose flags are the fields of `Arguments`;
+`SUBCOMMANDS` are commands of its own."""
 
-EXTRAS: dict[str, str] = {
-    **dict.fromkeys(("matplotlib", "jinja2", "scipy", "pandas"), "report"),
-    **dict.fromkeys(("trl", "accelerate", "datasets"), "train"),
-    **dict.fromkeys(("torch", "transformers", "httpx"), "eval"),
-    **dict.fromkeys(("tyro", "rich", "yaml"), "cli"),
-    "peft": "peft",
-    "gguf": "smollm2",
-    "math_verify": "math",
-    "inspect_ai": "inspect",
+EXTRAS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("matplotlib", "jinja2", "scipy", "pandas"), ("report",)),
+    **dict.fromkeys(("trl", "accelerate", "datasets"), ("train",)),
+    **dict.fromkeys(("torch", "transformers", "tokenizers", "huggingface_hub"), ("eval", "train")),
+    **dict.fromkeys(("tyro", "rich", "yaml"), ("cli",)),
+    "httpx": ("eval",),
+    "ray": ("cluster",),
+    "vllm": ("vllm",),
+    "verl": ("verl",),
+    "peft": ("peft",),
+    "gguf": ("smollm2",),
+    "math_verify": ("math",),
+    "inspect_ai": ("inspect",),
+    "pyarrow": ("train", "verl"),
 }
-"""Package -> the smallest extra of this one that installs it."""
+"""Package -> the extras of this one that install it, the smallest first."""
+
+NEEDED: dict[str, str] = {"train": "train", "demo": "train,report", "study": "train,report"}
+"""Command -> the extras that it needs in any case, where one of them brings what is missing."""
 
 KEPT: dict[str, str] = {
     "train": "the same command resumes from the last checkpoint, or starts again without one",
@@ -103,13 +113,22 @@ def _run(arguments: list[str]) -> int:
     except ModuleNotFoundError as error:
         if (error.name or "maxatk").startswith("maxatk"):
             raise
-        extra = EXTRAS.get((error.name or "").partition(".")[0], "train,report")
-        return _fail(f"{command} needs the package {error.name!r}: pip install 'maxatk[{extra}]'")
+        return _fail(f"{command} needs the package {error.name!r}: {_remedy(command, error.name)}")
     except KeyboardInterrupt:
         kept = KEPT.get(command)
         _fail(f"interrupted; {kept}" if kept else "interrupted")
         return _INTERRUPTED
     return 0
+
+
+def _remedy(command: str, package: str | None) -> str:
+    """Return how to install a package that a command needs, with the smallest extra."""
+    package = (package or "").partition(".")[0]
+    extras, needed = EXTRAS.get(package, ()), NEEDED.get(command, "")
+    if not extras:
+        return f"pip install {package}"
+    chosen = needed if set(extras) & set(needed.split(",")) else extras[0]
+    return f"pip install 'maxatk[{chosen}]'"
 
 
 def _fail(message: str) -> int:

@@ -63,8 +63,7 @@ def show(
         split: A split of the benchmark; its default one if not given.
         file: A local file or folder of the benchmark's schema, instead of the hub.
         tests: How many tests are shown.
-        format: How it is printed; json is the line of problems.jsonl with all tests, and the
-            solution.
+        format: How it is printed; json has all tests and the solution.
     """
     options = apply_overrides({}, overrides)
     found = find_problem(name, problem_id, split=split, file=file, options=options or None)
@@ -272,9 +271,9 @@ def _token_counter(settings: PrepareSettings) -> Any:
     """Return the function that counts a prompt's tokens, or None where nothing counts them."""
     if settings.max_prompt_tokens is None or settings.tokenizer is None:
         return None
-    from maxatk.models import load_tokenizer, prompt_ids, refuse_missing_folder
+    from maxatk.models import load_tokenizer, prompt_ids, refuse_missing_model
 
-    refuse_missing_folder(settings.tokenizer)
+    refuse_missing_model(settings.tokenizer)
     try:
         tokenizer = load_tokenizer(settings.tokenizer)
     except (OSError, ValueError) as error:

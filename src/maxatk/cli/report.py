@@ -8,12 +8,13 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
+from maxatk.cli.paths import named_paths
 from maxatk.cli.results import print_overview
-from maxatk.errors import DataError, InvalidValueError, MissingFileError
+from maxatk.errors import DataError, MissingFileError
 from maxatk.folders import TRAIN_RECORD, read_json
 from maxatk.problems import load_problems
 from maxatk.records import Problem
-from maxatk.report import figure1, format_table, write_report
+from maxatk.report import format_table
 from maxatk.report.run_tables import every_k
 from maxatk.report.runs import METRICS, load_comparison
 
@@ -107,6 +108,8 @@ def write_page(
         problems: The problems whose prompts are shown.
         samples: How many samples of a problem are shown.
     """
+    from maxatk.report import figure1, write_report  # need matplotlib, which --help does not
+
     curves = [_curve(name, folder) for name, folder in trained.items()]
     write_report(
         results,
@@ -131,19 +134,6 @@ def write_page(
     )
     tables = [every_k(comparison, metric) for metric in METRICS]
     print("\n".join(format_table(table, table_format) for table in tables), end="")  # noqa: T201
-
-
-def named_paths(items: Sequence[str]) -> dict[str, Path]:
-    """Return the paths of `name=path` items; a bare path has the name of its last part."""
-    named: dict[str, Path] = {}
-    for item in items:
-        name, equals, path = item.partition("=")
-        if not equals:
-            name, path = Path(item).name, item
-        if not name or name in named:
-            raise InvalidValueError(f"{item!r}: every run needs a name of its own: name=folder")
-        named[name] = Path(path)
-    return named
 
 
 def _curve(name: str, folder: Path) -> dict[str, Any]:

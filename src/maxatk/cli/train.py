@@ -50,8 +50,7 @@ def command(
         overrides: Settings that win over the recipe, such as trainer.k=4 out=runs/k4.
         dry_run: Check everything without loading weights, show what the run would do, and stop.
         cluster: A Ray cluster whose nodes run the programs; this machine without an address.
-        format: text is for people; json prints what the dry run shows, or how max@k moved, as one
-            JSON object.
+        format: How the plan of a dry run, or what moved, is printed; json is one object.
         progress: A bar on the terminal, JSON lines on standard output, or nothing.
     """
     refuse_two_outputs(format, progress)

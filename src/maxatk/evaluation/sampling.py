@@ -14,12 +14,19 @@ from maxatk.errors import InvalidValueError
 class SamplingSettings:
     """The sampling distribution and the number of samples; the defaults are the paper's.
 
-    `samples` completions are drawn for every problem from softmax(logits / `temperature`), up to
-    `max_new_tokens` tokens each. The distribution may be cut, in this order and renormalized each
-    time: to the tokens with at least `min_p` times the probability of the most probable one, to
-    the `top_k` most probable (0: no cut), to the smallest set with mass `top_p`. Temperature 0
-    takes the most probable token. A completion ends before the first of the `stop` texts, and with
-    `stop_at_fence` after the line that closes its first fenced block. `seed` fixes every draw.
+    The distribution is cut by `min_p`, then by `top_k`, then by `top_p`, and renormalized each
+    time.
+
+    Args:
+        temperature: Divides the logits; 0 takes the most probable token.
+        top_p: The smallest set of tokens with this probability is kept, from above 0 to 1 (no cut).
+        top_k: So many of the most probable tokens are kept; 0 keeps all.
+        min_p: Tokens with at least this share of the largest probability are kept, from 0 to 1.
+        max_new_tokens: The most tokens of a completion.
+        stop: Texts; a completion ends before the first of them.
+        stop_at_fence: A completion ends after the line that closes its first fenced block.
+        seed: Fixes every draw, from 0.
+        samples: Completions drawn for every problem.
 
     Raises InvalidValueError naming the field, its value and what is allowed.
     """

@@ -26,9 +26,14 @@ _TOKENIZER_TEXTS = 10_000  # more texts change a vocabulary of 192 entries no mo
 class MiniSettings:
     """What to build: problem sets, tests a problem, the warm start and the seed of it all.
 
-    `task` is a name in `TASKS`: "programs" of the built-in language with tests, or "sums", word
-    problems with an answer. So many of the first `tests` are `visible_tests`, which a program may
-    be chosen by.
+    Args:
+        task: programs of the built-in language with tests, or sums, word problems with an answer.
+        train_problems: Problems of train.jsonl.
+        test_problems: Problems of test.jsonl, none of which the model has seen.
+        tests: Tests of a program.
+        visible_tests: So many of the first tests are visible, which a program may be chosen by.
+        seed: Fixes the problems, the noise and the model.
+        warm_start: The supervised training before.
     """
 
     task: Literal["programs", "sums"] = "programs"

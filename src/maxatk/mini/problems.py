@@ -26,10 +26,15 @@ _ATTEMPTS = 40  # inputs tried for one pipeline before another pipeline is drawn
 class Noise:
     """How the solutions of the warm start are spoilt; every field is a probability.
 
-    Each stage is replaced by another one of its category (`same_category`) or by any stage
-    (`any_stage`); one stage of the program is dropped (`drop`); one character of the program is
-    deleted (`delete`). The removable errors and the spread over neighbouring programs are what
-    reinforcement learning has to work with: a clean model has nothing to explore.
+    The removable errors and the spread over neighbouring programs are what reinforcement learning
+    has to work with: a clean model has nothing to explore.
+
+    Args:
+        same_category: That a stage is replaced by another one of its category, or that the result
+            of a step of a word problem is off.
+        any_stage: That a stage is replaced by any stage.
+        drop: That one stage or line is dropped.
+        delete: That one character is deleted.
     """
 
     same_category: float = 0.3

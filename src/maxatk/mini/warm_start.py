@@ -22,7 +22,15 @@ _BUCKET_BATCHES = 50  # examples are sorted by length inside windows of this man
 
 @dataclasses.dataclass(frozen=True)
 class WarmStart:
-    """Settings of the warm start; `learning_rate` is the peak of a cosine after a short rise."""
+    """Settings of the warm start: one epoch of supervised training.
+
+    Args:
+        problems: Solved problems of the epoch.
+        batch_size: Problems of an optimizer step.
+        learning_rate: The peak, at the start of a cosine.
+        warmup_steps: Optimizer steps of the rise to it.
+        noise: How the solutions are spoilt.
+    """
 
     problems: int = 45_000
     batch_size: int = 64

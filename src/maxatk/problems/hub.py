@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from maxatk.errors import DataError, MissingDependencyError
+from maxatk.hub import why_missing
 from maxatk.problems.benchmarks.base import Benchmark, Row, RowOptions
 
 
@@ -53,6 +54,9 @@ def hub_rows(
     cannot be loaded, also in the middle of it.
     """
     _need_datasets()
+    reason = why_missing(benchmark.hub, kind="dataset", revision=revision)
+    if reason is not None:  # soon: the loader below would ask for half a minute
+        raise _unreachable(benchmark, reason)
     try:
         yield from _stream(benchmark, split, revision, options, only).skip(start)
     except Exception as error:  # the libraries below raise errors of several trees
@@ -95,9 +99,10 @@ def _need_datasets() -> None:
         ) from error
 
 
-def _unreachable(benchmark: Benchmark, error: Exception) -> DataError:
+def _unreachable(benchmark: Benchmark, error: Exception | str) -> DataError:
     reason = " ".join(str(error).split()) or type(error).__name__
     return DataError(
-        f"{benchmark.hub}: cannot be loaded from the hub ({reason:.200}); without a network, give "
-        "a local file or folder of the same schema (--file, or file= in Python and recipes)"
+        f"{benchmark.hub}: cannot be loaded from the hub ({reason:.200}); without a network, "
+        "make problems.jsonl of a local file or folder of the same schema: maxatk problems prepare "
+        "NAME --file FILE --out problems.jsonl"
     )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from maxatk.errors import InvalidValueError, MissingDependencyError
-from maxatk.models import refuse_missing_folder
+from maxatk.models import refuse_missing_model
 
 _BATCH = 16
 
@@ -22,7 +22,7 @@ class ModelReward:
     """
 
     def __init__(self, model: str, *, device: str | None = None, batch_size: int = _BATCH) -> None:
-        refuse_missing_folder(model)
+        refuse_missing_model(model)
         self._name, self._device, self._batch_size = model, device, batch_size
         self._loaded: tuple[Any, Any] | None = None
         self.__name__ = "model_reward"

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from maxatk.errors import InvalidValueError, MaxAtKError, StageError
-from maxatk.models import refuse_missing_folder
+from maxatk.models import refuse_missing_model
 from maxatk.problems import BENCHMARKS, load_problems
 from maxatk.settings import from_mapping
 from maxatk.studies.child import end_with_parent
@@ -44,7 +44,7 @@ def check_study(study: StudyRecipe) -> dict[str, TrainingSize | None]:
     of its training that is not allowed, StageError where the process that asks fails.
     """
     if study.model is not None:
-        refuse_missing_folder(study.model)
+        refuse_missing_model(study.model)
         if study.eval["problems"] not in BENCHMARKS:
             load_problems(study.eval["problems"], limit=1)
     question = trainings_of(study)

@@ -9,6 +9,7 @@ from typing import Any
 from transformers import AutoConfig
 
 from maxatk.errors import MissingFileError
+from maxatk.hub import why_missing
 from maxatk.models import (
     PromptSettings,
     load_tokenizer,
@@ -59,6 +60,8 @@ def preview(recipe: TrainRecipe) -> Preview:
     arithmetic = plan(config, problems=None if problems is None else len(problems))
     longest, memory, unknown = None, None, ""
     try:
+        if not os.path.isdir(recipe.model) and (reason := why_missing(recipe.model)):
+            raise OSError(reason)
         model = AutoConfig.from_pretrained(recipe.model)
         if config.share_prompts:
             refuse_unshareable(model)

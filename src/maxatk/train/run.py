@@ -15,10 +15,10 @@ from transformers import AutoConfig, PrinterCallback, TrainerCallback
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from maxatk.environment import environment
-from maxatk.errors import DataError, InvalidValueError, MaxAtKError, MissingFileError
+from maxatk.errors import DataError, InvalidValueError, MaxAtKError
 from maxatk.folders import TRAIN_RECORD, read_json, refuse_other_settings, write_json
 from maxatk.masking import masked
-from maxatk.models import PromptSettings, load_tokenizer, refuse_missing_folder
+from maxatk.models import PromptSettings, load_tokenizer, refuse_missing_model
 from maxatk.problems import load_problems
 from maxatk.records import Problem
 from maxatk.rewards import load_rewards, read_spec
@@ -80,7 +80,7 @@ def train(
         return out
     config = check_settings(recipe)
     adapter = lora_config(recipe.peft)
-    check_model(recipe.model)
+    refuse_missing_model(recipe.model)
     problems = load_problems(recipe.problems)
     tokenizer = load_tokenizer(recipe.model, prompt=recipe.prompt)
     tokenizer.padding_side = tokenizer.truncation_side = "left"  # as TRL loads one by itself
@@ -177,17 +177,6 @@ def to_dataset(
     except (ValueError, TypeError) as error:  # PyArrow's, about a column of several types
         raise DataError(
             f"meta: a field must have one type in all problems, to be a column: {error}"
-        ) from error
-
-
-def check_model(model: str) -> None:
-    """Raise MissingFileError where `model` is neither a model folder nor a name on the hub."""
-    refuse_missing_folder(model)
-    try:
-        AutoConfig.from_pretrained(model)
-    except OSError as error:
-        raise MissingFileError(
-            f"model: {model!r} is no folder here, and the hub does not give it ({error})"
         ) from error
 
 

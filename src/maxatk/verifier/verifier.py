@@ -249,10 +249,14 @@ def _drain(tasks: queue.SimpleQueue[Task | None]) -> None:
 class VerifierSettings:
     """How programs are verified: worker processes and the limits of one test.
 
-    `time_limit` is in CPU seconds, `memory_limit_mb` in MiB; a problem's own limits win.
-    `workers` defaults to the number of cores this process may use. `stop_after_timeouts` leaves
-    out a program's other tests after so many time-outs; they count as failed. `repair_truncated`
-    cuts a program that ends in the middle to the longest prefix of lines that can be parsed.
+    Args:
+        workers: Worker processes; the number of cores this process may use, if not given.
+        time_limit: CPU seconds of one test; a problem's own limit wins.
+        memory_limit_mb: MiB of one test; a problem's own limit wins.
+        stop_after_timeouts: After so many tests that ran out of time a program's other tests are
+            left out and count as failed; none is left out, if not given.
+        repair_truncated: A program that ends in the middle is cut to the longest prefix of lines
+            that can be parsed.
     """
 
     workers: int | None = None

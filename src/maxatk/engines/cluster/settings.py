@@ -14,9 +14,12 @@ _CONNECT_S = 5.0
 class ClusterSettings:
     """A Ray cluster to work on, shard by shard; without an address there is none.
 
-    `address` is "auto" (the cluster of this machine), "local" (a new one on this machine) or
-    HOST:PORT of a head node. Each of the `shards` has a verifier, and a model where samples are
-    drawn, with `gpus_per_shard` GPUs; Ray spreads them over the nodes.
+    Args:
+        address: auto (the cluster of this machine), local (a new one on this machine) or
+            HOST:PORT of a head node.
+        shards: Parts of the work, which Ray spreads over the nodes; each has a verifier, and a
+            model where samples are drawn.
+        gpus_per_shard: GPUs of each of them.
 
     Raises InvalidValueError naming the field, its value and what is allowed.
     """

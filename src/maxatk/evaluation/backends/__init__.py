@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from maxatk.errors import MissingDependencyError, unknown_name
 from maxatk.evaluation.backends.model_settings import ModelSettings, ServerSettings
 from maxatk.evaluation.sampling import Request, SamplingSettings
+from maxatk.models import refuse_missing_model
 from maxatk.records import Sample
 
 __all__ = ["BACKENDS", "Backend", "ModelSettings", "ServerSettings", "load_backend"]
@@ -24,6 +25,7 @@ BACKENDS: dict[str, str] = {
     "openai": "maxatk.evaluation.backends.openai:OpenAIBackend",
     "vllm": "maxatk.evaluation.backends.vllm:VLLMBackend",
 }
+_LOADING = ("hf", "vllm")  # backends that load a folder or a name on the hub
 _INSTALL = {"vllm": "pip install 'maxatk[vllm]'"}
 
 
@@ -61,6 +63,8 @@ def load_backend(model: str, settings: ModelSettings) -> Backend:
     if name not in BACKENDS:
         raise unknown_name("backend", name, BACKENDS)
     module, _, attribute = BACKENDS[name].partition(":")
+    if name in _LOADING:  # before torch is imported, which takes seconds
+        refuse_missing_model(model, revision=settings.revision)
     try:
         backend_class = getattr(importlib.import_module(module), attribute)
     except ImportError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from maxatk.errors import InvalidValueError
 from maxatk.masking import masked_url
@@ -16,12 +16,16 @@ from maxatk.models import PromptSettings
 class ServerSettings:
     """How an OpenAI-compatible server is asked.
 
-    `url` is the base of its API, such as http://localhost:8000/v1. With `chat` a prompt goes to
-    /chat/completions as a user turn, else to /completions as it is. At most `concurrency`
-    requests are under way at a time, each for one sample and for at most `timeout_s` seconds. A
-    request that may succeed later (429, 5xx, a time-out, a lost connection) is repeated up to
-    `retries` times, after `backoff_s` seconds, then twice as long each time, up to a minute.
-    `key_variable` names the environment variable with the API key, if there is one.
+    Args:
+        url: The base of its API, such as http://localhost:8000/v1.
+        chat: A prompt goes to /chat/completions as a user turn; else to /completions as it is.
+        concurrency: The most requests under way at a time, each for one sample.
+        retries: How often a request that may succeed later is repeated (after 429, 5xx, a time-out
+            or a lost connection).
+        timeout_s: Seconds that one request may take.
+        backoff_s: Seconds before the first repetition; then twice as long each time, up to a
+            minute.
+        key_variable: The environment variable with the API key, if there is one.
 
     Raises InvalidValueError naming the field, its value and what is allowed.
     """
@@ -58,23 +62,23 @@ class ModelSettings:
 
     Args:
         backend: hf runs the model here, vllm does with its own engine, openai asks a server.
-        dtype: Of the weights. "auto" is that of the model's files; the backend "hf" takes bfloat16
-            for larger float32 models on a CPU that has instructions for it.
-        device: Where the weights are.
-        batch_size: Samples under way at a time; chosen by the backend where None.
-        server: Of the backend "openai".
-        prompt: How a prompt becomes tokens.
-        adapter: A folder with a LoRA adapter of the model.
-        revision: A branch, tag or commit on the hub.
-        attn_implementation: The attention of transformers that evaluates prompts (backend "hf").
-        device_map: How the weights are spread over devices, as in transformers (backend "hf").
-        engine: More arguments of `vllm.LLM` (backend "vllm").
+        dtype: Of the weights; auto takes that of the model's files, or bfloat16 for larger float32
+            models on a CPU that is faster in it (hf).
+        device: Where the model runs; a GPU if there is one.
+        batch_size: Samples drawn at once; chosen by the backend if not given.
+        server: The server of the backend openai.
+        prompt: How a problem's prompt becomes what the model reads.
+        adapter: A folder with a LoRA adapter of the model (hf, vllm).
+        revision: A branch, tag or commit of a model on the hub (hf, vllm).
+        attn_implementation: The attention of transformers that evaluates prompts (hf).
+        device_map: How the weights are spread over devices, such as auto (hf).
+        engine: More arguments of vLLM's engine, such as engine.max_model_len=4096 (vllm).
 
     Raises InvalidValueError for a batch size below 1 and an engine that is no mapping.
     """
 
-    backend: str = "hf"
-    dtype: str = "auto"
+    backend: Literal["hf", "openai", "vllm"] = "hf"
+    dtype: Literal["auto", "bfloat16", "float16", "float32"] = "auto"
     device: str | None = None
     batch_size: int | None = None
     server: ServerSettings = dataclasses.field(default_factory=ServerSettings)
