@@ -68,7 +68,7 @@ def test_the_hub_is_asked_once_for_a_name(hub):
     assert found.splitlines() == [
         *("None", "None", "the hub has no model of that name, or it is not yours to read")
     ]
-    paths = [path.partition("?")[0].rstrip("/") for path in hub.asked]
+    paths = [path.partition("?")[0] for path in hub.asked if "org/" in path]
     assert [path.removesuffix("/revision/main") for path in paths] == [
         *("/api/models/org/there", "/api/datasets/org/there", "/api/models/org/thera")
     ]

@@ -45,12 +45,14 @@ def atomic_write(path: Path) -> Iterator[Path]:
     partial.replace(path)
 
 
-def file_digest(path: Path) -> str:
-    """Return the SHA-256 of a file's bytes, in hexadecimal."""
+def file_digest(path: Path, *, first: int | None = None) -> str:
+    """Return the SHA-256 of a file's bytes, or of its `first` ones alone, in hexadecimal."""
     digest = hashlib.sha256()
+    left = path.stat().st_size if first is None else first
     with path.open("rb") as file:
-        while block := file.read(1 << 20):
+        while left > 0 and (block := file.read(min(left, 1 << 20))):
             digest.update(block)
+            left -= len(block)
     return digest.hexdigest()
 
 

@@ -131,6 +131,8 @@ def test_a_folder_of_another_demo_is_refused(recipe, tmp_path, capsys):
     run = tmp_path / "run"
     run.mkdir()
     write_json(run / "demo.json", dataclasses.asdict(load_study(recipe)))
+    (run / "work" / "stages").mkdir(parents=True)
+    write_json(run / "work" / "stages" / "mini-0.json", {"seconds": 1.0})
     assert main(["demo", "eval.sampling.samples=4", "--recipe", str(recipe)]) == 2
     assert "eval.sampling.samples: 8 in the folder, 4 now" in capsys.readouterr().err
 

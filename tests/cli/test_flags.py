@@ -134,7 +134,7 @@ def test_help_needs_no_extra_but_that_of_the_command_line():
     ("arguments", "package", "extra"),
     [
         (("train", "mini/train"), "torch", "train"),
-        (("mini", "made"), "tokenizers", "eval"),
+        (("mini", "made"), "torch", "eval"),
         (("problems", "show", "mbpp", "1"), "datasets", "train"),
         (("methods", "--plot", "x.svg"), "matplotlib", "report"),
     ],

@@ -189,7 +189,29 @@ def test_a_limit_takes_the_first_problems_and_their_samples(maxatk, unequal, tmp
     assert [row["reward"] for row in rows_of(tmp_path / "out" / "scores.jsonl")] == [1.0, 1.0, 0.0]
     assert "no sample for 1 of 3 problems, the first 'p2'" in maxatk(*unequal).stderr
     assert "limit: must be at least 1, got 0" in maxatk(*unequal, "--limit", "0").stderr
-    assert "problems.count: 1 in the folder, 2 now" in maxatk(*unequal, "--limit", "2").stderr
+
+
+def test_a_scoring_grows_by_lines_and_problems_at_the_end_and_by_nothing_else(
+    maxatk, unequal, tmp_path
+):
+    assert maxatk(*unequal, "--limit", "1").returncode == 0
+    first = (tmp_path / "out" / "scores.jsonl").read_bytes()
+    with (tmp_path / "s.jsonl").open("a") as file:
+        file.write(json.dumps(Sample("p1", 1, "print(0)").to_json()) + "\n")
+    done = maxatk(*unequal, "--limit", "2")
+    assert done.returncode == 0, done.stderr
+    assert "2 verdicts in " in done.stdout
+    assert (tmp_path / "out" / "scores.jsonl").read_bytes().startswith(first)
+    rewards = [row["reward"] for row in rows_of(tmp_path / "out" / "scores.jsonl")]
+    assert rewards == [1.0, 1.0, 0.0, 1.0, 0.0]
+    smaller = maxatk(*unequal, "--limit", "1")
+    assert "problems.count: 2 in the folder, 1 now" in smaller.stderr
+    text = (tmp_path / "s.jsonl").read_text()
+    (tmp_path / "s.jsonl").write_text(text.replace("print(0)", "print(1)"))
+    changed = maxatk(*unequal, "--limit", "2")
+    assert changed.returncode == 2
+    assert "samples.sha256: '" in changed.stderr
+    assert "a run can grow by more samples, in a file behind those it has" in changed.stderr
 
 
 def test_a_dry_run_checks_and_counts_and_writes_nothing(maxatk, unequal, tmp_path):

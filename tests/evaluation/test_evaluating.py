@@ -141,9 +141,20 @@ def test_other_settings_are_refused_with_the_difference(finished, tiny_model, pr
 
 
 def test_samples_without_a_manifest_are_refused(tiny_model, problems, verifier, tmp_path):
-    (tmp_path / "samples.jsonl").write_text("")
+    (tmp_path / "samples.jsonl").write_text("{}\n")
     with pytest.raises(InvalidValueError, match=r"has samples\.jsonl but no manifest\.json"):
         run(tiny_model, problems, tmp_path, verifier)
+
+
+def test_a_folder_in_which_nothing_was_drawn_takes_other_settings(
+    tiny_model, problems, verifier, tmp_path
+):
+    described = {"sampling": {"temperature": 0.25}}  # as if killed while the model was loaded
+    (tmp_path / "manifest.json").write_text(json.dumps({"settings": described}))
+    (tmp_path / "samples.jsonl").write_text("")
+    run(tiny_model, problems, tmp_path, verifier)
+    settings = json.loads((tmp_path / "manifest.json").read_text())["settings"]
+    assert settings["sampling"]["temperature"] == 1.0
 
 
 def test_bad_input_is_refused_before_work(tiny_model, problems, verifier, tmp_path):

@@ -87,6 +87,7 @@ def test_a_reward_that_is_no_number_is_named_by_its_line(tmp_path, reward):
 @pytest.mark.parametrize("text", ["{}", '{"settings": 3}', "[" * 100_000])
 def test_a_manifest_of_another_form_is_named(tmp_path, text):
     (tmp_path / MANIFEST).write_text(text)
+    (tmp_path / "scores.jsonl").write_text("{}\n")
     for read in (lambda: check_folder(tmp_path, {}), lambda: recorded_batch_size(tmp_path)):
         with pytest.raises(DataError, match=r"manifest\.json: "):
             read()

@@ -108,11 +108,19 @@ def test_without_a_network_the_data_set_and_the_remedy_are_named(monkeypatch):
         raise ConnectionError("no route\nto the hub")
 
     monkeypatch.setattr(datasets, "load_dataset", unreachable)
+    monkeypatch.setattr("maxatk.problems.hub.why_missing", lambda *_, **__: None)
     with pytest.raises(DataError) as refused:
         load_problems("code_contests", limit=1)
     message = str(refused.value)
     assert message.startswith("deepmind/code_contests: cannot be loaded from the hub (no route to")
-    assert "--file" in message
+    assert "maxatk problems prepare NAME --file FILE" in message
+
+
+def test_a_data_set_that_the_hub_does_not_give_is_not_asked_for_with_retries(monkeypatch):
+    monkeypatch.setattr("maxatk.problems.hub.why_missing", lambda *_, **__: "no such name")
+    monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: pytest.fail("asked for"))
+    with pytest.raises(DataError, match=r"mbpp: cannot be loaded from the hub \(no such name\)"):
+        load_problems("mbpp", limit=1)
 
 
 def test_a_connection_lost_in_the_middle_is_named_and_the_same_call_goes_on(

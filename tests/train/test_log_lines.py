@@ -2,6 +2,9 @@
 
 import json
 import re
+import signal
+import subprocess
+import sys
 
 import pytest
 import yaml
@@ -10,6 +13,7 @@ from maxatk.cli.main import main
 from maxatk.folders import TRAIN_RECORD
 from maxatk.jsonl import write_jsonl
 from maxatk.train.log_lines import first_and_last, log_line, signal_warning
+from processes import patience
 
 
 def row(**values):
@@ -91,6 +95,26 @@ def test_a_training_prints_a_line_every_logging_step_and_what_moved(recipe, tmp_
     rows = json.loads(capsys.readouterr().out)["training"]
     assert [r["metric"] for r in rows] == ["max@1", "max@2", "max@4"]
     assert (rows[1]["first"], rows[1]["last"]) == (first, last)
+
+
+@pytest.mark.parametrize(
+    ("saving", "said"),
+    [
+        ("no", "interrupted; nothing is kept, since no checkpoint was written"),
+        ("steps", r"interrupted; the same command resumes from checkpoint-\d+$"),
+    ],
+)
+def test_an_interrupt_says_what_is_kept(recipe, started, saving, said):
+    steps = ("trainer.max_steps=5000", "trainer.save_steps=1", f"trainer.save_strategy={saving}")
+    command = (sys.executable, "-m", "maxatk", "train", recipe, *steps)
+    training = started(*command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    for line in training.stderr:
+        if line.startswith("step 3 of"):
+            break
+    training.send_signal(signal.SIGINT)
+    _, errors = training.communicate(timeout=patience(60))
+    assert training.returncode == 130
+    assert re.search(said, errors.splitlines()[-1])
 
 
 @pytest.mark.filterwarnings("ignore:train. every group")

@@ -133,6 +133,19 @@ def test_an_unfinished_run_goes_on_from_its_checkpoint_and_only_with_its_recipe(
         run({**recipe, "trainer": {**recipe["trainer"], "k": 3}})
 
 
+def test_a_folder_where_nothing_was_kept_takes_another_recipe(recipe):
+    out = run(recipe)
+    record = json.loads((out / TRAIN_RECORD).read_text())
+    # As if interrupted before any checkpoint; the model of a finished run would have its log.
+    (out / TRAIN_RECORD).write_text(json.dumps({"recipe": record["recipe"]}))
+    shutil.rmtree(out / "checkpoint-2")
+    steps = []
+    other = {**recipe, "trainer": {**recipe["trainer"], "k": 3}}
+    run(other, lambda done, total: steps.append((done, total)))
+    assert steps == [(1, 2), (2, 2)]
+    assert json.loads((out / TRAIN_RECORD).read_text())["recipe"]["trainer"]["k"] == 3
+
+
 def test_a_model_with_a_chat_template_is_asked_in_turns(recipe, tmp_path):
     tokenizer = AutoTokenizer.from_pretrained(recipe["model"])
     tokenizer.chat_template = (

@@ -16,7 +16,7 @@ from maxatk.errors import InvalidValueError
 from maxatk.folders import read_json, refuse_other_settings, write_json
 from maxatk.masking import masked
 from maxatk.studies.preflight import check_study
-from maxatk.studies.stages import default_jobs
+from maxatk.studies.stages import any_finished, default_jobs
 from maxatk.studies.study_recipe import StudyRecipe, load_study
 
 RECORD = "demo.json"
@@ -69,10 +69,10 @@ def command(
 
 
 def _claim_folder(study: StudyRecipe) -> None:
-    """Check a new demo and record its settings; refuse a folder that holds another one's."""
+    """Check a new demo and record its settings; refuse a folder with finished stages of another."""
     out = Path(study.out)
     settings = dataclasses.asdict(study)
-    if (out / RECORD).is_file():
+    if (out / RECORD).is_file() and any_finished(study.work_folder):
         refuse_other_settings(out, read_json(out / RECORD), settings)
         return
     check_study(study)

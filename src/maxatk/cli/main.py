@@ -54,14 +54,14 @@ NEEDED: dict[str, str] = {"train": "train", "demo": "train,report", "study": "tr
 """Command -> the extras that it needs in any case, where one of them brings what is missing."""
 
 KEPT: dict[str, str] = {
-    "train": "the same command resumes from the last checkpoint, or starts again without one",
     "eval": "the same command resumes; at most the samples in flight are lost",
     "score": "the same command resumes with the programs that have no verdict",
     "problems": "a preparation resumes with the same command",
     "study": "the same command resumes: finished stages are kept",
     "demo": "the same command resumes: finished stages are kept",
 }
-"""Command -> what is true of its work after Ctrl-C; the others keep nothing."""
+"""Command -> what is true of its work after Ctrl-C; the interrupt of `train` says it itself, and
+the others keep nothing."""
 
 _INTERRUPTED = 130  # the exit status shells use after Ctrl-C
 _CLOSED = 141  # 128 + SIGPIPE: what a shell reports of a command that a closed pipe has ended
@@ -114,8 +114,8 @@ def _run(arguments: list[str]) -> int:
         if (error.name or "maxatk").startswith("maxatk"):
             raise
         return _fail(f"{command} needs the package {error.name!r}: {_remedy(command, error.name)}")
-    except KeyboardInterrupt:
-        kept = KEPT.get(command)
+    except KeyboardInterrupt as interrupt:
+        kept = str(interrupt) or KEPT.get(command)
         _fail(f"interrupted; {kept}" if kept else "interrupted")
         return _INTERRUPTED
     return 0

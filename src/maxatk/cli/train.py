@@ -67,9 +67,24 @@ def command(
     opening = open_verifier(chosen.verifier, cluster) if elsewhere else contextlib.nullcontext()
     with opening as verifier, progress_bar("train", progress) as report:
         write_line = None if progress == "none" else _write_line
-        out = train(chosen, progress=report, verifier=verifier, write_line=write_line)
+        try:
+            out = train(chosen, progress=report, verifier=verifier, write_line=write_line)
+        except KeyboardInterrupt as interrupt:
+            raise KeyboardInterrupt(_what_is_kept(Path(chosen.out))) from interrupt
     if progress != "json" and os.environ.get("RANK", "0") == "0":  # set by accelerate launch
         _print_outcome(out, format)
+
+
+def _what_is_kept(out: Path) -> str:
+    from maxatk.train.run import last_checkpoint
+
+    checkpoint = last_checkpoint(out)
+    if checkpoint is not None:
+        return f"the same command resumes from {Path(checkpoint).name}"
+    return (
+        "nothing is kept, since no checkpoint was written (trainer.save_steps says how often one "
+        "is); the folder may be used again, with other settings too"
+    )
 
 
 def _write_line(line: str) -> None:

@@ -14,7 +14,7 @@ from maxatk.errors import DataError, InvalidValueError
 from maxatk.evaluation.results import build_results
 from maxatk.evaluation.sampling import SamplingSettings
 from maxatk.evaluation.store import Store
-from maxatk.folders import read_json, refuse_other_settings, write_json
+from maxatk.folders import file_digest, read_json, refuse_other_settings, write_json
 from maxatk.masking import masked
 from maxatk.records import Problem, Sample, Score
 from maxatk.rewards.specification import describe_reward
@@ -25,13 +25,17 @@ MANIFEST = "manifest.json"
 
 
 def open_folder(
-    out: Path, settings: Mapping[str, Any], *, grows: Sequence[Problem] | None = None
+    out: Path,
+    settings: Mapping[str, Any],
+    *,
+    grows: Sequence[Problem] | None = None,
+    samples: Path | None = None,
 ) -> None:
     """Create `out` with its manifest, or check that the folder belongs to the same settings.
 
     A folder that grows gets a manifest of its new settings. Arguments and errors as `check_folder`.
     """
-    check_folder(out, settings, grows=grows)
+    check_folder(out, settings, grows=grows, samples=samples)
     path = out / MANIFEST
     if not path.is_file() or _recorded_settings(path) != json.loads(json.dumps(masked(settings))):
         out.mkdir(parents=True, exist_ok=True)
@@ -39,45 +43,58 @@ def open_folder(
 
 
 def check_folder(
-    out: Path, settings: Mapping[str, Any], *, grows: Sequence[Problem] | None = None
+    out: Path,
+    settings: Mapping[str, Any],
+    *,
+    grows: Sequence[Problem] | None = None,
+    samples: Path | None = None,
 ) -> None:
     """Raise InvalidValueError where `out` holds a run that is not of these settings.
 
-    With `grows`, which are the problems, the folder may hold fewer samples of a problem, or the
+    A folder that holds neither a sample nor a score is anybody's, whatever its manifest says. With
+    `grows`, which are the problems, the folder may hold fewer samples of a problem, or the
     first of the problems: a sample depends on the seed, the problem and its own index alone. The
-    message lists every setting that differs from the folder's manifest, or says that the folder
-    holds samples or scores but no manifest. Nothing is written.
+    file `samples`, where samples come from one, may have grown at its end. The message lists every
+    setting that differs from the folder's manifest, or says that the folder holds samples or scores
+    but no manifest. Nothing is written.
     """
     path = out / MANIFEST
+    held = [n for n in (SAMPLES, SCORES) if (out / n).is_file() and (out / n).stat().st_size]
+    if not held:
+        return
     if path.is_file():
         before = _recorded_settings(path)
         if grows is None:
             refuse_other_settings(out, before, settings)
             return
         try:
-            refuse_other_settings(out, _grown(before, settings, grows), settings)
+            refuse_other_settings(out, _grown(before, settings, grows, samples), settings)
         except InvalidValueError as error:
             raise InvalidValueError(
-                f"{error}\n  a run can grow by more samples, and by problems that follow those it "
-                "has; nothing else of it can change"
+                f"{error}\n  a run can grow by more samples, in a file behind those it has, and by "
+                "problems that follow those it has; nothing else of it can change"
             ) from error
         return
-    for name in (SAMPLES, SCORES):
-        if (out / name).exists():
-            raise InvalidValueError(
-                f"{out}: has {name} but no {MANIFEST}, so what it holds is unknown; use another "
-                "folder"
-            )
+    raise InvalidValueError(
+        f"{out}: has {held[0]} but no {MANIFEST}, so what it holds is unknown; use another folder"
+    )
 
 
 def _grown(
-    before: Mapping[str, Any], now: Mapping[str, Any], problems: Sequence[Problem]
+    before: Mapping[str, Any],
+    now: Mapping[str, Any],
+    problems: Sequence[Problem],
+    samples: Path | None,
 ) -> dict[str, Any]:
     """Return the settings of a folder with those that have grown as they are now."""
     grown = dict(before)
-    old, new = before.get("sampling", {}), now["sampling"]
-    if 0 < old.get("samples", 0) < new["samples"]:
+    old, new = before.get("sampling", {}), now.get("sampling", {})
+    if 0 < old.get("samples", 0) < new.get("samples", 0):
         grown["sampling"] = {**old, "samples": new["samples"]}
+    file = before.get("samples", {})
+    known = samples is not None and "bytes" in file
+    if known and file_digest(Path(str(samples)), first=file["bytes"]) == file["sha256"]:
+        grown["samples"] = now["samples"]
     held = before.get("problems", {})
     count = held.get("count", 0)
     if count < len(problems) and held.get("sha256") == problems_digest(problems[:count]):

@@ -169,7 +169,8 @@ def plan_score(
         mapping=mapping,
         extract=verifier.program_of,
     )
-    check_folder(Path(out), scored_settings(samples_path, chosen, verifier, reward))
+    described = scored_settings(samples_path, chosen, verifier, reward)
+    check_folder(Path(out), described, grows=list(chosen.values()), samples=Path(samples_path))
     distinct = {(found.sample.problem_id, found.program) for found in submissions}
     return ScorePlan(
         problems=len(chosen),

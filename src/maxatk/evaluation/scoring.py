@@ -51,7 +51,7 @@ def score(
     """Verify an existing samples file and return the results.
 
     `out` gets scores.jsonl, results.json and manifest.json. The same call continues one that was
-    killed.
+    killed, and one whose samples file or problems have grown at their end verifies what is new.
 
     Args:
         samples_path: A file of samples, ours or another tool's.
@@ -85,7 +85,7 @@ def score(
     with verifier_or_default(verifier) as opened:
         described = scored_settings(samples_path, chosen, opened, reward)
         rewarded = reward_or_tests(reward, chosen, opened)
-        open_folder(out, described)
+        open_folder(out, described, grows=list(chosen.values()), samples=Path(samples_path))
         with Store(out / SCORES, Score.from_json) as scores:
             refuse_strangers(scores, chosen)
             total = len(submissions)
@@ -131,7 +131,8 @@ def scored_settings(
     reward: Any = BY_TESTS,
 ) -> dict[str, Any]:
     """Return what the scores depend on, for the manifest."""
-    samples = {"sha256": file_digest(Path(samples_path))}
+    path = Path(samples_path)
+    samples = {"sha256": file_digest(path), "bytes": path.stat().st_size}
     return {"samples": samples, **verified_settings(problems, verifier, reward)}
 
 

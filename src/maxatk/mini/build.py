@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -72,6 +73,8 @@ def build_mini(
     manifest = {"settings": dataclasses.asdict(settings)}
     if (out / MANIFEST).is_file() and read_json(out / MANIFEST) == manifest:
         return
+    for package in ("torch", "transformers", "tokenizers"):  # missing ones, before any file
+        importlib.import_module(package)
     (out / MANIFEST).unlink(missing_ok=True)
     generate = TASKS[settings.task]
     test = generate(settings.test_problems, settings, settings.tests, "test", frozenset())

@@ -22,6 +22,7 @@ from typing import Protocol
 from maxatk.errors import InvalidValueError, StageError
 from maxatk.folders import read_json, write_json
 
+_STAGES = "stages"  # the markers of finished stages, inside the work folder
 _LOG_TAIL = 15  # lines of a failed stage's log in the error message
 _GRACE_S = 5.0
 
@@ -176,6 +177,11 @@ def _reports(lines: Iterator[str]) -> Iterator[tuple[int, int]]:
             yield report["done"], report["total"]
 
 
+def any_finished(folder: Path) -> bool:
+    """Return whether any stage has finished in a work folder, of whatever settings."""
+    return next((folder / _STAGES).glob("*.json"), None) is not None
+
+
 def finished_seconds(folder: Path, name: str) -> float | None:
     """Return the seconds that a finished stage took, or None where it has not finished."""
     marker = _marker(folder, name)
@@ -185,4 +191,4 @@ def finished_seconds(folder: Path, name: str) -> float | None:
 
 
 def _marker(folder: Path, name: str) -> Path:
-    return folder / "stages" / f"{name}.json"
+    return folder / _STAGES / f"{name}.json"

@@ -67,9 +67,10 @@ def train(
     """Train as `recipe` says and return the folder that holds the trained model.
 
     A folder where the same recipe has finished is left as it is; one that holds a checkpoint of
-    it is continued from there; one of another recipe is refused. `progress(done, total)` counts
-    optimizer steps, and `write_line` gets what is logged, a line every `logging_steps`. A
-    `verifier` that is open, such as that of a cluster, stays so; where None, one is opened here.
+    it is continued from there; one that holds either of another recipe is refused.
+    `progress(done, total)` counts optimizer steps, and `write_line` gets what is logged, a line
+    every `logging_steps`. A `verifier` that is open, such as that of a cluster, stays so; where
+    None, one is opened here.
 
     Raises InvalidValueError for settings that are not allowed, MissingFileError for a model or a
     problems file that does not exist, MissingDependencyError for a package that is needed and not
@@ -105,13 +106,7 @@ def train(
             peft_config=adapter,
         )
         trainer.remove_callback(PrinterCallback)
-        record: dict[str, Any] = {
-            "recipe": masked(dataclasses.asdict(recipe)),
-            "environment": environment(),
-            "isolation": dict(opened.isolation),
-            **({"shards": list(opened.shards)} if opened.shards else {}),
-            "reward": describe_reward(recipe.reward),
-        }
+        record = _record(recipe, opened)
         if trainer.is_world_process_zero():
             out.mkdir(parents=True, exist_ok=True)
             write_json(out / TRAIN_RECORD, record)
@@ -127,6 +122,16 @@ def train(
     if trainer.is_world_process_zero():
         write_json(out / TRAIN_RECORD, record)
     return out
+
+
+def _record(recipe: TrainRecipe, verifier: Verifier) -> dict[str, Any]:
+    return {
+        "recipe": masked(dataclasses.asdict(recipe)),
+        "environment": environment(),
+        "isolation": dict(verifier.isolation),
+        **({"shards": list(verifier.shards)} if verifier.shards else {}),
+        "reward": describe_reward(recipe.reward),
+    }
 
 
 def save(trainer: MaxAtKTrainer, recipe: TrainRecipe, out: Path) -> None:
@@ -205,6 +210,8 @@ def _finished(out: Path, recipe: TrainRecipe) -> bool:
     if not record.is_file():
         return False
     found = read_json(record)
+    if "log_history" not in found and last_checkpoint(out) is None:
+        return False  # nothing of that training was kept, so that any other may take its place
     refuse_other_settings(out, found["recipe"], dataclasses.asdict(recipe))
     return "log_history" in found  # written when the training ends
 
