@@ -43,6 +43,31 @@ def test_a_prompt_of_ones_own_as_json(maxatk, files):
     assert found["rewards"][found["sample"]] == 1.0
 
 
+OWN = """
+def short(completions, **_):
+    return [1 / len(text) for text in completions]
+
+def many(completions, **_):
+    return [2.0] * len(completions)
+"""
+
+
+def test_a_reward_of_ones_own_needs_no_tests(maxatk, files, tmp_path):
+    (tmp_path / "own.py").write_text(OWN)
+    own = ("--prompt", "prompt.txt", "--reward", "own.py:short", "-n", "12")
+    done = solving(maxatk, *own, "--format", "json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["samples"] == 12
+    assert found["reward"] == max(found["rewards"]) == 1 / len(found["completion"])
+    assert (found["solved"], found["total"], found["outcomes"]) == (False, 0, {"scored": 12})
+    shown = solving(maxatk, *own).stdout
+    assert found["completion"].strip() in shown
+    assert " tests" not in shown
+    easy = ("--prompt", "prompt.txt", "--reward", "own.py:many", "-n", "64", "--batch-size", "2")
+    assert json.loads(solving(maxatk, *easy, "--format", "json").stdout)["samples"] < 64
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

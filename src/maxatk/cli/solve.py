@@ -12,11 +12,13 @@ from typing import Annotated, Any
 import tyro
 
 from maxatk.cli.progress import ProgressMode, progress_bar
+from maxatk.cli.rewards import RewardFlag
 from maxatk.cli.tables import OutputFormat, refuse_two_outputs
 from maxatk.errors import InvalidValueError, MissingFileError, suggestion
 from maxatk.evaluation import ModelSettings, SamplingSettings, solve
 from maxatk.evaluation.solve_by_score import Choice, choose
 from maxatk.evaluation.solving import DRAWN_AT_ONCE, Solution
+from maxatk.evaluation.verifying import BY_TESTS
 from maxatk.jsonl import read_jsonl
 from maxatk.problems import load_problems, problems_by_id
 from maxatk.records import Problem, TestCase
@@ -50,6 +52,7 @@ class Arguments:
         max_new_tokens: Most tokens of a program.
         seed: Fixes every draw.
         keep_going: Draw all n, even after a program has passed every test.
+        reward: What rewards a sample, as in eval; the tests, if not given.
         select: Choose one of n samples without looking at the tests: likelihood, visible-tests,
             majority, module:function or file.py:function.
         running: How the model is run, as in eval.
@@ -73,6 +76,7 @@ class Arguments:
     max_new_tokens: int = 256
     seed: int = 0
     keep_going: bool = False
+    reward: RewardFlag = "continuous"
     select: str | None = None
     running: Annotated[ModelSettings, tyro.conf.arg(name="")] = _RUNNING
     template_arguments: str = "{}"
@@ -125,6 +129,7 @@ def _solve(asked: Arguments, settings: SamplingSettings, running: ModelSettings)
             settings=settings,
             model_settings=running,
             verifier=verifier,
+            reward=asked.reward,
             keep_going=asked.keep_going,
             progress=report,
         )
@@ -133,11 +138,7 @@ def _solve(asked: Arguments, settings: SamplingSettings, running: ModelSettings)
 def _choose(
     asked: Arguments, select: str, settings: SamplingSettings, running: ModelSettings
 ) -> Choice:
-    if asked.prompt is not None and asked.tests is None:
-        text = _text_of(asked.prompt)
-        problem = Problem(asked.prompt.stem, text, entry_point=asked.entry_point)
-    else:
-        problem = _problem(asked)
+    problem = _problem(asked)
     with asked.verifier.open() as verifier, progress_bar("solve", asked.progress) as report:
         return choose(
             asked.model,
@@ -163,10 +164,12 @@ def _arguments(text: str) -> dict[str, Any]:
 
 def _problem(asked: Arguments) -> Problem:
     problems, prompt, tests = asked.problems, asked.prompt, asked.tests
-    if (problems is None) == (prompt is None) or (prompt is None) != (tests is None):
+    by_tests = asked.select is None and asked.reward == BY_TESTS
+    without_tests = prompt is not None and tests is None and by_tests
+    if (problems is None) == (prompt is None) or (prompt is None and tests) or without_tests:
         raise InvalidValueError("solve: give either --problems (and --id) or --prompt and --tests")
-    if prompt is not None and tests is not None:
-        cases = tuple(read_jsonl(tests, TestCase.from_json))
+    if prompt is not None:
+        cases = () if tests is None else tuple(read_jsonl(tests, TestCase.from_json))
         return Problem(prompt.stem, _text_of(prompt), cases, entry_point=asked.entry_point)
     found = problems_by_id(load_problems(str(problems)), source=str(problems))
     if asked.id is None and len(found) == 1:
@@ -196,12 +199,15 @@ def _choice_text(choice: Choice) -> str:
 def _text(found: Solution) -> str:
     drawn = len(found.rewards)
     if found.program is None:
-        return f"{found.problem_id}: none of {drawn} programs could be verified"
+        return f"{found.problem_id}: none of {drawn} samples could be verified"
+    tests = f"{found.passed} of {found.total} tests, " if found.total else ""
     head = (
-        f"{found.problem_id}: reward {found.reward:.3f}, {found.passed} of {found.total} tests, "
+        f"{found.problem_id}: reward {found.reward:.3f}, {tests}"
         f"sample {(found.sample or 0) + 1} of {drawn}"
     )
-    lines = [head, "", found.program.rstrip(), "", "reward   programs"]
+    shown = found.program if found.total else str(found.completion)
+    heading = "reward   programs" if found.total else "reward   samples"
+    lines = [head, "", shown.rstrip(), "", heading]
     counts = Counter(reward for reward in found.rewards if reward is not None)
     for reward, count in sorted(counts.items(), reverse=True):
         lines.append(f"{reward:6.3f}   {count:4d} {'#' * max(1, round(_BAR * count / drawn))}")

@@ -18,6 +18,7 @@ OutputFormat: TypeAlias = Literal["text", "json"]
 """What a command that prints a table takes as `--format`."""
 
 _STYLES = {"best": "bold", "second": "underline", "above": "green", "below": "red", "": ""}
+_FRAME = 3  # characters of a column beside its text
 _FOOTNOTES = {"best": "¹", "second": "²"}
 
 
@@ -41,29 +42,67 @@ def refuse_two_outputs(output_format: str, progress: str) -> None:
 def print_table(table: Table, *, title: str) -> None:
     """Print a table with its best cells bold and the second best underlined.
 
-    Where standard output is not a terminal it is as wide as it needs to be, and footnote marks
-    stand for the styles.
+    On a terminal that is too narrow the columns are printed in several tables, each with the first
+    column: no number is cut. Where standard output is not a terminal the table is as wide as it
+    needs to be, and footnote marks stand for the styles.
     """
     from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table as RichTable
 
     styled = sys.stdout.isatty()
     marks = {cell.mark for row in table.rows for cell in row}
     if not styled and marks & _FOOTNOTES.keys():
         title += "\n¹ best, ² second best"  # a line of its own: a caption is as wide as its table
-    shown = RichTable(
-        *(escape(name) for name in table.header), caption=title, caption_justify="left"
-    )
+    terminal = Console() if styled else Console(width=10_000)
+    parts = _fitting(table, terminal.width) if styled else [table]
+    for part in parts:
+        shown = _shown(part, title if part is parts[-1] else None, styled=styled)
+        if not styled:
+            terminal = Console(width=max(160, terminal.measure(shown).maximum))
+        terminal.print(shown)
+
+
+def _shown(table: Table, title: str | None, *, styled: bool) -> RichTable:
+    from rich.markup import escape
+    from rich.table import Table as RichTable
+
+    shown = RichTable(caption=title, caption_justify="left")
+    for place, name in enumerate(table.header):
+        shown.add_column(escape(name), overflow="fold", min_width=_widths(table)[place] or None)
     for row in table.rows:
         shown.add_row(*(_text(cell, styled=styled) for cell in row))
-    Console(width=None if styled else _width(shown)).print(shown)
+    return shown
 
 
-def _width(shown: RichTable) -> int:
-    from rich.console import Console
+def _fitting(table: Table, width: int) -> list[Table]:
+    """Return the table as tables of some of its columns, each of which fits the width."""
+    widths = [found + _FRAME for found in _widths(table)]
+    first = max([len(table.header[0]), *(len(row[0].text) for row in table.rows)]) + _FRAME
+    groups: list[list[int]] = [[]]
+    for place in range(1, len(widths)):
+        taken = min(first, width // 2) + 1 + sum(widths[p] for p in groups[-1])
+        if groups[-1] and taken + widths[place] > width:
+            groups.append([])
+        groups[-1].append(place)
+    return [
+        Table(
+            tuple(table.header[p] for p in (0, *group)),
+            tuple(tuple(row[p] for p in (0, *group)) for row in table.rows),
+        )
+        for group in groups
+    ]
 
-    return max(160, Console(width=10_000).measure(shown).maximum)
+
+def _widths(table: Table) -> list[int]:
+    """Return how wide every column must be for its numbers; 0 for the first, which may be folded.
+
+    Notes may go to further lines, so that they count for nothing.
+    """
+    columns = zip(table.header, *table.rows, strict=True)
+    needed = [
+        max(len(str(name)), *(max(len(cell.text), len(cell.detail)) for cell in cells), 0)
+        for name, *cells in columns
+    ]
+    return [0, *needed[1:]]
 
 
 def _text(cell: Cell, *, styled: bool) -> str:
