@@ -53,6 +53,12 @@ def test_lists_have_a_row_for_everything_there_is(printed):
     assert layers["seccomp"]["required"] is True
 
 
+def reported(printed):
+    found = printed("report", "a=run", "b=run", "--out", "page.html", "--by", "level")
+    assert {row["model"] for row in found["metrics"]} == {"a", "b"}
+    return found
+
+
 def test_scores_are_rows_with_the_ends_of_their_intervals(printed, problems):
     files = ("--problems", "p.jsonl", "--samples", "s.jsonl", "--out", "run")
     flags = ("--verifier.workers", 1, "--by", "level", "--k", 2)
@@ -76,6 +82,8 @@ def test_scores_are_rows_with_the_ends_of_their_intervals(printed, problems):
     assert selected[0].keys() == {"by", "k", "mean", "low", "high"}
     compared = printed("compare", "a=run", "b=run", "--k", 1)
     assert compared.keys() == {"scores", "leaders", "differences"}
+    (by_level,) = {row["field"] for row in reported(printed)["by"]}
+    assert by_level == "level"
     every_k = printed("score", *files, "--verifier.workers", 1, format="--output-format")
     assert sorted({row["k"] for row in every_k["metrics"]}) == [1, 2]
 

@@ -9,7 +9,8 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from maxatk.cli.paths import named_paths
-from maxatk.cli.results import print_overview
+from maxatk.cli.results import print_overview, result_rows
+from maxatk.cli.tables import print_json
 from maxatk.errors import DataError, MissingFileError
 from maxatk.folders import TRAIN_RECORD, read_json
 from maxatk.problems import load_problems
@@ -27,11 +28,12 @@ def command(
     k: tuple[int, ...] = (),
     threshold: float | None = None,
     column: str | None = None,
+    by: str | None = None,
     train: tuple[str, ...] = (),
     title: str = "Best of N",
     paper: Literal["code_contests", "livecodebench", "livebench", "codeforces", "mbpp"]
     | None = None,
-    format: Literal["text", "md", "csv", "latex"] = "text",
+    format: Literal["text", "md", "csv", "json", "latex"] = "text",
     figure: Literal["svg", "pdf"] = "svg",
     problems: str | None = None,
     samples: int = 3,
@@ -49,11 +51,12 @@ def command(
             all runs have them, if none is given.
         threshold: The reward from which a sample passes; the run's own, or 1.
         column: A column of the scores to take for the reward.
+        by: A field of the problems' meta: also print the results by its values (text and json).
         train: Folders written by train, or name=folder, whose curves the page shows.
         title: Title of the page.
         paper: Also show the paper's numbers for this benchmark.
-        format: text prints a summary; the others print max@k and pass@k for every k, as Tables 5
-            to 14 of the paper.
+        format: text prints a summary, json all numbers; the others print max@k and pass@k for
+            every k, as Tables 5 to 14 of the paper.
         figure: The file type of Figure 1.
         problems: A benchmark's name or a problems.jsonl, for the prompts of the problems.
         samples: How many samples of every problem and run are shown; 0 leaves them out.
@@ -68,6 +71,7 @@ def command(
         trained=named_paths(train),
         title=title,
         paper=paper,
+        by=by,
         table_format=format,
         figure=figure,
         problems=[] if problems is None else load_problems(problems),
@@ -86,7 +90,8 @@ def write_page(
     threshold: float | None = None,
     column: str | None = None,
     paper: str | None = None,
-    table_format: Literal["text", "md", "csv", "latex"] = "text",
+    by: str | None = None,
+    table_format: Literal["text", "md", "csv", "json", "latex"] = "text",
     figure: str = "svg",
     problems: Sequence[Problem] = (),
     samples: int = 3,
@@ -103,6 +108,7 @@ def write_page(
         threshold: The reward from which a sample passes.
         column: A column of the scores that stands in for the reward.
         paper: A benchmark whose numbers in the paper are shown too.
+        by: A field of the problems' `meta`, whose values get tables too.
         table_format: How the table is printed.
         figure: The suffix of Figure 1's file.
         problems: The problems whose prompts are shown.
@@ -125,8 +131,11 @@ def write_page(
         samples=samples,
     )
     figure1(results, out.parent / f"figure1.{figure}", baseline=baseline)
+    if table_format == "json":
+        print_json(result_rows(results, ks=ks or (), by=by))
+        return
     if table_format == "text":
-        print_overview(results, ks=ks or ())
+        print_overview(results, ks=ks or (), by=by)
         print(f"report: {out}")  # noqa: T201
         return
     comparison = load_comparison(
