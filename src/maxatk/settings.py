@@ -69,10 +69,21 @@ def read_recipe(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
     try:
         recipe = _load(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: not a YAML file ({error})") from error
+        raise DataError(f"{path}{_place(error)}: not a YAML file: {_problem(error)}") from error
     if not isinstance(recipe, dict):
         raise DataError(f"{path}: must be a mapping of settings, got {type(recipe).__name__}")
     return apply_overrides(recipe, overrides)
+
+
+def _place(error: Exception) -> str:
+    """Return where PyYAML stumbled, as `, line 3, column 5`, or ""."""
+    mark = getattr(error, "problem_mark", None)
+    return "" if mark is None else f", line {mark.line + 1}, column {mark.column + 1}"
+
+
+def _problem(error: Exception) -> str:
+    """Return what PyYAML says in one line; its own text has eight."""
+    return getattr(error, "problem", None) or str(error).splitlines()[0]
 
 
 def read_extended(path: Path) -> dict[str, Any]:

@@ -171,6 +171,10 @@ def test_settings_without_a_recipe_are_overrides(evaluating):
 def test_many_samples_cut_off_by_length_are_a_warning(evaluating):
     cut = {"choices": [{"text": "print(", "finish_reason": "length"}]}
     with serving([cut] * 20) as server:
-        done = evaluating("--server.url", server.url, "--verifier.workers", "1")
+        address = ("--server.url", server.url, "--verifier.workers", "1")
+        done = evaluating(*address)
+        again = evaluating(*address, "--progress", "json")
+    assert "eval: 50 of 50 samples drawn, 50 of 50 verified\n" in done.stderr
+    assert json.loads(again.stdout.splitlines()[-1]) == {"done": 50, "total": 50}
     assert "run: 40.0% of the samples cut off by max_new_tokens" in done.stdout
     assert "warning: run: 40% of the samples were cut off before their end" in done.stderr

@@ -56,6 +56,8 @@ def test_lists_have_a_row_for_everything_there_is(printed):
 def reported(printed):
     found = printed("report", "a=run", "b=run", "--out", "page.html", "--by", "level")
     assert {row["model"] for row in found["metrics"]} == {"a", "b"}
+    strict = printed("report", "a=run", "--out", "page.html", "--threshold", 2)["metrics"]
+    assert {row["mean"] for row in strict if row["metric"] == "pass@k"} == {0.0}
     return found
 
 

@@ -148,7 +148,7 @@ def test_an_unknown_key_of_a_recipe_is_refused_before_any_work(maxatk, tmp_path)
         ("{model: m, problems: p, out: run, verifier: }", [], "verifier: must be VerifierSettings"),
         ("{model: m, problems: p, out: run, trainer: 3}", [], "recipe.trainer: must be dict"),
         ("[model]", [], "must be a mapping of settings, got list"),
-        ("{model: ", [], "not a YAML file"),
+        ("{model: ", [], "recipe.yaml, line 1, column 9: not a YAML file: expected the node"),
     ],
 )
 def test_bad_training_recipes(recipe, overrides, message, capsys, tmp_path, monkeypatch):

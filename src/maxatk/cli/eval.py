@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import tyro
 import yaml
 
-from maxatk.cli.progress import ProgressMode, progress_bar, summed
+from maxatk.cli.progress import ProgressMode, parts_progress
 from maxatk.cli.results import print_results
 from maxatk.cli.rewards import RewardFlag
 from maxatk.cli.tables import OutputFormat, print_json, refuse_two_outputs
@@ -23,6 +23,7 @@ from maxatk.evaluation.recipe import EvalRecipe
 from maxatk.problems import load_problems
 from maxatk.settings import apply_overrides, from_mapping, read_recipe
 
+_PARTS = {"samples": "samples drawn", "scores": "verified"}
 _Required = Annotated[str, tyro.conf.arg(help_behavior_hint="(required, here or in the recipe)")]
 
 
@@ -145,7 +146,7 @@ def _evaluate(recipe: RecipeFlags, asked: Arguments) -> None:
     with (
         open_verifier(recipe.verifier, recipe.cluster) as verifier,
         open_sampler(recipe.model, model_settings, recipe.cluster) as sampler,
-        progress_bar("eval", asked.progress) as report,
+        parts_progress("eval", asked.progress, _PARTS) as report,
     ):
         results = evaluate(
             recipe.model,
@@ -158,7 +159,7 @@ def _evaluate(recipe: RecipeFlags, asked: Arguments) -> None:
             reward=recipe.reward,
             more_ks=asked.k,
             threshold=recipe.threshold,
-            progress=summed(report, parts=2),  # every sample is drawn, then verified
+            progress=report,
         )
     if asked.progress != "json":
         name = Path(recipe.out).name

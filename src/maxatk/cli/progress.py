@@ -6,7 +6,7 @@ import contextlib
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from maxatk.studies.child import end_with_parent
@@ -149,18 +149,36 @@ def _bars(*more: ProgressColumn) -> RichProgress:
     )
 
 
-def summed(report: Report, *, parts: int) -> Callable[[int, int, str], None]:
-    """Return a progress function of (done, total, part) that reports the sum over `parts`.
+@contextlib.contextmanager
+def parts_progress(
+    name: str, mode: ProgressMode, parts: Mapping[str, str]
+) -> Iterator[Callable[[int, int, str], None]]:
+    """Yield `report(done, total, part)` for work that goes through several parts at once.
 
-    Each part reports its own count, possibly from its own thread.
+    `parts` maps a part to what is done in it, such as {"samples": "samples drawn"}. A terminal gets
+    a bar for each, a file one line for all. JSON lines count the units of a part, by the mean over
+    the parts. Each part may report from its own thread.
     """
-    done_by_part: dict[str, int] = {}
+    if mode == "auto" and sys.stderr.isatty():
+        with _bars() as bars:
+            tasks = {p: bars.add_task(f"{name}: {text}", total=None) for p, text in parts.items()}
+            yield lambda done, total, part: bars.update(tasks[part], completed=done, total=total)
+        return
+    counts = dict.fromkeys(parts, 0)
+    units: dict[str, int] = {}
 
-    def progress(done: int, total: int, part: str) -> None:
-        done_by_part[part] = done
-        report(sum(done_by_part.values()), parts * total)
+    def print_line(_done: int, _total: int) -> None:
+        shown = (f"{counts[p]:,} of {units.get(p, 0):,} {text}" for p, text in parts.items())
+        print(f"{name}: {', '.join(shown)}", file=sys.stderr, flush=True)  # noqa: T201
 
-    return progress
+    with progress_bar(name, mode) as report:
+        show = _every(_LINE_EVERY_S, print_line) if mode == "auto" else report
+
+        def progress(done: int, total: int, part: str) -> None:
+            counts[part], units[part] = done, total
+            show(sum(counts.values()) // len(parts), total)
+
+        yield progress
 
 
 class _Lines:

@@ -12,6 +12,7 @@ from maxatk.cli.paths import named_paths
 from maxatk.cli.results import print_overview, result_rows
 from maxatk.cli.tables import print_json
 from maxatk.errors import DataError, MissingFileError
+from maxatk.evaluation.sources import load_results
 from maxatk.folders import TRAIN_RECORD, read_json
 from maxatk.problems import load_problems
 from maxatk.records import Problem
@@ -131,11 +132,16 @@ def write_page(
         samples=samples,
     )
     figure1(results, out.parent / f"figure1.{figure}", baseline=baseline)
+    if table_format in ("text", "json"):
+        loaded = {
+            name: load_results(source, ks=ks, threshold=threshold, column=column)
+            for name, source in results.items()
+        }
     if table_format == "json":
-        print_json(result_rows(results, ks=ks or (), by=by))
+        print_json(result_rows(loaded, ks=ks or (), by=by))
         return
     if table_format == "text":
-        print_overview(results, ks=ks or (), by=by)
+        print_overview(loaded, ks=ks or (), by=by)
         print(f"report: {out}")  # noqa: T201
         return
     comparison = load_comparison(

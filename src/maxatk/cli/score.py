@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from maxatk.cli.progress import ProgressMode, Throughput, progress_bar, summed
+from maxatk.cli.progress import ProgressMode, Throughput, progress_bar
 from maxatk.cli.results import print_outcomes, print_results
 from maxatk.cli.rewards import RewardFlag
 from maxatk.cli.tables import OutputFormat, print_json, refuse_two_outputs
@@ -156,7 +156,7 @@ def _verify(asked: Arguments, samples: Path, problems: str) -> None:
             reward=asked.reward,
             more_ks=asked.k,
             threshold=asked.threshold,
-            progress=summed(bar, parts=1),
+            progress=lambda done, total, _: bar(done, total),
         )
     _print(asked, results)
     if asked.progress != "json" and asked.output_format == "text":
