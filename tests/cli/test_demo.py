@@ -115,7 +115,7 @@ def test_a_killed_demo_goes_on_from_the_last_finished_stage(recipe, tmp_path, ki
 
 def check_results(run, output):
     page = (run / "report.html").read_text()
-    assert "Prompts, rewards and samples" in page
+    assert "Which model for N attempts" in page
     assert (run / "figures" / "metric.svg").is_file()
     for name, method in {"base": "base", "exact": "bon_off_policy_exact", "grpo": "grpo"}.items():
         (folder,) = (run / "work").glob(f"eval-{method}-0-*")

@@ -14,9 +14,9 @@ from maxatk.evaluation.statistics.intervals import (
     histogram,
     mean_interval,
     metric_values,
-    paired_difference,
     student_mean,
 )
+from maxatk.evaluation.statistics.paired import paired_difference
 
 
 def test_default_ks():

@@ -1,6 +1,8 @@
-"""The page in a real browser, without a network: what it lays out, and what it asks for."""
+"""The page in a real browser, without a network: what it lays out, does, and asks for."""
 
+import csv
 import html
+import io
 import json
 import re
 import shutil
@@ -16,14 +18,22 @@ BROWSER = next(filter(None, map(shutil.which, NAMES)), None)
 
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine")
 
-# The page itself has no scripts: this one is added to a copy of it.
+# Added to a copy of the page: what a reader would see, and the outcome of a test's own steps.
 PROBE = """<script>
+const steps = () => { %s };
 addEventListener("load", () => {
   const root = document.documentElement;
   const seen = (e) => e.getBoundingClientRect().width > 20 && e.getBoundingClientRect().height > 5;
   const shown = (selector) => [...document.querySelectorAll(selector)].filter(seen);
+  const beyond = (e) => e.scrollWidth - e.clientWidth;
+  const done = steps();
   document.body.dataset.found = JSON.stringify({
-    beyond: root.scrollWidth - root.clientWidth,
+    done,
+    width: root.clientWidth,
+    beyond: beyond(root),
+    clipped: shown(".wide, pre, .controls, nav, .legend").filter((e) => beyond(e) > 0)
+      .map((e) => e.firstElementChild?.id || e.tagName),
+    cards: shown("table.cards").map((table) => table.id),
     figures: shown("figure svg").length,
     tables: shown("table").map((table) => table.id),
     ground: getComputedStyle(document.body).backgroundColor,
@@ -31,8 +41,14 @@ addEventListener("load", () => {
   });
 });
 </script></body>"""
-FRAME = """<body><iframe src="{}" style="width:400px;height:900px"
+FRAME = """<body><iframe src="{}" style="width:{}px;height:900px"
   onload="document.body.dataset.found = this.contentDocument.body.dataset.found"></iframe></body>"""
+ROWS = """const rows = () => [...document.querySelectorAll("#problem-table tbody tr")]
+  .map((row) => [...row.cells].map((cell) => cell.textContent));
+const choose = (key, value) => {
+  const found = document.querySelector(`select[data-key=${key}]`);
+  found.value = value; found.dispatchEvent(new Event("change")); };
+"""
 
 
 @pytest.fixture(scope="module")
@@ -40,13 +56,13 @@ def probe(tmp_path_factory):
     """Return a function: what the browser measures on a page of HTML."""
     assert BROWSER is not None
 
-    def measured(text, *flags, narrow=False):
+    def measured(text, *flags, width=None, steps="return null"):
         folder = tmp_path_factory.mktemp("browser")
         page = folder / "page.html"
-        page.write_text(text.replace("</body>", PROBE), encoding="utf-8")
-        if narrow:
+        page.write_text(text.replace("</body>", PROBE % steps), encoding="utf-8")
+        if width is not None:
             page = folder / "frame.html"
-            page.write_text(FRAME.format("page.html"), encoding="utf-8")
+            page.write_text(FRAME.format("page.html", width), encoding="utf-8")
         command = [
             *(BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"),
             *(
@@ -73,11 +89,20 @@ def page(results, tmp_path_factory):
     return write_report(results, path, paper="mbpp").read_text(encoding="utf-8")
 
 
+@pytest.fixture(scope="module")
+def crowded(results, make, tmp_path_factory):
+    """A page of many models with long names, and of many k."""
+    names = [f"a_model_with_a_rather_long_name_{i}" for i in range(8)]
+    runs = {"base": results["base"], **{n: make(i, 0.1, 0.1) for i, n in enumerate(names)}}
+    path = tmp_path_factory.mktemp("crowded") / "report.html"
+    return write_report(runs, path).read_text(encoding="utf-8")
+
+
 def test_figures_and_tables_are_laid_out_and_nothing_is_asked_for(probe, page):
     found = probe(page)
     assert found["figures"] == 3
-    tables = {"overview", "differences", "every-1", "every-2", "paper-1", "paper-2", "outcomes"}
-    assert tables <= set(found["tables"])
+    tables = {"winners", "against", "models", "settings", "overview", "differences", "outcomes"}
+    assert tables | {"every-1", "every-2", "paper-1", "problem-table"} <= set(found["tables"])
     assert found["requests"] == []
 
 
@@ -86,14 +111,82 @@ def test_a_request_would_be_noticed(probe, page):
     assert probe(page.replace("<main>", f'<main><img src="{address}">'))["requests"] == [address]
 
 
-def test_nothing_reaches_beyond_a_narrow_window(probe, page):
-    found = probe(page, narrow=True)
-    assert found["beyond"] == 0
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("which", ["page", "crowded"])
+def test_nothing_is_clipped_and_nothing_scrolls_sideways(probe, request, which, width):
+    found = probe(request.getfixturevalue(which), width=width)
+    assert found["width"] == pytest.approx(width, abs=20)
+    assert (found["beyond"], found["clipped"]) == (0, [])
     assert found["figures"] == 3
+    if width == 390:
+        assert {"overview", "every-1", "outcomes"} <= set(found["cards"])
+    elif which == "page":
+        assert "overview" not in found["cards"]
+
+
+def test_a_clipped_table_would_be_noticed(probe, page):
     broad = page.replace("<main>", '<main><div style="width:600px">x</div>')
-    assert probe(broad, narrow=True)["beyond"] > 0
+    assert probe(broad, width=390)["beyond"] > 0
+    inner = page.replace("<main>", '<main><div class="wide"><p style="width:600px">x</p></div>')
+    assert probe(inner, width=390)["clipped"] == ["DIV"]
 
 
 def test_the_ground_follows_the_reader(probe, page):
     light, dark = (probe(page, f"--blink-settings=preferredColorScheme={n}") for n in (1, 0))
     assert (light["ground"], dark["ground"]) == ("rgb(255, 255, 255)", "rgb(20, 23, 26)")
+
+
+def test_problems_are_filtered_by_who_beats_whom_and_sorted(probe, page, results):
+    steps = """
+choose("k", "0"); choose("a", "1"); choose("b", "0"); choose("which", "A beats B");
+document.querySelectorAll("#problem-table thead button")[4].click();
+return rows();"""
+    rows = probe(page, steps=ROWS + steps)["done"]
+    ids = results["base"]["per_problem"]["ids"]
+    base, sharp = (results[n]["per_problem"]["max@k"]["1"] for n in ("base", "sharp"))
+    gains = {i: s - b for i, b, s in zip(ids, base, sharp, strict=True) if s > b + 5e-7}
+    assert {row[0] for row in rows} == gains.keys()
+    assert 0 < len(rows) < len(ids)
+    shown = [float(row[4]) for row in rows]
+    assert shown == sorted(shown)
+    assert shown == pytest.approx(sorted(gains.values()), abs=2e-3)
+
+
+def test_a_search_leaves_the_problems_with_that_id(probe, page):
+    steps = """
+const search = document.querySelector("input[type=search]");
+search.value = "P<7"; search.dispatchEvent(new Event("input"));
+return rows();"""
+    assert [row[0] for row in probe(page, steps=ROWS + steps)["done"]] == ["p<7>"]
+
+
+def test_every_table_has_a_csv_of_its_numbers(probe, page, results):
+    steps = """
+const found = {};
+for (const link of document.querySelectorAll("a.download")) {
+  link.addEventListener("click", (event) => event.preventDefault());
+  link.click();
+  found[link.download] = decodeURIComponent(link.href.replace(/^[^,]*,/, ""));
+}
+return found;"""
+    found = probe(page, steps=steps)["done"]
+    tables = {"winners", "against", "models", "settings", "overview", "differences", "outcomes"}
+    assert {f"{name}.csv" for name in tables | {"every-1", "paper-2", "problems"}} <= found.keys()
+    rows = list(csv.DictReader(io.StringIO(found["overview.csv"])))
+    for row in rows:
+        mean = results[row["model"]]["metrics"]["max@k"]["8"]["mean"]
+        assert float(row["max@8"]) == pytest.approx(mean, abs=5e-4)
+    moved = {row["model"]: row for row in csv.DictReader(io.StringIO(found["differences.csv"]))}
+    assert float(moved["sharp"]["max@128"]) < 0
+    problems = list(csv.DictReader(io.StringIO(found["problems.csv"])))
+    assert [row["problem"] for row in problems] == results["base"]["per_problem"]["ids"]
+    values = results["same"]["per_problem"]["max@k"]["4"]
+    assert [float(row["same max@4"]) for row in problems] == pytest.approx(values, abs=1e-4)
+
+
+def test_every_entry_of_the_contents_is_a_place_on_the_page(probe, page):
+    steps = """return [...document.querySelectorAll("nav a")]
+  .map((link) => document.querySelector(link.getAttribute("href"))?.tagName);"""
+    found = probe(page, steps=steps)["done"]
+    assert len(found) == 7
+    assert set(found) == {"H2"}

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from maxatk.evaluation.results import build_results
-from maxatk.evaluation.statistics.intervals import paired_difference
+from maxatk.evaluation.statistics.paired import paired_difference
 from maxatk.records import Outcome, Score
 from maxatk.report import (
     compare,
@@ -18,15 +18,14 @@ from maxatk.report import (
     write_report,
 )
 from maxatk.report.comparing_tables import differences_table, leaders_table, scores_table
-from maxatk.report.headlines import headlines
-from maxatk.report.numbers import change, share
+from maxatk.report.deciding import decide, sentences
+from maxatk.report.numbers import change
 from maxatk.report.paper import PAPER_BENCHMARKS, paper_tables
 from maxatk.report.run_tables import (
     differences,
     every_k,
     metric_name,
     overview,
-    problems_table,
     samples_table,
 )
 from maxatk.report.runs import load_comparison
@@ -46,10 +45,9 @@ SHAPES = {
     "every pass@k": (("model", *(f"pass@{k}" for k in EVERY)), 3),
     "differences": (("model", *METRICS), 2),
     "samples": (SAMPLED, 3),
-    "problems": (("problem", "base", "sharp − base", "same − base"), 30),
     "outcomes": (("outcome", "samples", "share"), 2),
     "scores": (("model", "max@1", "max@128"), 3),
-    "leaders": (("best − second best", *TESTS), 2),
+    "leaders": (("best − other", *TESTS), 4),
     "tests": (("model − baseline", *TESTS), 4),
 }
 
@@ -63,7 +61,6 @@ def tables(results):
         "every pass@k": every_k(runs, "pass@k"),
         "differences": differences(runs),
         "samples": samples_table(runs),
-        "problems": problems_table(runs, 128),
         "outcomes": outcomes_table(results["base"]),
         "scores": scores_table(compared),
         "leaders": leaders_table(compared),
@@ -160,20 +157,22 @@ def test_problems_in_common_are_all_that_a_table_is_about(results, make):
     runs = load_comparison({"base": results["base"], "x": few}, allow_other_problems=True)
     assert [run.problems for run in runs.runs] == [2, 2]
     assert not any("2 problems" in cell.note for row in overview(runs).rows for cell in row)
-    assert len(problems_table(runs, 8).rows) == 2
 
 
 def test_one_problem_has_no_interval_and_its_models_cannot_be_told_apart(make):
     one, other = (make(seed, 0.3, 0.3, ids=["a"], samples=8) for seed in (1, 2))
     runs = load_comparison({"base": one, "x": other})
     assert overview(runs).rows[0][1].detail == "[–, –]"
-    assert headlines(runs, (1, 8))[0].startswith("x cannot be told apart from base at max@1")
+    said = sentences(decide(runs))
+    assert said[0].startswith("For every N from 1 to 8: ")
+    assert said[0].endswith(", which the test does not tell apart.")
+    assert said[1] == "x is not told apart from base for every N from 1 to 8."
 
 
-def test_models_without_a_problem_in_common_say_so(make):
+def test_models_without_a_problem_in_common_are_not_told_apart(make):
     lost = make(4, 0.1, 0.1, ids=["a"], samples=4, unscored=4)
     runs = load_comparison({"base": lost, "x": make(5, 0.1, 0.1, ids=["a"], samples=4)})
-    assert headlines(runs, (1,))[0].startswith("x has no problem in common with base at max@1")
+    assert [test.p for test in decide(runs).against_baseline] == [1.0] * 3
 
 
 def test_shares_of_outcomes_add_up(tables, results):
@@ -190,11 +189,6 @@ def test_a_column_that_one_run_lacks_is_zero_there(results, make):
     table = samples_table(load_comparison({"base": results["base"], "slow": timed}))
     place = table.header.index("time limit")
     assert [row[place].text for row in table.rows] == ["0", "7"]
-
-
-def test_every_problem_has_its_row(tables, results):
-    base = results["base"]["per_problem"]["max@k"]["128"]
-    assert [row[1].text for row in tables["problems"].rows] == [share(value) for value in base]
 
 
 def test_a_column_more_is_one_entry(results, monkeypatch, tmp_path):

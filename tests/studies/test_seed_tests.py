@@ -8,7 +8,7 @@ import pytest
 
 from maxatk.errors import InvalidValueError
 from maxatk.evaluation.folder import RESULTS
-from maxatk.evaluation.statistics.intervals import paired_difference
+from maxatk.evaluation.statistics.paired import paired_difference
 from maxatk.evaluation.statistics.seeds import seed_difference
 from maxatk.evaluation.statistics.significance import adjusted_p_values
 from maxatk.folders import write_json

@@ -13,6 +13,7 @@ from maxatk.cli.tables import print_json, print_table
 from maxatk.report import Table, compare, format_table
 from maxatk.report.comparing import ModelComparison
 from maxatk.report.comparing_tables import differences_table, leaders_table, scores_table
+from maxatk.report.deciding import sentences
 from maxatk.report.runs import setting_differences
 from maxatk.report.tidy import as_csv, tidy_rows
 from maxatk.report.truncation import cut_off_warnings
@@ -30,17 +31,19 @@ def command(
     column: str | None = None,
     by: str | None = None,
     format: Literal["text", "md", "csv", "json", "latex"] = "text",
-    table: Literal["all", "scores", "leaders", "differences"] = "all",
+    table: Literal["all", "verdict", "scores", "leaders", "differences"] = "all",
     allow_other_problems: bool = False,
     allow_other_verifiers: bool = False,
 ) -> None:
     """Compare evaluated models, paired over their problems.
 
-    Three tables: the scores, with the best and second best of a column marked and a star where the
-    best is significantly above the second (Wilcoxon signed-rank, Benjamini-Hochberg over the
-    columns); the tests behind the stars; and every model against the baseline. Settings in which
-    the runs differ, other than the model, are noted on standard error, and so are samples that are
-    not missing at random.
+    First the verdict in words, which model for which N, as on the page of `report`. Then three
+    tables: the scores, with the best and second best of a column marked and a star where the best
+    is significantly above all others; the tests behind the stars; and every model against the
+    baseline. The test is that of the mean difference over problems (bootstrap, Student's t below 30
+    problems), corrected over all k and models (Benjamini-Hochberg). Settings in which the runs
+    differ, other than the model, are noted on standard error, and so are samples that are not
+    missing at random.
 
     Example: maxatk compare base=runs/base tuned=runs/tuned --k 1 128 --format md
 
@@ -56,7 +59,8 @@ def command(
         column: A column of the scores to take for the reward.
         by: A field of the problems' meta; every value of it is compared on its own.
         format: How the tables are written; csv and json have one number a field, csv one table.
-        table: Print only this one; csv prints the scores if none is named.
+        table: Print only this one; csv prints the scores if none is named, and the verdict is
+            printed as text, csv and json.
         allow_other_problems: Compare runs over different problems, on those they share.
         allow_other_verifiers: Compare runs whose verifiers had different limits.
     """
@@ -85,6 +89,8 @@ def command(
         else:  # a file of CSV holds one table: the scores, unless asked
             print(as_csv(next(iter(chosen.values()))), end="")  # noqa: T201
         return
+    if format == "text" and table in ("all", "verdict"):
+        print(_verdict(compared))  # noqa: T201
     tables = [shown for name, shown in _tables(compared).items() if table in ("all", name)]
     for number, (shown, title) in enumerate(tables):
         if format == "text":
@@ -93,12 +99,20 @@ def command(
             print(("\n" if number else "") + format_table(shown, format), end="")  # noqa: T201
 
 
+def _verdict(compared: ModelComparison) -> str:
+    lines = []
+    for (benchmark, metric), decision in compared.decisions.items():
+        lines.append(f"{benchmark} {metric}, {decision.test}:".strip())
+        lines += [f"  {sentence}" for sentence in sentences(decision)]
+    return "\n".join(lines)
+
+
 def _tables(compared: ModelComparison) -> dict[str, tuple[Table, str]]:
     level = f"at most {compared.alpha:g}"
     return {
         "scores": (
             scores_table(compared),
-            "95% intervals over problems; * above the second best, adjusted p " + level,
+            "95% intervals over problems; * above all others, adjusted p " + level,
         ),
         "leaders": (leaders_table(compared), f"* adjusted p {level}"),
         "differences": (

@@ -155,8 +155,7 @@ def _curve(name: str, folder: Path) -> dict[str, Any]:
     record = folder / TRAIN_RECORD
     if not record.is_file():
         raise MissingFileError(f"train: {str(folder)!r} holds no {TRAIN_RECORD}")
-    try:
-        history = read_json(record)["log_history"]
-    except KeyError as error:
-        raise DataError(f"{record}: the training has not finished") from error
-    return {"name": name, "log_history": [row for row in history if "reward" in row]}
+    found = read_json(record)
+    if "log_history" not in found:
+        raise DataError(f"{record}: the training has not finished")
+    return {"name": name, **found}

@@ -1,13 +1,12 @@
 """Compare models over one benchmark or many: who is best, by how much, and is it more than chance.
 
 Everything is paired over problems. One `Comparison` holds the runs over one benchmark; here those
-of several benchmarks are put beside each other, and their tests corrected for being many.
+of several benchmarks are put beside each other, each with a verdict of its own (`decide`).
 """
 
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,60 +15,24 @@ from maxatk.errors import InvalidValueError, MissingFileError, unknown_name
 from maxatk.evaluation.folder import RESULTS
 from maxatk.evaluation.groups import results_by
 from maxatk.evaluation.sources import ResultsSource, load_results
-from maxatk.evaluation.statistics.significance import adjusted_p_values, wilcoxon
-from maxatk.report.run_tables import metric_name
-from maxatk.report.runs import METRICS, Comparison, Run, load_comparison
+from maxatk.report.deciding import ALPHA, Decision, Measure, PairedTest, decide
+from maxatk.report.runs import METRICS, Comparison, load_comparison
 
 DEFAULT_KS = (1, 128)
-
-
-@dataclasses.dataclass(frozen=True)
-class Measure:
-    """One metric at one k on one benchmark, which is "" where there is only one."""
-
-    benchmark: str
-    metric: str
-    k: int
-
-    @property
-    def name(self) -> str:
-        """Return the heading, such as `mbpp max@128`."""
-        return f"{self.benchmark} {metric_name(self.metric, self.k)}".strip()
-
-
-@dataclasses.dataclass(frozen=True)
-class PairedTest:
-    """One model against another in one measure.
-
-    `difference` is the mean over problems of first - second, `low` and `high` its 95% paired
-    interval (`paired_difference`); `p` is that of the Wilcoxon signed-rank test, in which `zeros`
-    of the `problems` were equal and dropped; `adjusted_p` is corrected over all tests of its list
-    (Benjamini-Hochberg), and `significant` says whether it is at most the level asked for.
-    """
-
-    measure: Measure
-    first: str
-    second: str
-    difference: float
-    low: float
-    high: float
-    problems: int
-    zeros: int
-    p: float
-    adjusted_p: float
-    significant: bool
 
 
 @dataclasses.dataclass(frozen=True)
 class ModelComparison:
     """The outcome of `compare`.
 
-    `comparisons` maps a benchmark to its runs, all in one order, the baseline first. `leaders` has
-    one test a measure, the best mean against the second best; `differences` has one a measure and
-    model, the model against the baseline. The two lists are corrected separately.
+    `comparisons` maps a benchmark to its runs, all in one order, the baseline first, and
+    `decisions` holds the verdict on every benchmark and metric, at every k that the runs have. Of
+    its tests, `leaders` has those at the `measures` of the best mean against every other model, and
+    `differences` those of every model against the baseline.
     """
 
     comparisons: Mapping[str, Comparison]
+    decisions: Mapping[tuple[str, str], Decision]
     measures: tuple[Measure, ...]
     leaders: tuple[PairedTest, ...]
     differences: tuple[PairedTest, ...]
@@ -87,7 +50,7 @@ def compare(
     metrics: Sequence[str] = ("max@k",),
     ks: Sequence[int] | None = None,
     baseline: str | None = None,
-    alpha: float = 0.05,
+    alpha: float = ALPHA,
     threshold: float | None = None,
     column: str | None = None,
     by: str | None = None,
@@ -148,19 +111,25 @@ def compare(
         for metric in metrics
         for k in comparison.shown_ks(DEFAULT_KS if ks is None else ks)
     ]
-    leaders = [_leaders(comparisons[measure.benchmark], measure) for measure in measures]
-    others = [
-        _test(comparisons[measure.benchmark], measure, run, comparisons[measure.benchmark].baseline)
-        for measure in measures
-        for run in comparisons[measure.benchmark].others
-    ]
+    decisions = {
+        (benchmark, metric): decide(comparison, metric, benchmark=benchmark, alpha=alpha)
+        for benchmark, comparison in comparisons.items()
+        for metric in metrics
+    }
     return ModelComparison(
         comparisons=comparisons,
+        decisions=decisions,
         measures=tuple(measures),
-        leaders=_adjusted(leaders, alpha),
-        differences=_adjusted(others, alpha),
+        leaders=_shown([d.against_best for d in decisions.values()], measures),
+        differences=_shown([d.against_baseline for d in decisions.values()], measures),
         alpha=alpha,
     )
+
+
+def _shown(
+    lists: Sequence[Sequence[PairedTest]], measures: Sequence[Measure]
+) -> tuple[PairedTest, ...]:
+    return tuple(test for tests in lists for test in tests if test.measure in measures)
 
 
 def _by_benchmark(results: Mapping[str, ResultsSource]) -> dict[str, dict[str, ResultsSource]]:
@@ -206,39 +175,3 @@ def _benchmarks(source: ResultsSource) -> dict[str, ResultsSource]:
     if not inner:
         raise MissingFileError(f"{folder}: holds no {RESULTS}, and no folders of benchmarks")
     return dict(inner)
-
-
-def _leaders(comparison: Comparison, measure: Measure) -> PairedTest:
-    def mean(run: Run) -> float:
-        found = run.metric(measure.metric, measure.k)["mean"]
-        return -math.inf if found is None else float(found)
-
-    best, second, *_ = sorted(comparison.runs, key=mean, reverse=True)
-    return _test(comparison, measure, best, second)
-
-
-def _test(comparison: Comparison, measure: Measure, first: Run, second: Run) -> PairedTest:
-    found = comparison.difference(first, measure.metric, [measure.k], to=second)
-    values = [run.values(measure.metric, [measure.k])[:, 0] for run in (first, second)]
-    test = wilcoxon(*values)
-    return PairedTest(
-        measure=measure,
-        first=first.name,
-        second=second.name,
-        difference=float(found.mean[0]),
-        low=float(found.low[0]),
-        high=float(found.high[0]),
-        problems=test.problems,
-        zeros=test.zeros,
-        p=test.p,
-        adjusted_p=test.p,
-        significant=False,
-    )
-
-
-def _adjusted(tests: Sequence[PairedTest], alpha: float) -> tuple[PairedTest, ...]:
-    adjusted = adjusted_p_values([test.p for test in tests])
-    return tuple(
-        dataclasses.replace(test, adjusted_p=p, significant=p <= alpha)
-        for test, p in zip(tests, adjusted, strict=True)
-    )

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from maxatk.report.cells import STAR, Cell, Column, Table, ranked_column, tabulate, text_column
-from maxatk.report.comparing import Measure, ModelComparison, PairedTest
+from maxatk.report.comparing import ModelComparison
+from maxatk.report.deciding import Measure, PairedTest
 from maxatk.report.numbers import change, change_interval, p_value
 from maxatk.report.runs import Comparison
 
@@ -14,9 +15,13 @@ def scores_table(compared: ModelComparison) -> Table:
     """Return one row a model, one column a benchmark and metric, as Tables 2 and 3 of the paper.
 
     The best and the second best of a column are marked; a star follows a best value that is
-    significantly above the second best.
+    significantly above all others.
     """
-    stars = {test.measure: test.first for test in compared.leaders if test.significant}
+    stars = {}
+    for measure in compared.measures:
+        best, *tied = compared.decisions[measure.benchmark, measure.metric].leaders[measure.k]
+        if not tied:
+            stars[measure] = best
     return starred_scores(compared.comparisons, compared.measures, stars)
 
 
@@ -35,8 +40,8 @@ def starred_scores(
 
 
 def leaders_table(compared: ModelComparison) -> Table:
-    """Return the test behind every star: the best of a column against the second best."""
-    return _tests_table("best − second best", compared.leaders)
+    """Return the tests behind every star: the best of a column against all others."""
+    return _tests_table("best − other", compared.leaders)
 
 
 def differences_table(compared: ModelComparison) -> Table:

@@ -1,13 +1,12 @@
-"""The figures of a report as SVG text: metric against k, entropy, training curves."""
+"""The figures of a report as SVG text: metric against k, and entropy."""
 
 from __future__ import annotations
 
 import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -24,7 +23,7 @@ _INK = "#010203"
 _BINS = 40
 _DATES = {".svg": "Date", ".pdf": "CreationDate"}  # left out: equal figures are equal files
 
-_STYLE = {
+STYLE = {
     "svg.fonttype": "none",
     "svg.hashsalt": "maxatk",
     "font.size": 10.0,
@@ -46,46 +45,20 @@ _STYLE = {
 
 def metric_svg(comparison: Comparison, metric: str) -> str:
     """Return one panel of Figure 1 as inline SVG: a metric against k, bands of 95%."""
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         figure = Figure(figsize=(5.0, 3.6), layout="constrained")
         _draw_metric(figure.subplots(), comparison, metric)
-        return _inline(figure, metric.replace("@", "-at-"), f"{metric} against k")
+        return inline(figure, metric.replace("@", "-at-"), f"{metric} against k")
 
 
 def entropy_svg(comparison: Comparison) -> str | None:
     """Return Figure 2 as inline SVG, the entropy of completions; None if no run recorded it."""
     if not any(run.results["entropy"] for run in comparison.runs):
         return None
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         figure = Figure(figsize=(5.0, 3.6), layout="constrained")
         _draw_entropies(figure.subplots(), comparison)
-        return _inline(figure, "entropy", "Distribution of the entropy of completions")
-
-
-def curve_svgs(curves: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[str, str]:
-    """Return inline SVGs of training curves by the quantity they show.
-
-    `curves` are {"name", "log_history"} objects; of a log history, the rows of a trainer, the
-    quantities "reward" and "max@1", "max@8", ... (of the training groups) are drawn against
-    "step". `names` are the runs of the report, baseline first: a curve with the
-    name of a run has its colour.
-    """
-    lines = lines_for([*names, *(c["name"] for c in curves if c["name"] not in names)])
-    quantities = sorted(
-        {key for curve in curves for row in curve["log_history"] for key in row if _is_curve(key)},
-        key=lambda key: (key != "reward", len(key), key),
-    )
-    found = {}
-    with mpl.rc_context(_STYLE):
-        for number, quantity in enumerate(quantities):
-            figure = Figure(figsize=(5.0, 3.2), layout="constrained")
-            axes = figure.subplots()
-            for curve in curves:
-                _draw_curve(axes, curve["log_history"], quantity, lines[curve["name"]])
-            axes.set(xlabel="training step", ylabel=quantity)
-            axes.locator_params(axis="x", integer=True)
-            found[quantity] = _inline(figure, f"curve-{number}", f"{quantity} during training")
-    return found
+        return inline(figure, "entropy", "Distribution of the entropy of completions")
 
 
 def figure1(
@@ -124,7 +97,7 @@ def entropy_figure(comparison: Comparison, path: str | Path) -> Path | None:
 
 def standing_alone() -> AbstractContextManager[None]:
     """Return the style of a figure in a file of its own: in an SVG, text as outlines."""
-    return mpl.rc_context({**_STYLE, "svg.fonttype": "path"})
+    return mpl.rc_context({**STYLE, "svg.fonttype": "path"})
 
 
 def save(figure: Figure, path: str | Path) -> Path:
@@ -190,20 +163,8 @@ def _draw_entropy(axes: Axes, run: Run, width: float, line: Line) -> None:
     axes.stairs(shares, edges, color=line.color, linewidth=1.8, linestyle=line.dash, label=run.name)
 
 
-def _draw_curve(
-    axes: Axes, history: Sequence[Mapping[str, Any]], quantity: str, line: Line
-) -> None:
-    points = [(row["step"], row[quantity]) for row in history if quantity in row and "step" in row]
-    if points:
-        steps, values = zip(*points, strict=True)
-        axes.plot(steps, values, color=line.color, linestyle=line.dash)
-
-
-def _is_curve(key: str) -> bool:
-    return key == "reward" or key.startswith("max@")
-
-
-def _inline(figure: Figure, name: str, label: str) -> str:
+def inline(figure: Figure, name: str, label: str) -> str:
+    """Return a figure as SVG to stand in a page; ids begin with `name`, unique on the page."""
     buffer = io.StringIO()
     nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
     figure.savefig(buffer, format="svg", metadata=nothing, transparent=True)

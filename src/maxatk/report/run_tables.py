@@ -7,7 +7,6 @@ from typing import Any
 
 from maxatk.evaluation.results import cut_off
 from maxatk.evaluation.sources import ResultsSource
-from maxatk.evaluation.statistics.intervals import FloatArray, Interval
 from maxatk.records import Outcome
 from maxatk.report.cells import (
     Cell,
@@ -19,6 +18,7 @@ from maxatk.report.cells import (
     tabulate,
     text_column,
 )
+from maxatk.report.deciding import Decision, PairedTest, decide
 from maxatk.report.numbers import change, change_interval, interval, share
 from maxatk.report.runs import METRICS, Comparison, Run, load_comparison
 from maxatk.report.truncation import cut_off_shares
@@ -94,24 +94,32 @@ def every_k(comparison: Comparison, metric: str) -> Table:
 
 
 def differences(comparison: Comparison, ks: Sequence[int] = KS) -> Table:
-    """Return the paired difference of every other run to the baseline, with 95% intervals."""
-    shown = comparison.shown_ks(ks)
-    columns = []
+    """Return the paired difference of every other run to the baseline, with 95% intervals.
+
+    Those are marked that the test of `decide` tells from zero.
+    """
+    columns: list[Column[Run]] = [text_column("model", lambda run: run.name)]
     for metric in METRICS:
-        found = {run.name: comparison.difference(run, metric, shown) for run in comparison.others}
-        columns += [_difference_column(found, metric, k, at) for at, k in enumerate(shown)]
-    return tabulate([text_column("model", lambda run: run.name), *columns], comparison.others)
+        columns += difference_columns(decide(comparison, metric), comparison.shown_ks(ks))
+    return tabulate(columns, comparison.others)
 
 
-def _difference_column(found: Mapping[str, Interval], metric: str, k: int, at: int) -> Column[Run]:
+def difference_columns(decision: Decision, ks: Sequence[int]) -> list[Column[Run]]:
+    """Return the columns of `differences` for one metric."""
+    found = {(test.first, test.measure.k): test for test in decision.against_baseline}
+    return [_difference_column(metric_name(decision.metric, k), found, k) for k in ks]
+
+
+def _difference_column(
+    heading: str, found: Mapping[tuple[str, int], PairedTest], k: int
+) -> Column[Run]:
     def cell(run: Run) -> Cell:
-        one = found[run.name]
-        low, high, problems = one.low[at], one.high[at], int(one.problems[at])
-        mark = "above" if low > 0 else "below" if high < 0 else ""
-        note = f"{problems:,} problems" if problems < run.problems else ""
-        return Cell(change(one.mean[at]), change_interval(low, high), mark, note=note)
+        test = found[run.name, k]
+        mark = "" if not test.significant else "above" if test.difference > 0 else "below"
+        note = f"{test.problems:,} problems" if test.problems < run.problems else ""
+        return Cell(change(test.difference), change_interval(test.low, test.high), mark, note=note)
 
-    return Column(metric_name(metric, k), cell)
+    return Column(heading, cell)
 
 
 def samples_table(comparison: Comparison) -> Table:
@@ -169,29 +177,6 @@ def outcomes_table(results: Mapping[str, Any]) -> Table:
         text_column("share", lambda name: f"{numbers[name] / counts['samples']:.1%}"),
     ]
     return tabulate(columns, list(numbers))
-
-
-def problems_table(comparison: Comparison, k: int, metric: str = "max@k") -> Table:
-    """Return one row a problem: the baseline's value at k and the others' differences to it."""
-    base = comparison.baseline
-    first = base.values(metric, [k])[:, 0]
-    columns: list[Column[int]] = [
-        text_column("problem", lambda row: comparison.problem_ids[row]),
-        text_column(base.name, lambda row: share(first[row])),
-        *(
-            _moved_column(f"{run.name} − {base.name}", run.values(metric, [k])[:, 0] - first)
-            for run in comparison.others
-        ),
-    ]
-    return tabulate(columns, range(len(first)))
-
-
-def _moved_column(heading: str, moved: FloatArray) -> Column[int]:
-    def cell(row: int) -> Cell:
-        mark = "above" if moved[row] >= 0.0005 else "below" if moved[row] <= -0.0005 else ""
-        return Cell(change(moved[row]), mark=mark)
-
-    return Column(heading, cell)
 
 
 def metric_name(metric: str, k: int) -> str:

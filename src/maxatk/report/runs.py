@@ -12,7 +12,9 @@ import numpy.typing as npt
 from maxatk.errors import InvalidValueError, unknown_name
 from maxatk.evaluation.results import only_problems
 from maxatk.evaluation.sources import ResultsSource, load_results
-from maxatk.evaluation.statistics.intervals import Interval, paired_difference
+from maxatk.evaluation.statistics.intervals import FEW_PROBLEMS
+from maxatk.evaluation.statistics.paired import PairedDifference, paired_difference
+from maxatk.evaluation.statistics.seeds import FEWEST_SEEDS, seed_differences
 
 METRICS = ("max@k", "pass@k")
 _COMPARED = ("model.model", "model.weights", "samples.sha256", "rewards.sha256")
@@ -44,10 +46,15 @@ class Run:
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """Runs over the same problems, the baseline first, and the k that all of them have."""
+    """Runs over the same problems, the baseline first, and the k that all of them have.
+
+    `seeds` are the same runs, one comparison a training seed, where the runs hold several. From
+    three seeds on a difference is tested over them, and over problems otherwise.
+    """
 
     runs: tuple[Run, ...]
     ks: tuple[int, ...]
+    seeds: tuple[Comparison, ...] = ()
 
     @property
     def baseline(self) -> Run:
@@ -74,12 +81,54 @@ class Comparison:
         below = [k for k in self.ks if k <= max(wanted)]
         return sorted(shown | {max(below, default=self.ks[0])})
 
+    @property
+    def over_seeds(self) -> bool:
+        """Whether differences are tested over training seeds."""
+        return len(self.seeds) >= FEWEST_SEEDS
+
+    @property
+    def test_name(self) -> str:
+        """The name of the test of a difference, and over what it is."""
+        if self.over_seeds:
+            return f"paired t-test over {len(self.seeds)} training seeds"
+        problems = self.baseline.problems
+        kind = "t-test" if problems < FEW_PROBLEMS else "bootstrap test"
+        return f"paired {kind} over {problems:,} problems"
+
+    def differences(
+        self, pairs: Sequence[tuple[Run, Run]], metric: str, ks: Sequence[int]
+    ) -> list[PairedDifference]:
+        """Return the paired difference, first minus second, of every pair of runs: (K,) each."""
+        if not pairs:
+            return []
+        if self.over_seeds:
+            return [
+                self._over_seeds(first.name, second.name, metric, ks) for first, second in pairs
+            ]
+        # Side by side, since all of them are over the same resamples.
+        firsts, seconds = (
+            np.concatenate([pair[side].values(metric, ks) for pair in pairs], axis=1)
+            for side in (0, 1)
+        )
+        found = paired_difference(firsts, seconds)
+        return [found.columns(at * len(ks), len(ks)) for at in range(len(pairs))]
+
     def difference(
         self, run: Run, metric: str, ks: Sequence[int], *, to: Run | None = None
-    ) -> Interval:
+    ) -> PairedDifference:
         """Return the paired difference of a run to the baseline, or `to` another run: (K,)."""
-        other = to or self.baseline
-        return paired_difference(run.values(metric, ks), other.values(metric, ks))
+        (found,) = self.differences([(run, to or self.baseline)], metric, ks)
+        return found
+
+    def _over_seeds(
+        self, first: str, second: str, metric: str, ks: Sequence[int]
+    ) -> PairedDifference:
+        by_seed = []
+        for comparison in self.seeds:
+            runs = {run.name: run for run in comparison.runs}
+            moved = runs[first].values(metric, ks) - runs[second].values(metric, ks)
+            by_seed.append(np.nanmean(moved, axis=0))
+        return seed_differences(np.array(by_seed), problems=self.baseline.problems)
 
 
 def load_comparison(
@@ -130,6 +179,20 @@ def load_comparison(
     if not common:
         raise InvalidValueError("results: the runs have no k in common")
     return Comparison(tuple(runs), tuple(sorted(common)))
+
+
+def with_seeds(comparison: Comparison, seeds: Sequence[Mapping[str, ResultsSource]]) -> Comparison:
+    """Return the comparison with the results of the same runs for every training seed alone.
+
+    Raises InvalidValueError for a seed without one of the runs, and as `load_comparison`.
+    """
+    found = []
+    for number, results in enumerate(seeds):
+        missing = [run.name for run in comparison.runs if run.name not in results]
+        if missing:
+            raise InvalidValueError(f"seeds[{number}]: has no results of {missing[0]!r}")
+        found.append(load_comparison(results, baseline=comparison.baseline.name))
+    return dataclasses.replace(comparison, seeds=tuple(found))
 
 
 def setting_differences(comparison: Comparison) -> list[str]:

@@ -9,17 +9,19 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from maxatk.report.comparing import ModelComparison, PairedTest
+from maxatk.report.comparing import ModelComparison
+from maxatk.report.deciding import Measure, PairedTest
 
 TidyRow = Mapping[str, Any]
 
 
 def tidy_rows(compared: ModelComparison) -> dict[str, list[TidyRow]]:
-    """Return the rows of the tables "scores", "leaders" and "differences".
+    """Return the rows of the tables "scores", "leaders", "differences" and "verdict".
 
     A score has benchmark, metric, k, model, mean, low, high (95%) and problems; a test has
-    benchmark, metric, k, first, second, difference, low, high, problems, equal, p, adjusted_p and
-    significant. None is a number that does not exist.
+    benchmark, metric, k, first, second, difference, low, high, problems, equal, p, adjusted_p,
+    significant and wilcoxon_p; a verdict has benchmark, metric, k, test, best and tied, the models
+    that the test does not tell from the best. None is a number that does not exist.
     """
     means = {
         measure: compared.comparisons[measure.benchmark].means(measure.metric, measure.k)
@@ -39,6 +41,16 @@ def tidy_rows(compared: ModelComparison) -> dict[str, list[TidyRow]]:
         "scores": scores,
         "leaders": [_test(test) for test in compared.leaders],
         "differences": [_test(test) for test in compared.differences],
+        "verdict": [
+            {
+                **_place(Measure(benchmark, decision.metric, k)),
+                "test": decision.test,
+                "best": best,
+                "tied": " ".join(tied),
+            }
+            for (benchmark, _), decision in compared.decisions.items()
+            for k, (best, *tied) in decision.leaders.items()
+        ],
     }
 
 
@@ -59,6 +71,7 @@ def _test(test: PairedTest) -> dict[str, Any]:
         "p": test.p,
         "adjusted_p": test.adjusted_p,
         "significant": test.significant,
+        "wilcoxon_p": test.wilcoxon_p,
     }
 
 

@@ -17,7 +17,7 @@ from maxatk.errors import DataError, InvalidValueError
 from maxatk.evaluation.folder import RESULTS
 from maxatk.evaluation.statistics.pooling import pool_results
 from maxatk.folders import TRAIN_RECORD, read_json
-from maxatk.report.comparing import Measure
+from maxatk.report.deciding import Measure
 from maxatk.report.runs import METRICS, Comparison, Run, load_comparison
 from maxatk.studies.seed_tests import SeededRuns, SeedTest, corrected
 
@@ -204,12 +204,6 @@ def split_levels(levels: Mapping[str, str]) -> tuple[str, dict[str, str]]:
     """Return a model's level on the first axis, and its levels on the others."""
     (_, first), *others = levels.items()
     return first, dict(others)
-
-
-def log_history(folder: Path) -> list[dict[str, Any]]:
-    """Return the log of a training's folder."""
-    history: list[dict[str, Any]] = read_json(folder / TRAIN_RECORD)["log_history"]
-    return history
 
 
 def _by_seed(model: StudiedModel) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import numpy as np
 from maxatk.errors import unknown_name
 from maxatk.evaluation.statistics.seeds import SeedDifference, seed_difference
 from maxatk.evaluation.statistics.significance import adjusted_p_values
-from maxatk.report.comparing import Measure
+from maxatk.report.deciding import Measure
 from maxatk.report.runs import Comparison, Run
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from maxatk.evaluation.folder import RESULTS
-from maxatk.folders import write_json
+from maxatk.folders import TRAIN_RECORD, read_json, write_json
 from maxatk.report import write_report
-from maxatk.studies.findings import StudiedModel, Study, build_study, log_history, pooled
+from maxatk.studies.findings import StudiedModel, Study, build_study, pooled
 from maxatk.studies.grids import paired_names
 from maxatk.studies.schedule import places
 from maxatk.studies.study_figures import write_figures
@@ -46,6 +46,7 @@ def write_study(recipe: StudyRecipe) -> Study:
         title=recipe.title,
         baseline=recipe.baseline,
         curves=_curves(models, seed),
+        seeds=[{model.name: model.evaluations[seed] for model in models} for seed in recipe.seeds],
     )
     return study
 
@@ -69,7 +70,7 @@ def studied_models(recipe: StudyRecipe) -> list[StudiedModel]:
 def _curves(models: list[StudiedModel], seed: int) -> list[dict[str, Any]]:
     """Return the training curves of one seed: those of all seeds would hide each other."""
     return [
-        {"name": model.name, "log_history": log_history(model.trainings[seed])}
+        {"name": model.name, **read_json(model.trainings[seed] / TRAIN_RECORD)}
         for model in models
         if seed in model.trainings
     ]

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from maxatk.errors import InvalidValueError
-from maxatk.evaluation.statistics.intervals import LEVEL, student_mean
+from maxatk.evaluation.statistics.intervals import LEVEL, FloatArray, student_mean
+from maxatk.evaluation.statistics.paired import PairedDifference
 from maxatk.evaluation.statistics.student import student_p
 
 FEWEST_SEEDS = 3
@@ -60,6 +61,26 @@ def seed_difference(by_seed: Sequence[float]) -> SeedDifference:
         high=mean + half if tested else None,
         p=_t_test_p(by_seed) if tested else None,
         sign_flip_p=sign_flip_p(by_seed),
+    )
+
+
+def seed_differences(by_seed: FloatArray, *, problems: int) -> PairedDifference:
+    """Return `seed_difference` of several columns as one record.
+
+    by_seed: (S, K), the means over the problems of every seed, three seeds or more. `problems` is
+    their number, and `zeros` counts seeds. Raises InvalidValueError as `seed_difference`, and for
+    fewer seeds.
+    """
+    if len(by_seed) < FEWEST_SEEDS:
+        raise InvalidValueError(f"by_seed: needs {FEWEST_SEEDS} seeds or more, got {len(by_seed)}")
+    found = [seed_difference(column.tolist()) for column in by_seed.T]
+    return PairedDifference(
+        mean=np.array([one.mean for one in found]),
+        low=np.array([one.low for one in found], dtype=np.float64),
+        high=np.array([one.high for one in found], dtype=np.float64),
+        problems=np.full(len(found), problems),
+        p=np.array([one.p for one in found], dtype=np.float64),
+        zeros=(by_seed == 0).sum(axis=0),
     )
 
 
