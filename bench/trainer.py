@@ -134,7 +134,8 @@ def trainer_of(variant: Variant, folder: Path, steps: int):
         **variant.settings,
     }
     ours = variant.method is not None
-    args = MaxAtKConfig(method=variant.method, k=8, **settings) if ours else GRPOConfig(**settings)
+    own = {"method": variant.method, "k": 8, "rollouts": "trl"}
+    args = MaxAtKConfig(**own, **settings) if ours else GRPOConfig(**settings)
     problems = generate_problems(PROMPTS, seed=0, tests=3)
     trainer = (MaxAtKTrainer if ours else GRPOTrainer)(
         model=str(folder),

@@ -135,7 +135,7 @@ def test_method_grpo_gives_the_losses_and_weights_of_trl(
     make_trainer, model_folder, prompts, loss_type
 ):
     settings = {"num_iterations": 2, "max_steps": 4, "loss_type": loss_type, "optim": "adamw_torch"}
-    settings |= {"learning_rate": 1e-3}
+    settings |= {"learning_rate": 1e-3, "rollouts": "trl"}
     ours = make_trainer(method="grpo", cls=MaxAtKTrainer, **settings)
     ours.train()  # before the other is made: making a trainer sets the seed
     shared = {

@@ -15,6 +15,7 @@ from maxatk.errors import InvalidValueError, unknown_name
 from maxatk.objectives import METHODS, Form, Method, check_group_size, method_of
 from maxatk.objectives.objective import SCHEDULES, Objective
 from maxatk.objectives.scale import SCALES
+from maxatk.train.rollouts import ROLLOUTS, refuse_settings
 from maxatk.train.surface import liger_hides_logps
 from maxatk.train.trackers import check_trackers
 
@@ -29,7 +30,7 @@ OWN_RATIOS = ("token", "sequence")
 
 @dataclasses.dataclass
 class MaxAtKConfig(GRPOConfig):
-    """Settings of `MaxAtKTrainer`: every field of TRL's GRPOConfig and fourteen of its own.
+    """Settings of `MaxAtKTrainer`: every field of TRL's GRPOConfig and fifteen of its own.
 
     Args:
         method: A name in `maxatk.METHODS`, or a mapping for `maxatk.objectives.method_of`; decides
@@ -55,6 +56,10 @@ class MaxAtKConfig(GRPOConfig):
             "mean" (a credit that is summed over the samples of a group, times their number, since
             losses are means), "sum" (as in eq. 9) or "batch" (one running root mean square).
         rollout_lag: Optimizer steps by which the weights that sample are behind those that train.
+        rollouts: Who draws rollout batches: "own" (this package's loop), "trl" (transformers'
+            `generate`), "vllm" (the same as `use_vllm`) or "auto" (vLLM with `use_vllm`; else on a
+            CPU the loop, where it follows the settings and the model; else `generate`). The
+            distribution is the same.
         share_prompts: Evaluate every different prompt of a micro-batch once in the update instead
             of once a sample. The same numbers up to rounding; needs the memory of activations.
 
@@ -105,6 +110,9 @@ class MaxAtKConfig(GRPOConfig):
     rollout_lag: int = dataclasses.field(
         default=0, metadata={"help": "Sample with the weights of that many optimizer steps ago."}
     )
+    rollouts: str = dataclasses.field(
+        default="auto", metadata={"help": f"Who draws rollout batches: {', '.join(ROLLOUTS)}."}
+    )
     share_prompts: bool = dataclasses.field(
         default=False, metadata={"help": "Evaluate a prompt once for its samples in the update."}
     )
@@ -122,11 +130,20 @@ class MaxAtKConfig(GRPOConfig):
         _check_objective(self)
         _check_geometry(self)
         _check_lag(self)
+        _check_rollouts(self)
         _rename_checkpointing(self)
         super().__post_init__()
         check_trackers(self.report_to)
         _check_combinations(self)
         _check_shared_prompts(self)
+        refuse_settings(self)
+
+    @property
+    def shards_weights(self) -> bool:
+        """Return whether settings or `accelerate launch` give the weights to FSDP or DeepSpeed."""
+        names = ("ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED")
+        launched = any(os.environ.get(name, "false").lower() in ("true", "1") for name in names)
+        return bool(self.fsdp or self.deepspeed or launched)
 
     @property
     def checkpoints_activations(self) -> bool:
@@ -295,11 +312,22 @@ def _check_lag(config: MaxAtKConfig) -> None:
     lag = config.rollout_lag
     if not isinstance(lag, int) or lag < 0:
         raise InvalidValueError(f"rollout_lag: must be a whole number from 0, got {lag!r}")
-    if lag and _sharded(config):
+    if lag and config.shards_weights:
         raise InvalidValueError(
             f"rollout_lag: {lag} exchanges weights in place, which FSDP and DeepSpeed shard; "
             "allowed with them: 0"
         )
+
+
+def _check_rollouts(config: MaxAtKConfig) -> None:
+    """Refuse an unknown way to sample, and vLLM beside another one; "vllm" is `use_vllm`."""
+    if config.rollouts not in ROLLOUTS:
+        raise unknown_name("rollouts", config.rollouts, ROLLOUTS)
+    if config.use_vllm and config.rollouts in ("own", "trl"):
+        raise InvalidValueError(
+            f"use_vllm: True is rollouts 'vllm', got {config.rollouts!r}; allowed: one of them"
+        )
+    config.use_vllm = config.use_vllm or config.rollouts == "vllm"
 
 
 def _check_shared_prompts(config: MaxAtKConfig) -> None:
@@ -309,7 +337,7 @@ def _check_shared_prompts(config: MaxAtKConfig) -> None:
     refused = {
         "gradient_checkpointing": config.checkpoints_activations,
         "use_liger_kernel in this version of TRL": config.use_liger_kernel and liger_hides_logps(),
-        "fsdp or deepspeed": _sharded(config),
+        "fsdp or deepspeed": config.shards_weights,
         "disable_dropout False, which draws noise for every sample": not config.disable_dropout,
     }
     for name, given in refused.items():
@@ -318,13 +346,6 @@ def _check_shared_prompts(config: MaxAtKConfig) -> None:
                 f"share_prompts: True keeps the cache of a prompt for its samples, which does not "
                 f"go with {name}; allowed with it: False"
             )
-
-
-def _sharded(config: MaxAtKConfig) -> bool:
-    """Say whether settings or `accelerate launch` give the weights to FSDP or DeepSpeed."""
-    names = ("ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED")
-    launched = any(os.environ.get(name, "false").lower() in ("true", "1") for name in names)
-    return bool(config.fsdp or config.deepspeed or launched)
 
 
 def _check_combinations(config: MaxAtKConfig) -> None:

@@ -22,6 +22,7 @@ from maxatk.train.adapter import lora_config
 from maxatk.train.config import MaxAtKConfig
 from maxatk.train.memory import Memory, estimate
 from maxatk.train.plan import TrainingPlan, plan
+from maxatk.train.rollouts import refuse_model
 from maxatk.train.run import TrainRecipe, check_settings
 from maxatk.train.shared_prompts import refuse_unshareable
 
@@ -65,6 +66,7 @@ def preview(recipe: TrainRecipe) -> Preview:
         model = AutoConfig.from_pretrained(recipe.model)
         if config.share_prompts:
             refuse_unshareable(model)
+        refuse_model(config, model, recipe.model)
         if problems is not None:
             longest = _longest_prompt(recipe.model, problems, recipe.prompt)
         memory = estimate(model, config, adapter=adapter, prompt_tokens=longest or 0)

@@ -106,7 +106,7 @@ def train(
             peft_config=adapter,
         )
         trainer.remove_callback(PrinterCallback)
-        record = _record(recipe, opened)
+        record = _record(recipe, opened, rollouts=trainer.rollouts)
         if trainer.is_world_process_zero():
             out.mkdir(parents=True, exist_ok=True)
             write_json(out / TRAIN_RECORD, record)
@@ -124,12 +124,13 @@ def train(
     return out
 
 
-def _record(recipe: TrainRecipe, verifier: Verifier) -> dict[str, Any]:
+def _record(recipe: TrainRecipe, verifier: Verifier, *, rollouts: str) -> dict[str, Any]:
     return {
         "recipe": masked(dataclasses.asdict(recipe)),
         "environment": environment(),
         "isolation": dict(verifier.isolation),
         **({"shards": list(verifier.shards)} if verifier.shards else {}),
+        "rollouts": rollouts,
         "reward": describe_reward(recipe.reward),
     }
 

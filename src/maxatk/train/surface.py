@@ -16,6 +16,7 @@ VERSIONS = "1.8 to 1.16"
 _USED: dict[str, tuple[str, ...]] = {
     "_prepare_inputs": ("generation_batch",),
     "_generate_and_score_completions": ("inputs",),
+    "_generate_single_turn": ("prompt_ids",),
     "_calculate_rewards": ("inputs", "prompts", "completions"),
     "_compute_loss": ("model", "inputs"),
     "_get_per_token_logps_and_entropies": (

@@ -6,6 +6,7 @@ relies on TRL's loss reading the advantages after the log-probabilities (`surfac
     training_step*                              one micro-batch
       _prepare_inputs*                          a new rollout batch, or a slice of the buffer
         _generate_and_score_completions*        under lagged weights: completions, old log-probs
+          _generate_single_turn*              completions of this package's loop, or of TRL
           _calculate_rewards*                   rewards of all processes: advantages, on-policy
         _refresh_advantages                     split groups: an extra pass gives the ratios
       _compute_loss*                            hands its batch over: `_loss_inputs`
@@ -28,6 +29,7 @@ from torch.utils.data import DataLoader
 from transformers import AutoConfig
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from trl import GRPOTrainer
+from trl.models.utils import disable_gradient_checkpointing
 
 from maxatk.errors import InvalidValueError
 from maxatk.objectives.objective import Beside
@@ -38,6 +40,7 @@ from maxatk.train.card import WITHOUT_SIGNAL, describe_training
 from maxatk.train.config import MaxAtKConfig
 from maxatk.train.lag import LaggedWeights
 from maxatk.train.ratios import BEHAVIOUR_LOGPS, GROUP_ROW
+from maxatk.train.rollouts import own_rollouts, refuse_model
 from maxatk.train.shared_prompts import (
     SharedPrompts,
     refuse_differences,
@@ -77,10 +80,16 @@ class MaxAtKTrainer(GRPOTrainer):
             raise InvalidValueError(f"args: must be a MaxAtKConfig, got {type(args).__name__}")
         if args.own_ratio == "sequence":
             check_token_advantages()
-        if args.share_prompts:
+        if args.share_prompts or args.rollouts == "own":
             named = isinstance(model, str)
-            refuse_unshareable(AutoConfig.from_pretrained(model) if named else model.config)
+            model_config = AutoConfig.from_pretrained(model) if named else model.config
+            if args.share_prompts:
+                refuse_unshareable(model_config)
+            refuse_model(args, model_config, model if named else None)
         super().__init__(model, reward_funcs, args, *more, **others)
+        # In TRL 1.8 an attribute of the tokenizer alone.
+        ends = getattr(self, "eos_token_ids", [self.processing_class.eos_token_id])
+        self._own_rollouts = own_rollouts(self, end_tokens=ends)
         self._objective = self.args.objective
         self._beside = BesideReader(self.args, self.reward_func_names)
         if self.args.selection is not None:  # also in what TRL logs as the reward
@@ -236,6 +245,20 @@ class MaxAtKTrainer(GRPOTrainer):
                     output["old_per_token_logps"] = self._forward_logps(output)
         self._last_loaded_step = -1
         return output
+
+    @property
+    def rollouts(self) -> str:
+        """Return who draws the rollout batches: "own", "trl" or "vllm"."""
+        if self.args.use_vllm:
+            return "vllm"
+        return "trl" if self._own_rollouts is None else "own"
+
+    def _generate_single_turn(self, prompt_ids: list[Any], *args: Any, **kwargs: Any) -> Any:
+        if self._own_rollouts is None:
+            return super()._generate_single_turn(prompt_ids, *args, **kwargs)
+        with disable_gradient_checkpointing(self.model, self.args.gradient_checkpointing_kwargs):
+            model = self.accelerator.unwrap_model(self.model_wrapped)
+            return self._own_rollouts.draw(model, prompt_ids), None
 
     def _usable_rewards(self, output: dict[str, Any]) -> torch.Tensor:
         """Return the rewards, NaN where ratios are needed and TRL masks a truncated sample.

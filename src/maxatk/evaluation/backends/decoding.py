@@ -215,8 +215,10 @@ class Decoder(Cache):  # type: ignore[misc]
 
     def store(self, layer: int, key: torch.Tensor, value: torch.Tensor, step: _Step) -> None:
         """Write the states (R, H, 1, D) of the new tokens at every row's position."""
-        self._keys[layer][step.rows, :, step.positions] = key[:, :, 0]
-        self._values[layer][step.rows, :, step.positions] = value[:, :, 0]
+        # Under autocast both may have another precision than the cache of a prompt.
+        keys, values = self._keys[layer], self._values[layer]
+        keys[step.rows, :, step.positions] = key[:, :, 0].to(keys.dtype)
+        values[step.rows, :, step.positions] = value[:, :, 0].to(values.dtype)
 
     def _grouped(self, device: torch.device) -> list[_Group]:
         rows: dict[Prompt, list[int]] = {}

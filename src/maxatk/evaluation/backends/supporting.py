@@ -14,16 +14,20 @@ _OTHER_ATTENTION = ("sliding_window", "attn_logit_softcapping", "attention_chunk
 
 def supports(model: Any) -> bool:
     """Return whether `Decoder` computes what the model does, by its config and by trying it."""
-    config = model.config.get_text_config()
+    backend = getattr(model, "_supports_attention_backend", False)
+    return backend and is_plain(model.config) and _agrees(model)
+
+
+def is_plain(model: Any) -> bool:
+    """Return whether a model's config has full attention in every layer, at fixed positions."""
+    config = model.get_text_config()
     kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
     rope = getattr(config, "rope_parameters", None) or {}
-    plain = (
-        getattr(model, "_supports_attention_backend", False)
-        and kinds == {"full_attention"}
+    return (
+        kinds == {"full_attention"}
         and rope.get("rope_type", "default") not in ("dynamic", "longrope")
         and not any(getattr(config, name, None) for name in _OTHER_ATTENTION)
     )
-    return plain and _agrees(model)
 
 
 @torch.inference_mode()  # type: ignore[untyped-decorator]
