@@ -1,4 +1,4 @@
-"""Each line of "What is unbiased for what" in docs/training.md, by expectation over all groups.
+"""Each line of "What is unbiased for what" in docs/objectives.md, by expectation over all groups.
 
 A categorical policy with closed forms takes the place of a model: the expectation of an estimate
 runs over every tuple of samples, with the advantages as the trainer computes and scales them. The
