@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from maxatk.objectives import METHODS, Method, OrderWeights, advantages, max_at_k, order_at_k
-from maxatk.objectives.rule import RULES
+from maxatk.objectives.methods import BASELINES
 from oracles import subsets
+
+RULES = [name for name, row in BASELINES.items() if row.rule and not row.ratios_only]
 
 REWARDS = np.random.default_rng(0).normal(size=(4, 6))
 SCORES = np.stack(

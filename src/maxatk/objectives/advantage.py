@@ -10,13 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from maxatk.errors import InvalidValueError, unknown_name
+from maxatk.objectives import rule
 from maxatk.objectives.checks import FloatArray, as_floats, as_k, refuse_k_above
-from maxatk.objectives.group import Group, RawAdvantage
+from maxatk.objectives.group import Group, centred, root_sum_of_squares
 from maxatk.objectives.layout import layout_of
-from maxatk.objectives.methods import Method, as_method
-from maxatk.objectives.off_policy import CORRECTIONS
-from maxatk.objectives.plain import centred, root_sum_of_squares
-from maxatk.objectives.rule import selected_weights
+from maxatk.objectives.methods import BASELINES, Method, as_method
+from maxatk.objectives.off_policy import Pair
 from maxatk.objectives.symmetric import all_means
 
 Form: TypeAlias = Literal["ppo", "reinforce"]
@@ -84,15 +83,14 @@ def advantages(
     the baseline keeps their level, as "none" does.
 
     Raises InvalidValueError for a k that n samples are too few for or that is not an integer >= 1,
-    wrong shapes, infinite rewards, log ratios that are not finite, unknown names, and a selection
-    or answers that the method has no use for, or lacks.
+    wrong shapes, infinite rewards, log ratios that are not finite, results beyond float64, unknown
+    names, and a selection or answers that the method has no use for, or lacks.
     Source: "The Best of N Worlds", eq. (5), (9), (10), section 3.3, appendices A and E.
     """
     layout, rows = layout_of(rewards, groups)
     if rows.ndim != 2 or rows.shape[1] == 0:
-        raise InvalidValueError(
-            f"rewards: must have shape (prompts, samples), at least one sample, got {rows.shape}"
-        )
+        wanted = "must have shape (prompts, samples), at least one sample"
+        raise InvalidValueError(f"rewards: {wanted}, got {rows.shape}")
     row, size = as_method(method), as_k(k)
     needed = check_group_size(row, size, rows.shape[1])
     _check_columns(row, selection, answers)
@@ -109,8 +107,8 @@ def advantages(
         answers=None if answers is None else layout.codes("answers", answers),
         beta=row.inverse_temperature,
     )
-    estimator = row.without_ratios() if logs is None else row
-    restored: FloatArray = layout.of_samples(_of_rows(whole, needed, row, estimator, form))
+    correction = "none" if logs is None else row.correction
+    restored: FloatArray = layout.of_samples(_of_rows(whole, needed, row, correction, form))
     return restored
 
 
@@ -173,13 +171,13 @@ def _check_columns(method: Method, selection: Any, answers: Any) -> None:
         raise InvalidValueError(f"answers: {wanted} the credit {method.credit!r}")
 
 
-def _of_rows(whole: Group, needed: int, row: Method, estimator: Method, form: Form) -> FloatArray:
-    """Return the advantages (P, n) of unsorted groups; `estimator` is `row` as it is computed."""
+def _of_rows(whole: Group, needed: int, row: Method, correction: str, form: Form) -> FloatArray:
+    """Return the advantages (P, n) of unsorted groups; ratios of one need no `correction`."""
     result = np.zeros(whole.rewards.shape)
     for places in whole.scored_places(needed):
         group = whole.at(places)
         with np.errstate(over="ignore", invalid="ignore"):  # refused below
-            result.ravel()[places] = _finished(_raw(group, estimator), group, row, form)
+            result.ravel()[places] = _finished(group, row, correction, form)
     if not np.isfinite(result).all():
         raise InvalidValueError(
             "advantages: overflow; rewards or log_ratios are too large (a smaller clamp helps)"
@@ -187,60 +185,67 @@ def _of_rows(whole: Group, needed: int, row: Method, estimator: Method, form: Fo
     return result
 
 
-def _raw(group: Group, row: Method) -> RawAdvantage:
-    """Return credit minus baseline by the formula of the row."""
-    if row.correction != "none":
-        return CORRECTIONS[row.correction][row.baseline](group)
-    if row.kind.formulas:
-        values = row.kind.formulas[row.baseline](group)
-    else:
-        values = group.on_policy(row.baseline)
-    return RawAdvantage(values, values)
-
-
-def _finished(raw: RawAdvantage, group: Group, row: Method, form: Form) -> FloatArray:
+def _finished(group: Group, row: Method, correction: str, form: Form) -> FloatArray:
     """Return credit minus baseline in its form, scaled, and 0 for groups of equal rewards."""
-    result = raw.values
-    if form == "reinforce":
-        result = result + group.deltas * raw.slopes
+    values, slopes = _difference(group, row, correction)
+    result = values + group.deltas * slopes if form == "reinforce" else values
     if row.scale != "none":
-        result = _divided(result, _SCALES[row.scale](group, row, raw))
-    if not row.keeps_level:
-        # Equal rewards carry no signal; rounding, and a mean of unequal ratios, would leave some.
+        result = _divided(result, _SCALES[row.scale](group, row, values))
+    # Equal rewards carry no signal; rounding, and a mean of unequal ratios, would leave some.
+    if not row.keeps_level and group.equal.any():
         result = np.where(group.equal, 0.0, result)
     return result
 
 
+def _difference(group: Group, row: Method, correction: str) -> Pair:
+    """Return credit minus baseline by the function that the row names, and its slope."""
+    baseline = BASELINES[row.baseline]
+    if correction != "none":
+        return baseline.corrected[correction](group)
+    if row.kind.formulas:
+        values = row.kind.formulas[row.baseline](group)
+    else:
+        assert baseline.rule is not None
+        values = group.on_policy(baseline.rule)
+    return values, values
+
+
 def _divided(values: FloatArray, divisors: FloatArray) -> FloatArray:
     """Return values (P, n) over divisors (P, 1): 0 where those are 0, NaN where they overflowed."""
-    divisors = np.where(np.isinf(divisors), np.nan, divisors)
-    return np.divide(values, divisors, out=np.zeros_like(values), where=divisors != 0)
+    finite = np.where(np.isinf(divisors), np.nan, divisors)
+    quotients: FloatArray = values / np.where(finite == 0, np.inf, finite)
+    return quotients
 
 
-def _std_of_credits(group: Group, row: Method, raw: RawAdvantage) -> FloatArray:
+def _std_of_credits(group: Group, row: Method, values: FloatArray) -> FloatArray:
     """Return std + eps, (P, 1), and 0 for a group without signal.
 
     The std is the larger of those of the on-policy credits and of credit - baseline; the own
     ratio is in neither. For "grpo" that is TRL's formula. There is no signal where it is rounding
     and, under a correction, where the on-policy credits spread less than `LEAST_STD`.
     """
-    plain = _std(group.rewards if group.weights is None else group.on_policy("mean"))
-    std = np.maximum(plain, _std(raw.values))
-    unit = group.rewards.shape[-1] * np.finfo(float).eps
-    rounding = np.ptp(unit * group.rewards, axis=-1, keepdims=True)
+    n = group.rewards.shape[-1]
+    credits = group.centred_rewards if group.weights is None else group.on_policy(rule.mean)
+    plain = std = root_sum_of_squares(credits)
+    if values is not credits:
+        std = np.maximum(plain, root_sum_of_squares(centred(values)))
+    plain, std = (root / math.sqrt(max(n - STD_DDOF, 1)) for root in (plain, std))
+    unit = n * np.finfo(float).eps
+    top, bottom = (edge(axis=-1, keepdims=True) for edge in (group.rewards.max, group.rewards.min))
+    rounding = unit * top - unit * bottom
     silent = (std < rounding) & (not row.keeps_level)
     if row.correction != "none":
         silent = plain < np.maximum(LEAST_STD, rounding)
     return np.where(silent, 0.0, std + STD_EPSILON)
 
 
-def _mean_reward(group: Group, row: Method, raw: RawAdvantage) -> FloatArray:  # noqa: ARG001
+def _mean_reward(group: Group, row: Method, values: FloatArray) -> FloatArray:  # noqa: ARG001
     """Return the mean reward of the group, (P, 1), as MaxRL has it."""
     mean: FloatArray = group.rewards.mean(axis=-1, keepdims=True)
     return mean
 
 
-def _std_of_subsets(group: Group, row: Method, raw: RawAdvantage) -> FloatArray:  # noqa: ARG001
+def _std_of_subsets(group: Group, row: Method, values: FloatArray) -> FloatArray:  # noqa: ARG001
     """Return k / n times the std of the statistic over the k-subsets, (P, 1).
 
     For a maximum every subset has the reward of one of its members, so that W_j is the share of
@@ -250,24 +255,18 @@ def _std_of_subsets(group: Group, row: Method, raw: RawAdvantage) -> FloatArray:
     n = group.rewards.shape[-1]
     shares, below = group.order.of_group(n), group.rewards[:, -1:] - group.rewards
     if group.scores is not None:
-        shares = selected_weights(shares, group.scores)
+        shares = rule.selected_weights(shares, group.scores)
     mean = (below * shares).sum(axis=1, keepdims=True)
     std: FloatArray = group.k / n * root_sum_of_squares((below - mean) * np.sqrt(shares))
     return std
 
 
-_SCALES: Mapping[str, Callable[[Group, Method, RawAdvantage], FloatArray]] = {
+_SCALES: Mapping[str, Callable[[Group, Method, FloatArray], FloatArray]] = {
     "std": _std_of_credits,
     "mean": _mean_reward,
     "subset_std": _std_of_subsets,
 }
 """What the advantages of a group are divided by."""
-
-
-def _std(values: FloatArray) -> FloatArray:
-    divisor = max(values.shape[-1] - STD_DDOF, 1)
-    std: FloatArray = root_sum_of_squares(centred(values)) / math.sqrt(divisor)
-    return std
 
 
 def _clamped_deltas(rows: FloatArray, logs: FloatArray | None, clamp: float | None) -> FloatArray:

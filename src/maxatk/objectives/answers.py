@@ -10,7 +10,7 @@ over the classes of a chance times that worth, and the chances look at the count
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 import numpy as np
@@ -25,31 +25,28 @@ Chances: TypeAlias = Callable[[Counts, int], FloatArray]
 Codes: TypeAlias = npt.NDArray[np.intp]
 
 
-def statistic_of(chances: Chances, rewards: FloatArray, codes: Codes, k: int) -> float:
-    """Return the statistic of one group: rewards (n,) and the class of each sample (n,)."""
-    _, counts, worth = _classes(rewards, codes)
-    return float(chances(tuple(counts.tolist()), k) @ worth)
+def statistic(chances: Chances, k: int, group: Group) -> FloatArray:
+    """Return the statistic of k samples of each group, (P,)."""
+    rows = (_classes(*pair) for pair in _pairs(group))
+    return np.array([chances(tuple(counts.tolist()), k) @ worth for _, counts, worth in rows])
 
 
-def replace_one(chances: Chances, rewards: FloatArray, codes: Codes, k: int) -> FloatArray:
-    """Return m(all) minus the mean over replacing a sample by each of the others, (n,)."""
-    if len(rewards) == 1:
-        return np.zeros(1)
+def replace_one(chances: Chances) -> Callable[[Group], FloatArray]:
+    """Return m(all) minus the mean over replacing a sample by each of the others, of a group."""
 
-    def replaced(others: npt.NDArray[np.int64]) -> FloatArray:
+    def replaced(others: Counts, k: int) -> FloatArray:
         mean = np.zeros(len(others))
         for d in np.flatnonzero(others):
-            others[d] += 1
-            mean += (others[d] - 1) * chances(tuple(others.tolist()), k)
-            others[d] -= 1
-        return mean / int(others.sum())
+            more = (*others[:d], others[d] + 1, *others[d + 1 :])
+            mean += others[d] * chances(more, k)
+        return mean / max(sum(others), 1)
 
-    return _above(chances, replaced, rewards, codes, k)
+    return functools.partial(_above, chances, replaced)
 
 
-def remove_one(chances: Chances, rewards: FloatArray, codes: Codes, k: int) -> FloatArray:
-    """Return m(all) - m(without the sample), (n,); the group has more than k samples."""
-    return _above(chances, lambda others: chances(tuple(others.tolist()), k), rewards, codes, k)
+def remove_one(chances: Chances) -> Callable[[Group], FloatArray]:
+    """Return m(all) - m(without the sample), of a group with more than k samples."""
+    return functools.partial(_above, chances, chances)
 
 
 def distinct_chances(counts: Counts, k: int) -> FloatArray:
@@ -102,56 +99,33 @@ def _product(one: FloatArray, other: FloatArray, degree: int) -> FloatArray:
     return product
 
 
-def _classes(rewards: FloatArray, codes: Codes) -> tuple[Codes, npt.NDArray[np.int64], FloatArray]:
-    """Return the class of each sample, 0 up to the group's classes, their counts and worths."""
-    _, own, counts = np.unique(codes, return_inverse=True, return_counts=True)
-    return own, counts, np.bincount(own, rewards) / counts
-
-
-def _above(
-    chances: Chances,
-    without: Callable[[npt.NDArray[np.int64]], FloatArray],
-    rewards: FloatArray,
-    codes: Codes,
-    k: int,
-) -> FloatArray:
-    """Return the statistic minus that of the chances `without` a sample, for every sample (n,).
+def _above(chances: Chances, without: Chances, group: Group) -> FloatArray:
+    """Return the statistic minus that of the chances `without` a sample, for every sample (P, n).
 
     Without sample i its class is worth the mean of its other rewards, also on average over the
     samples that replace i.
     """
-    classes, counts, worth = _classes(rewards, codes)
-    whole = chances(tuple(counts.tolist()), k) @ worth
-    result = np.empty(len(rewards))
-    for d in range(len(counts)):
-        own = classes == d
-        counts[d] -= 1
-        chance = without(counts)
-        counts[d] += 1
-        change = (worth[d] - rewards[own]) / max(counts[d] - 1, 1)
-        result[own] = whole - chance @ worth - chance[d] * change
+    result = np.zeros_like(group.rewards)
+    if result.shape[1] == 1:
+        return result
+    for row, (rewards, codes) in zip(result, _pairs(group), strict=True):
+        classes, counts, worth = _classes(rewards, codes)
+        whole = chances(tuple(counts.tolist()), group.k) @ worth
+        for d in range(len(counts)):
+            own, others = classes == d, counts - (np.arange(len(counts)) == d)
+            chance = without(tuple(others.tolist()), group.k)
+            change = (worth[d] - rewards[own]) / max(others[d], 1)
+            row[own] = whole - chance @ worth - chance[d] * change
     return result
 
 
-def _of_groups(
-    rule: Callable[[Chances, FloatArray, Codes, int], FloatArray], chances: Chances
-) -> Callable[[Group], FloatArray]:
-    def advantages(group: Group) -> FloatArray:
-        rows = zip(group.rewards, group.codes, strict=True)
-        values = [rule(chances, rewards, codes, group.k) for rewards, codes in rows]
-        return np.array(values).reshape(group.rewards.shape)
-
-    return advantages
+def _pairs(group: Group) -> Iterable[tuple[FloatArray, Codes]]:
+    """Return the rewards (n,) and the answers (n,) of each group."""
+    assert group.answers is not None
+    return zip(group.rewards, group.answers, strict=True)
 
 
-MAJORITY: Mapping[str, Callable[[Group], FloatArray]] = {
-    "replace_one": _of_groups(replace_one, majority_chances),
-    "remove_one": _of_groups(remove_one, majority_chances),
-}
-"""The baselines of the credit "majority"."""
-
-DISTINCT: Mapping[str, Callable[[Group], FloatArray]] = {
-    "replace_one": _of_groups(replace_one, distinct_chances),
-    "remove_one": _of_groups(remove_one, distinct_chances),
-}
-"""The baselines of the credit "distinct"."""
+def _classes(rewards: FloatArray, codes: Codes) -> tuple[Codes, npt.NDArray[np.int64], FloatArray]:
+    """Return the class of each sample, 0 up to the group's classes, their counts and worths."""
+    _, own, counts = np.unique(codes, return_inverse=True, return_counts=True)
+    return own, counts, np.bincount(own, rewards) / counts

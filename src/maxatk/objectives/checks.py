@@ -1,4 +1,4 @@
-"""Checks of the arguments that the functions of this box share."""
+"""Checks of the arguments that the functions of this package share."""
 
 from __future__ import annotations
 

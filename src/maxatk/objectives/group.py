@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from maxatk.objectives.checks import FloatArray
 from maxatk.objectives.order import OrderWeights
-from maxatk.objectives.rule import advantages_of, rule_of, selected_of, steps_of
+from maxatk.objectives.rule import RuleOf, advantages_of, rule_of
 
 Places: TypeAlias = npt.NDArray[np.intp]
 
@@ -34,6 +34,7 @@ class Group:
     scores: FloatArray | None = None
     answers: npt.NDArray[np.intp] | None = None
     beta: float = 1.0
+    _kept: dict[RuleOf, FloatArray] = dataclasses.field(default_factory=dict)
 
     @property
     def order(self) -> OrderWeights:
@@ -42,27 +43,14 @@ class Group:
         return self.weights
 
     @property
-    def codes(self) -> npt.NDArray[np.intp]:
-        """Return the answers, for the formulas that are only used with them."""
-        assert self.answers is not None
-        return self.answers
+    def ratios(self) -> FloatArray:
+        """Return the clamped ratios, (P, n)."""
+        return np.broadcast_to(1 + self.deltas, self.rewards.shape)
 
-    @functools.cached_property
-    def credits(self) -> FloatArray:
-        """Return the on-policy credits (P, n), those of eq. (9) for a maximum."""
-        return self.on_policy("none")
-
-    @functools.cached_property
-    def steps(self) -> FloatArray:
-        """Return the first reward and the steps between neighbours, (P, n)."""
-        return steps_of(self.rewards)
-
-    def on_policy(self, baseline: str) -> FloatArray:
-        """Return the advantages (P, n) of a name in `RULES` where every ratio is one."""
-        rule = rule_of(self.order, baseline, self.rewards.shape[-1])
-        if self.scores is not None and (self.scores[:, 1:] == self.scores[:, :-1]).any():
-            return selected_of(self.rewards, self.scores, rule)
-        return advantages_of(self.steps, rule)
+    @property
+    def gains(self) -> FloatArray:
+        """Return the rewards above that of the first sample, the lowest: (P, n)."""
+        return self.rewards - self.rewards[:, :1]
 
     @property
     def equal(self) -> npt.NDArray[np.bool_]:
@@ -72,10 +60,17 @@ class Group:
             equal = (self.rewards == self.rewards[:, :1]).all(axis=1, keepdims=True)
         return equal
 
-    @property
-    def gains(self) -> FloatArray:
-        """Return the rewards above that of the first sample, the lowest: (P, n)."""
-        return self.rewards - self.rewards[:, :1]
+    @functools.cached_property
+    def centred_rewards(self) -> FloatArray:
+        """Return the rewards minus their mean, (P, n)."""
+        return centred(self.rewards)
+
+    def on_policy(self, baseline: RuleOf) -> FloatArray:
+        """Return the advantages (P, n) of a baseline of `rule` where every ratio is one."""
+        if baseline not in self._kept:
+            rule = rule_of(self.order, baseline, self.rewards.shape[-1])
+            self._kept[baseline] = advantages_of(self.rewards, self.scores, rule)
+        return self._kept[baseline]
 
     def scored_places(self, least: int) -> Iterator[Places]:
         """Yield the flat places (P', m), in order, of the groups with each m >= least.
@@ -113,12 +108,18 @@ class Group:
         )
 
 
-@dataclasses.dataclass(frozen=True)
-class RawAdvantage:
-    """Credit minus baseline before the scale, (P, n), and its slope in the own delta, (P, n).
+def centred(values: FloatArray) -> FloatArray:
+    """Return values (P, n) minus their mean over the group."""
+    difference: FloatArray = values - values.mean(axis=-1, keepdims=True)
+    return difference
 
-    `values` has the own ratio removed; `values + deltas * slopes` has it included.
+
+def root_sum_of_squares(values: FloatArray) -> FloatArray:
+    """Return the root of the sum of squares on the last axis, (..., n) to (..., 1).
+
+    The squares are those of the values over the largest of them: none overflows or underflows.
     """
-
-    values: FloatArray
-    slopes: FloatArray
+    largest = np.abs(values).max(axis=-1, keepdims=True)
+    shares = values / np.where(largest == 0, 1.0, largest)
+    root: FloatArray = largest * np.sqrt(np.einsum("...i,...i->...", shares, shares)[..., None])
+    return root

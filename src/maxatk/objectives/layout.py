@@ -34,19 +34,16 @@ class Layout:
 
     def rows(self, field: str, values: Any) -> FloatArray:
         """Return a column of numbers beside the rewards as rows, NaN where they are padded."""
+        flat = as_floats(field, _leaves(values, 2) if self._ragged else _as_numpy(values))
+        if flat.shape != self.shape:
+            raise self._misshaped(field, flat.shape)
         if self.places is None:
-            array = as_floats(field, _as_numpy(values))
-            self._check(field, array.shape)
-            return array
-        flat = as_floats(field, _as_numpy(values) if self.ids else _leaves(values, 2))
-        self._check(field, flat.shape)
+            return flat
         return np.where(self.places < 0, np.nan, flat[self.places])
 
     def codes(self, field: str, values: Any) -> npt.NDArray[np.intp]:
         """Return a column of hashable values as rows of small integers, one for each value."""
-        leaves = _leaves(
-            values, 1 if self.ids else 2 if self.places is not None else len(self.shape)
-        )
+        leaves = _leaves(values, 2 if self._ragged else len(self.shape))
         if len(leaves) != math.prod(self.shape):
             raise self._misshaped(field, (len(leaves),))
         seen: dict[Hashable, int] = {}
@@ -85,9 +82,9 @@ class Layout:
                 stacklevel=depth + 1,
             )
 
-    def _check(self, field: str, shape: tuple[int, ...]) -> None:
-        if shape != self.shape:
-            raise self._misshaped(field, shape)
+    @property
+    def _ragged(self) -> bool:
+        return self.places is not None and not self.ids
 
     def _misshaped(self, field: str, shape: tuple[int, ...]) -> InvalidValueError:
         return InvalidValueError(

@@ -1,7 +1,7 @@
 """The methods as rows of a table: advantage = scale(credit - baseline).
 
-`METHODS` says which credit, baseline and scale a method has. The formulas of a credit with order
-weights are those of `rule.RULES`, the others those of the dict in its row of `CREDITS`.
+A row of `METHODS` names its credit, baseline, correction and scale; the rows of `CREDITS` and
+`BASELINES` name the functions that compute them.
 """
 
 from __future__ import annotations
@@ -10,15 +10,14 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Iterable, Mapping
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 from maxatk.errors import InvalidValueError, unknown_name
-from maxatk.objectives.answers import DISTINCT, MAJORITY
-from maxatk.objectives.checks import is_number
-from maxatk.objectives.off_policy import CORRECTIONS
+from maxatk.objectives import answers, off_policy, plain, rule
+from maxatk.objectives.checks import FloatArray, is_number
+from maxatk.objectives.group import Group
 from maxatk.objectives.order import OrderWeights
-from maxatk.objectives.plain import BEST, ENTROPIC, REWARD, Formulas
-from maxatk.objectives.rule import RULES, rule_of
+from maxatk.objectives.rule import RuleOf
 
 Correction: TypeAlias = Literal["none", "first_order", "exact"]
 Scale: TypeAlias = Literal["none", "std", "mean", "subset_std"]
@@ -29,7 +28,8 @@ class Credit:
     """What a credit is the credit for, and what goes with it.
 
     - `statistic`: what its expectation is, in words; "" for a credit that is none of a statistic.
-    - `order`: its order weights for a k, or `formulas`: its baselines, where it has none.
+    - `order`: its order weights for a k, or `formulas`: credit minus baseline, (P, n), by the name
+      of the baseline, where it has none.
     - `uses_k`: whether the k of a call has a meaning.
     - `needs_answers`: whether it looks at answers beside the rewards.
     - `keeps_level`: equal rewards do not give 0.
@@ -39,7 +39,7 @@ class Credit:
 
     statistic: str
     order: Callable[[int], OrderWeights] | None = None
-    formulas: Formulas = dataclasses.field(default_factory=dict)
+    formulas: Mapping[str, Callable[[Group], FloatArray]] = dataclasses.field(default_factory=dict)
     uses_k: bool = False
     needs_answers: bool = False
     keeps_level: bool = False
@@ -51,12 +51,24 @@ class Credit:
 CREDITS: Mapping[str, Credit] = {
     "reward": Credit(
         statistic="mean reward",
-        formulas=REWARD,
+        formulas={
+            "none": plain.reward,
+            "mean": plain.reward_mean,
+            "leave_one_out": plain.reward_leave_one_out,
+        },
         per_sample=True,
         scales=("none", "std", "mean"),
         corrections=("none",),
     ),
-    "best": Credit(statistic="", formulas=BEST, corrections=("none",)),
+    "best": Credit(
+        statistic="",
+        formulas={
+            "none": plain.best,
+            "mean": plain.best_mean,
+            "second_best": plain.best_second,
+        },
+        corrections=("none",),
+    ),
     "max_at_k": Credit(
         statistic="max@k",
         order=OrderWeights.max,
@@ -71,7 +83,10 @@ CREDITS: Mapping[str, Credit] = {
     ),
     "majority": Credit(
         statistic="reward of the plurality answer of k",
-        formulas=MAJORITY,
+        formulas={
+            "replace_one": answers.replace_one(answers.majority_chances),
+            "remove_one": answers.remove_one(answers.majority_chances),
+        },
         uses_k=True,
         needs_answers=True,
         scales=("none",),
@@ -79,7 +94,10 @@ CREDITS: Mapping[str, Credit] = {
     ),
     "distinct": Credit(
         statistic="sum of the rewards of the different answers of k",
-        formulas=DISTINCT,
+        formulas={
+            "replace_one": answers.replace_one(answers.distinct_chances),
+            "remove_one": answers.remove_one(answers.distinct_chances),
+        },
         uses_k=True,
         needs_answers=True,
         keeps_level=True,
@@ -88,7 +106,10 @@ CREDITS: Mapping[str, Credit] = {
     ),
     "entropic": Credit(
         statistic="log-mean-exp of n rewards",
-        formulas=ENTROPIC,
+        formulas={
+            "mean": plain.entropic_mean,
+            "remove_one": plain.entropic_remove_one,
+        },
         scales=("none",),
         corrections=("none",),
     ),
@@ -101,34 +122,60 @@ class Baseline:
     """What is subtracted from the credit, and what follows from it.
 
     - `formula`: the baseline for a statistic m, in words.
+    - `rule`: its steps for order weights, where every ratio is one.
+    - `corrected`: credit minus baseline by the name of the correction.
     - `unbiased`: it is made of the other samples only.
     - `keeps_level`: equal rewards do not give 0.
     - `spare`: how many samples more than k it needs.
-    - `on_policy`: the baseline that it is where every ratio is one.
-    - `first_order`: it goes with the credits that have the first-order correction only.
+    - `ratios_only`: it goes with a correction only, of a credit that has the paper's.
     """
 
     formula: str
+    rule: RuleOf | None = None
+    corrected: Mapping[str, off_policy.Corrected] = dataclasses.field(default_factory=dict)
     unbiased: bool = True
     keeps_level: bool = False
     spare: int = 0
-    on_policy: str | None = None
-    first_order: bool = False
+    ratios_only: bool = False
 
 
 BASELINES: Mapping[str, Baseline] = {
-    "none": Baseline(formula="0", keeps_level=True),
-    "mean": Baseline(formula="mean of the credits", unbiased=False),
-    "leave_one_out": Baseline(formula="mean over replacing i by the others of its subset"),
-    "replace_one": Baseline(formula="mean over replacing i by each of the others"),
-    "remove_one": Baseline(formula="the same without i", spare=1),
-    "others_credit": Baseline(formula="mean credit of the others alone", keeps_level=True),
+    "none": Baseline(
+        formula="0",
+        rule=rule.credit,
+        corrected=off_policy.of_both(off_policy.without_baseline),
+        keeps_level=True,
+    ),
+    "mean": Baseline(
+        formula="mean of the credits",
+        rule=rule.mean,
+        corrected=off_policy.of_both(off_policy.mean),
+        unbiased=False,
+    ),
+    "leave_one_out": Baseline(
+        formula="mean over replacing i by the others of its subset",
+        rule=rule.leave_one_out,
+        corrected={
+            "first_order": off_policy.first_order_leave_one_out,
+            "exact": off_policy.exact_leave_one_out,
+        },
+    ),
+    "replace_one": Baseline(
+        formula="mean over replacing i by each of the others",
+        rule=rule.replace_one,
+        corrected={"exact": off_policy.exact_replace_one},
+    ),
+    "remove_one": Baseline(formula="the same without i", rule=rule.remove_one, spare=1),
+    "others_credit": Baseline(
+        formula="mean credit of the others alone", rule=rule.others_credit, keeps_level=True
+    ),
     "second_best": Baseline(formula="second best distinct reward", unbiased=False),
     "constant": Baseline(
         formula="c for which the weights of r - c sum to 0",
+        rule=rule.mean,
+        corrected=off_policy.of_both(off_policy.constant),
         unbiased=False,
-        on_policy="mean",
-        first_order=True,
+        ratios_only=True,
     ),
 }
 """The baselines by name."""
@@ -169,8 +216,8 @@ class Method:
             raise InvalidValueError(
                 f"Method.inverse_temperature: must be a finite number above 0, got {beta!r}"
             )
-        self._check("correction", ("none", *CORRECTIONS), kind.corrections)
-        self._check("scale", ("none", "std", "mean", "subset_std"), kind.scales)
+        self._check("correction", get_args(Correction), kind.corrections)
+        self._check("scale", get_args(Scale), kind.scales)
         self._check("baseline", BASELINES, self._fitting_baselines())
 
     def _check(self, field: str, known: Iterable[str], fitting: Iterable[str]) -> None:
@@ -187,16 +234,14 @@ class Method:
     def _fitting_baselines(self) -> list[str]:
         if self.kind.formulas:
             return list(self.kind.formulas)
-        fitting = CORRECTIONS[self.correction] if self.correction != "none" else RULES
-        # A statistic that depends on the size of the group is another one without sample i.
-        weights = self.weights(1)
-        by_rank = weights is not None and weights.by_rank
-        paper = "first_order" in self.kind.corrections
+        weights, paper = self.weights(1), "first_order" in self.kind.corrections
         return [
             name
-            for name in fitting
-            if not (by_rank and BASELINES[name].spare)
-            and (paper or not BASELINES[name].first_order)
+            for name, row in BASELINES.items()
+            if (self.correction in row.corrected if self.correction != "none" else row.rule)
+            # A statistic that depends on the size of the group is another one without sample i.
+            and not (weights is not None and weights.by_rank and row.spare)
+            and not (row.ratios_only and (self.correction == "none" or not paper))
         ]
 
     @property
@@ -220,7 +265,7 @@ class Method:
 
     def weights(self, k: int) -> OrderWeights | None:
         """Return the order weights of the credit for a k, or None where it has none."""
-        return _weights(self.credit, k)
+        return self.credit if isinstance(self.credit, OrderWeights) else _weights(self.credit, k)
 
     def samples_needed(self, k: int) -> int:
         """Return the size of the smallest group that the method has advantages for."""
@@ -234,24 +279,15 @@ class Method:
 
     def is_silent(self, k: int, samples: int) -> bool:
         """Return whether every advantage of groups of that many samples is 0, whatever they are."""
-        weights = self.weights(k)
-        if weights is None:
+        weights, baseline = self.weights(k), BASELINES[self.baseline].rule
+        if weights is None or baseline is None:
             return False
-        rule = rule_of(weights, self.without_ratios().baseline, samples)
-        return not (rule.level or rule.up.any() or rule.down.any())
-
-    def without_ratios(self) -> Method:
-        """Return the method that this one is where every ratio is one: the same, without work."""
-        if self.correction == "none":
-            return self
-        baseline = BASELINES[self.baseline].on_policy or self.baseline
-        return dataclasses.replace(self, correction="none", baseline=baseline)
+        found = rule.rule_of(weights, baseline, samples)
+        return not (found.level or found.up.any() or found.down.any())
 
 
 @functools.lru_cache(256)
-def _weights(credit: str | OrderWeights, k: int) -> OrderWeights | None:
-    if isinstance(credit, OrderWeights):
-        return credit
+def _weights(credit: str, k: int) -> OrderWeights | None:
     order = CREDITS[credit].order
     return order(k) if order else None
 

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from maxatk.errors import InvalidValueError
-from maxatk.objectives.answers import Chances, distinct_chances, majority_chances, statistic_of
+from maxatk.objectives.answers import distinct_chances, majority_chances, statistic
 from maxatk.objectives.checks import FloatArray, as_floats, as_k, refuse_k_above
 from maxatk.objectives.group import Group
-from maxatk.objectives.layout import Layout, layout_of
+from maxatk.objectives.layout import layout_of
 from maxatk.objectives.order import OrderWeights
 from maxatk.objectives.rule import selected_weights
 from maxatk.objectives.subsets import hit_shares
+
+Column: TypeAlias = tuple[int, Callable[[Group], FloatArray]]
+"""The samples that a statistic needs, and the statistic of groups, (P,)."""
 
 
 def max_at_k(
@@ -38,9 +42,8 @@ def max_at_k(
     Raises InvalidValueError for k > n, k < 1, a k that is not an integer and infinite rewards.
     Source: "The Best of N Worlds", appendix C.1.
     """
-    sizes = [as_k(size) for size in (k if np.ndim(k) else [k])]  # type: ignore[union-attr]
-    columns = [OrderWeights.max(size) for size in sizes]
-    return _order_statistics(rewards, columns, selection, groups, single=not np.ndim(k))
+    columns = [_ordered(OrderWeights.max(size)) for size in _sizes(k)]
+    return _statistics(rewards, columns, np.ndim(k), selection=selection, groups=groups)
 
 
 def order_at_k(
@@ -60,7 +63,7 @@ def order_at_k(
     """
     if not isinstance(weights, OrderWeights):
         raise InvalidValueError(f"weights: must be OrderWeights, got {weights!r}")
-    return _order_statistics(rewards, [weights], selection, groups, single=True)
+    return _statistics(rewards, [_ordered(weights)], 0, selection=selection, groups=groups)
 
 
 def majority_at_k(
@@ -73,7 +76,8 @@ def majority_at_k(
 
     Raises InvalidValueError for k > n, answers of another shape and infinite rewards.
     """
-    return _class_statistics(majority_chances, rewards, answers, k, groups)
+    columns = [(size, partial(statistic, majority_chances, size)) for size in _sizes(k)]
+    return _statistics(rewards, columns, np.ndim(k), answers=answers, groups=groups)
 
 
 def distinct_at_k(
@@ -84,91 +88,72 @@ def distinct_at_k(
     That is sum_d v_d (1 - C(n - n_d, k) / C(n, k)) over the answers d, given n_d times and worth
     v_d, the mean of their rewards. The arguments and errors are those of `majority_at_k`.
     """
-    return _class_statistics(distinct_chances, rewards, answers, k, groups)
+    columns = [(size, partial(statistic, distinct_chances, size)) for size in _sizes(k)]
+    return _statistics(rewards, columns, np.ndim(k), answers=answers, groups=groups)
 
 
-def _order_statistics(
-    rewards: npt.ArrayLike,
-    columns: Sequence[OrderWeights],
-    selection: Any,
-    groups: Any,
-    *,
-    single: bool,
-) -> FloatArray:
-    layout, rows = layout_of(rewards, groups)
-    scores = None if selection is None else layout.rows("selection", selection)
-
-    def statistic(group: Group, column: int) -> FloatArray:
-        weights = columns[column].of_group(group.rewards.shape[1])
-        if group.scores is None:
-            return _weighed(group.rewards, weights)
-        weighed: FloatArray = (group.rewards * selected_weights(weights, group.scores)).sum(axis=1)
-        return weighed
-
-    sizes = [weights.size for weights in columns]
-    return _statistics(layout, rows, sizes, statistic, single=single, scores=scores)
+def _sizes(k: int | Sequence[int]) -> list[int]:
+    return [as_k(size) for size in (k if np.ndim(k) else [k])]  # type: ignore[union-attr]
 
 
-def _class_statistics(
-    chances: Chances, rewards: npt.ArrayLike, answers: Any, k: int | Sequence[int], groups: Any
-) -> FloatArray:
-    layout, rows = layout_of(rewards, groups)
-    sizes = [as_k(size) for size in (k if np.ndim(k) else [k])]  # type: ignore[union-attr]
+def _ordered(weights: OrderWeights) -> Column:
+    return weights.size, partial(_order_statistic, weights)
 
-    def statistic(group: Group, column: int) -> FloatArray:
-        pairs = zip(group.rewards, group.codes, strict=True)
-        return np.array([statistic_of(chances, *pair, sizes[column]) for pair in pairs])
 
-    codes = layout.codes("answers", answers)
-    return _statistics(layout, rows, sizes, statistic, single=not np.ndim(k), answers=codes)
+def _order_statistic(weights: OrderWeights, group: Group) -> FloatArray:
+    whole = weights.of_group(group.rewards.shape[1])
+    if group.scores is not None:
+        whole = selected_weights(whole, group.scores)
+        selected: FloatArray = (group.rewards * whole).sum(axis=1)
+        return selected
+    value: FloatArray = group.rewards @ whole
+    if (whole >= 0).all():
+        # A mean lies between the rewards it is made of; rounding must not move ties apart.
+        used, total = np.flatnonzero(whole), whole.sum()
+        total = 1.0 if abs(total - 1) < 1e-9 else total
+        lowest, highest = group.rewards[:, used[0]], group.rewards[:, used[-1]]
+        value = np.clip(value, total * lowest, total * highest)
+    return value
 
 
 def _statistics(
-    layout: Layout,
-    rows: FloatArray,
-    sizes: Sequence[int],
-    statistic: Callable[[Group, int], FloatArray],
+    rewards: npt.ArrayLike,
+    columns: Sequence[Column],
+    axes: int,
     *,
-    single: bool,
-    scores: FloatArray | None = None,
-    answers: npt.NDArray[np.intp] | None = None,
+    selection: Any = None,
+    answers: Any = None,
+    groups: Any = None,
 ) -> FloatArray:
-    """Return the statistics (..., len(sizes)) of rows (..., n), NaN where samples lack.
+    """Return the statistics (..., columns) of rewards (..., n), NaN where samples lack.
 
-    A `single` one comes without the last axis.
+    With 0 `axes` for them, the only one comes without the last axis.
     """
+    layout, rows = layout_of(rewards, groups)
+    scores = None if selection is None else layout.rows("selection", selection)
+    codes = None if answers is None else layout.codes("answers", answers)
     if rows.ndim == 0:
         raise InvalidValueError("rewards: must have a last axis of samples, got a single number")
-    n = rows.shape[-1]
-    for size in sizes:
+    n, flat = rows.shape[-1], rows.reshape(-1, rows.shape[-1])
+    for size, _ in columns:
         refuse_k_above(size, n)
-    layout.warn_of_fewer(max(sizes, default=1), depth=4)
+    layout.warn_of_fewer(max((size for size, _ in columns), default=1), depth=3)
     whole = Group(
-        rows.reshape(-1, n),
+        flat,
         np.zeros((1, 1)),
         1,
-        scores=None if scores is None else scores.reshape(-1, n),
-        answers=None if answers is None else answers.reshape(-1, n),
+        scores=None if scores is None else scores.reshape(flat.shape),
+        answers=None if codes is None else codes.reshape(flat.shape),
     )
-    values = np.full((len(whole.rewards), len(sizes)), np.nan)
+    values = np.full((len(flat), len(columns)), np.nan)
     for places in whole.scored_places(1):
         group, count = whole.at(places), places.shape[1]
-        for column, size in enumerate(sizes):
+        for column, (size, of) in enumerate(columns):
             if size <= count:
-                values[places[:, 0] // n, column] = statistic(group, column)
-    shape = rows.shape[:-1] if single else (*rows.shape[:-1], len(sizes))
+                values[places[:, 0] // n, column] = of(group)
+    shape = rows.shape[:-1] + (len(columns),) * axes
     restored: FloatArray = layout.of_groups(values.reshape(shape))
     return restored
-
-
-def _weighed(ascending: FloatArray, weights: FloatArray) -> FloatArray:
-    value: FloatArray = ascending @ weights
-    if (weights >= 0).all():
-        # A mean lies between the rewards it is made of; rounding must not move ties apart.
-        used, total = np.flatnonzero(weights), weights.sum()
-        total = 1.0 if abs(total - 1) < 1e-9 else total
-        value = np.clip(value, total * ascending[:, used[0]], total * ascending[:, used[-1]])
-    return value
 
 
 def pass_at_k(

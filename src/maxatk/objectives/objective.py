@@ -75,25 +75,22 @@ class Objective:
         `log_ratios` (P, n) and what is `beside` are those of `maxatk.advantages`, which does the
         work and raises its errors.
         """
+
+        def of(k: int) -> np.ndarray:
+            return advantages(
+                rewards,
+                self.method,
+                k,
+                log_ratios=log_ratios,
+                selection=beside.selection,
+                answers=beside.answers,
+                form=self.form,
+                clamp=self.clamp,
+            )
+
         # Evaluation groups may be smaller than k.
-        k = min(k, as_method(self.method).largest_k(rewards.shape[1]))
-        result = self._of(rewards, k, log_ratios, beside)
+        result = of(min(k, as_method(self.method).largest_k(rewards.shape[1])))
         if self.weight == 1.0:
             return result
-        first = self._of(rewards, 1, log_ratios, beside)
-        mixed: np.ndarray = self.weight * result + (1 - self.weight) * first
+        mixed: np.ndarray = self.weight * result + (1 - self.weight) * of(1)
         return mixed
-
-    def _of(
-        self, rewards: np.ndarray, k: int, log_ratios: np.ndarray | None, beside: Beside
-    ) -> np.ndarray:
-        return advantages(
-            rewards,
-            self.method,
-            k,
-            log_ratios=log_ratios,
-            selection=beside.selection,
-            answers=beside.answers,
-            form=self.form,
-            clamp=self.clamp,
-        )

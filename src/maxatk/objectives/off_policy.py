@@ -7,22 +7,25 @@ once. Every correction weighs a (k-1)-subset J of the other samples by some omeg
     first_order: 1 + sum of delta over J        exact: product of rho over J
 
 and c_i = (1/C(n,k)) sum_J omega(J) m(J with i). The first order is that of the paper, for max@k;
-the exact one takes any order weights. What the sample's own delta_i adds is linear
-too: the weight with the own ratio in it is c_i + delta_i slope_i, where the slope is c_i itself
-for the products and the on-policy credit for the first-order expansion.
+the exact one takes any order weights. What the sample's own delta_i adds is linear too: the weight
+with the own ratio in it is c_i + delta_i slope_i, where the slope is c_i itself for the products
+and the on-policy credit for the first-order expansion. So every function of a baseline returns a
+pair (P, n): credit minus baseline without the own ratio, and its slope in the own delta.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
+import operator
 from collections.abc import Callable, Mapping
+from typing import TypeAlias
 
 import numpy as np
 
+from maxatk.objectives import rule
 from maxatk.objectives.checks import FloatArray
-from maxatk.objectives.group import Group, RawAdvantage
-from maxatk.objectives.plain import centred
-from maxatk.objectives.rule import split
+from maxatk.objectives.group import Group, centred
 from maxatk.objectives.subsets import (
     max_weights,
     pair_weights,
@@ -36,6 +39,9 @@ LEAST_TOTAL = 0.1
 """The constant baseline divides by the sum of the weights of a constant reward, k on-policy. The
 first-order expansion can make it vanish or turn negative: a group below this share of k is
 treated as on-policy."""
+
+Pair: TypeAlias = tuple[FloatArray, FloatArray]
+Corrected: TypeAlias = Callable[[Group], Pair]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +59,7 @@ class Credits:
     positive: bool
 
 
-def first_order_credits(group: Group) -> Credits:
+def first_order(group: Group) -> Credits:
     """Return the expansion of section 3.3 and appendix E with the own delta_i set to 0, O(n)."""
     rewards, deltas, k = group.rewards, group.deltas, group.k
     n = rewards.shape[-1]
@@ -64,16 +70,17 @@ def first_order_credits(group: Group) -> Credits:
     values = rewards * diagonal + others - deltas * sums_after(rewards * triple)
     rest = deltas.sum(axis=-1, keepdims=True) - deltas
     units = k / n + (k * (k - 1) / (n * max(n - 1, 1))) * rest
-    return Credits(values, units, group.credits, np.full((1, 1), k / n), False)
+    slopes = group.on_policy(rule.credit)
+    return Credits(values, units, slopes, np.full((1, 1), k / n), False)
 
 
-def exact_credits(group: Group) -> Credits:
+def exact(group: Group) -> Credits:
     """Return eq. (10) for any weights, exactly, the own ratio removed: O(n k) a part.
 
     The credits of the rewards above the group's lowest and those of a constant reward are computed
     apart and put together: for a maximum, without a sign in it, neither sum cancels.
     """
-    gains, ratios = group.gains, 1 + group.deltas
+    gains, ratios = group.gains, group.ratios
     values, units = np.zeros_like(gains), np.zeros_like(gains)
     for part in group.order.parts(gains.shape[-1]):
         k, total = len(part), float(part.sum())
@@ -81,24 +88,25 @@ def exact_credits(group: Group) -> Credits:
         if part[:-1].any():
             # A member above or below a step has the subset's value, the weights above the step.
             value = np.cumsum(part[::-1])[::-1]
-            own = stepwise_sums(np.diff(gains), ratios, value, part - value)
-        values += own if part[:-1].any() else total * own
+            values += stepwise_sums(np.diff(gains), ratios, value, part - value)
+        else:
+            values += total * own
         units += total * one
     values += group.rewards[:, :1] * units
     return Credits(values, units, values, units, True)
 
 
-def no_baseline(credits: Credits, _: Group) -> RawAdvantage:
+def without_baseline(credits: Credits, _: Group) -> Pair:
     """Return the credits, eq. (10), without a baseline."""
-    return RawAdvantage(credits.values, credits.slopes)
+    return credits.values, credits.slopes
 
 
-def mean(credits: Credits, _: Group) -> RawAdvantage:
+def mean(credits: Credits, _: Group) -> Pair:
     """Return the credits minus their mean over the group."""
-    return RawAdvantage(centred(credits.values), centred(credits.slopes))
+    return centred(credits.values), centred(credits.slopes)
 
 
-def constant(credits: Credits, group: Group) -> RawAdvantage:
+def constant(credits: Credits, group: Group) -> Pair:
     """Return w[r] - c w[1] with one constant c a group such that its sum vanishes.
 
     w[r] are the weights with the own ratio in them, linear in the rewards r, and w[1] those of a
@@ -113,21 +121,29 @@ def constant(credits: Credits, group: Group) -> RawAdvantage:
     values = credits.values - shift * credits.units
     slopes = credits.slopes - shift * credits.unit_slopes
     if not np.all(trusted):
-        fallback = group.on_policy("mean")
+        fallback = group.on_policy(rule.mean)
         values, slopes = (np.where(trusted, own, fallback) for own in (values, slopes))
-    return RawAdvantage(values, slopes)
+    return values, slopes
 
 
-def first_order_leave_one_out(group: Group) -> RawAdvantage:
+def of_both(baseline: Callable[[Credits, Group], Pair]) -> Mapping[str, Corrected]:
+    """Return a baseline that is made of credits, by the name of their correction."""
+    return {
+        "first_order": lambda group: baseline(first_order(group), group),
+        "exact": lambda group: baseline(exact(group), group),
+    }
+
+
+def first_order_leave_one_out(group: Group) -> Pair:
     """Return LOO-1 with the weight 1 + sum of delta of the (k-1)-subsets below each step."""
-    n, plain = group.rewards.shape[-1], group.on_policy("leave_one_out")
+    n, plain = group.rewards.shape[-1], group.on_policy(rule.leave_one_out)
     if group.k == 1:
-        return RawAdvantage(_above_others(group), plain)
+        return _above_others(group), plain
     below = max_weights(n, group.k) + pair_weights(n, group.k) * sums_before(group.deltas)
-    return RawAdvantage(_climbed(group, below), plain)
+    return _climbed(group, below), plain
 
 
-def exact_leave_one_out(group: Group) -> RawAdvantage:
+def exact_leave_one_out(group: Group) -> Pair:
     """Return LOO-1: (1/C(n,k)) sum over the others' (k-1)-subsets J of rho(J) times the gain of i.
 
     The gain is that of `rule.leave_one_out`, for max@k (r_i - max J)_+. There the steps of the
@@ -135,37 +151,38 @@ def exact_leave_one_out(group: Group) -> RawAdvantage:
     sum: never negative, exactly 0 for ties. Blind to a shift of the rewards for any weights. A
     part with k = 1 is `_above_others`.
     """
-    n, ratios = group.rewards.shape[-1], np.broadcast_to(1 + group.deltas, group.rewards.shape)
-    values = np.zeros(group.rewards.shape)
-    for part in group.order.parts(n):
-        k = len(part)
-        if k == 1:
-            values += part[0] * _above_others(group)
-        elif part[:-1].any():
-            values += stepwise_sums(np.diff(group.rewards), ratios, *split(part))
-        else:
-            below = part[-1] * max_weights(n, k) * prefix_means(ratios, k - 1)
-            values += _climbed(group, below)
-    return RawAdvantage(values, values)
+    parts = group.order.parts(group.rewards.shape[-1])
+    values = functools.reduce(operator.add, (_leave_one_out_of(part, group) for part in parts))
+    return values, values
 
 
-def exact_replace_one(group: Group) -> RawAdvantage:
+def _leave_one_out_of(part: FloatArray, group: Group) -> FloatArray:
+    n, k = group.rewards.shape[-1], len(part)
+    if k == 1:
+        return float(part[0]) * _above_others(group)
+    if part[:-1].any():
+        return stepwise_sums(np.diff(group.rewards), group.ratios, *rule.split(part))
+    return _climbed(group, part[-1] * max_weights(n, k) * prefix_means(group.ratios, k - 1))
+
+
+def exact_replace_one(group: Group) -> Pair:
     """Return LOO-1 minus what replace_one would subtract more from it on-policy.
 
     That difference is made of the other samples only, so that the gradient stays unbiased; the
     ratios would add nothing to it but time.
     """
-    more = group.on_policy("leave_one_out") - group.on_policy("replace_one")
-    values = exact_leave_one_out(group).values - more
-    return RawAdvantage(values, values)
+    more = group.on_policy(rule.leave_one_out) - group.on_policy(rule.replace_one)
+    values = exact_leave_one_out(group)[0] - more
+    return values, values
 
 
 def _climbed(group: Group, weights: FloatArray) -> FloatArray:
     """Return the weighted steps of the rewards up to each sample, summed: (P, n)."""
-    climbed = group.steps * weights
-    climbed[:, 0] = 0.0
-    np.cumsum(climbed, axis=-1, out=climbed)
-    return climbed
+    steps = rule.steps_of(group.rewards)
+    steps[:, 0] = 0.0
+    steps *= weights
+    np.cumsum(steps, axis=-1, out=steps)
+    return steps
 
 
 def _above_others(group: Group) -> FloatArray:
@@ -174,7 +191,7 @@ def _above_others(group: Group) -> FloatArray:
     Dividing by the sum of the ratios keeps the mean within the rewards; it does not contain
     sample i, so the gradient stays unbiased.
     """
-    gains, ratios = group.gains, np.broadcast_to(1 + group.deltas, group.rewards.shape)
+    gains, ratios = group.gains, group.ratios
     n = gains.shape[-1]
     if n == 1:
         return np.zeros_like(gains)
@@ -188,30 +205,3 @@ def _above_others(group: Group) -> FloatArray:
 def _sum(values: FloatArray) -> FloatArray:
     total: FloatArray = values.sum(axis=-1, keepdims=True)
     return total
-
-
-Corrected = Callable[[Group], RawAdvantage]
-
-
-def _of(
-    credits: Callable[[Group], Credits], baseline: Callable[[Credits, Group], RawAdvantage]
-) -> Corrected:
-    return lambda group: baseline(credits(group), group)
-
-
-CORRECTIONS: Mapping[str, Mapping[str, Corrected]] = {
-    "first_order": {
-        "none": _of(first_order_credits, no_baseline),
-        "mean": _of(first_order_credits, mean),
-        "constant": _of(first_order_credits, constant),
-        "leave_one_out": first_order_leave_one_out,
-    },
-    "exact": {
-        "none": _of(exact_credits, no_baseline),
-        "mean": _of(exact_credits, mean),
-        "constant": _of(exact_credits, constant),
-        "leave_one_out": exact_leave_one_out,
-        "replace_one": exact_replace_one,
-    },
-}
-"""The corrections by name: each baseline that goes with it, and its formula."""

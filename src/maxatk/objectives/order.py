@@ -135,17 +135,19 @@ class OrderWeights:
 
 
 def lifted(weights: FloatArray, n: int) -> FloatArray:
-    """Return the weights (n,) of a group whose k-subsets are weighed by `weights` (k,), k <= n.
+    """Return the weights (n,) of a group whose k-subsets are weighed by `weights` (k,).
 
     A k-subset of k + 1 samples leaves one out, each as likely as another: that lifts k to k + 1
     by a convex combination of neighbours, in which nothing cancels and nothing overflows.
-    O(n (n - k)), and O(n) for a maximum.
+    O(n (n - k)), and O(n) for a maximum. Where there are no k-subsets the weights are 0.
     """
     k = len(weights)
+    whole, places = np.zeros(n), np.arange(n)
+    if not 0 < k <= n:
+        return whole
     if not weights[:-1].any():
         top: FloatArray = weights[-1] * max_weights(n, k)
         return top
-    whole, places = np.zeros(n), np.arange(n)
     whole[:k] = weights
     for size in range(k, n):
         head = (size - places[: size + 1]) * whole[: size + 1]

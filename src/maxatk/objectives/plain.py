@@ -5,13 +5,11 @@ Each function returns credit minus baseline, (P, n), for rewards in ascending or
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-
 import numpy as np
 import numpy.typing as npt
 
 from maxatk.objectives.checks import FloatArray
-from maxatk.objectives.group import Group
+from maxatk.objectives.group import Group, centred
 
 
 def reward(group: Group) -> FloatArray:
@@ -21,13 +19,13 @@ def reward(group: Group) -> FloatArray:
 
 def reward_mean(group: Group) -> FloatArray:
     """Return the rewards minus their mean: eq. (5) before the division."""
-    return centred(group.rewards)
+    return group.centred_rewards
 
 
 def reward_leave_one_out(group: Group) -> FloatArray:
     """Return the rewards minus the mean of the other samples' rewards (RLOO)."""
     n = group.rewards.shape[-1]
-    above: FloatArray = centred(group.rewards) * (n / max(n - 1, 1))
+    above: FloatArray = group.centred_rewards * (n / max(n - 1, 1))
     return above
 
 
@@ -38,7 +36,7 @@ def best(group: Group) -> FloatArray:
 
 def best_mean(group: Group) -> FloatArray:
     """Return BoN-max-mean of appendix A: reward minus mean for the best samples, else 0."""
-    return np.where(_is_best(group), centred(group.rewards), 0.0)
+    return np.where(_is_best(group), group.centred_rewards, 0.0)
 
 
 def best_second(group: Group) -> FloatArray:
@@ -76,46 +74,6 @@ def entropic_mean(group: Group) -> FloatArray:
     return relative
 
 
-def centred(values: FloatArray) -> FloatArray:
-    """Return values (P, n) minus their mean over the group."""
-    difference: FloatArray = values - values.mean(axis=-1, keepdims=True)
-    return difference
-
-
-def root_sum_of_squares(values: FloatArray) -> FloatArray:
-    """Return the root of the sum of squares on the last axis, (..., n) to (..., 1).
-
-    The squares are those of the values over the largest of them: none overflows or underflows.
-    """
-    largest = np.abs(values).max(axis=-1, keepdims=True)
-    shares = values / np.where(largest == 0, 1.0, largest)
-    root: FloatArray = largest * np.sqrt(np.einsum("...i,...i->...", shares, shares)[..., None])
-    return root
-
-
 def _is_best(group: Group) -> npt.NDArray[np.bool_]:
     top: npt.NDArray[np.bool_] = group.rewards == group.rewards[:, -1:]
     return top
-
-
-Formulas = Mapping[str, Callable[[Group], FloatArray]]
-
-REWARD: Formulas = {
-    "none": reward,
-    "mean": reward_mean,
-    "leave_one_out": reward_leave_one_out,
-}
-"""The baselines of the credit "reward"."""
-
-BEST: Formulas = {
-    "none": best,
-    "mean": best_mean,
-    "second_best": best_second,
-}
-"""The baselines of the credit "best"."""
-
-ENTROPIC: Formulas = {
-    "mean": entropic_mean,
-    "remove_one": entropic_remove_one,
-}
-"""The baselines of the credit "entropic"."""

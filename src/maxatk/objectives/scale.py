@@ -15,7 +15,7 @@ import numpy as np
 from maxatk.errors import InvalidValueError
 from maxatk.folders import read_json, write_json
 from maxatk.objectives import Method
-from maxatk.objectives.plain import root_sum_of_squares
+from maxatk.objectives.group import root_sum_of_squares
 
 SCALES = ("mean", "sum", "batch")
 """The values of `advantage_scale`."""
@@ -27,26 +27,13 @@ FILE = "advantage_scale.json"
 """The file of a checkpoint that holds the running root mean square."""
 
 
-def has_own_scale(method: Method) -> bool:
-    """Say whether a method divides by something itself, so that its advantages are left alone."""
-    return method.scale != "none"
-
-
-def is_summed(method: Method) -> bool:
-    """Say whether the sum over the samples of A_i grad log pi(y_i), not its mean, is the estimate.
-
-    It is for every statistic of several samples; the plain reward is a credit for one sample.
-    """
-    return not method.kind.per_sample
-
-
 def describe(name: str, method: Method, *, group_size: int) -> str:
     """Return in a few words what the scale `name` does to the advantages of a method."""
-    if has_own_scale(method):
+    if method.scale != "none":
         return f"as the method has them, which divides by its {method.scale}"
     if name == "batch":
         return "divided by their running root mean square"
-    if name == "mean" and is_summed(method):
+    if name == "mean" and not method.kind.per_sample:
         return f"times the {group_size} samples of a group, for a loss that is a mean over samples"
     return "as the method has them"
 
@@ -70,8 +57,8 @@ class AdvantageScale:
     """
 
     def __init__(self, name: str, method: Method) -> None:
-        self._name = "sum" if has_own_scale(method) else name
-        self._summed = is_summed(method)
+        self._name = name if method.scale == "none" else "sum"
+        self._summed = not method.kind.per_sample
         self._root = self._weight = 0.0  # the weight is what the mean has seen, up to 1
 
     def observe(self, advantages: np.ndarray) -> None:

@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+import inspect
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from maxatk.errors import InvalidValueError, unknown_name
 from maxatk.objectives.methods import Method, as_method
 from maxatk.objectives.order import OrderWeights
 
-_MAKERS: Mapping[str, tuple[Callable[..., OrderWeights], dict[str, bool]]] = {
-    "max": (OrderWeights.max, {}),
-    "min": (OrderWeights.min, {}),
-    "mean": (OrderWeights.mean, {}),
-    "top": (OrderWeights.top, {"of": True}),
-    "quantile": (OrderWeights.quantile, {"of": True}),
-    "cvar": (OrderWeights.cvar, {"of": True, "tail": False}),
-    "mixture": (OrderWeights.mixture, {}),
-    "any_k": (OrderWeights.any_k, {}),
-    "harmonic": (OrderWeights.harmonic, {}),
-    "weights": (OrderWeights, {}),
+_MAKERS: Mapping[str, Callable[..., OrderWeights]] = {
+    "max": OrderWeights.max,
+    "min": OrderWeights.min,
+    "mean": OrderWeights.mean,
+    "top": OrderWeights.top,
+    "quantile": OrderWeights.quantile,
+    "cvar": OrderWeights.cvar,
+    "mixture": OrderWeights.mixture,
+    "any_k": OrderWeights.any_k,
+    "harmonic": OrderWeights.harmonic,
+    "weights": OrderWeights,
 }
-"""Key of a credit -> what makes its weights, and which further keys it has, required or not."""
+"""Key of a credit -> what makes its weights; its keyword-only arguments are further keys."""
 
 _ENTROPIC = "entropic"
 
@@ -37,10 +38,7 @@ def method_of(setting: object) -> Method:
     """
     if not isinstance(setting, Mapping):
         return as_method(setting)  # type: ignore[arg-type]
-    allowed = [field.name for field in dataclasses.fields(Method)]
-    for name in setting:
-        if name not in allowed:
-            raise unknown_name("method", str(name), allowed)
+    _check_keys("method", setting, [field.name for field in dataclasses.fields(Method)])
     for name in ("credit", "baseline"):
         if name not in setting:
             raise InvalidValueError(f"method: the key {name!r} is required, got {dict(setting)}")
@@ -59,13 +57,19 @@ def _credit(setting: Mapping[str, Any]) -> dict[str, Any]:
         raise unknown_name("method.credit", first if not named else ", ".join(named), kinds)
     (kind,) = named
     others = {name: value for name, value in setting.items() if name != kind}
-    maker, keys = _MAKERS.get(kind, (None, {}))
-    for name in others:
-        if name not in keys:
-            raise unknown_name(f"method.credit.{kind}", str(name), keys)
-    for name, required in keys.items():
-        if required and name not in others:
+    maker = _MAKERS.get(kind)
+    arguments = inspect.signature(maker).parameters.values() if maker else ()
+    keys = {one.name: one for one in arguments if one.kind is one.KEYWORD_ONLY}
+    _check_keys(f"method.credit.{kind}", others, keys)
+    for name, one in keys.items():
+        if one.default is one.empty and name not in others:
             raise InvalidValueError(f"method.credit: {kind!r} needs the key {name!r}")
     if maker is None:
         return {"credit": _ENTROPIC, "inverse_temperature": setting[kind]}
     return {"credit": maker(setting[kind], **others)}
+
+
+def _check_keys(field: str, setting: Mapping[str, Any], allowed: Collection[str]) -> None:
+    for name in setting:
+        if name not in allowed:
+            raise unknown_name(field, str(name), allowed)

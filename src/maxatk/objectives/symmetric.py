@@ -70,9 +70,7 @@ def joined_sums(rewards: FloatArray, ratios: FloatArray, k: int) -> FloatArray:
     for first in range(0, prompts, block):
         part = slice(first, first + block)
         columns = np.ascontiguousarray(ratios[part].T)
-        table = _empty_rows(n, k, columns.shape[1])
-        for j in range(1, n):
-            _step(table[j - 1], table[j], columns[j - 1], j, n)
+        table = _table(columns[:-1], k - 1)
         seeds = weights * rewards[:, part].transpose(2, 0, 1)
         sums[:, part] = _adjoint(table, seeds, columns).transpose(1, 2, 0)
     return sums

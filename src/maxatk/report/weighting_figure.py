@@ -22,7 +22,7 @@ def weighting_figure(path: str | Path, *, n: int = 8, k: int = 4) -> Path:
     """
     curves: dict[tuple[float, ...], list[str]] = {}
     for name, method in METHODS.items():
-        factor = weighting(method.without_ratios(), n, k, _RATES)
+        factor = weighting(method, n, k, _RATES)
         curves.setdefault(tuple(factor.round(9)), []).append(name)
     unbiased = [c for c, names in curves.items() if _claims(METHODS[names[0]])]
     with standing_alone():
