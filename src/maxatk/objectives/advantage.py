@@ -35,6 +35,8 @@ LARGEST_LOG_RATIO = 700.0
 LEAST_LOG_RATIO = -36.0
 """Log ratios below this (in nats) are cut, so that the ratio 1 + delta stays positive."""
 
+_OVERFLOW = "advantages: overflow; rewards or log_ratios are too large (a smaller clamp helps)"
+
 
 def advantages(
     rewards: npt.ArrayLike,
@@ -179,9 +181,7 @@ def _of_rows(whole: Group, needed: int, row: Method, correction: str, form: Form
         with np.errstate(over="ignore", invalid="ignore"):  # refused below
             result.ravel()[places] = _finished(group, row, correction, form)
     if not np.isfinite(result).all():
-        raise InvalidValueError(
-            "advantages: overflow; rewards or log_ratios are too large (a smaller clamp helps)"
-        )
+        raise InvalidValueError(_OVERFLOW)
     return result
 
 
@@ -211,9 +211,10 @@ def _difference(group: Group, row: Method, correction: str) -> Pair:
 
 
 def _divided(values: FloatArray, divisors: FloatArray) -> FloatArray:
-    """Return values (P, n) over divisors (P, 1): 0 where those are 0, NaN where they overflowed."""
-    finite = np.where(np.isinf(divisors), np.nan, divisors)
-    quotients: FloatArray = values / np.where(finite == 0, np.inf, finite)
+    """Return values (P, n) over divisors (P, 1), and 0 where those are 0."""
+    if not np.isfinite(divisors).all():
+        raise InvalidValueError(_OVERFLOW)
+    quotients: FloatArray = values / np.where(divisors == 0, np.inf, divisors)
     return quotients
 
 
@@ -221,22 +222,26 @@ def _std_of_credits(group: Group, row: Method, values: FloatArray) -> FloatArray
     """Return std + eps, (P, 1), and 0 for a group without signal.
 
     The std is the larger of those of the on-policy credits and of credit - baseline; the own
-    ratio is in neither. For "grpo" that is TRL's formula. There is no signal where it is rounding
-    and, under a correction, where the on-policy credits spread less than `LEAST_STD`.
+    ratio is in neither. For "grpo" that is TRL's formula. There is no signal where it is the
+    rounding of order weights and, under a correction, where the on-policy credits spread less
+    than `LEAST_STD`.
     """
     n = group.rewards.shape[-1]
-    credits = group.centred_rewards if group.weights is None else group.on_policy(rule.mean)
-    plain = std = root_sum_of_squares(credits)
+    ordered = group.weights is not None
+    credits = group.on_policy(rule.mean) if ordered else group.centred_rewards
+    plain = std = root_sum_of_squares(credits) / math.sqrt(max(n - STD_DDOF, 1))
     if values is not credits:
-        std = np.maximum(plain, root_sum_of_squares(centred(values)))
-    plain, std = (root / math.sqrt(max(n - STD_DDOF, 1)) for root in (plain, std))
+        other = root_sum_of_squares(centred(values)) / math.sqrt(max(n - STD_DDOF, 1))
+        std = np.maximum(plain, other)
+    divisors: FloatArray = std + STD_EPSILON
+    if not ordered:
+        return divisors
     unit = n * np.finfo(float).eps
     top, bottom = (edge(axis=-1, keepdims=True) for edge in (group.rewards.max, group.rewards.min))
     rounding = unit * top - unit * bottom
-    silent = (std < rounding) & (not row.keeps_level)
     if row.correction != "none":
-        silent = plain < np.maximum(LEAST_STD, rounding)
-    return np.where(silent, 0.0, std + STD_EPSILON)
+        return np.where(plain < np.maximum(LEAST_STD, rounding), 0.0, divisors)
+    return divisors if row.keeps_level else np.where(std < rounding, 0.0, divisors)
 
 
 def _mean_reward(group: Group, row: Method, values: FloatArray) -> FloatArray:  # noqa: ARG001

@@ -44,8 +44,8 @@ class Group:
 
     @property
     def ratios(self) -> FloatArray:
-        """Return the clamped ratios, (P, n)."""
-        return np.broadcast_to(1 + self.deltas, self.rewards.shape)
+        """Return the clamped ratios, (P, n), for the formulas that are only used with them."""
+        return 1 + self.deltas
 
     @property
     def gains(self) -> FloatArray:
