@@ -214,7 +214,8 @@ class TestResult:
     """What one test did: its outcome and what it cost.
 
     `cpu_seconds` and `wall_seconds` are those of the test process, `peak_memory` its largest
-    resident set in bytes, `stderr` a bounded excerpt of what it wrote there.
+    resident set in bytes, `stderr` a bounded excerpt of what it wrote there. `got` is the beginning
+    of what came instead of the expected output, for the first wrong answer of a program.
     """
 
     __test__ = False
@@ -224,6 +225,7 @@ class TestResult:
     wall_seconds: float = 0.0
     peak_memory: int = 0
     stderr: str = ""
+    got: str = ""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -76,7 +76,7 @@ def test_the_report_prints_every_k_in_other_formats(maxatk, scored, tmp_path):
     first, second = (list(csv.DictReader(io.StringIO(t))) for t in done.stdout.split("\n\n"))
     assert [row["max@2"] for row in first] == [".000", "1.000"]
     assert [row["pass@1"] for row in second] == [".000", "1.000"]
-    assert (tmp_path / "figure1.pdf").read_bytes().startswith(b"%PDF")
+    assert (tmp_path / "r-figure1.pdf").read_bytes().startswith(b"%PDF")
     assert "Table 14 of the paper" in (tmp_path / "r.html").read_text()
 
 

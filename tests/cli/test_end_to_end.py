@@ -37,7 +37,7 @@ def test_a_benchmarks_reference_solutions_from_rows_to_a_page(maxatk, tmp_path):
     page = maxatk("report", "solutions=scored", "--out", "page.html", "--title", "Our own rows")
     assert page.returncode == 0, page.stderr
     assert "Our own rows" in (tmp_path / "page.html").read_text()
-    assert (tmp_path / "figure1.svg").read_text().lstrip().startswith("<")
+    assert (tmp_path / "page-figure1.svg").read_text().lstrip().startswith("<")
 
 
 def test_a_finished_score_is_not_verified_again(maxatk, scoring, tmp_path):

@@ -1,5 +1,6 @@
 """The page in a real browser, without a network: what it lays out, does, and asks for."""
 
+import copy
 import csv
 import html
 import io
@@ -10,7 +11,11 @@ import subprocess
 
 import pytest
 
+from maxatk.evaluation import score
+from maxatk.jsonl import write_jsonl
+from maxatk.records import Problem, Sample, TestCase
 from maxatk.report import write_report
+from maxatk.verifier import Verifier
 from processes import patience
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
@@ -124,6 +129,13 @@ def test_nothing_is_clipped_and_nothing_scrolls_sideways(probe, request, which, 
         assert "overview" not in found["cards"]
 
 
+def test_a_printed_page_clips_nothing_and_shows_its_set_up(probe, crowded):
+    found = probe(crowded, width=1280, steps='dispatchEvent(new Event("beforeprint"))')
+    assert found["clipped"] == []
+    assert {"models", "settings", "overview"} <= set(found["tables"])
+    assert "outcomes" in found["cards"]
+
+
 def test_a_clipped_table_would_be_noticed(probe, page):
     broad = page.replace("<main>", '<main><div style="width:600px">x</div>')
     assert probe(broad, width=390)["beyond"] > 0
@@ -150,6 +162,22 @@ return rows();"""
     shown = [float(row[4]) for row in rows]
     assert shown == sorted(shown)
     assert shown == pytest.approx(sorted(gains.values()), abs=2e-3)
+
+
+def test_a_problem_without_a_value_beats_nothing_and_is_sorted_last(probe, results, tmp_path):
+    lost = copy.deepcopy(results["sharp"])
+    lost["per_problem"]["max@k"]["1"][1] = None
+    path = write_report({"base": results["base"], "lost": lost}, tmp_path / "r.html")
+    steps = """
+choose("k", "0"); choose("which", "%s");
+for (const _ of [1, 2]) document.querySelectorAll("#problem-table thead button")[2].click();
+return rows();"""
+    text = path.read_text(encoding="utf-8")
+    shown = probe(text, steps=ROWS + steps % "all")["done"]
+    assert shown[-1][0] == "p<1>"
+    assert shown[-1][2:] == ["–", "–"]
+    for which in ("A beats B", "B beats A"):
+        assert "p<1>" not in [row[0] for row in probe(text, steps=ROWS + steps % which)["done"]]
 
 
 def test_a_search_leaves_the_problems_with_that_id(probe, page):
@@ -182,6 +210,38 @@ return found;"""
     assert [row["problem"] for row in problems] == results["base"]["per_problem"]["ids"]
     values = results["same"]["per_problem"]["max@k"]["4"]
     assert [float(row["same max@4"]) for row in problems] == pytest.approx(values, abs=1e-4)
+
+
+@pytest.fixture(scope="module")
+def scored(tmp_path_factory):
+    """A page of programs that were verified: one right, one wrong and one that fails."""
+    folder = tmp_path_factory.mktemp("scored")
+    tests = (TestCase(input="2\n", output="4\n"), TestCase(input="3\n", output="6\n"))
+    problem = Problem("double", "Double <b>it</b>.", tests)
+    programs = ["print(2 * int(input()))", "print(4)  # </script>", "1 / 0"]
+    rows = [Sample("double", i, text).to_json() for i, text in enumerate(programs)]
+    write_jsonl(folder / "samples.jsonl", rows)
+    with Verifier(workers=1) as verifier:
+        score(folder / "samples.jsonl", [problem], folder / "run", verifier=verifier)
+    (folder / "run" / "samples.jsonl").write_text((folder / "samples.jsonl").read_text())
+    return write_report({"run": folder / "run"}, folder / "r.html").read_text(encoding="utf-8")
+
+
+def test_a_problem_opens_its_prompt_and_why_a_sample_failed(probe, scored):
+    steps = """
+document.querySelector("button.open").click();
+const cell = document.querySelector("tr.detail td");
+for (const box of cell.querySelectorAll("details")) box.open = true;
+const texts = (inner) => [...cell.querySelectorAll(inner)].map((e) => e.textContent);
+return [texts("pre"), texts(".failure p"), texts(".failure small")];"""
+    found = probe(scored, width=390, steps=steps)
+    pres, said, parts = found["done"]
+    assert pres[0] == "Double <b>it</b>."
+    assert said == ["test 2: wrong answer", "test 1: runtime error"]
+    assert parts == ["input", "expected", "came", "input", "expected", "error"]
+    assert {"3\n", "6\n", "4\n", "print(4)  # </script>"} <= set(pres)
+    assert any(text.rstrip().endswith("ZeroDivisionError: division by zero") for text in pres)
+    assert (found["beyond"], found["clipped"]) == (0, [])
 
 
 def test_every_entry_of_the_contents_is_a_place_on_the_page(probe, page):

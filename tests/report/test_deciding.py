@@ -7,6 +7,7 @@ import re
 import numpy as np
 import pytest
 
+from maxatk.errors import InvalidValueError
 from maxatk.evaluation.statistics.seeds import seed_difference
 from maxatk.evaluation.statistics.significance import adjusted_p_values
 from maxatk.report import compare, write_report
@@ -99,11 +100,24 @@ def test_the_k_that_are_shown_change_no_verdict(results):
     assert few.items() <= many.items()
 
 
-def test_three_seeds_or_more_decide_instead_of_problems(results, make):
-    seeds = [
+@pytest.fixture(scope="module")
+def seeds(make):
+    return [
         {"base": make(10 + s, 0.1, 0.1), "tuned": make(20 + s, 0.2, 0.1 + 0.02 * s)}
         for s in range(3)
     ]
+
+
+def test_the_page_of_several_seeds_says_that_they_decide(results, seeds, tmp_path):
+    together = {"base": results["base"], "tuned": results["sharp"]}
+    page = write_report(together, tmp_path / "r.html", seeds=seeds).read_text()
+    assert "paired t-test over 3 training seeds" in page
+    assert "It speaks of other training seeds." in page
+    with pytest.raises(InvalidValueError, match=r"seeds\[0\]: has no results of 'same'"):
+        write_report({**together, "same": results["same"]}, tmp_path / "r.html", seeds=seeds)
+
+
+def test_three_seeds_or_more_decide_instead_of_problems(results, seeds):
     together = {name: results[place] for name, place in (("base", "base"), ("tuned", "sharp"))}
     comparison = with_seeds(load_comparison(together), seeds)
     found = decide(comparison)

@@ -24,11 +24,10 @@ from maxatk.report.paper import PAPER_BENCHMARKS, paper_tables
 from maxatk.report.run_tables import (
     differences,
     every_k,
-    metric_name,
     overview,
     samples_table,
 )
-from maxatk.report.runs import load_comparison
+from maxatk.report.runs import load_comparison, metric_name
 
 SHOWN = (1, 8, 32, 128)
 EVERY = (1, 2, 4, 8, 16, 32, 64, 128)

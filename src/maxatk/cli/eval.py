@@ -159,6 +159,7 @@ def _evaluate(recipe: RecipeFlags, asked: Arguments) -> None:
             reward=recipe.reward,
             more_ks=asked.k,
             threshold=recipe.threshold,
+            store_failures=recipe.store_failures,
             progress=report,
         )
     if asked.progress != "json":

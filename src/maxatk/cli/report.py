@@ -131,7 +131,7 @@ def write_page(
         problems=problems,
         samples=samples,
     )
-    figure1(results, out.parent / f"figure1.{figure}", baseline=baseline)
+    figure1(results, out.with_name(f"{out.stem}-figure1.{figure}"), baseline=baseline)
     if table_format in ("text", "json"):
         loaded = {
             name: load_results(source, ks=ks, threshold=threshold, column=column)

@@ -18,6 +18,7 @@ from maxatk.engines.cluster import ClusterSettings
 from maxatk.engines.cluster.opening import open_verifier
 from maxatk.errors import InvalidValueError
 from maxatk.evaluation import score
+from maxatk.evaluation.failures import STORED
 from maxatk.evaluation.outside import score_rewards
 from maxatk.evaluation.planning import ScorePlan, plan_score
 from maxatk.exchange import parse_mapping
@@ -54,6 +55,8 @@ class Arguments:
         column: A further column of --rewards to take for the reward.
         by: A field of the problems' meta: also print the results by its values.
         limit: Take only the first problems and their samples.
+        store_failures: Of how many failed samples of a problem the failed test, what it expected
+            and what came are kept for the report's page; 0 to 1,000.
         verifier: Its workers and limits.
         cluster: A Ray cluster whose nodes run the programs; this machine without an address.
         dry_run: Check everything, print how much there is to verify, and write nothing.
@@ -73,6 +76,7 @@ class Arguments:
     column: str | None = None
     by: str | None = None
     limit: int | None = None
+    store_failures: int = STORED
     verifier: VerifierSettings = dataclasses.field(default_factory=VerifierSettings)
     cluster: ClusterSettings = dataclasses.field(default_factory=ClusterSettings)
     dry_run: bool = False
@@ -156,6 +160,7 @@ def _verify(asked: Arguments, samples: Path, problems: str) -> None:
             reward=asked.reward,
             more_ks=asked.k,
             threshold=asked.threshold,
+            store_failures=asked.store_failures,
             progress=lambda done, total, _: bar(done, total),
         )
     _print(asked, results)

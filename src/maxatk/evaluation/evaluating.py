@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from maxatk.evaluation.backends import Backend, ModelSettings, load_backend
+from maxatk.evaluation.failures import STORED, FailureStore, check_stored
 from maxatk.evaluation.folder import (
+    FAILURES,
     SAMPLES,
     SCORES,
     manifest_of,
@@ -32,6 +34,7 @@ from maxatk.evaluation.verifying import (
     verifier_or_default,
 )
 from maxatk.folders import TRAIN_RECORD, read_json
+from maxatk.masking import masked
 from maxatk.models import prompt_difference
 from maxatk.problems.load import read_problems
 from maxatk.records import Problem, Sample, Score
@@ -52,6 +55,7 @@ def evaluate(
     reward: Any = BY_TESTS,
     more_ks: Sequence[int] = (),
     threshold: float = 1.0,
+    store_failures: int = STORED,
     progress: UnitProgress | None = None,
 ) -> dict[str, Any]:
     """Sample `model` on every problem, verify the programs, and return the results.
@@ -74,6 +78,8 @@ def evaluate(
             tests that passed.
         more_ks: As in `build_results`.
         threshold: The reward from which a sample passes.
+        store_failures: Of how many failed samples of a problem the first failed test is stored,
+            0 to 1,000; of none where the reward is not that of the tests.
         progress: Called with (done, total, "samples" or "scores"), from two threads.
 
     Raises MissingFileError (problems, model), DataError (problems, the folder's files),
@@ -81,6 +87,7 @@ def evaluate(
     ServerError when a server fails for good: the same call goes on where it stopped.
     """
     started = time.monotonic()
+    check_stored(store_failures)
     settings = settings or SamplingSettings()
     check_ks(more_ks, settings.samples)
     chosen, source = read_problems(problems)
@@ -91,7 +98,7 @@ def evaluate(
         asked = dataclasses.replace(model_settings, batch_size=batch_size)
         sampler = load_backend(str(model), asked)
     sampler.check({problem.id: problem.prompt for problem in chosen.values()}, settings)
-    _compare_with_training(Path(model), model_settings)
+    training = _training_of(Path(model), model_settings)
     with verifier_or_default(verifier) as opened:
         described = sampled_settings(sampler.describe(), settings, chosen, opened, reward)
         rewarded = reward_or_tests(reward, chosen, opened)
@@ -99,20 +106,21 @@ def evaluate(
         with (
             Store(out / SAMPLES, Sample.from_json) as samples,
             Store(out / SCORES, Score.from_json) as scores,
+            FailureStore(out / FAILURES, store_failures) as failures,
         ):
             refuse_strangers(samples, chosen)
             refuse_strangers(scores, chosen)
             found = len(samples.records)
             total = len(chosen) * settings.samples
             with scoring(
-                opened, scores, chosen, total=total, progress=progress, reward=rewarded
+                opened, scores, failures, chosen, total=total, progress=progress, reward=rewarded
             ) as verify:
                 unscored = [s for key, s in samples.records.items() if key not in scores.records]
                 verify(_programs(unscored, chosen, opened))
                 for drawn in _sampled(sampler, chosen, settings, samples, progress):
                     verify(_programs(drawn, chosen, opened))
         manifest = manifest_of(described, opened, source, started)
-    manifest["samples_found"] = found
+    manifest.update({"samples_found": found, **training})
     return write_results(out, chosen, samples.records, scores.records, manifest, more_ks, threshold)
 
 
@@ -122,13 +130,15 @@ def _programs(
     return [submission(s, problems[s.problem_id], verifier.program_of) for s in samples]
 
 
-def _compare_with_training(model: Path, settings: ModelSettings) -> None:
+def _training_of(model: Path, settings: ModelSettings) -> dict[str, Any]:
+    """Return the recipe that a model folder was trained with, if any; warn of other prompts."""
     if not (model / TRAIN_RECORD).is_file():
-        return
-    recipe = read_json(model / TRAIN_RECORD).get("recipe", {})
+        return {}
+    recipe: dict[str, Any] = read_json(model / TRAIN_RECORD).get("recipe", {})
     difference = prompt_difference(recipe.get("prompt") or {}, settings.prompt)
     if difference is not None:
         _log.warning("%s was trained on other prompts: %s", model, difference)
+    return {"training": masked(recipe)}
 
 
 def _sampled(

@@ -15,12 +15,14 @@ from maxatk.evaluation.results import build_results
 from maxatk.evaluation.sampling import SamplingSettings
 from maxatk.evaluation.store import Store
 from maxatk.folders import file_digest, read_json, refuse_other_settings, write_json
+from maxatk.jsonl import write_jsonl
 from maxatk.masking import masked
 from maxatk.records import Problem, Sample, Score
 from maxatk.rewards.specification import describe_reward
 from maxatk.verifier import Verifier
 
 SAMPLES, SCORES, RESULTS = "samples.jsonl", "scores.jsonl", "results.json"
+FAILURES, PROMPTS = "failures.jsonl", "prompts.jsonl"
 MANIFEST = "manifest.json"
 
 
@@ -193,7 +195,7 @@ def write_results(
     more_ks: Sequence[int],
     threshold: float,
 ) -> dict[str, Any]:
-    """Compute the results, write them to the folder and return them.
+    """Compute the results, write them and the prompts to the folder and return them.
 
     Args:
         out: The folder of the run.
@@ -212,6 +214,10 @@ def write_results(
         more_ks=more_ks,
         threshold=threshold,
         meta=[problem.meta for problem in problems.values()],
+    )
+    write_jsonl(
+        out / PROMPTS,
+        ({"problem_id": problem.id, "prompt": problem.prompt} for problem in problems.values()),
     )
     write_json(out / RESULTS, results)
     return results

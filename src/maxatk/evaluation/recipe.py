@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any
 
 from maxatk.evaluation import ModelSettings, SamplingSettings
+from maxatk.evaluation.failures import STORED, check_stored
 from maxatk.rewards import read_spec
 from maxatk.verifier import VerifierSettings
 
@@ -22,6 +23,8 @@ class EvalRecipe(ModelSettings):
         reward: continuous (the share of tests that passed), binary, answer, module:function,
             file.py:function, {model: name}, or a list of such with weights.
         threshold: The reward from which a sample passes.
+        store_failures: Of how many failed samples of a problem the failed test, what it expected
+            and what came are kept for the report's page; 0 to 1,000.
         sampling: How completions are sampled.
         verifier: Its workers and limits.
     """
@@ -32,12 +35,14 @@ class EvalRecipe(ModelSettings):
     limit: int | None = None
     reward: Any = "continuous"
     threshold: float = 1.0
+    store_failures: int = STORED
     sampling: SamplingSettings = dataclasses.field(default_factory=SamplingSettings)
     verifier: VerifierSettings = dataclasses.field(default_factory=VerifierSettings)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         read_spec(self.reward)
+        check_stored(self.store_failures)
 
     @property
     def model_settings(self) -> ModelSettings:

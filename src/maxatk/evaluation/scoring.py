@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from maxatk.errors import DataError, InvalidValueError
+from maxatk.evaluation.failures import STORED, FailureStore, check_stored
 from maxatk.evaluation.folder import (
+    FAILURES,
     SCORES,
     manifest_of,
     open_folder,
@@ -46,6 +48,7 @@ def score(
     reward: Any = BY_TESTS,
     more_ks: Sequence[int] = (),
     threshold: float = 1.0,
+    store_failures: int = STORED,
     progress: UnitProgress | None = None,
 ) -> dict[str, Any]:
     """Verify an existing samples file and return the results.
@@ -65,12 +68,15 @@ def score(
             tests that passed.
         more_ks: Further k, as in `build_results`.
         threshold: The reward from which a sample passes.
+        store_failures: Of how many failed samples of a problem the first failed test is stored,
+            0 to 1,000; of none where the reward is not that of the tests.
         progress: Called with (done, total, "scores") from the verifying thread.
 
     Raises MissingFileError, DataError (an unreadable line, a sample of an unknown problem, a
     problem without samples) or InvalidValueError (k, settings), all before any verification.
     """
     started = time.monotonic()
+    check_stored(store_failures)
     chosen, source = read_problems(problems)
     chosen, submissions = read_submitted(
         samples_path,
@@ -86,11 +92,14 @@ def score(
         described = scored_settings(samples_path, chosen, opened, reward)
         rewarded = reward_or_tests(reward, chosen, opened)
         open_folder(out, described, grows=list(chosen.values()), samples=Path(samples_path))
-        with Store(out / SCORES, Score.from_json) as scores:
+        with (
+            Store(out / SCORES, Score.from_json) as scores,
+            FailureStore(out / FAILURES, store_failures) as failures,
+        ):
             refuse_strangers(scores, chosen)
             total = len(submissions)
             with scoring(
-                opened, scores, chosen, total=total, progress=progress, reward=rewarded
+                opened, scores, failures, chosen, total=total, progress=progress, reward=rewarded
             ) as verify:
                 for start in range(0, total, BATCH):
                     verify(submissions[start : start + BATCH])

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from maxatk.evaluation.failures import Failure, FailureStore, failure_of
 from maxatk.evaluation.store import Key, Store
 from maxatk.evaluation.submissions import Submission, program_key
 from maxatk.records import Outcome, Problem, Score, Verdict
@@ -149,6 +150,7 @@ def reward_batch(
 def scoring(
     verifier: Verifier,
     scores: Store[Score],
+    failures: FailureStore,
     problems: Mapping[str, Problem],
     *,
     total: int,
@@ -162,6 +164,7 @@ def scoring(
     Args:
         verifier: Runs the programs.
         scores: Where scores are appended.
+        failures: Where the reasons of failed samples are appended, if the tests decide.
         problems: The problems by id.
         total: How many submissions there are in all, for `progress`.
         progress: Called with (done, total, "scores") from the verifying thread.
@@ -175,6 +178,8 @@ def scoring(
             progress(len(scores.records), total, "scores")
 
     def store(found: Sequence[Verified], visible: Mapping[Key, float]) -> None:
+        # First, so that a kill between the two loses none.
+        failures.add(_reason(submission, verdict, problems) for submission, verdict in found)
         scores.append(_score(submission, verdict, visible) for submission, verdict in found)
         report()
 
@@ -235,6 +240,12 @@ def visible_shares(
         for f, verdict in zip(chosen, verdicts, strict=True)
         if verdict.reward is not None
     }
+
+
+def _reason(found: Submission, verdict: Verdict, problems: Mapping[str, Problem]) -> Failure | None:
+    sample = found.sample
+    problem = problems[sample.problem_id]
+    return failure_of(verdict, problem, problem_id=sample.problem_id, sample=sample.sample)
 
 
 def _score(found: Submission, verdict: Verdict, visible: Mapping[Key, float]) -> Score:

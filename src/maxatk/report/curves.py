@@ -92,5 +92,5 @@ def _draw(axes: Axes, history: Sequence[Mapping[str, Any]], key: str, line: Line
     points = [(step, value) for step, value in points if value is not None and np.isfinite(value)]
     if points:
         steps, values = zip(*points, strict=True)
-        axes.plot(steps, values, ls="none", marker=".", ms=3.5, color=line.color, alpha=0.35)
+        axes.plot(steps, values, ls="none", marker=".", ms=3.5, color=line.color, alpha=0.5)
         axes.plot(steps, smoothed(values), color=line.color, linestyle=line.dash)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from maxatk.evaluation.statistics.significance import adjusted_p_values, wilcoxon
-from maxatk.report.runs import Comparison, Run
+from maxatk.report.runs import Comparison, Run, metric_name
 
 ALPHA = 0.05
 Value = TypeVar("Value")
@@ -31,7 +31,7 @@ class Measure:
     @property
     def name(self) -> str:
         """Return the heading, such as `mbpp max@128`."""
-        return f"{self.benchmark} {self.metric.removesuffix('k')}{self.k}".strip()
+        return f"{self.benchmark} {metric_name(self.metric, self.k)}".strip()
 
 
 @dataclasses.dataclass(frozen=True)

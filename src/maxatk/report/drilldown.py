@@ -9,7 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from maxatk.evaluation.folder import SAMPLES, SCORES
+from maxatk.errors import DataError
+from maxatk.evaluation.failures import Failure
+from maxatk.evaluation.folder import FAILURES, PROMPTS, SAMPLES, SCORES
 from maxatk.evaluation.recount import completion_span
 from maxatk.evaluation.sources import ResultsSource
 from maxatk.evaluation.store import read_records
@@ -22,11 +24,15 @@ MOST_TEXT = 4000  # characters of a prompt or a completion on the page
 
 @dataclasses.dataclass(frozen=True)
 class ShownSample:
-    """One sample of a problem: what it is, its verdict, and its text (or "" where unknown)."""
+    """One sample of a problem: its verdict, its text ("" where unknown), and why it failed.
+
+    `failure` is None where the sample passed, and where the run's folder does not tell.
+    """
 
     index: int
     verdict: str
     text: str
+    failure: Failure | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,8 +63,9 @@ def problem_details(
     """Return the details of the problems, from the runs given as folders with a scores.jsonl.
 
     `samples` of every run are shown, spread from the best to the worst, with their texts where
-    the folder has a samples.jsonl. There are none without such a folder. Raises DataError for a
-    corrupt file.
+    the folder has a samples.jsonl. Of equal rewards those are preferred whose failure is stored.
+    Prompts are those of the `problems`, else of the folders. There are no details without such a
+    folder. Raises DataError for a corrupt file.
     """
     folders = {
         name: Path(source)
@@ -67,7 +74,10 @@ def problem_details(
     }
     if not folders:
         return []
-    prompts = {problem.id: _cut(problem.prompt) for problem in problems}
+    prompts = {}
+    for folder in folders.values():
+        prompts.update(_prompts(folder))
+    prompts.update({problem.id: _cut(problem.prompt) for problem in problems})
     runs = {name: _run_details(name, folder, samples) for name, folder in folders.items()}
     return [
         ProblemDetail(
@@ -83,25 +93,57 @@ def _run_details(name: str, folder: Path, count: int) -> dict[str, RunDetail]:
     scores: dict[str, list[Score]] = defaultdict(list)
     for score in read_records(folder / SCORES, Score.from_json).values():
         scores[score.problem_id].append(score)
+    failures = _failures(folder)
     chosen = {}
     for problem_id, found in scores.items():
         found.sort(key=lambda score: -1.0 if score.reward is None else score.reward, reverse=True)
-        chosen[problem_id] = _spread(found, count)
+        explained = [s for s in found if (problem_id, s.sample) in failures]
+        chosen[problem_id] = _preferring(_spread(found, count), explained)
     wanted = {(score.problem_id, score.sample) for some in chosen.values() for score in some}
     texts = _texts(folder / SAMPLES, wanted)
-    return {
-        problem_id: RunDetail(
-            name,
-            _rewards_text(scores[problem_id]),
-            tuple(
-                ShownSample(
-                    score.sample, _verdict_text(score), texts.get((problem_id, score.sample), "")
-                )
-                for score in some
-            ),
+
+    def shown(score: Score) -> ShownSample:
+        key = score.problem_id, score.sample
+        return ShownSample(
+            score.sample, _verdict_text(score), texts.get(key, ""), failures.get(key)
         )
+
+    return {
+        problem_id: RunDetail(name, _rewards_text(scores[problem_id]), tuple(map(shown, some)))
         for problem_id, some in chosen.items()
     }
+
+
+def _prompts(folder: Path) -> dict[str, str]:
+    if not (folder / PROMPTS).is_file():
+        return {}
+    return dict(read_jsonl(folder / PROMPTS, _prompt))
+
+
+def _prompt(row: Mapping[str, Any]) -> tuple[str, str]:
+    try:
+        return str(row["problem_id"]), _cut(str(row["prompt"]))
+    except KeyError as error:
+        raise DataError(f"prompt: missing field {error}") from error
+
+
+def _failures(folder: Path) -> Mapping[tuple[str, int], Failure]:
+    path = folder / FAILURES
+    return read_records(path, Failure.from_json) if path.is_file() else {}
+
+
+def _preferring(chosen: Sequence[Score], explained: Sequence[Score]) -> list[Score]:
+    """Return the chosen scores, those without a stored failure swapped for one of equal reward."""
+    spare = [score for score in explained if score not in chosen]
+    found = []
+    for score in chosen:
+        if score not in explained:
+            swap = next((other for other in spare if other.reward == score.reward), None)
+            if swap is not None:
+                spare.remove(swap)
+                score = swap
+        found.append(score)
+    return found
 
 
 def _spread(scores: Sequence[Score], count: int) -> list[Score]:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from maxatk.errors import unknown_name
 from maxatk.report.cells import Cell, Column, Table, shaded, tabulate
 from maxatk.report.numbers import share
-from maxatk.report.run_tables import metric_name
+from maxatk.report.runs import metric_name
 
 PAPER_BENCHMARKS: Mapping[str, str] = {
     "code_contests": "CodeContests",

@@ -20,7 +20,7 @@ from maxatk.report.cells import (
 )
 from maxatk.report.deciding import Decision, PairedTest, decide
 from maxatk.report.numbers import change, change_interval, interval, share
-from maxatk.report.runs import METRICS, Comparison, Run, load_comparison
+from maxatk.report.runs import METRICS, Comparison, Run, load_comparison, metric_name
 from maxatk.report.truncation import cut_off_shares
 
 KS = (1, 8, 32, 128)
@@ -177,8 +177,3 @@ def outcomes_table(results: Mapping[str, Any]) -> Table:
         text_column("share", lambda name: f"{numbers[name] / counts['samples']:.1%}"),
     ]
     return tabulate(columns, list(numbers))
-
-
-def metric_name(metric: str, k: int) -> str:
-    """Return the heading of a metric at k, such as `max@128`."""
-    return metric.replace("@k", f"@{k}")

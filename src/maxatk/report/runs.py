@@ -181,6 +181,11 @@ def load_comparison(
     return Comparison(tuple(runs), tuple(sorted(common)))
 
 
+def metric_name(metric: str, k: int) -> str:
+    """Return the heading of a metric at k, such as `max@128`."""
+    return metric.replace("@k", f"@{k}")
+
+
 def with_seeds(comparison: Comparison, seeds: Sequence[Mapping[str, ResultsSource]]) -> Comparison:
     """Return the comparison with the results of the same runs for every training seed alone.
 

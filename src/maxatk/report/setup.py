@@ -8,8 +8,9 @@ from typing import Any
 
 from maxatk.objectives import METHODS
 from maxatk.objectives.methods import BASELINES, Method
-from maxatk.report.cells import Cell, Column, Table, tabulate, text_column
+from maxatk.report.cells import Column, Table, tabulate, text_column
 from maxatk.report.runs import Comparison, Run
+from maxatk.report.style import BASE
 
 _SCALES = {
     "std": "divided by the standard deviation of the group",
@@ -23,17 +24,15 @@ _CORRECTIONS = {
 _TRAINING = (
     ("num_generations", "{} samples a prompt"),
     ("num_iterations", "{} optimizer steps per rollout batch"),
-    ("learning_rate", "learning rate {:g}"),
-    ("beta", "KL weight {:g}"),
-    ("epsilon", "clip {:g}"),
+    ("learning_rate", "learning rate {}"),
+    ("beta", "KL weight {}"),
+    ("epsilon", "clip {}"),
     ("seed", "seed {}"),
 )
 """Keys of a recipe's `trainer` and how they are said."""
 
 _SETTINGS: tuple[tuple[str, str], ...] = (
-    ("problems", "settings.problems.count"),
     ("problems from", "problems_file"),
-    ("samples a problem", "settings.sampling.samples"),
     ("temperature", "settings.sampling.temperature"),
     ("top-p", "settings.sampling.top_p"),
     ("top-k", "settings.sampling.top_k"),
@@ -56,7 +55,7 @@ _SETTINGS: tuple[tuple[str, str], ...] = (
     ("vLLM", "environment.vllm"),
     ("machine", "environment.cpu"),
 )
-"""Rows of the table of settings: the heading, and where the value is in a manifest."""
+"""Further rows of the table of settings: the heading, and where the value is in a manifest."""
 
 
 def described(method: Method, k: int | None) -> str:
@@ -79,45 +78,41 @@ def models_table(comparison: Comparison, recipes: Mapping[str, Mapping[str, Any]
     `recipes` are those of trainings by the name of the model, for runs whose manifest has none.
     """
 
-    def recipe(run: Run) -> Mapping[str, Any]:
-        found = run.results["manifest"].get("training") or recipes.get(run.name) or {}
-        return found if isinstance(found, Mapping) else {}
-
     def trainer(run: Run) -> Mapping[str, Any]:
-        return recipe(run).get("trainer") or {}
-
-    def method(run: Run) -> str:
-        return str(trainer(run).get("method", "")) or "–"
-
-    def k(run: Run) -> str:
-        known = METHODS.get(method(run))
-        uses_k = known is not None and known.kind.uses_k
-        return str(trainer(run).get("k", "–")) if uses_k else "–"
-
-    def what(run: Run) -> str:
-        known = METHODS.get(method(run))
-        if known is not None:
-            return described(known, trainer(run).get("k"))
-        return (
-            "the model before training" if run.name == "base" else "not known: no training record"
-        )
-
-    def training(run: Run) -> str:
-        found = trainer(run)
-        steps = [f"{found['max_steps']} steps"] if found.get("max_steps", -1) > 0 else []
-        epochs = [f"{found['num_train_epochs']} epochs"] if "num_train_epochs" in found else []
-        said = [text.format(found[key]) for key, text in _TRAINING if key in found]
-        return ", ".join([*(steps or epochs), *said]) or "–"
+        recipe = run.results["manifest"].get("training") or recipes.get(run.name) or {}
+        found: Mapping[str, Any] = recipe.get("trainer") or {}
+        return found
 
     columns: list[Column[Run]] = [
         text_column("model", lambda run: run.name),
-        text_column("what it is", what),
-        text_column("method", method),
-        text_column("k of training", k),
-        text_column("training", training),
+        text_column("what it is", lambda run: _what(run, trainer(run))),
+        text_column("method", lambda run: str(trainer(run).get("method", "–"))),
+        text_column("k of training", lambda run: _k(trainer(run))),
+        text_column("training", lambda run: _training(trainer(run))),
         text_column("evaluated", lambda run: _evaluated(run.results["manifest"])),
     ]
     return tabulate(columns, comparison.runs)
+
+
+def _what(run: Run, trainer: Mapping[str, Any]) -> str:
+    method = METHODS.get(str(trainer.get("method")))
+    if method is not None:
+        return described(method, trainer.get("k"))
+    return "the model before training" if run.name == BASE else "not known: no training record"
+
+
+def _k(trainer: Mapping[str, Any]) -> str:
+    method = METHODS.get(str(trainer.get("method")))
+    return str(trainer.get("k", "–")) if method is not None and method.kind.uses_k else "–"
+
+
+def _training(trainer: Mapping[str, Any]) -> str:
+    if trainer.get("max_steps", -1) > 0:
+        length = [f"{trainer['max_steps']} steps"]
+    else:
+        length = [f"{trainer['num_train_epochs']} epochs"] if "num_train_epochs" in trainer else []
+    said = [text.format(trainer[key]) for key, text in _TRAINING if key in trainer]
+    return ", ".join([*length, *said]) or "–"
 
 
 def settings_table(comparison: Comparison) -> Table:
@@ -125,22 +120,24 @@ def settings_table(comparison: Comparison) -> Table:
 
     Settings that no run recorded are left out.
     """
-    rows: list[tuple[str, str]] = []
+    rows = [("problems", _together({run.name: f"{run.problems:,}" for run in comparison.runs}))]
+    samples = {run.name: _samples(run) for run in comparison.runs}
+    rows.append(("samples a problem", _together(samples)))
     for heading, key in _SETTINGS:
         values = {run.name: _value(run.results["manifest"], key) for run in comparison.runs}
         if any(values.values()):
             rows.append((heading, _together(values)))
-    for run in comparison.runs[:1]:
-        samples = run.results["counts"]["samples"] / max(1, run.problems)
-        if "samples a problem" not in [heading for heading, _ in rows]:
-            rows.insert(0, ("samples a problem", f"{samples:g}"))
-        if "problems" not in [heading for heading, _ in rows]:
-            rows.insert(0, ("problems", f"{run.problems:,}"))
-    columns = [
-        Column[tuple[str, str]]("setting", lambda row: Cell(row[0])),
-        Column[tuple[str, str]]("value", lambda row: Cell(row[1])),
+    columns: list[Column[tuple[str, str]]] = [
+        text_column("setting", lambda row: row[0]),
+        text_column("value", lambda row: row[1]),
     ]
     return tabulate(columns, rows)
+
+
+def _samples(run: Run) -> str:
+    counts = run.results["per_problem"]["samples"]
+    few, many = min(counts), max(counts)
+    return f"{few:,}" if few == many else f"{few:,} to {many:,}"
 
 
 def _together(values: Mapping[str, str]) -> str:
@@ -186,16 +183,10 @@ _SHOWN: Mapping[str, Callable[[Any], str]] = {
 
 
 def _evaluated(manifest: Mapping[str, Any]) -> str:
-    """Return what was evaluated: the end of the model's path or the file of samples or rewards."""
-    settings = manifest.get("settings", {})
-    model = settings.get("model", {})
+    """Return what was evaluated: the model without its folders, or the file of samples."""
+    model = manifest.get("settings", {}).get("model")
     if isinstance(model, Mapping) and model.get("model"):
-        weights = model.get("weights")
-        name = (
-            PurePath(str(model["model"])).name if "/" in str(model["model"])[:1] else model["model"]
-        )
-        return f"{name}" + (f", weights {weights}" if weights else "")
-    for key in ("samples_file", "rewards_file", "problems_file"):
-        if manifest.get(key):
-            return PurePath(str(manifest[key])).name
-    return "–"
+        name = str(model["model"])
+        shown = PurePath(name).name if PurePath(name).is_absolute() else name
+        return f"{shown}, weights {model['weights']}" if model.get("weights") else shown
+    return PurePath(str(manifest.get("samples_file", "–"))).name

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from maxatk.records import Outcome, TestCase, TestResult, Verdict
 from maxatk.verifier import rules
+from maxatk.verifier.excerpts import printed_excerpt, value_excerpt
 from maxatk.verifier.inside import protocol
 from maxatk.verifier.jobs import Job, Payload, Printed, checker_payload, expected_value, payload
 from maxatk.verifier.zygote_process import Zygote, ZygoteDiedError
@@ -72,13 +73,13 @@ class _Ran:
     printed: Printed
     complaint: str
 
-    def result(self, outcome: Outcome, remark: str = "") -> TestResult:
+    def result(self, outcome: Outcome, remark: str = "", got: str = "") -> TestResult:
         """Return the test's result; the remark stands where the program wrote nothing to stderr."""
         text = self.complaint or remark
         if outcome is Outcome.INFRA_ERROR:
             cause = _cause(os.waitstatus_to_exitcode(self.status))
             text = f"a test was killed from outside ({cause}); the machine may be out of memory"
-        return TestResult(outcome, self.cpu, self.wall, self.memory, text)
+        return TestResult(outcome, self.cpu, self.wall, self.memory, text, got)
 
 
 class _CompileError(Exception):
@@ -101,13 +102,31 @@ def _verdict(zygote: Zygote, job: Job, limits: Limits) -> Verdict:
         return uniform(job, Outcome.COMPILE_ERROR, str(error))
     if job.checker is not None:
         return _ask_checker(zygote, job, job.checker, limits, ran)
+    return Verdict(tuple(_compared(zygote, job, limits, ran)))
+
+
+def _compared(zygote: Zygote, job: Job, limits: Limits, ran: Sequence[_Ran]) -> list[TestResult]:
     compare = job.compare or "tokens"
-    return Verdict(
-        tuple(
-            found.result(_failure(found, limits) or _comparison(zygote, test, compare, found))
-            for test, found in zip(job.tests, ran, strict=True)
-        )
-    )
+    results: list[TestResult] = []
+    shown = False  # what came is kept once a program: verdicts wait in the host by the thousand
+    for test, found in zip(job.tests, ran, strict=True):
+        outcome, got = _failure(found, limits), ""
+        if outcome is None:
+            # One output at a time: those of all tests together could fill the memory of the host.
+            output = zygote.printed(found.printed)
+            outcome = Outcome.PASSED if _matches(test, compare, output) else Outcome.WRONG_ANSWER
+            if outcome is Outcome.WRONG_ANSWER and not shown:
+                got, shown = _excerpt(test, output), True
+        results.append(found.result(outcome, got=got))
+    return results
+
+
+def _beginning(zygote: Zygote, printed: Printed) -> str:
+    return printed_excerpt(zygote.printed(Printed(printed.offset, min(printed.size, 4096))))
+
+
+def _excerpt(test: TestCase, output: bytes) -> str:
+    return printed_excerpt(output) if test.call is None else value_excerpt(output)
 
 
 def uniform(job: Job, outcome: Outcome, message: str = "") -> Verdict:
@@ -166,12 +185,6 @@ def _cause(code: int) -> str:
     return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
 
 
-def _comparison(zygote: Zygote, test: TestCase, compare: str, found: _Ran) -> Outcome:
-    # One output at a time: those of all tests together could fill the memory of the host.
-    passed = _matches(test, compare, zygote.printed(found.printed))
-    return Outcome.PASSED if passed else Outcome.WRONG_ANSWER
-
-
 def _matches(test: TestCase, compare: str, output: bytes) -> bool:
     if test.check is not None:
         return True  # the checker's exit status has said so
@@ -198,6 +211,7 @@ def _ask_checker(
     if not open_tests:
         return Verdict(tuple(results))
     payloads = [checker_payload(job.tests[i], ran[i].printed) for i in open_tests]
+    excerpts = {i: _beginning(zygote, ran[i].printed) for i in open_tests}  # gone after the checker
     try:
         answers = _run(zygote, checker, payloads, _CHECKER_LIMITS, _MAX_PRINTED)
     except _CompileError as error:
@@ -205,12 +219,15 @@ def _ask_checker(
         for i in open_tests:
             results[i] = dataclasses.replace(results[i], stderr=remark)
         return Verdict(tuple(results))
+    rejected = False
     for i, answer in zip(open_tests, answers, strict=True):
         outcome = _checkers_outcome(zygote, job.tests[i], answer)
+        got = excerpts[i] if outcome is Outcome.WRONG_ANSWER and not rejected else ""
+        rejected = rejected or bool(got)
         said = Printed(answer.printed.offset, min(answer.printed.size, protocol.STDERR_BYTES))
         remark = answer.complaint or zygote.printed(said).decode("utf-8", "replace")
         results[i] = ran[i].result(
-            outcome, "" if outcome is Outcome.PASSED else f"checker: {remark}"
+            outcome, "" if outcome is Outcome.PASSED else f"checker: {remark}", got
         )
     return Verdict(tuple(results))
 
@@ -218,7 +235,8 @@ def _ask_checker(
 def _checkers_outcome(zygote: Zygote, test: TestCase, answer: _Ran) -> Outcome:
     failure = _failure(answer, _CHECKER_LIMITS)
     if failure is None:
-        return _comparison(zygote, test, "checker", answer)
+        said_yes = _matches(test, "checker", zygote.printed(answer.printed))
+        return Outcome.PASSED if said_yes else Outcome.WRONG_ANSWER
     return failure if failure is Outcome.INFRA_ERROR else Outcome.WRONG_ANSWER
 
 

@@ -5,9 +5,9 @@
   const data = JSON.parse(source.textContent);
   const [STEP, place] = [50, document.getElementById("problem-list")];
   const state = { k: data.ks.length - 1, a: data.models.length - 1, b: 0, which: "all", text: "", sort: -1, down: false, shown: STEP };
-  const value = (model, row) => data.values[model][state.k][row];
+  const value = (model, row) => data.values[model][state.k][row] ?? NaN;
   const difference = (row) => value(state.a, row) - value(state.b, row);
-  const digits = (number) => (number === null || Number.isNaN(number) ? "–" : number.toFixed(3));
+  const digits = (number) => (Number.isNaN(number) ? "–" : number.toFixed(3));
   const wanted = {
     all: () => true,
     "A beats B": (row) => difference(row) > 5e-7,
@@ -23,7 +23,7 @@
   function rows() {
     const found = data.ids.map((_, row) => row).filter((row) => data.ids[row].toLowerCase().includes(state.text) && wanted[state.which](row));
     const column = columns()[state.sort];
-    const key = (row) => column[1](row) ?? -Infinity;
+    const key = (row) => (Number.isNaN(column[1](row)) ? -Infinity : column[1](row));
     if (column) found.sort((x, y) => (key(x) - key(y)) * (state.down ? -1 : 1) || x - y);
     return found;
   }

@@ -1,0 +1,132 @@
+"""Why samples failed, beside the scores: bounded, the same after any kill, shown by the page."""
+
+import json
+
+import pytest
+
+from maxatk.errors import DataError, InvalidValueError
+from maxatk.evaluation import score
+from maxatk.evaluation.failures import Failure, FailureStore, failure_of
+from maxatk.jsonl import read_jsonl, write_jsonl
+from maxatk.records import Outcome, Problem, Sample, TestCase, TestResult, Verdict
+from maxatk.report.drilldown import problem_details
+from maxatk.verifier import Verifier
+
+TESTS = (TestCase(input="2\n", output="4\n"), TestCase(input="3\n", output="6\n"))
+PROGRAMS = [
+    "print(2 * int(input()))",
+    "print(4)",
+    "1 / 0",
+    "print(2 * int(input()))  # again",
+    "def",
+    "print(5)",
+]
+PROBLEMS = [Problem("p", "Double it.", TESTS), Problem("q", "And this.", TESTS)]
+
+
+@pytest.fixture(scope="module")
+def verifier():
+    with Verifier(workers=1, time_limit=2.0) as opened:
+        yield opened
+
+
+@pytest.fixture
+def run(tmp_path, verifier):
+    """Return a function: score the programs of both problems into a folder, and return it."""
+    rows = [Sample(p.id, i, text).to_json() for p in PROBLEMS for i, text in enumerate(PROGRAMS)]
+    write_jsonl(tmp_path / "s.jsonl", rows)
+
+    def scored(name="out", **options):
+        score(tmp_path / "s.jsonl", PROBLEMS, tmp_path / name, verifier=verifier, **options)
+        return tmp_path / name
+
+    return scored
+
+
+def test_the_first_failed_test_of_the_first_failing_samples_is_stored(run):
+    found = list(read_jsonl(run() / "failures.jsonl", Failure.from_json))
+    assert [(f.problem_id, f.sample) for f in found] == [(p, s) for p in "pq" for s in (1, 2, 4)]
+    wrong, error, syntax, *_ = found
+    assert (wrong.test, wrong.outcome) == (1, "wrong answer")
+    assert (wrong.given, wrong.expected, wrong.got) == ("3\n", "6\n", "4\n")
+    assert (error.test, error.outcome, error.got) == (0, "runtime error", "")
+    assert error.error.endswith("ZeroDivisionError: division by zero")
+    assert syntax.outcome == "compile error"
+    assert "SyntaxError" in syntax.error
+
+
+@pytest.mark.parametrize(("most", "stored"), [(0, []), (1, [1, 1]), (9, [1, 2, 4, 5] * 2)])
+def test_as_many_samples_of_a_problem_as_asked(run, most, stored):
+    found = read_jsonl(run(store_failures=most) / "failures.jsonl", Failure.from_json)
+    assert [failure.sample for failure in found] == stored
+
+
+@pytest.mark.parametrize("most", [-1, 1001, 2.0, True])
+def test_another_number_is_refused_before_any_work(run, tmp_path, most):
+    with pytest.raises(InvalidValueError, match="store_failures: must be from 0 to 1000, got"):
+        run(store_failures=most)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("kept", [0, 1, 2, 5, 7])
+@pytest.mark.parametrize("ahead", [0, 1])
+def test_a_killed_run_ends_with_the_file_of_an_uninterrupted_one(run, kept, ahead):
+    whole = (run("whole") / "failures.jsonl").read_text()
+    folder = run()
+    (folder / "results.json").unlink()
+    scores = (folder / "scores.jsonl").read_text().splitlines(keepends=True)
+    (folder / "scores.jsonl").write_text("".join(scores[:kept]))
+    known = [(row["problem_id"], row["sample"]) for row in map(json.loads, scores[: kept + ahead])]
+    lines = [line for line in whole.splitlines(keepends=True)
+             if (json.loads(line)["problem_id"], json.loads(line)["sample"]) in known]  # fmt: skip
+    (folder / "failures.jsonl").write_text("".join(lines) + '{"problem_id": "q", "sam')
+    assert (run() / "failures.jsonl").read_text() == whole
+
+
+def test_every_text_of_a_failure_is_bounded():
+    long = TestCase(input="a" * 10**6, output="b" * 10**6)
+    result = TestResult(Outcome.WRONG_ANSWER, stderr="c" * 4000, got="d" * 200 + "…")
+    problem = Problem("p", "", (long,))
+    failure = failure_of(Verdict((result,)), problem, problem_id="p", sample=0)
+    assert failure is not None
+    assert len(json.dumps(failure.to_json())) < 1200
+
+
+def test_a_sample_that_passed_or_could_not_be_verified_has_no_failure(tmp_path):
+    for outcome in (Outcome.PASSED, Outcome.INFRA_ERROR):
+        verdict = Verdict((TestResult(outcome),) * 2)
+        assert failure_of(verdict, PROBLEMS[0], problem_id="p", sample=0) is None
+    with FailureStore(tmp_path / "f.jsonl", 3) as store:
+        store.add([None])
+    assert (tmp_path / "f.jsonl").read_text() == ""
+
+
+def test_a_line_that_is_no_failure_is_an_error_with_its_place(tmp_path):
+    path = tmp_path / "f.jsonl"
+    path.write_text('{"problem_id": "p", "sample": 1}\n')
+    with pytest.raises(DataError, match=r"f\.jsonl:1: failure: .*'test'"):
+        FailureStore(path, 3)
+
+
+def test_the_page_prefers_samples_whose_failure_is_stored_and_knows_the_prompts(run):
+    first, second = problem_details({"run": run(store_failures=1)}, ["p", "q"], samples=3)
+    assert (first.prompt, second.prompt) == ("Double it.", "And this.")
+    shown = {sample.index: sample for sample in first.runs[0].samples}
+    assert shown[1].failure is not None
+    assert shown[1].failure.got == "4\n"
+    assert shown[1].text == ""  # `score` keeps no samples
+    assert all(sample.failure is None for index, sample in shown.items() if index != 1)
+
+
+def test_a_training_beside_the_model_is_in_the_manifest(tiny_model, tmp_path, verifier):
+    import shutil
+
+    from maxatk.evaluation import SamplingSettings, evaluate
+
+    model = shutil.copytree(tiny_model, tmp_path / "model")
+    recipe = {"trainer": {"method": "grpo", "k": 8}, "prompt": {}}
+    (model / "train.json").write_text(json.dumps({"recipe": recipe}))
+    settings = SamplingSettings(samples=2, max_new_tokens=2)
+    found = evaluate(model, PROBLEMS, tmp_path / "run", settings=settings, verifier=verifier)
+    assert found["manifest"]["training"] == recipe
+    assert (tmp_path / "run" / "prompts.jsonl").read_text().count("\n") == 2

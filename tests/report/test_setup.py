@@ -1,0 +1,69 @@
+"""The set-up of a page: what every model is, and what the evaluations had in common."""
+
+import copy
+
+import pytest
+
+from maxatk.objectives import METHODS
+from maxatk.report import write_report
+from maxatk.report.runs import load_comparison
+from maxatk.report.setup import described, models_table, settings_table
+
+TRAINER = {"method": "bon_loo1", "k": 8, "max_steps": 40, "learning_rate": 1.5e-4}
+
+
+def by_first(table):
+    return {
+        row[0].text: dict(zip(table.header[1:], (cell.text for cell in row[1:]), strict=True))
+        for row in table.rows
+    }
+
+
+@pytest.fixture
+def changed(results):
+    """Results whose second run has other settings, and a training in its manifest."""
+    found = {name: copy.deepcopy(results[name]) for name in ("base", "same")}
+    found["same"]["manifest"]["settings"]["sampling"]["temperature"] = 0.7
+    found["same"]["manifest"]["training"] = {"trainer": TRAINER}
+    found["base"]["manifest"]["settings"]["sampling"]["temperature"] = 1.0
+    return found
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_is_described_in_a_line(name):
+    text = described(METHODS[name], 8)
+    assert text.startswith("raises the ")
+    assert METHODS[name].source in text
+    assert "@k" not in text
+    assert "\n" not in text
+
+
+def test_a_model_is_described_by_its_training(changed):
+    comparison = load_comparison(changed)
+    rows = by_first(models_table(comparison, {}))
+    assert rows["base"]["what it is"] == "the model before training"
+    assert rows["same"]["what it is"].startswith("raises the max@8, less ")
+    assert (rows["same"]["method"], rows["same"]["k of training"]) == ("bon_loo1", "8")
+    assert rows["same"]["training"] == "40 steps, learning rate 0.00015"
+
+
+def test_a_training_that_is_passed_in_serves_runs_without_a_record(results):
+    comparison = load_comparison({name: results[name] for name in ("base", "sharp")})
+    rows = by_first(models_table(comparison, {"sharp": {"trainer": {"method": "grpo", "k": 8}}}))
+    assert (rows["sharp"]["method"], rows["sharp"]["k of training"]) == ("grpo", "–")
+    assert by_first(models_table(comparison, {}))["sharp"]["what it is"].startswith("not known")
+
+
+def test_settings_are_said_once_and_by_run_where_they_differ(changed):
+    rows = {row[0].text: row[1].text for row in settings_table(load_comparison(changed)).rows}
+    assert rows["problems"] == "30"
+    assert rows["samples a problem"] == "128"
+    assert rows["temperature"] == "1.0 (base); 0.7 (same)"
+    assert "device" not in rows
+
+
+def test_the_set_up_is_always_open(changed, tmp_path):
+    page = write_report(changed, tmp_path / "r.html").read_text()
+    start, end = page.index('id="set-up"'), page.index('id="quality"')
+    assert "1.0 (base); 0.7 (same)" in page[start:end]
+    assert "<details" not in page[start:end]
