@@ -1,6 +1,7 @@
 """The dry run: everything is checked, weights are not needed, the numbers are those of a run."""
 
 import json
+import re
 import shutil
 
 import pytest
@@ -61,6 +62,8 @@ def test_it_shows_what_the_run_would_do_and_writes_nothing(recipe, tmp_path, cap
     given, defaults = text.split("defaults (")
     assert "num_iterations=3" in given
     assert "method=bon_loo1" in defaults
+    assert "adam_beta1" not in defaults  # of transformers, as 180 others
+    assert re.search(r"\d{3} more, of TRL and transformers: --format json lists them", defaults)
     assert not (tmp_path / "out").exists()
 
 

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from maxatk.train.preview import Preview
 
 _WIDTH = 100
-_RUN_ITSELF = ("output_dir", "disable_tqdm")
 
 
 def command(
@@ -141,14 +140,22 @@ def _as_text(found: Preview) -> str:
         "forward passes of a process, in micro-batches": list(_passes(found)),
         "memory of a process, estimated": list(_memory(found)),
         "trainer settings that were given": _wrapped(found.given),
-        "defaults (those that are None are left out)": _wrapped(
-            {n: v for n, v in found.defaults.items() if v is not None and n not in _RUN_ITSELF}
-        ),
+        "defaults (those that are None are left out)": _defaults(found),
     }
     lines = []
     for title, body in sections.items():
         lines += [title, *(f"  {line}" for line in body), ""]
     return "\n".join([*lines, "the settings are fine; nothing was loaded or written"])
+
+
+def _defaults(found: Preview) -> list[str]:
+    """Return the defaults of our own settings, and how many of TRL there are beside them."""
+    from maxatk.train import MaxAtKConfig
+
+    ours = {n: v for n, v in found.defaults.items() if n in MaxAtKConfig.__annotations__}
+    own = {name: value for name, value in ours.items() if value is not None}
+    others = len(found.defaults) - len(ours)
+    return [*_wrapped(own), f"{others} more, of TRL and transformers: --format json lists them"]
 
 
 def _batch(found: Preview) -> Iterator[str]:
