@@ -123,8 +123,8 @@ def effective_sample_size(
     of samples: 1 on-policy, near 0 where a few subsets carry the whole estimate. O(n k).
     `log_ratios` and `clamp` are those of `advantages`.
 
-    Raises InvalidValueError for k > n, a k that is not an integer >= 1, wrong shapes, log ratios
-    that are not finite and those whose products overflow.
+    Raises InvalidValueError for k > n, a k that is not an integer >= 1, wrong shapes and log
+    ratios that are not finite.
     """
     size = as_k(k)
     logs = as_floats("log_ratios", log_ratios)
@@ -132,16 +132,12 @@ def effective_sample_size(
         raise InvalidValueError(f"log_ratios: must have shape (prompts, samples), got {logs.shape}")
     refuse_k_above(size, logs.shape[1])
     ratios = 1 + _clamped_deltas(np.zeros_like(logs), logs, clamp)
-    with np.errstate(over="ignore", invalid="ignore"):  # refused below
-        squares = ratios**2
-        # Each is divided by its mean, which the k-th powers of large and small ratios would need.
-        mean, mean_square = ratios.mean(axis=-1), squares.mean(axis=-1)
-        both = np.concatenate([ratios / mean[:, None], squares / mean_square[:, None]])
-        # One pass for both: the number of its steps is what it costs.
-        first, second = all_means(both, size).reshape(2, -1)
-        share: FloatArray = first**2 / second * (mean**2 / mean_square) ** size
-    if not np.isfinite(share).all():
-        raise InvalidValueError("log_ratios: overflow; they are too large (a smaller clamp helps)")
+    squares = ratios**2
+    # Each is divided by its mean, which the k-th powers of large and small ratios would need.
+    mean, mean_square = ratios.mean(axis=-1), squares.mean(axis=-1)
+    both = np.concatenate([ratios / mean[:, None], squares / mean_square[:, None]])
+    first, second = all_means(both, size).reshape(2, -1)  # one pass: its steps are what it costs
+    share: FloatArray = first**2 / second * (mean**2 / mean_square) ** size
     return share
 
 
