@@ -9,7 +9,9 @@ from maxatk.objectives import (
     Method,
     OrderWeights,
     advantages,
+    distinct_at_k,
     effective_sample_size,
+    majority_at_k,
     max_at_k,
     method_of,
     order_at_k,
@@ -182,3 +184,9 @@ MAPPINGS = {
 def test_wrong_mappings_are_refused(setting, text):
     with pytest.raises(InvalidValueError, match=text):
         method_of(setting)
+
+
+@pytest.mark.parametrize("metric", [majority_at_k, distinct_at_k])
+def test_metrics_of_answers_need_them(metric):
+    with pytest.raises(InvalidValueError, match="answers: must have the shape of the rewards"):
+        metric(REWARDS, None, 2)

@@ -76,6 +76,7 @@ def majority_at_k(
 
     Raises InvalidValueError for k > n, answers of another shape and infinite rewards.
     """
+    _refuse_no_answers(answers)
     columns = [(size, partial(statistic, majority_chances, size)) for size in _sizes(k)]
     return _statistics(rewards, columns, np.ndim(k), answers=answers, groups=groups)
 
@@ -88,8 +89,14 @@ def distinct_at_k(
     That is sum_d v_d (1 - C(n - n_d, k) / C(n, k)) over the answers d, given n_d times and worth
     v_d, the mean of their rewards. The arguments and errors are those of `majority_at_k`.
     """
+    _refuse_no_answers(answers)
     columns = [(size, partial(statistic, distinct_chances, size)) for size in _sizes(k)]
     return _statistics(rewards, columns, np.ndim(k), answers=answers, groups=groups)
+
+
+def _refuse_no_answers(answers: Any) -> None:
+    if answers is None:
+        raise InvalidValueError("answers: must have the shape of the rewards, got None")
 
 
 def _sizes(k: int | Sequence[int]) -> list[int]:
