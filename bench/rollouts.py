@@ -56,6 +56,7 @@ PRETRAINED = {
     "num_iterations": 1,
     "max_completion_length": 64,
     "learning_rate": 2e-4,
+    "share_prompts": True,
     "temperature": 0.6,
     "model_init_kwargs": {"dtype": "bfloat16"},
 }

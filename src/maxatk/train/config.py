@@ -16,7 +16,7 @@ from maxatk.objectives import METHODS, Form, Method, check_group_size, method_of
 from maxatk.objectives.objective import SCHEDULES, Objective
 from maxatk.objectives.scale import SCALES
 from maxatk.train.rollouts import ROLLOUTS, refuse_settings
-from maxatk.train.surface import liger_hides_logps
+from maxatk.train.surface import check_generated_rows, liger_hides_logps
 from maxatk.train.trackers import check_trackers
 
 # The losses whose surrogate is the advantage times the ratio of a token, clipped.
@@ -30,7 +30,7 @@ OWN_RATIOS = ("token", "sequence")
 
 @dataclasses.dataclass
 class MaxAtKConfig(GRPOConfig):
-    """Settings of `MaxAtKTrainer`: every field of TRL's GRPOConfig and fifteen of its own.
+    """Settings of `MaxAtKTrainer`: every field of TRL's GRPOConfig and seventeen of its own.
 
     Args:
         method: A name in `maxatk.METHODS`, or a mapping for `maxatk.objectives.method_of`; decides
@@ -60,6 +60,9 @@ class MaxAtKConfig(GRPOConfig):
             `generate`), "vllm" (the same as `use_vllm`) or "auto" (vLLM with `use_vllm`; else on a
             CPU the loop, where it follows the settings and the model; else `generate`). The
             distribution is the same.
+        groups_with_signal: Draw prompts until the rollout batch is full of groups whose advantages
+            are not all 0.
+        max_prompt_draws: The prompts that are drawn for it at most, in rollout batches.
         share_prompts: Evaluate every different prompt of a micro-batch once in the update instead
             of once a sample. The same numbers up to rounding; needs the memory of activations.
 
@@ -113,6 +116,12 @@ class MaxAtKConfig(GRPOConfig):
     rollouts: str = dataclasses.field(
         default="auto", metadata={"help": f"Who draws rollout batches: {', '.join(ROLLOUTS)}."}
     )
+    groups_with_signal: bool = dataclasses.field(
+        default=False, metadata={"help": "Draw prompts until all groups have a signal."}
+    )
+    max_prompt_draws: int = dataclasses.field(
+        default=4, metadata={"help": "Prompts drawn for that at most, in rollout batches."}
+    )
     share_prompts: bool = dataclasses.field(
         default=False, metadata={"help": "Evaluate a prompt once for its samples in the update."}
     )
@@ -137,6 +146,7 @@ class MaxAtKConfig(GRPOConfig):
         _check_combinations(self)
         _check_shared_prompts(self)
         refuse_settings(self)
+        _check_signal(self)
 
     @property
     def shards_weights(self) -> bool:
@@ -328,6 +338,27 @@ def _check_rollouts(config: MaxAtKConfig) -> None:
             f"use_vllm: True is rollouts 'vllm', got {config.rollouts!r}; allowed: one of them"
         )
     config.use_vllm = config.use_vllm or config.rollouts == "vllm"
+
+
+def _check_signal(config: MaxAtKConfig) -> None:
+    """Refuse to replace groups that lie in several processes, and a bound that replaces none."""
+    if not config.groups_with_signal:
+        return
+    check_generated_rows()
+    if not isinstance(config.max_prompt_draws, int) or config.max_prompt_draws < 2:
+        raise InvalidValueError(
+            f"max_prompt_draws: must be a whole number from 2 with groups_with_signal, got "
+            f"{config.max_prompt_draws!r}"
+        )
+    rows = config.per_device_train_batch_size * config.steps_per_generation
+    if rows % config.num_generations:
+        raise InvalidValueError(
+            f"groups_with_signal: True needs whole groups in each process, whose rollout batch of "
+            f"{rows} completions (per_device_train_batch_size "
+            f"{config.per_device_train_batch_size} x steps_per_generation "
+            f"{config.steps_per_generation}) is no multiple of num_generations "
+            f"{config.num_generations}; allowed with it: False"
+        )
 
 
 def _check_shared_prompts(config: MaxAtKConfig) -> None:

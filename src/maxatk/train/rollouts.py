@@ -71,7 +71,9 @@ class OwnRollouts:
 def own_rollouts(trainer: Any, *, end_tokens: Sequence[int]) -> OwnRollouts | None:
     """Return the loop that samples for a trainer of TRL, None where TRL or vLLM does.
 
-    `end_tokens` are the ids that end a completion. "auto" takes it on a CPU, where it is the faster one, for settings and models that it follows.
+    `end_tokens` are the ids that end a completion. "auto" takes the loop on a CPU, where it is the
+    faster one, for settings and models that it follows.
+
     Raises InvalidValueError where "own" was asked for and does not follow them.
     """
     config, model = trainer.args, trainer.model
@@ -158,9 +160,9 @@ def _of_settings(config: Any) -> str | None:
 
 
 def _of_model(config: Any, model: PretrainedConfig, generation: GenerationConfig) -> str | None:
+    without_effect = _WITHOUT_EFFECT | {"min_p"} if _values(config)["min_p"] else _WITHOUT_EFFECT
     for name, value in generation.to_diff_dict().items():
-        replaced = name in _WITHOUT_EFFECT or (name == "min_p" and config.min_p is not None)
-        if value and not replaced:
+        if value and name not in without_effect:
             why = "draws from the distribution of the model alone"
             return _sentence(f"the model's generation_config.{name}", value, "left out", why)
     if not is_plain(model):

@@ -16,6 +16,7 @@ VERSIONS = "1.8 to 1.16"
 _USED: dict[str, tuple[str, ...]] = {
     "_prepare_inputs": ("generation_batch",),
     "_generate_and_score_completions": ("inputs",),
+    "_generate": ("prompts",),
     "_generate_single_turn": ("prompt_ids",),
     "_calculate_rewards": ("inputs", "prompts", "completions"),
     "_compute_loss": ("model", "inputs"),
@@ -31,7 +32,7 @@ _USED: dict[str, tuple[str, ...]] = {
     "create_model_card": ("model_name",),
 }
 # Attributes that the trainer sets up for itself, found by name in its source.
-_ATTRIBUTES = ("_buffered_inputs", "_step", "_metrics", "_logs", "reward_weights")
+_ATTRIBUTES = ("_buffered_inputs", "_step", "_metrics", "_logs", "_tokenizer", "reward_weights")
 
 
 def check_surface() -> None:
@@ -62,6 +63,15 @@ def check_token_advantages() -> None:
         raise MissingDependencyError(
             f"own_ratio: 'sequence' needs a TRL whose loss takes one advantage a token, and trl "
             f"{trl.__version__} does not; allowed with it: 'token'"
+        )
+
+
+def check_generated_rows() -> None:
+    """Raise MissingDependencyError where TRL generates anything but rows, which can be replaced."""
+    if "num_items_in_batch" in inspect.getsource(GRPOTrainer._generate):
+        raise MissingDependencyError(
+            f"groups_with_signal: True needs a TRL that counts the tokens of a rollout batch after "
+            f"it is generated, and trl {trl.__version__} does not; allowed with it: False"
         )
 
 

@@ -6,7 +6,8 @@ relies on TRL's loss reading the advantages after the log-probabilities (`surfac
     training_step*                              one micro-batch
       _prepare_inputs*                          a new rollout batch, or a slice of the buffer
         _generate_and_score_completions*        under lagged weights: completions, old log-probs
-          _generate_single_turn*              completions of this package's loop, or of TRL
+          _generate*                          again for groups without a signal, if asked to
+            _generate_single_turn*            completions of this package's loop, or of TRL
           _calculate_rewards*                   rewards of all processes: advantages, on-policy
         _refresh_advantages                     split groups: an extra pass gives the ratios
       _compute_loss*                            hands its batch over: `_loss_inputs`
@@ -34,7 +35,7 @@ from trl.models.utils import disable_gradient_checkpointing
 from maxatk.errors import InvalidValueError
 from maxatk.objectives.objective import Beside
 from maxatk.objectives.scale import AdvantageScale
-from maxatk.train import buffer, ratios, trainer_log
+from maxatk.train import buffer, ratios, signal_groups, trainer_log
 from maxatk.train.beside import BesideReader
 from maxatk.train.card import WITHOUT_SIGNAL, describe_training
 from maxatk.train.config import MaxAtKConfig
@@ -52,8 +53,8 @@ from maxatk.train.surface import check_surface, check_token_advantages
 class MaxAtKTrainer(GRPOTrainer):
     """Train for max@k: a GRPOTrainer whose advantages come from a row of `maxatk.METHODS`.
 
-    Takes the arguments of TRL's GRPOTrainer; `args` is a `MaxAtKConfig`. Nothing but the
-    advantages differs from the parent class: sampling, rewards, loss and logging are TRL's.
+    Takes the arguments of TRL's GRPOTrainer; `args` is a `MaxAtKConfig`. The advantages differ from
+    the parent class, and who draws the samples (`rollouts`): rewards, loss and logging are TRL's.
 
     Methods without a correction set the advantages once a rollout batch. A correction (and the form
     "reinforce") sets them again at every optimizer step that reuses samples, from the ratios of
@@ -88,8 +89,11 @@ class MaxAtKTrainer(GRPOTrainer):
             refuse_model(args, model_config, model if named else None)
         super().__init__(model, reward_funcs, args, *more, **others)
         # In TRL 1.8 an attribute of the tokenizer alone.
-        ends = getattr(self, "eos_token_ids", [self.processing_class.eos_token_id])
-        self._own_rollouts = own_rollouts(self, end_tokens=ends)
+        self._end_tokens = getattr(self, "eos_token_ids", [self._tokenizer.eos_token_id])
+        self._own_rollouts = own_rollouts(self, end_tokens=self._end_tokens)
+        self._known_scores: tuple[torch.Tensor, list[str]] | None = None  # of the coming batch
+        if self.args.groups_with_signal:
+            self._check_replaceable()
         self._objective = self.args.objective
         self._beside = BesideReader(self.args, self.reward_func_names)
         if self.args.selection is not None:  # also in what TRL logs as the reward
@@ -110,6 +114,19 @@ class MaxAtKTrainer(GRPOTrainer):
         self._had_signal = False
         self._clock = trainer_log.Clock()
         self._compared_passes = False
+
+    def _check_replaceable(self) -> None:
+        """Refuse data from which no other prompt can be drawn, or not by its row alone."""
+        found = {
+            "a train_dataset with a length": isinstance(self.train_dataset, Sized),
+            "no environments": not getattr(self, "environment_factories", None),
+            "no images": not {"image", "images"} & set(self.train_dataset.column_names or ()),
+        }
+        for needed, given in found.items():
+            if not given:
+                raise InvalidValueError(
+                    f"groups_with_signal: True needs {needed}; allowed without: False"
+                )
 
     def get_train_dataloader(self) -> DataLoader:
         """Return TRL's loader; refuse a training set from which it would take no step at all."""
@@ -167,26 +184,109 @@ class MaxAtKTrainer(GRPOTrainer):
         completions: list[Any],
         completion_ids: list[Any],
     ) -> torch.Tensor:
+        known, self._known_scores = self._known_scores, None
+        scores, texts = known or self._score(inputs, prompts, completions, completion_ids)
+        self._take_scores(scores, texts)
+        return scores
+
+    def _score(self, *rows: Any) -> tuple[torch.Tensor, list[str]]:
+        """Return the scores (all rows, functions) and texts of the rows of all processes.
+
+        `rows` are the arguments of `_calculate_rewards`.
+        """
         with self._clock.measure("verification", self._metrics[self._mode]):
-            rewards_per_func = super()._calculate_rewards(
-                inputs, prompts, completions, completion_ids
-            )
-        weights = self._beside.rewarded(self.reward_weights[None].to(rewards_per_func.device))
-        rewarded = self._beside.rewarded(rewards_per_func)
+            scores = super()._calculate_rewards(*rows)
+        return scores, gather_object([str(text) for text in rows[2]])
+
+    def _take_scores(self, scores: torch.Tensor, texts: list[str]) -> None:
+        """Keep the rewards that these scores come to, and what lies beside them."""
+        weights = self._beside.rewarded(self.reward_weights[None].to(scores.device))
+        rewarded = self._beside.rewarded(scores)
         rewards = (rewarded * weights).nansum(dim=1)
         rewards[rewarded.isnan().all(dim=1)] = torch.nan
-        self._last_rewards = rewards
-        self._last_texts = gather_object([str(text) for text in completions])
-        self._last_beside = self._beside.read(rewards_per_func, self._last_texts)
-        return rewards_per_func
+        self._last_rewards, self._last_texts = rewards, texts
+        self._last_beside = self._beside.read(scores, texts)
+
+    def _generate(self, prompts: list[Any]) -> tuple[Any, ...]:
+        generated: tuple[Any, ...] = super()._generate(prompts)
+        if not (self.args.groups_with_signal and self.model.training):
+            return generated
+        seconds = self._metrics["train"]["seconds/verification"]
+        first = len(seconds)
+        draw = self._with_signal(self._scored(self._inputs, prompts, generated))
+        seconds[first:] = [sum(seconds[first:])]  # of all the draws of the rollout batch
+        self._known_scores = (draw.scores, draw.texts)
+        return draw.generated
+
+    def _scored(
+        self, inputs: list[Any], prompts: list[Any], generated: tuple[Any, ...]
+    ) -> signal_groups.Draw:
+        ids, completions = generated[1], generated[3]
+        scores, texts = self._score(inputs, prompts, completions, ids)
+        return signal_groups.Draw(inputs, prompts, generated, scores, texts)
+
+    def _with_signal(self, draw: signal_groups.Draw) -> signal_groups.Draw:
+        """Return the draw with its groups without a signal replaced, up to the bound."""
+        processes, size = self.accelerator.num_processes, self.num_generations
+        signal = self._signal(draw)
+        drawn, found = signal.size, int(signal.sum())
+        bound = drawn * self.args.max_prompt_draws
+        micro_batch = self._step % self.args.gradient_accumulation_steps
+        turn = 0
+        while not signal.all() and drawn < bound:
+            lacking = int((~signal).sum(axis=1).max())  # of the process that lacks most
+            groups = min(lacking, (bound - drawn) // processes)
+            chosen = signal_groups.more_prompts(
+                len(self.train_dataset),
+                groups=groups,
+                processes=processes,
+                moment=(self.args.seed, self.state.global_step, micro_batch, turn),
+            )[self.accelerator.process_index]
+            inputs = [dict(self.train_dataset[int(i)]) for i in chosen for _ in range(size)]
+            prompts = [row["prompt"] for row in inputs]
+            fresh = self._scored(inputs, prompts, super()._generate(prompts))
+            fresh_signal = self._signal(fresh)
+            moves = signal_groups.moves(signal, fresh_signal)
+            draw.take(fresh, moves, process=self.accelerator.process_index, group_size=size)
+            for process, own in enumerate(moves):
+                signal[process, [to for to, _ in own]] = True
+            drawn, found, turn = (
+                drawn + fresh_signal.size,
+                found + int(fresh_signal.sum()),
+                turn + 1,
+            )
+        self._metrics["train"]["prompts/drawn"].append(float(drawn))
+        self._metrics["train"]["prompts/with_signal"].append(found / drawn)
+        return draw
+
+    def _signal(self, draw: signal_groups.Draw) -> np.ndarray:
+        """Return which groups of a draw have an advantage that trains, (processes, groups)."""
+        self._take_scores(draw.scores, draw.texts)
+        masked = torch.zeros(len(draw.scores), dtype=torch.bool)
+        if self.args.mask_truncated_completions:
+            ends = {*self._end_tokens, self._tokenizer.pad_token_id}
+            cut_off = [ids[-1] not in ends for ids in draw.generated[1]]
+            masked = torch.tensor(gather_object(cut_off))
+        rewards = self._last_rewards.double().cpu().clone()
+        if self.args.needs_ratios:
+            rewards[masked] = torch.nan  # as in `_usable_rewards`
+        groups = rewards.numpy().reshape(-1, self.num_generations)
+        beside = self._last_beside.at(slice(None), groups.shape)
+        advantages = self._objective.advantages(groups, self._k(), log_ratios=None, beside=beside)
+        trained = (advantages != 0) & ~masked.numpy().reshape(groups.shape)
+        return trained.any(axis=1).reshape(self.accelerator.num_processes, -1)
+
+    def _k(self) -> int:
+        return self._objective.k_at(self.state.global_step / max(self.state.max_steps, 1))
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         training = self.model.training
+        self._inputs = inputs
         with self._clock.measure("rollout", self._metrics[self._mode]):
             output = self._sample(inputs)
         group_size = self.num_generations if training else self.num_generations_eval
         rewards = self._usable_rewards(output).double().cpu().numpy().reshape(-1, group_size)
-        k = self._objective.k_at(self.state.global_step / max(self.state.max_steps, 1))
+        k = self._k()
         beside = self._last_beside.at(slice(None), rewards.shape)
         fresh = self._objective.advantages(rewards, k, log_ratios=None, beside=beside)
         if training:

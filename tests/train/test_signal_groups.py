@@ -1,0 +1,208 @@
+"""Groups without a signal give way to groups of other prompts, up to a bound."""
+
+import collections
+
+import numpy as np
+import pytest
+import torch
+from datasets import Dataset, IterableDataset
+from hypothesis import given
+from hypothesis import strategies as st
+from transformers import TrainingArguments
+
+from maxatk.errors import InvalidValueError
+from maxatk.train import MaxAtKTrainer
+from maxatk.train.signal_groups import more_prompts, moves
+
+from .conftest import GROUP, PROMPTS, SpyTrainer, config, text_reward
+from .test_resume import SETTINGS
+
+SILENT = "sum"  # in a third of the prompts
+
+
+def silent_for_some(prompts, completions, **_):
+    """The same reward for all completions of some prompts."""
+    found = text_reward(completions)
+    return [0.5 if SILENT in prompt else r for prompt, r in zip(prompts, found, strict=True)]
+
+
+def always(completions, **_):
+    return [0.5] * len(completions)
+
+
+class Counting:
+    """A reward function that counts the completions it has seen."""
+
+    def __init__(self, reward):
+        self.reward, self.seen, self.__name__ = reward, 0, "counting"
+
+    def __call__(self, prompts, completions, **columns):
+        self.seen += len(completions)
+        return self.reward(prompts=prompts, completions=completions, **columns)
+
+
+def make(folder, out, reward, *, cls=SpyTrainer, dataset=None, **changes):
+    return cls(
+        model=str(folder),
+        reward_funcs=reward,
+        args=config(out, **{"groups_with_signal": True, **changes}),
+        train_dataset=dataset or Dataset.from_list([{"prompt": p, "note": p} for p in PROMPTS]),
+    )
+
+
+def texts(trainer, rows, name):
+    ids, masks = rows[f"{name}_ids"], rows[f"{name}_mask"].bool()
+    tokenizer = trainer.processing_class
+    return [
+        tokenizer.decode(row[mask], skip_special_tokens=True)
+        for row, mask in zip(ids, masks, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("method", ["bon_loo1", "bon_off_policy_exact"])
+@pytest.mark.parametrize("rollouts", ["own", "trl"])
+def test_every_group_has_a_signal_and_its_own_prompt_completions_and_rewards(
+    model_folder, tmp_path, method, rollouts
+):
+    reward = Counting(silent_for_some)
+    trainer = make(
+        model_folder, tmp_path, reward, method=method, rollouts=rollouts, max_steps=4,
+        per_device_train_batch_size=16, max_prompt_draws=20, num_iterations=2,
+    )  # fmt: skip
+    trainer.train()
+    assert len(trainer.generations) == 2
+    for _, rows, rewards in trainer.generations:
+        prompts, completions = texts(trainer, rows, "prompt"), texts(trainer, rows, "completion")
+        assert not any(SILENT in prompt for prompt in prompts)
+        assert all(len(set(prompts[i : i + GROUP])) == 1 for i in range(0, 16, GROUP))
+        expected = silent_for_some(prompts, completions)
+        np.testing.assert_allclose(rewards.numpy(), expected)
+        assert (rows["advantages"].reshape(-1, GROUP) != 0).any(dim=1).all()
+        assert int(rows["num_items_in_batch"]) == int(rows["completion_mask"].sum())
+    logged = [row for row in trainer.state.log_history if "prompts/drawn" in row]
+    assert sum(row["prompts/drawn"] for row in logged) * GROUP == reward.seen > 2 * 16
+    for row in logged:
+        assert row["frac_groups_without_signal"] == 0
+        assert row["prompts/with_signal"] >= 4 / row["prompts/drawn"]
+
+
+def test_at_the_bound_groups_without_a_signal_stay(model_folder, tmp_path):
+    reward = Counting(always)
+    trainer = make(model_folder, tmp_path, reward, max_steps=2, max_prompt_draws=3)
+    with pytest.warns(UserWarning, match="all advantages were 0"):
+        trainer.train()
+    logged = [row for row in trainer.state.log_history if "prompts/drawn" in row]
+    assert [row["prompts/drawn"] for row in logged] == [6, 6]  # 3 times 2 prompts
+    assert [row["prompts/with_signal"] for row in logged] == [0, 0]
+    assert reward.seen == 2 * 6 * GROUP
+
+
+def test_a_batch_with_a_signal_everywhere_is_left_as_it_is(model_folder, tmp_path):
+    def weights(**changes):
+        trainer = make(model_folder, tmp_path, text_reward, cls=MaxAtKTrainer, **changes)
+        trainer.train()
+        drawn = [row.get("prompts/drawn") for row in trainer.state.log_history if "loss" in row]
+        return drawn, trainer.model.state_dict()
+
+    drawn, replaced = weights()
+    assert drawn == [2, 2, 2], "something was drawn again: nothing is tested"
+    nothing, plain = weights(groups_with_signal=False)
+    assert nothing == [None] * 3
+    for name, weight in plain.items():
+        torch.testing.assert_close(replaced[name], weight, atol=0, rtol=0)
+
+
+@pytest.mark.parametrize("stop", [1, 4])
+def test_a_resumed_run_draws_the_same_prompts(model_folder, tmp_path, stop):
+    def trained(resume=None):
+        trainer = make(
+            model_folder,
+            tmp_path,
+            silent_for_some,
+            cls=MaxAtKTrainer,
+            max_prompt_draws=8,
+            **SETTINGS,
+        )
+        trainer.train(resume_from_checkpoint=resume)
+        return trainer
+
+    whole, again = trained(), trained(str(tmp_path / f"checkpoint-{stop}"))
+    rows = [row for row in whole.state.log_history if "prompts/drawn" in row]
+    assert any(row["prompts/drawn"] > 4 for row in rows), "nothing was drawn again"
+    for name, weight in whole.model.state_dict().items():
+        torch.testing.assert_close(again.model.state_dict()[name], weight, atol=0, rtol=0)
+
+
+def test_masked_completions_are_no_signal(model_folder, tmp_path):
+    trainer = make(
+        model_folder, tmp_path, text_reward, mask_truncated_completions=True, max_steps=1,
+        max_completion_length=80, max_prompt_draws=20, loss_type="dr_grpo",
+    )  # fmt: skip
+    trainer.train()
+    _, rows, _ = trainer.generations[0]
+    kept = rows["completion_mask"].sum(dim=1) > 0
+    assert not kept.all()
+    trained = (rows["advantages"] != 0) & kept
+    assert trained.reshape(-1, GROUP).any(dim=1).all()
+
+
+def test_an_evaluation_draws_each_prompt_once(model_folder, tmp_path):
+    reward = Counting(always)
+    trainer = make(model_folder, tmp_path, reward)
+    trainer.model.eval()
+    trainer._generate_and_score_completions([{"prompt": p} for p in PROMPTS[:2] for _ in "1234"])
+    assert reward.seen == 8
+
+
+@given(st.data())
+def test_groups_with_a_signal_fill_the_places_of_those_without(data):
+    shape = st.tuples(st.integers(1, 3), st.integers(1, 5))
+    processes, groups = data.draw(shape)
+    drawn = data.draw(st.integers(1, 5))
+    flags = st.lists(st.booleans(), min_size=processes * groups, max_size=processes * groups)
+    signal = np.array(data.draw(flags)).reshape(processes, groups)
+    flags = st.lists(st.booleans(), min_size=processes * drawn, max_size=processes * drawn)
+    fresh = np.array(data.draw(flags)).reshape(processes, drawn)
+    for own, other, found in zip(signal, fresh, moves(signal, fresh), strict=True):
+        assert len(found) == min((~own).sum(), other.sum())
+        assert all(not own[to] and other[source] for to, source in found)
+        assert len({to for to, _ in found}) == len({source for _, source in found}) == len(found)
+
+
+def test_prompts_are_drawn_evenly_differently_at_every_moment_and_again_by_its_numbers():
+    def drawn(*moment):
+        return more_prompts(12, groups=2, processes=3, moment=moment)
+
+    assert drawn(0, 1, 0, 2).shape == (3, 2)
+    np.testing.assert_array_equal(drawn(0, 1, 0, 2), drawn(0, 1, 0, 2))
+    counts = collections.Counter()
+    for step in range(1000):
+        places = drawn(0, step, 0, 0).reshape(-1).tolist()
+        assert len(set(places)) == 6
+        counts.update(places)
+    assert len(counts) == 12
+    assert all(abs(count - 500) < 5 * 500**0.5 for count in counts.values())
+    assert more_prompts(3, groups=5, processes=1, moment=(0,)).max() <= 2
+
+
+def test_a_bound_that_replaces_nothing_is_refused(tmp_path):
+    with pytest.raises(InvalidValueError, match=r"max_prompt_draws: .* from 2 .*got 1"):
+        config(tmp_path, groups_with_signal=True, max_prompt_draws=1)
+    config(tmp_path, max_prompt_draws=1)
+
+
+def test_groups_in_several_processes_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(TrainingArguments, "world_size", 2)
+    settings = {"per_device_train_batch_size": 2, "generation_batch_size": 4}
+    config(tmp_path, **settings)
+    with pytest.raises(InvalidValueError, match=r"whole groups .*batch of 2 completions"):
+        config(tmp_path, groups_with_signal=True, **settings)
+
+
+def test_data_from_which_no_other_prompt_can_be_drawn_is_refused(model_folder, tmp_path):
+    stream = IterableDataset.from_generator(lambda: ({"prompt": p} for p in PROMPTS))
+    with pytest.raises(InvalidValueError, match="needs a train_dataset with a length"):
+        make(model_folder, tmp_path, text_reward, dataset=stream)
+    pictures = Dataset.from_list([{"prompt": p, "image": None} for p in PROMPTS])
+    with pytest.raises(InvalidValueError, match="needs no images"):
+        make(model_folder, tmp_path, text_reward, dataset=pictures)
