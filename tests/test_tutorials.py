@@ -13,6 +13,8 @@ from processes import patience
 
 ROOT = Path(__file__).parents[1]
 HUB = "Qwen/Qwen2.5-Coder-0.5B-Instruct"
+pytestmark = pytest.mark.timeout(patience(600))  # about 20 commands, each with its import of torch
+
 BLOCK = re.compile(r"(<!-- gpu -->\n)?```sh\n(.*?)```", re.DOTALL)
 
 # Stands for the command: the same, and what makes it small. The last of equal settings wins.
@@ -49,7 +51,7 @@ def run(folder):
             cwd=folder,
             capture_output=True,
             text=True,
-            timeout=patience(250),
+            timeout=patience(500),
             env={
                 **os.environ,
                 "PATH": f"{folder / 'bin'}:{os.environ['PATH']}",
