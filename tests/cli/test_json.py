@@ -83,7 +83,7 @@ def test_scores_are_rows_with_the_ends_of_their_intervals(printed, problems):
     selected = printed("select", "run", "--by", "majority", "--k", 1)["selection"]
     assert selected[0].keys() == {"by", "k", "mean", "low", "high"}
     compared = printed("compare", "a=run", "b=run", "--k", 1)
-    assert compared.keys() == {"scores", "leaders", "differences"}
+    assert compared.keys() == {"verdict", "scores", "leaders", "differences"}
     (by_level,) = {row["field"] for row in reported(printed)["by"]}
     assert by_level == "level"
     every_k = printed("score", *files, "--verifier.workers", 1, format="--output-format")

@@ -68,7 +68,7 @@ def test_other_overrides_are_refused(recipe, override, message):
 def test_files_that_are_no_mapping_are_refused(tmp_path, text):
     path = tmp_path / "bad.yaml"
     path.write_text(text)
-    with pytest.raises(DataError, match=r"bad\.yaml: "):
+    with pytest.raises(DataError, match=r"bad\.yaml"):
         read_recipe(path)
 
 
