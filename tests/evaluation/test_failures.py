@@ -118,6 +118,19 @@ def test_the_page_prefers_samples_whose_failure_is_stored_and_knows_the_prompts(
     assert all(sample.failure is None for index, sample in shown.items() if index != 1)
 
 
+def test_a_problem_with_stored_failures_shows_one_whatever_its_reward(run):
+    folder = run(store_failures=1)
+    lines = (folder / "scores.jsonl").read_text().splitlines()
+    rows = [json.loads(line) for line in lines]
+    for row in rows:  # the sample with a stored failure is neither the best nor the worst
+        row["reward"] = {0: 1.0, 1: 0.75}.get(row["sample"], 0.0)
+    write_jsonl(folder / "scores.jsonl", rows)
+    (first, _) = problem_details({"run": folder}, ["p", "q"], samples=2)
+    shown = first.runs[0].samples
+    assert [sample.index for sample in shown] == [0, 1]
+    assert shown[1].failure is not None
+
+
 def test_a_training_beside_the_model_is_in_the_manifest(tiny_model, tmp_path, verifier):
     import shutil
 

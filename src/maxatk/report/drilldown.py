@@ -133,7 +133,11 @@ def _failures(folder: Path) -> Mapping[tuple[str, int], Failure]:
 
 
 def _preferring(chosen: Sequence[Score], explained: Sequence[Score]) -> list[Score]:
-    """Return the chosen scores, those without a stored failure swapped for one of equal reward."""
+    """Return the chosen scores, those without a stored failure swapped for one of equal reward.
+
+    Where none of them has one, the worst gives way to the worst that has: so that a problem with
+    stored failures shows one.
+    """
     spare = [score for score in explained if score not in chosen]
     found = []
     for score in chosen:
@@ -143,6 +147,8 @@ def _preferring(chosen: Sequence[Score], explained: Sequence[Score]) -> list[Sco
                 spare.remove(swap)
                 score = swap
         found.append(score)
+    if spare and len(found) > 1 and not any(score in explained for score in found):
+        found[-1] = spare[-1]
     return found
 
 
