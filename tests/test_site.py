@@ -113,10 +113,11 @@ def test_every_formula_is_rendered_and_nothing_is_loaded_from_elsewhere(site):
 def test_every_exported_name_and_every_command_has_its_place(site):
     shown = {path.stem: text(path) for path in pages(site / "reference" / "api")}
     for package in API:
-        for name in importlib.import_module(f"maxatk.{package}").__all__:
+        module = importlib.import_module(f"maxatk.{package}")
+        for name in module.__all__:
             place = f"maxatk.{package}.{name}"
-            same = importlib.util.find_spec(place) is not None  # a module of the same name
-            place += f".{name}" if same else ""
+            if importlib.util.find_spec(place):  # a module of the same name
+                place = f"{getattr(module, name).__module__}.{name}"
             assert f'id="{place}"' in shown[package], place
     for name in importlib.import_module("maxatk").__all__:
         assert f"<code>{name}</code></a>" in shown["index"], name

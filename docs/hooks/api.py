@@ -21,9 +21,10 @@ def exported(package: str) -> list[str]:
 
 def path_of(package: str, name: str) -> str:
     """Return the dotted path of an exported name, also where a module has the same name."""
-    in_folder = hasattr(importlib.import_module(package), "__path__")
-    same = in_folder and importlib.util.find_spec(f"{package}.{name}")
-    return f"{package}.{name}.{name}" if same else f"{package}.{name}"
+    module = importlib.import_module(package)
+    if hasattr(module, "__path__") and importlib.util.find_spec(f"{package}.{name}"):
+        return f"{getattr(module, name).__module__}.{name}"
+    return f"{package}.{name}"
 
 
 def _entries(place: re.Match[str]) -> str:
