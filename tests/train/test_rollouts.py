@@ -18,7 +18,9 @@ from transformers.generation.logits_process import (
 )
 
 from maxatk.errors import InvalidValueError
+from maxatk.evaluation import SamplingSettings
 from maxatk.train import MaxAtKTrainer
+from maxatk.train.rollouts import OwnRollouts
 
 from . import enumerated
 from .conftest import GROUP, PROMPTS, SpyTrainer, config, text_reward
@@ -314,3 +316,10 @@ def test_a_rollout_function_samples_by_itself(ending_folder, tmp_path):
                 MaxAtKTrainer(**others)
         else:
             assert MaxAtKTrainer(**others).rollouts == found
+
+
+def test_a_prompt_without_a_token_is_refused(ending_folder):
+    model = AutoModelForCausalLM.from_pretrained(ending_folder)
+    settings = SamplingSettings(samples=1, max_new_tokens=2)
+    with pytest.raises(InvalidValueError, match="prompt: one has no token"):
+        OwnRollouts(settings, end_tokens=(0,)).draw(model, [[1, 2], []])

@@ -49,8 +49,12 @@ class OwnRollouts:
         """Return the ids of one completion for each prompt (its ids), the end token included.
 
         Equal prompts are evaluated once. The draws come from PyTorch's generator of the CPU, whose
-        state is in a checkpoint.
+        state is in a checkpoint. Raises InvalidValueError for a prompt without a token.
         """
+        if not all(prompts):
+            raise InvalidValueError(
+                "prompt: one has no token, since the tokenizer knows none of it"
+            )
         noise = torch.rand((len(prompts), self.settings.max_new_tokens)).numpy()
         rows: dict[tuple[int, ...], list[int]] = {}
         for row, prompt in enumerate(prompts):
