@@ -9,7 +9,8 @@ import torch
 
 from maxatk.errors import InvalidValueError, unknown_name
 from maxatk.objectives.objective import Beside
-from maxatk.train.config import MaxAtKConfig, answer_function
+from maxatk.train.config import MaxAtKConfig
+from maxatk.train.objective_checks import answer_function
 
 
 class BesideReader:
