@@ -120,7 +120,8 @@ def test_an_evaluation_of_a_model_that_is_not_there_ends_before_torch_is_importe
         capture_output=True,
         text=True,
         cwd=tmp_path,
-        env={**os.environ, "HF_ENDPOINT": "http://127.0.0.1:9"},
+        # Without what other tests of this process may have set.
+        env={**os.environ, "HF_ENDPOINT": "http://127.0.0.1:9", "HF_HUB_OFFLINE": "0"},
     )
     assert time.monotonic() - started < patience(15)
     assert done.stdout == "2 False\n", done.stderr
