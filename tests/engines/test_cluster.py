@@ -82,7 +82,8 @@ def scores(folder):
 
 
 def expected(files):
-    score(files / "samples.jsonl", PROBLEMS, files / "here")
+    with ONE_WORKER.open() as verifier:
+        score(files / "samples.jsonl", PROBLEMS, files / "here", verifier=verifier)
     return scores(files / "here")
 
 
