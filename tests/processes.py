@@ -45,3 +45,13 @@ def still_alive(members, *, seconds=15):
     """Return those members that are alive after at most so many seconds."""
     alive = psutil.wait_procs(members, timeout=patience(seconds))[1]
     return [member for member in alive if member.status() != psutil.STATUS_ZOMBIE]
+
+
+def read_terminal(leader):
+    """Return all bytes that processes write to a pseudo-terminal until its other end is closed."""
+    shown = b""
+    while True:
+        try:
+            shown += os.read(leader, 1 << 16)
+        except OSError:  # the other end is closed
+            return shown

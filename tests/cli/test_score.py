@@ -11,7 +11,7 @@ import pytest
 
 from maxatk.jsonl import write_jsonl
 from maxatk.records import Problem, Sample, TestCase
-from processes import patience
+from processes import patience, read_terminal
 
 DOUBLE = (TestCase(input="2\n", output="4\n"), TestCase(input="3\n", output="6\n"))
 
@@ -151,12 +151,7 @@ def test_a_terminal_shows_a_bar_with_the_throughput(scoring, started):
     environment = {**os.environ, "COLUMNS": "120", "TERM": "xterm"}
     process = started(*command, stderr=follower, stdout=follower, env=environment)
     os.close(follower)
-    shown = b""
-    while True:
-        try:
-            shown += os.read(leader, 1 << 16)
-        except OSError:  # the other end is closed
-            break
+    shown = read_terminal(leader)
     assert process.wait(timeout=patience(60)) == 0, shown
     assert re.search(rb"40/40.* [\d.]+ verdicts/s", shown)
 

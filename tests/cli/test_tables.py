@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 from maxatk.report import Cell, Table
+from processes import read_terminal
 
 PRINT = """
 from maxatk.cli.tables import print_table
@@ -38,12 +39,7 @@ def printed(columns):
         env={**os.environ, "COLUMNS": str(columns), "TERM": "xterm", "PYTHONPATH": "src:tests"},
     )
     os.close(follower)
-    shown = b""
-    while True:
-        try:
-            shown += os.read(leader, 1 << 16)
-        except OSError:  # the other end is closed
-            break
+    shown = read_terminal(leader)
     assert done.wait() == 0
     return re.sub(r"\x1b\[[\d;]*m", "", shown.decode()).replace("\r", "")
 

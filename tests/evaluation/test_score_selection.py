@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maxatk.errors import InvalidValueError, MissingFileError
-from maxatk.evaluation.score_selection import answer_of, select, selected_at_k, voted_at_k
+from maxatk.evaluation.score_selection import answer_of, select, voted_at_k
 from maxatk.jsonl import write_jsonl
 from maxatk.objectives import max_at_k
 from maxatk.records import Outcome, Sample, Score
@@ -31,11 +31,11 @@ def by_hand(rewards, scores, k):
 @given(few)
 def test_the_choice_by_a_score_is_the_mean_over_all_subsets(pairs):
     rewards, scores = (np.array(column) for column in zip(*pairs, strict=True))
-    ks = range(1, len(rewards) + 1)
-    found = selected_at_k(rewards, scores, ks)
+    ks = list(range(1, len(rewards) + 1))
+    found = max_at_k(rewards, ks, selection=scores)
     assert found == pytest.approx([by_hand(rewards, scores, k) for k in ks])
-    assert selected_at_k(rewards, rewards, ks) == pytest.approx(max_at_k(rewards, list(ks)))
-    same = selected_at_k(rewards, np.zeros(len(rewards)), ks)
+    assert max_at_k(rewards, ks, selection=rewards) == pytest.approx(max_at_k(rewards, ks))
+    same = max_at_k(rewards, ks, selection=np.zeros(len(rewards)))
     assert same == pytest.approx(np.full(len(rewards), rewards.mean()))
 
 

@@ -172,8 +172,7 @@ def manifest_of(
     return {
         "settings": masked(described),
         "environment": environment(),
-        "isolation": dict(verifier.isolation),
-        **({"shards": list(verifier.shards)} if verifier.shards else {}),
+        **verifier.described(),
         "problems_file": source,
         "seconds": round(time.monotonic() - started, 3),
     }

@@ -24,26 +24,12 @@ from maxatk.evaluation.statistics.intervals import (
 )
 from maxatk.evaluation.store import read_records
 from maxatk.objectives import max_at_k
-from maxatk.objectives.subsets import max_weights
 from maxatk.records import Sample, Score
 
 TRUTH, RANDOM, MAJORITY = "truth", "random", "majority"
 _DRAWS = 2_000  # subsets that stand for all, where votes are counted
 _BOXED = re.compile(r"\\boxed\{([^{}]*)\}")
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
-
-
-def selected_at_k(rewards: FloatArray, scores: FloatArray, ks: Sequence[int]) -> FloatArray:
-    """Return the expected reward of the sample with the highest score among k: (K,).
-
-    rewards, scores: (n,), finite. The mean is over all k-subsets of the samples; among equal
-    scores each sample is chosen as often. With `scores` equal to `rewards` it is max@k, with
-    equal scores the mean reward.
-    """
-    _, group = np.unique(scores, return_inverse=True)  # ascending
-    means = np.bincount(group, weights=rewards) / np.bincount(group)
-    ascending = means[np.sort(group)]
-    return np.array([ascending @ max_weights(len(rewards), k) for k in ks])
 
 
 def voted_at_k(
@@ -186,6 +172,7 @@ def _way(name: str) -> Callable[[Sequence[_Row], Sequence[int]], FloatArray]:
             return np.full(len(ks), rewards.mean())
         if name == MAJORITY:
             return voted_at_k(rewards, [str(row.vote) for row in rows], ks)
-        return selected_at_k(rewards, np.array([row.values[name] for row in rows]), ks)
+        scores = np.array([row.values[name] for row in rows])
+        return max_at_k(rewards, list(ks), selection=scores)
 
     return gain

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
@@ -97,7 +96,7 @@ def decide(
 
     Raises MissingDependencyError without SciPy.
     """
-    ranked = {k: _ranked(comparison, metric, k) for k in comparison.ks}
+    ranked = {k: comparison.ranked(metric, k) for k in comparison.ks}
     best = [(k, order[0], other) for k, order in ranked.items() for other in order[1:]]
     base = [(k, run, comparison.baseline) for k in comparison.ks for run in comparison.others]
     tests = _tester(comparison, metric, benchmark, [*best, *base])
@@ -146,12 +145,11 @@ def _against(decision: Decision, name: str) -> str:
 
 
 def _span(ks: Sequence[int], known: Sequence[int], *, start: str = "For") -> str:
-    """Return `For N = 2 to 8`, or `For every N` where these are all that are known."""
-    if len(ks) == len(known):
-        return (
-            f"{start} every N from {ks[0]} to {ks[-1]}" if len(ks) > 1 else f"{start} N = {ks[0]}"
-        )
-    return f"{start} N = {ks[0]} to {ks[-1]}" if len(ks) > 1 else f"{start} N = {ks[0]}"
+    """Return `For N = 2 to 8`; `For every N from 1 to 8` where these are all that are known."""
+    if len(ks) == 1:
+        return f"{start} N = {ks[0]}"
+    which = "every N from" if len(ks) == len(known) else "N ="
+    return f"{start} {which} {ks[0]} to {ks[-1]}"
 
 
 def _listed(parts: Sequence[str]) -> str:
@@ -160,14 +158,6 @@ def _listed(parts: Sequence[str]) -> str:
 
 def _segments(ks: Iterable[int], key: Callable[[int], Value]) -> list[tuple[Value, list[int]]]:
     return [(value, list(found)) for value, found in itertools.groupby(ks, key)]
-
-
-def _ranked(comparison: Comparison, metric: str, k: int) -> list[Run]:
-    def mean(run: Run) -> float:
-        found = run.metric(metric, k)["mean"]
-        return -math.inf if found is None else float(found)
-
-    return sorted(comparison.runs, key=mean, reverse=True)
 
 
 def _tester(

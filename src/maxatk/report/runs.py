@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -74,6 +75,15 @@ class Comparison:
     def means(self, metric: str, k: int) -> dict[str, Mapping[str, Any]]:
         """Return what `Run.metric` gives for every run, by its name."""
         return {run.name: run.metric(metric, k) for run in self.runs}
+
+    def ranked(self, metric: str, k: int) -> list[Run]:
+        """Return the runs by their means, the highest first; those without a mean are last."""
+
+        def mean(run: Run) -> float:
+            found = run.metric(metric, k)["mean"]
+            return -math.inf if found is None else float(found)
+
+        return sorted(self.runs, key=mean, reverse=True)
 
     def shown_ks(self, wanted: Sequence[int]) -> list[int]:
         """Return those of `wanted` that all runs have, with the largest they have below them."""

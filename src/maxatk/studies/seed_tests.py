@@ -76,12 +76,7 @@ class SeededRuns:
 
     def best_two(self, measure: Measure) -> tuple[str, str]:
         """Return the models with the best and the second best mean over all problems."""
-
-        def mean(run: Run) -> float:
-            found = run.metric(measure.metric, measure.k)["mean"]
-            return -math.inf if found is None else float(found)
-
-        best, second, *_ = sorted(self.together.runs, key=mean, reverse=True)
+        best, second, *_ = self.together.ranked(measure.metric, measure.k)
         return best.name, second.name
 
 

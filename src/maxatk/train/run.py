@@ -128,8 +128,7 @@ def _record(recipe: TrainRecipe, verifier: Verifier, *, rollouts: str) -> dict[s
     return {
         "recipe": masked(dataclasses.asdict(recipe)),
         "environment": environment(),
-        "isolation": dict(verifier.isolation),
-        **({"shards": list(verifier.shards)} if verifier.shards else {}),
+        **verifier.described(),
         "rollouts": rollouts,
         "reward": describe_reward(recipe.reward),
     }

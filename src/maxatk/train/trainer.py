@@ -332,9 +332,7 @@ class MaxAtKTrainer(GRPOTrainer):
         TRL leaves the old log-probabilities out where a rollout batch serves one optimizer step,
         because they would be those of the loss; under other weights they are not.
         """
-        if not self.model.training:
-            return super()._generate_and_score_completions(inputs)
-        if not self.args.rollout_lag:
+        if not (self.model.training and self.args.rollout_lag):
             return super()._generate_and_score_completions(inputs)
         # TRL hands vLLM the weights once an optimizer step, whatever they are: -1 makes it forget.
         self._last_loaded_step = -1

@@ -54,6 +54,11 @@ class Verifier:
     shards: Sequence[Mapping[str, Any]] = ()
     """What each shard of a cluster has said of its node; a verifier of this machine has none."""
 
+    def described(self) -> dict[str, Any]:
+        """Return what the manifest of a run says of where its programs ran."""
+        shards = {"shards": list(self.shards)} if self.shards else {}
+        return {"isolation": dict(self.isolation), **shards}
+
     def __init__(
         self,
         *,
