@@ -4,6 +4,7 @@ import dataclasses
 import fcntl
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -115,6 +116,13 @@ def test_studies_share_what_is_the_same_and_nothing_else(recipe):
     assert len(other - names) == 2  # the training with k=3 and its evaluation
     warmer = {**RECIPE["mini"], "tests": 3}
     assert not names & names_of(load_study(recipe("c.yaml", mini=warmer)))
+
+
+def test_a_method_with_parameters_of_its_own_gives_a_plain_name_of_a_folder(recipe):
+    own = {"credit": {"cvar": 0.25, "of": 4}, "baseline": "replace_one"}
+    grids = [{"method": {"quarter": {"trainer.method": own}}}]
+    trainings = [place.training for place in places(load_study(recipe(grids=grids)))]
+    assert all(re.fullmatch(r"train-own-[12]-[0-9a-f]{8}", name) for name in trainings if name)
 
 
 def test_a_recipe_may_extend_another(recipe, tmp_path):

@@ -184,7 +184,8 @@ def _place(study: StudyRecipe, model: Variant, seed: int) -> Place:
     training, name = None, BASE
     if model.train is not None:
         recipe = study.train_recipe(model, start="", out="", seed=seed)
-        name = recipe["trainer"].get("method", "trained")
+        method = recipe["trainer"].get("method", "trained")
+        name = method if isinstance(method, str) else "own"  # a mapping is no name of a folder
         training = f"train-{name}-{seed}-{_digest([start, recipe, _content(recipe['problems'])])}"
     asked = dataclasses.asdict(study.eval_recipe(model="", out="", seed=seed))
     content = None if warm_start else _content(asked["problems"])
