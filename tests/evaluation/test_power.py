@@ -11,7 +11,7 @@ from maxatk.evaluation.statistics.power import pairs_needed, problems_needed
 from maxatk.objectives import pass_at_k
 
 CHANCES = np.random.default_rng(0).beta(0.4, 1.6, 1000)  # of the table in the documents
-PAGE = Path(__file__).parents[2] / "docs" / "evaluation.md"
+PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
 
 
 def chance_to_find(pairs, difference, deviation, level=0.05):
