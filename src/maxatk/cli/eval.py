@@ -50,7 +50,7 @@ class RecipeFlags(EvalRecipe):
 class Arguments:
     """Sample a model on problems, run the programs and compute max@k and pass@k.
 
-    Killed and started again, the same command loses at most the samples in flight.
+    If interrupted, rerun the same command: it loses at most the samples in flight.
 
     Example: maxatk eval --model runs/mini/base --problems runs/mini/test.jsonl --out runs/eval/base
 

@@ -90,8 +90,8 @@ def prepare_files(
     """Make problems.jsonl of a benchmark, filtered and split as a recipe says, and count the rows.
 
     Beside X.jsonl lie X.solutions.jsonl (reference solutions that `score` and `problems check`
-    read), X.left_out.jsonl (every row left out, with the reason) and X.manifest.json. Killed and
-    started again, it goes on where it was.
+    read), X.left_out.jsonl (every row left out, with the reason) and X.manifest.json. If
+    interrupted, rerun the same command: it resumes.
 
     Args:
         recipe: A YAML file with the mapping `sets`, or the name of a benchmark.

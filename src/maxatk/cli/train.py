@@ -38,9 +38,9 @@ def command(
 ) -> None:
     """Train a model as a recipe says.
 
-    Killed and started again, it resumes from the last checkpoint; a finished run is left alone.
-    Every logging_steps a line on standard error has the reward, max@k, KL (with beta), the share of
-    completions cut off by length, and the seconds.
+    If interrupted, rerun the same command: it resumes from the last checkpoint. A finished run is
+    left alone. Every logging_steps a line on standard error has the reward, max@k, KL (with beta),
+    the share of completions cut off by length, and the seconds.
 
     Example: maxatk train recipe.yaml trainer.k=4 out=runs/k4
 

@@ -84,7 +84,7 @@ def evaluate(
 
     Raises MissingFileError (problems, model), DataError (problems, the folder's files),
     InvalidValueError (settings; a difference to the folder's manifest), all before any sampling;
-    ServerError when a server fails for good: the same call goes on where it stopped.
+    ServerError when a server fails for good: the same call resumes where it stopped.
     """
     started = time.monotonic()
     check_stored(store_failures)

@@ -33,8 +33,8 @@ def max_at_k(
 
     `rewards` has shape (..., n), in any unit and of any sign; the result has the shape (...,)
     for one k and (..., len(k)) for a sequence, in the unit of the rewards. NaN marks a sample
-    that could not be scored: it leaves its group, and a group with fewer than k scored samples
-    gives NaN. For 0/1 rewards this is pass@k. Ragged lists, tensors, series and flat rewards with
+    that could not be scored. It is dropped, and a group with fewer than k scored samples gives
+    NaN. For 0/1 rewards this is pass@k. Ragged lists, tensors, series and flat rewards with
     `groups` are those of `advantages`; the metric then is one value a group, in order of
     appearance. With a `selection` of the rewards' shape it is the reward of the sample with the
     highest score in the subset, ties at random: what best-of-k by that score returns.

@@ -361,7 +361,7 @@ class MaxAtKTrainer(GRPOTrainer):
     def _usable_rewards(self, output: dict[str, Any]) -> torch.Tensor:
         """Return the rewards, NaN where ratios are needed and TRL masks a truncated sample.
 
-        Such a sample has no place in the loss and no log-probability: it leaves its group.
+        Such a sample has no place in the loss and no log-probability, so it is dropped.
         """
         if not (self.args.mask_truncated_completions and self.args.needs_ratios):
             return self._last_rewards

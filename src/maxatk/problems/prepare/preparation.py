@@ -44,9 +44,9 @@ def prepare(
 
     Beside it lie the reference solutions, the rows left out, and the manifest with the counts
     (`outputs` names them). Time is linear in the rows; memory holds one problem and the ids.
-    Killed and started again, it goes on; a finished one is left as it is. The files depend on
-    settings, data and the version of the package alone. `count_tokens(prompt)` is needed for
-    `max_prompt_tokens`; `progress(done, total)` counts rows.
+    The same call resumes a preparation that was killed, and leaves a finished one as it is. The
+    files depend on settings, data and the version of the package alone. `count_tokens(prompt)` is
+    needed for `max_prompt_tokens`; `progress(done, total)` counts rows.
 
     Where no row becomes a problem the files are empty. Raises InvalidValueError, MissingFileError
     and DataError, for what can be checked beforehand before the first row is converted.
