@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import queue
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,7 +16,7 @@ from maxatk.evaluation.submissions import Submission, program_key
 from maxatk.records import Outcome, Problem, Score, Verdict
 from maxatk.rewards import Reward, load_reward
 from maxatk.rewards.reward import columns_of
-from maxatk.verifier import Verifier, problem_job
+from maxatk.verifier import Verifier, problem_job, quick_turns
 
 UnitProgress = Callable[[int, int, str], None]
 """Called as progress(done, total, unit), from the sampling and from the verification thread."""
@@ -32,10 +31,6 @@ BY_TESTS = "continuous"
 """The reward that is the share of the tests that passed."""
 
 _AHEAD = 8 * BATCH
-# Every verdict takes the interpreter's lock a few times. The sampler gives it up only this often
-# (seconds; usually 0.005), and verification would wait for that each time: it took 1.7 times as
-# long.
-_SWITCH_INTERVAL = 1e-4
 
 
 class VerifyingThread:
@@ -54,6 +49,7 @@ class VerifyingThread:
         self._queue: queue.Queue[Submission | None] = queue.Queue(ahead)
         self._error: BaseException | None = None
         self._dropping = False
+        self._turns = contextlib.ExitStack()
         self._thread = threading.Thread(target=self._work, name="maxatk-verify", daemon=True)
 
     def put(self, batch: Sequence[Submission]) -> None:
@@ -63,8 +59,7 @@ class VerifyingThread:
             self._queue.put(found)
 
     def __enter__(self) -> VerifyingThread:
-        self._switch_interval = sys.getswitchinterval()
-        sys.setswitchinterval(_SWITCH_INTERVAL)
+        self._turns.enter_context(quick_turns())
         self._thread.start()
         return self
 
@@ -72,7 +67,7 @@ class VerifyingThread:
         self._dropping = error is not None
         self._queue.put(None)
         self._thread.join()
-        sys.setswitchinterval(self._switch_interval)
+        self._turns.close()
         if error is None:
             self._raise_error()
 

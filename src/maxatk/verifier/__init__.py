@@ -1,5 +1,6 @@
 """Verify untrusted Python programs fast, safely and fairly (Linux only; see docs/verifier.md)."""
 
+from maxatk.verifier.ahead import Ahead, quick_turns
 from maxatk.verifier.extract import extract_code
 from maxatk.verifier.jobs import Job, problem_job
 from maxatk.verifier.layers import Layer, doctor
@@ -15,6 +16,7 @@ from maxatk.verifier.verl import compute_score, compute_scores
 
 __all__ = [
     "COMPARE",
+    "Ahead",
     "CodeReward",
     "Job",
     "Layer",
@@ -29,4 +31,5 @@ __all__ = [
     "doctor",
     "extract_code",
     "problem_job",
+    "quick_turns",
 ]

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from maxatk.errors import InvalidValueError
 from maxatk.records import Outcome, TestCase, Verdict
+from maxatk.verifier.ahead import Ahead
 from maxatk.verifier.jobs import Job, mebibytes
 from maxatk.verifier.verifier import Verifier
 
 Completion = str | Sequence[Mapping[str, Any]]
 Row = Sequence[TestCase | Mapping[str, Any]]
+Start = Callable[[Completion, Mapping[str, Any]], None]
+"""Starts what the reward of a completion needs; its row is the second argument."""
+
+# The columns of a row beside its tests, in the order of `CodeReward`'s arguments.
+_LIMITS = ("compare", "time_limit_s", "memory_limit_mb", "entry_point", "checker")
 
 
 class CodeReward:
@@ -28,6 +35,7 @@ class CodeReward:
     def __init__(self, verifier: Verifier, *, binary: bool = False) -> None:
         self.verifier, self.binary = verifier, binary
         self.outcomes: Counter[Outcome] = Counter()
+        self._ahead: Ahead | None = None
         self.__name__ = "binary_code_reward" if binary else "code_reward"
 
     def __call__(
@@ -59,21 +67,58 @@ class CodeReward:
                 f"tests: {len(tests)} rows for {len(completions)} completions; the dataset needs "
                 "a column `tests`"
             )
+        columns = (compare, time_limit_s, memory_limit_mb, entry_point, checker)
         jobs = [
-            Job(
-                self.verifier.program_of(completion_text(completion), _cell(entry_point, i)),
-                as_tests(tests[i]),
-                _cell(compare, i),
-                _cell(time_limit_s, i),
-                mebibytes(_cell(memory_limit_mb, i)),
-                _cell(entry_point, i),
-                _cell(checker, i),
-            )
+            self._job(completion, tests[i], *(_cell(column, i) for column in columns))
             for i, completion in enumerate(completions)
         ]
-        verdicts = self.verifier.verify_many(jobs)
+        verdicts = (self._ahead or self.verifier).verify_many(jobs)
         self.outcomes = Counter(test.outcome for verdict in verdicts for test in verdict.tests)
         return [as_reward(verdict, binary=self.binary) for verdict in verdicts]
+
+    @contextlib.contextmanager
+    def ahead(self) -> Iterator[Start]:
+        """Yield a function that starts the verification of a completion; a call inside awaits it.
+
+        The function takes a completion and its row, a mapping of columns. It leaves what is wrong
+        with them to the call, which raises it. Every verdict serves one call, and those that none
+        has asked for are dropped at the end.
+        """
+        started = self.verifier.ahead()
+        if started is None:
+            yield lambda completion, row: None  # noqa: ARG005
+            return
+
+        def start(completion: Completion, row: Mapping[str, Any]) -> None:
+            with contextlib.suppress(Exception):
+                started.start(self._job(completion, row["tests"], *map(row.get, _LIMITS)))
+
+        with started:
+            self._ahead = started
+            try:
+                yield start
+            finally:
+                self._ahead = None
+
+    def _job(
+        self,
+        completion: Completion,
+        tests: Row,
+        compare: str | None,
+        time_limit_s: float | None,
+        memory_limit_mb: int | None,
+        entry_point: str | None,
+        checker: str | None,
+    ) -> Job:
+        return Job(
+            self.verifier.program_of(completion_text(completion), entry_point),
+            as_tests(tests),
+            compare,
+            time_limit_s,
+            mebibytes(memory_limit_mb),
+            entry_point,
+            checker,
+        )
 
 
 def code_reward(

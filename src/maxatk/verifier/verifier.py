@@ -1,6 +1,7 @@
 """The verifier: a pool of threads, each with a sandbox of its own, that verifies programs.
 
 verify_many, verify_stream      jobs in, equal ones once; verdicts out, as they are done
+ahead                           the same, begun before the caller waits
 | queue of tasks
 worker thread (1 ... workers)   asks again up to three times; then infra_error
 | outcomes.verdict            decides every outcome; compares one output at a time
@@ -25,6 +26,7 @@ from typing import Any
 from maxatk.errors import InvalidValueError, SandboxError
 from maxatk.records import TestCase, Verdict
 from maxatk.verifier import layers, outcomes
+from maxatk.verifier.ahead import Ahead
 from maxatk.verifier.extract import extract_code
 from maxatk.verifier.jobs import Job, Pair, as_jobs
 from maxatk.verifier.worker import Batch, Task, Worker, numpy_folder
@@ -196,11 +198,18 @@ class Verifier:
         for index, job in enumerate(as_jobs(items, compare)):
             indices[job].append(index)
         batch = Batch()
+        self._put(indices, batch)
+        return self._collect(batch, indices)
+
+    def ahead(self) -> Ahead | None:
+        """Return where programs are started before their verdicts are wanted, None without one."""
+        return Ahead(self._put)
+
+    def _put(self, jobs: Iterable[Job], batch: Batch) -> None:
         with self._lock:  # once closed, nobody would take a task out of the queue
             self._check_usable()
-            for job in indices:
+            for job in jobs:
                 self._tasks.put(Task(job, self._limits.for_job(job), batch))
-        return self._collect(batch, indices)
 
     def close(self) -> None:
         """Kill every process below and end the threads; programs in flight become infra_error."""

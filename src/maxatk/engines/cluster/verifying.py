@@ -14,7 +14,7 @@ from maxatk.engines.cluster.settings import ClusterSettings
 from maxatk.environment import environment
 from maxatk.errors import InvalidValueError, SandboxError
 from maxatk.records import TestCase, Verdict
-from maxatk.verifier import Job, Verifier, VerifierSettings
+from maxatk.verifier import Ahead, Job, Verifier, VerifierSettings
 from maxatk.verifier.jobs import Pair, as_jobs
 
 CHUNK = 16
@@ -127,6 +127,10 @@ class ClusterVerifier(Verifier):
             for job, verdict in zip(chunk, verdicts, strict=True):
                 for index in indices[job]:
                     yield index, verdict
+
+    def ahead(self) -> Ahead | None:
+        """Return None: shards are sent chunks of programs, which are full only at the end."""
+        return None
 
     def close(self) -> None:
         """End the shards."""
