@@ -114,7 +114,7 @@ def test_counts_are_those_of_a_real_run(make_trainer, settings):
     assert trainer.passes == found.passes_training
     assert trainer.extra == found.passes_ratios
     assert trainer.others == found.passes_sampling + found.passes_reference
-    assert trainer._whole_groups == found.whole_groups
+    assert trainer._groups.whole == found.whole_groups
 
 
 def test_what_the_number_of_problems_decides(tmp_path):

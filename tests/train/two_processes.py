@@ -34,7 +34,7 @@ def main(model: str, out: Path, rows: int) -> None:
     )
     trainer.train()
     kept = {
-        "whole_groups": trainer._whole_groups,
+        "whole_groups": trainer._groups.whole,
         "log": [row for row in trainer.state.log_history if "loss" in row],
         "generations": trainer.generations,
         "seen": [dataclasses.asdict(seen) for seen in trainer.seen],

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
 import math
 import numbers
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from maxatk.errors import MaxAtKError
 from maxatk.records import Problem
+from maxatk.verifier import CodeReward
+from maxatk.verifier.rewards import Completion, Start
 
 _log = logging.getLogger(__name__)
 
@@ -74,6 +77,25 @@ class Reward:
     ) -> list[float | None]:
         """Return one reward a completion, None where a part gave none."""
         return self.total(self.by_part(prompts, completions, columns))
+
+    @contextlib.contextmanager
+    def ahead(self) -> Iterator[Start]:
+        """Yield a function that starts what the parts by tests need; see `CodeReward.ahead`.
+
+        Functions of the user and reward models are called with the whole batch alone.
+        """
+        with contextlib.ExitStack() as stack:
+            starts = [
+                stack.enter_context(part.function.ahead())
+                for part in self.parts
+                if isinstance(part.function, CodeReward)
+            ]
+
+            def start(completion: Completion, row: Mapping[str, Any]) -> None:
+                for each in starts:
+                    each(completion, row)
+
+            yield start
 
     def by_part(
         self, prompts: Sequence[Any], completions: Sequence[Any], columns: Mapping[str, Any]

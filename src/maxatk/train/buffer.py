@@ -1,15 +1,58 @@
-"""The buffer of a rollout batch: its micro-batches, in groups if they fit, and its saved state."""
+"""The buffer of a rollout batch: its micro-batches and groups, and their saved state."""
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from maxatk.folders import atomic_write
+from maxatk.objectives.objective import Beside
 
 Batch = dict[str, Any]
+
+
+@dataclasses.dataclass
+class Groups:
+    """The groups of a rollout batch of all processes, and what its buffer holds of them.
+
+    Args:
+        rewards: One a sample, (groups, samples of a group).
+        beside: What lies beside the rewards.
+        k: The k of their objective.
+        advantages_step: The optimizer step whose policy the advantages in the buffer belong to.
+        whole: Whether every micro-batch holds whole groups.
+    """
+
+    rewards: np.ndarray = dataclasses.field(default_factory=lambda: np.empty((0, 0)))
+    beside: Beside = dataclasses.field(default_factory=Beside)
+    k: int = 1
+    advantages_step: int = -1
+    whole: bool = False
+
+    def state(self) -> dict[str, Any]:
+        """Return what a checkpoint holds of them."""
+        return {
+            "rewards": torch.from_numpy(self.rewards),
+            "beside": [_tensor(self.beside.selection), _tensor(self.beside.answers)],
+            "k": self.k,
+            "advantages_step": self.advantages_step,
+            "whole_groups": self.whole,
+        }
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> Groups:
+        """Return the groups of what `state` returned."""
+        return cls(
+            state["rewards"].cpu().numpy(),
+            Beside(*(value if value is None else value.cpu().numpy() for value in state["beside"])),
+            state["k"],
+            state["advantages_step"],
+            whole=state["whole_groups"],
+        )
 
 
 def in_whole_groups(slices: list[Batch], rows: torch.Tensor, group_size: int) -> list[Batch] | None:
@@ -45,6 +88,10 @@ def load_state(path: Path, device: torch.device) -> dict[str, Any] | None:
         return None
     state: dict[str, Any] = torch.load(path, map_location=device, weights_only=True)
     return state
+
+
+def _tensor(values: np.ndarray | None) -> torch.Tensor | None:
+    return None if values is None else torch.from_numpy(values)
 
 
 def _plain(slices: list[Batch], rows: int) -> bool:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Sequence
+import itertools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -45,11 +46,20 @@ class OwnRollouts:
     settings: SamplingSettings
     end_tokens: tuple[int, ...]
 
-    def draw(self, model: Any, prompts: Sequence[Sequence[int]]) -> list[list[int]]:
+    def draw(
+        self,
+        model: Any,
+        prompts: Sequence[Sequence[int]],
+        *,
+        ended: Callable[[int, list[int]], None] | None = None,
+    ) -> list[list[int]]:
         """Return the ids of one completion for each prompt (its ids), the end token included.
 
-        Equal prompts are evaluated once. The draws come from PyTorch's generator of the CPU, whose
-        state is in a checkpoint. Raises InvalidValueError for a prompt without a token.
+        `ended` is called with the place of a prompt and these ids as soon as they are complete,
+        while others are still drawn. Equal prompts are evaluated once. The draws come from
+        PyTorch's generator of the CPU, whose state is in a checkpoint.
+
+        Raises InvalidValueError for a prompt without a token.
         """
         if not all(prompts):
             raise InvalidValueError(
@@ -68,7 +78,11 @@ class OwnRollouts:
             stopper=Stopper(self.settings, lambda _: ""),  # nothing but the end token ends one
         )
         work = (Work(prompt, found, noise[found]) for prompt, found in rows.items())
-        drawn = {row.key: row.ids for some in loop.run(work) for row in some}
+        drawn: dict[int, list[int]] = {}
+        for found in itertools.chain.from_iterable(loop.run(work)):
+            drawn[found.key] = found.ids
+            if ended is not None:
+                ended(found.key, found.ids)
         return [drawn[row] for row in range(len(prompts))]
 
 

@@ -8,10 +8,13 @@ have, so that every process decides the same.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Sized
 from typing import Any
 
 import numpy as np
 import torch
+
+from maxatk.errors import InvalidValueError
 
 Moves = list[tuple[int, int]]
 """Groups of a process that give way, each with the group of another draw that takes its place."""
@@ -49,6 +52,68 @@ class Draw:
             _replaced(value, other, rows)
             for value, other in zip(self.generated, fresh.generated, strict=True)
         )
+
+
+@dataclasses.dataclass(frozen=True)
+class Filled:
+    """How many groups were drawn for a rollout batch, and how many of them had a signal."""
+
+    drawn: int
+    found: int
+
+
+def refuse_irreplaceable(dataset: Any, *, environments: Any) -> None:
+    """Raise InvalidValueError for data from which no other prompt can be drawn by its row alone."""
+    found = {
+        "a train_dataset with a length": isinstance(dataset, Sized),
+        "no environments": not environments,
+        "no images": not {"image", "images"} & set(dataset.column_names or ()),
+    }
+    for needed, given in found.items():
+        if not given:
+            raise InvalidValueError(
+                f"groups_with_signal: True needs {needed}; allowed without: False"
+            )
+
+
+def fill(
+    draw: Draw,
+    *,
+    signal_of: Callable[[Draw], np.ndarray],
+    draw_again: Callable[[np.ndarray], Draw],
+    prompts: int,
+    times: int,
+    process: int,
+    moment: tuple[int, ...],
+) -> Filled:
+    """Replace the groups of a draw that have no signal, in place, up to a bound.
+
+    Args:
+        draw: The rollout batch.
+        signal_of: Returns which groups of a draw have a signal, (processes, groups).
+        draw_again: Draws a group each for places in the data set, those of this process.
+        prompts: The rows of the data set.
+        times: The most groups that are drawn in all, in rollout batches.
+        process: The index of this process.
+        moment: Numbers that decide, with the turn, which prompts are drawn.
+    """
+    signal = signal_of(draw)
+    processes, groups = signal.shape
+    drawn, found = signal.size, int(signal.sum())
+    bound, turn = drawn * times, 0
+    while not signal.all() and drawn < bound:
+        lacking = int((~signal).sum(axis=1).max())  # of the process that lacks most
+        more = min(lacking, (bound - drawn) // processes)
+        places = more_prompts(prompts, groups=more, processes=processes, moment=(*moment, turn))
+        fresh = draw_again(places[process])
+        fresh_signal = signal_of(fresh)
+        replaced = moves(signal, fresh_signal)
+        draw.take(fresh, replaced, process=process, group_size=len(draw.inputs) // groups)
+        for index, own in enumerate(replaced):
+            signal[index, [to for to, _ in own]] = True
+        drawn, found = drawn + fresh_signal.size, found + int(fresh_signal.sum())
+        turn += 1
+    return Filled(drawn, found)
 
 
 def moves(signal: np.ndarray, fresh: np.ndarray) -> list[Moves]:

@@ -7,7 +7,8 @@ relies on TRL's loss reading the advantages after the log-probabilities (`surfac
       _prepare_inputs*                          a new rollout batch, or a slice of the buffer
         _generate_and_score_completions*        under lagged weights: completions, old log-probs
           _generate*                          again for groups without a signal, if asked to
-            _generate_single_turn*            completions of this package's loop, or of TRL
+            _generate_single_turn*            completions of this package's loop, or of TRL; the
+                                              loop hands those that end to the verifier
           _calculate_rewards*                   rewards of all processes: advantages, on-policy
         _refresh_advantages                     split groups: an extra pass gives the ratios
       _compute_loss*                            hands its batch over: `_loss_inputs`
@@ -17,6 +18,7 @@ relies on TRL's loss reading the advantages after the log-probabilities (`surfac
 
 from __future__ import annotations
 
+import functools
 import time
 import warnings
 from collections.abc import Sized
@@ -39,6 +41,7 @@ from maxatk.train import buffer, ratios, signal_groups, trainer_log
 from maxatk.train.beside import BesideReader
 from maxatk.train.card import WITHOUT_SIGNAL, describe_training
 from maxatk.train.config import MaxAtKConfig
+from maxatk.train.early import EarlyVerification
 from maxatk.train.lag import LaggedWeights
 from maxatk.train.ratios import BEHAVIOUR_LOGPS, GROUP_ROW
 from maxatk.train.rollouts import own_rollouts, refuse_model
@@ -91,9 +94,12 @@ class MaxAtKTrainer(GRPOTrainer):
         # In TRL 1.8 an attribute of the tokenizer alone.
         self._end_tokens = getattr(self, "eos_token_ids", [self._tokenizer.eos_token_id])
         self._own_rollouts = own_rollouts(self, end_tokens=self._end_tokens)
+        self._early = self._early_verification()
         self._known_scores: tuple[torch.Tensor, list[str]] | None = None  # of the coming batch
         if self.args.groups_with_signal:
-            self._check_replaceable()
+            signal_groups.refuse_irreplaceable(
+                self.train_dataset, environments=getattr(self, "environment_factories", None)
+            )
         self._objective = self.args.objective
         self._beside = BesideReader(self.args, self.reward_func_names)
         if self.args.selection is not None:  # also in what TRL logs as the reward
@@ -103,30 +109,19 @@ class MaxAtKTrainer(GRPOTrainer):
         self._lagged = LaggedWeights(self.model, lag=lag, every=every)
         if lag:
             self.add_callback(self._lagged)
-        # Of the last rollout batch of all processes: rewards (P, n), their k, and the step
-        # whose policy the advantages in the buffer belong to.
-        self._group_rewards = np.empty((0, 0))
-        self._group_beside = Beside()
-        self._group_k = self.args.k
-        self._advantages_step = -1
-        self._whole_groups = False
+        self._groups = buffer.Groups(k=self.args.k)
         self._loss_inputs: dict[str, Any] | None = None  # while the loss's own pass is awaited
         self._had_signal = False
         self._clock = trainer_log.Clock()
         self._compared_passes = False
 
-    def _check_replaceable(self) -> None:
-        """Refuse data from which no other prompt can be drawn, or not by its row alone."""
-        found = {
-            "a train_dataset with a length": isinstance(self.train_dataset, Sized),
-            "no environments": not getattr(self, "environment_factories", None),
-            "no images": not {"image", "images"} & set(self.train_dataset.column_names or ()),
-        }
-        for needed, given in found.items():
-            if not given:
-                raise InvalidValueError(
-                    f"groups_with_signal: True needs {needed}; allowed without: False"
-                )
+    def _early_verification(self) -> EarlyVerification:
+        # Where TRL makes more of a completion than its text, nothing is known of it before.
+        parses = ("response_template", "response_schema")
+        plain = not any(getattr(self._tokenizer, name, None) for name in parses)
+        own = self._own_rollouts is not None and plain and not getattr(self, "tools", None)
+        decode = functools.partial(self._tokenizer.decode, skip_special_tokens=True)
+        return EarlyVerification(self.reward_funcs if own else [], decode)
 
     def get_train_dataloader(self) -> DataLoader:
         """Return TRL's loader; refuse a training set from which it would take no step at all."""
@@ -211,53 +206,40 @@ class MaxAtKTrainer(GRPOTrainer):
         generated: tuple[Any, ...] = super()._generate(prompts)
         if not (self.args.groups_with_signal and self.model.training):
             return generated
-        seconds = self._metrics["train"]["seconds/verification"]
+        metrics = self._metrics["train"]
+        seconds = metrics["seconds/verification"]
         first = len(seconds)
-        draw = self._with_signal(self._scored(self._inputs, prompts, generated))
+        draw = self._scored(prompts, generated)
+        filled = signal_groups.fill(
+            draw,
+            signal_of=self._signal,
+            draw_again=self._draw_again,
+            prompts=len(self.train_dataset),
+            times=self.args.max_prompt_draws,
+            process=self.accelerator.process_index,
+            moment=(
+                self.args.seed,
+                self.state.global_step,
+                self._step % self.args.gradient_accumulation_steps,
+            ),
+        )
+        metrics["prompts/drawn"].append(float(filled.drawn))
+        metrics["prompts/with_signal"].append(filled.found / filled.drawn)
         seconds[first:] = [sum(seconds[first:])]  # of all the draws of the rollout batch
         self._known_scores = (draw.scores, draw.texts)
         return draw.generated
 
-    def _scored(
-        self, inputs: list[Any], prompts: list[Any], generated: tuple[Any, ...]
-    ) -> signal_groups.Draw:
-        ids, completions = generated[1], generated[3]
-        scores, texts = self._score(inputs, prompts, completions, ids)
-        return signal_groups.Draw(inputs, prompts, generated, scores, texts)
+    def _draw_again(self, places: np.ndarray) -> signal_groups.Draw:
+        """Draw groups of the prompts at these places of the data set."""
+        rows = [self.train_dataset[int(place)] for place in places]
+        self._inputs = [dict(row) for row in rows for _ in range(self.num_generations)]
+        prompts = [row["prompt"] for row in self._inputs]
+        return self._scored(prompts, super()._generate(prompts))
 
-    def _with_signal(self, draw: signal_groups.Draw) -> signal_groups.Draw:
-        """Return the draw with its groups without a signal replaced, up to the bound."""
-        processes, size = self.accelerator.num_processes, self.num_generations
-        signal = self._signal(draw)
-        drawn, found = signal.size, int(signal.sum())
-        bound = drawn * self.args.max_prompt_draws
-        micro_batch = self._step % self.args.gradient_accumulation_steps
-        turn = 0
-        while not signal.all() and drawn < bound:
-            lacking = int((~signal).sum(axis=1).max())  # of the process that lacks most
-            groups = min(lacking, (bound - drawn) // processes)
-            chosen = signal_groups.more_prompts(
-                len(self.train_dataset),
-                groups=groups,
-                processes=processes,
-                moment=(self.args.seed, self.state.global_step, micro_batch, turn),
-            )[self.accelerator.process_index]
-            inputs = [dict(self.train_dataset[int(i)]) for i in chosen for _ in range(size)]
-            prompts = [row["prompt"] for row in inputs]
-            fresh = self._scored(inputs, prompts, super()._generate(prompts))
-            fresh_signal = self._signal(fresh)
-            moves = signal_groups.moves(signal, fresh_signal)
-            draw.take(fresh, moves, process=self.accelerator.process_index, group_size=size)
-            for process, own in enumerate(moves):
-                signal[process, [to for to, _ in own]] = True
-            drawn, found, turn = (
-                drawn + fresh_signal.size,
-                found + int(fresh_signal.sum()),
-                turn + 1,
-            )
-        self._metrics["train"]["prompts/drawn"].append(float(drawn))
-        self._metrics["train"]["prompts/with_signal"].append(found / drawn)
-        return draw
+    def _scored(self, prompts: list[Any], generated: tuple[Any, ...]) -> signal_groups.Draw:
+        ids, completions = generated[1], generated[3]
+        scores, texts = self._score(self._inputs, prompts, completions, ids)
+        return signal_groups.Draw(self._inputs, prompts, generated, scores, texts)
 
     def _signal(self, draw: signal_groups.Draw) -> np.ndarray:
         """Return which groups of a draw have an advantage that trains, (processes, groups)."""
@@ -282,7 +264,8 @@ class MaxAtKTrainer(GRPOTrainer):
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         training = self.model.training
         self._inputs = inputs
-        with self._clock.measure("rollout", self._metrics[self._mode]):
+        measured = self._clock.measure("rollout", self._metrics[self._mode])
+        with measured, self._early.rollout_batch():
             output = self._sample(inputs)
         group_size = self.num_generations if training else self.num_generations_eval
         rewards = self._usable_rewards(output).double().cpu().numpy().reshape(-1, group_size)
@@ -291,7 +274,7 @@ class MaxAtKTrainer(GRPOTrainer):
         fresh = self._objective.advantages(rewards, k, log_ratios=None, beside=beside)
         if training:
             self._scale.observe(fresh)
-            self._group_rewards, self._group_beside, self._group_k = rewards, beside, k
+            self._groups = buffer.Groups(rewards, beside, k)
         if training and self.args.behaviour == "sampler":
             fresh = self._advantages_to_sampler(output)
         else:
@@ -302,7 +285,7 @@ class MaxAtKTrainer(GRPOTrainer):
         self._replace_logged_advantages(fresh)
         self._log_rollout_batch(rewards, fresh, k)
         if training:
-            self._advantages_step = self._lagged.sampling_step(self.state.global_step)
+            self._groups.advantages_step = self._lagged.sampling_step(self.state.global_step)
             device = output["advantages"].device
             output[GROUP_ROW] = torch.arange(first, first + rows, device=device)
             if self.args.form == "reinforce" and "old_per_token_logps" in output:
@@ -322,9 +305,9 @@ class MaxAtKTrainer(GRPOTrainer):
         if self.args.form == "reinforce":
             factor = output["importance_sampling_ratio"]
             output["importance_sampling_ratio"] = torch.ones_like(factor)
-        shaped = found.reshape(self._group_rewards.shape)
+        shaped = found.reshape(self._groups.rewards.shape)
         self._log_ratios(shaped)
-        return self._off_policy_advantages(self._group_rewards, self._group_beside, shaped)
+        return self._off_policy_advantages(self._groups.rewards, self._groups.beside, shaped)
 
     def _sample(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         """Return TRL's rollout batch; for training, sampled with the weights of `rollout_lag` ago.
@@ -356,7 +339,10 @@ class MaxAtKTrainer(GRPOTrainer):
             return super()._generate_single_turn(prompt_ids, *args, **kwargs)
         with disable_gradient_checkpointing(self.model, self.args.gradient_checkpointing_kwargs):
             model = self.accelerator.unwrap_model(self.model_wrapped)
-            return self._own_rollouts.draw(model, prompt_ids), None
+            return self._own_rollouts.draw(model, prompt_ids, ended=self._ended), None
+
+    def _ended(self, place: int, ids: list[int]) -> None:
+        self._early.ended(self._inputs[place], ids)
 
     def _usable_rewards(self, output: dict[str, Any]) -> torch.Tensor:
         """Return the rewards, NaN where ratios are needed and TRL masks a truncated sample.
@@ -375,23 +361,23 @@ class MaxAtKTrainer(GRPOTrainer):
             return inputs
         if self._buffered_inputs is not before:
             self._arrange_groups()
-        if self._is_stale() and not self._whole_groups:
+        if self._is_stale() and not self._groups.whole:
             with self._clock.measure("refresh", self._metrics["train"]):
                 self._refresh_advantages()
         return self._buffered_inputs[self._step % self.args.steps_per_generation]
 
     def _arrange_groups(self) -> None:
         """Put whole groups into the micro-batches, where that saves the extra forward passes."""
-        self._whole_groups = False
+        self._groups.whole = False
         if not self.args.whole_groups:
             return
         rows = torch.cat([batch[GROUP_ROW] for batch in self._buffered_inputs])
         arranged = buffer.in_whole_groups(self._buffered_inputs, rows, self.num_generations)
         if arranged is not None:
-            self._buffered_inputs, self._whole_groups = arranged, True
+            self._buffered_inputs, self._groups.whole = arranged, True
 
     def _is_stale(self) -> bool:
-        return self._advantages_step != self.state.global_step
+        return self._groups.advantages_step != self.state.global_step
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
         if self.model.training and ratios.behaviour_logps(inputs) is not None:
@@ -426,7 +412,7 @@ class MaxAtKTrainer(GRPOTrainer):
     def _set_advantages(self, inputs: dict[str, Any], now: torch.Tensor) -> None:
         """Set the advantages that the loss will read, from its own log-probabilities."""
         # Without whole groups, ratios that are needed are those of an extra forward pass.
-        if self._is_stale() and (self._whole_groups or not self.args.needs_ratios):
+        if self._is_stale() and (self._groups.whole or not self.args.needs_ratios):
             self._read_ratios(inputs, ratios.log_ratios(inputs, now))
         if self.args.own_ratio == "sequence":
             rest = ratios.ratios_of_the_rest(inputs, now, clamp=self.args.delta_clamp)
@@ -454,15 +440,15 @@ class MaxAtKTrainer(GRPOTrainer):
     def _read_ratios(self, inputs: dict[str, Any], log_ratios: torch.Tensor) -> None:
         """Log the ratios of a micro-batch; where it holds whole groups, set its advantages."""
         seen = self.accelerator.gather(log_ratios).double().cpu().numpy()
-        if not self._whole_groups:
+        if not self._groups.whole:
             trainer_log.log_deviations(self._metrics["train"], seen, clamp=self.args.delta_clamp)
             return
         groups = (-1, self.num_generations)
         self._log_ratios(seen.reshape(groups))  # of all processes
         rows = inputs[GROUP_ROW].cpu().numpy()
-        rewards = self._group_rewards.reshape(-1)[rows].reshape(groups)
+        rewards = self._groups.rewards.reshape(-1)[rows].reshape(groups)
         shaped = log_ratios.double().cpu().numpy().reshape(groups)
-        beside = self._group_beside.at(rows, rewards.shape)
+        beside = self._groups.beside.at(rows, rewards.shape)
         fresh = self._off_policy_advantages(rewards, beside, shaped)
         inputs["advantages"] = _like(fresh, inputs["advantages"])
 
@@ -471,26 +457,26 @@ class MaxAtKTrainer(GRPOTrainer):
         with torch.no_grad():
             local = torch.cat([self._forward_log_ratios(batch) for batch in self._buffered_inputs])
         rows = torch.cat([batch[GROUP_ROW] for batch in self._buffered_inputs])
-        found = torch.empty(self._group_rewards.size, dtype=torch.float64)
+        found = torch.empty(self._groups.rewards.size, dtype=torch.float64)
         gathered_rows = self.accelerator.gather(rows).cpu()
         found[gathered_rows] = self.accelerator.gather(local).double().cpu()
-        shaped = found.numpy().reshape(self._group_rewards.shape)
+        shaped = found.numpy().reshape(self._groups.rewards.shape)
         self._log_ratios(shaped)
-        fresh = self._off_policy_advantages(self._group_rewards, self._group_beside, shaped)
+        fresh = self._off_policy_advantages(self._groups.rewards, self._groups.beside, shaped)
         for batch in self._buffered_inputs:
             own = batch[GROUP_ROW].cpu().numpy()
             batch["advantages"] = _like(fresh[own], batch["advantages"])
-        self._advantages_step = self.state.global_step
+        self._groups.advantages_step = self.state.global_step
 
     def _log_ratios(self, groups: np.ndarray) -> None:
         clamp = self.args.delta_clamp
-        trainer_log.log_ratios(self._metrics["train"], groups, k=self._group_k, clamp=clamp)
+        trainer_log.log_ratios(self._metrics["train"], groups, k=self._groups.k, clamp=clamp)
 
     def _off_policy_advantages(
         self, rewards: np.ndarray, beside: Beside, log_ratios: np.ndarray
     ) -> np.ndarray:
         fresh = self._objective.advantages(
-            rewards, self._group_k, log_ratios=log_ratios, beside=beside
+            rewards, self._groups.k, log_ratios=log_ratios, beside=beside
         )
         return self._scale.factor(self.num_generations) * fresh.reshape(-1)
 
@@ -554,11 +540,7 @@ class MaxAtKTrainer(GRPOTrainer):
         state = {
             "step": self._step,
             "slices": self._buffered_inputs,
-            "rewards": torch.from_numpy(self._group_rewards),
-            "beside": [_tensor(self._group_beside.selection), _tensor(self._group_beside.answers)],
-            "k": self._group_k,
-            "advantages_step": self._advantages_step,
-            "whole_groups": self._whole_groups,
+            **self._groups.state(),
         }
         buffer.save_state(self._state_file(checkpoint), state)
 
@@ -573,18 +555,11 @@ class MaxAtKTrainer(GRPOTrainer):
         if state is None:
             return
         self._step, self._buffered_inputs = state["step"], state["slices"]
-        self._group_rewards, self._group_k = state["rewards"].cpu().numpy(), state["k"]
-        self._group_beside = Beside(*(x if x is None else x.cpu().numpy() for x in state["beside"]))
-        self._advantages_step = state["advantages_step"]
-        self._whole_groups = state["whole_groups"]
+        self._groups = buffer.Groups.from_state(state)
 
     def _state_file(self, checkpoint: Path) -> Path:
         world, rank = self.accelerator.num_processes, self.accelerator.process_index
         return checkpoint / f"buffer-{rank}-of-{world}.pt"
-
-
-def _tensor(values: np.ndarray | None) -> torch.Tensor | None:
-    return None if values is None else torch.from_numpy(values)
 
 
 def _like(values: np.ndarray, tensor: torch.Tensor) -> torch.Tensor:
