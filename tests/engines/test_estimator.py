@@ -40,12 +40,16 @@ def advantages_of(data, **settings):
 
 
 @pytest.mark.parametrize(
-    "method", [name for name, row in METHODS.items() if not row.kind.needs_answers]
+    "method",
+    [
+        name
+        for name, row in METHODS.items()
+        if not row.kind.needs_answers and row.correction == "none"
+    ],
 )
 def test_every_method_is_that_of_the_package(method):
     uids, rewards, data = batch()
-    current = {"k": K, "group_size": N}
-    found = advantages_of(data, method=method, k=K, advantage_scale="sum", current=current)
+    found = advantages_of(data, method=method, k=K, advantage_scale="sum")
     for uid, size in SIZES.items():
         at = np.flatnonzero(uids == uid)
         group = np.full((1, N), np.nan)
@@ -57,11 +61,18 @@ def test_every_method_is_that_of_the_package(method):
     assert found.abs().max() > 0
 
 
-def test_a_trainer_of_verl_gives_the_scale_of_its_largest_group():
+def test_the_scale_is_that_of_the_largest_group():
     _, _, data = batch()
-    alone = advantages_of(data, method="bon_loo1", k=K)
-    told = advantages_of(data, method="bon_loo1", k=K, current={"k": K, "group_size": N})
-    torch.testing.assert_close(alone, told)
+    summed = advantages_of(data, method="bon_loo1", k=K, advantage_scale="sum")
+    torch.testing.assert_close(advantages_of(data, method="bon_loo1", k=K), N * summed)
+
+
+def test_what_the_trainer_tells_is_spread_over_the_responses():
+    _, _, data = batch()
+    told = np.linspace(-1, 1, len(data)).tolist()
+    found = advantages_of(data, method="bon_off_policy", k=K, current=told)
+    expected = torch.tensor(told)[:, None] * data.batch["response_mask"]
+    torch.testing.assert_close(found, expected)
 
 
 @pytest.mark.parametrize(
@@ -70,6 +81,8 @@ def test_a_trainer_of_verl_gives_the_scale_of_its_largest_group():
         ({}, "needs a method and a k"),
         ({"method": "bon_off_policy_exact", "k": K}, "trainer_mode=maxatk_sync"),
         ({"method": "bon_loo1", "k": K, "k_schedule": "linear"}, "trainer_mode=maxatk_sync"),
+        ({"method": "bon_loo1", "k": K, "selection": "judge"}, "selection=judge: needs trainer"),
+        ({"method": "bon_loo1", "k": K, "advantage_scale": "batch"}, "scale=batch: needs trainer"),
         ({"method": "bon_loo1", "k": 9}, "got 9 for groups of 8"),
     ],
 )

@@ -12,7 +12,7 @@ from verl.workers.config import FSDPActorConfig, FSDPOptimizerConfig
 
 import maxatk
 from maxatk import METHODS
-from maxatk.engines.verl.loss import K_KEY, group_loss
+from maxatk.engines.verl.loss import FACTOR_KEY, K_KEY, SELECTION_KEY, group_loss, spread
 from maxatk.engines.verl.options import Options
 
 N, K = 4, 3
@@ -55,18 +55,24 @@ def rows(groups=3, *, empty=2, seed=0):
     return found
 
 
-def loss_of(chosen, weights, method):
+def loss_of(chosen, weights, method, *, scores=None, factor=1.0):
     """The loss of a micro-batch under log-probabilities `weights` x those of the rows."""
     fields = ("prompts", "responses", "response_mask", "rm_scores", "old_log_probs")
     data = TensorDict({name: nested(r[name] for r in chosen) for name in fields}, [len(chosen)])
     data["advantages"] = torch.zeros_like(data["old_log_probs"])
     tokens = sum(int(row["response_mask"].sum()) for row in rows())
     tu.assign_non_tensor(
-        data, dp_size=1, batch_num_tokens=tokens, global_batch_size=len(rows()), **{K_KEY: K}
+        data,
+        dp_size=1,
+        batch_num_tokens=tokens,
+        global_batch_size=len(rows()),
+        **{K_KEY: K, FACTOR_KEY: factor},
     )
+    if scores is not None:
+        data[SELECTION_KEY] = spread(data, scores)
     tu.assign_non_tensor_stack(data, "uid", [row["uid"] for row in chosen])
     output = {"log_probs": nested(weights * row["log_probs"] for row in chosen)}
-    options = Options(method=method, k=K, advantage_scale="sum")
+    options = Options(method=method, k=K, selection=None if scores is None else "judge")
     return data, group_loss(actor_config(), options, N, output, data)
 
 
@@ -112,6 +118,26 @@ def test_advantages_and_gradient_are_those_of_plain_torch(method):
     torch.testing.assert_close(mine.grad, theirs.grad)
     assert mine.grad.abs() > 0
     assert metrics["actor/maxatk/abs_log_ratio"] > 0
+
+
+def test_a_selection_orders_the_samples_of_a_micro_batch_and_the_factor_multiplies():
+    chosen, scores = rows(groups=2, empty=0), np.array([3.0, 1.0, 2.0, 4.0, 1.0, 4.0, 3.0, 2.0])
+    data, _ = loss_of(chosen, torch.tensor(1.3), CORRECTED[0], scores=scores, factor=7.0)
+    rewards = np.array([float(row["rm_scores"].sum()) for row in chosen]).reshape(2, N)
+    now = [response(row, torch.tensor(1.3)).double() for row in chosen]
+    ratios = [
+        float((a - r["old_log_probs"].double()).sum()) for a, r in zip(now, chosen, strict=True)
+    ]
+    expected = maxatk.advantages(
+        rewards,
+        CORRECTED[0],
+        K,
+        log_ratios=np.reshape(ratios, (2, N)),
+        selection=scores.reshape(2, N),
+    )
+    found = [float(row[0]) for row in data["advantages"].unbind()]
+    np.testing.assert_allclose(found, 7 * expected.ravel(), atol=1e-4)
+    assert np.abs(expected).max() > 0
 
 
 @pytest.mark.parametrize("sizes", [(1, 1, 1), (2, 1), (1, 2)])

@@ -11,7 +11,9 @@ from maxatk.engines.verl.options import (
     holds_whole_groups,
     read_options,
 )
+from maxatk.engines.verl.selection import selection_scores
 from maxatk.errors import InvalidValueError
+from maxatk.objectives import method_of
 
 CORRECTED = [name for name, row in METHODS.items() if row.correction != "none"]
 
@@ -67,6 +69,60 @@ def test_every_method_is_taken_unless_it_needs_answers(method):
         assert check_config(chosen).method == method
 
 
+def test_a_mapping_is_the_method_that_it_stands_for():
+    parts = {"credit": {"cvar": 0.25, "of": 8}, "baseline": "replace_one"}
+    options = check_config(config(algorithm__maxatk={"method": parts, "k": 4}))
+    rewards = np.array([[0.0, 1.0, 0.5, 0.25, 1.0, 0.75, 0.0, 0.5]])
+    found = options.advantages(["x"] * 8, rewards[0], k=4, group_size=8)
+    np.testing.assert_allclose(found, advantages(rewards, method_of(parts))[0])
+    assert np.abs(found).max() > 0
+
+
+@pytest.mark.parametrize(("correction", "whole"), [("exact", True), ("none", False)])
+def test_a_mapping_with_a_correction_needs_the_trainer(correction, whole):
+    parts = {"credit": "max_at_k", "baseline": "leave_one_out", "correction": correction}
+    options = read_options({"maxatk": {"method": parts, "k": 4}})
+    assert options.corrects is whole
+    assert ("method" in options.needs_trainer) is whole
+
+
+def test_a_configuration_of_omegaconf_is_read_as_plain_values():
+    omegaconf = pytest.importorskip(
+        "omegaconf", reason="verl's; in its environment: make test-verl"
+    )
+    parts = {"credit": {"weights": [0.0, 0.0, 1.0]}, "baseline": "replace_one"}
+    algorithm = omegaconf.OmegaConf.create({"maxatk": {"method": parts, "k": 3}})
+    assert read_options(algorithm) == Options(method=parts, k=3)
+
+
+def test_a_selection_orders_the_samples_and_is_not_rewarded():
+    rewards = np.array([0.0, 1.0, 0.5, 0.25, 1.0, np.nan])
+    scores = np.array([3.0, 1.0, 2.0, 4.0, np.nan, 2.0])
+    options = read_options({"maxatk": {"method": "bon_loo1", "k": 2, "selection": "judge"}})
+    found = options.advantages(list("xyxxyy"), rewards, k=2, group_size=3, selection=scores)
+    expected = advantages(
+        [[0.0, 0.5, 0.25], [1.0, np.nan, np.nan]],
+        "bon_loo1",
+        2,
+        selection=[[3.0, 2.0, 4.0], [1.0, np.nan, 2.0]],
+    )
+    np.testing.assert_allclose(found, expected[[0, 1, 0, 0, 1, 1], [0, 0, 1, 2, 1, 2]])
+    unselected = options.advantages(list("xyxxyy"), rewards, k=2, group_size=3)
+    assert np.abs(found - unselected).max() > 0
+
+
+def test_scores_that_select_are_read_from_what_the_reward_function_returned():
+    rows = [{"judge": 0.5, "score": 1.0}, {"judge": None}, {"score": 0.0}, {"judge": True}]
+    extra = [*({"reward_extra_info": row} for row in rows), {}, None]
+    np.testing.assert_array_equal(
+        selection_scores(extra, "judge"), [0.5, np.nan, np.nan, 1, np.nan, np.nan]
+    )
+    with pytest.raises(InvalidValueError, match="returns no 'jugde'; it returned: judge, score"):
+        selection_scores(extra, "jugde")
+    with pytest.raises(InvalidValueError, match="returned 'good' as 'judge'"):
+        selection_scores([{"reward_extra_info": {"judge": "good"}}], "judge")
+
+
 def test_a_valid_configuration_is_taken():
     assert check_config(config()) == Options(method=CORRECTED[0], k=4)
 
@@ -78,6 +134,31 @@ def test_a_valid_configuration_is_taken():
         ({"algorithm__maxatk": {"k": 4}}, "'method' is required"),
         ({"algorithm__maxatk": {"method": "bon_loo1", "k": 4, "kk": 1}}, "'kk'.*did you mean 'k'"),
         ({"algorithm__maxatk": {"method": "bon_lo1", "k": 4}}, "did you mean 'bon_loo1'"),
+        (
+            {"algorithm__maxatk": {"method": {"credit": "max_at_k"}, "k": 4}},
+            "algorithm.maxatk.method: .*'baseline' is required",
+        ),
+        (
+            {
+                "algorithm__maxatk": {
+                    "method": {"credit": {"cvar": 0.2}, "baseline": "mean"},
+                    "k": 4,
+                }
+            },
+            "needs the key 'of'",
+        ),
+        (
+            {"algorithm__maxatk": {"method": "grpo", "k": 4, "selection": "judge"}},
+            "selection: 'judge' has no effect on the method grpo",
+        ),
+        (
+            {"algorithm__maxatk": {"method": "bon_loo1", "k": 4, "selection": "score"}},
+            "selection: 'score' is the reward itself",
+        ),
+        (
+            {"algorithm__maxatk": {"method": "bon_loo1", "k": 4, "advantage_scale": "bach"}},
+            "did you mean 'batch'",
+        ),
         ({"algorithm__maxatk__k": 9}, "algorithm.maxatk.k: .*rollout.n=8, got 9"),
         ({"algorithm__maxatk": {"method": "bon_mean", "k": 8}}, "leaves every advantage"),
         (
@@ -158,16 +239,20 @@ def test_ranks_that_share_a_sequence_or_a_layer_do_not_share_a_mini_batch(change
     assert data_parallel(config(**changes)) == ranks
 
 
-def test_advantages_are_those_of_the_package_times_the_size_of_the_group():
+def test_advantages_are_those_of_the_package():
     rewards = np.array([0.0, 1.0, 0.5, 0.25, 1.0, np.nan])
     ids = ["x", "y", "x", "x", "y", "y"]
     options = read_options({"maxatk": {"method": "bon_loo1", "k": 2}})
     found = options.advantages(ids, rewards, k=2, group_size=3)
-    expected = 3 * advantages([[0.0, 0.5, 0.25], [1.0, 1.0, np.nan]], "bon_loo1", 2)
+    expected = advantages([[0.0, 0.5, 0.25], [1.0, 1.0, np.nan]], "bon_loo1", 2)
     np.testing.assert_allclose(found, expected[[0, 1, 0, 0, 1, 1], [0, 0, 1, 2, 1, 2]])
     assert np.abs(found).max() > 0
-    summed = read_options({"maxatk": {"method": "bon_loo1", "k": 2, "advantage_scale": "sum"}})
-    np.testing.assert_allclose(summed.advantages(ids, rewards, k=2, group_size=3), found / 3)
+
+
+@pytest.mark.parametrize(("scale", "factor"), [("mean", 3.0), ("sum", 1.0)])
+def test_the_scale_is_a_factor(scale, factor):
+    options = read_options({"maxatk": {"method": "bon_loo1", "k": 2, "advantage_scale": scale}})
+    assert options.scale().factor(3) == factor
 
 
 def test_a_group_that_lost_samples_below_k_has_no_signal():

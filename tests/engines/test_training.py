@@ -7,8 +7,12 @@ import pytest
 
 pytest.importorskip("verl", reason="runs in its own environment: make test-verl")
 
+from transformers import AutoTokenizer
+
 from engines.replay import replay
 from engines.training import LEARNING_RATE, K, N, train, variables
+from engines.verl_on_cpu.rewards import judge
+from maxatk import advantages
 from processes import patience
 
 METHOD = "bon_off_policy_exact"
@@ -106,6 +110,72 @@ def test_a_trainer_of_verl_goes_on_with_the_estimator_alone(in_loss, mini, tmp_p
     rewards = [reward for batch in run.seen[0] for reward in batch["rewards"]]
     assert len(rewards) == 4 * N
     assert set(np.round(np.multiply(rewards, 3), 5)) <= {0.0, 1.0, 2.0, 3.0}  # of three tests
+
+
+def advantages_by_text(run, *, first, last):
+    """(prompt, response) -> the advantages at some micro-batches, however often it was drawn."""
+    found = {}
+    for batch in run.seen[0][first:last]:
+        for row in zip(batch["prompts"], batch["responses"], batch["advantages"], strict=True):
+            found.setdefault((tuple(row[0]), tuple(row[1])), []).append(row[2][0])
+    return {text: sorted(values) for text, values in found.items()}
+
+
+def check_same(found, expected):
+    assert found.keys() == expected.keys()
+    for text, values in expected.items():
+        np.testing.assert_allclose(found[text], values, atol=1e-4)
+
+
+@pytest.fixture(scope="module")
+def selected(mini, tmp_path_factory):
+    """A method of parts, a selection and the running scale, on-policy: two steps of four groups."""
+    return train(mini, tmp_path_factory.mktemp("selected"), overrides=SELECTED)
+
+
+SELECTED = [
+    "trainer.total_training_steps=2",
+    "trainer.save_freq=1",
+    "algorithm.maxatk.method={credit: max_at_k, correction: exact, baseline: leave_one_out}",
+    "+algorithm.maxatk.selection=judge",
+    "+algorithm.maxatk.advantage_scale=batch",
+    "actor_rollout_ref.actor.ppo_mini_batch_size=4",
+    "actor_rollout_ref.actor.ppo_epochs=1",
+]
+
+
+def test_a_second_key_of_the_reward_selects_and_one_root_mean_square_divides(selected, mini):
+    assert selected.status == 0, selected.log[-3000:]
+    decode = AutoTokenizer.from_pretrained(mini / "model").decode
+    assert len(selected.seen[0]) == 8
+    squares = []
+    for step in range(2):
+        groups = selected.seen[0][4 * step : 4 * step + 4]
+        expected = []
+        for group in groups:
+            texts = [decode(tokens, skip_special_tokens=True) for tokens in group["responses"]]
+            scores = [[judge(text) for text in texts]]
+            expected.append(advantages([group["rewards"]], "bon_loo1", K, selection=scores)[0])
+        signal = [row for row in expected if row.any()]
+        squares.append(np.mean(np.square(signal)))
+        weights = [0.99 * 0.01, 0.01][-len(squares) :]
+        running = np.dot(weights, squares) / sum(weights)
+        given = [[row[0] for row in group["advantages"]] for group in groups]
+        np.testing.assert_allclose(given, np.divide(expected, np.sqrt(running)), atol=1e-3)
+
+
+def test_a_resumed_training_goes_on_with_the_running_scale(selected, mini, tmp_path):
+    checkpoint = f"trainer.resume_from_path={selected.out}/checkpoints/global_step_1"
+    run = train(
+        mini,
+        tmp_path,
+        overrides=[*SELECTED, "trainer.resume_mode=resume_path", checkpoint],
+    )
+    assert run.status == 0, run.log[-3000:]
+    assert len(run.seen[0]) == 4
+    check_same(
+        advantages_by_text(run, first=0, last=4), advantages_by_text(selected, first=4, last=8)
+    )
 
 
 def test_two_ranks_with_groups_in_pieces_use_the_ratios_of_whole_groups(mini, tmp_path):

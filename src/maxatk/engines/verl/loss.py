@@ -16,6 +16,12 @@ from maxatk.engines.verl.options import Options
 K_KEY = "maxatk_k"
 """The key of a batch that tells the loss the k of the moment; without it advantages stay."""
 
+FACTOR_KEY = "maxatk_factor"
+"""The key of a batch that tells the loss what advantages are multiplied by."""
+
+SELECTION_KEY = "maxatk_selection"
+"""The column of a batch that has the score that selects at every response token of a row."""
+
 
 def group_loss(
     config: Any,
@@ -32,7 +38,8 @@ def group_loss(
         options: What is trained for.
         group_size: Samples drawn a prompt.
         model_output: `log_probs` of every token of the micro-batch, nested or flat.
-        data: The micro-batch: uid, rm_scores, old_log_probs, response_mask, prompts, responses.
+        data: The micro-batch: uid, rm_scores, old_log_probs, response_mask, prompts, responses,
+            and `SELECTION_KEY` with a selection.
         dp_group: Passed on.
     """
     k = tu.get_non_tensor_data(data, K_KEY, None)
@@ -40,15 +47,35 @@ def group_loss(
         return ppo_loss(config, model_output, data, dp_group)
     now = no_padding_2_padding(model_output["log_probs"].detach(), data)
     ratios, rewards = log_ratios(now, data), row_rewards(data)
-    found = options.advantages(
-        row_ids(data), rewards, k=int(k), group_size=group_size, log_ratios=ratios
-    )
-    set_advantages(data, found)
+    found = row_advantages(options, data, k=int(k), group_size=group_size, log_ratios=ratios)
+    data["advantages"] = spread(data, tu.get_non_tensor_data(data, FACTOR_KEY, 1.0) * found)
     loss, metrics = ppo_loss(config, model_output, data, dp_group)
     scored = ~np.isnan(rewards)
     if scored.any():  # a micro-batch may hold nothing but the rows that fill a batch
         metrics["actor/maxatk/abs_log_ratio"] = float(np.abs(ratios[scored]).mean())
     return loss, metrics
+
+
+def row_advantages(
+    options: Options,
+    data: TensorDict,
+    *,
+    k: int,
+    group_size: int,
+    log_ratios: np.ndarray | None = None,
+) -> np.ndarray:
+    """Return one unscaled advantage a row (N,); `log_ratios` (N,) are in nats."""
+    selection = None
+    if options.selection is not None:
+        selection = _padded(data[SELECTION_KEY])[:, 0].double().cpu().numpy()
+    return options.advantages(
+        row_ids(data),
+        row_rewards(data),
+        k=k,
+        group_size=group_size,
+        log_ratios=log_ratios,
+        selection=selection,
+    )
 
 
 def row_ids(data: TensorDict) -> list[str]:
@@ -75,11 +102,14 @@ def log_ratios(now: torch.Tensor, data: TensorDict) -> np.ndarray:
     return found
 
 
-def set_advantages(data: TensorDict, found: np.ndarray) -> None:
-    """Set `advantages` of every response token to the number of its row."""
-    rows = data["old_log_probs"].unbind()
-    spread = [torch.full_like(row, float(one)) for row, one in zip(rows, found, strict=True)]
-    data["advantages"] = torch.nested.as_nested_tensor(spread, layout=torch.jagged)
+def spread(data: TensorDict, values: np.ndarray) -> torch.Tensor:
+    """Return a column (N, tokens), nested, with the value of its row at every response token."""
+    rows = data["response_mask"].unbind()
+    columns = [
+        torch.full_like(row, float(one), dtype=torch.float32)
+        for row, one in zip(rows, values, strict=True)
+    ]
+    return torch.nested.as_nested_tensor(columns, layout=torch.jagged)
 
 
 def _padded(nested: torch.Tensor) -> torch.Tensor:

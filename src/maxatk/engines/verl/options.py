@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from maxatk.engines.groups import Groups
 from maxatk.errors import InvalidValueError, MaxAtKError, unknown_name
-from maxatk.objectives import METHODS, check_group_size
-from maxatk.objectives.objective import SCHEDULES, Objective
-from maxatk.objectives.scale import AdvantageScale
+from maxatk.objectives import METHODS, Method, check_group_size, method_of
+from maxatk.objectives.objective import SCHEDULES, Beside, Objective
+from maxatk.objectives.scale import SCALES, AdvantageScale
 from maxatk.settings import from_mapping
 
 WHERE = "algorithm.maxatk"
+REWARD = "score"
+"""The key of what a reward function returns that is the reward."""
+
 MODE = "maxatk_sync"
 """The value of `trainer.v1.trainer_mode` that chooses the trainer of this package."""
 
 CURRENT = "current"
-"""The key of `algorithm.maxatk` in which the trainer tells the estimator `k` and `group_size`."""
-
-SCALES = ("mean", "sum")  # "batch" would need a state in verl's checkpoints
+"""The key of `algorithm.maxatk` in which the trainer tells the estimator the advantage of a row."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -30,18 +31,25 @@ class Options:
     """What is trained for: the keys of `algorithm.maxatk`.
 
     Args:
-        method: A name in `maxatk.METHODS`.
-        k: The k of max@k, at most `actor_rollout_ref.rollout.n`.
+        method: A name in `maxatk.METHODS`, or a mapping for `maxatk.objectives.method_of`.
+        k: The k of max@k, at most `actor_rollout_ref.rollout.n`; in the log also of a method that
+            has none.
+        selection: Key of what the reward function returns beside `score` that selects and is not
+            rewarded: the objective is the reward of the sample that its values would choose.
         k_schedule: How k moves to `k_final` over the training: a name in `SCHEDULES`.
         k_final: The k at the end of a schedule, in the middle of one that comes back; by default 1.
         max_weight: Share of max@k in the objective; the rest is max@1.
         delta_clamp: Bound on |rho - 1| of the importance ratios in a correction; None for none.
         advantage_scale: "mean" multiplies a credit that is summed over the samples of a group by
-            their number, because verl's losses are means; "sum" leaves eq. (9) as it is.
+            their number, because verl's losses are means; "sum" leaves eq. (9) as it is; "batch"
+            divides by one running root mean square.
+
+    Raises InvalidValueError naming the field, its value and what is allowed.
     """
 
-    method: str
+    method: str | dict[str, Any]
     k: int
+    selection: str | None = None
     k_schedule: str = "constant"
     k_final: int | None = None
     max_weight: float = 1.0
@@ -49,10 +57,13 @@ class Options:
     advantage_scale: str = "mean"
 
     def __post_init__(self) -> None:
-        names = {"method": METHODS, "k_schedule": SCHEDULES, "advantage_scale": SCALES}
+        names = {"k_schedule": SCHEDULES, "advantage_scale": SCALES}
+        if not isinstance(self.method, Mapping):
+            names["method"] = METHODS
         for field, allowed in names.items():
             if getattr(self, field) not in allowed:
-                raise unknown_name(f"{WHERE}.{field}", getattr(self, field), allowed)
+                raise unknown_name(f"{WHERE}.{field}", str(getattr(self, field)), allowed)
+        self._check_method()
         if self.k_final is not None and self.k_schedule == "constant":
             raise InvalidValueError(f"{WHERE}.k_final: {self.k_final} needs a k_schedule")
         for field, valid, allowed in (
@@ -66,26 +77,62 @@ class Options:
                     f"{WHERE}.{field}: must be {allowed}, got {getattr(self, field)}"
                 )
 
+    def _check_method(self) -> None:
+        try:
+            kind = self.row.kind
+        except InvalidValueError as error:
+            raise InvalidValueError(f"{WHERE}.method: {error}") from error
+        if self.selection is None:
+            return
+        if kind.order is None:
+            raise InvalidValueError(
+                f"{WHERE}.selection: {self.selection!r} has no effect on the method {self.method}, "
+                "which orders no samples; allowed with it: null"
+            )
+        if self.selection == REWARD:
+            raise InvalidValueError(
+                f"{WHERE}.selection: {REWARD!r} is the reward itself, which selects without a "
+                "selection; name another key that the reward function returns"
+            )
+
+    @property
+    def row(self) -> Method:
+        """Return the method as a row: what its name or its mapping stands for."""
+        return method_of(self.method)
+
     @property
     def objective(self) -> Objective:
         """Return what these settings train for, over the whole training."""
         final = self.k if self.k_schedule == "constant" else (self.k_final or 1)
         return Objective(
-            self.method, self.k, final, self.k_schedule, self.max_weight, "ppo", self.delta_clamp
+            self.row, self.k, final, self.k_schedule, self.max_weight, "ppo", self.delta_clamp
         )
 
     @property
     def corrects(self) -> bool:
         """Return whether the advantages change with the importance ratios of the whole group."""
-        return METHODS[self.method].correction != "none"
+        return self.row.correction != "none"
+
+    @property
+    def needs_trainer(self) -> str:
+        """Return the first setting that a trainer of verl's own cannot serve, or ""."""
+        needed = {
+            "k_schedule": self.k_schedule != "constant",
+            "method": self.corrects,
+            "selection": self.selection is not None,
+            "advantage_scale": self.advantage_scale == "batch",
+        }
+        return next(
+            (f"{name}={getattr(self, name)}" for name, wanted in needed.items() if wanted), ""
+        )
 
     def k_at(self, progress: float) -> int:
         """Return the k after a share of the training, 0 to 1."""
         return self.objective.k_at(progress)
 
-    def factor(self, group_size: int) -> float:
-        """Return what the advantages of groups of this many samples are multiplied by."""
-        return AdvantageScale(self.advantage_scale, METHODS[self.method]).factor(group_size)
+    def scale(self) -> AdvantageScale:
+        """Return what the advantages are multiplied by; it has seen none yet."""
+        return AdvantageScale(self.advantage_scale, self.row)
 
     def advantages(
         self,
@@ -95,8 +142,9 @@ class Options:
         k: int,
         group_size: int,
         log_ratios: Any = None,
+        selection: Any = None,
     ) -> np.ndarray:
-        """Return one advantage a row (N,), for rows with group ids `ids` (N,).
+        """Return one unscaled advantage a row (N,), for rows with group ids `ids` (N,).
 
         Args:
             ids: Group id of every row; rows with the same id are the samples of a prompt.
@@ -104,13 +152,17 @@ class Options:
             k: The k of the moment.
             group_size: Samples drawn a prompt; a group with fewer rows has lost the others.
             log_ratios: log pi_theta - log pi_old of every row's sequence (N,), in nats, or None.
+            selection: Score of every row (N,) that selects, NaN where there is none, or None.
 
         Raises what `maxatk.advantages` raises.
         """
         groups = Groups.of(ids, least=group_size)
         ratios = None if log_ratios is None else groups.table(log_ratios, fill=0.0)
-        found = self.objective.advantages(groups.table(rewards), k, log_ratios=ratios)
-        return self.factor(group_size) * groups.rows(found)
+        beside = Beside() if selection is None else Beside(selection=groups.table(selection))
+        found = self.objective.advantages(
+            groups.table(rewards), k, log_ratios=ratios, beside=beside
+        )
+        return groups.rows(found)
 
 
 def read_options(algorithm: Mapping[str, Any]) -> Options:
@@ -118,14 +170,23 @@ def read_options(algorithm: Mapping[str, Any]) -> Options:
 
     Raises InvalidValueError for a missing or unknown key and for a value that is not allowed.
     """
-    given = dict(algorithm.get("maxatk") or {})
-    given.pop(CURRENT, None)
+    found = algorithm.get("maxatk") or {}
+    given = {name: _plain(found[name]) for name in found if name != CURRENT}
     if not given:
         raise InvalidValueError(
             f"{WHERE}: the estimator 'maxatk' needs a method and a k; add +{WHERE}.method=bon_loo1 "
             f"+{WHERE}.k=4"
         )
     return from_mapping(Options, given, where=WHERE)
+
+
+def _plain(value: Any) -> Any:
+    """Return a value of verl's configuration with dicts and lists for OmegaConf's classes."""
+    if isinstance(value, Mapping):
+        return {name: _plain(value[name]) for name in value}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_plain(one) for one in value]
+    return value
 
 
 def check_config(config: Any) -> Options:
@@ -213,7 +274,7 @@ def _settings(config: Any) -> Iterator[str]:
 
 def _objective(config: Any, options: Options) -> Iterator[str]:
     """Yield what the objective does not have in groups of `rollout.n` samples."""
-    n, row = config.actor_rollout_ref.rollout.n, METHODS[options.method]
+    n, row = config.actor_rollout_ref.rollout.n, options.row
     if row.kind.needs_answers:
         yield f"{WHERE}.method: {options.method} looks at answers, which verl does not hand over"
         return

@@ -26,6 +26,8 @@ _USED: dict[str, tuple[str, ...]] = {
     f"{_BASE}.register_trainer": (),
     f"{_BASE}.PPOTrainer._setup": (),
     f"{_BASE}.PPOTrainer._init_dataloader": (),
+    f"{_BASE}.PPOTrainer._save_checkpoint": (),
+    f"{_BASE}.PPOTrainer._load_checkpoint": (),
     f"{_BASE}.PPOTrainer._balance_batch": ("batch", "metrics"),
     f"{_BASE}.PPOTrainer._compute_advantage": ("batch", "metrics"),
     f"{_BASE}.PPOTrainer._update_actor": ("batch", "metrics"),

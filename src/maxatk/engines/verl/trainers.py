@@ -1,9 +1,10 @@
 """Entry point `verl.plugins`: the trainer `maxatk_sync`. All that touches verl's V1 trainer.
 
 A method without a correction needs no more than the estimator; the trainer adds the moving k, the
-checks before any work and unbiased metrics. A correction is found in one of two places. Where
-micro-batches hold whole groups, the loss knows all ratios (`loss.group_loss`), under any number of
-mini-batches and epochs. Where they do not, a forward pass before each optimizer step finds them.
+selection, the running scale, the checks before any work and unbiased metrics. A correction is
+found in one of two places. Where micro-batches hold whole groups, the loss knows all ratios
+(`loss.group_loss`), under any number of mini-batches and epochs. Where they do not, a forward pass
+before each optimizer step finds them.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,6 +26,7 @@ from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.utils.config import omega_conf_to_dataclass
 from verl.workers.utils.padding import response_from_nested
 
+from maxatk.engines.groups import Groups
 from maxatk.engines.verl import loss
 from maxatk.engines.verl.metrics import log_groups
 from maxatk.engines.verl.options import (
@@ -34,11 +37,10 @@ from maxatk.engines.verl.options import (
     holds_whole_groups,
     keeps_sampler_log_probs,
 )
+from maxatk.engines.verl.selection import selection_scores
 from maxatk.engines.verl.surface import check_surface
 from maxatk.engines.verl.validation import validation_metrics
 from maxatk.errors import InvalidValueError
-
-_FIELDS = ["uid", "response_mask", "rm_scores", "old_log_probs"]
 
 
 @register_trainer(MODE)
@@ -52,6 +54,10 @@ class MaxAtKTrainerSync(PPOTrainerSync):
     def __init__(self, config: Any) -> None:
         check_surface()
         self._options = check_config(config)
+        self._scale = self._options.scale()
+        self._fields = ["uid", "response_mask", "rm_scores"]
+        if self._options.selection is not None:
+            self._fields.append(loss.SELECTION_KEY)
         self._n = config.actor_rollout_ref.rollout.n
         self._ranks = data_parallel(config)
         self._in_loss = self._options.corrects and holds_whole_groups(config)
@@ -106,19 +112,37 @@ class MaxAtKTrainerSync(PPOTrainerSync):
         return batch
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
-        k = self._options.k_at((self.global_steps - 1) / max(self.total_training_steps, 1))
+        self._k = self._options.k_at((self.global_steps - 1) / max(self.total_training_steps, 1))
+        if self._options.selection is not None:
+            self._put_selection(batch, self._options.selection)
+        data = self._fetch(batch, self._fields)
+        found = loss.row_advantages(self._options, data, k=self._k, group_size=self._n)
+        groups = Groups.of(loss.row_ids(data), least=self._n)
+        self._scale.observe(groups.table(found, fill=0.0))
         with open_dict(self.config.algorithm):
-            current = {"k": k, "group_size": self._n}
-            self.config.algorithm.maxatk[CURRENT] = current
-        batch = super()._compute_advantage(batch, metrics)
-        data = self._fetch(batch, [*_FIELDS, "advantages"])
-        log_groups(metrics, data, k=k)
-        self._k = k
+            told = self._scale.factor(self._n) * found
+            self.config.algorithm.maxatk[CURRENT] = told.tolist()
+            batch = super()._compute_advantage(batch, metrics)
+            del self.config.algorithm.maxatk[CURRENT]
+        data["advantages"] = loss.spread(data, told)
+        log_groups(metrics, data, k=self._k)
         return batch
+
+    def _put_selection(self, batch: Any, key: str) -> None:
+        """Give the batch a column of the scores that select, in the shape of verl's own columns."""
+        data = self._fetch(batch, ["response_mask", "extra_fields"])
+        scores = selection_scores(data["extra_fields"].tolist(), key)
+        self._put(batch, {loss.SELECTION_KEY: loss.spread(data, scores)})
 
     def _update_actor(self, batch: Any, metrics: dict[str, Any]) -> Any:
         if self._in_loss:
-            batch.extra_info.update({"force_group_size": self._n, loss.K_KEY: self._k})
+            batch.extra_info.update(
+                {
+                    "force_group_size": self._n,
+                    loss.K_KEY: self._k,
+                    loss.FACTOR_KEY: self._scale.factor(self._n),
+                }
+            )
         if not self._on_driver:
             return super()._update_actor(batch, metrics)
         collected: dict[str, list[float]] = defaultdict(list)
@@ -154,15 +178,14 @@ class MaxAtKTrainerSync(PPOTrainerSync):
             batch.extra_info["micro_batch_size_per_gpu"] = rows
         self.actor_rollout_wg.compute_log_prob(batch)
         batch.extra_info.pop("micro_batch_size_per_gpu", None)  # the update has its own
-        data = self._fetch(batch, [*_FIELDS, "log_probs"])
+        data = self._fetch(batch, [*self._fields, "old_log_probs", "log_probs"])
         now = response_from_nested(data["log_probs"], data["response_mask"]).to_padded_tensor(0.0)
         ratios, rewards = loss.log_ratios(now, data), loss.row_rewards(data)
-        found = self._options.advantages(
-            loss.row_ids(data), rewards, k=self._k, group_size=self._n, log_ratios=ratios
+        found = loss.row_advantages(
+            self._options, data, k=self._k, group_size=self._n, log_ratios=ratios
         )
-        loss.set_advantages(data, found)
-        fields = TensorDict({"advantages": data["advantages"]}, batch_size=len(batch))
-        tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=fields)
+        scaled = self._scale.factor(self._n) * found
+        self._put(batch, {"advantages": loss.spread(data, scaled)})
         scored = ~np.isnan(rewards)
         metrics["actor/maxatk/abs_log_ratio"].append(float(np.abs(ratios[scored]).mean()))
 
@@ -170,6 +193,25 @@ class MaxAtKTrainerSync(PPOTrainerSync):
         return tq.kv_batch_get(
             keys=batch.keys, partition_id=batch.partition_id, select_fields=fields
         )
+
+    def _put(self, batch: Any, columns: dict[str, Any]) -> None:
+        fields = TensorDict(columns, batch_size=len(batch))
+        tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=fields)
+
+    def _save_checkpoint(self) -> None:
+        root = Path(self.config.trainer.default_local_dir)
+        self._scale.save(root / f"global_step_{self.global_steps}")  # before verl calls it complete
+        super()._save_checkpoint()
+
+    def _load_checkpoint(self) -> None:
+        super()._load_checkpoint()
+        trainer = self.config.trainer
+        if self.global_steps == 0:
+            return
+        if trainer.resume_mode == "resume_path":
+            self._scale.load(Path(trainer.resume_from_path))
+        else:
+            self._scale.load(Path(trainer.default_local_dir) / f"global_step_{self.global_steps}")
 
     def _val_metrics_update(
         self,
