@@ -127,6 +127,15 @@ def check_same(found, expected):
         np.testing.assert_allclose(found[text], values, atol=1e-4)
 
 
+def test_the_same_seed_gives_the_same_advantages(in_loss, mini, tmp_path):
+    run = train(mini, tmp_path)
+    assert run.status == 0, run.log[-3000:]
+    assert len(run.seen[0]) == 8  # 4 optimizer steps of two groups
+    first = advantages_by_text(run, first=0, last=4)
+    assert max(abs(value) for values in first.values() for value in values) > 0.1
+    check_same(first, advantages_by_text(in_loss, first=0, last=4))
+
+
 @pytest.fixture(scope="module")
 def selected(mini, tmp_path_factory):
     """A method of parts, a selection and the running scale, on-policy: two steps of four groups."""
