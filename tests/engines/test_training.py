@@ -13,6 +13,8 @@ from engines.replay import replay
 from engines.training import LEARNING_RATE, K, N, train, variables
 from engines.verl_on_cpu.rewards import judge
 from maxatk import advantages
+from maxatk.evaluation.outside import score_rewards
+from maxatk.exchange import read_log
 from processes import patience
 
 METHOD = "bon_off_policy_exact"
@@ -22,10 +24,13 @@ pytestmark = pytest.mark.timeout(patience(900))  # a dozen processes import torc
 @pytest.fixture(scope="module")
 def in_loss(mini, tmp_path_factory):
     """One rank, micro-batches of one group, two epochs of two mini-batches, two steps."""
+    out = tmp_path_factory.mktemp("in_loss")
     return train(
         mini,
-        tmp_path_factory.mktemp("in_loss"),
+        out,
         overrides=[
+            f"trainer.rollout_data_dir={out}/rollouts",
+            f"trainer.validation_data_dir={out}/validation",
             "trainer.total_training_steps=2",
             "trainer.test_freq=2",
             "trainer.save_freq=2",
@@ -86,6 +91,30 @@ def test_the_log_tells_the_objective_and_unbiased_validation(in_loss):
     assert 0 < at_k[0][0] < at_k[-1][0] <= 1
     # verl's own draws with replacement: in a group of n it sees fewer than n samples.
     assert at_k[-1][0] > logged(in_loss, "val-core/mini/reward/best@4/mean")[0]
+
+
+def test_the_rollouts_that_verl_dumps_are_read_with_their_groups_and_rewards(in_loss):
+    for step in (1, 2):
+        rows = read_log(in_loss.out / "rollouts" / f"{step}.jsonl", log_format="verl")
+        groups = {}
+        for row in rows:
+            groups.setdefault(row.problem_id, []).append(row.reward)
+        # Four micro-batches of a group each, twice: the epochs.
+        seen = [batch["rewards"] for batch in in_loss.seen[0][8 * step - 8 : 8 * step - 4]]
+        assert sorted(map(sorted, groups.values())) == sorted(map(sorted, seen))
+        assert {row.sample for row in rows} == set(range(N))
+        assert all(row.completion is not None for row in rows)
+
+
+def test_the_validation_that_verl_dumps_gives_the_metrics_that_were_logged(in_loss, tmp_path):
+    results = score_rewards(
+        in_loss.out / "validation" / "2.jsonl", tmp_path / "run", log_format="verl"
+    )
+    for k in (1, 2, 4):
+        (logged_value,) = logged(in_loss, f"val-core/mini/reward/max@{k}")
+        per_problem = results["per_problem"]["max@k"][str(k)]
+        assert len(per_problem) == 4
+        np.testing.assert_allclose(np.mean(per_problem), logged_value, atol=1e-6)
 
 
 def test_a_trainer_of_verl_goes_on_with_the_estimator_alone(in_loss, mini, tmp_path):
@@ -222,7 +251,7 @@ def test_two_nodes_with_failed_rollouts_keep_groups_whole(mini, tmp_path, monkey
             mini,
             tmp_path,
             ray_address=cluster.address,
-            overrides=["trainer.nnodes=2"],
+            overrides=["trainer.nnodes=2", f"trainer.rollout_data_dir={tmp_path}/rollouts"],
             environment=dict(os.environ),
         )
     finally:
@@ -231,6 +260,9 @@ def test_two_nodes_with_failed_rollouts_keep_groups_whole(mini, tmp_path, monkey
     assert len(run.seen) == 2
     found = check_replay(run, mini, steps=4, sizes=range(1, N + 1))
     assert min(size for step in found for size in step.group_sizes) < N
+    dumped = read_log(tmp_path / "rollouts" / "1.jsonl", log_format="verl")
+    real = sum(sum(batch["real"]) for rank in run.seen for batch in rank)
+    assert len(dumped) == real // 2  # each is in the losses of two epochs
     (norm,) = logged(run, "actor/grad_norm")
     np.testing.assert_allclose(norm, np.mean([s.gradient_norm for s in found]), rtol=1e-3)
 

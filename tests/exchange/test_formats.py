@@ -84,6 +84,13 @@ def test_a_dump_of_verl_is_grouped_by_its_input(tmp_path):
     ]
 
 
+def test_a_row_that_fills_a_batch_of_verl_is_no_sample(tmp_path):
+    uid = "0b5c1f1e-32a5-4a53-9b4e-1f7c9d1f2a3b_0_0"
+    fill = {"input": "", "output": "", "gts": None, "score": 0.0, "uid": f"pad{'0a' * 16}_3_0"}
+    rows = read_log(write(tmp_path, {**VERL, "uid": uid}, fill), log_format="verl")
+    assert [(r.prompt, r.reward) for r in rows] == [("user\n1+1=", 1.0)]
+
+
 def test_a_code_list_gives_programs_and_after_its_evaluation_rewards(tmp_path):
     path = tmp_path / "eval_all.json"
     path.write_text(json.dumps([CODE_LIST, {**CODE_LIST, "question_id": "abc301_b"}]))
