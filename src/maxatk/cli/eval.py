@@ -15,7 +15,7 @@ from maxatk.cli.results import print_results
 from maxatk.cli.rewards import RewardFlag
 from maxatk.cli.tables import OutputFormat, print_json, refuse_two_outputs
 from maxatk.engines.cluster import ClusterSettings
-from maxatk.engines.cluster.opening import open_sampler, open_verifier
+from maxatk.engines.cluster.opening import open_sampler, open_verifier, work_by_part
 from maxatk.evaluation import SamplingSettings, evaluate
 from maxatk.evaluation.folder import recorded_batch_size
 from maxatk.evaluation.planning import EvaluationPlan, plan
@@ -146,7 +146,7 @@ def _evaluate(recipe: RecipeFlags, asked: Arguments) -> None:
     with (
         open_verifier(recipe.verifier, recipe.cluster) as verifier,
         open_sampler(recipe.model, model_settings, recipe.cluster) as sampler,
-        parts_progress("eval", asked.progress, _PARTS) as report,
+        parts_progress("eval", asked.progress, _PARTS, work_by_part(sampler, verifier)) as report,
     ):
         results = evaluate(
             recipe.model,

@@ -7,7 +7,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from maxatk.studies.child import end_with_parent
 
@@ -22,6 +22,7 @@ Report: TypeAlias = Callable[[int, int], None]
 
 _LINE_EVERY_S = 10.0  # without a terminal a bar would be noise; a line now and then is not
 _JSON_EVERY_S = 0.1
+_MOST_SHARDS = 8  # whose numbers are shown one by one
 
 
 class Throughput:
@@ -105,8 +106,16 @@ def _every(seconds: float, show: Report) -> Report:
     return report
 
 
-def _print_json(done: int, total: int) -> None:
-    print(json.dumps({"done": done, "total": total}), flush=True)  # noqa: T201
+def _print_json(
+    done: int, total: int, shards: Mapping[str, Sequence[tuple[str, int]]] | None = None
+) -> None:
+    row: dict[str, object] = {"done": done, "total": total}
+    if shards is not None:
+        row["shards"] = {
+            part: [{"node": node, "done": count} for node, count in found]
+            for part, found in shards.items()
+        }
+    print(json.dumps(row), flush=True)  # noqa: T201
 
 
 def _print_line(name: str, done: int, total: int, throughput: Throughput | None = None) -> None:
@@ -149,36 +158,79 @@ def _bars(*more: ProgressColumn) -> RichProgress:
     )
 
 
+class Work(Protocol):
+    """What a part of a cluster has done: `node` is where it runs."""
+
+    @property
+    def node(self) -> str:
+        """The name of the node."""
+
+    @property
+    def done(self) -> int:
+        """How many units it has done."""
+
+
+WorkOf: TypeAlias = Callable[[str], Sequence[Work]]
+"""Part -> what each shard of a cluster has done of it; nothing without a cluster."""
+
+
 @contextlib.contextmanager
 def parts_progress(
-    name: str, mode: ProgressMode, parts: Mapping[str, str]
+    name: str, mode: ProgressMode, parts: Mapping[str, str], work: WorkOf = lambda _: ()
 ) -> Iterator[Callable[[int, int, str], None]]:
     """Yield `report(done, total, part)` for work that goes through several parts at once.
 
     `parts` maps a part to what is done in it, such as {"samples": "samples drawn"}. A terminal gets
     a bar for each, a file one line for all. JSON lines count the units of a part, by the mean over
-    the parts. Each part may report from its own thread.
+    the parts. Where `work` knows shards, all three say how much each of them has done: JSON lines
+    have {"shards": {part: [{"node", "done"}]}}. Each part may report from its own thread.
     """
     if mode == "auto" and sys.stderr.isatty():
-        with _bars() as bars:
-            tasks = {p: bars.add_task(f"{name}: {text}", total=None) for p, text in parts.items()}
-            yield lambda done, total, part: bars.update(tasks[part], completed=done, total=total)
+        from rich.progress import TextColumn
+
+        with _bars(TextColumn("{task.fields[shards]}")) as bars:
+            tasks = {
+                p: bars.add_task(f"{name}: {text}", total=None, shards="")
+                for p, text in parts.items()
+            }
+            yield lambda done, total, part: bars.update(
+                tasks[part], completed=done, total=total, shards=_by_shard(work(part))
+            )
         return
     counts = dict.fromkeys(parts, 0)
     units: dict[str, int] = {}
 
     def print_line(_done: int, _total: int) -> None:
-        shown = (f"{counts[p]:,} of {units.get(p, 0):,} {text}" for p, text in parts.items())
+        shown = (
+            f"{counts[p]:,} of {units.get(p, 0):,} {text}{_by_shard(work(p))}"
+            for p, text in parts.items()
+        )
         print(f"{name}: {', '.join(shown)}", file=sys.stderr, flush=True)  # noqa: T201
 
-    with progress_bar(name, mode) as report:
-        show = _every(_LINE_EVERY_S, print_line) if mode == "auto" else report
+    def print_json(done: int, total: int) -> None:
+        by_part = {part: [(shard.node, shard.done) for shard in work(part)] for part in parts}
+        _print_json(done, total, by_part if any(by_part.values()) else None)
 
-        def progress(done: int, total: int, part: str) -> None:
-            counts[part], units[part] = done, total
+    if mode == "json":
+        end_with_parent()
+        show = _every(_JSON_EVERY_S, print_json)
+    else:
+        show = _every(_LINE_EVERY_S, print_line)
+
+    def progress(done: int, total: int, part: str) -> None:
+        counts[part], units[part] = done, total
+        if mode != "none":
             show(sum(counts.values()) // len(parts), total)
 
-        yield progress
+    yield progress
+
+
+def _by_shard(work: Sequence[Work]) -> str:
+    """Return what each shard has done, as " (120 + 118)"; of many the least and the most."""
+    done = [shard.done for shard in work]
+    if len(done) > _MOST_SHARDS:
+        return f" ({len(done)} shards, {min(done):,} to {max(done):,} each)"
+    return f" ({' + '.join(f'{count:,}' for count in done)})" if done else ""
 
 
 class _Lines:

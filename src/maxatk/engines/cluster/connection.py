@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from maxatk.engines.cluster.settings import ClusterSettings
@@ -14,6 +15,19 @@ RESTARTS = 20
 """How often Ray starts a shard again, and repeats a chunk, before the run is given up."""
 
 _START_S = 300.0
+
+
+@dataclasses.dataclass(frozen=True)
+class ShardWork:
+    """The node of a shard, and how many samples or programs it has done."""
+
+    node: str
+    done: int
+
+
+def work_of(shards: Sequence[Mapping[str, Any]], done: Sequence[int]) -> list[ShardWork]:
+    """Return the work of shards, by what they said of themselves at the start."""
+    return [ShardWork(str(shard["node"]), count) for shard, count in zip(shards, done, strict=True)]
 
 
 @contextlib.contextmanager

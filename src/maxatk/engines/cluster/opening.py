@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from maxatk.engines.cluster.connection import connected
+from maxatk.engines.cluster.connection import ShardWork, connected
 from maxatk.engines.cluster.sampling import ClusterSampler
 from maxatk.engines.cluster.settings import ClusterSettings
 from maxatk.engines.cluster.verifying import ClusterVerifier
@@ -41,3 +41,19 @@ def open_sampler(
         return
     with connected(cluster) as ray, ClusterSampler(ray, cluster, str(model), settings) as there:
         yield there
+
+
+def work_by_part(
+    sampler: Backend | None, verifier: Verifier
+) -> Callable[[str], Sequence[ShardWork]]:
+    """Return a function from "samples" or "scores" to the work of the shards that do them.
+
+    There are none where the work is done in this process.
+    """
+    parts = {"samples": sampler, "scores": verifier}
+
+    def work(part: str) -> Sequence[ShardWork]:
+        doer = parts[part]
+        return doer.work() if isinstance(doer, (ClusterSampler, ClusterVerifier)) else ()
+
+    return work

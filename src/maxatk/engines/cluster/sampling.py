@@ -7,7 +7,7 @@ import threading
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from typing import Any
 
-from maxatk.engines.cluster.connection import result_of, start_actors
+from maxatk.engines.cluster.connection import ShardWork, result_of, start_actors, work_of
 from maxatk.engines.cluster.settings import ClusterSettings
 from maxatk.engines.cluster.verifying import node_name
 from maxatk.environment import environment
@@ -80,6 +80,7 @@ class ClusterSampler:
         self._model, self._model_settings = model, model_settings
         self._actors: list[Any] = []
         self.shards: list[dict[str, Any]] = []
+        self._done: list[int] = []
         self.batch_size = 0
 
     def describe(self) -> dict[str, Any]:
@@ -110,7 +111,12 @@ class ClusterSampler:
                         f"cluster: the node {shard['node']} has another {name} than "
                         f"{first['node']}: {shard[name]!r} instead of {first[name]!r}"
                     )
+        self._done = [0] * len(self.shards)
         self.batch_size = first["batch_size"]
+
+    def work(self) -> list[ShardWork]:
+        """Return the samples that each shard has drawn since `check`."""
+        return work_of(self.shards, self._done)
 
     def sample(
         self,
@@ -119,8 +125,8 @@ class ClusterSampler:
     ) -> Generator[list[Sample], None, None]:
         """Yield the samples asked for, a chunk at a time, in that order."""
         chunks = _chunks(requests, self.batch_size * BATCHES)
-        idle = collections.deque(self._actors * AHEAD)
-        waiting: dict[Any, tuple[Any, int]] = {}
+        idle = collections.deque([*range(len(self._actors))] * AHEAD)
+        waiting: dict[Any, tuple[int, int]] = {}
         early: dict[int, list[Sample]] = {}
         sent = handed = 0
         more = True
@@ -129,15 +135,16 @@ class ClusterSampler:
                 chunk = next(chunks, None)
                 more = chunk is not None
                 if chunk is not None:
-                    actor = idle.popleft()
-                    waiting[actor.sample.remote(chunk)] = actor, sent
+                    shard = idle.popleft()
+                    waiting[self._actors[shard].sample.remote(chunk)] = shard, sent
                     sent += 1
             if not waiting:
                 return
             (done, *_), _ = self._ray.wait(list(waiting))
-            actor, number = waiting.pop(done)
-            idle.append(actor)
+            shard, number = waiting.pop(done)
+            idle.append(shard)
             early[number] = result_of(self._ray, done, what=f"chunk {number} of the samples")
+            self._done[shard] += len(early[number])
             while handed in early:
                 yield early.pop(handed)
                 handed += 1

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from maxatk.engines.cluster.connection import result_of, start_actors
+from maxatk.engines.cluster.connection import ShardWork, result_of, start_actors, work_of
 from maxatk.engines.cluster.settings import ClusterSettings
 from maxatk.environment import environment
 from maxatk.errors import InvalidValueError, SandboxError
@@ -93,6 +93,11 @@ class ClusterVerifier(Verifier):
                 )
         self.isolation = _weakest([shard["isolation"] for shard in self.shards])
         self._stored: collections.OrderedDict[int, tuple[Any, Any]] = collections.OrderedDict()
+        self._done = [0] * len(self.shards)
+
+    def work(self) -> list[ShardWork]:
+        """Return the programs that each shard has verified."""
+        return work_of(self.shards, self._done)
 
     @property
     def limits(self) -> dict[str, float]:
@@ -112,18 +117,19 @@ class ClusterVerifier(Verifier):
         for index, job in enumerate(as_jobs(items, compare)):
             indices[job].append(index)
         chunks = _chunks(list(indices))
-        idle = collections.deque(self._actors * AHEAD)
-        waiting: dict[Any, tuple[Any, list[Job]]] = {}
+        idle = collections.deque([*range(len(self._actors))] * AHEAD)
+        waiting: dict[Any, tuple[int, list[Job]]] = {}
         while True:
             for chunk in itertools.islice(chunks, len(idle)):
-                actor = idle.popleft()
-                waiting[self._sent(actor, chunk)] = actor, chunk
+                shard = idle.popleft()
+                waiting[self._sent(self._actors[shard], chunk)] = shard, chunk
             if not waiting:
                 return
             (done, *_), _ = self._ray.wait(list(waiting))
-            actor, chunk = waiting.pop(done)
-            idle.append(actor)
+            shard, chunk = waiting.pop(done)
+            idle.append(shard)
             verdicts = result_of(self._ray, done, what=f"a chunk of {len(chunk)} programs")
+            self._done[shard] += len(chunk)
             for job, verdict in zip(chunk, verdicts, strict=True):
                 for index in indices[job]:
                     yield index, verdict
