@@ -1,6 +1,8 @@
-"""What a sample costs the process that writes an evaluation: bytes on disk, memory, seconds.
+"""What a sample costs the process that writes an evaluation, and one that reads its files.
 
-The samples are synthetic. Each size runs in a process of its own, whose peak of memory is reported.
+Bytes on disk, memory, seconds. The samples are synthetic. Each size runs in processes of its own,
+whose peak of memory is reported: one that holds samples and scores, as the writer does, and two
+that compute the results of the files column by column, with the samples and of the scores alone.
 """
 
 import json
@@ -12,6 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from maxatk.evaluation.recount import results_of_folder
 from maxatk.evaluation.results import build_results
 from maxatk.evaluation.store import Store
 from maxatk.records import Sample, Score
@@ -66,23 +69,43 @@ def measure(folder, problems):
     print(opened, total, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 
 
+def read(folder):
+    """Compute the results of the files; print seconds and MiB."""
+    started = time.process_time()
+    results_of_folder(folder)
+    total = time.process_time() - started
+    print(total, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+
+
+def in_a_process(*arguments):
+    """The numbers that this script prints with arguments."""
+    command = [sys.executable, __file__, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return map(float, done.stdout.split())
+
+
 def main():
-    print("samples | bytes a sample | open, s | results, s | peak, MiB | bytes of memory a sample")
+    print("samples | bytes a sample | open, s | results, s | peak, MiB | ", end="")
+    print("from files, s | peak, MiB | from scores, s | peak, MiB")
     for problems in (40, 400, 4_000):
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             write(folder, problems)
             size = sum(path.stat().st_size for path in folder.iterdir())
-            command = [sys.executable, __file__, name, str(problems)]
-            done = subprocess.run(command, capture_output=True, text=True, check=True)
-        opened, total, peak = map(float, done.stdout.split())
+            opened, total, peak = in_a_process("hold", folder, problems)
+            both = in_a_process("read", folder)
+            (folder / "samples.jsonl").unlink()
+            alone = in_a_process("read", folder)
         count = problems * SAMPLES_A_PROBLEM
         each = f"{size / count:.0f} | {opened:.1f} | {total - opened:.1f} | {peak:.0f}"
-        print(f"{count:,} | {each} | {peak * 2**20 / count:.0f}", flush=True)
+        again = " | ".join(f"{seconds:.1f} | {most:.0f}" for seconds, most in (both, alone))
+        print(f"{count:,} | {each} | {again}", flush=True)
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        measure(Path(sys.argv[1]), int(sys.argv[2]))
+    if sys.argv[1:2] == ["hold"]:
+        measure(Path(sys.argv[2]), int(sys.argv[3]))
+    elif sys.argv[1:2] == ["read"]:
+        read(Path(sys.argv[2]))
     else:
         main()

@@ -51,6 +51,18 @@ def test_without_samples_their_statistics_are_unknown(tmp_path):
     assert results_of_folder(tmp_path, samples=elsewhere)["diversity"]["distinct"] == 1
 
 
+@pytest.mark.parametrize("order", [[0, 1, 2], [2, 0, 1], [5, 1_000_000, 0]])
+def test_a_score_that_occurs_twice_is_refused_in_any_order(tmp_path, order):
+    rows = [Score("p", i, 0.5, 0, 1, Outcome.PASSED, 0.0).to_json() for i in order]
+    write_jsonl(tmp_path / "scores.jsonl", rows)
+    assert results_of_folder(tmp_path)["counts"]["samples"] == 3
+    for row in rows:
+        write_jsonl(tmp_path / "scores.jsonl", [*rows, row])
+        message = rf"scores.jsonl:4: sample {row['sample']} of 'p' occurs twice"
+        with pytest.raises(DataError, match=message):
+            results_of_folder(tmp_path)
+
+
 def test_the_manifest_is_that_of_the_folder(tmp_path):
     scored(tmp_path, 1.0)
     (tmp_path / "manifest.json").write_text('{"settings": {"x": 1}}')

@@ -1,7 +1,11 @@
-"""Counts over the samples of a run that need each sample only once, in any order."""
+"""Counts over the samples of a run that need each sample only once, in any order.
+
+Numbers lie in arrays, so that a sample takes tens of bytes: a run may have millions of them.
+"""
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
@@ -18,9 +22,9 @@ class SampleTally:
     """Distinct completions of every problem, entropies and ends of all samples."""
 
     def __init__(self) -> None:
-        self._texts: dict[str, set[Hashable]] = defaultdict(set)
-        self._entropies: list[float] = []  # mean over the tokens, and how many they are
-        self._tokens: list[float] = []
+        self._texts: dict[str, array[int]] = defaultdict(_integers)  # hashes
+        self._entropies = _floats()  # mean over the tokens, and how many they are
+        self._tokens = _floats()
         self._ends: Counter[str | None] = Counter()
 
     def add(
@@ -32,7 +36,7 @@ class SampleTally:
         finish_reason: str | None,
     ) -> None:
         """Count one sample; `text` is its completion, or what stands for it."""
-        self._texts[problem_id].add(text)
+        self._texts[problem_id].append(hash(text))
         self._ends[finish_reason] += 1
         if tokens is not None and entropy is not None:
             self._entropies.append(entropy)
@@ -52,7 +56,7 @@ class SampleTally:
 
     def distinct(self, problem_ids: Sequence[str]) -> list[int]:
         """Return the number of different completions of each problem."""
-        return [len(self._texts[problem_id]) for problem_id in problem_ids]
+        return [len(set(self._texts[problem_id])) for problem_id in problem_ids]
 
     def finish_reasons(self) -> dict[str, int] | None:
         """Return how many samples ended for each reason, or None if none is known."""
@@ -63,7 +67,7 @@ class SampleTally:
         """Return statistics of the entropy of completions, in nats, or None if none is known."""
         if not self._entropies:
             return None
-        token, tokens = np.array([self._entropies, self._tokens], dtype=np.float64)
+        token, tokens = np.array(self._entropies), np.array(self._tokens)
         sequence = token * tokens
         return {
             "unit": "nats",
@@ -79,11 +83,15 @@ class SampleTally:
 
 
 class ScoreTally:
-    """Rewards, programs and outcomes of every problem, by column instead of score by score."""
+    """Rewards, programs and outcomes of every problem, by column instead of score by score.
+
+    Programs and completions are compared by hashes of 64 bits.
+    """
 
     def __init__(self) -> None:
         self._columns: dict[str, _Columns] = defaultdict(_Columns)
-        self._outcomes: list[str] = []
+        self._outcomes: Counter[str] = Counter()
+        self._unscored = 0
 
     def add(
         self,
@@ -99,16 +107,17 @@ class ScoreTally:
         `further` are the columns of the score beside its reward.
         """
         columns = self._columns[problem_id]
-        if sample in columns.samples:
+        if not columns.is_new(sample):
             raise DataError(f"sample {sample} of {problem_id!r} occurs twice")
-        columns.samples.add(sample)
-        columns.rewards.append(reward)
-        columns.programs.append(program)
+        columns.rewards.append(np.nan if reward is None else reward)
+        columns.programs.append(hash(program))
+        columns.knows_programs &= program is not None
         for name, value in further.items():
-            column = columns.further.setdefault(name, [])
+            column = columns.further.setdefault(name, _floats())
             column.extend([np.nan] * (len(columns.rewards) - 1 - len(column)))
             column.append(value)
-        self._outcomes.append(outcome)
+        self._outcomes[outcome] += 1
+        self._unscored += reward is None
 
     def add_scores(self, scores: Iterable[Score]) -> ScoreTally:
         """Count scores and return the tally."""
@@ -146,36 +155,58 @@ class ScoreTally:
         when all are alike, log n when all n differ. None where a score has no fingerprint of its
         program.
         """
-        columns = [self._columns[problem_id].programs for problem_id in problem_ids]
-        if any(None in column for column in columns):
+        columns = [self._columns[problem_id] for problem_id in problem_ids]
+        if not all(column.knows_programs for column in columns):
             return None
-        counts = [Counter(column).values() for column in columns]
+        counts = [Counter(column.programs).values() for column in columns]
         return [len(c) for c in counts], [round(distribution_entropy(c), 6) for c in counts]
 
     def counts(self) -> dict[str, Any]:
         """Return the number of problems, samples and unscored ones, and that of every outcome."""
-        rewards = [columns.rewards for columns in self._columns.values()]
         return {
             "problems": len(self._columns),
-            "samples": len(self._outcomes),
-            "unscored": sum(column.count(None) for column in rewards),
-            "outcomes": dict(sorted(Counter(self._outcomes).items())),
+            "samples": sum(self._outcomes.values()),
+            "unscored": self._unscored,
+            "outcomes": dict(sorted(self._outcomes.items())),
         }
 
 
 class _Columns:
+    """The scores of a problem, those of `further` with NaN where a score lacks it."""
+
     def __init__(self) -> None:
-        self.samples: set[int] = set()
-        self.rewards: list[float | None] = []
-        self.programs: list[str | None] = []
-        self.further: dict[str, list[float]] = {}  # by name, NaN where a score lacks it
+        self.rewards = _floats()
+        self.programs = _integers()  # hashes
+        self.knows_programs = True
+        self.further: dict[str, array[float]] = {}
+        self._others: set[int] | None = None
+
+    def is_new(self, sample: int) -> bool:
+        """Say whether this index is none of those before, and keep it."""
+        held = len(self.rewards)
+        if self._others is None and sample == held:  # 0, 1, 2 and so on need no memory
+            return True
+        if self._others is None:
+            self._others = set(range(held))
+        if sample in self._others:
+            return False
+        self._others.add(sample)
+        return True
 
 
-def _padded(columns: Sequence[Sequence[float | None]], width: int) -> FloatArray:
+def _floats() -> array[float]:
+    return array("d")
+
+
+def _integers() -> array[int]:
+    return array("q")
+
+
+def _padded(columns: Sequence[array[float]], width: int) -> FloatArray:
     """Return columns of several lengths as (P, width), NaN where there is no number."""
     values = np.full((len(columns), width), np.nan)
     for row, column in enumerate(columns):
-        values[row, : len(column)] = np.array(column, dtype=np.float64)  # None becomes NaN
+        values[row, : len(column)] = column
     return values
 
 
