@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo demo-real test test-oldest test-formats test-verl test-vllm check bench docs fill-docs release clean
+.PHONY: demo demo-real test test-oldest test-formats test-verl test-vllm nightly check bench docs fill-docs release clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -59,6 +59,10 @@ $(VERL)/.installed: pyproject.toml constraints-verl.txt
 
 test-verl: $(VERL)/.installed
 	$(VERL)/bin/pytest tests/engines
+
+# Trainings that have to learn. verl and TRL need environments of their own.
+nightly: $(VENV)/.installed $(VERL)/.installed
+	MAXATK_TRL_PYTHON=$(abspath $(BIN)/python) $(VERL)/bin/pytest -s -m nightly tests/engines
 
 # vLLM's engine on a CPU. Its build asks for packages whose CUDA builds break the import of models.
 VLLM := .venv-vllm
