@@ -131,7 +131,7 @@ class MaxAtKTrainerSync(PPOTrainerSync):
     def _put_selection(self, batch: Any, key: str) -> None:
         """Give the batch a column of the scores that select, in the shape of verl's own columns."""
         data = self._fetch(batch, ["response_mask", "extra_fields"])
-        scores = selection_scores(data["extra_fields"].tolist(), key)
+        scores = selection_scores(list(data["extra_fields"]), key)
         self._put(batch, {loss.SELECTION_KEY: loss.spread(data, scores)})
 
     def _update_actor(self, batch: Any, metrics: dict[str, Any]) -> Any:
