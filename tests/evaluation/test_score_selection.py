@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maxatk.errors import InvalidValueError, MissingFileError
+from maxatk.evaluation.recount import results_of_folder
 from maxatk.evaluation.score_selection import answer_of, select, voted_at_k
 from maxatk.jsonl import write_jsonl
-from maxatk.objectives import max_at_k
+from maxatk.objectives import majority_at_k, max_at_k
 from maxatk.records import Outcome, Sample, Score
 
 few = st.lists(
@@ -57,6 +58,7 @@ def test_the_majority_is_the_mean_over_subsets_up_to_the_noise_of_its_draws():
     expected = [votes_by_hand(rewards, votes, k) for k in ks]
     assert found == pytest.approx(expected, abs=0.015)
     assert found[-1] == pytest.approx(expected[-1])  # one subset alone
+    assert expected == pytest.approx(majority_at_k(rewards, votes, ks))
 
 
 @pytest.mark.parametrize(
@@ -100,12 +102,21 @@ def test_a_run_is_chosen_from_by_any_of_its_numbers(run):
     assert (found.problems, found.left_out) == (2, 0)
 
 
+def test_few_problems_have_the_interval_that_their_results_have(run):
+    gain = select(run, ["judge"], ks=[1]).gains["truth"]
+    metric = results_of_folder(run, ks=[1])["metrics"]["max@k"]["1"]
+    assert (gain.low[0], gain.high[0]) == pytest.approx((metric["low"], metric["high"]), abs=1e-6)
+
+
 def test_what_cannot_choose_is_refused_by_name(run, tmp_path):
     with pytest.raises(InvalidValueError, match=r"'likelyhood'.*did you mean 'likelihood'"):
         select(run, ["likelyhood"])
     with pytest.raises(InvalidValueError, match="from 1 to the 3 samples of a problem, got 4"):
         select(run, ["judge"], ks=[4])
-    with pytest.raises(MissingFileError, match=r"holds no scores.jsonl"):
+    (run / "samples.jsonl").unlink()
+    with pytest.raises(InvalidValueError, match=r"'majority' needs what samples.jsonl of .*judge"):
+        select(run, ["majority"])
+    with pytest.raises(MissingFileError, match=r"holds no scores.jsonl; select needs a folder"):
         select(tmp_path, ["judge"])
 
 

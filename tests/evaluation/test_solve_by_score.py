@@ -85,8 +85,13 @@ def test_a_function_chooses_and_sees_no_answer_and_no_tests(tiny_model, verifier
 
 @pytest.mark.parametrize("by", ["oracle", "answer", "continuous"])
 def test_the_oracle_does_not_choose(tiny_model, verifier, by):
-    with pytest.raises(InvalidValueError, match=rf"select: got '{by}'|unknown value '{by}'"):
+    with pytest.raises(InvalidValueError, match=rf"select: got '{by}'; allowed: likelihood"):
         chosen(tiny_model, verifier, by)
+
+
+def test_the_nearest_way_of_choosing_is_named(tiny_model, verifier):
+    with pytest.raises(InvalidValueError, match="did you mean 'likelihood'"):
+        chosen(tiny_model, verifier, "likelyhood")
 
 
 def test_a_problem_without_visible_tests_is_refused(tiny_model, verifier):

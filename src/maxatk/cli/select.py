@@ -42,7 +42,7 @@ def command(
         print(as_csv(_rows(found)), end="")  # noqa: T201
     elif format == "text":
         left = f"; {found.left_out} problems left out" if found.left_out else ""
-        title = f"95% bootstrap intervals over {found.problems} problems{left}"
+        title = f"95% intervals over {found.problems} problems{left}"
         print_table(table, title=title)
     else:
         print(format_table(table, format), end="")  # noqa: T201

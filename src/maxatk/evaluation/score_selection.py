@@ -18,15 +18,16 @@ from maxatk.evaluation.folder import SAMPLES, SCORES
 from maxatk.evaluation.statistics.intervals import (
     FloatArray,
     Interval,
-    bootstrap_mean,
     check_ks,
     default_ks,
+    mean_interval,
 )
 from maxatk.evaluation.store import read_records
 from maxatk.objectives import max_at_k
 from maxatk.records import Sample, Score
 
 TRUTH, RANDOM, MAJORITY = "truth", "random", "majority"
+OF_SAMPLES = ("likelihood", "mean_likelihood", "tokens", "entropy", MAJORITY)
 _DRAWS = 2_000  # subsets that stand for all, where votes are counted
 _BOXED = re.compile(r"\\boxed\{([^{}]*)\}")
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
@@ -44,7 +45,8 @@ def voted_at_k(
 
     `votes` (n,) are the answers of the samples. Among answers with equally many votes, and among
     the samples of one answer, each is chosen as often. The mean is over `draws` random
-    k-subsets, the same ones for the same seed.
+    k-subsets, the same ones for the same seed: it estimates `objectives.majority_at_k`, whose exact
+    sum takes seconds for 29 answers of 256 samples at k = 128, where this takes 0.06 s.
     """
     names, label = np.unique(np.array(votes), return_inverse=True)
     generator = np.random.default_rng(seed)
@@ -78,7 +80,8 @@ def answer_of(completion: str) -> str:
 class Selection:
     """What each way of choosing gains at every k.
 
-    `gains` maps a way to its means over problems with 95% bootstrap intervals, (K,) each:
+    `gains` maps a way to its means over problems with the 95% intervals of `mean_interval`, (K,)
+    each:
     "truth" is max@k itself, "random" the mean reward. `problems` have enough samples with a
     reward and every score; `left_out` do not.
     """
@@ -100,7 +103,9 @@ def select(folder: str | Path, by: Sequence[str], *, ks: Sequence[int] | None = 
     """
     folder = Path(folder)
     if not (folder / SCORES).is_file():
-        raise MissingFileError(f"{folder}: holds no {SCORES}")
+        raise MissingFileError(
+            f"{folder}: holds no {SCORES}; select needs a folder that eval or score has written"
+        )
     scores = read_records(folder / SCORES, Score.from_json)
     samples = read_records(folder / SAMPLES, Sample.from_json) if _has_samples(folder) else {}
     table = [_row(score, samples.get(key)) for key, score in scores.items()]
@@ -108,6 +113,11 @@ def select(folder: str | Path, by: Sequence[str], *, ks: Sequence[int] | None = 
     if any(row.vote is not None for row in table):
         known.append(MAJORITY)
     for name in by:
+        if name not in known and name in OF_SAMPLES:
+            raise InvalidValueError(
+                f"by: {name!r} needs what {SAMPLES} of {folder} does not hold; allowed here: "
+                f"{', '.join(known) or 'nothing'}"
+            )
         if name not in known:
             raise unknown_name("by", name, known)
     columns = [name for name in by if name != MAJORITY]
@@ -121,7 +131,7 @@ def select(folder: str | Path, by: Sequence[str], *, ks: Sequence[int] | None = 
     chosen_ks = default_ks(fewest) if ks is None else check_ks(ks, fewest)
     ways = {name: _way(name) for name in (TRUTH, *by, RANDOM)}
     gains = {
-        name: bootstrap_mean(np.stack([way(rows, chosen_ks) for rows in groups.values()]))
+        name: mean_interval(np.stack([way(rows, chosen_ks) for rows in groups.values()]))
         for name, way in ways.items()
     }
     everything = {row.problem_id for row in table}

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from maxatk.errors import DataError, InvalidValueError
+from maxatk.errors import DataError, InvalidValueError, suggestion
 from maxatk.evaluation.backends import ModelSettings, load_backend
 from maxatk.evaluation.sampling import Request, SamplingSettings
 from maxatk.evaluation.score_selection import answer_of
@@ -76,10 +76,11 @@ def choose(
         raise InvalidValueError(f"n: must be an integer of 1 or more, got {n!r}")
     if by == "visible-tests" and not problem.visible_tests:
         raise InvalidValueError(f"select: the problem {problem.id!r} has no visible_tests")
-    if by not in WAYS and read_spec(by)[0].kind != "function":
+    if by not in WAYS and (":" not in by or read_spec(by)[0].kind != "function"):
         allowed = ", ".join(WAYS)
         raise InvalidValueError(
             f"select: got {by!r}; allowed: {allowed}, module:function, file.py:function"
+            f"{suggestion(by, WAYS)}"
         )
     settings = dataclasses.replace(settings or SamplingSettings(), samples=n)
     sampler = load_backend(str(model), model_settings or ModelSettings())
