@@ -1,3 +1,5 @@
+import csv
+import io
 import json
 import re
 
@@ -117,20 +119,29 @@ def test_a_recipe_is_evaluated(maxatk, tmp_path):
             f"{{model: m, problems: p.jsonl, backend: openai, server: {{url: '{server.url}'}}}}"
         )
         done = maxatk("eval", "recipe.yaml", "sampling.samples=3", "--out", "run")
+        named = maxatk("eval", "recipe.yaml", "label=GRPO, 2 epochs", "--samples=3", "--out", "b")
     assert done.returncode == 0, done.stderr
+    assert named.returncode == 0, named.stderr
+    assert "GRPO, 2 epochs" in named.stdout
     manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
     assert manifest["settings"]["sampling"]["samples"] == 3
     assert len((tmp_path / "run" / "scores.jsonl").read_text().splitlines()) == 3
+    compared = maxatk("compare", "run", "b", "--format", "csv")
+    assert list(csv.DictReader(io.StringIO(compared.stdout)))[1]["model"] == "GRPO, 2 epochs"
+    assert compared.stderr == ""  # a label is no setting in which runs differ
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["recipe.yaml", "--by", "level", "problems=p.jsonl"], "by: 'level': the problems have no"),
+        (["recipe.yaml", "threshold=.inf", "problems=p.jsonl"], "threshold: must be a finite"),
         (["nowhere.yaml"], "recipe: 'nowhere.yaml' does not exist"),
         (["recipe.yaml", "modle=m"], "recipe: unknown key 'modle'; did you mean 'model'?"),
         (["recipe.yaml", "sampling.sampels=3"], "sampling: unknown key 'sampels'; did you mean"),
         (["recipe.yaml", "backend=vlm"], "recipe.backend: got 'vlm'; allowed: hf, openai, vllm"),
         (["recipe.yaml", "sampling.top_p=2"], "top_p: must be in (0, 1], got 2"),
+        (["recipe.yaml", "label=' '"], "label: must be one line with a name in it, got ' '"),
         (["recipe.yaml", "--top-p", "2"], "top_p: must be in (0, 1], got 2"),
     ],
 )
@@ -139,9 +150,10 @@ def test_bad_recipes_are_refused_and_nothing_written(
 ):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "recipe.yaml").write_text(RECIPE)
+    write_jsonl(tmp_path / "p.jsonl", [Problem("p", "x").to_json()])
     assert main(["eval", *arguments, "--out", "o"]) == 2
     assert message in capsys.readouterr().err
-    assert [path.name for path in tmp_path.iterdir()] == ["recipe.yaml"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["p.jsonl", "recipe.yaml"]
 
 
 def test_what_neither_the_recipe_nor_a_flag_gives_is_named(tmp_path, capsys):

@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from maxatk.cli.main import main
 from maxatk.jsonl import write_jsonl
 from maxatk.records import Problem, Sample, TestCase
 from processes import patience, read_terminal
@@ -222,3 +223,26 @@ def test_a_dry_run_checks_and_counts_and_writes_nothing(maxatk, unequal, tmp_pat
     other = maxatk(*unequal, *flags, "--verifier.time-limit", "1")
     assert "verifier.time_limit_s: 4.0 in the folder, 1.0 now" in other.stderr
     assert "no sample for 1 of 3" in maxatk(*unequal, "--dry-run").stderr
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--threshold", "nan"), "threshold: must be a finite number, got nan"),
+        (("--by", "level"), "score: --by needs --problems, whose meta has the field"),
+        (("--by", "levle", "--problems", "p.jsonl"), "by: unknown value 'levle'; allowed: level"),
+        (("--by", "level", "--problems", "bare.jsonl"), "by: 'level': the problems have no `meta`"),
+    ],
+)
+def test_what_could_not_be_counted_is_refused_before_anything_is_written(
+    tmp_path, monkeypatch, capsys, flags, message
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "scores.csv").write_text("problem_id,sample,reward\np,0,0.5\n")
+    write_jsonl(tmp_path / "p.jsonl", [Problem("p", "x", meta={"level": 1}).to_json()])
+    write_jsonl(tmp_path / "bare.jsonl", [Problem("p", "x").to_json()])
+    assert main(["score", "--rewards", "scores.csv", "--out", "run", *flags]) == 2
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert captured.out == ""
+    assert not (tmp_path / "run").exists()

@@ -18,6 +18,7 @@ from maxatk.engines.cluster import ClusterSettings
 from maxatk.engines.cluster.opening import open_sampler, open_verifier, work_by_part
 from maxatk.evaluation import SamplingSettings, evaluate
 from maxatk.evaluation.folder import recorded_batch_size
+from maxatk.evaluation.groups import check_by
 from maxatk.evaluation.planning import EvaluationPlan, plan
 from maxatk.evaluation.recipe import EvalRecipe
 from maxatk.problems import load_problems
@@ -141,6 +142,8 @@ def _planned(recipe: EvalRecipe) -> EvaluationPlan:
 
 def _evaluate(recipe: RecipeFlags, asked: Arguments) -> None:
     problems = load_problems(recipe.problems, limit=recipe.limit)
+    if asked.by is not None:  # now, not after hours of sampling
+        check_by((problem.meta for problem in problems), asked.by)
     batch_size = recipe.batch_size or recorded_batch_size(Path(recipe.out))
     model_settings = dataclasses.replace(recipe.model_settings, batch_size=batch_size)
     with (
@@ -160,10 +163,11 @@ def _evaluate(recipe: RecipeFlags, asked: Arguments) -> None:
             more_ks=asked.k,
             threshold=recipe.threshold,
             store_failures=recipe.store_failures,
+            label=recipe.label,
             progress=report,
         )
     if asked.progress != "json":
-        name = Path(recipe.out).name
+        name = recipe.label or Path(recipe.out).name
         print_results(name, results, ks=asked.k, by=asked.by, output_format=asked.format)
 
 

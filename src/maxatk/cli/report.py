@@ -12,6 +12,7 @@ from maxatk.cli.paths import named_paths
 from maxatk.cli.results import print_overview, result_rows
 from maxatk.cli.tables import print_json
 from maxatk.errors import DataError, MissingFileError
+from maxatk.evaluation.groups import check_by
 from maxatk.evaluation.sources import load_results
 from maxatk.folders import TRAIN_RECORD, read_json
 from maxatk.problems import load_problems
@@ -117,6 +118,8 @@ def write_page(
     """
     from maxatk.report import figure1, write_report  # need matplotlib, which --help does not
 
+    for source in results.values() if by is not None else ():  # before anything is written
+        check_by(load_results(source)["per_problem"].get("meta") or (), str(by))
     curves = [_curve(name, folder) for name, folder in trained.items()]
     write_report(
         results,

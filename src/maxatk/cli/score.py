@@ -19,10 +19,12 @@ from maxatk.engines.cluster.opening import open_verifier
 from maxatk.errors import InvalidValueError
 from maxatk.evaluation import score
 from maxatk.evaluation.failures import STORED
+from maxatk.evaluation.groups import check_by
 from maxatk.evaluation.outside import score_rewards
 from maxatk.evaluation.planning import ScorePlan, plan_score
 from maxatk.exchange import parse_mapping
 from maxatk.problems import load_problems, problems_by_id
+from maxatk.records import Problem
 from maxatk.verifier import VerifierSettings
 
 
@@ -110,7 +112,10 @@ def run(arguments: Sequence[str]) -> None:
 def _take(asked: Arguments, rewards: Path) -> None:
     if asked.limit is not None or asked.dry_run:
         raise InvalidValueError("score: --limit and --dry-run are for --samples")
+    if asked.by is not None and asked.problems is None:
+        raise InvalidValueError("score: --by needs --problems, whose meta has the field")
     known = None if asked.problems is None else load_problems(asked.problems)
+    _check_by(asked, known or [])
     results = score_rewards(
         rewards,
         asked.out,
@@ -145,6 +150,7 @@ def _plan(asked: Arguments, samples: Path, problems: str) -> None:
 
 def _verify(asked: Arguments, samples: Path, problems: str) -> None:
     chosen, throughput = load_problems(problems), Throughput("verdicts")
+    _check_by(asked, chosen)
     with (
         open_verifier(asked.verifier, asked.cluster) as verifier,
         progress_bar("score", asked.progress, throughput=throughput) as bar,
@@ -173,6 +179,11 @@ def _verify(asked: Arguments, samples: Path, problems: str) -> None:
             "named (see --format)?",
             file=sys.stderr,
         )
+
+
+def _check_by(asked: Arguments, problems: Sequence[Problem]) -> None:
+    if asked.by is not None:
+        check_by((problem.meta for problem in problems), asked.by)
 
 
 def _print(asked: Arguments, results: dict[str, Any]) -> None:

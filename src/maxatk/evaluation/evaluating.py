@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from maxatk.errors import InvalidValueError
 from maxatk.evaluation.backends import Backend, ModelSettings, load_backend
 from maxatk.evaluation.failures import STORED, FailureStore, check_stored
 from maxatk.evaluation.folder import (
@@ -23,7 +24,7 @@ from maxatk.evaluation.folder import (
     write_results,
 )
 from maxatk.evaluation.sampling import Request, SamplingSettings
-from maxatk.evaluation.statistics.intervals import check_ks
+from maxatk.evaluation.statistics.intervals import check_ks, check_threshold
 from maxatk.evaluation.store import Store
 from maxatk.evaluation.submissions import Submission, submission
 from maxatk.evaluation.verifying import (
@@ -56,6 +57,7 @@ def evaluate(
     more_ks: Sequence[int] = (),
     threshold: float = 1.0,
     store_failures: int = STORED,
+    label: str | None = None,
     progress: UnitProgress | None = None,
 ) -> dict[str, Any]:
     """Sample `model` on every problem, verify the programs, and return the results.
@@ -80,6 +82,8 @@ def evaluate(
         threshold: The reward from which a sample passes.
         store_failures: Of how many failed samples of a problem the first failed test is stored,
             0 to 1,000; of none where the reward is not that of the tests.
+        label: The name of the run in tables and reports; stored in results.json, and no setting:
+            a run goes on under another label.
         progress: Called with (done, total, "samples" or "scores"), from two threads.
 
     Raises MissingFileError (problems, model), DataError (problems, the folder's files),
@@ -88,6 +92,8 @@ def evaluate(
     """
     started = time.monotonic()
     check_stored(store_failures)
+    check_label(label)
+    check_threshold(threshold)
     settings = settings or SamplingSettings()
     check_ks(more_ks, settings.samples)
     chosen, source = read_problems(problems)
@@ -121,7 +127,15 @@ def evaluate(
                     verify(_programs(drawn, chosen, opened))
         manifest = manifest_of(described, opened, source, started)
     manifest.update({"samples_found": found, **training})
+    if label is not None:
+        manifest["label"] = label
     return write_results(out, chosen, samples.records, scores.records, manifest, more_ks, threshold)
+
+
+def check_label(label: str | None) -> None:
+    """Raise InvalidValueError for a label that is empty or longer than one line."""
+    if label is not None and (not label.strip() or len(label.splitlines()) > 1):
+        raise InvalidValueError(f"label: must be one line with a name in it, got {label!r}")
 
 
 def _programs(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from maxatk.errors import InvalidValueError, unknown_name
@@ -24,13 +24,20 @@ def results_by(results: Mapping[str, Any], field: str) -> dict[str, dict[str, An
             f"by: {field!r}: the results hold no `meta` of the problems; give the problems a field "
             "`meta` and evaluate or score them again"
         )
-    names = {name for fields in meta for name in fields}
-    if field not in names:
-        raise unknown_name("by", field, names)
+    check_by(meta, field)
     groups: dict[Any, list[str]] = {}
     for problem_id, fields in zip(per_problem["ids"], meta, strict=True):
         groups.setdefault(fields.get(field, WITHOUT), []).append(problem_id)
     return {str(v): only_problems(results, groups[v]) for v in sorted(groups, key=_order)}
+
+
+def check_by(meta: Iterable[Mapping[str, Any]], field: str) -> None:
+    """Raise InvalidValueError where the `meta` of no problem has the field."""
+    names = {name for fields in meta for name in fields}
+    if not names:
+        raise InvalidValueError(f"by: {field!r}: the problems have no `meta`")
+    if field not in names:
+        raise unknown_name("by", field, names)
 
 
 def _order(value: Any) -> tuple[int, float, str]:

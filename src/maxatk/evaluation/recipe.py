@@ -6,7 +6,9 @@ import dataclasses
 from typing import Any
 
 from maxatk.evaluation import ModelSettings, SamplingSettings
+from maxatk.evaluation.evaluating import check_label
 from maxatk.evaluation.failures import STORED, check_stored
+from maxatk.evaluation.statistics.intervals import check_threshold
 from maxatk.rewards import read_spec
 from maxatk.verifier import VerifierSettings
 
@@ -19,6 +21,7 @@ class EvalRecipe(ModelSettings):
         model: A local model folder, a hub name, or the name a server knows.
         problems: A benchmark's name or a problems.jsonl.
         out: Folder for samples.jsonl, scores.jsonl and results.json.
+        label: The name of the run in tables and reports; that of its folder if none is given.
         limit: Take only the first problems.
         reward: continuous (the share of tests that passed), binary, answer, module:function,
             file.py:function, {model: name}, or a list of such with weights.
@@ -32,6 +35,7 @@ class EvalRecipe(ModelSettings):
     model: str
     problems: str
     out: str
+    label: str | None = None
     limit: int | None = None
     reward: Any = "continuous"
     threshold: float = 1.0
@@ -42,6 +46,8 @@ class EvalRecipe(ModelSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         read_spec(self.reward)
+        check_label(self.label)
+        check_threshold(self.threshold)
         check_stored(self.store_failures)
 
     @property

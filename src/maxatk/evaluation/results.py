@@ -15,6 +15,7 @@ from maxatk.evaluation.statistics.intervals import (
     RESAMPLES,
     FloatArray,
     check_ks,
+    check_threshold,
     default_ks,
     mean_interval,
     metric_values,
@@ -63,8 +64,9 @@ def build_results(
         meta: The fields of one's own of every problem.
 
     Raises InvalidValueError for a k above the number of samples of the problem that has the
-    fewest, and for a column that no score has.
+    fewest, a threshold that is not finite, and a column that no score has.
     """
+    check_threshold(threshold)
     if not isinstance(scores, ScoreTally):
         scores = ScoreTally().add_scores(scores if column is None else by_column(scores, column))
     if samples is not None and not isinstance(samples, SampleTally):

@@ -19,7 +19,7 @@ from maxatk.evaluation.folder import (
     verified_settings,
     write_results,
 )
-from maxatk.evaluation.statistics.intervals import check_ks
+from maxatk.evaluation.statistics.intervals import check_ks, check_threshold
 from maxatk.evaluation.store import Store
 from maxatk.evaluation.submissions import Extract, Submission, read_submissions
 from maxatk.evaluation.verifying import (
@@ -77,6 +77,7 @@ def score(
     """
     started = time.monotonic()
     check_stored(store_failures)
+    check_threshold(threshold)
     chosen, source = read_problems(problems)
     chosen, submissions = read_submitted(
         samples_path,

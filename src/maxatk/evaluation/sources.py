@@ -56,6 +56,19 @@ def load_results(
     return results_of_folder(folder, more_ks=ks or (), threshold=threshold, column=column)
 
 
+def label_of(source: str | Path) -> str | None:
+    """Return the label of a run, given its folder or its results.json; None where it has none.
+
+    Raises DataError where results.json is not a results file.
+    """
+    path = Path(source)
+    file = path / RESULTS if path.is_dir() else path
+    if file.name != RESULTS or not file.is_file():
+        return None
+    label: str | None = _read(file)["manifest"].get("label")
+    return label
+
+
 def _read(file: Path) -> Mapping[str, Any]:
     try:
         return _checked(json.loads(file.read_text(encoding="utf-8")), str(file))

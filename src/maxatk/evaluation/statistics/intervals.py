@@ -7,6 +7,7 @@ scored, or a problem with too few scored samples for a k.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -51,6 +52,12 @@ def check_ks(ks: Sequence[int], samples: int) -> list[int]:
                 f"k: must be an integer from 1 to the {samples} samples of a problem, got {k!r}"
             )
     return sorted({int(k) for k in ks})
+
+
+def check_threshold(threshold: float) -> None:
+    """Raise InvalidValueError for a threshold that is no finite number."""
+    if not math.isfinite(threshold):
+        raise InvalidValueError(f"threshold: must be a finite number, got {threshold!r}")
 
 
 def metric_values(
