@@ -30,9 +30,9 @@ class Noise:
     has to work with: a clean model has nothing to explore.
 
     Args:
-        same_category: That a stage is replaced by another one of its category, or that the result
-            of a step of a word problem is off.
-        any_stage: That a stage is replaced by any stage.
+        same_category: That a stage is replaced by another one of its category, or that an event of
+            a word problem is read as its opposite.
+        any_stage: That a stage is replaced by any stage, or an event by any event.
         drop: That one stage or line is dropped.
         delete: That one character is deleted.
     """

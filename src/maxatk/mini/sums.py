@@ -3,54 +3,56 @@ r"""Word problems with a number as their answer: a task of the built-in model th
 A prompt tells a short story of pens that come and go; a completion computes step by step and ends
 with `\boxed{...}`. There are no tests: the reward `answer` compares the number, and a function of
 one's own may give partial credit.
+
+Numbers are small enough for a quarter of a million parameters to learn their sums. What the warm
+start gets wrong is the reading of the story, which the prompt decides and training can put right.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from maxatk.errors import InvalidValueError
 from maxatk.mini.problems import Noise
 from maxatk.records import Problem
 
-STEP_COUNTS = {1: 0.3, 2: 0.4, 3: 0.3}
-LARGEST = 99
-_NAMES = ("Ann", "Ben", "Cy", "Di", "Eve")
-_NEAR = (-10, -2, -1, 1, 2, 10)  # how far off a wrong result of one step is
+STEP_COUNTS = {3: 0.5, 4: 0.5}
+LARGEST = 9  # pens that somebody has at any time: sums of one digit
+MOST_CHANGED = 4  # pens of one event; at most half of LARGEST, so that they can come or go
+_NAMES = ("Ann", "Ben", "Cy", "Di", "Eve", "Flo", "Gus", "Hal", "Ida", "Jo")
+_VERBS = {"gets": 1, "buys": 1, "finds": 1, "loses": -1, "sells": -1, "lends": -1}
 
 
 @dataclasses.dataclass(frozen=True)
-class _Event:
-    """What happens to the pens: its sentence and the pens it changes, from two small numbers."""
+class Event:
+    """What happens to the pens: its sentence, and how many more there are afterwards."""
 
     sentence: str
-    change: Callable[[int, int], int]
-    line: str = ""  # how the change itself is computed, where that is a step of its own
-
-
-_EVENTS = (
-    _Event("gets {a}", lambda a, _: a),
-    _Event("loses {a}", lambda a, _: -a),
-    _Event("buys {a} boxes of {b}", lambda a, b: a * b, "{a}*{b}={c}"),
-    _Event("gives {b} to each of {a} friends", lambda a, b: -a * b, "{a}*{b}={c}"),
-)
+    change: int
 
 
 @dataclasses.dataclass(frozen=True)
 class SumProblem:
-    """A word problem with the lines of its solution, the last of which boxes the answer."""
+    """A word problem with its story: the pens at first, and what happens to them."""
 
     problem: Problem
-    lines: tuple[str, ...]
+    pens: int
+    events: tuple[Event, ...]
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """Return the lines of the solution, the last of which boxes the answer."""
+        return solution(self.pens, self.events)
 
     def noisy(self, rng: random.Random, noise: Noise) -> str:
-        """Return the solution, spoilt: results that are off, a line dropped, a character deleted.
+        """Return the solution, spoilt: events misread, a line dropped, a character deleted.
 
-        A step has a wrong result as often as a stage of a program is replaced.
+        An event is misread as often as a stage of a program is replaced. What is computed from
+        what was read is right.
         """
-        lines = [_spoilt(line, rng, noise) for line in self.lines]
+        lines = [*solution(self.pens, _misread(self.pens, self.events, rng, noise))]
         if rng.random() < noise.drop:
             del lines[rng.randrange(len(lines))]
         text = "\n".join(lines)
@@ -79,39 +81,70 @@ def generate_sums(
     made = 0
     while made < count:
         drawn = _draw(rng, identity=f"{prefix}-{made:05d}")
-        if drawn is None or drawn.problem.prompt in seen:
+        if drawn.problem.prompt in seen:
             continue
         seen.add(drawn.problem.prompt)
         made += 1
         yield drawn
 
 
-def _draw(rng: random.Random, *, identity: str) -> SumProblem | None:
+def solution(pens: int, events: Iterable[Event]) -> tuple[str, ...]:
+    """Return the lines that compute how many pens are left, the last of which boxes them."""
+    lines = []
+    for event in events:
+        lines.append(f"{pens}{event.change:+d}={pens + event.change}")
+        pens += event.change
+    return (*lines, rf"\boxed{{{pens}}}")
+
+
+def _draw(rng: random.Random, *, identity: str) -> SumProblem:
     steps = rng.choices(list(STEP_COUNTS), weights=list(STEP_COUNTS.values()))[0]
-    pens = rng.randint(1, 20)
-    sentences, lines = [f"{rng.choice(_NAMES)} has {pens} pens"], []
-    for _ in range(steps):
-        event = rng.choice(_EVENTS)
-        a, b = rng.randint(2, 9), rng.randint(2, 9)
-        change = event.change(a, b)
-        if event.line:
-            lines.append(event.line.format(a=a, b=b, c=abs(change)))
-        sentences.append(event.sentence.format(a=a, b=b))
-        lines.append(f"{pens}{change:+d}={pens + change}")
-        pens += change
-        if not 0 <= pens <= LARGEST:
-            return None
-    prompt = ", ".join(sentences) + "\n#\n"
-    return SumProblem(
-        problem=Problem(
-            id=identity, prompt=prompt, source="mini", answer=str(pens), meta={"steps": steps}
-        ),
-        lines=(*lines, rf"\boxed{{{pens}}}"),
+    first = pens = rng.randint(1, LARGEST)
+    sentences, events = [f"{rng.choice(_NAMES)} has {pens} pens"], list[Event]()
+    while len(events) < steps:
+        event = _draw_event(rng)
+        if _possible(pens, event):
+            events.append(event)
+            sentences.append(event.sentence)
+            pens += event.change
+    problem = Problem(
+        id=identity,
+        prompt=", ".join(sentences) + "\n#\n",
+        source="mini",
+        answer=str(pens),
+        meta={"steps": steps},
     )
+    return SumProblem(problem, pens=first, events=tuple(events))
 
 
-def _spoilt(line: str, rng: random.Random, noise: Noise) -> str:
-    before, equals, result = line.partition("=")
-    if equals and rng.random() < noise.same_category:
-        return f"{before}={max(0, int(result) + rng.choice(_NEAR))}"
-    return line
+def _draw_event(rng: random.Random) -> Event:
+    verb, sign = rng.choice(list(_VERBS.items()))
+    pens = rng.randint(1, MOST_CHANGED)
+    return Event(f"{verb} {pens}", sign * pens)
+
+
+def _possible(pens: int, event: Event) -> bool:
+    return 0 <= pens + event.change <= LARGEST
+
+
+def _misread(
+    pens: int, events: Sequence[Event], rng: random.Random, noise: Noise
+) -> Iterator[Event]:
+    """Yield every event, or its opposite, or any event; the opposite of one that cannot be.
+
+    So all sums are among the few that right solutions have, and the model learns those.
+    """
+    for event in events:
+        draw = rng.random()
+        if draw < noise.same_category:
+            event = _opposite(event)
+        elif draw < noise.same_category + noise.any_stage:
+            event = _draw_event(rng)
+        if not _possible(pens, event):
+            event = _opposite(event)
+        pens += event.change
+        yield event
+
+
+def _opposite(event: Event) -> Event:
+    return dataclasses.replace(event, change=-event.change)
