@@ -1,6 +1,7 @@
 """verl's own training on a CPU, repeated in plain torch."""
 
 import os
+import zlib
 
 import numpy as np
 import pytest
@@ -183,7 +184,7 @@ SELECTED = [
 
 def judge(text):
     """What the reward function of the tests returns beside the reward."""
-    return sum(map(ord, text)) % 11
+    return zlib.crc32(text.encode()) % 9973
 
 
 def test_a_second_key_of_the_reward_selects_and_one_root_mean_square_divides(selected, mini):
@@ -198,7 +199,7 @@ def test_a_second_key_of_the_reward_selects_and_one_root_mean_square_divides(sel
             texts = [decode(tokens, skip_special_tokens=True) for tokens in group["responses"]]
             scores = [[judge(text) for text in texts]]
             plain += [advantages([group["rewards"]], "bon_loo1", K, selection=scores)[0]]
-            # A correction orders tied scores by their places, even where all ratios are one.
+            # A correction orders the tied scores of equal texts by their places.
             ones = [[0.0] * N]
             exact = "bon_off_policy_exact"
             expected += [

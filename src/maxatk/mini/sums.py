@@ -49,8 +49,8 @@ class SumProblem:
     def noisy(self, rng: random.Random, noise: Noise) -> str:
         """Return the solution, spoilt: events misread, a line dropped, a character deleted.
 
-        An event is misread as often as a stage of a program is replaced. What is computed from
-        what was read is right.
+        An event is misread as often as a stage of a program is replaced by one of its category.
+        What is computed from what was read is right.
         """
         lines = [*solution(self.pens, _misread(self.pens, self.events, rng, noise))]
         if rng.random() < noise.drop:
@@ -130,16 +130,14 @@ def _possible(pens: int, event: Event) -> bool:
 def _misread(
     pens: int, events: Sequence[Event], rng: random.Random, noise: Noise
 ) -> Iterator[Event]:
-    """Yield every event, or its opposite, or any event; the opposite of one that cannot be.
+    """Yield every event or its opposite, and the other of the two where one cannot be.
 
-    So all sums are among the few that right solutions have, and the model learns those.
+    So all sums are among the few that right solutions have, and the model learns those. Right
+    answers by luck are rare enough for training to find out what a right reading is worth.
     """
     for event in events:
-        draw = rng.random()
-        if draw < noise.same_category:
+        if rng.random() < noise.same_category:
             event = _opposite(event)
-        elif draw < noise.same_category + noise.any_stage:
-            event = _draw_event(rng)
         if not _possible(pens, event):
             event = _opposite(event)
         pens += event.change

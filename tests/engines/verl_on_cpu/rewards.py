@@ -1,6 +1,7 @@
 """A reward that any text has, with ties, for pkg://verl_on_cpu.rewards."""
 
 import os
+import zlib
 
 
 def compute_score(data_source, solution_str, ground_truth, extra_info=None):
@@ -15,5 +16,8 @@ def compute_score(data_source, solution_str, ground_truth, extra_info=None):
 
 
 def judge(text):
-    """Return a score from 0 to 10 that has little to do with the reward."""
-    return float(sum(map(ord, text)) % 11)
+    """Return a score that has nothing to do with the reward, equal for equal texts alone.
+
+    A correction orders tied scores by their places, and verl's batches have an order of their own.
+    """
+    return float(zlib.crc32(text.encode()) % 9973)
