@@ -277,7 +277,8 @@ def test_unscorable_samples_leave_their_group(method):
     for form in FORMS:
         got = found(padded, method, 3, log_ratios=padded_logs, form=form)
         want = found(rewards, method, 3, log_ratios=logs, form=form)
-        np.testing.assert_array_equal(np.delete(got, [0, 4], axis=1), want)
+        # Not to the last bit: a matrix product rounds by its shape on some processors.
+        np.testing.assert_allclose(np.delete(got, [0, 4], axis=1), want, rtol=1e-12, atol=1e-14)
         assert not got[:, [0, 4]].any()
 
 

@@ -19,7 +19,7 @@ def test_reference_solutions_pass_and_mutants_fail(verifier, real_data, name):
     file, step = FILES[name]
     solved = load_benchmark(name, file=real_data(file)).solved[::step]
     jobs = [problem_job(s.solution, s.problem) for s in solved]
-    jobs = [Job(j.program, j.tests[:5], j.compare, time_limit=20.0) for j in jobs]
+    jobs = [Job(j.program, j.tests[:5], j.compare, time_limit=90.0) for j in jobs]
     rewards = [verdict.reward for verdict in verifier.verify_many(jobs)]
     assert sum(reward != 1.0 for reward in rewards) <= len(jobs) // 50
 
