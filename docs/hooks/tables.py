@@ -8,7 +8,7 @@ from markdown import Markdown
 from markdown.extensions import Extension
 from markdown.treeprocessors import Treeprocessor
 
-_CHARACTER = 6.6  # px, of the font of tables
+_CHARACTER = 7.4  # px, of the widest font that tables may get
 _PADDING = 16  # px, of a cell
 _SENTENCE = 40  # characters from which a cell is read as prose, and wants the width of
 _PROSE = 18  # so many
