@@ -4,9 +4,9 @@ Needs Ray: run it in the environment of `make test-verl`. Start-up is not counte
 """
 
 import importlib.util
-import resource
 import time
 
+from cpu import Counted, own_cpu_seconds
 from maxatk import TestCase
 from maxatk.engines.cluster import ClusterSettings, verifying
 from maxatk.engines.cluster.connection import connected
@@ -18,28 +18,16 @@ MOST = 1.10
 SETTINGS = VerifierSettings(workers=1)
 
 
-def cpu():
-    """User and system seconds of this process, without its sandboxes."""
-    own = resource.getrusage(resource.RUSAGE_SELF)
-    return own.ru_utime + own.ru_stime
-
-
 def of_tests(verdicts):
     """CPU seconds of the tests' own processes."""
     return sum(test.cpu_seconds for verdict in verdicts for test in verdict.tests)
 
 
-class MeasuredShard(VerifyingShard):
-    """A shard that says what its process has used."""
+class MeasuredShard(Counted, VerifyingShard):
+    """Counts from when it has verified a first program."""
 
-    def describe(self):
-        found = super().describe()
+    def warm_up(self):
         self.verify([("print(1)", 0, "tokens", None, None, None, None)], jobs(0, 1)[0].tests)
-        self.before = cpu()
-        return found
-
-    def used(self):
-        return cpu() - self.before
 
 
 def jobs(turn, count=PROGRAMS):
@@ -52,19 +40,19 @@ def jobs(turn, count=PROGRAMS):
 def in_one_process(turn):
     with SETTINGS.open() as verifier:
         verifier.verify_many(jobs(0, 1))
-        before = cpu()
+        before = own_cpu_seconds()
         verdicts = verifier.verify_many(jobs(turn))
-        return cpu() - before + of_tests(verdicts)
+        return own_cpu_seconds() - before + of_tests(verdicts)
 
 
 def on_a_cluster(ray, turn):
     verifying.VerifyingShard = MeasuredShard
     with ClusterVerifier(ray, ClusterSettings(address="local"), SETTINGS) as verifier:
-        before, started = cpu(), time.perf_counter()
+        before, started = own_cpu_seconds(), time.perf_counter()
         verdicts = verifier.verify_many(jobs(turn))
         wall = time.perf_counter() - started
         shard = ray.get(verifier._actors[0].used.remote())
-        return cpu() - before, shard + of_tests(verdicts), wall
+        return own_cpu_seconds() - before, shard + of_tests(verdicts), wall
 
 
 def main():

@@ -6,17 +6,17 @@ Ray: run it in the environment of `make test-verl`.
 """
 
 import importlib.util
-import json
-import resource
 import tempfile
 from pathlib import Path
 
+from cpu import Counted, own_cpu_seconds
 from maxatk.engines.cluster import ClusterSettings, sampling, verifying
 from maxatk.engines.cluster.connection import connected
 from maxatk.engines.cluster.sampling import ClusterSampler, SamplingShard
 from maxatk.engines.cluster.verifying import ClusterVerifier, VerifyingShard
 from maxatk.evaluation import ModelSettings, SamplingSettings, evaluate
 from maxatk.evaluation.backends import load_backend
+from maxatk.jsonl import read_jsonl, write_jsonl
 from maxatk.problems import load_problems
 from maxatk.verifier import VerifierSettings
 
@@ -28,39 +28,16 @@ MODEL = ModelSettings(batch_size=64)
 SAMPLING = SamplingSettings(samples=SAMPLES, max_new_tokens=24, seed=1)
 
 
-def cpu():
-    """User and system seconds of this process, without its sandboxes."""
-    own = resource.getrusage(resource.RUSAGE_SELF)
-    return own.ru_utime + own.ru_stime
+class MeasuredSampling(Counted, SamplingShard):
+    """Counts from when its model is loaded."""
 
 
-class MeasuredSampling(SamplingShard):
-    """A shard that says what its process has used since its model was loaded."""
-
-    def describe(self):
-        found = super().describe()
-        self.before = cpu()
-        return found
-
-    def used(self):
-        return cpu() - self.before
-
-
-class MeasuredVerifying(VerifyingShard):
-    """A shard that says what its process has used since its verifier was opened."""
-
-    def describe(self):
-        found = super().describe()
-        self.before = cpu()
-        return found
-
-    def used(self):
-        return cpu() - self.before
+class MeasuredVerifying(Counted, VerifyingShard):
+    """Counts from when its verifier is open."""
 
 
 def mini(folder):
     """A model whose texts vary, and problems."""
-    from maxatk.jsonl import write_jsonl
     from maxatk.mini import Noise, generate_problems
     from maxatk.mini.model import new_model
     from maxatk.mini.tokenizer import train_tokenizer
@@ -81,7 +58,7 @@ def run(model, problems, out, sampler, verifier):
 
     def progress(*_):
         if not ready:
-            ready.append(cpu())
+            ready.append(own_cpu_seconds())
 
     evaluate(
         model,
@@ -93,7 +70,7 @@ def run(model, problems, out, sampler, verifier):
         verifier=verifier,
         progress=progress,
     )
-    return cpu() - ready[0]
+    return own_cpu_seconds() - ready[0]
 
 
 def in_one_process(model, problems, out):
@@ -114,8 +91,10 @@ def on_a_cluster(ray, model, problems, out):
 
 def rows(path):
     """The lines of a file in their order, without what a clock decides."""
-    found = [json.loads(line) for line in path.open()]
-    return [{name: v for name, v in row.items() if "seconds" not in name} for row in found]
+    return [
+        {name: value for name, value in row.items() if "seconds" not in name}
+        for row in read_jsonl(path, dict)
+    ]
 
 
 def main():

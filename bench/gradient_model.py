@@ -27,6 +27,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from gradient import max_gradient
 from maxatk.evaluation import SamplingSettings, evaluate
+from maxatk.jsonl import read_jsonl
 from maxatk.mini import MiniSettings, WarmStart, build_mini
 from maxatk.objectives import advantages
 
@@ -35,18 +36,15 @@ COMPARED = ("bon_loo1", "bon_replace", "bon_centred", "pkpo_sloo")
 GROUPS = 1500
 
 
-def rows_of(path: Path) -> list[dict]:
-    with path.open(encoding="utf-8") as lines:
-        return [json.loads(line) for line in lines]
-
-
 def pools(folder: Path, prompts: int) -> list[tuple[str, list[str], np.ndarray]]:
     """Return prompt, completions that ended and rewards of the first problems with a signal."""
-    prompt = {row["problem_id"]: row["prompt"] for row in rows_of(folder / "prompts.jsonl")}
-    scores = rows_of(folder / "scores.jsonl")
+    prompt = {
+        row["problem_id"]: row["prompt"] for row in read_jsonl(folder / "prompts.jsonl", dict)
+    }
+    scores = read_jsonl(folder / "scores.jsonl", dict)
     reward = {(row["problem_id"], row["sample"]): row["reward"] for row in scores}
     found: dict[str, list[tuple[str, float]]] = defaultdict(list)
-    for row in rows_of(folder / "samples.jsonl"):
+    for row in read_jsonl(folder / "samples.jsonl", dict):
         scored = reward[row["problem_id"], row["sample"]]
         if row["finish_reason"] == "stop" and scored is not None:
             found[row["problem_id"]].append((row["completion"], scored))

@@ -118,8 +118,15 @@ def write_page(
     """
     from maxatk.report import figure1, write_report  # need matplotlib, which --help does not
 
-    for source in results.values() if by is not None else ():  # before anything is written
-        check_by(load_results(source)["per_problem"].get("meta") or (), str(by))
+    loaded = {}
+    if by is not None or table_format in ("text", "json"):
+        loaded = {
+            name: load_results(source, ks=ks, threshold=threshold, column=column)
+            for name, source in results.items()
+        }
+    if by is not None:  # before anything is written
+        for found in loaded.values():
+            check_by(found["per_problem"].get("meta") or (), by)
     curves = [_curve(name, folder) for name, folder in trained.items()]
     write_report(
         results,
@@ -135,11 +142,6 @@ def write_page(
         samples=samples,
     )
     figure1(results, out.with_name(f"{out.stem}-figure1.{figure}"), baseline=baseline)
-    if table_format in ("text", "json"):
-        loaded = {
-            name: load_results(source, ks=ks, threshold=threshold, column=column)
-            for name, source in results.items()
-        }
     if table_format == "json":
         print_json(result_rows(loaded, ks=ks or (), by=by))
         return
