@@ -10,6 +10,7 @@ over the classes of a chance times that worth, and the chances look at the count
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
@@ -23,6 +24,8 @@ from maxatk.objectives.subsets import hit_shares, shares_of_draws
 Counts: TypeAlias = tuple[int, ...]
 Chances: TypeAlias = Callable[[Counts, int], FloatArray]
 Codes: TypeAlias = npt.NDArray[np.intp]
+
+_ENTRIES = 2**18  # of the products that a sweep over the classes holds: 2 MiB
 
 
 def statistic(chances: Chances, k: int, group: Group) -> FloatArray:
@@ -69,32 +72,44 @@ def _majority_chances(counts: Counts, k: int) -> FloatArray:
     Draws from each class are binomial with a rate near k/n, given that they sum to k. Where the
     winner has v votes, another class gives sum_{j<v} P(j) z^j + u P(v) z^v: the power of u counts
     the ties t, and the share 1/(1+t) of the winner is the integral of u^t over [0, 1], which the
-    Gauss-Legendre rule gives exactly. The rule and all v are one batch of products in z.
+    Gauss-Legendre rule gives exactly. The classes below the winner and those above it are each a
+    running product in z, so that one sweep serves every winner.
     """
-    n, rate = sum(counts), (k + 0.5) / (sum(counts) + 1)
-    drawn = {count: np.zeros(k + 1) for count in {*counts, n}}
-    for count, chances in drawn.items():
-        chances[: count + 1] = shares_of_draws(count, np.array([rate]))[0, : k + 1]
+    rate = np.array([(k + 0.5) / (sum(counts) + 1)])
+    drawn = {count: shares_of_draws(count, rate)[0] for count in {*counts}}
     nodes, shares = np.polynomial.legendre.leggauss(len(counts) // 2 + 1)
-    votes, taken = np.arange(1, k + 1)[:, None, None], np.arange(k + 1)
-    ties = np.where(taken == votes, (nodes[:, None] + 1) / 2, taken < votes)  # (k, nodes, k + 1)
-    chance = {}
-    for count in {*counts}:
-        rivals = list(counts)
-        rivals.remove(count)
-        product = np.zeros(ties.shape)
-        product[..., 0] = 1.0
-        for rival in rivals:
-            product = _product(product, drawn[rival] * ties, min(rival, k))
-        lost = product[taken[:-1], :, k - taken[1:]] @ shares / 2
-        chance[count] = drawn[count][1:] @ lost / drawn[n][k]
-    return np.array([chance[count] for count in counts])
+    chance = dict.fromkeys(counts, 0.0)
+    at_once = _ENTRIES // (len(counts) * len(nodes) * (k + 1)) + 1
+    most = min(counts[-1], k)
+    for fewest in range(-(-k // len(counts)), most + 1, at_once):
+        votes = np.arange(fewest, min(fewest + at_once, most + 1))
+        rivals = [_rival(drawn[count], votes, (nodes + 1) / 2, k) for count in counts]
+        nobody = np.zeros((len(votes), len(nodes), k - fewest + 1))
+        nobody[..., 0] = 1.0
+        below = list(itertools.accumulate(rivals[:-1], _product, initial=nobody))
+        above = nobody
+        for d in reversed(range(len(counts))):
+            if d == 0 or counts[d - 1] < counts[d]:  # classes of one count have one chance
+                for v, one, other in zip(votes[votes <= counts[d]], below[d], above, strict=False):
+                    lost = (one[:, : k - v + 1] * other[:, k - v :: -1]).sum(axis=-1) @ shares
+                    chance[counts[d]] += drawn[counts[d]][v] * lost
+            above = _product(above, rivals[d])
+    found: FloatArray = np.array([chance[count] for count in counts])
+    total: float = found.sum()  # 1, but for the scale that the rate leaves
+    return found / total
 
 
-def _product(one: FloatArray, other: FloatArray, degree: int) -> FloatArray:
-    """Return the products of polynomials on the last axis, cut at its length."""
+def _rival(drawn: FloatArray, votes: Codes, nodes: FloatArray, k: int) -> FloatArray:
+    """Return the polynomials of a class that loses or ties, (votes, nodes, degree + 1)."""
+    taken = np.arange(min(votes[-1], k - votes[0], len(drawn) - 1) + 1)
+    kept = np.where(taken == votes[:, None, None], nodes[:, None], taken < votes[:, None, None])
+    return kept * drawn[taken]
+
+
+def _product(one: FloatArray, other: FloatArray) -> FloatArray:
+    """Return the products of polynomials on the last axis, cut at the length of the first."""
     product = one * other[..., :1]
-    for power in range(1, degree + 1):
+    for power in range(1, other.shape[-1]):
         product[..., power:] += one[..., :-power] * other[..., power : power + 1]
     return product
 
