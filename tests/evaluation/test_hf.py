@@ -7,7 +7,13 @@ import torch
 
 from evaluation.conftest import save_tiny_model
 from maxatk.errors import InvalidValueError, MissingDependencyError, MissingFileError
-from maxatk.evaluation import BACKENDS, ModelSettings, SamplingSettings, load_backend
+from maxatk.evaluation import (
+    BACKENDS,
+    BackendRow,
+    ModelSettings,
+    SamplingSettings,
+    load_backend,
+)
 from maxatk.evaluation.backends.alone import LoneDecoder
 from maxatk.evaluation.backends.decoding import Decoder
 from maxatk.evaluation.backends.hf import HFBackend, sampling_noise
@@ -221,7 +227,8 @@ def test_bad_arguments_are_refused(tiny_model, backend):
 
 
 def test_missing_package_names_the_extra(monkeypatch):
-    monkeypatch.setitem(BACKENDS, "gone", "maxatk_no_such_module:Nothing")
+    row = BackendRow("maxatk_no_such_module:Nothing", has_files=False)
+    monkeypatch.setitem(BACKENDS, "gone", row)
     with pytest.raises(MissingDependencyError, match=r"maxatk\[eval\]"):
         load_backend("x", ModelSettings(backend="gone"))
 

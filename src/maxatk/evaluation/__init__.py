@@ -3,6 +3,7 @@
 from maxatk.evaluation.backends import (
     BACKENDS,
     Backend,
+    BackendRow,
     ModelSettings,
     ServerSettings,
     load_backend,
@@ -18,6 +19,7 @@ from maxatk.evaluation.submissions import Submission, read_submissions
 __all__ = [
     "BACKENDS",
     "Backend",
+    "BackendRow",
     "ModelSettings",
     "SamplingSettings",
     "ServerSettings",

@@ -2,8 +2,7 @@
 
 A backend draws the samples of a queue of requests, each for indices of one problem. To add one,
 write a class with the methods of `Backend` and the class method `open(model, settings)` in a module
-of its own and add one row to `BACKENDS`; rows are import references, so that reading this dict
-needs none of the packages behind it.
+of its own and add one row to `BACKENDS` in `table`.
 """
 
 from __future__ import annotations
@@ -14,19 +13,12 @@ from typing import Any, Protocol
 
 from maxatk.errors import MissingDependencyError, unknown_name
 from maxatk.evaluation.backends.model_settings import ModelSettings, ServerSettings
+from maxatk.evaluation.backends.table import BACKENDS, BackendRow
 from maxatk.evaluation.sampling import Request, SamplingSettings
 from maxatk.models import refuse_missing_model
 from maxatk.records import Sample
 
-__all__ = ["BACKENDS", "Backend", "ModelSettings", "ServerSettings", "load_backend"]
-
-BACKENDS: dict[str, str] = {
-    "hf": "maxatk.evaluation.backends.hf:HFBackend",
-    "openai": "maxatk.evaluation.backends.openai:OpenAIBackend",
-    "vllm": "maxatk.evaluation.backends.vllm:VLLMBackend",
-}
-_LOADING = ("hf", "vllm")  # backends that load a folder or a name on the hub
-_INSTALL = {"vllm": "pip install 'maxatk[vllm]'"}
+__all__ = ["BACKENDS", "Backend", "BackendRow", "ModelSettings", "ServerSettings", "load_backend"]
 
 
 class Backend(Protocol):
@@ -62,15 +54,15 @@ def load_backend(model: str, settings: ModelSettings) -> Backend:
     name = settings.backend
     if name not in BACKENDS:
         raise unknown_name("backend", name, BACKENDS)
-    module, _, attribute = BACKENDS[name].partition(":")
-    if name in _LOADING:  # before torch is imported, which takes seconds
+    row = BACKENDS[name]
+    if row.has_files:  # before torch is imported, which takes seconds
         refuse_missing_model(model, revision=settings.revision)
+    module, _, attribute = row.path.partition(":")
     try:
         backend_class = getattr(importlib.import_module(module), attribute)
     except ImportError as error:
-        install = _INSTALL.get(name, "pip install 'maxatk[eval]'")
         raise MissingDependencyError(
-            f"backend {name!r} needs the package {error.name!r}: {install}"
+            f"backend {name!r} needs the package {error.name!r}: {row.install}"
         ) from error
     backend: Backend = backend_class.open(model, settings)
     return backend

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from maxatk.errors import InvalidValueError
+from maxatk.evaluation.backends.table import BackendName
 from maxatk.masking import masked_url
 from maxatk.models import PromptSettings
 
@@ -77,7 +78,7 @@ class ModelSettings:
     Raises InvalidValueError for a batch size below 1 and an engine that is no mapping.
     """
 
-    backend: Literal["hf", "openai", "vllm"] = "hf"
+    backend: BackendName = "hf"
     dtype: Literal["auto", "bfloat16", "float16", "float32"] = "auto"
     device: str | None = None
     batch_size: int | None = None
