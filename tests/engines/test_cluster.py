@@ -8,27 +8,27 @@ import time
 
 import pytest
 
-ray = pytest.importorskip("ray", reason="runs in its own environment: make test-verl")
+pytest.importorskip("verl", reason="runs in its own environment: make test-verl")
 
-from ray.cluster_utils import Cluster  # noqa: E402
+from ray.cluster_utils import Cluster
 
-from maxatk import Problem, TestCase  # noqa: E402
-from maxatk.engines.cluster import ClusterSettings, verifying  # noqa: E402
-from maxatk.engines.cluster.connection import connected  # noqa: E402
-from maxatk.engines.cluster.opening import open_sampler, open_verifier  # noqa: E402
-from maxatk.engines.cluster.verifying import ClusterVerifier  # noqa: E402
-from maxatk.errors import InvalidValueError, SandboxError  # noqa: E402
-from maxatk.evaluation import (  # noqa: E402
+from maxatk import Problem, TestCase
+from maxatk.engines.cluster import ClusterSettings, verifying
+from maxatk.engines.cluster.connection import connected
+from maxatk.engines.cluster.opening import open_sampler, open_verifier
+from maxatk.engines.cluster.verifying import ClusterVerifier
+from maxatk.errors import InvalidValueError, SandboxError
+from maxatk.evaluation import (
     ModelSettings,
     SamplingSettings,
     evaluate,
     score,
 )
-from maxatk.jsonl import write_jsonl  # noqa: E402
-from maxatk.problems import load_problems  # noqa: E402
-from maxatk.records import Sample  # noqa: E402
-from maxatk.verifier import Job, VerifierSettings  # noqa: E402
-from processes import patience  # noqa: E402
+from maxatk.jsonl import write_jsonl
+from maxatk.problems import load_problems
+from maxatk.records import Sample
+from maxatk.verifier import Job, VerifierSettings
+from processes import patience
 
 NODE = {"num_cpus": 2, "object_store_memory": 10**8}
 ONE_WORKER = VerifierSettings(workers=1)
@@ -97,6 +97,13 @@ def test_two_nodes_write_what_one_process_writes(files, settings):
     assert [set(shard) >= {"node", "cpu"} for shard in results["manifest"]["shards"]] == [True] * 2
     here = json.loads((files / "here" / "manifest.json").read_text())["settings"]
     assert json.loads((files / "there" / "manifest.json").read_text())["settings"] == here
+
+
+def test_every_shard_has_some_of_a_few_programs(settings):
+    jobs = [Job(f"print(int(input()) + {n})", problem.tests) for n, problem in enumerate(PROBLEMS)]
+    with open_verifier(ONE_WORKER, settings) as verifier:
+        assert all(verdict.passed == 3 for verdict in verifier.verify_many(jobs))
+        assert [shard.done for shard in verifier.work()] == [3, 3]
 
 
 def test_two_nodes_sample_what_one_process_samples(mini, files, settings):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import itertools
+import math
 import socket
 import threading
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,7 +19,7 @@ from maxatk.verifier import Ahead, Job, Verifier, VerifierSettings
 from maxatk.verifier.jobs import Pair, as_jobs
 
 CHUNK = 16
-"""Programs that a shard is handed at a time."""
+"""Programs that a shard is handed at a time, or fewer, so that every shard has some."""
 
 AHEAD = 4
 """Chunks that a shard has at a time, so that none waits for the driver."""
@@ -116,7 +117,7 @@ class ClusterVerifier(Verifier):
         indices: dict[Job, list[int]] = collections.defaultdict(list)
         for index, job in enumerate(as_jobs(items, compare)):
             indices[job].append(index)
-        chunks = _chunks(list(indices))
+        chunks = _chunks(list(indices), len(self._actors))
         idle = collections.deque([*range(len(self._actors))] * AHEAD)
         waiting: dict[Any, tuple[int, list[Job]]] = {}
         while True:
@@ -174,9 +175,10 @@ def node_name() -> str:
     return f"{socket.gethostname()} ({ray.util.get_node_ip_address()})"
 
 
-def _chunks(jobs: list[Job]) -> Iterator[list[Job]]:
-    for start in range(0, len(jobs), CHUNK):
-        yield jobs[start : start + CHUNK]
+def _chunks(jobs: list[Job], shards: int) -> Iterator[list[Job]]:
+    size = max(1, min(CHUNK, math.ceil(len(jobs) / shards)))
+    for start in range(0, len(jobs), size):
+        yield jobs[start : start + size]
 
 
 def _weakest(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
