@@ -8,8 +8,8 @@ from pathlib import Path
 class Counted:
     """For a shard of a cluster: says what its process has used since it described itself."""
 
-    def describe(self):
-        found = super().describe()
+    def describe(self, *told):
+        found = super().describe(*told)
         self.warm_up()
         self.before = own_cpu_seconds()
         return found

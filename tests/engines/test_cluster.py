@@ -1,5 +1,7 @@
 """Programs verified on the nodes of a Ray cluster: the same files as one process writes."""
 
+import dataclasses
+import gc
 import json
 import socket
 import subprocess
@@ -16,6 +18,7 @@ from maxatk import Problem, TestCase
 from maxatk.engines.cluster import ClusterSettings, verifying
 from maxatk.engines.cluster.connection import connected
 from maxatk.engines.cluster.opening import open_sampler, open_verifier
+from maxatk.engines.cluster.sampling import ClusterSampler
 from maxatk.engines.cluster.verifying import ClusterVerifier
 from maxatk.errors import InvalidValueError, SandboxError
 from maxatk.evaluation import (
@@ -24,6 +27,7 @@ from maxatk.evaluation import (
     evaluate,
     score,
 )
+from maxatk.evaluation.sampling import Request
 from maxatk.jsonl import write_jsonl
 from maxatk.problems import load_problems
 from maxatk.records import Sample
@@ -171,6 +175,21 @@ def test_a_node_that_dies_loses_no_verdict(cluster, settings, monkeypatch):
                 cluster.nodes_of_tests.append(cluster.add_node(**NODE))
     assert len(found) == len(jobs)
     assert {verdict.passed for verdict in found.values()} == {3}
+
+
+def test_a_sampler_whose_process_dies_draws_its_samples_again(mini, settings):
+    one = dataclasses.replace(settings, shards=1)
+    sampling = SamplingSettings(samples=4, max_new_tokens=4, seed=3)
+    requests = [Request("short", "Print 1.\n", range(4))]
+    with connected(one) as ray:
+        sampler = ClusterSampler(ray, one, str(mini / "model"), ModelSettings(batch_size=2))
+        with sampler:
+            sampler.check({"short": "Print 1.\n"}, sampling)
+            gc.collect()
+            before = [sample for batch in sampler.sample(requests, sampling) for sample in batch]
+            ray.kill(sampler._actors[0], no_restart=False)
+            again = [sample for batch in sampler.sample(requests, sampling) for sample in batch]
+    assert again == before
 
 
 def test_a_driver_that_is_killed_goes_on_where_it_was(files, settings):

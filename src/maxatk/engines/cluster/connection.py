@@ -78,12 +78,19 @@ def _check_room(ray: Any, settings: ClusterSettings) -> None:
 
 
 def start_actors(
-    ray: Any, actor: type, settings: ClusterSettings, *arguments: Any, at_a_time: int
+    ray: Any,
+    actor: type,
+    settings: ClusterSettings,
+    *arguments: Any,
+    at_a_time: int,
+    told: Sequence[Any] = (),
 ) -> tuple[list[Any], list[dict[str, Any]]]:
     """Return one restartable actor a shard, spread over the nodes, and what each says of itself.
 
-    `actor` has a method `describe`, which raises what is wrong with its node; `at_a_time` calls
-    of an actor run at once. Raises the first such error, StageError where a shard does not start.
+    `actor` has a method `describe`, which is given what is `told` and raises what is wrong with its
+    node; `at_a_time` calls of an actor run at once. Its `arguments` must be small: Ray does not
+    keep large ones for an actor that it starts again. Raises the first such error, StageError where
+    a shard does not start.
     """
     remote = ray.remote(actor).options(
         num_cpus=1,
@@ -94,7 +101,7 @@ def start_actors(
         scheduling_strategy="SPREAD",
     )
     shards = [remote.remote(*arguments) for _ in range(settings.shards)]
-    waiting = [shard.describe.remote() for shard in shards]
+    waiting = [shard.describe.remote(*told) for shard in shards]
     done, missing = ray.wait(waiting, num_returns=len(waiting), timeout=_START_S)
     for one in done:  # an error says more than what is missing
         result_of(ray, one, what="a shard")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import threading
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from maxatk.engines.cluster.connection import ShardWork, result_of, start_actors, work_of
@@ -24,25 +24,25 @@ AHEAD = 2
 
 
 class SamplingShard:
-    """The actor of a shard: one model, loaded when it is needed, here or after a restart."""
+    """The actor of a shard: one model, loaded when it is needed, here or after a restart.
+
+    `prompts` of its calls is a list with the reference of the prompts by problem id, which Ray then
+    looks up only where the model is loaded.
+    """
 
     def __init__(
-        self,
-        model: str,
-        model_settings: ModelSettings,
-        prompts: Mapping[str, str],
-        settings: SamplingSettings,
+        self, model: str, model_settings: ModelSettings, settings: SamplingSettings
     ) -> None:
         self._model, self._model_settings = model, model_settings
-        self._prompts, self._settings = prompts, settings
+        self._settings = settings
         self._lock = threading.Lock()
         self._backend: Backend | None = None
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self, prompts: Sequence[Any]) -> dict[str, Any]:
         """Return node, CPU, version, and what the backend says of the model; raises its errors."""
         import ray
 
-        backend = self._opened()
+        backend = self._opened(prompts)
         return {
             "node": node_name(),
             "node_id": ray.get_runtime_context().get_node_id(),
@@ -52,16 +52,18 @@ class SamplingShard:
             "model": backend.describe(),
         }
 
-    def sample(self, requests: list[Request]) -> list[Sample]:
+    def sample(self, requests: list[Request], prompts: Sequence[Any]) -> list[Sample]:
         """Return the samples asked for, in order."""
-        drawn = self._opened().sample(requests, self._settings)
+        drawn = self._opened(prompts).sample(requests, self._settings)
         return [sample for batch in drawn for sample in batch]
 
-    def _opened(self) -> Backend:
+    def _opened(self, prompts: Sequence[Any]) -> Backend:
         with self._lock:
             if self._backend is None:
+                import ray
+
                 backend = load_backend(self._model, self._model_settings)
-                backend.check(self._prompts, self._settings)
+                backend.check(ray.get(prompts[0]), self._settings)
                 self._backend = backend
             return self._backend
 
@@ -79,6 +81,7 @@ class ClusterSampler:
         self._ray, self._cluster = ray, cluster
         self._model, self._model_settings = model, model_settings
         self._actors: list[Any] = []
+        self._prompts: list[Any] = []
         self.shards: list[dict[str, Any]] = []
         self._done: list[int] = []
         self.batch_size = 0
@@ -93,15 +96,16 @@ class ClusterSampler:
 
         Raises what the backend raises, InvalidValueError naming a node whose model differs.
         """
+        self._prompts = [self._ray.put(dict(prompts))]  # kept, for a shard that is started again
         self._actors, self.shards = start_actors(
             self._ray,
             SamplingShard,
             self._cluster,
             self._model,
             self._model_settings,
-            self._ray.put(dict(prompts)),
             settings,
             at_a_time=1,
+            told=[self._prompts],
         )
         first = self.shards[0]
         for shard in self.shards[1:]:
@@ -136,7 +140,7 @@ class ClusterSampler:
                 more = chunk is not None
                 if chunk is not None:
                     shard = idle.popleft()
-                    waiting[self._actors[shard].sample.remote(chunk)] = shard, sent
+                    waiting[self._actors[shard].sample.remote(chunk, self._prompts)] = shard, sent
                     sent += 1
             if not waiting:
                 return
