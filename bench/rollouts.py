@@ -1,10 +1,10 @@
 """One training step (sampling, verification, update) with this package's loop against TRL's.
 
 The same trainer, model, seed and reward in both; only `rollouts` differs. The built-in model is
-trained as in the studies: 4 prompts x 16 completions of up to 32 tokens, 3 optimizer steps per rollout
-batch, `share_prompts`, programs verified. A pretrained model, if its folder is given, is trained
-with LoRA (r 16 on all linear layers) on bfloat16 weights, 4 prompts x 8 completions of up to 64
-tokens, on prompts from a file or on those of the built-in model.
+trained as in the studies: 4 prompts x 16 completions of up to 32 tokens, 3 optimizer steps per
+rollout batch, `share_prompts`, programs verified. A pretrained model, if its folder is given, is
+trained with LoRA (r 16 on all linear layers) on bfloat16 weights, 4 prompts x 8 completions of up
+to 64 tokens, on prompts from a file or on those of the built-in model.
 
 The variants take turns, each in a process of its own with one thread. Each rollout batch is the
 same in every round, so the fastest round of it counts, since a busy machine only ever makes it
