@@ -1,3 +1,4 @@
+import contextlib
 import os
 import signal
 import subprocess
@@ -17,6 +18,11 @@ DEFAULT_DATA = Path(__file__).parents[2] / "shared" / "data"
 def pytest_configure():
     """Give the processes that tests start this copy of the package, patience and Ctrl-C."""
     os.environ.setdefault("PYTEST_TIMEOUT", str(patience(300)))
+    with contextlib.suppress(ImportError):  # the environment of vLLM has no hypothesis
+        from hypothesis import settings
+
+        settings.register_profile("patient", settings.default, deadline=None)
+        settings.load_profile("patient")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background, and inherited
         signal.signal(signal.SIGINT, signal.default_int_handler)
     source = str(Path(__file__).parents[1] / "src")

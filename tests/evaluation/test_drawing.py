@@ -29,7 +29,7 @@ def drawn(logits, given, rows=4001):
     return draw_tokens(logits.expand(rows, -1), noise, given)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     vocabulary=strategies.sampled_from([2, 7, 255, 256, 257, 1000]),
     spread=strategies.sampled_from([0.0, 0.5, 3.0, 12.0]),

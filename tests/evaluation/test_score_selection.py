@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from maxatk.errors import InvalidValueError, MissingFileError
 from maxatk.evaluation.recount import results_of_folder
-from maxatk.evaluation.score_selection import answer_of, select, voted_at_k
+from maxatk.evaluation.score_selection import answer_of, select
 from maxatk.jsonl import write_jsonl
-from maxatk.objectives import majority_at_k, max_at_k
+from maxatk.objectives import max_at_k
 from maxatk.records import Outcome, Sample, Score
 
 few = st.lists(
@@ -48,17 +48,6 @@ def votes_by_hand(rewards, votes, k):
         means = [np.mean([rewards[i] for i in chosen if votes[i] == v]) for v in firsts]
         values.append(np.mean(means))
     return np.mean(values)
-
-
-def test_the_majority_is_the_mean_over_subsets_up_to_the_noise_of_its_draws():
-    rewards = np.array([1.0, 1.0, 0.0, 0.0, 0.0, 0.5])
-    votes = ["a", "a", "b", "c", "c", "a"]
-    ks = [1, 2, 3, 5, 6]
-    found = voted_at_k(rewards, votes, ks, draws=20_000)
-    expected = [votes_by_hand(rewards, votes, k) for k in ks]
-    assert found == pytest.approx(expected, abs=0.015)
-    assert found[-1] == pytest.approx(expected[-1])  # one subset alone
-    assert expected == pytest.approx(majority_at_k(rewards, votes, ks))
 
 
 @pytest.mark.parametrize(
@@ -98,6 +87,9 @@ def test_a_run_is_chosen_from_by_any_of_its_numbers(run):
     assert found.gains["judge"].mean == pytest.approx(found.gains["truth"].mean)
     assert found.gains["truth"].mean == pytest.approx([(1 / 2 + 1 / 3) / 2, 1.0])
     assert found.gains["likelihood"].mean[1] == pytest.approx((1 + 0) / 2)
+    votes = [([0, 1, 0, 1], "0101"), ([0, 0, 1], "010")]
+    by_votes = [np.mean([votes_by_hand(*problem, k) for problem in votes]) for k in (1, 3)]
+    assert found.gains["majority"].mean == pytest.approx(by_votes)
     assert found.gains["random"].mean == pytest.approx([(1 / 2 + 1 / 3) / 2] * 2)
     assert (found.problems, found.left_out) == (2, 0)
 

@@ -37,7 +37,7 @@ def test_scores_round_trip(tmp_path):
         assert store.records["p", 0] == unscored
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(cut=st.integers(0, 400))
 def test_any_torn_tail_is_cut_and_can_be_written_again(tmp_path, cut):
     path = tmp_path / "samples.jsonl"

@@ -59,7 +59,7 @@ def fitting(problem, method):
     return rewards, logs, k
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(problems(with_nan=True), st.sampled_from(NAMES), FORMS, st.randoms(use_true_random=False))
 def test_permutation_equivariance(problem, method, form, random):
     rewards, logs, k = fitting(problem, method)
@@ -72,7 +72,7 @@ def test_permutation_equivariance(problem, method, form, random):
     np.testing.assert_array_equal(metric, shuffled)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(problems(), st.sampled_from(NAMES), FORMS)
 def test_tied_samples_of_equal_ratio_get_equal_advantages(problem, method, form):
     rewards, logs, k = fitting(problem, method)
@@ -84,7 +84,7 @@ def test_tied_samples_of_equal_ratio_get_equal_advantages(problem, method, form)
             np.testing.assert_allclose(got[row][same], got[row][same][0], rtol=1e-8, atol=1e-10)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(problems(), st.sampled_from(NAMES), FORMS)
 def test_finite_and_zero_for_equal_rewards(problem, method, form):
     rewards, logs, k = fitting(problem, method)
@@ -94,7 +94,7 @@ def test_finite_and_zero_for_equal_rewards(problem, method, form):
         assert not got[np.ptp(rewards, axis=1) == 0].any()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(problems(), st.sampled_from(SHIFT_BLIND), FORMS, st.integers(-8, 8))
 def test_a_shift_of_the_rewards_changes_no_advantage_of_steps(problem, method, form, shift):
     rewards, logs, k = fitting(problem, method)
@@ -107,7 +107,7 @@ def test_a_shift_of_the_rewards_changes_no_advantage_of_steps(problem, method, f
         np.testing.assert_allclose(got, want, atol=1e-14)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(problems(), st.sampled_from(LINEAR), FORMS, st.sampled_from([0.125, 4.0]))
 def test_scale_equivariance(problem, method, form, factor):
     rewards, logs, k = fitting(problem, method)
@@ -128,7 +128,7 @@ def test_scale_equivariance(problem, method, form, factor):
         np.testing.assert_array_equal(np.sign(got.round(6)), np.sign(want.round(6)))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(problems(with_nan=True), st.sampled_from(SCALED), FORMS, st.integers(60, 1000))
 def test_a_scale_is_right_for_the_largest_rewards(problem, method, form, power):
     rewards, logs, k = fitting(problem, method)
@@ -144,7 +144,7 @@ def test_rewards_whose_spread_does_not_fit_a_float_are_refused(method):
         advantages([[-1.7e308, 1.7e308, 1.7e308, 1.7e308]], method, k=2)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(problems(), FORMS, st.integers(-1000, -500))
 def test_the_spread_of_subsets_is_right_for_the_smallest_rewards(problem, form, power):
     rewards, _, k = problem
@@ -153,7 +153,7 @@ def test_the_spread_of_subsets_is_right_for_the_smallest_rewards(problem, form, 
     np.testing.assert_allclose(got, want, rtol=1e-12)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(problems(), st.sampled_from(LOO), FORMS)
 def test_leave_one_out_advantages_are_never_negative(problem, method, form):
     rewards, logs, k = problem
@@ -161,7 +161,7 @@ def test_leave_one_out_advantages_are_never_negative(problem, method, form):
         assert (found(rewards, method, k, log_ratios=logs, form=form) >= 0).all()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(problems())
 def test_max_at_k_lies_in_the_group_and_grows_with_k(problem):
     rewards, _, k = problem
@@ -175,7 +175,7 @@ def test_max_at_k_lies_in_the_group_and_grows_with_k(problem):
     assert (smallest <= values[:, k - 1] + 1e-12).all()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.integers(1, 60), st.data())
 def test_pass_at_k_is_max_at_k_of_zeros_and_ones(n, data):
     correct = data.draw(st.integers(0, n))
@@ -197,7 +197,7 @@ def test_float32_input_gives_float64_results(method, form):
     assert max_at_k(rewards, 16).dtype == np.float64
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(problems())
 def test_effective_sample_size_is_a_share(problem):
     _, logs, k = problem
@@ -206,7 +206,7 @@ def test_effective_sample_size_is_a_share(problem):
     np.testing.assert_allclose(effective_sample_size(0 * logs + 0.3, k), 1, rtol=1e-12)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     hnp.arrays(np.float64, 6, elements=st.sampled_from([-1.0, 0.0, 0.5, 1.0, np.nan])),
     st.lists(st.sampled_from([-1.5, 0.0, 0.25, 1.0]), min_size=1, max_size=4),

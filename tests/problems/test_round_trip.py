@@ -37,7 +37,7 @@ def with_checker(problem):
     return dataclasses.replace(problem, compare="checker", checker="print(1)\r\n\x00")
 
 
-@hypothesis_settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@hypothesis_settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(
         PROBLEMS | PROBLEMS.map(with_checker), min_size=1, max_size=4, unique_by=lambda p: p.id

@@ -35,7 +35,7 @@ def brute_force(text):
     return next((p for p in prefixes if p.strip() and parses(p)), text).strip("\n ")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.sampled_from(SOURCES), st.data())
 def test_it_is_the_longest_prefix_of_whole_lines_that_parses(source, data):
     start = data.draw(st.sampled_from([i for i, c in enumerate(source) if c == "\n"][:-30]))
@@ -43,7 +43,7 @@ def test_it_is_the_longest_prefix_of_whole_lines_that_parses(source, data):
     assert longest_program(cut).strip("\n ") == brute_force(cut)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(st.sampled_from("x=1 if:\n def\tf()[{'\"\\ #@try else\x00")).map("".join))
 @example("try:\n    a = 1\n    b = 2\n")
 @example("x = 1\n  y = 2\nz = 3")

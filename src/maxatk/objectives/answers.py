@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeAlias
 
 import numpy as np
@@ -77,26 +77,38 @@ def _majority_chances(counts: Counts, k: int) -> FloatArray:
     """
     rate = np.array([(k + 0.5) / (sum(counts) + 1)])
     drawn = {count: shares_of_draws(count, rate)[0] for count in {*counts}}
-    nodes, shares = np.polynomial.legendre.leggauss(len(counts) // 2 + 1)
     chance = dict.fromkeys(counts, 0.0)
-    at_once = _ENTRIES // (len(counts) * len(nodes) * (k + 1)) + 1
-    most = min(counts[-1], k)
-    for fewest in range(-(-k // len(counts)), most + 1, at_once):
-        votes = np.arange(fewest, min(fewest + at_once, most + 1))
-        rivals = [_rival(drawn[count], votes, (nodes + 1) / 2, k) for count in counts]
-        nobody = np.zeros((len(votes), len(nodes), k - fewest + 1))
+    for votes, nodes, shares in _rounds(counts, k):
+        rivals = [_rival(drawn[count], votes, nodes, k) for count in counts]
+        nobody = np.zeros((len(votes), len(nodes), k - votes[0] + 1))
         nobody[..., 0] = 1.0
         below = list(itertools.accumulate(rivals[:-1], _product, initial=nobody))
         above = nobody
         for d in reversed(range(len(counts))):
             if d == 0 or counts[d - 1] < counts[d]:  # classes of one count have one chance
                 for v, one, other in zip(votes[votes <= counts[d]], below[d], above, strict=False):
-                    lost = (one[:, : k - v + 1] * other[:, k - v :: -1]).sum(axis=-1) @ shares
+                    lost = shares @ (one[:, : k - v + 1] * other[:, k - v :: -1]).sum(axis=-1)
                     chance[counts[d]] += drawn[counts[d]][v] * lost
             above = _product(above, rivals[d])
     found: FloatArray = np.array([chance[count] for count in counts])
     total: float = found.sum()  # 1, but for the scale that the rate leaves
     return found / total
+
+
+def _rounds(counts: Counts, k: int) -> Iterator[tuple[Codes, FloatArray, FloatArray]]:
+    """Yield the votes that a winner can have, in rounds, each with nodes and shares in [0, 1].
+
+    The votes of a round need the same number of nodes: half of the classes that can tie.
+    """
+    least = np.arange(k + 1)
+    reaching = len(counts) - np.searchsorted(counts, least)
+    size = np.minimum(reaching, k // np.maximum(least, 1)) // 2 + 1
+    possible = range(-(-k // len(counts)), min(counts[-1], k) + 1)
+    for needed, same in itertools.groupby(possible, key=size.__getitem__):
+        nodes, shares = np.polynomial.legendre.leggauss(needed)
+        votes, at_once = np.array(list(same)), _ENTRIES // (len(counts) * needed * (k + 1)) + 1
+        for start in range(0, len(votes), at_once):
+            yield votes[start : start + at_once], (nodes + 1) / 2, shares / 2
 
 
 def _rival(drawn: FloatArray, votes: Codes, nodes: FloatArray, k: int) -> FloatArray:
