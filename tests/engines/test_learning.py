@@ -77,6 +77,7 @@ def train_with_verl(folder):
         "trainer.test_freq": -1,
         "trainer.save_freq": STEPS,
         "trainer.default_local_dir": f"{folder}/verl",
+        "hydra.run.dir": f"{folder}/hydra",
     }
     overrides = [f"{name}={value}" for name, value in settings.items()]
     command = [str(ROOT / "recipes" / "verl" / "mini.sh"), *overrides]

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # verl's own training of the built-in model on the CPU of a laptop, for trying the plug-in out.
-#   maxatk mini --out runs/mini
+#   maxatk mini runs/mini
 #   maxatk problems export runs/mini/train.jsonl --for verl --out runs/mini/train.parquet
 #   maxatk problems export runs/mini/test.jsonl --for verl --out runs/mini/test.parquet
 #   recipes/verl/mini.sh
