@@ -18,11 +18,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from maxatk.mini import MiniSettings, WarmStart, build_mini
+from cpu import watched_seconds
+from maxatk.mini import MiniSettings, build_mini
 
-LENGTHS = (30, 150)  # optimizer steps
+LENGTHS = (9, 39)  # optimizer steps
 STEPS_A_BATCH = 3
-WARM_START = WarmStart(problems=25600)
 NODE = {"num_cpus": 1, "object_store_memory": 10**8, "include_dashboard": False}
 
 
@@ -44,12 +44,11 @@ def trained(
     given = [f"{name}={value}" for name, value in settings.items()]
     command = [sys.executable, "-m", "maxatk", "train", "mini/train", *given, *flags]
     process = subprocess.Popen([*command, "--progress", "none"], stdout=subprocess.DEVNULL)
-    _, status, used = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
+    used = watched_seconds(process)
     if process.returncode:
         raise SystemExit(f"a training ended with {process.returncode}")
     history = json.loads((folder / out / "train.json").read_text())["log_history"]
-    return used.ru_utime + used.ru_stime, history
+    return used, history
 
 
 def seconds(history: list[dict[str, float]], part: str) -> float:
@@ -71,7 +70,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             sizes = {"train_problems": 200, "test_problems": 1, "tests": 6}
-            build_mini(folder, MiniSettings(**sizes, warm_start=WARM_START))
+            build_mini(folder, MiniSettings(**sizes))
             for place, flags in places.items():
                 runs = [trained(folder, f"{place} {n}", n, *flags) for n in LENGTHS]
                 (short, _), (long, history) = runs
