@@ -12,13 +12,13 @@ import os
 os.environ.update(OMP_NUM_THREADS="1", TOKENIZERS_PARALLELISM="false")
 
 import importlib.util
-import json
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 from cpu import watched_seconds
+from maxatk.folders import TRAIN_RECORD, read_json
 from maxatk.mini import MiniSettings, build_mini
 
 LENGTHS = (9, 39)  # optimizer steps
@@ -47,7 +47,7 @@ def trained(
     used = watched_seconds(process)
     if process.returncode:
         raise SystemExit(f"a training ended with {process.returncode}")
-    history = json.loads((folder / out / "train.json").read_text())["log_history"]
+    history = read_json(folder / out / TRAIN_RECORD)["log_history"]
     return used, history
 
 

@@ -1,7 +1,5 @@
 """TRL's trainer with its programs on a Ray cluster: the same training as on one machine."""
 
-import json
-
 import pytest
 
 pytest.importorskip("ray", reason="programs on a cluster need Ray")
@@ -9,6 +7,7 @@ pytest.importorskip("trl", reason="TRL and verl cannot share an environment: mak
 
 from maxatk import Problem, TestCase
 from maxatk.cli.main import main
+from maxatk.folders import TRAIN_RECORD, read_json
 from maxatk.jsonl import write_jsonl
 from maxatk.mini import WarmStart
 from maxatk.mini.model import new_model
@@ -18,7 +17,7 @@ from processes import patience
 
 pytestmark = pytest.mark.timeout(patience(300))
 
-CLOCK = ("seconds", "time", "runtime", "per_second")
+CLOCK = ("second", "time")
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +63,7 @@ def train(guesser, folder, *flags):
 
 def logged(folder):
     """The log of a training without what a clock decides."""
-    history = json.loads((folder / "train.json").read_text())["log_history"]
+    history = read_json(folder / TRAIN_RECORD)["log_history"]
     return [
         {name: value for name, value in step.items() if not any(word in name for word in CLOCK)}
         for step in history
