@@ -142,8 +142,7 @@ def _planned(recipe: EvalRecipe) -> EvaluationPlan:
 
 def _evaluate(recipe: RecipeFlags, asked: Arguments) -> None:
     problems = load_problems(recipe.problems, limit=recipe.limit)
-    if asked.by is not None:  # now, not after hours of sampling
-        check_by((problem.meta for problem in problems), asked.by)
+    check_by((problem.meta for problem in problems), asked.by)  # not after hours of sampling
     batch_size = recipe.batch_size or recorded_batch_size(Path(recipe.out))
     model_settings = dataclasses.replace(recipe.model_settings, batch_size=batch_size)
     with (

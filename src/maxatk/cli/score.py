@@ -24,7 +24,6 @@ from maxatk.evaluation.outside import score_rewards
 from maxatk.evaluation.planning import ScorePlan, plan_score
 from maxatk.exchange import parse_mapping
 from maxatk.problems import load_problems, problems_by_id
-from maxatk.records import Problem
 from maxatk.verifier import VerifierSettings
 
 
@@ -115,7 +114,7 @@ def _take(asked: Arguments, rewards: Path) -> None:
     if asked.by is not None and asked.problems is None:
         raise InvalidValueError("score: --by needs --problems, whose meta has the field")
     known = None if asked.problems is None else load_problems(asked.problems)
-    _check_by(asked, known or [])
+    check_by((problem.meta for problem in known or ()), asked.by)
     results = score_rewards(
         rewards,
         asked.out,
@@ -150,7 +149,7 @@ def _plan(asked: Arguments, samples: Path, problems: str) -> None:
 
 def _verify(asked: Arguments, samples: Path, problems: str) -> None:
     chosen, throughput = load_problems(problems), Throughput("verdicts")
-    _check_by(asked, chosen)
+    check_by((problem.meta for problem in chosen), asked.by)
     with (
         open_verifier(asked.verifier, asked.cluster) as verifier,
         progress_bar("score", asked.progress, throughput=throughput) as bar,
@@ -179,11 +178,6 @@ def _verify(asked: Arguments, samples: Path, problems: str) -> None:
             "named (see --format)?",
             file=sys.stderr,
         )
-
-
-def _check_by(asked: Arguments, problems: Sequence[Problem]) -> None:
-    if asked.by is not None:
-        check_by((problem.meta for problem in problems), asked.by)
 
 
 def _print(asked: Arguments, results: dict[str, Any]) -> None:

@@ -11,11 +11,9 @@ from typing import Any
 
 from maxatk.errors import InvalidValueError
 from maxatk.evaluation.backends import Backend, ModelSettings, load_backend
-from maxatk.evaluation.failures import STORED, FailureStore, check_stored
+from maxatk.evaluation.failures import STORED, check_stored
 from maxatk.evaluation.folder import (
-    FAILURES,
     SAMPLES,
-    SCORES,
     manifest_of,
     open_folder,
     recorded_batch_size,
@@ -109,20 +107,19 @@ def evaluate(
         described = sampled_settings(sampler.describe(), settings, chosen, opened, reward)
         rewarded = reward_or_tests(reward, chosen, opened)
         open_folder(out, described, grows=list(chosen.values()))
-        with (
-            Store(out / SAMPLES, Sample.from_json) as samples,
-            Store(out / SCORES, Score.from_json) as scores,
-            FailureStore(out / FAILURES, store_failures) as failures,
-        ):
+        with Store(out / SAMPLES, Sample.from_json) as samples:
             refuse_strangers(samples, chosen)
-            refuse_strangers(scores, chosen)
             found = len(samples.records)
-            total = len(chosen) * settings.samples
             with scoring(
-                opened, scores, failures, chosen, total=total, progress=progress, reward=rewarded
-            ) as verify:
-                unscored = [s for key, s in samples.records.items() if key not in scores.records]
-                verify(_programs(unscored, chosen, opened))
+                out,
+                chosen,
+                opened,
+                reward=rewarded,
+                total=len(chosen) * settings.samples,
+                store_failures=store_failures,
+                progress=progress,
+            ) as (scores, verify):
+                verify(_programs(_unscored(samples, scores), chosen, opened))
                 for drawn in _sampled(sampler, chosen, settings, samples, progress):
                     verify(_programs(drawn, chosen, opened))
         manifest = manifest_of(described, opened, source, started)
@@ -136,6 +133,10 @@ def check_label(label: str | None) -> None:
     """Raise InvalidValueError for a label that is empty or longer than one line."""
     if label is not None and (not label.strip() or len(label.splitlines()) > 1):
         raise InvalidValueError(f"label: must be one line with a name in it, got {label!r}")
+
+
+def _unscored(samples: Store[Sample], scores: Store[Score]) -> list[Sample]:
+    return [sample for key, sample in samples.records.items() if key not in scores.records]
 
 
 def _programs(

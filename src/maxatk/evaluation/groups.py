@@ -31,8 +31,10 @@ def results_by(results: Mapping[str, Any], field: str) -> dict[str, dict[str, An
     return {str(v): only_problems(results, groups[v]) for v in sorted(groups, key=_order)}
 
 
-def check_by(meta: Iterable[Mapping[str, Any]], field: str) -> None:
-    """Raise InvalidValueError where the `meta` of no problem has the field."""
+def check_by(meta: Iterable[Mapping[str, Any]], field: str | None) -> None:
+    """Raise InvalidValueError where the `meta` of no problem has the field; None is no field."""
+    if field is None:
+        return
     names = {name for fields in meta for name in fields}
     if not names:
         raise InvalidValueError(f"by: {field!r}: the problems have no `meta`")

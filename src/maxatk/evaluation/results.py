@@ -29,6 +29,7 @@ CEILING = 1.0  # from here on a sample passes, and more samples cannot raise the
 _METHOD = (
     f"percentile bootstrap over problems; Student's t where fewer than {FEW_PROBLEMS} have a value"
 )
+DIVERSITY = ("distinct", "programs", "program_entropy")
 MOST_CUT_OFF = 0.2  # share of samples cut off by length from which on the metrics mislead
 
 
@@ -78,26 +79,21 @@ def build_results(
     values = metric_values(rewards, ks, threshold=threshold)
     for name, selection in scores.further(problem_ids).items():
         values[chosen_by(name)] = max_at_k(rewards, ks, selection=selection)
-    columns = np.concatenate(list(values.values()), axis=1)
-    intervals = with_intervals(columns)  # the same resamples for every metric
-    programs = scores.programs(problem_ids)
+    programs, entropies = scores.programs(problem_ids) or (None, None)
     found: dict[str, Any] = {
         "ids": list(problem_ids),
         "samples": counts.tolist(),
         "scored": (~np.isnan(rewards)).sum(axis=1).tolist(),
         "correct": (rewards >= threshold).sum(axis=1).tolist(),
         "distinct": None if samples is None else samples.distinct(problem_ids),
-        "programs": programs and programs[0],
-        "program_entropy": programs and programs[1],
+        "programs": programs,
+        "program_entropy": entropies,
         **({"meta": [dict(fields) for fields in meta]} if meta and any(meta) else {}),
         **{name: _columns(ks, columns) for name, columns in values.items()},
     }
     return {
         "format": FORMAT,
-        "metrics": {
-            name: dict(zip(map(str, ks), intervals[place * len(ks) :], strict=False))
-            for place, name in enumerate(values)
-        },
+        "metrics": _metrics(ks, values),
         "interval": {"method": _METHOD, "level": LEVEL, "resamples": RESAMPLES},
         "threshold": threshold,
         "column": column,
@@ -105,10 +101,7 @@ def build_results(
         "counts": scores.counts(),
         "finish_reasons": samples and samples.finish_reasons(),
         "entropy": samples and samples.entropy(),
-        "diversity": {
-            name: None if found[name] is None else round(float(np.mean(found[name])), 6)
-            for name in ("distinct", "programs", "program_entropy")
-        },
+        "diversity": {name: _mean(found[name]) for name in DIVERSITY},
         "manifest": dict(manifest),
     }
 
@@ -177,6 +170,21 @@ def with_intervals(values: FloatArray) -> list[dict[str, Any]]:
         }
         for column in range(values.shape[1])
     ]
+
+
+def _metrics(
+    ks: Sequence[int], values: Mapping[str, FloatArray]
+) -> dict[str, dict[str, dict[str, Any]]]:
+    """Return the means of every metric and k; all are of the same resamples of the problems."""
+    intervals = with_intervals(np.concatenate(list(values.values()), axis=1))
+    return {
+        name: dict(zip(map(str, ks), intervals[place * len(ks) :], strict=False))
+        for place, name in enumerate(values)
+    }
+
+
+def _mean(values: Sequence[float] | None) -> float | None:
+    return None if values is None else round(float(np.mean(values)), 6)
 
 
 def _columns(ks: Sequence[int], values: FloatArray) -> dict[str, list[float | None]]:

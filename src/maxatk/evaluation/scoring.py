@@ -9,18 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from maxatk.errors import DataError, InvalidValueError
-from maxatk.evaluation.failures import STORED, FailureStore, check_stored
+from maxatk.evaluation.failures import STORED, check_stored
 from maxatk.evaluation.folder import (
-    FAILURES,
-    SCORES,
     manifest_of,
     open_folder,
-    refuse_strangers,
     verified_settings,
     write_results,
 )
 from maxatk.evaluation.statistics.intervals import check_ks, check_threshold
-from maxatk.evaluation.store import Store
 from maxatk.evaluation.submissions import Extract, Submission, read_submissions
 from maxatk.evaluation.verifying import (
     BATCH,
@@ -32,7 +28,7 @@ from maxatk.evaluation.verifying import (
 )
 from maxatk.folders import file_digest
 from maxatk.problems.load import read_problems
-from maxatk.records import Problem, Score
+from maxatk.records import Problem
 from maxatk.verifier import Verifier, extract_code
 
 
@@ -93,17 +89,17 @@ def score(
         described = scored_settings(samples_path, chosen, opened, reward)
         rewarded = reward_or_tests(reward, chosen, opened)
         open_folder(out, described, grows=list(chosen.values()), samples=Path(samples_path))
-        with (
-            Store(out / SCORES, Score.from_json) as scores,
-            FailureStore(out / FAILURES, store_failures) as failures,
-        ):
-            refuse_strangers(scores, chosen)
-            total = len(submissions)
-            with scoring(
-                opened, scores, failures, chosen, total=total, progress=progress, reward=rewarded
-            ) as verify:
-                for start in range(0, total, BATCH):
-                    verify(submissions[start : start + BATCH])
+        with scoring(
+            out,
+            chosen,
+            opened,
+            reward=rewarded,
+            total=len(submissions),
+            store_failures=store_failures,
+            progress=progress,
+        ) as (scores, verify):
+            for start in range(0, len(submissions), BATCH):
+                verify(submissions[start : start + BATCH])
         manifest = manifest_of(described, opened, source, started)
     manifest["samples_file"] = str(samples_path)
     samples = {(s.sample.problem_id, s.sample.sample): s.sample for s in submissions}

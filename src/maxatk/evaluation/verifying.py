@@ -8,9 +8,11 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from maxatk.evaluation.failures import Failure, FailureStore, failure_of
+from maxatk.evaluation.folder import FAILURES, SCORES, refuse_strangers
 from maxatk.evaluation.store import Key, Store
 from maxatk.evaluation.submissions import Submission, program_key
 from maxatk.records import Outcome, Problem, Score, Verdict
@@ -141,56 +143,84 @@ def reward_batch(
     ]
 
 
-@contextlib.contextmanager
-def scoring(
-    verifier: Verifier,
-    scores: Store[Score],
-    failures: FailureStore,
-    problems: Mapping[str, Problem],
-    *,
-    total: int,
-    progress: UnitProgress | None,
-    reward: Reward | None = None,
-) -> Iterator[Callable[[Sequence[Submission]], None]]:
-    """Yield a function that queues submissions, whose scores are appended in the order given.
+@dataclasses.dataclass(frozen=True)
+class _Scoring:
+    """The files of a run's scores, and what scores submissions.
 
-    Those that have a score already are left out.
-
-    Args:
-        verifier: Runs the programs.
-        scores: Where scores are appended.
-        failures: Where the reasons of failed samples are appended, if the tests decide.
-        problems: The problems by id.
-        total: How many submissions there are in all, for `progress`.
-        progress: Called with (done, total, "scores") from the verifying thread.
-        reward: What rewards a submission; the tests where None.
-
-    Raises as `VerifyingThread`.
+    `reward` None stands for the tests; `total` is how many submissions there are in all, for
+    `progress`, which is called with (done, total, "scores").
     """
 
-    def report() -> None:
-        if progress is not None:
-            progress(len(scores.records), total, "scores")
+    scores: Store[Score]
+    failures: FailureStore
+    problems: Mapping[str, Problem]
+    verifier: Verifier
+    reward: Reward | None
+    total: int
+    progress: UnitProgress | None
 
-    def store(found: Sequence[Verified], visible: Mapping[Key, float]) -> None:
-        # First, so that a kill between the two loses none.
-        failures.add(_reason(submission, verdict, problems) for submission, verdict in found)
-        scores.append(_score(submission, verdict, visible) for submission, verdict in found)
-        report()
+    def score(self, batch: Sequence[Submission]) -> None:
+        """Score submissions and append their scores in the order given."""
+        if self.reward is not None:
+            self.scores.append(reward_batch(batch, self.reward, self.problems))
+            self.report()
+            return
+        visible = visible_shares(batch, self.verifier, self.problems)
+        verify_batch(batch, self.verifier, self.problems, lambda found: self._store(found, visible))
 
-    def work(batch: Sequence[Submission]) -> None:
-        if reward is None:
-            visible = visible_shares(batch, verifier, problems)
-            verify_batch(batch, verifier, problems, lambda found: store(found, visible))
-        else:
-            scores.append(reward_batch(batch, reward, problems))
-            report()
+    def missing(self, batch: Sequence[Submission]) -> list[Submission]:
+        """Return the submissions that have no score yet."""
+        stored = self.scores.records
+        return [f for f in batch if (f.sample.problem_id, f.sample.sample) not in stored]
 
-    report()
-    with VerifyingThread(work) as thread:
-        yield lambda batch: thread.put(
-            [f for f in batch if (f.sample.problem_id, f.sample.sample) not in scores.records]
-        )
+    def report(self) -> None:
+        """Call `progress`, if it is given."""
+        if self.progress is not None:
+            self.progress(len(self.scores.records), self.total, "scores")
+
+    def _store(self, found: Sequence[Verified], visible: Mapping[Key, float]) -> None:
+        # The failures first, so that a kill between the two loses none.
+        self.failures.add(_reason(sub, verdict, self.problems) for sub, verdict in found)
+        self.scores.append(_score(sub, verdict, visible) for sub, verdict in found)
+        self.report()
+
+
+@contextlib.contextmanager
+def scoring(
+    folder: Path,
+    problems: Mapping[str, Problem],
+    verifier: Verifier,
+    *,
+    reward: Reward | None,
+    total: int,
+    store_failures: int,
+    progress: UnitProgress | None,
+) -> Iterator[tuple[Store[Score], Callable[[Sequence[Submission]], None]]]:
+    """Yield the scores of a run's folder and a function that queues submissions to be scored.
+
+    The scores are appended in the order given; what has a score already is left out.
+
+    Args:
+        folder: The folder of the run.
+        problems: The problems by id.
+        verifier: Runs the programs.
+        reward: What rewards a submission; the tests where None.
+        total: How many submissions there are in all, for `progress`.
+        store_failures: Of how many failed samples of a problem the first failed test is stored;
+            of none where the reward is not that of the tests.
+        progress: Called with (done, total, "scores") from the verifying thread.
+
+    Raises DataError for scores of other problems, and as `VerifyingThread`.
+    """
+    with (
+        Store(folder / SCORES, Score.from_json) as scores,
+        FailureStore(folder / FAILURES, store_failures) as failures,
+    ):
+        refuse_strangers(scores, problems)
+        work = _Scoring(scores, failures, problems, verifier, reward, total, progress)
+        work.report()
+        with VerifyingThread(work.score) as thread:
+            yield scores, lambda batch: thread.put(work.missing(batch))
 
 
 def reward_or_tests(

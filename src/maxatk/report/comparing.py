@@ -7,6 +7,8 @@ of several benchmarks are put beside each other, each with a verdict of its own 
 from __future__ import annotations
 
 import dataclasses
+import functools
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -76,23 +78,14 @@ def compare(
 
     Raises InvalidValueError for fewer than two models, an unknown metric or baseline, different
     benchmarks, a k that a model has no samples for, and problems or verifiers that differ without
-    being allowed to; MissingFileError and
-    DataError as `load_comparison`; MissingDependencyError without SciPy.
+    being allowed to; MissingFileError and DataError as `load_comparison`; MissingDependencyError
+    without SciPy.
     """
-    if len(results) < 2:
-        raise InvalidValueError(f"results: comparing needs two models or more, got {len(results)}")
-    if not 0 < alpha < 1:
-        raise InvalidValueError(f"alpha: must lie between 0 and 1, got {alpha!r}")
-    for metric in metrics:
-        if metric not in METRICS:
-            raise unknown_name("metric", metric, METRICS)
+    _check_arguments(results, metrics, alpha)
     sources = _by_benchmark(results)
     if by is not None:
-        sources = _by_group(
-            sources,
-            by,
-            lambda source: load_results(source, ks=ks, threshold=threshold, column=column),
-        )
+        load = functools.partial(load_results, ks=ks, threshold=threshold, column=column)
+        sources = _by_group(sources, by, load)
     comparisons = {
         benchmark: load_comparison(
             found,
@@ -105,16 +98,17 @@ def compare(
         )
         for benchmark, found in sources.items()
     }
+    both = list(itertools.product(comparisons, metrics))
     measures = [
         Measure(benchmark, metric, k)
-        for benchmark, comparison in comparisons.items()
-        for metric in metrics
-        for k in comparison.shown_ks(DEFAULT_KS if ks is None else ks)
+        for benchmark, metric in both
+        for k in comparisons[benchmark].shown_ks(DEFAULT_KS if ks is None else ks)
     ]
     decisions = {
-        (benchmark, metric): decide(comparison, metric, benchmark=benchmark, alpha=alpha)
-        for benchmark, comparison in comparisons.items()
-        for metric in metrics
+        (benchmark, metric): decide(
+            comparisons[benchmark], metric, benchmark=benchmark, alpha=alpha
+        )
+        for benchmark, metric in both
     }
     return ModelComparison(
         comparisons=comparisons,
@@ -124,6 +118,18 @@ def compare(
         differences=_shown([d.against_baseline for d in decisions.values()], measures),
         alpha=alpha,
     )
+
+
+def _check_arguments(
+    results: Mapping[str, ResultsSource], metrics: Sequence[str], alpha: float
+) -> None:
+    if len(results) < 2:
+        raise InvalidValueError(f"results: comparing needs two models or more, got {len(results)}")
+    if not 0 < alpha < 1:
+        raise InvalidValueError(f"alpha: must lie between 0 and 1, got {alpha!r}")
+    for metric in metrics:
+        if metric not in METRICS:
+            raise unknown_name("metric", metric, METRICS)
 
 
 def _shown(
