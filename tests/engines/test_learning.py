@@ -134,5 +134,5 @@ def test_verl_raises_max_at_8_about_as_much_as_trl(other_python, tmp_path):
     for name in ("trl", "verl"):
         gains = [of[name] - of["base"] for of in found]
         shown(f"gain by {name}", gains)
-        assert all(gain.mean() > 0 for gain in gains)
+        assert all(mean_interval(gain[:, None]).low[0] > 0 for gain in gains)  # over problems
     assert abs(shown("verl - trl", [of["verl"] - of["trl"] for of in found])) < CLOSE

@@ -17,7 +17,7 @@ from processes import patience
 
 pytestmark = pytest.mark.timeout(patience(300))
 
-CLOCK = ("second", "time")
+CLOCK = ("seconds", "per_second", "time")
 
 
 @pytest.fixture(scope="module")

@@ -91,7 +91,7 @@ def command(
         print(f"report: {out}")  # noqa: T201
     else:
         comparison = load_comparison(
-            sources, baseline=baseline, ks=ks, threshold=threshold, column=column
+            loaded, baseline=baseline, ks=ks, threshold=threshold, column=column
         )
         tables = [every_k(comparison, metric) for metric in METRICS]
         print("\n".join(format_table(table, format) for table in tables), end="")  # noqa: T201
