@@ -46,6 +46,14 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(evaluating, tmp_path):
     assert "0.5" in other.stderr
 
 
+def test_a_folder_says_where_its_problems_are(evaluating, maxatk):
+    with serving() as server:
+        flags = ("--server.url", server.url, "--verifier.workers", "1", "--limit", "2")
+        assert evaluating(*flags).returncode == 0
+    selected = maxatk("problems", "select", "run", "--out", "some.jsonl")
+    assert selected.stdout == "some.jsonl: 2 problems\n", selected.stderr
+
+
 def test_all_settings_are_shown_and_nothing_is_read(evaluating, tmp_path):
     done = evaluating("--server.url", "http://nowhere/v1", "--problems", "none", "--show-config")
     shown = yaml.safe_load(done.stdout)

@@ -66,7 +66,10 @@ def test_other_problems_and_bounds_that_nothing_lies_between_are_refused(run, tm
 
 
 def test_the_command_writes_the_problems_and_says_how_many(maxatk, run, tmp_path):
-    done = maxatk("problems", "select", run / "out", "--out", "train.jsonl")
+    files = ("--problems", run / "problems.jsonl", "--samples", run / "samples.jsonl")
+    scored = maxatk("score", *files, "--out", "scored", "--verifier.workers", 1)
+    assert scored.returncode == 0, scored.stderr
+    done = maxatk("problems", "select", "scored", "--out", "train.jsonl")
     assert (done.returncode, done.stdout) == (0, "train.jsonl: 2 problems\n"), done.stderr
     ids = [row["id"] for row in read_jsonl(tmp_path / "train.jsonl", dict)]
     assert ids == ["some", "half"]

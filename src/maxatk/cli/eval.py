@@ -163,6 +163,7 @@ def _evaluate(recipe: RecipeFlags, asked: Arguments) -> None:
             threshold=recipe.threshold,
             store_failures=recipe.store_failures,
             label=recipe.label,
+            problems_name=str(recipe.problems),
             progress=report,
         )
     if asked.progress != "json":

@@ -166,6 +166,7 @@ def _verify(asked: Arguments, samples: Path, problems: str) -> None:
             more_ks=asked.k,
             threshold=asked.threshold,
             store_failures=asked.store_failures,
+            problems_name=problems,
             progress=lambda done, total, _: bar(done, total),
         )
     _print(asked, results)

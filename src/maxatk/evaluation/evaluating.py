@@ -55,6 +55,7 @@ def evaluate(
     more_ks: Sequence[int] = (),
     threshold: float = 1.0,
     store_failures: int = STORED,
+    problems_name: str | None = None,
     label: str | None = None,
     progress: UnitProgress | None = None,
 ) -> dict[str, Any]:
@@ -80,6 +81,8 @@ def evaluate(
         threshold: The reward from which a sample passes.
         store_failures: Of how many failed samples of a problem the first failed test is stored,
             0 to 1,000; of none where the reward is not that of the tests.
+        problems_name: Where `problems` were loaded from, for the manifest; their name or path
+            where they are given by it.
         label: The name of the run in tables and reports; stored in results.json, and no setting:
             a run goes on under another label.
         progress: Called with (done, total, "samples" or "scores"), from two threads.
@@ -122,7 +125,7 @@ def evaluate(
                 verify(_programs(_unscored(samples, scores), chosen, opened))
                 for drawn in _sampled(sampler, chosen, settings, samples, progress):
                     verify(_programs(drawn, chosen, opened))
-        manifest = manifest_of(described, opened, source, started)
+        manifest = manifest_of(described, opened, problems_name or source, started)
     manifest.update({"samples_found": found, **training})
     if label is not None:
         manifest["label"] = label

@@ -45,6 +45,7 @@ def score(
     more_ks: Sequence[int] = (),
     threshold: float = 1.0,
     store_failures: int = STORED,
+    problems_name: str | None = None,
     progress: UnitProgress | None = None,
 ) -> dict[str, Any]:
     """Verify an existing samples file and return the results.
@@ -54,7 +55,7 @@ def score(
 
     Args:
         samples_path: A file of samples, ours or another tool's.
-        problems: The problems, or their file.
+        problems: A benchmark's name, a problems.jsonl, or problems.
         out: The folder of the run.
         verifier: One that is open, and stays so; one of the defaults where None.
         limit: Take only the first problems and their samples.
@@ -66,6 +67,8 @@ def score(
         threshold: The reward from which a sample passes.
         store_failures: Of how many failed samples of a problem the first failed test is stored,
             0 to 1,000; of none where the reward is not that of the tests.
+        problems_name: Where `problems` were loaded from, for the manifest; their name or path
+            where they are given by it.
         progress: Called with (done, total, "scores") from the verifying thread.
 
     Raises MissingFileError, DataError (an unreadable line, a sample of an unknown problem, a
@@ -100,7 +103,7 @@ def score(
         ) as (scores, verify):
             for start in range(0, len(submissions), BATCH):
                 verify(submissions[start : start + BATCH])
-        manifest = manifest_of(described, opened, source, started)
+        manifest = manifest_of(described, opened, problems_name or source, started)
     manifest["samples_file"] = str(samples_path)
     samples = {(s.sample.problem_id, s.sample.sample): s.sample for s in submissions}
     return write_results(out, chosen, samples, scores.records, manifest, more_ks, threshold)

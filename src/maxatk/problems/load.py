@@ -194,16 +194,14 @@ def _check_limit(limit: int | None) -> None:
 def read_problems(
     problems: str | Path | Sequence[Problem],
 ) -> tuple[dict[str, Problem], str | None]:
-    """Return the problems by id, and the name of the file they came from, if they did.
+    """Return the problems by id, and the name that they were loaded by, if they were.
 
-    Raises MissingFileError, DataError (no problems, an id that occurs twice) or InvalidValueError
+    Raises as `load_problems`, DataError (no problems, an id that occurs twice) or InvalidValueError
     (an unknown rule of comparison).
     """
+    source = str(problems) if isinstance(problems, (str, Path)) else None
     if isinstance(problems, (str, Path)):
-        source: str | None = str(problems)
-        problems = list(read_jsonl(problems, Problem.from_json))
-    else:
-        source = None
+        problems = load_problems(problems)
     by_id = problems_by_id(problems, source=source or "problems")
     for problem in by_id.values():
         if problem.tests:
