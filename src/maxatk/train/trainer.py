@@ -425,15 +425,20 @@ class MaxAtKTrainer(GRPOTrainer):
         attention_mask: torch.Tensor,
         shared: torch.Tensor,
     ) -> None:
-        """Compare a pass that shared prompts with the ordinary one, on one micro-batch, once."""
-        rows, kept = self.args.per_device_train_batch_size, shared.size(1)
+        """Compare a pass that shared prompts with the ordinary one, on one micro-batch, once.
+
+        As many rows as a group has are enough. They are spread over the prompts, because the
+        padding differs between prompts.
+        """
+        size, kept = self.args.per_device_train_batch_size, shared.size(1)
+        rows = slice(0, size, max(1, size // self.num_generations))
         with torch.no_grad():
             ordinary = super()._get_per_token_logps_and_entropies(
-                model, input_ids[:rows], attention_mask[:rows], kept
+                model, input_ids[rows], attention_mask[rows], kept
             )[0]
             weights = {weight.dtype for weight in model.parameters()}
             refuse_differences(
-                shared[:rows], ordinary, attention_mask[:rows, -kept:], weights=weights
+                shared[rows], ordinary, attention_mask[rows, -kept:], weights=weights
             )
         self._compared_passes = True
 
