@@ -16,7 +16,7 @@ demo: $(VENV)/.installed
 
 # The same on a pretrained model; ROWS=FILE has the rows of MBPP, WHEEL=FILE the model's wheel.
 demo-real: $(VENV)/.installed
-	MAXATK=$(BIN)/maxatk recipes/smollm2/prepare.sh visible $(ROWS)
+	MAXATK=$(BIN)/maxatk NAME=small POOL=120 recipes/smollm2/prepare.sh visible $(ROWS)
 	$(BIN)/maxatk demo --recipe recipes/smollm2/demo.yaml --jobs 2
 
 test: $(VENV)/.installed

