@@ -27,6 +27,7 @@ def main(model: str, out: Path, rows: int) -> None:
             gradient_accumulation_steps=1,
             num_iterations=rows // 2,
             share_prompts=rows > 2,
+            skip_zero_advantages=True,
             max_steps=4,
             ddp_backend="gloo",
         ),

@@ -89,3 +89,26 @@ def check_shared_prompts(config: MaxAtKConfig) -> None:
                 f"share_prompts: True keeps the cache of a prompt for its samples, which does not "
                 f"go with {name}; allowed with it: False"
             )
+
+
+def check_skipping(config: MaxAtKConfig) -> None:
+    """Refuse a loss to which a sample of advantage 0 adds something, or that counts samples."""
+    if not config.skip_zero_advantages:
+        return
+    entropy = getattr(config, "entropy_coef", 0.0) or getattr(config, "use_adaptive_entropy", False)
+    refused = {
+        f"loss_type {config.loss_type!r} (only dapo and cispo divide by the tokens of a whole "
+        "rollout batch)": config.loss_type not in ("dapo", "cispo"),
+        f"beta {config.beta!r}, whose penalty all samples have": config.beta != 0.0,
+        "an entropy bonus, which all samples have": entropy,
+        f"top_entropy_quantile {config.top_entropy_quantile!r}, a quantile over all samples": (
+            config.top_entropy_quantile < 1.0
+        ),
+        "use_liger_kernel": config.use_liger_kernel,
+    }
+    for name, given in refused.items():
+        if given:
+            raise InvalidValueError(
+                f"skip_zero_advantages: True leaves samples out of the loss, which does not go "
+                f"with {name}; allowed with it: False"
+            )

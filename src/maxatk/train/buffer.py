@@ -75,6 +75,26 @@ def in_whole_groups(slices: list[Batch], rows: torch.Tensor, group_size: int) ->
     ]
 
 
+def rows_that_train(batch: Batch, least: int = 1) -> torch.Tensor:
+    """Return the places of the samples whose advantage is not 0, in order, (rows,).
+
+    At least `least` places: those of the first samples of advantage 0 fill up.
+    """
+    advantages = batch["advantages"].reshape(len(batch["advantages"]), -1)
+    idle = (advantages == 0).all(dim=1)
+    count = max(least, int((~idle).sum()))
+    places = torch.argsort(idle.long(), stable=True)[:count]
+    return places.sort().values
+
+
+def of_rows(batch: Batch, places: torch.Tensor) -> Batch:
+    """Return the micro-batch with these samples alone; the same where entries lack one a sample."""
+    rows = len(batch["completion_ids"])
+    if len(places) == rows or not _plain([batch], rows):
+        return batch
+    return {key: _pick([batch], key, places) for key in batch}
+
+
 def save_state(path: Path, state: dict[str, Any]) -> None:
     """Write what a run needs to resume in the middle of a buffer, atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -18,6 +18,7 @@ from maxatk.train.batch_checks import (
     check_rollouts,
     check_shared_prompts,
     check_signal,
+    check_skipping,
 )
 from maxatk.train.objective_checks import check_combinations, check_method, check_objective
 from maxatk.train.rollouts import ROLLOUTS, refuse_settings
@@ -27,7 +28,7 @@ from maxatk.train.trackers import check_trackers
 
 @dataclasses.dataclass
 class MaxAtKConfig(GRPOConfig):
-    """Settings of `MaxAtKTrainer`: every field of TRL's GRPOConfig and seventeen of its own.
+    """Settings of `MaxAtKTrainer`: every field of TRL's GRPOConfig and eighteen of its own.
 
     Args:
         method: A name in `maxatk.METHODS`, or a mapping for `maxatk.objectives.method_of`; decides
@@ -62,6 +63,8 @@ class MaxAtKConfig(GRPOConfig):
         max_prompt_draws: The prompts that are drawn for it at most, in rollout batches.
         share_prompts: Evaluate every different prompt of a micro-batch once in the update instead
             of once a sample. The same numbers up to rounding; needs the memory of activations.
+        skip_zero_advantages: Leave samples whose advantage is 0 out of the update. The same
+            gradient up to rounding; entropy and clipping are logged of the others alone.
 
     Two defaults differ from TRL: dropout is off (ratios would be noise otherwise), and bf16 is
     chosen only where the machine has it. The scale of the advantages belongs to the method, so
@@ -122,6 +125,9 @@ class MaxAtKConfig(GRPOConfig):
     share_prompts: bool = dataclasses.field(
         default=False, metadata={"help": "Evaluate a prompt once for its samples in the update."}
     )
+    skip_zero_advantages: bool = dataclasses.field(
+        default=False, metadata={"help": "Leave samples of advantage 0 out of the update."}
+    )
     disable_dropout: bool = dataclasses.field(
         default=True, metadata={"help": "Disable dropout, so that ratios measure the policy."}
     )
@@ -142,6 +148,7 @@ class MaxAtKConfig(GRPOConfig):
         check_trackers(self.report_to)
         check_combinations(self)
         check_shared_prompts(self)
+        check_skipping(self)
         refuse_settings(self)
         check_signal(self)
 

@@ -70,7 +70,7 @@ class MaxAtKTrainer(GRPOTrainer):
     steps ago, and its old log-probabilities are theirs: the first step on it is off-policy too.
 
     Raises InvalidValueError when the training set holds fewer prompts than one rollout batch needs,
-    or when the model does not go with `share_prompts`; MissingDependencyError with a version of TRL
+    or when the model does not go with `share_prompts` or `skip_zero_advantages`; MissingDependencyError with a version of TRL
     that lacks what this class builds on.
     """
 
@@ -91,6 +91,11 @@ class MaxAtKTrainer(GRPOTrainer):
                 refuse_unshareable(model_config)
             refuse_model(args, model_config, model if named else None)
         super().__init__(model, reward_funcs, args, *more, **others)
+        if args.skip_zero_advantages and getattr(self, "aux_loss_enabled", False):
+            raise InvalidValueError(
+                "skip_zero_advantages: True leaves samples out of the loss, which does not go with "
+                "the auxiliary loss of this model's router; allowed with it: False"
+            )
         # In TRL 1.8 an attribute of the tokenizer alone.
         self._end_tokens = getattr(self, "eos_token_ids", [self._tokenizer.eos_token_id])
         self._own_rollouts = own_rollouts(self, end_tokens=self._end_tokens)
@@ -380,11 +385,24 @@ class MaxAtKTrainer(GRPOTrainer):
         return self._groups.advantages_step != self.state.global_step
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
+        if self.model.training and self.args.skip_zero_advantages:
+            inputs = self._without_zero_advantages(inputs)
         if self.model.training and ratios.behaviour_logps(inputs) is not None:
             if self.args.own_ratio == "sequence":
                 inputs = dict(inputs)  # the buffer keeps one advantage a sample
             self._loss_inputs = inputs
         return super()._compute_loss(model, inputs)
+
+    def _without_zero_advantages(self, inputs: dict[str, Any]) -> dict[str, Any]:
+        if self._is_stale() and self._groups.whole:  # the pass to come sets the advantages
+            return inputs
+        rows = buffer.rows_that_train(inputs)
+        # Every process keeps as many, because TRL gathers one value a sample of all of them.
+        count = torch.tensor([len(rows)], device=self.accelerator.device)
+        most = int(self.accelerator.gather(count).max())
+        if most > len(rows):
+            rows = buffer.rows_that_train(inputs, most)
+        return buffer.of_rows(inputs, rows)
 
     def _get_per_token_logps_and_entropies(
         self,
