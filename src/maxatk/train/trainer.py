@@ -70,8 +70,8 @@ class MaxAtKTrainer(GRPOTrainer):
     steps ago, and its old log-probabilities are theirs: the first step on it is off-policy too.
 
     Raises InvalidValueError when the training set holds fewer prompts than one rollout batch needs,
-    or when the model does not go with `share_prompts` or `skip_zero_advantages`; MissingDependencyError with a version of TRL
-    that lacks what this class builds on.
+    or when the model does not go with `share_prompts` or `skip_zero_advantages`;
+    MissingDependencyError with a version of TRL that lacks what this class builds on.
     """
 
     _buffered_inputs: Any
