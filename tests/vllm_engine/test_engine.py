@@ -80,28 +80,57 @@ def test_prompt_ids_and_the_distribution_are_those_of_hf(backend, hf, problems):
     assert abs(means[0] - means[1]) < 4 * sum(errors) ** 0.5
 
 
-@pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_log_probabilities_are_those_of_a_plain_forward_pass(backend, hf, problems, temperature):
+def compare_log_probabilities(backend, model, problem, settings):
+    """Compare a sample's `logprob` with a plain forward pass of the model over its tokens."""
     import torch
 
     from maxatk.evaluation.backends.vllm import _parameters
 
-    settings = SamplingSettings(samples=8, max_new_tokens=24, temperature=temperature)
-    problem = problems[0]
     samples = drawn(backend, requests_of([problem], range(8)), settings)
-    prompt = hf._prompt_ids(problem.prompt)
+    prompt = backend._prompt_ids(problem.prompt)
     seeds = [sample_seed(settings.seed, problem.id, index) for index in range(8)]
     outputs = backend.engine.generate(  # the same again, with the token ids
-        [{"prompt_token_ids": prompt}] * 8, [_parameters(settings, seed) for seed in seeds]
+        [{"prompt_token_ids": prompt}] * 8,
+        [_parameters(settings, seed) for seed in seeds],
+        lora_request=backend._adapter,
     )
     for sample, output in zip(samples, outputs, strict=True):
         (found,) = output.outputs
         assert found.text == sample.completion
         ids = list(found.token_ids)
         with torch.no_grad():
-            logits = hf.model(torch.tensor([prompt + ids])).logits[0, len(prompt) - 1 : -1]
+            logits = model(torch.tensor([prompt + ids])).logits[0, len(prompt) - 1 : -1]
         logp = torch.log_softmax(logits.double(), -1)[range(len(ids)), ids].sum().item()
         assert sample.logprob == pytest.approx(logp, abs=2e-3)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_log_probabilities_are_those_of_a_plain_forward_pass(backend, hf, problems, temperature):
+    settings = SamplingSettings(samples=8, max_new_tokens=24, temperature=temperature)
+    compare_log_probabilities(backend, hf.model, problems[0], settings)
+
+
+def test_an_adapter_is_applied_as_by_peft(mini, hf, problems, tmp_path):
+    import torch
+    from peft import LoraConfig, PeftModel, get_peft_model
+    from transformers import AutoModelForCausalLM
+
+    def base():
+        return AutoModelForCausalLM.from_pretrained(mini / "base")
+
+    torch.manual_seed(0)
+    lora = LoraConfig(r=4, lora_alpha=16, init_lora_weights=False, target_modules="all-linear")
+    get_peft_model(base(), lora).save_pretrained(tmp_path / "adapter")
+    adapted = PeftModel.from_pretrained(base(), tmp_path / "adapter").eval()
+    prompt = torch.tensor([hf._prompt_ids(problems[0].prompt)])
+    with torch.no_grad():
+        apart = (adapted(prompt).logits - hf.model(prompt).logits).abs().max()
+    assert apart > 0.1, "the adapter changes nothing"
+    settings = ModelSettings("vllm", engine=ENGINE, adapter=str(tmp_path / "adapter"))
+    backend = load_backend(str(mini / "base"), settings)
+    assert backend.describe()["adapter"] == str(tmp_path / "adapter")
+    asked = SamplingSettings(samples=8, max_new_tokens=24)
+    compare_log_probabilities(backend, adapted, problems[0], asked)
 
 
 def test_the_manifest_says_what_the_engine_made_of_the_settings(backend):
