@@ -28,7 +28,7 @@ STUDIES = [
         *("kl", "reuse", "selection"),
     )
 ]
-PRETRAINED = [FOLDER / "smollm2" / f"{n}.yaml" for n in ("study", "hidden", "gpu", "demo")]
+PRETRAINED = [FOLDER / "smollm2" / f"{n}.yaml" for n in ("study", "hidden", "gpu", "demo", "seeds")]
 EVALUATIONS = [FOLDER / "paper" / "eval.yaml", FOLDER / "smollm2" / "base.yaml"]
 DATA = [FOLDER / "paper" / "data.yaml", FOLDER / "smollm2" / "data.yaml"]
 LAUNCHES = sorted(FOLDER.glob("accelerate/*.yaml"))
