@@ -5,9 +5,15 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).parents[1]
 STUDIES = sorted(path.parent.name for path in (ROOT / "docs" / "study").glob("*/results.json"))
+RECIPES = {  # by the name that the study's folder has
+    Path(settings["out"]).name: path
+    for path in (ROOT / "recipes").glob("*/*.yaml")
+    if "out" in (settings := yaml.safe_load(path.read_text(encoding="utf-8")))
+}
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +51,7 @@ def test_tables_in_pages_are_those_of_the_results(fill):
 def test_committed_studies_are_those_of_their_recipes(fill, name):
     from maxatk.studies.study_recipe import load_study
 
-    recipe = load_study(ROOT / "recipes" / "mini" / f"{name}.yaml")
+    recipe = load_study(RECIPES[name])
     study = fill.load(name)
     assert list(study.seeds) == recipe.seeds
     assert study.title == recipe.title
