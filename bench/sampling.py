@@ -1,20 +1,25 @@
-"""Tokens a CPU second of the hf backend, of transformers' `generate` and of vLLM if it is there.
+"""Tokens a CPU second of the hf backend, of transformers' `generate`, and of vLLM and its server.
 
 Usage: python bench/sampling.py [MODEL [PROBLEMS.jsonl]] [key=value ...]. Without a model the
 built-in one is made. Keys: rows (batch sizes, 16,64,256), tokens (new ones, 64), dtype (auto),
 temperature (1), samples (64, of each of `problems`, 2), singles (64: problems of one sample each),
-turns (2: the fastest counts), engines (those
-of maxatk,generate,vllm that are measured).
+turns (2: the fastest counts), engines (those of maxatk,generate,vllm,server that are measured; the
+last two where vLLM is installed).
 
 Every engine draws `samples` completions of `problems` problems, then one completion of each of
 `singles` problems, at every batch size, on one thread. `generate` gets batches of equal prompts in
-the first case and of prompts padded to the longest in the second.
+the first case and of prompts padded to the longest in the second. The server is vLLM's own; the
+backend `openai` has as many requests under way as the batch has rows, and both processes count.
 """
 
+import contextlib
 import dataclasses
 import importlib.util
 import itertools
 import os
+import signal
+import socket
+import subprocess
 import sys
 import tempfile
 import time
@@ -24,9 +29,12 @@ os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "2")
 os.environ.setdefault("VLLM_CPU_CI_ENV", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+import httpx
 import torch
+from transformers import AutoTokenizer
 
-from maxatk.evaluation import ModelSettings, SamplingSettings, load_backend
+from cpu import cpu_seconds
+from maxatk.evaluation import ModelSettings, SamplingSettings, ServerSettings, load_backend
 from maxatk.evaluation.sampling import Request
 from maxatk.mini import MiniSettings, WarmStart, build_mini
 from maxatk.problems import load_problems
@@ -40,7 +48,7 @@ SETTINGS = {
     "problems": "2",
     "singles": "64",
     "turns": "2",
-    "engines": "maxatk,generate,vllm",
+    "engines": "maxatk,generate,vllm,server",
 }
 
 
@@ -77,9 +85,9 @@ def of_generate(backend, requests, settings):
 def rate(draw, backend, requests, settings, turns):
     best = 0.0
     for _ in range(turns):
-        started = time.process_time()
+        started = cpu_seconds()
         drawn = draw(backend, requests, settings)
-        best = max(best, drawn / (time.process_time() - started))
+        best = max(best, drawn / (cpu_seconds() - started))
     return best
 
 
@@ -100,29 +108,79 @@ def cases(problems, asked, settings):
     )
 
 
+@contextlib.contextmanager
+def served(model, dtype, rows):
+    """Run vLLM's server with the model under its own name; give the base of its API."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    address = f"http://127.0.0.1:{port}"
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", model),
+            *("--port", str(port), "--host", "127.0.0.1", "--dtype", dtype, "--enforce-eager"),
+            *("--max-num-seqs", str(rows), "--disable-uvicorn-access-log"),
+            # On a CPU, seeds and prompts in chunks end the engine.
+            *("--no-enable-chunked-prefill", "--max-num-batched-tokens", "8192"),
+        ],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        while not is_up(address):
+            if process.poll() is not None:
+                raise SystemExit(f"vLLM's server ended with {process.returncode}")
+            time.sleep(0.5)
+        yield f"{address}/v1"
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def is_up(address):
+    with contextlib.suppress(httpx.HTTPError):
+        return httpx.get(f"{address}/health", timeout=5).is_success
+    return False
+
+
+@contextlib.contextmanager
+def opened(kind, model, dtype, rows):
+    """Give the backend of this kind with batches of so many rows."""
+    if kind == "openai":
+        chat = AutoTokenizer.from_pretrained(model).chat_template is not None
+        with served(model, dtype, rows) as url:
+            server = ServerSettings(url, chat=chat, concurrency=rows)
+            yield load_backend(model, ModelSettings(kind, server=server))
+        return
+    engine = {"enforce_eager": True} if kind == "vllm" else {}
+    yield load_backend(model, ModelSettings(kind, dtype=dtype, batch_size=rows, engine=engine))
+
+
+def engines_of(asked):
+    engines = [("maxatk", "hf", of_backend), ("generate", "hf", of_generate)]
+    if importlib.util.find_spec("vllm") is not None:
+        engines += [("vllm", "vllm", of_backend), ("server", "openai", of_backend)]
+    return [engine for engine in engines if engine[0] in asked["engines"].split(",")]
+
+
 def measure(model, problems, asked):
     settings = SamplingSettings(
         max_new_tokens=int(asked["tokens"]), temperature=float(asked["temperature"])
     )
     rows = [int(part) for part in asked["rows"].split(",")]
-    engines = [("maxatk", "hf", of_backend), ("generate", "hf", of_generate)]
-    if importlib.util.find_spec("vllm") is not None:
-        engines.append(("vllm", "vllm", of_backend))
-    engines = [engine for engine in engines if engine[0] in asked["engines"].split(",")]
     best, dtype = {}, asked["dtype"]
-    for (name, kind, draw), batch in itertools.product(engines, rows):
-        engine = {"enforce_eager": True} if kind == "vllm" else {}
-        backend = load_backend(
-            model, ModelSettings(kind, dtype=dtype, batch_size=batch, engine=engine)
-        )
-        if kind == "hf":
-            dtype = str(backend.model.dtype).removeprefix("torch.")  # of the engines after it
-        torch.set_num_threads(1)
-        for case, requests, sampling in cases(problems, asked, settings):
-            backend.check({r.problem_id: r.prompt for r in requests}, sampling)
-            speed = rate(draw, backend, requests, sampling, int(asked["turns"]))
-            print(f"{case}, {batch} rows: {name} {speed:,.0f} tokens/CPU s", flush=True)
-            best[case, name] = max(speed, best.get((case, name), 0))
+    for (name, kind, draw), batch in itertools.product(engines_of(asked), rows):
+        with opened(kind, model, dtype, batch) as backend:
+            if kind == "hf":
+                dtype = str(backend.model.dtype).removeprefix("torch.")  # of the engines after it
+            torch.set_num_threads(1)
+            for case, requests, sampling in cases(problems, asked, settings):
+                backend.check({r.problem_id: r.prompt for r in requests}, sampling)
+                first = dataclasses.replace(requests[0], indices=[0])
+                draw(backend, [first], sampling)  # what is made at the first use does not count
+                speed = rate(draw, backend, requests, sampling, int(asked["turns"]))
+                print(f"{case}, {batch} rows: {name} {speed:,.0f} tokens/CPU s", flush=True)
+                best[case, name] = max(speed, best.get((case, name), 0))
     print(f"{dtype}, each at its best batch size:")
     for (case, name), speed in best.items():
         print(f"{case}: {name} {speed:,.0f}, maxatk / {name} {best[case, 'maxatk'] / speed:.2f}")

@@ -34,10 +34,12 @@ def draw(backend, rows=64, most=12, *, seed=0, batch=None, ends=(0,), **changes)
     """Draw rows of one prompt, all at a time or `batch` of them, in the order of their noise."""
     noise = np.random.default_rng(seed).random((rows, most), dtype=np.float32)
     settings = SamplingSettings(max_new_tokens=most, **changes)
+    most_rows = batch or rows
+    full = backend.keeps_full
     loop = Loop(
-        Decoder(backend.model) if backend.keeps_full else LoneDecoder(backend.model),
+        Decoder(backend.model, rows=most_rows) if full else LoneDecoder(backend.model),
         settings,
-        rows=batch or rows,
+        rows=most_rows,
         shared=True,
         end_tokens=ends,
         stopper=Stopper(settings, backend._text),
@@ -121,6 +123,22 @@ def test_the_batch_is_full_until_the_queue_is_empty(backend, monkeypatch):
     full = widths[: -settings.max_new_tokens]
     assert len(full) > 10
     assert min(full) >= 7  # of 8
+
+
+def test_the_cache_is_not_copied_for_every_prompt_that_widens_the_batch(tiny_model, monkeypatch):
+    widths = []
+    resize = Decoder._resize
+
+    def counted(self, width, room):
+        widths.append(width)
+        resize(self, width, room)
+
+    monkeypatch.setattr(Decoder, "_resize", counted)
+    backend = HFBackend(tiny_model, ModelSettings(batch_size=100))
+    requests = [Request(f"p{i}", PROMPT, [0]) for i in range(100)]
+    settings = SamplingSettings(max_new_tokens=2, samples=1)
+    assert sum(len(some) for some in backend.sample(requests, settings)) == 100
+    assert widths == [8, 16, 32, 64, 100]  # from 4; no more rows than can be under way
 
 
 @pytest.mark.parametrize("samples", [1, 3, 20])

@@ -70,7 +70,7 @@ class OwnRollouts:
         for row, prompt in enumerate(prompts):
             rows.setdefault(tuple(prompt), []).append(row)
         loop = Loop(
-            Decoder(model),
+            Decoder(model, rows=len(prompts)),
             self.settings,
             rows=len(prompts),
             shared=len(prompts) >= SHARED_FROM * len(rows),

@@ -56,17 +56,22 @@ class _Step:
 
 
 class Decoder(Cache):  # type: ignore[misc]
-    """The batch of a model: at most `width` rows, which are admitted, advanced and dropped.
+    """The batch of a model: rows that are admitted, advanced and dropped.
 
     For decoder-only models of transformers with full attention in every layer, see `supports`.
+
+    Args:
+        model: The model.
+        rows: The most rows that will be under way at a time.
     """
 
     fewest = _FEWEST  # rows of a batch
     refills = True  # rows may be admitted while others are under way
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, *, rows: int) -> None:
         super().__init__(layers=[])
         self.model = model
+        self._most = max(rows, self.fewest)
         config = model.config.get_text_config()
         self._config, self._layers = config, config.num_hidden_layers
         self._keys: list[torch.Tensor] = []
@@ -239,8 +244,9 @@ class Decoder(Cache):  # type: ignore[misc]
             self._values = [
                 v.new_zeros(shape) for v, shape in zip(prompt.values, values, strict=True)
             ]
-        if width > len(self._keys[0]):
-            self._resize(width, self._keys[0].shape[2])
+        capacity = len(self._keys[0])
+        if width > capacity:  # twice as many, since every prompt may bring a row more
+            self._resize(max(width, min(2 * capacity, self._most)), self._keys[0].shape[2])
         grown = width - self._width
         if grown > 0:
             self._prompts += [None] * grown

@@ -117,7 +117,7 @@ class HFBackend:
             self.check({request.problem_id: request.prompt for request in requests}, settings)
         stopper = Stopper(settings, self._text)
         loop = Loop(
-            Decoder(self.model) if self.keeps_full else LoneDecoder(self.model),
+            self._decoder(),
             settings,
             rows=self.batch_size,
             shared=settings.samples >= SHARED_FROM,
@@ -126,6 +126,11 @@ class HFBackend:
         )
         drawn = loop.run(self._work(request, settings) for request in requests if request.indices)
         return in_order(requests, ([_sample(row, stopper) for row in some] for some in drawn))
+
+    def _decoder(self) -> Decoder | LoneDecoder:
+        if self.keeps_full:
+            return Decoder(self.model, rows=self.batch_size)
+        return LoneDecoder(self.model)
 
     def _work(self, request: Request, settings: SamplingSettings) -> Work:
         noise = sampling_noise(request.problem_id, max(request.indices) + 1, settings)
