@@ -1,8 +1,8 @@
 """TRL's GRPOTrainer with the advantages of `maxatk.objectives`, on-policy and off-policy.
 
 The order of calls, where * marks a method of TRL that is overridden here and + one that
-`rollout_trainer.py` overrides. The hand-over of ratios
-relies on TRL's loss reading the advantages after the log-probabilities (`surface.py` checks it):
+`rollout_trainer.py` overrides. The hand-over of ratios relies on TRL's loss reading the advantages
+after the log-probabilities (`surface.py` checks it):
 
     training_step*                              one micro-batch
       _prepare_inputs*                          a new rollout batch, or a slice of the buffer
