@@ -19,6 +19,7 @@ from maxatk.engines.cluster.opening import open_verifier
 from maxatk.errors import InvalidValueError
 from maxatk.evaluation import score
 from maxatk.evaluation.failures import STORED
+from maxatk.evaluation.folder import check_label
 from maxatk.evaluation.groups import check_by
 from maxatk.evaluation.outside import score_rewards
 from maxatk.evaluation.planning import ScorePlan, plan_score
@@ -54,6 +55,7 @@ class Arguments:
         k: Which k to print, from 1 to the samples of a problem.
         threshold: The reward from which a sample passes.
         column: A further column of --rewards to take for the reward.
+        label: The name of the run in tables and reports; that of its folder if none is given.
         by: A field of the problems' meta: also print the results by its values.
         limit: Take only the first problems and their samples.
         store_failures: Of how many failed samples of a problem the failed test, what it expected
@@ -75,6 +77,7 @@ class Arguments:
     k: tuple[int, ...] = ()
     threshold: float = 1.0
     column: str | None = None
+    label: str | None = None
     by: str | None = None
     limit: int | None = None
     store_failures: int = STORED
@@ -89,6 +92,7 @@ def run(arguments: Sequence[str]) -> None:
     """Do what the arguments of `maxatk score` say."""
     asked = tyro.cli(Arguments, prog="maxatk score", args=arguments)
     refuse_two_outputs(asked.output_format, asked.progress)
+    check_label(asked.label)
     if asked.format == "json":
         raise InvalidValueError(
             "--format: names the tool that wrote the file; --output-format json prints the tables "
@@ -124,6 +128,7 @@ def _take(asked: Arguments, rewards: Path) -> None:
         more_ks=asked.k,
         threshold=asked.threshold,
         column=asked.column,
+        label=asked.label,
     )
     _print(asked, results)
 
@@ -167,6 +172,7 @@ def _verify(asked: Arguments, samples: Path, problems: str) -> None:
             threshold=asked.threshold,
             store_failures=asked.store_failures,
             problems_name=problems,
+            label=asked.label,
             progress=lambda done, total, _: bar(done, total),
         )
     _print(asked, results)
@@ -184,7 +190,11 @@ def _verify(asked: Arguments, samples: Path, problems: str) -> None:
 def _print(asked: Arguments, results: dict[str, Any]) -> None:
     if asked.progress != "json":
         print_results(
-            asked.out.name, results, ks=asked.k, by=asked.by, output_format=asked.output_format
+            asked.label or asked.out.name,
+            results,
+            ks=asked.k,
+            by=asked.by,
+            output_format=asked.output_format,
         )
 
 

@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from maxatk.errors import InvalidValueError
 from maxatk.evaluation.backends import Backend, ModelSettings, load_backend
 from maxatk.evaluation.failures import STORED, check_stored
 from maxatk.evaluation.folder import (
     SAMPLES,
+    labelled,
     manifest_of,
     open_folder,
     recorded_batch_size,
@@ -93,7 +93,7 @@ def evaluate(
     """
     started = time.monotonic()
     check_stored(store_failures)
-    check_label(label)
+    named = labelled(label)
     check_threshold(threshold)
     settings = settings or SamplingSettings()
     check_ks(more_ks, settings.samples)
@@ -126,16 +126,8 @@ def evaluate(
                 for drawn in _sampled(sampler, chosen, settings, samples, progress):
                     verify(_programs(drawn, chosen, opened))
         manifest = manifest_of(described, opened, problems_name or source, started)
-    manifest.update({"samples_found": found, **training})
-    if label is not None:
-        manifest["label"] = label
+    manifest.update({"samples_found": found, **training, **named})
     return write_results(out, chosen, samples.records, scores.records, manifest, more_ks, threshold)
-
-
-def check_label(label: str | None) -> None:
-    """Raise InvalidValueError for a label that is empty or longer than one line."""
-    if label is not None and (not label.strip() or len(label.splitlines()) > 1):
-        raise InvalidValueError(f"label: must be one line with a name in it, got {label!r}")
 
 
 def _unscored(samples: Store[Sample], scores: Store[Score]) -> list[Sample]:

@@ -178,6 +178,18 @@ def manifest_of(
     }
 
 
+def check_label(label: str | None) -> None:
+    """Raise InvalidValueError for a label that is empty or longer than one line."""
+    if label is not None and (not label.strip() or len(label.splitlines()) > 1):
+        raise InvalidValueError(f"label: must be one line with a name in it, got {label!r}")
+
+
+def labelled(label: str | None) -> dict[str, str]:
+    """Return what the label of a run adds to its manifest; raises as `check_label`."""
+    check_label(label)
+    return {} if label is None else {"label": label}
+
+
 def refuse_strangers(store: Store[Any], problems: Mapping[str, Problem]) -> None:
     """Raise DataError if a file of the folder has a sample of a problem that is not given."""
     for problem_id, sample in store.records:

@@ -15,6 +15,7 @@ from maxatk.evaluation.folder import (
     SAMPLES,
     SCORES,
     digest_of_texts,
+    labelled,
     open_folder,
 )
 from maxatk.evaluation.results import build_results
@@ -44,6 +45,7 @@ def score_rewards(
     more_ks: Sequence[int] = (),
     threshold: float = 1.0,
     column: str | None = None,
+    label: str | None = None,
 ) -> dict[str, Any]:
     """Return the results of rewards that are there already, and write them as a run to `out`.
 
@@ -60,14 +62,17 @@ def score_rewards(
         more_ks: Further k of the metrics, as in `build_results`.
         threshold: The reward from which a sample passes.
         column: A column that stands in for the reward.
+        label: The name of the run in tables and reports; no setting, as in `evaluate`.
 
     Raises MissingFileError, DataError (every bad line; no reward at all) or InvalidValueError (k,
-    column, a folder of other settings), all before anything is written.
+    column, label, a folder of other settings), all before anything is written.
     """
+    named = labelled(label)
     run = read_rewards(path, log_format=log_format, mapping=mapping, problems=problems)
     results = results_of_outside(
         run, more_ks=more_ks, threshold=threshold, column=column, problems=problems
     )
+    results["manifest"].update(named)
     out = Path(out)
     open_folder(out, run.settings)
     if run.samples is not None:

@@ -6,8 +6,8 @@ import dataclasses
 from typing import Any
 
 from maxatk.evaluation import ModelSettings, SamplingSettings
-from maxatk.evaluation.evaluating import check_label
 from maxatk.evaluation.failures import STORED, check_stored
+from maxatk.evaluation.folder import check_label
 from maxatk.evaluation.statistics.intervals import check_threshold
 from maxatk.rewards import read_spec
 from maxatk.verifier import VerifierSettings

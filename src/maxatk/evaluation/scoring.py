@@ -11,6 +11,7 @@ from typing import Any
 from maxatk.errors import DataError, InvalidValueError
 from maxatk.evaluation.failures import STORED, check_stored
 from maxatk.evaluation.folder import (
+    labelled,
     manifest_of,
     open_folder,
     verified_settings,
@@ -46,6 +47,7 @@ def score(
     threshold: float = 1.0,
     store_failures: int = STORED,
     problems_name: str | None = None,
+    label: str | None = None,
     progress: UnitProgress | None = None,
 ) -> dict[str, Any]:
     """Verify an existing samples file and return the results.
@@ -69,14 +71,16 @@ def score(
             0 to 1,000; of none where the reward is not that of the tests.
         problems_name: Where `problems` were loaded from, for the manifest; their name or path
             where they are given by it.
+        label: The name of the run in tables and reports; no setting, as in `evaluate`.
         progress: Called with (done, total, "scores") from the verifying thread.
 
     Raises MissingFileError, DataError (an unreadable line, a sample of an unknown problem, a
-    problem without samples) or InvalidValueError (k, settings), all before any verification.
+    problem without samples) or InvalidValueError (k, settings, label), all before any verification.
     """
     started = time.monotonic()
     check_stored(store_failures)
     check_threshold(threshold)
+    named = labelled(label)
     chosen, source = read_problems(problems)
     chosen, submissions = read_submitted(
         samples_path,
@@ -104,7 +108,7 @@ def score(
             for start in range(0, len(submissions), BATCH):
                 verify(submissions[start : start + BATCH])
         manifest = manifest_of(described, opened, problems_name or source, started)
-    manifest["samples_file"] = str(samples_path)
+    manifest.update({"samples_file": str(samples_path), **named})
     samples = {(s.sample.problem_id, s.sample.sample): s.sample for s in submissions}
     return write_results(out, chosen, samples, scores.records, manifest, more_ks, threshold)
 
