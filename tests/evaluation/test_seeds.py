@@ -58,10 +58,16 @@ def test_two_seeds_are_no_test():
     assert found.sign_flip_p == 0.5
 
 
-def test_seeds_without_spread_have_a_point_and_no_doubt():
-    assert seed_difference([0.5] * 3).p == 0.0
+@pytest.mark.parametrize("differences", [[0.5] * 3, [-1.5 / 26] * 3, [0.1 + 0.2, 0.3, 0.3]])
+def test_seeds_that_agree_to_the_last_bit_have_no_interval_and_the_p_of_the_sign_flips(differences):
+    found = seed_difference(differences)
+    assert (found.low, found.high) == (None, None)  # few problems and rewards, and no spread at all
+    assert found.p == found.sign_flip_p == smallest_sign_flip_p(3)
+
+
+def test_seeds_without_any_difference_have_p_1():
     same = seed_difference([0.0] * 3)
-    assert (same.p, same.low, same.high, same.sign_flip_p) == (1.0, 0.0, 0.0, 1.0)
+    assert (same.p, same.low, same.high, same.sign_flip_p) == (1.0, None, None, 1.0)
 
 
 def test_many_seeds_have_no_sign_flips():

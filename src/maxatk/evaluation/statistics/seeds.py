@@ -15,6 +15,7 @@ from maxatk.evaluation.statistics.student import student_p
 
 FEWEST_SEEDS = 3
 _MOST_FLIPPED = 20  # 2^20 sums
+_ROUNDING = 1e-9  # of differences that would be equal without it
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,6 +26,9 @@ class SeedDifference:
     `high` are the ends of its 95% t-interval and `p` is that of the t-test, both with S - 1 degrees
     of freedom for S seeds; None for fewer than three seeds. `sign_flip_p` is the share of the 2^S
     choices of signs whose mean is at least as far from 0, None above 20 seeds.
+
+    Where all seeds have the same difference, as few problems with few rewards make them have, t
+    knows no spread: `low` and `high` are None, and `p` is that of the sign flips.
     """
 
     by_seed: tuple[float, ...]
@@ -54,11 +58,12 @@ def seed_difference(by_seed: Sequence[float]) -> SeedDifference:
     tested = len(by_seed) >= FEWEST_SEEDS
     found = student_mean(np.array([by_seed], dtype=np.float64).T, level=LEVEL)
     mean, half = float(found.mean[0]), float(found.high[0] - found.mean[0])
+    bounded = tested and not _agree(by_seed)
     return SeedDifference(
         by_seed=tuple(float(difference) for difference in by_seed),
         mean=mean,
-        low=mean - half if tested else None,
-        high=mean + half if tested else None,
+        low=mean - half if bounded else None,
+        high=mean + half if bounded else None,
         p=_t_test_p(by_seed) if tested else None,
         sign_flip_p=sign_flip_p(by_seed),
     )
@@ -96,7 +101,7 @@ def sign_flip_p(by_seed: Sequence[float]) -> float | None:
     for difference in by_seed:
         sums = np.concatenate([sums + difference, sums - difference])
     found = abs(math.fsum(by_seed))
-    slack = 1e-9 * sum(map(abs, by_seed))
+    slack = _ROUNDING * sum(map(abs, by_seed))
     return float(np.mean(np.abs(sums) >= found - slack))
 
 
@@ -105,9 +110,13 @@ def smallest_sign_flip_p(seeds: int) -> float:
     return 2.0 ** (1 - seeds)
 
 
+def _agree(by_seed: Sequence[float]) -> bool:
+    return max(by_seed) - min(by_seed) <= _ROUNDING * max(map(abs, by_seed))
+
+
 def _t_test_p(by_seed: Sequence[float]) -> float:
     differences = np.array(by_seed, dtype=np.float64)
+    if _agree(by_seed):
+        return smallest_sign_flip_p(len(differences)) if differences.any() else 1.0
     error = differences.std(ddof=1) / math.sqrt(len(differences))
-    if error == 0:
-        return 1.0 if differences[0] == 0 else 0.0
     return student_p(float(differences.mean() / error), len(differences) - 1)
