@@ -18,6 +18,8 @@ DEFAULT_DATA = Path(__file__).parents[2] / "shared" / "data"
 def pytest_configure():
     """Give the processes that tests start this copy of the package, patience and Ctrl-C."""
     os.environ.setdefault("PYTEST_TIMEOUT", str(patience(300)))
+    # Two processes with two threads each on two cores wait for each other: up to 3 times slower.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
     with contextlib.suppress(ImportError):  # the environment of vLLM has no hypothesis
         from hypothesis import settings
 

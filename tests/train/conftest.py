@@ -3,10 +3,12 @@ given."""
 
 import copy
 import dataclasses
+import functools
 
 import pytest
 import torch
 from datasets import Dataset
+from transformers import AutoModelForCausalLM
 
 from maxatk.mini import Noise, generate_problems
 from maxatk.mini.model import new_model
@@ -78,6 +80,12 @@ def config(folder, **changes):
         "seed": 3,
     }
     return MaxAtKConfig(**{**defaults, **changes})
+
+
+@functools.cache
+def own_model(folder):
+    """A model that no trainer has, read once: an oracle gives it the weights of each policy."""
+    return AutoModelForCausalLM.from_pretrained(folder).eval()
 
 
 @dataclasses.dataclass

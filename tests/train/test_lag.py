@@ -7,14 +7,14 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from transformers import AutoModelForCausalLM, TrainerCallback
+from transformers import TrainerCallback
 
 from maxatk.train import MaxAtKTrainer
 from maxatk.train.lag import LaggedWeights, copies
 from maxatk.train.ratios import GROUP_ROW
 from oracles import PAPER
 
-from .conftest import GROUP, SpyTrainer, reward_with_gaps
+from .conftest import GROUP, SpyTrainer, own_model, reward_with_gaps
 from .test_trainer import brute_force, sequence_logps
 
 WHOLE, SPLIT = {}, {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 4}
@@ -53,12 +53,15 @@ def by_generation(trainer):
     return [(place // reuse, seen) for place, seen in enumerate(trainer.seen)]
 
 
-def own_log_ratios(trainer, model_folder, generation, step, *, lag):
-    """log pi_step - log pi_sampling of the rows of a generation, in groups."""
-    rows = trainer.generations[generation][1]
-    old = sequence_logps(model_folder, sampling_policy(trainer, generation, lag), rows)
-    now = sequence_logps(model_folder, policies(trainer)[step], rows)
-    return (now - old).reshape(-1, GROUP)
+def own_log_ratios(trainer, model_folder, *, lag):
+    """log pi_step - log pi_sampling of a generation's rows, in groups, by (generation, step)."""
+    found = {}
+    for generation, step in {(number, seen.step) for number, seen in by_generation(trainer)}:
+        rows = trainer.generations[generation][1]
+        old = sequence_logps(model_folder, sampling_policy(trainer, generation, lag), rows)
+        now = sequence_logps(model_folder, policies(trainer)[step], rows)
+        found[generation, step] = (now - old).reshape(-1, GROUP)
+    return found
 
 
 @pytest.mark.parametrize("form", ["ppo", "reinforce"])
@@ -82,15 +85,16 @@ def test_advantages_are_those_of_ratios_to_the_lagged_policy(
     assert trainer.steps == [0, uses, 2 * uses]
     assert (trainer.extra > 0) == (geometry is SPLIT)
     first_use_moved = 0.0
+    log_ratios = own_log_ratios(trainer, model_folder, lag=lag)
     for generation, seen in by_generation(trainer):
         step = seen.step
-        log_ratios = own_log_ratios(trainer, model_folder, generation, step, lag=lag)
+        ratios = log_ratios[generation, step]
         rewards = trainer.generations[generation][2].double().numpy().reshape(-1, GROUP)
-        expected = brute_force(method, rewards, log_ratios, k=2, form=form).reshape(-1)
+        expected = brute_force(method, rewards, ratios, k=2, form=form).reshape(-1)
         own = expected[seen.inputs[GROUP_ROW].numpy()]
         np.testing.assert_allclose(seen.inputs["advantages"].numpy(), own, atol=2e-5)
         if step == trainer.steps[generation]:
-            on_policy = brute_force(method, rewards, 0 * log_ratios, k=2, form=form).reshape(-1)
+            on_policy = brute_force(method, rewards, 0 * ratios, k=2, form=form).reshape(-1)
             first_use_moved = max(first_use_moved, float(np.abs(expected - on_policy).max()))
     assert first_use_moved > 1e-3, "no first use was off-policy: the lag would not be needed"
 
@@ -152,9 +156,8 @@ class Jump(TrainerCallback):
 
 def greedy_tokens(model_folder, policy, rows):
     """The likeliest token at every place of the completions, given what stands before it."""
-    model = AutoModelForCausalLM.from_pretrained(model_folder)
+    model = own_model(model_folder)
     model.load_state_dict(policy)
-    model.eval()
     found = []
     for i in range(len(rows["prompt_ids"])):
         prompt = rows["prompt_ids"][i][rows["prompt_mask"][i].bool()]
@@ -175,12 +178,12 @@ def test_the_distance_from_the_sampling_policy_is_logged_for_every_method(
     )
     trainer.train()
     logged = [row for row in trainer.state.log_history if "loss" in row]
+    log_ratios = own_log_ratios(trainer, model_folder, lag=lag)
     for (generation, seen), row in zip(by_generation(trainer), logged, strict=True):
         if seen.step == max(trainer.steps[generation] - lag, 0):
             assert "ratio/mean_abs_delta" not in row
             continue
-        log_ratios = own_log_ratios(trainer, model_folder, generation, seen.step, lag=lag)
-        deviations = np.abs(np.expm1(log_ratios))
+        deviations = np.abs(np.expm1(log_ratios[generation, seen.step]))
         assert row["ratio/mean_abs_delta"] == pytest.approx(deviations.mean(), abs=1e-4)
         assert row["ratio/max_abs_delta"] == pytest.approx(deviations.max(), abs=1e-4)
         assert row["ratio/clamped"] == pytest.approx((deviations > 0.5).mean())

@@ -12,6 +12,7 @@ import torch
 import yaml
 from safetensors.torch import load_file
 
+from maxatk.cli.main import main
 from maxatk.errors import InvalidValueError
 from maxatk.jsonl import write_jsonl
 from maxatk.train import MaxAtKTrainer
@@ -41,18 +42,18 @@ GEOMETRIES = {
 
 
 @pytest.mark.parametrize("geometry", GEOMETRIES.values(), ids=GEOMETRIES)
-@pytest.mark.parametrize("stop", [1, 3, 4])
-def test_weights_and_samples_are_those_of_an_uninterrupted_run(make_trainer, geometry, stop):
+def test_weights_and_samples_are_those_of_an_uninterrupted_run(make_trainer, geometry):
     settings = {**SETTINGS, **geometry}
     whole = make_trainer(cls=MaxAtKTrainer, **settings)
     whole.train()
-    again = make_trainer(cls=MaxAtKTrainer, **settings)
-    again.train(resume_from_checkpoint=f"{again.args.output_dir}/checkpoint-{stop}")
-    for name, weight in whole.model.state_dict().items():
-        torch.testing.assert_close(again.model.state_dict()[name], weight, atol=0, rtol=0)
-    rows = [row for row in whole.state.log_history if "loss" in row]
-    resumed = [row for row in again.state.log_history if "loss" in row]
-    assert [row["loss"] for row in resumed] == [row["loss"] for row in rows]
+    losses = [row["loss"] for row in whole.state.log_history if "loss" in row]
+    for stop in (4, 3, 1):  # the last first: a resumed run writes the later checkpoints again
+        again = make_trainer(cls=MaxAtKTrainer, **settings)
+        again.train(resume_from_checkpoint=f"{again.args.output_dir}/checkpoint-{stop}")
+        for name, weight in whole.model.state_dict().items():
+            torch.testing.assert_close(again.model.state_dict()[name], weight, atol=0, rtol=0)
+        resumed = [row["loss"] for row in again.state.log_history if "loss" in row]
+        assert resumed == losses, f"resumed from step {stop}"
 
 
 def test_a_checkpoint_of_another_lag_is_refused(make_trainer):
@@ -78,10 +79,13 @@ def test_a_checkpoint_cut_off_by_a_kill_is_passed_over(tmp_path):
 
 @pytest.mark.parametrize("lag", [0, 3])
 def test_killed_runs_end_with_the_weights_of_one_that_was_not(
-    tmp_path, model_folder, mini_problems, lag
+    tmp_path, started, model_folder, mini_problems, lag
 ):
-    problems = tmp_path / "problems.jsonl"
+    problems, reward = tmp_path / "problems.jsonl", tmp_path / "own.py"
     write_jsonl(problems, (p.problem.to_json() for p in mini_problems))
+    reward.write_text(
+        "def letters(completions, **_):\n    return [len(set(text)) / 99 for text in completions]\n"
+    )
     trainer = {**SETTINGS, "k": 2, "num_generations": 4, "per_device_train_batch_size": 8}
     trainer |= {"max_completion_length": 40, "max_steps": 8}  # slow enough to be killed in time
     trainer |= {"rollout_lag": lag, "num_iterations": 1 if lag else 2}
@@ -93,26 +97,24 @@ def test_killed_runs_end_with_the_weights_of_one_that_was_not(
                 "model": str(model_folder),
                 "problems": str(problems),
                 "out": "overridden",
-                "verifier": {"workers": 1, "time_limit": 1},
+                "reward": f"{reward}:letters",
                 "trainer": trainer,
             }
         )
     )
 
-    def start(out):
-        program = "from maxatk.cli.main import main; main()"
-        command = [sys.executable, "-c", program, "train", str(recipe), f"out={out}"]
-        return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
     killed, whole = tmp_path / "killed", tmp_path / "whole"
-    process = start(killed)
+    command = [sys.executable, "-m", "maxatk", "train", str(recipe), f"out={killed}"]
+    process = started(*command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     while not (killed / "checkpoint-3").is_dir() and process.poll() is None:
         time.sleep(0.005)
     process.send_signal(signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
-    assert start(killed).wait() == 0
-    assert start(whole).wait() == 0
+    assert main(["train", str(recipe), f"out={killed}"]) == 0
+    assert main(["train", str(recipe), f"out={whole}"]) == 0
     expected = load_file(whole / "model.safetensors")
+    untrained = load_file(model_folder / "model.safetensors")
+    assert any((weight != untrained[name]).any() for name, weight in expected.items())
     for name, weight in load_file(killed / "model.safetensors").items():
         torch.testing.assert_close(weight, expected[name], atol=0, rtol=0)
     assert "log_history" in json.loads((killed / "train.json").read_text())

@@ -11,7 +11,6 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import WhitespaceSplit
 from transformers import (
-    AutoModelForCausalLM,
     CLIPVisionConfig,
     LlamaConfig,
     LlavaConfig,
@@ -25,7 +24,7 @@ from maxatk.models import load_tokenizer
 from maxatk.train import MaxAtKTrainer
 from maxatk.train.ratios import GROUP_ROW
 
-from .conftest import GROUP, SpyTrainer, config, text_reward
+from .conftest import GROUP, SpyTrainer, config, own_model, text_reward
 from .test_trainer import CORRECTED, brute_force
 
 WHOLE, SPLIT = {}, {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 4}
@@ -57,7 +56,7 @@ def talk(prompts, trainer):
 
 def logps_of_the_policys_tokens(model_folder, policy, rows):
     """Sums over the tokens before and after the environment's, one row at a time."""
-    model = AutoModelForCausalLM.from_pretrained(model_folder)
+    model = own_model(model_folder)
     model.load_state_dict(policy)
     result = []
     for i in range(len(rows["prompt_ids"])):

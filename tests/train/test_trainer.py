@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModelForCausalLM
 from trl import GRPOConfig, GRPOTrainer
 
 from maxatk.errors import InvalidValueError
@@ -12,7 +11,7 @@ from maxatk.train import MaxAtKTrainer
 from maxatk.train.ratios import GROUP_ROW
 from oracles import subsets
 
-from .conftest import GROUP, SpyTrainer, reward_with_gaps, text_reward
+from .conftest import GROUP, SpyTrainer, own_model, reward_with_gaps, text_reward
 
 CVAR = {"credit": {"cvar": 0.5, "of": 3}, "baseline": "replace_one"}
 TRAINED = [name for name, method in METHODS.items() if not method.kind.needs_answers]
@@ -22,9 +21,8 @@ CLAMP = 0.5
 
 def sequence_logps(model_folder, policy, rows):
     """log pi(completion | prompt) of every row, one row at a time, without padding."""
-    model = AutoModelForCausalLM.from_pretrained(model_folder)
+    model = own_model(model_folder)
     model.load_state_dict(policy)
-    model.eval()
     result = []
     for i in range(len(rows["prompt_ids"])):
         prompt = rows["prompt_ids"][i][rows["prompt_mask"][i].bool()]
@@ -52,20 +50,16 @@ def brute_force(method, rewards, log_ratios, *, k, form):
     return result * (rewards.shape[1] if summed else 1)
 
 
-def expected_at(trainer, model_folder, step, *, method, k, form):
-    """The advantages of one rollout batch under the policy of optimizer step `step`."""
+def expected_by_step(trainer, model_folder, *, method, k, form):
+    """The advantages of the last rollout batch under the policy of every optimizer step."""
     policy, rows, rewards = trainer.generations[-1]
-    now = next(seen.policy for seen in trainer.seen if seen.step == step)
+    scored = rewards.double().numpy().reshape(-1, GROUP)
     old_logps = sequence_logps(model_folder, policy, rows)
-    log_ratios = sequence_logps(model_folder, now, rows) - old_logps
-    shape = (-1, GROUP)
-    return brute_force(
-        method,
-        rewards.double().numpy().reshape(shape),
-        log_ratios.reshape(shape),
-        k=k,
-        form=form,
-    ).reshape(-1)
+    expected = {}
+    for step, now in {seen.step: seen.policy for seen in trainer.seen}.items():
+        log_ratios = (sequence_logps(model_folder, now, rows) - old_logps).reshape(-1, GROUP)
+        expected[step] = brute_force(method, scored, log_ratios, k=k, form=form).reshape(-1)
+    return expected
 
 
 @pytest.mark.parametrize("form", ["ppo", "reinforce"])
@@ -87,12 +81,12 @@ def test_off_policy_advantages_match_brute_force_with_split_groups(
     assert len(trainer.generations) == 1
     assert len(trainer.seen) == 16
     moved = 0.0
+    expected = expected_by_step(trainer, model_folder, method=method, k=2, form=form)
     for seen in trainer.seen:
-        expected = expected_at(trainer, model_folder, seen.step, method=method, k=2, form=form)
-        own = expected[seen.inputs[GROUP_ROW].numpy()]
+        own = expected[seen.step][seen.inputs[GROUP_ROW].numpy()]
         np.testing.assert_allclose(seen.inputs["advantages"].numpy(), own, atol=2e-5)
         on_policy = trainer.generations[0][1]["advantages"].numpy()
-        moved = max(moved, float(np.abs(expected - on_policy).max()))
+        moved = max(moved, float(np.abs(expected[seen.step] - on_policy).max()))
     assert moved > 1e-3, "the policy did not move: this test would pass without any correction"
 
 
@@ -109,7 +103,7 @@ def test_groups_are_really_split_over_micro_batches(make_trainer):
 def test_every_method_sets_the_advantages_of_its_row(make_trainer, model_folder, method):
     trainer = make_trainer(method=method, max_steps=1)
     trainer.train()
-    expected = expected_at(trainer, model_folder, 0, method=method, k=2, form="ppo")
+    expected = expected_by_step(trainer, model_folder, method=method, k=2, form="ppo")[0]
     rows = trainer.seen[0].inputs[GROUP_ROW].numpy()
     np.testing.assert_allclose(
         trainer.seen[0].inputs["advantages"].numpy(), expected[rows], atol=1e-5
@@ -124,9 +118,9 @@ def test_unscorable_samples_leave_their_group(make_trainer, model_folder, method
     rewards = trainer.generations[0][2]
     assert rewards.isnan().any()
     assert not rewards.isnan().all()
+    expected = expected_by_step(trainer, model_folder, method=method, k=2, form="ppo")
     for seen in trainer.seen:
-        expected = expected_at(trainer, model_folder, seen.step, method=method, k=2, form="ppo")
-        own = expected[seen.inputs[GROUP_ROW].numpy()]
+        own = expected[seen.step][seen.inputs[GROUP_ROW].numpy()]
         np.testing.assert_allclose(seen.inputs["advantages"].numpy(), own, atol=2e-5)
 
 
@@ -222,9 +216,9 @@ def test_whole_groups_take_their_ratios_from_the_loss(make_trainer, model_folder
     rows = [seen.inputs[GROUP_ROW].tolist() for seen in trainer.seen]
     assert sorted(rows[0] + rows[1]) == list(range(16))
     assert all(group[0] % GROUP == 0 for r in rows for group in (r[:GROUP], r[GROUP:]))
+    expected = expected_by_step(trainer, model_folder, method=method, k=2, form=form)
     for seen in trainer.seen:
-        expected = expected_at(trainer, model_folder, seen.step, method=method, k=2, form=form)
-        own = expected[seen.inputs[GROUP_ROW].numpy()]
+        own = expected[seen.step][seen.inputs[GROUP_ROW].numpy()]
         np.testing.assert_allclose(seen.inputs["advantages"].numpy(), own, atol=2e-5)
 
 
@@ -246,9 +240,9 @@ def test_masked_truncated_completions_leave_groups_whose_weights_need_ratios(
     assert not masked.all()
     if method == "bon_off_policy_exact":
         rewards[masked] = torch.nan
+    expected = expected_by_step(trainer, model_folder, method=method, k=2, form="ppo")
     for seen in trainer.seen:
-        expected = expected_at(trainer, model_folder, seen.step, method=method, k=2, form="ppo")
-        own = expected[seen.inputs[GROUP_ROW].numpy()]
+        own = expected[seen.step][seen.inputs[GROUP_ROW].numpy()]
         np.testing.assert_allclose(seen.inputs["advantages"].numpy(), own, atol=2e-5)
 
 
@@ -265,11 +259,10 @@ def test_several_rewards_are_added_with_their_weights(make_trainer, model_folder
     one, other = text_reward(texts), reward_with_gaps(texts)
     expected = [a - 0.5 * (b or 0.0) for a, b in zip(one, other, strict=True)]
     np.testing.assert_allclose(trainer.generations[0][2].numpy(), expected, atol=1e-6)
+    method = "bon_off_policy_exact"
+    expected = expected_by_step(trainer, model_folder, method=method, k=2, form="ppo")
     for seen in trainer.seen:
-        expected = expected_at(
-            trainer, model_folder, seen.step, method="bon_off_policy_exact", k=2, form="ppo"
-        )
-        own = expected[seen.inputs[GROUP_ROW].numpy()]
+        own = expected[seen.step][seen.inputs[GROUP_ROW].numpy()]
         np.testing.assert_allclose(seen.inputs["advantages"].numpy(), own, atol=2e-5)
 
 
