@@ -4,24 +4,27 @@ import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from evaluation.conftest import save_tiny_model
-from processes import patience
+from processes import family, patience
 from train.conftest import mini_problems, model_folder
 
 __all__ = ["mini_problems", "model_folder"]  # fixtures
 
 ROOT = Path(__file__).parents[1]
 HUB = "Qwen/Qwen2.5-Coder-0.5B-Instruct"
-pytestmark = pytest.mark.timeout(patience(600))  # about 20 commands, each with its import of torch
+WARM = ROOT / "tests" / "warm_command.py"
+ENVIRONMENT = {**os.environ, "HF_HUB_OFFLINE": "1"}
+pytestmark = pytest.mark.timeout(patience(600))
 
 BLOCK = re.compile(r"(<!-- gpu -->\n)?```sh\n(.*?)```", re.DOTALL)
 
 # Stands for the command: the same, and what makes it small. The last of equal settings wins.
-COMMAND = f"""#!/usr/bin/env bash
+COMMAND = """#!/usr/bin/env bash
 small=()
 case "$1" in
 mini) small=(--train-problems 16 --test-problems 4 --tests 2 --warm-start.problems 1280) ;;
@@ -31,16 +34,32 @@ esac
 if [[ " $* " == *" mini/sums "* || " $* " == *" mini/train "* ]]; then
   small+=(trainer.per_device_train_batch_size=32)
 fi
-exec {sys.executable} -m maxatk "$@" "${{small[@]}}"
+exec CALL "$@" "${small[@]}"
 """
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """Return a folder whose `maxatk` is small, for all tests of this file."""
+def warm(tmp_path_factory):
+    """Return the start of a command that runs in a process with all imports done."""
+    address = tmp_path_factory.mktemp("warm") / "socket"
+    server = subprocess.Popen([sys.executable, WARM, "serve", address], env=ENVIRONMENT)
+    end = time.monotonic() + patience(120)
+    while not address.exists():
+        assert time.monotonic() < end, "the imports do not end"
+        assert server.poll() is None, "the imports failed"
+        time.sleep(0.05)
+    yield f"{sys.executable} -I -S {WARM} call {address}"
+    for process in family(server.pid):
+        process.kill()
+    server.wait()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, warm):
+    """Return a folder whose `maxatk` is small and warm, for all tests of this file."""
     path = tmp_path_factory.mktemp("tutorials")
     (path / "bin").mkdir()
-    (path / "bin" / "maxatk").write_text(COMMAND)
+    (path / "bin" / "maxatk").write_text(COMMAND.replace("CALL", warm))
     (path / "bin" / "maxatk").chmod(0o755)
     (path / "recipes").symlink_to(ROOT / "recipes")
     return path
@@ -55,12 +74,7 @@ def run(folder):
             capture_output=True,
             text=True,
             timeout=patience(500),
-            env={
-                **os.environ,
-                "PATH": f"{folder / 'bin'}:{os.environ['PATH']}",
-                "OMP_NUM_THREADS": "1",
-                "HF_HUB_OFFLINE": "1",
-            },
+            env={**ENVIRONMENT, "PATH": f"{folder / 'bin'}:{os.environ['PATH']}"},
         )
         assert done.returncode == 0, done.stdout[-1500:] + done.stderr[-3000:]
         return done.stdout

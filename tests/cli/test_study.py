@@ -278,46 +278,15 @@ def start(recipe, *flags):
     )
 
 
-@pytest.mark.timeout(patience(280))
-def test_a_study_goes_on_after_a_kill_and_its_tables_are_those_of_its_results(recipe, tmp_path):
-    path = recipe(grids=[{"method": {"grpo": {"trainer.method": "grpo"}}}])
-    first = start(path)
-    marker = tmp_path / "work" / "stages"
+def killed_after_a_stage(study, work):
+    """Kill a study as soon as a stage has finished; return when each finished one did."""
     end = time.monotonic() + patience(120)
-    while not list(marker.glob("mini-*.json")):
-        assert time.monotonic() < end, "no warm start has finished"
+    while not list((work / "stages").glob("*.json")):
+        assert time.monotonic() < end, "no stage has finished"
         time.sleep(0.05)
-    first.send_signal(signal.SIGKILL)
-    first.communicate()
-    finished = {p.name: p.stat().st_mtime_ns for p in marker.glob("*.json")}
-
-    second = start(path)
-    said, _ = second.communicate(timeout=patience(240))
-    assert second.returncode == 0, said
-    for name, written in finished.items():
-        assert (marker / name).stat().st_mtime_ns == written, "a finished stage ran again"
-
-    out = tmp_path / "out"
-    found = json.loads((out / "results.json").read_text())
-    assert list(found["models"]) == ["base", "grpo"]
-    assert found["models"]["base"]["counts"]["problems"] == 2 * RECIPE["mini"]["test_problems"]
-    assert found["models"]["grpo"]["training"]["seconds"] > 0
-    for seed in ("1", "2"):
-        assert found["models"]["grpo"]["by_seed"][seed]["max@k"].keys() == {"1", "2", "4", "8"}
-    study = Study.from_json(found)
-    assert json.loads(json.dumps(study.to_json())) == found
-    for name, table in study_tables(study).items():
-        for table_format, suffix in (("md", "md"), ("csv", "csv"), ("latex", "tex")):
-            written = (out / "tables" / f"{name}.{suffix}").read_text()
-            assert written == format_table(table, table_format), name
-    assert {p.name for p in (out / "figures").iterdir()} >= {"metric.svg", "heat_map.pdf"}
-    assert "A small study" in (out / "report.html").read_text()
-    rows = study_rows(study)
-    shown = {(row["model"], row["metric"], row["k"]): row["mean"] for row in rows["scores"]}
-    assert shown["grpo", "max@k", 8] == found["models"]["grpo"]["metrics"]["max@k"]["8"]["mean"]
-    assert [(row["first"], row["second"], row["seeds"]) for row in rows["differences"]] == [
-        ("grpo", "base", 2)
-    ] * len(study.measures)
+    study.send_signal(signal.SIGKILL)
+    study.communicate()
+    return {path: path.stat().st_mtime_ns for path in (work / "stages").glob("*.json")}
 
 
 @pytest.fixture
@@ -393,34 +362,64 @@ def test_an_outside_model_that_is_not_there_is_refused(
 
 
 @pytest.mark.timeout(patience(280))
-def test_an_outside_model_is_trained_with_two_methods_and_two_seeds(recipe, of_a_llama, tmp_path):
-    process = start(recipe(**of_a_llama), "--jobs", "3")
+def test_a_killed_study_of_two_seeds_goes_on_and_writes_what_it_found(recipe, of_a_llama, tmp_path):
+    out, work = tmp_path / "out", tmp_path / "work"
+    del of_a_llama["grids"][0]["method"]["grpo"]
+    path = recipe(**of_a_llama)
+    finished = killed_after_a_stage(start(path, "--jobs", "3"), work)
+    process = start(path, "--jobs", "3")
     said, _ = process.communicate(timeout=patience(240))
     assert process.returncode == 0, said
-    found = json.loads((tmp_path / "out" / "results.json").read_text())
-    assert list(found["models"]) == ["base", "grpo", "low rank"]
+    for marker, written in finished.items():
+        assert marker.stat().st_mtime_ns == written, "a finished stage ran again"
+    found = json.loads((out / "results.json").read_text())
+    assert list(found["models"]) == ["base", "low rank"]
     for model in found["models"].values():
-        assert model["by_seed"].keys() == {"1", "2"}
         assert model["counts"]["samples"] == 2 * 2 * 8  # seeds, problems, samples
-    study = load_study(recipe(**of_a_llama))
-    work = tmp_path / "work"
+        for seed in ("1", "2"):
+            assert model["by_seed"][seed]["max@k"].keys() == {"1", "2", "4", "8"}
+    assert found["models"]["low rank"]["training"]["seconds"] > 0
+    check_stages(load_study(path), work)
+    check_tables(found, out)
+
+
+def check_stages(study, work):
+    """Every stage has the seed of its place and the model of the study."""
     for place in places(study):
         settings = json.loads((work / place.evaluation / "manifest.json").read_text())["settings"]
         assert settings["sampling"]["seed"] == place.seed
         if place.training is None:
-            assert settings["model"]["model"] == of_a_llama["model"]
+            assert settings["model"]["model"] == study.model
             continue
         config = json.loads((work / place.training / "config.json").read_text())
         assert config["model_type"] == "llama"
-        adapter = work / place.training / "adapter" / "adapter_config.json"
-        assert adapter.is_file() == (place.variant.name == "low rank")
+        assert (work / place.training / "adapter" / "adapter_config.json").is_file()
     completions = {
         (work / place.evaluation / "samples.jsonl").read_text()
         for place in places(study)
         if place.training is None
     }
     assert len(completions) == 2, "the base is sampled once for every seed"
-    assert "low rank" in (tmp_path / "out" / "report.html").read_text()
+
+
+def check_tables(found, out):
+    """Tables, figures and page of a study show what is in its results."""
+    study = Study.from_json(found)
+    assert json.loads(json.dumps(study.to_json())) == found
+    for name, table in study_tables(study).items():
+        for table_format, suffix in (("md", "md"), ("csv", "csv"), ("latex", "tex")):
+            written = (out / "tables" / f"{name}.{suffix}").read_text()
+            assert written == format_table(table, table_format), name
+    assert {p.name for p in (out / "figures").iterdir()} >= {"metric.svg", "heat_map.pdf"}
+    page = (out / "report.html").read_text()
+    assert "A small study" in page
+    assert "low rank" in page
+    best = found["models"]["low rank"]["metrics"]["max@k"]["8"]["mean"]
+    rows = study_rows(study)
+    shown = {(row["model"], row["metric"], row["k"]): row["mean"] for row in rows["scores"]}
+    assert shown["low rank", "max@k", 8] == best
+    compared = {(row["first"], row["second"], row["seeds"]) for row in rows["differences"]}
+    assert compared == {("low rank", "base", 2)}
 
 
 def test_mappings_of_an_extended_recipe_are_laid_over_each_other(recipe, tmp_path):
