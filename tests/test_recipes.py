@@ -30,7 +30,7 @@ STUDIES = [
 ]
 PRETRAINED = [
     FOLDER / "smollm2" / f"{name}.yaml"
-    for name in ("study", "hidden", "gpu", "demo", "seeds", "hidden_seeds", "long")
+    for name in ("study", "hidden", "gpu", "demo", "seeds", "hidden_seeds", "long", "hidden_long")
 ]
 EVALUATIONS = [FOLDER / "paper" / "eval.yaml", FOLDER / "smollm2" / "base.yaml"]
 DATA = [FOLDER / "paper" / "data.yaml", FOLDER / "smollm2" / "data.yaml"]
