@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo demo-real test test-oldest test-formats test-verl test-vllm nightly check bench docs fill-docs release clean
+.PHONY: demo demo-real test test-formats test-verl test-vllm nightly check bench docs fill-docs release clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -22,21 +22,6 @@ demo-real: $(VENV)/.installed
 # A file is a worker's. In the order of the folders the short tests come last: no worker waits.
 test: $(VENV)/.installed
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
-
-# The trainer on the oldest TRL it supports. TRL 1.8 imports requests without asking for it.
-OLDEST := .venv-oldest
-$(OLDEST)/.installed: pyproject.toml constraints-oldest.txt
-	$(PYTHON) -m venv $(OLDEST)
-	$(OLDEST)/bin/pip install --quiet torch==2.13.0 -c constraints-oldest.txt
-	$(OLDEST)/bin/pip install --quiet -e '.[train,peft]' requests pytest pytest-timeout \
-		pytest-xdist hypothesis psutil tensorboard -c constraints-oldest.txt
-	touch $@
-
-test-oldest: $(OLDEST)/.installed
-	$(OLDEST)/bin/pytest -n 2 --dist loadfile tests/train/test_trainer.py \
-		tests/train/test_surface.py tests/train/test_config.py tests/train/test_adapter.py \
-		tests/train/test_plan.py tests/train/test_lag.py tests/train/test_trackers.py \
-		tests/train/test_shared_prompts.py
 
 # The logs of other tools, each written by the tool itself a moment before it is read.
 FORMATS := .venv-formats
@@ -110,5 +95,5 @@ release: $(RELEASE)/.installed
 	.ci/release $(RELEASE)/bin
 
 clean:
-	rm -rf $(VENV) $(OLDEST) $(FORMATS) $(VERL) $(VLLM) $(RELEASE) build dist site .pytest_cache .mypy_cache \
+	rm -rf $(VENV) $(FORMATS) $(VERL) $(VLLM) $(RELEASE) build dist site .pytest_cache .mypy_cache \
 		.ruff_cache .hypothesis

@@ -17,6 +17,15 @@ def patience(seconds):
     return seconds * float(os.environ.get("MAXATK_TEST_PATIENCE", "1"))
 
 
+def wait_for(folder, pattern, *, seconds=120):
+    """Return a path in a folder as soon as one matches the pattern."""
+    end = time.monotonic() + patience(seconds)
+    while not (found := list(folder.glob(pattern))):
+        assert time.monotonic() < end, f"{folder / pattern} did not appear"
+        time.sleep(0.05)
+    return found[0]
+
+
 def family(pid):
     """Return a process and all its descendants, or nothing if it is gone."""
     try:

@@ -49,7 +49,7 @@ def test_tables_in_pages_are_those_of_the_results(fill):
 
 @pytest.mark.parametrize("name", STUDIES)
 def test_committed_studies_are_those_of_their_recipes(fill, name):
-    from maxatk.studies.study_recipe import load_study
+    from maxatk.studies.recipe import load_study
 
     recipe = load_study(RECIPES[name])
     study = fill.load(name)

@@ -47,7 +47,7 @@ def asking(endpoint, *code, offline="0"):
     """Run code in a process whose hub is at this address."""
     environment = {**os.environ, "HF_ENDPOINT": endpoint, "HF_HUB_OFFLINE": offline}
     done = subprocess.run(
-        [sys.executable, "-c", "\n".join(("from maxatk.hub import why_missing", *code))],
+        [sys.executable, "-c", "\n".join(("from maxatk.models import why_missing", *code))],
         capture_output=True,
         text=True,
         env=environment,

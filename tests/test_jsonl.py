@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maxatk.errors import DataError, InvalidValueError, MissingFileError
-from maxatk.jsonl import parse_every_line, read_jsonl, write_jsonl
+from maxatk.jsonl import read_jsonl, read_typed, write_jsonl
+from maxatk.records import Sample
 
 values = st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=20))
 objects = st.dictionaries(st.text(max_size=5), values, max_size=4)
@@ -17,13 +18,6 @@ def test_every_file_reads_back_as_written(tmp_path_factory, written):
     write_jsonl(path, written)
     assert list(read_jsonl(path, dict)) == written
     assert [p.name for p in path.parent.iterdir()] == [path.name]
-
-
-def test_a_line_may_be_shortened_before_it_is_decoded(tmp_path):
-    path = tmp_path / "rows.jsonl"
-    write_jsonl(path, [{"text": "long"}, {"text": "longer"}])
-    shortened = read_jsonl(path, dict, shorten=lambda line: f'{{"length": {len(line)}}}')
-    assert list(shortened) == [{"length": 17}, {"length": 19}]
 
 
 GOOD = json.dumps({"number": 1})
@@ -72,14 +66,13 @@ def test_two_broken_lines_do_not_make_a_whole_one(tmp_path, lines):
         list(read_jsonl(path, dict))
 
 
-@pytest.mark.parametrize("read", [read_jsonl, parse_every_line])
-def test_a_byte_order_mark_and_deep_nesting(tmp_path, read):
+def test_a_byte_order_mark_and_deep_nesting(tmp_path):
     path = tmp_path / "rows.jsonl"
     path.write_bytes(b"\xef\xbb\xbf" + b'{"a": 1}\n')
-    assert list(read(path, dict)) == [{"a": 1}]
+    assert list(read_jsonl(path, dict)) == [{"a": 1}]
     path.write_text('{"a": 1}\n{"a": ' + "[" * 100_000 + "\n")
     with pytest.raises(DataError, match=r"rows\.jsonl:2: broken JSON: nested too deeply"):
-        list(read(path, dict))
+        list(read_jsonl(path, dict))
 
 
 def test_a_bad_line_is_named_in_a_file_of_many_blocks(tmp_path):
@@ -100,7 +93,7 @@ def test_a_missing_file_and_a_binary_file(tmp_path):
     with pytest.raises(MissingFileError, match=r"nowhere\.jsonl: no such file"):
         list(read_jsonl(tmp_path / "nowhere.jsonl", dict))
     (tmp_path / "binary.jsonl").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(DataError, match="not a UTF-8 text file"):
+    with pytest.raises(DataError, match=r"binary\.jsonl:1: not UTF-8: invalid start byte"):
         list(read_jsonl(tmp_path / "binary.jsonl", dict))
 
 
@@ -115,3 +108,53 @@ def test_a_failed_write_leaves_the_old_file_whole(tmp_path):
     with pytest.raises(RuntimeError):
         write_jsonl(path, rows())
     assert path.read_text() == '{"old": 1}\n'
+
+
+SAMPLE = {"problem_id": "p", "sample": 0, "completion": "x"}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"problem_id": 3}, "sample: 'problem_id' must be text, got 3"),
+        ({"sample": "0"}, "sample: 'sample' must be an integer from 0, got '0'"),
+        ({"sample": True}, "'sample' must be an integer from 0, got True"),
+        ({"sample": -1}, "'sample' must be an integer from 0, got -1"),
+        ({"sample": 1.5}, "'sample' must be an integer from 0, got 1.5"),
+        ({"completion": None}, "'completion' must be text, got None"),
+        ({"tokens": -2}, "'tokens' must be an integer from 0, got -2"),
+        ({"entropy": float("inf")}, "'entropy' must be a finite number, got inf"),
+        ({"logprob": [1]}, r"'logprob' must be a finite number, got \[1\]"),
+        ({"finish_reason": 1}, "'finish_reason' must be text, got 1"),
+        ({"completion": ...}, "missing field 'completion'"),
+    ],
+)
+def test_a_typed_line_is_refused_with_field_and_value(tmp_path, change, message):
+    bad = {name: value for name, value in {**SAMPLE, **change}.items() if value is not ...}
+    path = tmp_path / "rows.jsonl"
+    write_jsonl(path, [SAMPLE, bad])
+    with pytest.raises(DataError, match=rf"rows\.jsonl:2: .*{message}"):
+        list(read_typed(path, Sample))
+
+
+def test_half_of_a_surrogate_pair_and_a_byte_order_mark_are_read(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    row = json.dumps({**SAMPLE, "completion": "\ud800", "of another tool": [1]})
+    path.write_text("\ufeff" + row + "\n\n" + row + "\n")
+    assert [sample.completion for sample in read_typed(path, Sample)] == ["\ud800"] * 2
+
+
+def test_a_record_may_be_refused_where_it_is_used(tmp_path):
+    def refuse(sample):
+        raise DataError(f"not {sample.completion}")
+
+    write_jsonl(tmp_path / "rows.jsonl", [SAMPLE])
+    with pytest.raises(DataError, match=r"rows\.jsonl:1: not x"):
+        list(read_typed(tmp_path / "rows.jsonl", Sample, refuse))
+
+
+def test_a_line_without_an_end_does_not_fill_the_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr("maxatk.jsonl._LONGEST", 1 << 20)
+    (tmp_path / "rows.jsonl").write_bytes(b"{}\n" + b"x" * (1 << 22))
+    with pytest.raises(DataError, match=r"rows\.jsonl:2: the line is longer than 1 MiB"):
+        list(read_jsonl(tmp_path / "rows.jsonl", dict))

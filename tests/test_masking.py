@@ -3,13 +3,12 @@ import json
 import pytest
 
 from maxatk.errors import InvalidValueError, ServerError
-from maxatk.evaluation import ServerSettings
-from maxatk.evaluation.backends import ModelSettings, Request
-from maxatk.evaluation.backends.openai import OpenAIBackend
-from maxatk.evaluation.folder import MANIFEST, open_folder
-from maxatk.evaluation.sampling import SamplingSettings
+from maxatk.evaluation.folder import MANIFEST, check_folder, write_manifest
 from maxatk.folders import refuse_other_settings
-from maxatk.masking import HIDDEN, masked
+from maxatk.sampling import ModelSettings, Request, ServerSettings
+from maxatk.sampling.openai import OpenAIBackend
+from maxatk.sampling.settings import SamplingSettings
+from maxatk.settings import HIDDEN, masked
 
 SETTINGS = {
     "model": "m",
@@ -36,12 +35,13 @@ def test_other_texts_stay_as_they_are(text):
 
 
 def test_a_manifest_holds_no_secret_and_another_one_is_no_other_setting(tmp_path):
-    open_folder(tmp_path / "run", SETTINGS)
+    write_manifest(tmp_path / "run", SETTINGS)
     written = (tmp_path / "run" / MANIFEST).read_text()
     assert "hf_abc" not in written
     assert "word" not in written.replace("password", "")
     renewed = json.loads(json.dumps(SETTINGS).replace("hf_abc", "hf_def"))
-    open_folder(tmp_path / "run", renewed)
+    (tmp_path / "run" / "scores.jsonl").write_text("{}")
+    check_folder(tmp_path / "run", renewed)
     with pytest.raises(InvalidValueError, match=r"model: 'm' in the folder, 'n' now"):
         refuse_other_settings(tmp_path, {**SETTINGS}, {**renewed, "model": "n"})
 
@@ -50,7 +50,7 @@ def test_no_message_about_a_server_names_a_password():
     server = ServerSettings(url="http://me:word@127.0.0.1:9/v1", retries=0, timeout_s=2.0)
     backend = OpenAIBackend("m", ModelSettings("openai", server=server))
     with pytest.raises(ServerError) as caught:
-        backend.check({"p": "x"}, SamplingSettings())
+        backend.prepare({"p": "x"}, SamplingSettings())
     assert "word" not in str(caught.value)
     with pytest.raises(ServerError) as caught:
         list(backend.sample([Request("p", "x", range(1))], SamplingSettings()))

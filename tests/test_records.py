@@ -37,13 +37,14 @@ problems = st.builds(
     compare=st.just("checker"),
     checker=text,
 )
+counts = st.integers(0, (1 << 63) - 1)
 numbers = st.floats(allow_nan=False, allow_infinity=False)
 samples = st.builds(
     Sample,
     problem_id=text,
-    sample=st.integers(0),
+    sample=counts,
     completion=text,
-    tokens=st.none() | st.integers(0),
+    tokens=st.none() | counts,
     finish_reason=st.none() | text,
     logprob=st.none() | numbers,
     entropy=st.none() | numbers,
@@ -51,7 +52,7 @@ samples = st.builds(
 scores = st.builds(
     Score,
     problem_id=text,
-    sample=st.integers(0),
+    sample=counts,
     reward=st.none() | st.floats(0, 1),
     passed=st.integers(0),
     total=st.integers(1),
@@ -112,6 +113,8 @@ def test_a_test_holds_text():
         ({"answer": 4}, "'p': answer must be text or a number, got 4"),
         ({"meta": ["hard"]}, r"'p': meta must be an object, got \['hard'\]"),
         ({"time_limit_s": 0}, "'p': time_limit_s must be positive, got 0"),
+        ({"time_limit_s": float("inf")}, "time_limit_s must be finite, got inf"),
+        ({"entry_point": 3}, "'p': entry_point must be text, got 3"),
         ({"time_limit_s": float("nan")}, "time_limit_s must be positive, got nan"),
         ({"memory_limit_mb": -1}, "'p': memory_limit_mb must be positive, got -1"),
     ],

@@ -4,8 +4,8 @@ from typing import Any, Literal, Optional
 import pytest
 import yaml
 
-from maxatk.errors import InvalidValueError
-from maxatk.settings import from_mapping
+from maxatk.errors import DataError, InvalidValueError
+from maxatk.settings import from_mapping, read_extended, read_recipe
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,3 +106,60 @@ def test_an_unknown_key_among_very_many_lists_only_what_is_close():
         from_mapping(Many, {"feild_7": 1}, where="recipe")
     assert "unknown key 'feild_7'; did you mean 'field_7'" in str(caught.value)
     assert "field_150" not in str(caught.value)
+
+
+BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{name}: &{name} [{', '.join(['*' + before] * 10)}]\n"
+    for before, name in zip("abcde", "bcdef", strict=True)
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (BOMB, r"more than 100,000 values"),
+        (BOMB.replace("[x, x", "[{x: 1}, x") + "g: {<<: [*f]}", r"more than 100,000 values"),
+        ("a: &a [*a]", r"or for themselves"),
+        ("a: !!set {b, c}", r"tag:yaml.org,2002:set' is no type of a setting"),
+        ("a: !!binary aGVsbG8=", r"binary' is no type of a setting"),
+        ("a: !!timestamp 2020-01-01", r"timestamp' is no type of a setting"),
+        ("a: " + "9" * 5000, r"4300 digits"),
+        ("a: " + "[" * 100_000, r"nested too deeply"),
+        (r'a: "\ud800"', r"a character that no file can hold"),
+    ],
+)
+def test_a_recipe_that_is_no_recipe_is_refused_by_its_problem(tmp_path, text, problem):
+    path = tmp_path / "recipe.yaml"
+    path.write_text(text)
+    with pytest.raises(DataError, match=rf"recipe\.yaml.*: not a YAML file: .*{problem}"):
+        read_recipe(path)
+
+
+def test_dates_are_text_and_what_a_recipe_extends_is_a_name(tmp_path):
+    path = tmp_path / "recipe.yaml"
+    path.write_text("a: 2020-01-01\nb: &b {c: 1}\nd: {<<: *b, e: =}")
+    assert read_recipe(path) == {"a": "2020-01-01", "b": {"c": 1}, "d": {"c": 1, "e": "="}}
+    path.write_text("extends: [other.yaml]")
+    with pytest.raises(InvalidValueError, match=r"extends: must be the name of a file, got \['oth"):
+        read_extended(path)
+
+
+@pytest.mark.parametrize("value", [".inf", "1e999", "nan", 10**400])
+def test_a_number_that_is_none_is_refused(value):
+    with pytest.raises(
+        InvalidValueError, match=r"recipe\.size: must be (a finite number|float), got"
+    ):
+        parse(f"{{out: a, size: {value}}}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Sizes:
+    k: tuple[int, ...] = ()
+
+
+def test_a_list_of_a_recipe_becomes_the_tuple_of_a_field_and_its_items_are_checked():
+    assert from_mapping(Sizes, {"k": [1, 8]}, where="recipe") == Sizes((1, 8))
+    with pytest.raises(InvalidValueError, match=r"recipe\.k\[1\]: must be int, got 'x'"):
+        from_mapping(Sizes, {"k": [1, "x"]}, where="recipe")
+    with pytest.raises(InvalidValueError, match=r"recipe\.k: must be list, got 8"):
+        from_mapping(Sizes, {"k": 8}, where="recipe")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.conftest import save_tiny_model
 from processes import family, patience
+from tiny import save_tiny_model
 from train.conftest import mini_problems, model_folder
 
 __all__ = ["mini_problems", "model_folder"]  # fixtures

@@ -15,13 +15,12 @@ import sys
 
 def serve(path):
     """Run every command that comes, until this process is killed."""
-    import transformers  # noqa: F401
-    import trl
+    from transformers import AutoModelForCausalLM  # noqa: F401
+    from trl import GRPOTrainer  # noqa: F401
 
     import maxatk.train  # noqa: F401
     from maxatk.cli.main import main
 
-    assert trl.GRPOTrainer, "its import is the slowest"
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
         server.bind(path)
         server.listen()
@@ -38,23 +37,23 @@ def serve(path):
 def answer(caller, main):
     """Run the command of one caller in a process of its own and send its status."""
     message, streams, _, _ = socket.recv_fds(caller, 1 << 20, 3)
-    call = json.loads(message)
+    asked = json.loads(message)
     command = os.fork()
     if command:
         status = os.waitstatus_to_exitcode(os.waitpid(command, 0)[1])
         caller.send(bytes([status % 256]))
         os._exit(0)
     caller.close()
-    os.chdir(call["folder"])
+    os.chdir(asked["folder"])
     os.environ.clear()
-    os.environ.update(call["environment"])
+    os.environ.update(asked["environment"])
     for place, stream in enumerate(streams):
         os.dup2(stream, place)
         os.close(stream)
     sys.stdin, sys.stdout = os.fdopen(0), os.fdopen(1, "w")
     sys.stderr = os.fdopen(2, "w", buffering=1)
-    sys.argv = ["maxatk", *call["arguments"]]
-    return main(call["arguments"])
+    sys.argv = ["maxatk", *asked["arguments"]]
+    return main(asked["arguments"])
 
 
 def call(path, arguments):

@@ -4,25 +4,46 @@ from __future__ import annotations
 
 import os
 import platform
+import shutil
 import subprocess
+import sys
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 _PACKAGES = ("torch", "transformers", "numpy")
+_ENGINES = ("vllm", "trl", "accelerate", "peft", "ray", "verl")  # named where they are installed
+_NVIDIA_SMI = ("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader")
 
 
 def environment() -> dict[str, Any]:
-    """Return versions, git commit of the package's checkout (or None) and machine."""
+    """Return versions, git commit of the package's checkout (or None) and machine with its GPUs."""
+    engines = {name: _version(name) for name in _ENGINES}
     return {
         "maxatk": _version("maxatk"),
         "python": platform.python_version(),
         **{name: _version(name) for name in _PACKAGES},
+        **{name: version for name, version in engines.items() if version is not None},
         "commit": _commit(),
         "platform": platform.platform(),
         "cpu": _cpu_model(),
         "cores": os.cpu_count(),
+        **_gpus(),
     }
+
+
+def _gpus() -> dict[str, str]:
+    """Return the GPUs with driver and CUDA, where NVIDIA's tool finds some."""
+    if shutil.which(_NVIDIA_SMI[0]) is None:
+        return {}
+    rows = [row.split(", ") for row in _answer(*_NVIDIA_SMI).splitlines() if ", " in row]
+    if not rows:
+        return {}
+    names = sorted({name for name, *_ in rows})
+    found = {"gpu": f"{len(rows)} x {' and '.join(names)}", "driver": rows[0][-1]}
+    torch = sys.modules.get("torch")  # not imported for this: it takes seconds
+    cuda = None if torch is None else torch.version.cuda
+    return found if cuda is None else {**found, "cuda": cuda}
 
 
 def _version(package: str) -> str | None:
@@ -36,12 +57,15 @@ def _commit() -> str | None:
     checkout = Path(__file__).parents[2]
     if not (checkout / ".git").exists():  # installed, perhaps below someone else's checkout
         return None
-    command = ["git", "-C", str(checkout), "rev-parse", "HEAD"]
+    return _answer("git", "-C", str(checkout), "rev-parse", "HEAD") or None
+
+
+def _answer(*command: str) -> str:
     try:
         found = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired):
-        return None
-    return found.stdout.strip() or None
+        return ""
+    return found.stdout.strip() if found.returncode == 0 else ""
 
 
 def _cpu_model() -> str:

@@ -7,7 +7,11 @@ Each class also derives from the built-in exception a caller would expect, so
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
+
+# All of them but tab and line feed: what moves a cursor, or starts a sequence that does worse.
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
 class MaxAtKError(Exception):
@@ -57,3 +61,8 @@ def unknown_name(field: str, name: str, allowed: Iterable[str]) -> InvalidValueE
     return InvalidValueError(
         f"{field}: unknown value {name!r}; allowed: {', '.join(names)}{suggestion(name, names)}"
     )
+
+
+def printable(text: str) -> str:
+    r"""Return a text of which a terminal obeys nothing: control characters become `\x1b`."""
+    return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)

@@ -9,10 +9,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from maxatk.check import is_finite
 from maxatk.errors import DataError, InvalidValueError
-from maxatk.masking import masked
+from maxatk.settings import masked
 
 TRAIN_RECORD = "train.json"  # in the folder of a trained model: its recipe, then its log
+TRAINER_STATE = "trainer_state.json"  # of transformers, in a checkpoint, with the log so far
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -28,10 +30,65 @@ def read_json(path: Path) -> dict[str, Any]:
     return value
 
 
+def read_training(folder: Path, name: str = TRAIN_RECORD) -> dict[str, Any]:
+    """Return the record of a training: its recipe and, once it has finished, the rows of its log.
+
+    With `TRAINER_STATE` it is that of a checkpoint. Raises DataError for a file that does not hold
+    them.
+    """
+    path = folder / name
+    found = read_json(path)
+    log = found.get("log_history", [])
+    if not isinstance(log, list) or not all(isinstance(row, dict) for row in log):
+        raise DataError(f"{path}: log_history: must be a list of objects")
+    if not isinstance(found.get("recipe", {}), dict):
+        raise DataError(f"{path}: recipe: must be an object")
+    return found
+
+
+def last_checkpoint(folder: Path) -> str | None:
+    """Return the newest complete checkpoint of a folder, or None.
+
+    The state of the trainer is what is written last: a checkpoint without it, or with half of it,
+    was cut off by a kill.
+    """
+    found = folder.glob("checkpoint-*")
+    steps = {int(f.name.rpartition("-")[2]): f for f in found if f.name[-1].isdigit()}
+    for step in sorted(steps, reverse=True):
+        try:
+            json.loads((steps[step] / TRAINER_STATE).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            continue
+        return str(steps[step])
+    return None
+
+
+def known(row: Mapping[str, Any], key: str) -> float | None:
+    """Return a number of a logged row, None where it is missing, None or not finite.
+
+    A trainer logs None, or NaN, where a window of its log had nothing to take the mean of.
+    """
+    value = row.get(key)
+    return value if is_finite(value) else None
+
+
+def writable(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a logged row with None for numbers that are not finite, which JSON lacks."""
+    floats = (name for name, value in row.items() if isinstance(value, float))
+    return {**row, **{name: known(row, name) for name in floats}}
+
+
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Write a JSON object atomically: the file appears whole or not at all."""
+    """Write a JSON object atomically: the file appears whole or not at all.
+
+    Raises InvalidValueError for a number that JSON does not have, as where rewards overflow.
+    """
+    try:
+        text = json.dumps(value, indent=1, allow_nan=False) + "\n"
+    except ValueError as error:
+        raise InvalidValueError(f"{path}: {error}") from error
     with atomic_write(path) as partial:
-        partial.write_text(json.dumps(value, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+        partial.write_text(text, encoding="utf-8")
 
 
 @contextlib.contextmanager
@@ -41,6 +98,7 @@ def atomic_write(path: Path) -> Iterator[Path]:
     A reader sees the old file or the new one, never a part. An error leaves `path` as it was.
     """
     partial = path.with_name(path.name + ".partial")
+    partial.unlink(missing_ok=True)  # a link that lies there would lead out of the folder
     yield partial
     partial.replace(path)
 
@@ -56,17 +114,19 @@ def file_digest(path: Path, *, first: int | None = None) -> str:
     return digest.hexdigest()
 
 
-def refuse_other_settings(out: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+def refuse_other_settings(
+    out: Path, before: Mapping[str, Any], now: Mapping[str, Any], *, hint: str = ""
+) -> None:
     """Raise InvalidValueError listing every setting of the folder's record that differs now.
 
-    Secrets are hidden on both sides: another one is no other setting.
+    Secrets are hidden on both sides: another one is no other setting. `hint` ends the message.
     """
     differences = list(_differences(masked(before), json.loads(json.dumps(masked(now)))))
     if differences:
         listed = "\n  ".join(differences)
         raise InvalidValueError(
             f"{out}: the folder holds a run with other settings; use another folder, or "
-            f"start again in an empty one:\n  {listed}"
+            f"start again in an empty one:\n  {listed}{hint}"
         )
 
 

@@ -1,10 +1,13 @@
-"""JSON-lines files: read line by line with named errors, written whole or not at all."""
+"""JSON-lines files: read line by line with named errors, written whole or not at all.
+
+Problems and the small files are read with `read_jsonl`, which needs no package; the samples and
+scores of a run, which may be millions, with `read_typed`, which needs msgspec.
+"""
 
 from __future__ import annotations
 
 import codecs
 import json
-import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,105 +20,86 @@ RecordT = TypeVar("RecordT")
 MOST_SHOWN = 50
 """How many bad lines an error message lists; the rest are counted."""
 
-_MARK = secrets.token_hex(16)
-_BETWEEN = f',"{_MARK}",'
-_BLOCK = 1 << 16  # characters of whole lines that are decoded at a time: they stay in the cache
+_LONGEST = 1 << 28  # bytes of a line; a file without line ends would fill the memory
 
 
 def read_jsonl(
-    path: str | Path,
-    parse: Callable[[Mapping[str, Any]], RecordT],
-    *,
-    shorten: Callable[[str], str] | None = None,
+    path: str | Path, parse: Callable[[Mapping[str, Any]], RecordT]
 ) -> Iterator[RecordT]:
     """Yield `parse(row)` for every line of a JSON-lines file, blank lines skipped.
-
-    `shorten` gives the text that is decoded in a line's place, for a caller that needs only part
-    of it.
 
     Raises MissingFileError when there is no such file, DataError (with file and line number)
     when a line is not a JSON object or `parse` refuses it.
     """
-    path = Path(path)
-    if not path.is_file():
-        raise MissingFileError(f"{path}: no such file")
-    number = 1
-    for block in _blocks(path):
-        lines = block if shorten is None else [shorten(line) for line in block]
+    return _read(Path(path), lambda line: parse(json_object(line)))
+
+
+def read_typed(
+    path: str | Path, kind: type[RecordT], check: Callable[[RecordT], object] = lambda _: None
+) -> Iterator[RecordT]:
+    """Yield the records of a JSON-lines file, such as `Score`, blank lines skipped.
+
+    Fields are checked against the types of the dataclass, and `check` may refuse a record with a
+    ValueError. Raises as `read_jsonl`.
+    """
+    import msgspec
+
+    decode = msgspec.json.Decoder(kind).decode
+
+    def parse(line: bytes) -> RecordT:
         try:
-            for row in _together(lines) or _one_by_one(lines):
-                if row is not None:
-                    yield parse(row)
-                number += 1
+            record = decode(line)
+        except (msgspec.DecodeError, RecursionError):
+            # Named by field and value, or read after all: half of a surrogate pair, which a
+            # server may have sent within a completion, is no text for msgspec.
+            record = kind.from_json(json_object(line))  # type: ignore[attr-defined]
+        check(record)
+        return record
+
+    return _read(Path(path), parse)
+
+
+def _read(path: Path, parse: Callable[[bytes], RecordT]) -> Iterator[RecordT]:
+    for number, line in lines_of(path):
+        try:
+            yield parse(line)
         except (ValueError, TypeError) as error:
             raise DataError(f"{path}:{number}: {error}") from error
-        except RecursionError as error:
-            raise DataError(f"{path}:{number}: broken JSON: nested too deeply") from error
 
 
-def _blocks(path: Path) -> Iterator[list[str]]:
-    with path.open(encoding="utf-8-sig", errors="strict") as file:  # with or without its mark
-        try:
-            while lines := file.readlines(_BLOCK):
-                yield lines
-        except UnicodeDecodeError as error:
-            raise DataError(f"{path}: not a UTF-8 text file ({error})") from error
+def bad_lines(path: str | Path, found: Sequence[tuple[str, str]]) -> str:
+    """Return the message about the bad lines of a file, given as place and cause.
 
-
-def _together(lines: Sequence[str]) -> list[dict[str, Any]] | None:
-    # One call for many lines takes half as long as one for each. None where a line is not one
-    # object: `_one_by_one` then finds out which. A mark of this process stands between the lines,
-    # because two broken ones may make a whole one; it then lies deeper, or where a row belongs.
-    try:
-        parts: list[Any] = json.loads(f"[{_BETWEEN.join(lines)}]")
-    except (ValueError, RecursionError):
-        return None
-    rows = parts[::2]
-    whole = len(rows) == len(lines) and all(isinstance(row, dict) for row in rows)
-    return rows if whole and all(part == _MARK for part in parts[1::2]) else None
-
-
-def _one_by_one(lines: Iterable[str]) -> Iterator[Mapping[str, Any] | None]:
-    for line in lines:
-        if line.isspace():
-            yield None
-            continue
-        row = json.loads(line)
-        if not isinstance(row, dict):
-            raise DataError(f"must be a JSON object, got {type(row).__name__}")
-        yield row
-
-
-def parse_every_line(
-    path: str | Path, parse: Callable[[Mapping[str, Any]], RecordT], *, most_shown: int = MOST_SHOWN
-) -> list[RecordT]:
-    """Return `parse(row)` of every line in file order, blank lines skipped.
-
-    Unlike `read_jsonl` it goes on after a bad line. Raises MissingFileError without the file, and
-    one DataError with the file and line of every bad line: no UTF-8, broken JSON, not an object,
-    or refused by `parse` with a ValueError.
+    A cause is said once, with its first place, and of many causes the first fifty.
     """
-    path = Path(path)
+    places: dict[str, list[str]] = {}
+    for place, cause in found:
+        places.setdefault(cause, []).append(place)
+    causes = [
+        f"{first}: {cause}" + (f" (and {len(others):,} more)" if others else "")
+        for cause, (first, *others) in places.items()
+    ]
+    if len(causes) == 1:
+        return causes[0]
+    shown = causes[:MOST_SHOWN]
+    rest = f", the first {len(shown)}" if len(causes) > len(shown) else ""
+    return "\n  ".join([f"{path}: {len(found):,} bad lines{rest}:", *shown])
+
+
+def lines_of(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Yield number and bytes of every line that is not blank, without the byte-order mark.
+
+    Raises MissingFileError without the file, DataError for a line above 256 MiB.
+    """
     if not path.is_file():
         raise MissingFileError(f"{path}: no such file")
-    parsed: list[RecordT] = []
-    shown: list[str] = []
-    bad = 0
-    with path.open("rb") as lines:
-        for number, line in enumerate(lines, start=1):
-            if number == 1:
-                line = line.removeprefix(codecs.BOM_UTF8)
-            if not line.strip():
-                continue
-            try:
-                parsed.append(parse(json_object(line)))
-            except ValueError as error:
-                bad += 1
-                if bad <= most_shown:
-                    shown.append(f"{path}:{number}: {error}")
-    if bad:
-        raise DataError(_report(path, shown, bad))
-    return parsed
+    with path.open("rb") as file:
+        file.seek(len(codecs.BOM_UTF8) if file.read(3) == codecs.BOM_UTF8 else 0)
+        for number, line in enumerate(iter(lambda: file.readline(_LONGEST), b""), start=1):
+            if len(line) == _LONGEST:
+                raise DataError(f"{path}:{number}: the line is longer than {_LONGEST >> 20} MiB")
+            if not line.isspace():
+                yield number, line
 
 
 def json_object(line: bytes) -> dict[str, Any]:
@@ -134,13 +118,6 @@ def json_object(line: bytes) -> dict[str, Any]:
     if not isinstance(row, dict):
         raise DataError(f"must be a JSON object, got {type(row).__name__}")
     return row
-
-
-def _report(path: Path, shown: list[str], bad: int) -> str:
-    if bad == 1:
-        return shown[0]
-    rest = f", the first {len(shown)}" if bad > len(shown) else ""
-    return "\n  ".join([f"{path}: {bad:,} bad lines{rest}:", *shown])
 
 
 def write_jsonl(path: str | Path, rows: Iterable[Mapping[str, Any]]) -> None:

@@ -9,18 +9,20 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
+from maxatk.check import require
 from maxatk.errors import InvalidValueError, MissingFileError
-from maxatk.hub import why_missing
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-_CONFIG = "config.json"
+_CONFIG = "config.json"  # what every model has, so that its presence in the cache says enough
+ANSWER_S = 5.0  # seconds that the hub has for an answer; without a network it fails at once
 _DEPTH = 3  # folders below the one where a search begins
 _MOST_LOOKED_AT = 500  # folders, so that a misspelt name is refused at once
 _MOST_NAMED = 3
+_BLOCKS, _BLOCK_SIZE = 16, 1 << 16  # of a file of weights, for its fingerprint
 _GENERIC_TOKENIZERS = ("PreTrainedTokenizerFast", "TokenizersBackend")
 
 
@@ -55,6 +57,38 @@ def refuse_missing_model(model: str, *, revision: str | None = None) -> None:
         raise MissingFileError(
             f"model: {model!r} is no folder here, and {reason}{_near_folders(Path(model))}"
         )
+
+
+def why_missing(
+    name: str, *, kind: Literal["model", "dataset"] = "model", revision: str | None = None
+) -> str | None:
+    """Return why a name cannot be loaded from the hub, or None where it can be.
+
+    A model in the cache needs no network. Without the package huggingface_hub nothing is known,
+    and the answer is None: whatever loads the model names what has to be installed.
+    """
+    try:
+        from huggingface_hub import HfApi, constants, try_to_load_from_cache
+        from huggingface_hub.errors import RepositoryNotFoundError
+    except ImportError:
+        return None
+    try:
+        if kind == "model" and try_to_load_from_cache(name, _CONFIG, revision=revision):
+            return None
+        if constants.HF_HUB_OFFLINE:
+            return f"HF_HUB_OFFLINE is set and no {kind} of that name is in the cache"
+        api = HfApi()
+        ask = api.model_info if kind == "model" else api.dataset_info
+        ask(name, revision=revision, timeout=ANSWER_S)
+    except RepositoryNotFoundError:
+        return f"the hub has no {kind} of that name, or it is not yours to read"
+    except Exception as error:  # of the hub's own tree, of its client, and of no name that can be
+        return f"the hub does not give it ({_first_line(error)})"
+    return None
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:200]
 
 
 def _near_folders(missing: Path) -> str:
@@ -101,10 +135,8 @@ class PromptSettings:
             raise InvalidValueError(
                 "prompt: template 'none' has neither a system turn nor template_arguments"
             )
-        if not isinstance(self.template_arguments, Mapping):
-            raise InvalidValueError(
-                f"prompt.template_arguments: must be a mapping, got {self.template_arguments!r}"
-            )
+        given = self.template_arguments
+        require(isinstance(given, Mapping), "prompt.template_arguments", "a mapping", given)
         if self.template not in ("auto", "none") and not Path(self.template).is_file():
             raise MissingFileError(f"prompt.template: there is no file {self.template!r}")
 
@@ -209,10 +241,10 @@ def prompt_ids(
     return ids
 
 
-def fingerprint(model: str | Path, *, blocks: int = 16, block_size: int = 1 << 16) -> str | None:
+def fingerprint(model: str | Path) -> str | None:
     """Return a hash of a local folder's weight files, or None for a hub name.
 
-    It covers sizes and `blocks` spread blocks of every file, not every byte: enough to tell two
+    It covers sizes and a few spread blocks of every file, not every byte: enough to tell two
     checkpoints apart in milliseconds, whatever their size.
     """
     folder = Path(model)
@@ -223,7 +255,7 @@ def fingerprint(model: str | Path, *, blocks: int = 16, block_size: int = 1 << 1
         size = path.stat().st_size
         digest.update(f"{path.name}\0{size}\0".encode())
         with path.open("rb") as weights:
-            for block in range(blocks):
-                weights.seek(max(0, size - block_size) * block // (blocks - 1))
-                digest.update(weights.read(block_size))
+            for block in range(_BLOCKS):
+                weights.seek(max(0, size - _BLOCK_SIZE) * block // (_BLOCKS - 1))
+                digest.update(weights.read(_BLOCK_SIZE))
     return digest.hexdigest()[:16]

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from maxatk.check import is_finite, is_number, is_whole, require
 from maxatk.errors import DataError, InvalidValueError, suggestion
 
 
@@ -27,12 +29,11 @@ class Outcome(str, enum.Enum):
     NOT_RUN = "not_run"
     INFRA_ERROR = "infra_error"
     SCORED = "scored"  # a reward that no tests gave: a function's, or one from outside
+    NO_REWARD = "no_reward"  # None of a function, or nothing in a file of rewards
+    REWARD_ERROR = "reward_error"  # a function raised, took too long or returned no number
 
     def __str__(self) -> str:
         return self.value
-
-
-_OUTCOMES: dict[str, Outcome] = {outcome.value: outcome for outcome in Outcome}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,10 +63,8 @@ class TestCase:
                 "call and output, or check alone"
             )
         for name in given:
-            if not isinstance(getattr(self, name), str):
-                raise InvalidValueError(
-                    f"TestCase.{name}: must be a string, got {getattr(self, name)!r}"
-                )
+            value = getattr(self, name)
+            require(isinstance(value, str), f"TestCase.{name}", "a string", value)
 
     def to_json(self) -> dict[str, str]:
         """Return the fields that are set, as in `problems.jsonl`."""
@@ -114,33 +113,30 @@ class Problem:
         if not self.id:
             raise InvalidValueError("Problem.id: must not be empty")
         for name in ("id", "prompt"):
-            if not isinstance(getattr(self, name), str):
-                raise InvalidValueError(
-                    f"Problem.{name}: must be a string, got {getattr(self, name)!r}"
-                )
-        if not isinstance(self.answer, (str, type(None))):
-            raise InvalidValueError(
-                f"Problem {self.id!r}: answer must be text or a number, got {self.answer!r:.60}"
-            )
-        if not isinstance(self.meta, Mapping):
-            raise InvalidValueError(
-                f"Problem {self.id!r}: meta must be an object, got {self.meta!r:.60}"
-            )
+            value = getattr(self, name)
+            require(isinstance(value, str), f"Problem.{name}", "a string", value)
+        for name in ("entry_point", "starter_code", "compare", "checker", "source"):
+            self._check(name, "text", isinstance(getattr(self, name), (str, type(None))))
+        self._check("answer", "text or a number", isinstance(self.answer, (str, type(None))))
+        self._check("meta", "an object", isinstance(self.meta, Mapping))
         if (self.compare == "checker") != (self.checker is not None):
             raise InvalidValueError(
                 f"Problem {self.id!r}: compare='checker' and a checker's source go together, got "
                 f"compare={self.compare!r}, checker={self.checker!r:.50}"
             )
         for name in ("time_limit_s", "memory_limit_mb"):
+            limit = getattr(self, name)
+            if limit is not None:
+                self._check(name, "a number", is_number(limit))
+                self._check(name, "positive", limit > 0)
+                self._check(name, "finite", limit < math.inf)
+
+    def _check(self, name: str, allowed: str, holds: bool) -> None:
+        if not holds:
             value = getattr(self, name)
-            if value is not None and not isinstance(value, (int, float)):
-                raise InvalidValueError(
-                    f"Problem {self.id!r}: {name} must be a number, got {value!r}"
-                )
-            if value is not None and not value > 0:
-                raise InvalidValueError(
-                    f"Problem {self.id!r}: {name} must be positive, got {value!r}"
-                )
+            raise InvalidValueError(
+                f"Problem {self.id!r}: {name} must be {allowed}, got {value!r:.60}"
+            )
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON object of this problem, without the fields that are None or empty."""
@@ -163,13 +159,12 @@ class Problem:
             if not isinstance(tests, list) or not all(isinstance(t, Mapping) for t in tests):
                 raise DataError(f"problem: {name}: must be a list of objects")
             given[name] = tuple(TestCase.from_json(test) for test in tests)
-        answer = given.get("answer")
-        if isinstance(answer, (int, float)) and not isinstance(answer, bool):
-            given["answer"] = str(answer)
+        if type(given.get("answer")) in (int, float):
+            given["answer"] = str(given["answer"])
         return cls(**given)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, slots=True)  # a run has millions of them
 class Sample:
     """One completion of one problem: a line of `samples.jsonl`.
 
@@ -186,27 +181,22 @@ class Sample:
     logprob: float | None = None
     entropy: float | None = None
 
+    def __post_init__(self) -> None:
+        for name, value in (("sample", self.sample), ("tokens", self.tokens or 0)):
+            if not 0 <= value < 1 << 63:
+                allowed = "from 0" if value < 0 else "below 2^63"
+                raise InvalidValueError(
+                    f"sample: {name!r} must be an integer {allowed}, got {value!r:.60}"
+                )
+
     def to_json(self) -> dict[str, Any]:
         """Return the JSON object of this sample, without the fields that are None."""
         return _without_none(self)
 
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> Sample:
-        """Return the sample of a JSON object; fields of other tools are ignored."""
-        get = row.get
-        try:  # written out: a loop over the fields takes as long as parsing the line
-            return cls(
-                row["problem_id"],
-                row["sample"],
-                row["completion"],
-                get("tokens"),
-                get("finish_reason"),
-                get("logprob"),
-                get("entropy"),
-            )
-        except KeyError:
-            _require("sample", row, ("problem_id", "sample", "completion"))
-            raise
+        """Return the sample of a JSON object, fields of other tools left out; raises DataError."""
+        return cls(**_fields_in(row, cls, "sample"))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -268,14 +258,15 @@ class Verdict:
         return sum(test.cpu_seconds for test in self.tests)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, slots=True)  # a run has millions of them
 class Score:
     """The verdict on one sample: a line of `scores.jsonl`; `reward` is None if unscorable.
 
     `program` is a fingerprint of the program's syntax tree, equal for programs that differ in
     layout alone; None where it was not taken. `columns` are further numbers about the sample, such
     as a second reward: they can stand in for the reward, or choose among the samples. A reward
-    that no tests gave has the outcome `scored` and counts no tests.
+    that no tests gave has the outcome `scored` and counts no tests. `error` says what a reward
+    function failed with.
     """
 
     problem_id: str
@@ -287,32 +278,20 @@ class Score:
     seconds: float
     program: str | None = None
     columns: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    error: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the JSON object of this score; a None reward stays as null, a None program not."""
+        """Return the JSON object of this score; a None reward stays as null, what is empty not."""
         row = {name: getattr(self, name) for name in _SCORE_FIELDS}
-        program = {} if self.program is None else {"program": self.program}
-        columns = {"columns": dict(self.columns)} if self.columns else {}
-        return {**row, "outcome": self.outcome.value, **program, **columns}
+        further = {"program": self.program, "columns": dict(self.columns), "error": self.error}
+        known = {name: value for name, value in further.items() if value}
+        return {**row, "outcome": self.outcome.value, **known}
 
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> Score:
-        """Return the score of a JSON object; missing fields raise DataError."""
-        try:
-            return cls(
-                row["problem_id"],
-                row["sample"],
-                _number_or_none(row["reward"]),
-                row["passed"],
-                row["total"],
-                _OUTCOMES.get(row["outcome"]) or Outcome(row["outcome"]),
-                row["seconds"],
-                row.get("program"),
-                row.get("columns", {}),
-            )
-        except KeyError:
-            _require("score", row, _SCORE_FIELDS)
-            raise
+        """Return the score of a JSON object; raises DataError, ValueError for its outcome."""
+        found = _fields_in(row, cls, "score")
+        return cls(**{**found, "outcome": Outcome(found["outcome"])})
 
     @classmethod
     def from_verdict(
@@ -331,14 +310,38 @@ class Score:
         )
 
 
-def _number_or_none(reward: Any) -> float | None:
-    if reward is not None and type(reward) not in (int, float):
-        raise DataError(f"score: reward must be a number or null, got {reward!r:.60}")
-    number: float | None = reward
-    return number
-
-
 _SCORE_FIELDS = ("problem_id", "sample", "reward", "passed", "total", "outcome", "seconds")
+
+
+_ALLOWED: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "str": ("text", lambda value: isinstance(value, str)),
+    "Outcome": ("text", lambda value: isinstance(value, str)),
+    "int": ("an integer from 0", lambda value: is_whole(value, 0)),
+    "float": ("a finite number", is_finite),
+    "Mapping[str, float]": (
+        "an object of finite numbers",
+        lambda value: isinstance(value, Mapping) and all(map(is_finite, value.values())),
+    ),
+}
+"""Annotation of a field -> what it must be, in words, and whether a value is that."""
+
+
+def _fields_in(row: Mapping[str, Any], cls: type, kind: str) -> dict[str, Any]:
+    """Return the fields of a record that a row has; raises DataError for a missing or wrong one."""
+    fields = {f.name: f for f in dataclasses.fields(cls)}
+    missing = dataclasses.MISSING
+    _require(
+        kind,
+        row,
+        [n for n, f in fields.items() if f.default is missing and f.default_factory is missing],
+    )
+    found = {name: row[name] for name in fields if name in row}
+    for name, value in found.items():
+        annotation, _, empty = str(fields[name].type).partition(" | ")
+        allowed, is_allowed = _ALLOWED[annotation]
+        if not (is_allowed(value) or (value is None and empty)):
+            raise DataError(f"{kind}: {name!r} must be {allowed}, got {value!r:.60}")
+    return found
 
 
 def _without_none(record: Any) -> dict[str, Any]:

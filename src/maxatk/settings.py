@@ -1,12 +1,15 @@
 """Recipes, which are YAML files with `key=value` overrides on top, and the settings they hold.
 
-Unknown keys and wrong types are refused. PyYAML is imported where a recipe is read.
+Unknown keys and wrong types are refused, and no file or message shows a secret. PyYAML is
+imported where a recipe is read.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
+import math
 import re
 import types
 import typing
@@ -14,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from maxatk.check import require
 from maxatk.errors import DataError, InvalidValueError, MissingFileError, suggestion
 
 SettingsT = TypeVar("SettingsT")
@@ -22,6 +26,16 @@ _SCALARS = (bool, int, float, str)
 _MOST_LISTED = 40
 _EXTENDS = "extends"
 _PACKAGED = Path(__file__).parent / "recipes"
+
+_YAML = "tag:yaml.org,2002:"
+_TAGS = {f"{_YAML}{t}" for t in ("map", "seq", "str", "int", "float", "bool", "null", "merge")}
+_MOST_VALUES = 100_000  # of a recipe whose aliases are written out
+
+HIDDEN = "(hidden)"
+_SECRET = re.compile(r"(?:^|_)(?:token|key|password|passwd|secret)$", re.IGNORECASE)
+# Tokens of a tokenizer, which say how a model is trained.
+_TEXT = re.compile(r"^(?:bos|eos|pad|unk|sep|cls|mask|image|video|audio)_token$", re.IGNORECASE)
+_USER = re.compile(r"(?P<scheme>\b[a-zA-Z][a-zA-Z0-9+.-]{0,20}://)[^/?#\s@]*@(?=[^/?#\s])")
 
 
 def packaged_recipes() -> dict[str, Path]:
@@ -105,6 +119,7 @@ def _with_extended(path: Path, before: tuple[Path, ...]) -> dict[str, Any]:
     extended = recipe.pop(_EXTENDS, None)
     if extended is None:
         return recipe
+    require(isinstance(extended, str), _EXTENDS, "the name of a file", extended)
     return _laid_over(_with_extended(path.parent / extended, (*before, path.resolve())), recipe)
 
 
@@ -146,16 +161,16 @@ def _apply(recipe: dict[str, Any], override: str) -> None:
 
 @functools.cache
 def _loader() -> Any:
-    """Return YAML's safe types with the booleans of YAML 1.2: only true and false are ones."""
+    """Return YAML's safe types: of YAML 1.2 the booleans, true and false, and dates are text."""
     import yaml
 
     class Loader(yaml.SafeLoader):
         pass
 
     # YAML 1.1 also reads no, off, yes and on as booleans, and `save_strategy: no` means the text.
-    boolean = "tag:yaml.org,2002:bool"
+    boolean = f"{_YAML}bool"
     Loader.yaml_implicit_resolvers = {
-        first: [(tag, pattern) for tag, pattern in resolvers if tag != boolean]
+        first: [(tag, found) for tag, found in resolvers if tag in _TAGS - {boolean}]
         for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
     pattern = re.compile("^(?:true|True|TRUE|false|False|FALSE)$")
@@ -166,7 +181,44 @@ def _loader() -> Any:
 def _load(text: str) -> Any:
     import yaml
 
-    return yaml.load(text, Loader=_loader())  # a safe loader
+    loader = _loader()(text)
+    try:
+        node = loader.get_single_node()
+        if node is None:
+            return None
+        _count(node, {})
+        return loader.construct_document(node)
+    except RecursionError as error:
+        raise yaml.YAMLError("nested too deeply") from error
+    except ValueError as error:  # of a number with thousands of digits
+        raise yaml.YAMLError(str(error)) from error
+    finally:
+        loader.dispose()
+
+
+def _count(node: Any, counts: dict[int, int]) -> int:
+    """Return the number of values of a YAML node with its aliases written out.
+
+    Raises yaml.YAMLError for too many of them and for what is no setting.
+    """
+    import yaml
+
+    def refuse(problem: str) -> None:
+        raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
+
+    if id(node) not in counts:
+        counts[id(node)] = 0  # until its parts are counted
+        if node.tag not in _TAGS:
+            refuse(f"{node.tag!r} is no type of a setting")
+        text = node.value if isinstance(node.value, str) else ""
+        if re.search("[\0\ud800-\udfff]", text):
+            refuse("a text has a character that no file can hold")
+        pairs = (item if isinstance(item, tuple) else (item,) for item in node.value)
+        parts = () if isinstance(node.value, str) else [part for pair in pairs for part in pair]
+        counts[id(node)] = 1 + sum(_count(part, counts) for part in parts)
+    if not 0 < counts[id(node)] <= _MOST_VALUES:
+        refuse(f"aliases stand for more than {_MOST_VALUES:,} values, or for themselves")
+    return counts[id(node)]
 
 
 def from_mapping(cls: type[SettingsT], mapping: Mapping[str, Any], *, where: str) -> SettingsT:
@@ -177,8 +229,7 @@ def from_mapping(cls: type[SettingsT], mapping: Mapping[str, Any], *, where: str
 
     Raises InvalidValueError naming the field, the value and what is allowed.
     """
-    if not isinstance(mapping, Mapping):
-        raise InvalidValueError(f"{where}: must be a mapping of settings, got {mapping!r}")
+    require(isinstance(mapping, Mapping), where, "a mapping of settings", mapping)
     fields = {f.name: f for f in dataclasses.fields(cls) if f.init}  # type: ignore[arg-type]
     for name in mapping:
         if name not in fields:
@@ -219,7 +270,7 @@ def _convert(value: Any, hint: Any, *, where: str) -> Any:
             f"{suggestion(str(value), map(str, literals))}"
         )
     wanted = [o for o in options if o is not type(None)]
-    if len(wanted) == 1 and typing.get_origin(wanted[0]) in (list, dict):
+    if len(wanted) == 1 and typing.get_origin(wanted[0]) in (list, tuple, dict):
         return _convert_container(value, wanted[0], where=where)
     scalars = [o for o in wanted if o in _SCALARS]
     if not scalars or len(scalars) < len(wanted):
@@ -229,23 +280,25 @@ def _convert(value: Any, hint: Any, *, where: str) -> Any:
 
 def _convert_container(value: Any, hint: Any, *, where: str) -> Any:
     container = typing.get_origin(hint)
-    if not isinstance(value, container):
-        raise InvalidValueError(f"{where}: must be {_names([container])}, got {value!r}")
+    written = dict if container is dict else list  # YAML has no tuples
+    require(isinstance(value, (container, written)), where, _names([written]), value)
     if container is dict:
         return value
-    (item,) = typing.get_args(hint)
-    return [_convert(v, item, where=f"{where}[{number}]") for number, v in enumerate(value)]
+    item = typing.get_args(hint)[0]
+    return container(
+        _convert(v, item, where=f"{where}[{number}]") for number, v in enumerate(value)
+    )
 
 
 def _convert_scalar(value: Any, allowed: list[type], *, where: str) -> Any:
-    if type(value) in allowed:
-        return value
-    if float in allowed and type(value) in (int, str):
-        try:
-            return float(value)
-        except ValueError:
-            pass
-    raise InvalidValueError(f"{where}: must be {_names(allowed)}, got {value!r}")
+    number = value
+    if float in allowed and type(value) in (int, str) and type(value) not in allowed:
+        with contextlib.suppress(ValueError, OverflowError):
+            number = float(value)
+    require(type(number) in allowed, where, _names(allowed), value)
+    finite = type(number) is not float or math.isfinite(number)
+    require(finite, where, "a finite number", value)
+    return number
 
 
 def _union_members(hint: Any) -> tuple[Any, ...]:
@@ -260,3 +313,30 @@ def _is_literal(hint: Any) -> bool:
 
 def _names(options: typing.Iterable[Any]) -> str:
     return " or ".join(getattr(o, "__name__", str(o)) for o in options if o is not type(None))
+
+
+def masked(settings: Any) -> Any:
+    """Return settings with every secret replaced by `HIDDEN`; mappings and sequences are copied.
+
+    Secret are texts under a name that ends in token, key, password or secret, and what stands
+    before the host in a URL.
+    """
+    if isinstance(settings, Mapping):
+        return {
+            name: HIDDEN if _is_secret(name, value) else masked(value)
+            for name, value in settings.items()
+        }
+    if isinstance(settings, (list, tuple)):
+        return type(settings)(masked(value) for value in settings)
+    return masked_url(settings) if isinstance(settings, str) else settings
+
+
+def masked_url(text: str) -> str:
+    """Return a text in which no URL names a user or a password."""
+    return _USER.sub(rf"\g<scheme>{HIDDEN}@", text)
+
+
+def _is_secret(name: object, value: object) -> bool:
+    if not isinstance(name, str) or not isinstance(value, str) or not value:
+        return False
+    return _SECRET.search(name) is not None and _TEXT.search(name) is None

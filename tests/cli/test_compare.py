@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from maxatk.jsonl import write_jsonl
-from maxatk.records import Problem, Sample, TestCase
+from maxatk.records import Problem, TestCase
+from runs import write_records, write_samples
 
 PROBLEMS = 8
 
@@ -14,15 +14,10 @@ PROBLEMS = 8
 def scored(maxatk, tmp_path):
     """Two models verified by the command itself: `good` solves every problem, `poor` none."""
     tests = (TestCase(input="", output="1\n"), TestCase(input="", output="1\n"))
-    problems = [Problem(f"p{i}", "", tests).to_json() for i in range(PROBLEMS)]
-    write_jsonl(tmp_path / "problems.jsonl", problems)
+    ids = [f"p{i}" for i in range(PROBLEMS)]
+    write_records(tmp_path / "problems.jsonl", (Problem(name, "", tests) for name in ids))
     for name, programs in (("good", ["print(1)"] * 2), ("poor", ["print(2)", "print(3)"])):
-        samples = (
-            Sample(f"p{i}", s, text).to_json()
-            for i in range(PROBLEMS)
-            for s, text in enumerate(programs)
-        )
-        write_jsonl(tmp_path / f"{name}.jsonl", samples)
+        write_samples(tmp_path / f"{name}.jsonl", dict.fromkeys(ids, programs))
         done = maxatk(
             *("score", "--problems", "problems.jsonl", "--samples", f"{name}.jsonl"),
             *("--out", name, "--progress", "none"),
@@ -73,11 +68,21 @@ def test_the_report_prints_every_k_in_other_formats(maxatk, scored, tmp_path):
         *("--paper", "mbpp"),
     )
     assert done.returncode == 0, done.stderr
-    first, second = (list(csv.DictReader(io.StringIO(t))) for t in done.stdout.split("\n\n"))
-    assert [row["max@2"] for row in first] == [".000", "1.000"]
-    assert [row["pass@1"] for row in second] == [".000", "1.000"]
+    rows = list(csv.DictReader(io.StringIO(done.stdout)))
+    means = {(row["metric"], row["k"], row["model"]): float(row["mean"]) for row in rows}
+    assert [means["max@k", "2", name] for name in ("poor", "good")] == [0, 1]
+    assert [means["pass@k", "1", name] for name in ("poor", "good")] == [0, 1]
     assert (tmp_path / "r-figure1.pdf").read_bytes().startswith(b"%PDF")
     assert "Table 14 of the paper" in (tmp_path / "r.html").read_text()
+
+
+def test_figure_1_beside_the_page_has_the_threshold_of_the_page(maxatk, scored, tmp_path):
+    drawn = []
+    for threshold in ("1", "2"):
+        done = maxatk("report", "poor", "good", "--out", "r.html", "--threshold", threshold)
+        assert done.returncode == 0, done.stderr
+        drawn.append((tmp_path / "r-figure1.svg").read_text())
+    assert drawn[0] != drawn[1]
 
 
 def test_samples_that_are_not_missing_at_random_are_noted(maxatk, scored, tmp_path):

@@ -15,8 +15,8 @@ import yaml
 
 from maxatk.cli.main import main
 from maxatk.folders import write_json
-from maxatk.studies.study_recipe import load_study
-from processes import patience
+from maxatk.studies.recipe import load_study
+from processes import patience, still_alive, wait_for
 
 RECIPE = {
     "title": "A small demo",
@@ -74,19 +74,6 @@ def start(recipe, *flags, stderr=subprocess.STDOUT):
     )
 
 
-def wait_for(folder, pattern, *, seconds=120):
-    end = time.monotonic() + patience(seconds)
-    while not (found := list(folder.glob(pattern))):
-        assert time.monotonic() < end, f"{folder / pattern} did not appear"
-        time.sleep(0.05)
-    return found[0]
-
-
-def descendants_gone(children, *, seconds=20):
-    _, alive = psutil.wait_procs(children, timeout=patience(seconds))
-    return [process for process in alive if process.status() != psutil.STATUS_ZOMBIE]
-
-
 @pytest.mark.timeout(patience(280))
 @pytest.mark.parametrize("kill", [signal.SIGKILL, signal.SIGINT])
 def test_a_killed_demo_goes_on_from_the_last_finished_stage(recipe, tmp_path, kill):
@@ -98,7 +85,7 @@ def test_a_killed_demo_goes_on_from_the_last_finished_stage(recipe, tmp_path, ki
     assert children
     first.send_signal(kill)
     first.wait(timeout=patience(30))
-    assert not descendants_gone(children)
+    assert still_alive(children, seconds=20) == []
     made = marker.stat().st_mtime_ns
     if kill == signal.SIGINT:
         assert first.returncode == 130
@@ -121,6 +108,7 @@ def check_results(run, output):
         (folder,) = (run / "work").glob(f"eval-{method}-0-*")
         results = json.loads((folder / "results.json").read_text())
         assert results["counts"]["samples"] == 3 * 8
+        assert not list((run / "work").glob(f"train-{method}-*/adapter"))
         shown = f"{results['metrics']['max@k']['8']['mean']:.3f}".removeprefix("0")
         row = next(line for line in output.splitlines() if re.search(rf"│ {name} +│", line))
         assert shown in row

@@ -1,15 +1,14 @@
 import csv
 import io
 import json
-import re
 
 import pytest
 import yaml
 
-from evaluation.servers import serving
 from maxatk.cli.main import main
 from maxatk.jsonl import write_jsonl
 from maxatk.records import Problem, TestCase
+from sampling.servers import serving
 
 
 @pytest.fixture
@@ -25,7 +24,7 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(evaluating, tmp_path):
         flags = ("--server.url", server.url, "--verifier.workers", "1", "--dry-run")
         done = evaluating(*flags)
         assert done.returncode == 0, done.stderr
-        assert len(server.requests) == 16  # all samples of one problem, then of the next
+        assert not server.requests
         limited = evaluating(*flags, "--limit", "2")
         assert not (tmp_path / "run").exists()
         assert evaluating(*flags[:-1]).returncode == 0
@@ -36,11 +35,10 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(evaluating, tmp_path):
     plan = dict(line.split(maxsplit=1) for line in done.stdout.splitlines()[:3])
     assert plan["problems"] == "5"
     assert plan["samples"] == "50, 0 of them found"
-    assert plan["tokens"] == "at most 350, about 400"  # the server's texts have 8 tokens
-    assert re.search(r"about \d+ s, from a probe of 16 samples$", done.stdout.rstrip())
+    assert plan["tokens"] == "at most 350"
     assert "samples    20, 0 of them found" in limited.stdout
     assert "samples    50, 4 of them found" in resumed.stdout
-    assert "at most 322, about 368" in resumed.stdout
+    assert "at most 322" in resumed.stdout
     assert other.returncode == 2
     assert "temperature" in other.stderr
     assert "0.5" in other.stderr
@@ -147,7 +145,7 @@ def test_a_recipe_is_evaluated(maxatk, tmp_path):
         (["nowhere.yaml"], "recipe: 'nowhere.yaml' does not exist"),
         (["recipe.yaml", "modle=m"], "recipe: unknown key 'modle'; did you mean 'model'?"),
         (["recipe.yaml", "sampling.sampels=3"], "sampling: unknown key 'sampels'; did you mean"),
-        (["recipe.yaml", "backend=vlm"], "recipe.backend: got 'vlm'; allowed: hf, openai, vllm"),
+        (["recipe.yaml", "backend=vlm"], "recipe.backend: got 'vlm'; allowed: auto, hf, openai"),
         (["recipe.yaml", "sampling.top_p=2"], "top_p: must be in (0, 1], got 2"),
         (["recipe.yaml", "label=' '"], "label: must be one line with a name in it, got ' '"),
         (["recipe.yaml", "--top-p", "2"], "top_p: must be in (0, 1], got 2"),

@@ -103,7 +103,7 @@ def test_bash_completes_commands_flags_and_values(script):
     assert completed(script, "") >= set(COMMANDS)
     assert completed(script, "ev") == {"eval"}
     assert completed(script, "eval", "--mod") == {"--model"}
-    assert completed(script, "eval", "--backend", "") == {"hf", "openai", "vllm"}
+    assert completed(script, "eval", "--backend", "") == {"auto", "hf", "openai", "vllm"}
     assert completed(script, "problems", "prep") == {"prepare"}
     assert completed(script, "problems", "show", "--fo") == {"--format"}
     assert all(word.startswith("-") for word in completed(script, "compare", "-"))

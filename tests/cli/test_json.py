@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from evaluation.servers import serving
 from maxatk.cli.main import main
 from maxatk.jsonl import write_jsonl
 from maxatk.objectives import METHODS
@@ -12,6 +11,7 @@ from maxatk.problems import BENCHMARKS
 from maxatk.records import Problem, Sample, TestCase
 from maxatk.settings import packaged_recipes
 from problems.rows import mbpp_row
+from sampling.servers import serving
 
 ONE = (TestCase(input="", output="1\n"),)
 
@@ -66,17 +66,18 @@ def test_scores_are_rows_with_the_ends_of_their_intervals(printed, problems):
     flags = ("--verifier.workers", 1, "--by", "level", "--k", 2)
     planned = printed("score", *files, *flags, "--dry-run", format="--output-format")
     assert planned == {
-        "plan": [{"problems": 4, "programs": 8, "found": 0, "distinct": 8, "tests": 8}]
+        "plan": [{"problems": 4, "samples": 8, "found": 0, "distinct": 8, "tests": 8}]
     }
     found = printed("score", *files, *flags, format="--output-format")
     rows = {(row["metric"], row["k"]): row for row in found["metrics"]}
     assert rows.keys() == {("max@k", 2), ("pass@k", 2)}
     best = {"model": "run", "metric": "max@k", "k": 2, "mean": 1.0, "low": 1.0, "high": 1.0}
-    assert rows["max@k", 2] == {**best, "problems": 4}
+    assert rows["max@k", 2] == {**best, "problems": 4, "unscored": 0, "zeroed": 0}
     assert [(row["value"], row["k"], row["problems"]) for row in found["by"]] == [
         *(("easy", 2, 2), ("easy", 2, 2), ("hard", 2, 2), ("hard", 2, 2))
     ]
-    counts = {"model": "run", "problems": 4, "samples": 8, "unscored": 0, "cut_off": None}
+    counts = {"model": "run", "problems": 4, "samples": 8, "cut_off": None, "reasons": ""}
+    counts |= {"unscored": 0, "zeroed": 0}
     assert found["samples"] == [counts]
     outcomes = {row["outcome"]: row["samples"] for row in found["outcomes"]}
     assert outcomes == {"passed": 4, "wrong_answer": 4}

@@ -1,4 +1,5 @@
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -6,6 +7,7 @@ import sys
 import pytest
 
 import maxatk as package
+from maxatk.cli.flags import set_threads
 from maxatk.cli.main import COMMANDS, main
 from processes import ENDLESS, patience, wait_for_busy_family
 
@@ -161,8 +163,11 @@ def test_bad_training_recipes(recipe, overrides, message, capsys, tmp_path, monk
 
 
 def test_light_verbs_do_not_import_torch():
-    names = ", ".join(f"maxatk.cli.{command}" for command in COMMANDS if command != "train")
-    probe = f"import sys, {names}; print('torch' in sys.modules)"
+    names = [command for command in COMMANDS if command != "train"]
+    probe = (
+        f"import sys; from maxatk.cli.main import entry; [entry(name) for name in {names}]; "
+        "print('torch' in sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True)
     assert done.stdout == "False\n", done.stderr
 
@@ -227,3 +232,27 @@ def test_methods_lists_every_row_and_draws_what_it_weighs(capsys, tmp_path):
         assert (method.unbiased_for or "-") in line
     assert figure.read_text().startswith("<?xml")
     assert main(["methods", "--plot", str(tmp_path / "weighting.png")]) == 2
+
+
+def test_an_error_says_nothing_that_a_terminal_obeys(capsys):
+    assert main(["train", "no\x1b]0;title\x07such\udcff.yaml"]) == 2
+    said = capsys.readouterr().err
+    assert "\\x1b" in said
+    assert not {"\x1b", "\x07", "\udcff"} & set(said)
+
+
+@pytest.mark.parametrize("given", [{}, {"OMP_NUM_THREADS": "7", "OMP_WAIT_POLICY": "active"}])
+def test_threads_of_a_small_model_are_set_unless_the_user_has_set_them(
+    tmp_path, monkeypatch, given
+):
+    for name in ("OMP_NUM_THREADS", "OMP_WAIT_POLICY"):
+        monkeypatch.setenv(name, "")  # so that it is put back
+        monkeypatch.delenv(name)
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    set_threads(str(tmp_path))  # of no known size
+    assert os.environ.get("OMP_NUM_THREADS") == given.get("OMP_NUM_THREADS")
+    (tmp_path / "model.safetensors").write_bytes(b"0" * 100)
+    set_threads(str(tmp_path))
+    assert os.environ["OMP_NUM_THREADS"] == given.get("OMP_NUM_THREADS", "1")
+    assert os.environ["OMP_WAIT_POLICY"] == given.get("OMP_WAIT_POLICY", "passive")

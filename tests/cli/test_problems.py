@@ -1,4 +1,5 @@
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -94,7 +95,7 @@ def test_the_length_filter_needs_a_tokenizer_that_exists(maxatk, tmp_path):
 def save_policy(folder):
     from transformers import Qwen2Config
 
-    from maxatk.mini.tokenizer import train_tokenizer
+    from maxatk.mini.model import train_tokenizer
 
     tokenizer = train_tokenizer(["abcdefghijklmnopqrstuvwxyz \n"] * 2, vocabulary=1)
     tokenizer.chat_template = "{% for m in messages %}{{ m.content }}{% endfor %}"
@@ -137,8 +138,8 @@ def test_the_papers_recipe_runs_on_folders_of_local_files(maxatk, tmp_path):
         "codeforces": 1,
         "mbpp": 1,
     }
-    assert "left out: its difficulty is above 3" in done.stdout
-    assert "left out codeforces/2051/C: is in code_contests too" in done.stdout
+    assert "its difficulty is above 3" in done.stdout
+    assert re.search("codeforces/2051/C +│ is in code_contests too", done.stdout)
 
 
 def test_prompts_are_counted_by_the_tokenizer_of_the_policy(maxatk, tmp_path):
@@ -150,7 +151,7 @@ def test_prompts_are_counted_by_the_tokenizer_of_the_policy(maxatk, tmp_path):
         *("max_prompt_tokens=1500", "tokenizer=policy"),
     )
     assert done.returncode == 0, done.stderr
-    assert "left out: its prompt is longer than 1500 tokens" in done.stdout
+    assert "its prompt is longer than 1500 tokens" in done.stdout
     assert [problem.id for problem in load_problems(tmp_path / "made.jsonl")] == ["mbpp/1"]
 
 
@@ -160,7 +161,7 @@ def test_a_failing_solution_is_reported_and_its_problem_can_be_dropped(maxatk, t
     maxatk("problems", "prepare", "mbpp", "--file", rows, "--out", "made.jsonl")
     done = maxatk("problems", "check", "made.jsonl", "--drop", "good.jsonl")
     assert done.returncode == 0, done.stderr
-    assert "2 reference solutions pass, 1 fail, 0 problems have none" in done.stdout
+    assert re.search(r"made.jsonl +│ 2 +│ 1 +│ 0 +│ 0 ", done.stdout)
     assert "ValueError: no" in done.stdout
     assert "good.jsonl: 2 problems" in done.stdout
     good = load_problems(tmp_path / "good.jsonl")
@@ -182,4 +183,4 @@ def test_rows_that_all_fall_away_are_counted_and_refused(maxatk, tmp_path):
     rows = write_rows(tmp_path / "rows.jsonl", odd)
     done = maxatk("problems", "prepare", "mbpp", "--file", rows, "--out", "made.jsonl")
     assert "no row became a problem" in refused(done)
-    assert "left out: an assert is not of the form" in done.stdout
+    assert "an assert is not of the form" in done.stdout

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from maxatk.cli.progress import parts_progress
+from maxatk.cli.progress import progress_of
 
 PARTS = {"samples": "samples drawn", "scores": "verified"}
 DONE = {"samples": [1_200, 800], "scores": list(range(9))}
@@ -15,8 +15,8 @@ def work(part):
     return [SimpleNamespace(node=f"node {n}", done=done) for n, done in enumerate(DONE[part])]
 
 
-def report(mode, *of_work):
-    with parts_progress("eval", mode, PARTS, *of_work) as told:
+def report(mode, work=lambda _: ()):
+    with progress_of("eval", mode, parts=PARTS, work=work) as told:
         told(2_000, 2_000, "samples")
         told(2_000, 2_000, "scores")
 

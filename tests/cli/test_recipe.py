@@ -1,9 +1,10 @@
 import pytest
 
-from maxatk.cli.paths import named_paths
+from maxatk.cli.flags import named_paths
 from maxatk.errors import DataError, InvalidValueError, MissingFileError
-from maxatk.folders import write_json
+from maxatk.records import Outcome, Score
 from maxatk.settings import read_recipe
+from runs import write_run
 
 RECIPE = "model: m\ntrainer:\n  k: 4\n  learning_rate: 1e-4\n"
 
@@ -89,12 +90,10 @@ def test_runs_are_named_by_their_folder_or_as_asked():
 
 
 def test_a_run_without_a_name_has_its_label_which_must_be_its_own(tmp_path):
-    needed = ("metrics", "per_problem", "counts", "entropy", "diversity")
     for folder, label in (("a", "tuned"), ("b", "tuned"), ("c", None)):
-        manifest = {} if label is None else {"label": label}
         (tmp_path / folder).mkdir()
-        results = {**{key: {} for key in needed}, "manifest": manifest}
-        write_json(tmp_path / folder / "results.json", results)
+        manifest = {} if label is None else {"label": label}
+        write_run(tmp_path / folder, [Score("p", 0, 1.0, 1, 1, Outcome.PASSED, 0.0)], **manifest)
     a, b, c = (str(tmp_path / folder) for folder in "abc")
     assert list(named_paths([a, c])) == ["tuned", "c"]
     assert list(named_paths([f"{a}/results.json", f"mine={b}"])) == ["tuned", "mine"]

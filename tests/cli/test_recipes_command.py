@@ -9,9 +9,8 @@ from maxatk.settings import find_recipe, packaged_recipes, read_recipe
 def test_recipes_are_listed_shown_and_copied_from_an_empty_folder(maxatk, tmp_path):
     listed = maxatk("recipes", "list")
     assert listed.returncode == 0, listed.stderr
-    names = [line.split()[0] for line in listed.stdout.splitlines()]
-    assert names == list(packaged_recipes())
-    assert {"mini/train", "mini/sums", "paper/train"} <= set(names)
+    assert all(f" {name} " in listed.stdout for name in packaged_recipes())
+    assert {"mini/train", "paper/train"} <= packaged_recipes().keys()
     shown = maxatk("recipes", "show", "mini/train").stdout
     copied = maxatk("recipes", "copy", "mini/train", "mine.yaml")
     assert copied.returncode == 0, copied.stderr
@@ -52,10 +51,10 @@ def test_what_is_no_recipe_is_refused(tmp_path, monkeypatch, name, error, messag
 
 
 def test_a_reward_function_of_the_package_is_found_too(tmp_path, monkeypatch):
-    from maxatk.rewards.loading import load_function
+    from maxatk.functions import load_function
 
     monkeypatch.chdir(tmp_path)
-    closeness = load_function("recipes/mini/partial_credit.py:closeness")
+    closeness = load_function("recipes/mini/partial_credit.py:closeness", field="reward")
     assert closeness(completions=["so 7", "6", "", "7 then 5"], answer=["7"] * 4) == [
         *(1.0, 0.5, 0.0, 1 / 3)
     ]

@@ -15,12 +15,9 @@ from maxatk.cli.main import main
 from maxatk.jsonl import write_jsonl
 from maxatk.records import Problem, Sample, TestCase
 from processes import patience, read_terminal
+from runs import rows_of
 
 DOUBLE = (TestCase(input="2\n", output="4\n"), TestCase(input="3\n", output="6\n"))
-
-
-def rows_of(path):
-    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 def steady(folder):
@@ -66,6 +63,31 @@ def test_the_summary_counts_every_outcome_and_the_throughput(maxatk, scoring):
     again = maxatk(*scoring(*programs))
     assert table_of(again.stdout) == table_of(done.stdout)
     assert re.search(r"^0 verdicts in [\d.]+ s, 6 found from before$", again.stdout, re.M)
+
+
+def test_a_reward_that_ends_the_process_ends_no_command(maxatk, scoring, tmp_path):
+    (tmp_path / "own.py").write_text(
+        "import os\nfrom os import _exit\n"
+        "def size(completions, **_):\n"
+        "    if os.fork() == 0:\n        os._exit(0)\n"  # a child of its own may end so
+        "    assert os.wait()[1] == 0\n"
+        "    if 'print(4)' in completions:\n        os._exit(0)\n"
+        "    if 'print(5)' in completions:\n        _exit(256)\n"
+        "    return [len(completion) / 10 for completion in completions]\n"
+    )
+    done = maxatk(
+        *scoring("print(4)", "print(5)", "pass"),
+        "--reward",
+        "{reward: own.py:size, on_error: drop}",
+    )
+    assert done.returncode == 0, done.stderr
+    assert [row["reward"] for row in rows_of(tmp_path / "score/scores.jsonl")] == [None, None, 0.4]
+    assert "reward size: raised SystemExit: os._exit(0)" in done.stderr
+    assert "max@1" in done.stdout
+    (tmp_path / "own.py").write_text("import os\nos._exit(0)\n")
+    done = maxatk(*scoring("pass", name="other"), "--reward", "own.py:size")
+    assert done.returncode == 2
+    assert "cannot be imported: SystemExit: os._exit(0)" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -244,7 +266,11 @@ def test_what_could_not_be_counted_is_refused_before_anything_is_written(
     (tmp_path / "scores.csv").write_text("problem_id,sample,reward\np,0,0.5\n")
     write_jsonl(tmp_path / "p.jsonl", [Problem("p", "x", meta={"level": 1}).to_json()])
     write_jsonl(tmp_path / "bare.jsonl", [Problem("p", "x").to_json()])
-    assert main(["score", "--rewards", "scores.csv", "--out", "run", *flags]) == 2
+    try:
+        code = main(["score", "--rewards", "scores.csv", "--out", "run", *flags])
+    except SystemExit as ended:  # by the parser of the flags
+        code = ended.code
+    assert code == 2
     captured = capsys.readouterr()
     assert message in captured.err
     assert captured.out == ""

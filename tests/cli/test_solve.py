@@ -2,9 +2,9 @@ import json
 
 import pytest
 
-from evaluation.servers import serving
 from maxatk.jsonl import write_jsonl
 from maxatk.records import Problem, TestCase
+from sampling.servers import serving
 
 TESTS = (TestCase(input="", output="1\n"), TestCase(input="", output="1\n"))
 

@@ -10,9 +10,9 @@ from maxatk.report import Cell, Table
 from processes import read_terminal
 
 PRINT = """
-from maxatk.cli.tables import print_table
+from maxatk.cli.output import Output, emit
 from cli.test_tables import wide
-print_table(wide(), title="95% intervals over problems")
+emit({"": Output([], wide(), "95% intervals over problems")})
 """
 HEADINGS = [f"{metric}@{k}" for metric in ("max", "pass") for k in (1, 8, 32, 128)]
 

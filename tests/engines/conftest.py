@@ -1,4 +1,8 @@
+import os
+
 import pytest
+
+os.environ.setdefault("RAY_worker_niceness", "0")  # of clusters that a test starts
 
 
 @pytest.fixture(scope="session")
@@ -7,8 +11,7 @@ def mini(tmp_path_factory):
     from maxatk.engines.verl.dataset import write_parquet
     from maxatk.jsonl import write_jsonl
     from maxatk.mini import Noise, generate_problems
-    from maxatk.mini.model import new_model
-    from maxatk.mini.tokenizer import train_tokenizer
+    from maxatk.mini.model import new_model, train_tokenizer
     from maxatk.mini.warm_start import noisy_corpus
 
     folder = tmp_path_factory.mktemp("mini")

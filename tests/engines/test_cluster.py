@@ -12,27 +12,23 @@ import pytest
 
 pytest.importorskip("verl", reason="runs in its own environment: make test-verl")
 
+import ray
 from ray.cluster_utils import Cluster
 
 from maxatk import Problem, TestCase
 from maxatk.engines.cluster import ClusterSettings, verifying
-from maxatk.engines.cluster.connection import connected
-from maxatk.engines.cluster.opening import open_sampler, open_verifier
-from maxatk.engines.cluster.sampling import ClusterSampler
-from maxatk.engines.cluster.verifying import ClusterVerifier
+from maxatk.engines.cluster.sampling import open_sampler
+from maxatk.engines.cluster.shards import connected
+from maxatk.engines.cluster.verifying import ClusterVerifier, open_verifier
 from maxatk.errors import InvalidValueError, SandboxError
-from maxatk.evaluation import (
-    ModelSettings,
-    SamplingSettings,
-    evaluate,
-    score,
-)
-from maxatk.evaluation.sampling import Request
 from maxatk.jsonl import write_jsonl
 from maxatk.problems import load_problems
 from maxatk.records import Sample
+from maxatk.sampling import ModelSettings, SamplingSettings
+from maxatk.sampling.settings import Request
 from maxatk.verifier import Job, VerifierSettings
 from processes import patience
+from runs import evaluated, scored
 
 NODE = {"num_cpus": 2, "object_store_memory": 10**8}
 ONE_WORKER = VerifierSettings(workers=1)
@@ -87,18 +83,18 @@ def scores(folder):
 
 def expected(files):
     with ONE_WORKER.open() as verifier:
-        score(files / "samples.jsonl", PROBLEMS, files / "here", verifier=verifier)
+        scored(files / "samples.jsonl", PROBLEMS, files / "here", verifier=verifier)
     return scores(files / "here")
 
 
 def test_two_nodes_write_what_one_process_writes(files, settings):
     with open_verifier(ONE_WORKER, settings) as verifier:
         nodes = {shard["node_id"] for shard in verifier.shards}
-        results = score(files / "samples.jsonl", PROBLEMS, files / "there", verifier=verifier)
+        results = scored(files / "samples.jsonl", PROBLEMS, files / "there", verifier=verifier)
     assert scores(files / "there") == expected(files)
     assert len(nodes) == 2
-    assert results["manifest"]["isolation"]["seccomp"] is True
-    assert [set(shard) >= {"node", "cpu"} for shard in results["manifest"]["shards"]] == [True] * 2
+    assert results.manifest["isolation"]["seccomp"] is True
+    assert [set(shard) >= {"node", "cpu"} for shard in results.manifest["shards"]] == [True] * 2
     here = json.loads((files / "here" / "manifest.json").read_text())["settings"]
     assert json.loads((files / "there" / "manifest.json").read_text())["settings"] == here
 
@@ -118,17 +114,17 @@ def test_two_nodes_sample_what_one_process_samples(mini, files, settings):
         open_verifier(ONE_WORKER, settings) as verifier,
         open_sampler(mini / "model", asked, settings) as sampler,
     ):
-        evaluate(
+        evaluated(
             mini / "model",
             problems,
             files / "there",
             settings=sampling,
             model_settings=asked,
-            sampler=sampler,
+            backend=sampler,
             verifier=verifier,
         )
-        assert len({shard["node_id"] for shard in sampler.shards}) == 2
-    evaluate(mini / "model", problems, files / "here", settings=sampling, model_settings=asked)
+        assert len({shard["node_id"] for shard in sampler._shards.said}) == 2
+    evaluated(mini / "model", problems, files / "here", settings=sampling, model_settings=asked)
     there, here = ((files / name / "samples.jsonl").read_text() for name in ("there", "here"))
     assert there.count("\n") == 48
     texts = [
@@ -181,14 +177,12 @@ def test_a_sampler_whose_process_dies_draws_its_samples_again(mini, settings):
     one = dataclasses.replace(settings, shards=1)
     sampling = SamplingSettings(samples=4, max_new_tokens=4, seed=3)
     requests = [Request("short", "Print 1.\n", range(4))]
-    with connected(one) as ray:
-        sampler = ClusterSampler(ray, one, str(mini / "model"), ModelSettings(batch_size=2))
-        with sampler:
-            sampler.check({"short": "Print 1.\n"}, sampling)
-            gc.collect()
-            before = [sample for batch in sampler.sample(requests, sampling) for sample in batch]
-            ray.kill(sampler._actors[0], no_restart=False)
-            again = [sample for batch in sampler.sample(requests, sampling) for sample in batch]
+    with open_sampler(mini / "model", ModelSettings(batch_size=2), one) as sampler:
+        sampler.prepare({"short": "Print 1.\n"}, sampling)
+        gc.collect()
+        before = [sample for batch in sampler.sample(requests, sampling) for sample in batch]
+        ray.kill(sampler._shards.actors[0], no_restart=False)
+        again = [sample for batch in sampler.sample(requests, sampling) for sample in batch]
     assert again == before
 
 

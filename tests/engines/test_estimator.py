@@ -83,7 +83,7 @@ def test_what_the_trainer_tells_is_spread_over_the_responses():
         ({"method": "bon_loo1", "k": K, "k_schedule": "linear"}, "trainer_mode=maxatk_sync"),
         ({"method": "bon_loo1", "k": K, "selection": "judge"}, "selection=judge: needs trainer"),
         ({"method": "bon_loo1", "k": K, "advantage_scale": "batch"}, "scale=batch: needs trainer"),
-        ({"method": "bon_loo1", "k": 9}, "got 9 for groups of 8"),
+        ({"method": "bon_loo1", "k": 9}, r"rollout.n \(8\), got 9"),
     ],
 )
 def test_what_a_trainer_of_verl_cannot_do_is_refused(settings, message):

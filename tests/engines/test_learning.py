@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("verl", reason="runs in its own environment: make test-verl")
 
-from maxatk.evaluation.statistics.intervals import mean_interval
+from maxatk.statistics.intervals import mean_interval
 from processes import patience
 
 ROOT = Path(__file__).parents[2]

@@ -13,7 +13,7 @@ from verl.workers.config import FSDPActorConfig, FSDPOptimizerConfig
 import maxatk
 from maxatk import METHODS
 from maxatk.engines.verl.loss import FACTOR_KEY, K_KEY, SELECTION_KEY, group_loss, spread
-from maxatk.engines.verl.options import Options
+from maxatk.objectives.objective import Objective
 
 N, K = 4, 3
 CORRECTED = [name for name, row in METHODS.items() if row.correction != "none"]
@@ -72,8 +72,8 @@ def loss_of(chosen, weights, method, *, scores=None, factor=1.0):
         data[SELECTION_KEY] = spread(data, scores)
     tu.assign_non_tensor_stack(data, "uid", [row["uid"] for row in chosen])
     output = {"log_probs": nested(weights * row["log_probs"] for row in chosen)}
-    options = Options(method=method, k=K, selection=None if scores is None else "judge")
-    return data, group_loss(actor_config(), options, N, output, data)
+    objective = Objective(method=method, k=K, selection=None if scores is None else "judge")
+    return data, group_loss(actor_config(), objective, N, output, data)
 
 
 def response(row, weights):
@@ -160,5 +160,5 @@ def test_a_batch_that_says_no_k_keeps_its_advantages():
     data["advantages"] = torch.ones_like(data["old_log_probs"])
     tu.assign_non_tensor(data, dp_size=1, batch_num_tokens=30, global_batch_size=len(chosen))
     output = {"log_probs": nested(row["log_probs"] for row in chosen)}
-    group_loss(actor_config(), Options(method=CORRECTED[0], k=K), N, output, data)
+    group_loss(actor_config(), Objective(method=CORRECTED[0], k=K), N, output, data)
     assert (data["advantages"].values() == 1).all()

@@ -5,15 +5,16 @@ import pytest
 
 from maxatk import METHODS, advantages
 from maxatk.engines.verl.options import (
-    Options,
     check_config,
     data_parallel,
     holds_whole_groups,
-    read_options,
+    needs_trainer,
+    read_objective,
 )
-from maxatk.engines.verl.selection import selection_scores
+from maxatk.engines.verl.rows import advantages_of_rows, selection_scores
 from maxatk.errors import InvalidValueError
 from maxatk.objectives import method_of
+from maxatk.objectives.objective import Objective
 
 CORRECTED = [name for name, row in METHODS.items() if row.correction != "none"]
 
@@ -47,7 +48,8 @@ def config(**changes):
             "shuffle": False,
             "policy_loss": {"loss_mode": "vanilla"},
         },
-        "rollout": {"n": 8},
+        "rollout": {"n": 8, "log_prob_micro_batch_size_per_gpu": 8},
+        "ref": {},
     }
     for path, value in changes.items():
         *parents, last = path.split("__")
@@ -56,7 +58,9 @@ def config(**changes):
             place = place[parent]
         place[last] = value
     found = {name: tree[name] for name in ("trainer", "data", "algorithm")}
-    return node({**found, "actor_rollout_ref": {name: tree[name] for name in ("actor", "rollout")}})
+    return node(
+        {**found, "actor_rollout_ref": {name: tree[name] for name in ("actor", "rollout", "ref")}}
+    )
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -71,9 +75,9 @@ def test_every_method_is_taken_unless_it_needs_answers(method):
 
 def test_a_mapping_is_the_method_that_it_stands_for():
     parts = {"credit": {"cvar": 0.25, "of": 8}, "baseline": "replace_one"}
-    options = check_config(config(algorithm__maxatk={"method": parts, "k": 4}))
+    objective = check_config(config(algorithm__maxatk={"method": parts, "k": 4}))
     rewards = np.array([[0.0, 1.0, 0.5, 0.25, 1.0, 0.75, 0.0, 0.5]])
-    found = options.advantages(["x"] * 8, rewards[0], k=4, group_size=8)
+    found = advantages_of_rows(objective, ["x"] * 8, rewards[0], k=4, group_size=8)
     np.testing.assert_allclose(found, advantages(rewards, method_of(parts))[0])
     assert np.abs(found).max() > 0
 
@@ -81,9 +85,9 @@ def test_a_mapping_is_the_method_that_it_stands_for():
 @pytest.mark.parametrize(("correction", "whole"), [("exact", True), ("none", False)])
 def test_a_mapping_with_a_correction_needs_the_trainer(correction, whole):
     parts = {"credit": "max_at_k", "baseline": "leave_one_out", "correction": correction}
-    options = read_options({"maxatk": {"method": parts, "k": 4}})
-    assert options.corrects is whole
-    assert ("method" in options.needs_trainer) is whole
+    objective = read_objective({"maxatk": {"method": parts, "k": 4}})
+    assert objective.needs_ratios is whole
+    assert ("method" in needs_trainer(objective)) is whole
 
 
 def test_a_configuration_of_omegaconf_is_read_as_plain_values():
@@ -92,14 +96,16 @@ def test_a_configuration_of_omegaconf_is_read_as_plain_values():
     )
     parts = {"credit": {"weights": [0.0, 0.0, 1.0]}, "baseline": "replace_one"}
     algorithm = omegaconf.OmegaConf.create({"maxatk": {"method": parts, "k": 3}})
-    assert read_options(algorithm) == Options(method=parts, k=3)
+    assert read_objective(algorithm) == Objective(method=parts, k=3)
 
 
 def test_a_selection_orders_the_samples_and_is_not_rewarded():
     rewards = np.array([0.0, 1.0, 0.5, 0.25, 1.0, np.nan])
     scores = np.array([3.0, 1.0, 2.0, 4.0, np.nan, 2.0])
-    options = read_options({"maxatk": {"method": "bon_loo1", "k": 2, "selection": "judge"}})
-    found = options.advantages(list("xyxxyy"), rewards, k=2, group_size=3, selection=scores)
+    objective = read_objective({"maxatk": {"method": "bon_loo1", "k": 2, "selection": "judge"}})
+    found = advantages_of_rows(
+        objective, list("xyxxyy"), rewards, k=2, group_size=3, selection=scores
+    )
     expected = advantages(
         [[0.0, 0.5, 0.25], [1.0, np.nan, np.nan]],
         "bon_loo1",
@@ -107,7 +113,7 @@ def test_a_selection_orders_the_samples_and_is_not_rewarded():
         selection=[[3.0, 2.0, 4.0], [1.0, np.nan, 2.0]],
     )
     np.testing.assert_allclose(found, expected[[0, 1, 0, 0, 1, 1], [0, 0, 1, 2, 1, 2]])
-    unselected = options.advantages(list("xyxxyy"), rewards, k=2, group_size=3)
+    unselected = advantages_of_rows(objective, list("xyxxyy"), rewards, k=2, group_size=3)
     assert np.abs(found - unselected).max() > 0
 
 
@@ -124,7 +130,7 @@ def test_scores_that_select_are_read_from_what_the_reward_function_returned():
 
 
 def test_a_valid_configuration_is_taken():
-    assert check_config(config()) == Options(method=CORRECTED[0], k=4)
+    assert check_config(config()) == Objective(method=CORRECTED[0], k=4)
 
 
 @pytest.mark.parametrize(
@@ -148,26 +154,11 @@ def test_a_valid_configuration_is_taken():
             "needs the key 'of'",
         ),
         (
-            {"algorithm__maxatk": {"method": "grpo", "k": 4, "selection": "judge"}},
-            "selection: 'judge' has no effect on the method grpo",
-        ),
-        (
             {"algorithm__maxatk": {"method": "bon_loo1", "k": 4, "selection": "score"}},
             "selection: 'score' is the reward itself",
         ),
-        (
-            {"algorithm__maxatk": {"method": "bon_loo1", "k": 4, "advantage_scale": "bach"}},
-            "did you mean 'batch'",
-        ),
-        ({"algorithm__maxatk__k": 9}, "algorithm.maxatk.k: .*rollout.n=8, got 9"),
-        ({"algorithm__maxatk": {"method": "bon_mean", "k": 8}}, "leaves every advantage"),
-        (
-            {"algorithm__maxatk": {"method": "grpo", "k": 4, "max_weight": 0.5}},
-            "max_weight: must be 1 with the method grpo",
-        ),
-        ({"algorithm__maxatk__k": 0}, "algorithm.maxatk.k: must be 1 or more, got 0"),
-        ({"algorithm__maxatk__k_final": 2}, "needs a k_schedule"),
-        ({"algorithm__maxatk__max_weight": 2.0}, "max_weight: must be from 0 to 1"),
+        ({"algorithm__maxatk__k": 9}, r"algorithm.maxatk.k: .*rollout.n \(8\), got 9"),
+        ({"algorithm__maxatk__form": "ppo"}, "algorithm.maxatk.form: is no setting under verl"),
         ({"algorithm__adv_estimator": "grpo"}, "adv_estimator=maxatk"),
         ({"algorithm__use_kl_in_reward": True}, "use_kl_loss=True"),
         ({"rollout__n": 1}, "rollout.n: must be at least 2"),
@@ -176,12 +167,38 @@ def test_a_valid_configuration_is_taken():
         ({"actor__policy_loss": {"loss_mode": "gspo"}}, "loss_mode: must be vanilla.*gspo"),
         ({"actor__ppo_micro_batch_size_per_gpu": 3}, "must divide the 16 samples.*got 3"),
         ({"trainer__nnodes": 5}, "do not divide into 10 ranks"),
+        (
+            {"rollout__log_prob_micro_batch_size_per_gpu": 64},
+            r"rollout.log_prob_micro_batch_size_per_gpu: .*2 ranks has of 8 prompts x 8.*got 64",
+        ),
+        (
+            {"actor__use_kl_loss": True, "ref__log_prob_micro_batch_size_per_gpu": 3},
+            "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu: must divide.*got 3",
+        ),
         ({"algorithm__rollout_correction": {"rollout_is": "token"}}, "rollout_is: must be null"),
     ],
 )
 def test_what_does_not_fit_is_refused_with_its_remedy(changes, names):
     with pytest.raises(InvalidValueError, match=names):
         check_config(config(**changes))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {
+            "rollout__log_prob_micro_batch_size_per_gpu": 3,
+            "rollout__log_prob_use_dynamic_bsz": True,
+        },
+        {
+            "rollout__log_prob_micro_batch_size_per_gpu": 3,
+            "algorithm__rollout_correction": {"bypass_mode": True},
+        },
+        {"ref__log_prob_micro_batch_size_per_gpu": 3},
+    ],
+)
+def test_the_size_of_a_pass_that_is_not_taken_is_free(changes):
+    assert check_config(config(**changes)).k == 4
 
 
 def test_everything_that_is_wrong_is_in_one_message():
@@ -242,8 +259,8 @@ def test_ranks_that_share_a_sequence_or_a_layer_do_not_share_a_mini_batch(change
 def test_advantages_are_those_of_the_package():
     rewards = np.array([0.0, 1.0, 0.5, 0.25, 1.0, np.nan])
     ids = ["x", "y", "x", "x", "y", "y"]
-    options = read_options({"maxatk": {"method": "bon_loo1", "k": 2}})
-    found = options.advantages(ids, rewards, k=2, group_size=3)
+    objective = read_objective({"maxatk": {"method": "bon_loo1", "k": 2}})
+    found = advantages_of_rows(objective, ids, rewards, k=2, group_size=3)
     expected = advantages([[0.0, 0.5, 0.25], [1.0, 1.0, np.nan]], "bon_loo1", 2)
     np.testing.assert_allclose(found, expected[[0, 1, 0, 0, 1, 1], [0, 0, 1, 2, 1, 2]])
     assert np.abs(found).max() > 0
@@ -251,11 +268,11 @@ def test_advantages_are_those_of_the_package():
 
 @pytest.mark.parametrize(("scale", "factor"), [("mean", 3.0), ("sum", 1.0)])
 def test_the_scale_is_a_factor(scale, factor):
-    options = read_options({"maxatk": {"method": "bon_loo1", "k": 2, "advantage_scale": scale}})
-    assert options.scale().factor(3) == factor
+    objective = read_objective({"maxatk": {"method": "bon_loo1", "k": 2, "advantage_scale": scale}})
+    assert objective.scale().factor(3) == factor
 
 
 def test_a_group_that_lost_samples_below_k_has_no_signal():
-    options = read_options({"maxatk": {"method": "bon_loo1", "k": 3}})
-    found = options.advantages(["x"] * 2, [0.0, 1.0], k=3, group_size=4)
+    objective = read_objective({"maxatk": {"method": "bon_loo1", "k": 3}})
+    found = advantages_of_rows(objective, ["x"] * 2, [0.0, 1.0], k=3, group_size=4)
     np.testing.assert_array_equal(found, [0, 0])

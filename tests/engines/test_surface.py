@@ -8,7 +8,7 @@ from maxatk.errors import MissingDependencyError
 
 def test_the_installed_verl_has_all_that_the_plug_in_needs(capsys):
     pytest.importorskip("verl", reason="runs in its own environment: make test-verl")
-    from maxatk.cli.doctor import command
+    from maxatk.cli.small import doctor as command
 
     surface.check_surface()
     found = surface.surface() + surface.registrations()
@@ -42,14 +42,14 @@ def test_nothing_installed_is_said_part_by_part(monkeypatch):
 
 def test_a_name_that_moved_and_a_parameter_that_went_are_found(monkeypatch):
     used = {
-        "json.loads": ("s", "no_such_parameter"),
-        "json.no_such_function": (),
-        "no_such_module.name": (),
+        "json:loads": ("s", "no_such_parameter"),
+        "json:no_such_function": (),
+        "no_such_module:name": (),
     }
     versions = {"verl": "0.9.1", "ray": "2.60.0", "TransferQueue": "0.1.11"}
     monkeypatch.setattr(surface.metadata, "version", versions.__getitem__)
     monkeypatch.setattr(surface, "_USED", used)
-    monkeypatch.setattr(surface, "_IN_SOURCE", {"json.loads": "no such text"})
+    monkeypatch.setattr(surface, "_IN_SOURCE", {"json:loads": "no such text"})
     missing = [part for part in surface.surface() if not part.holds]
-    assert [part.name for part in missing] == [*used, "no such text in json.loads"]
+    assert [part.name for part in missing] == [*used, "no such text in json:loads"]
     assert "no_such_parameter" in missing[0].reason

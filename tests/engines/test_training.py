@@ -112,7 +112,7 @@ def test_the_validation_that_verl_dumps_gives_the_metrics_that_were_logged(in_lo
     )
     for k in (1, 2, 4):
         (logged_value,) = logged(in_loss, f"val-core/mini/reward/max@{k}")
-        per_problem = results["per_problem"]["max@k"][str(k)]
+        per_problem = results.per_problem.values["max@k"][k]
         assert len(per_problem) == 4
         np.testing.assert_allclose(np.mean(per_problem), logged_value, atol=1e-6)
 
@@ -284,6 +284,9 @@ def test_settings_that_do_not_fit_are_refused_before_any_worker(mini, tmp_path):
         overrides=["algorithm.maxatk.k=9", "actor_rollout_ref.actor.shuffle=True"],
     )
     assert run.status != 0
-    assert "algorithm.maxatk.k: must be at most actor_rollout_ref.rollout.n=8, got 9" in run.log
+    assert (
+        "algorithm.maxatk.k: must be a whole number from 1 to actor_rollout_ref.rollout.n (8)"
+        in run.log
+    )
     assert "actor_rollout_ref.actor.shuffle: must be False" in run.log
     assert not run.seen

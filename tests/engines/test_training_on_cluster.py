@@ -10,8 +10,7 @@ from maxatk.cli.main import main
 from maxatk.folders import TRAIN_RECORD, read_json
 from maxatk.jsonl import write_jsonl
 from maxatk.mini import WarmStart
-from maxatk.mini.model import new_model
-from maxatk.mini.tokenizer import train_tokenizer
+from maxatk.mini.model import new_model, train_tokenizer
 from maxatk.mini.warm_start import warm_start
 from processes import patience
 

@@ -37,6 +37,7 @@ def variables(out, **others):
         "TOKENIZERS_PARALLELISM": "false",
         "HF_HUB_OFFLINE": "1",
         "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_worker_niceness": "0",  # by default workers starve beside anything else
         "RAY_prestart_worker_first_driver": "0",  # 16 idle processes on two cores
         **others,
     }

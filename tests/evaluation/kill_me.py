@@ -13,16 +13,19 @@ from pathlib import Path
 import torch
 from transformers.utils import logging
 
-from maxatk.evaluation import ModelSettings, SamplingSettings, evaluate, load_backend
+from maxatk.sampling import ModelSettings, SamplingSettings, load_backend
 from maxatk.verifier import Verifier
 from processes import patience
+from runs import evaluated
 
 
 def run(model, problems, out):
     settings = SamplingSettings(max_new_tokens=4, samples=60)
     batches = ModelSettings(batch_size=3)
     with Verifier(workers=1) as verifier:
-        evaluate(model, problems, out, settings=settings, model_settings=batches, verifier=verifier)
+        evaluated(
+            model, problems, out, settings=settings, model_settings=batches, verifier=verifier
+        )
 
 
 def child(work):

@@ -6,11 +6,13 @@ import threading
 import pytest
 
 from maxatk.errors import DataError, InvalidValueError, MissingFileError
-from maxatk.evaluation import ModelSettings, SamplingSettings, evaluate, score
+from maxatk.evaluation.results import read_results
 from maxatk.evaluation.submissions import program_key
 from maxatk.jsonl import write_jsonl
 from maxatk.objectives import pass_at_k
+from maxatk.sampling import ModelSettings, SamplingSettings
 from maxatk.verifier import Verifier
+from runs import evaluated, rows_of, scored
 
 SETTINGS = SamplingSettings(max_new_tokens=4, samples=12)
 UNSTEADY = ("seconds", "samples_found")
@@ -31,17 +33,17 @@ def finished(tiny_model, problems, verifier, tmp_path_factory):
 
 def run(model, problems, out, verifier, *, batch_size=5, **changes):
     given = {"settings": SETTINGS, "model_settings": ModelSettings(batch_size=batch_size)}
-    return evaluate(model, problems, out, verifier=verifier, **{**given, **changes})
+    return evaluated(model, problems, out, verifier=verifier, **{**given, **changes})
 
 
 def steady_files(out):
     """The files of a run without what differs from run to run: times."""
-    scores = [json.loads(line) for line in (out / "scores.jsonl").read_text().splitlines()]
-    results = json.loads((out / "results.json").read_text())
+    scores = rows_of(out / "scores.jsonl")
+    results = read_results(out / "results.json")
     for row in scores:
         del row["seconds"]
     for name in UNSTEADY:
-        results["manifest"].pop(name, None)
+        results.manifest.pop(name, None)
     return (out / "samples.jsonl").read_bytes(), scores, results
 
 
@@ -51,41 +53,39 @@ def test_files_and_results_of_a_run(finished, problems):
     rows = [json.loads(line) for line in samples.splitlines()]
     assert [(r["problem_id"], r["sample"]) for r in rows] == keys
     assert [(r["problem_id"], r["sample"]) for r in scores] == keys
-    assert results["counts"]["problems"] == 3
-    assert results["counts"]["samples"] == sum(results["counts"]["outcomes"].values()) == 36
-    assert results["counts"]["unscored"] == 0
-    assert results["per_problem"]["ids"] == ["p0", "p1", "p2"]
-    assert list(results["metrics"]["max@k"]) == ["1", "2", "4", "8", "12"]
-    assert 0 < sum(results["per_problem"]["correct"]) < 36
+    assert results.counts.problems == 3
+    assert results.counts.samples == sum(results.counts.outcomes.values()) == 36
+    assert results.counts.unscored == 0
+    assert results.per_problem.ids == ("p0", "p1", "p2")
+    assert results.ks == [1, 2, 4, 8, 12]
+    assert 0 < sum(results.per_problem.correct) < 36
 
 
 def test_metrics_come_from_the_scores(finished):
     _, scores, results = steady_files(finished)
-    passed = results["per_problem"]["correct"]
-    for row, problem_id in enumerate(results["per_problem"]["ids"]):
+    passed = results.per_problem.correct
+    for row, problem_id in enumerate(results.per_problem.ids):
         mine = [s["reward"] for s in scores if s["problem_id"] == problem_id]
         assert sum(r >= 1 for r in mine) == passed[row]
         for k in (1, 4, 12):
             expected = pass_at_k(12, passed[row], k)
-            assert results["per_problem"]["pass@k"][str(k)][row] == pytest.approx(
-                expected, abs=1e-6
-            )
+            assert results.per_problem.values["pass@k"][k][row] == pytest.approx(expected, abs=1e-6)
     mean = sum(passed) / 36
-    assert results["metrics"]["pass@k"]["1"]["mean"] == pytest.approx(mean, abs=1e-6)
+    assert results.metrics["pass@k"][1].mean == pytest.approx(mean, abs=1e-6)
 
 
 def test_entropy_and_diversity_come_from_the_samples(finished):
     samples, _, results = steady_files(finished)
     rows = [json.loads(line) for line in samples.splitlines()]
     sequence = [r["entropy"] * r["tokens"] for r in rows]
-    found = results["entropy"]
-    assert found["sequence"]["mean"] == pytest.approx(sum(sequence) / 36, abs=1e-5)
-    assert found["token_mean"] == pytest.approx(sum(sequence) / sum(r["tokens"] for r in rows))
-    assert sum(found["sequence"]["histogram"]["counts"]) == 36
+    found = results.entropy
+    assert found.sequence.mean == pytest.approx(sum(sequence) / 36, abs=1e-5)
+    assert found.token_mean == pytest.approx(sum(sequence) / sum(r["tokens"] for r in rows))
+    assert sum(found.sequence.histogram.counts) == 36
     texts = [{r["completion"] for r in rows if r["problem_id"] == p} for p in ("p0", "p1", "p2")]
-    assert results["per_problem"]["distinct"] == [len(t) for t in texts]
+    assert results.per_problem.distinct == tuple(len(t) for t in texts)
     programs = [{program_key(text) for text in t} for t in texts]
-    assert results["per_problem"]["programs"] == [len(p) for p in programs]
+    assert results.per_problem.programs == tuple(len(p) for p in programs)
 
 
 def test_manifest_says_what_was_run(finished, tiny_model):
@@ -107,7 +107,7 @@ def test_repeating_a_finished_run_changes_nothing(
     before = steady_files(finished)
     monkeypatch.setattr(Verifier, "verify_stream", None)
     results = run(tiny_model, problems, finished, verifier, batch_size=None)
-    assert results["manifest"]["samples_found"] == 36
+    assert results.manifest["samples_found"] == 36
     assert steady_files(finished) == before
 
 
@@ -164,7 +164,7 @@ def test_bad_input_is_refused_before_work(tiny_model, problems, verifier, tmp_pa
     with pytest.raises(MissingFileError, match="there is no folder"):
         run(tmp_path / "none", problems, out, verifier)
     with pytest.raises(InvalidValueError, match="from 1 to the 12 samples of a problem, got 13"):
-        run(tiny_model, problems, out, verifier, more_ks=[13])
+        run(tiny_model, problems, out, verifier, k=[13])
     with pytest.raises(DataError, match="no problems"):
         run(tiny_model, [], out, verifier)
     with pytest.raises(DataError, match="id 'p1' occurs twice"):
@@ -174,9 +174,9 @@ def test_bad_input_is_refused_before_work(tiny_model, problems, verifier, tmp_pa
 
 def test_problems_from_a_file(tiny_model, problems, verifier, tmp_path, finished):
     write_jsonl(tmp_path / "problems.jsonl", (p.to_json() for p in problems))
-    results = run(tiny_model, tmp_path / "problems.jsonl", tmp_path / "out", verifier, more_ks=[3])
-    assert results["manifest"]["problems_file"] == str(tmp_path / "problems.jsonl")
-    assert list(results["metrics"]["pass@k"]) == ["1", "2", "3", "4", "8", "12"]
+    results = run(tiny_model, tmp_path / "problems.jsonl", tmp_path / "out", verifier, k=[3])
+    assert results.manifest["problems_file"] == str(tmp_path / "problems.jsonl")
+    assert results.ks == [1, 2, 3, 4, 8, 12]
     assert (tmp_path / "out/samples.jsonl").read_bytes() == (
         finished / "samples.jsonl"
     ).read_bytes()
@@ -249,34 +249,34 @@ def test_a_failing_verifier_stops_the_run_and_the_run_can_be_resumed(
 
 
 def test_score_gives_the_same_results_from_the_samples_file(finished, problems, verifier, tmp_path):
-    results = score(finished / "samples.jsonl", problems, tmp_path / "s", verifier=verifier)
+    results = scored(finished / "samples.jsonl", problems, tmp_path / "s", verifier=verifier)
     _, _, expected = steady_files(finished)
     for part in ("metrics", "per_problem", "counts", "entropy", "diversity"):
-        assert results[part] == expected[part]
+        assert getattr(results, part) == getattr(expected, part)
     lines = (tmp_path / "s/scores.jsonl").read_text().splitlines()
     (tmp_path / "s/scores.jsonl").write_text("\n".join(lines[:7]) + '\n{"pro')
-    again = score(finished / "samples.jsonl", problems, tmp_path / "s", verifier=verifier)
-    assert again["per_problem"] == results["per_problem"]
+    again = scored(finished / "samples.jsonl", problems, tmp_path / "s", verifier=verifier)
+    assert again.per_problem == results.per_problem
     assert len((tmp_path / "s/scores.jsonl").read_text().splitlines()) == 36
 
 
 def test_score_reads_evalplus_files(problems, verifier, tmp_path):
     rows = [{"task_id": p.id, "solution": s} for p in problems for s in ("print(1)", "print(2)")]
     write_jsonl(tmp_path / "samples.jsonl", rows)
-    results = score(tmp_path / "samples.jsonl", problems, tmp_path / "s", verifier=verifier)
-    assert results["per_problem"]["correct"] == [1, 1, 1]
-    assert results["metrics"]["pass@k"]["2"]["mean"] == 1.0
-    assert results["entropy"] is None
+    results = scored(tmp_path / "samples.jsonl", problems, tmp_path / "s", verifier=verifier)
+    assert results.per_problem.correct == (1, 1, 1)
+    assert results.metrics["pass@k"][2].mean == 1.0
+    assert results.entropy is None
 
 
 def test_score_refuses_what_it_cannot_verify_fairly(problems, verifier, tmp_path):
     path = tmp_path / "samples.jsonl"
     write_jsonl(path, [{"task_id": "p0", "solution": "print(1)"}])
     with pytest.raises(DataError, match="no sample for 2 of 3 problems, the first 'p1'"):
-        score(path, problems, tmp_path / "s", verifier=verifier)
+        scored(path, problems, tmp_path / "s", verifier=verifier)
     with pytest.raises(InvalidValueError, match="the 1 samples of a problem, got 2"):
-        score(path, problems[:1], tmp_path / "s", verifier=verifier, more_ks=[2])
-    score(path, problems[:1], tmp_path / "s", verifier=verifier)
+        scored(path, problems[:1], tmp_path / "s", verifier=verifier, k=[2])
+    scored(path, problems[:1], tmp_path / "s", verifier=verifier)
     write_jsonl(path, [{"task_id": "p0", "solution": "print(2)"}])
     with pytest.raises(InvalidValueError, match=r"samples\.sha256"):
-        score(path, problems[:1], tmp_path / "s", verifier=verifier)
+        scored(path, problems[:1], tmp_path / "s", verifier=verifier)

@@ -5,12 +5,13 @@ import json
 import pytest
 
 from maxatk.errors import DataError, InvalidValueError
-from maxatk.evaluation import score
 from maxatk.evaluation.failures import Failure, FailureStore, failure_of
 from maxatk.jsonl import read_jsonl, write_jsonl
-from maxatk.records import Outcome, Problem, Sample, TestCase, TestResult, Verdict
+from maxatk.records import Outcome, Problem, TestCase, TestResult, Verdict
+from maxatk.report import load_comparison
 from maxatk.report.drilldown import problem_details
 from maxatk.verifier import Verifier
+from runs import evaluated, scored, write_samples
 
 TESTS = (TestCase(input="2\n", output="4\n"), TestCase(input="3\n", output="6\n"))
 PROGRAMS = [
@@ -33,14 +34,13 @@ def verifier():
 @pytest.fixture
 def run(tmp_path, verifier):
     """Return a function: score the programs of both problems into a folder, and return it."""
-    rows = [Sample(p.id, i, text).to_json() for p in PROBLEMS for i, text in enumerate(PROGRAMS)]
-    write_jsonl(tmp_path / "s.jsonl", rows)
+    samples = write_samples(tmp_path / "s.jsonl", {problem.id: PROGRAMS for problem in PROBLEMS})
 
-    def scored(name="out", **options):
-        score(tmp_path / "s.jsonl", PROBLEMS, tmp_path / name, verifier=verifier, **options)
+    def score_into(name="out", **options):
+        scored(samples, PROBLEMS, tmp_path / name, verifier=verifier, **options)
         return tmp_path / name
 
-    return scored
+    return score_into
 
 
 def test_the_first_failed_test_of_the_first_failing_samples_is_stored(run):
@@ -87,7 +87,8 @@ def test_every_text_of_a_failure_is_bounded():
     long = TestCase(input="a" * 10**6, output="b" * 10**6)
     result = TestResult(Outcome.WRONG_ANSWER, stderr="c" * 4000, got="d" * 200 + "…")
     problem = Problem("p", "", (long,))
-    failure = failure_of(Verdict((result,)), problem, problem_id="p", sample=0)
+    tests = problem.tests
+    failure = failure_of(Verdict((result,)), tests.__getitem__, problem_id="p", sample=0)
     assert failure is not None
     assert len(json.dumps(failure.to_json())) < 1200
 
@@ -95,7 +96,8 @@ def test_every_text_of_a_failure_is_bounded():
 def test_a_sample_that_passed_or_could_not_be_verified_has_no_failure(tmp_path):
     for outcome in (Outcome.PASSED, Outcome.INFRA_ERROR):
         verdict = Verdict((TestResult(outcome),) * 2)
-        assert failure_of(verdict, PROBLEMS[0], problem_id="p", sample=0) is None
+        tests = PROBLEMS[0].tests
+        assert failure_of(verdict, tests.__getitem__, problem_id="p", sample=0) is None
     with FailureStore(tmp_path / "f.jsonl", 3) as store:
         store.add([None])
     assert (tmp_path / "f.jsonl").read_text() == ""
@@ -109,7 +111,7 @@ def test_a_line_that_is_no_failure_is_an_error_with_its_place(tmp_path):
 
 
 def test_the_page_prefers_samples_whose_failure_is_stored_and_knows_the_prompts(run):
-    first, second = problem_details({"run": run(store_failures=1)}, ["p", "q"], samples=3)
+    first, second = problem_details(load_comparison({"run": run(store_failures=1)}), samples=3)
     assert (first.prompt, second.prompt) == ("Double it.", "And this.")
     shown = {sample.index: sample for sample in first.runs[0].samples}
     assert shown[1].failure is not None
@@ -125,7 +127,7 @@ def test_a_problem_with_stored_failures_shows_one_whatever_its_reward(run):
     for row in rows:  # the sample with a stored failure is neither the best nor the worst
         row["reward"] = {0: 1.0, 1: 0.75}.get(row["sample"], 0.0)
     write_jsonl(folder / "scores.jsonl", rows)
-    (first, _) = problem_details({"run": folder}, ["p", "q"], samples=2)
+    (first, _) = problem_details(load_comparison({"run": folder}), samples=2)
     shown = first.runs[0].samples
     assert [sample.index for sample in shown] == [0, 1]
     assert shown[1].failure is not None
@@ -134,12 +136,12 @@ def test_a_problem_with_stored_failures_shows_one_whatever_its_reward(run):
 def test_a_training_beside_the_model_is_in_the_manifest(tiny_model, tmp_path, verifier):
     import shutil
 
-    from maxatk.evaluation import SamplingSettings, evaluate
+    from maxatk.sampling import SamplingSettings
 
     model = shutil.copytree(tiny_model, tmp_path / "model")
     recipe = {"trainer": {"method": "grpo", "k": 8}, "prompt": {}}
     (model / "train.json").write_text(json.dumps({"recipe": recipe}))
     settings = SamplingSettings(samples=2, max_new_tokens=2)
-    found = evaluate(model, PROBLEMS, tmp_path / "run", settings=settings, verifier=verifier)
-    assert found["manifest"]["training"] == recipe
+    found = evaluated(model, PROBLEMS, tmp_path / "run", settings=settings, verifier=verifier)
+    assert found.manifest["training"] == recipe
     assert (tmp_path / "run" / "prompts.jsonl").read_text().count("\n") == 2

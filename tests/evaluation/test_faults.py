@@ -9,38 +9,30 @@ import sys
 import pytest
 
 from maxatk.errors import DataError
-from maxatk.evaluation import score
-from maxatk.jsonl import write_jsonl
 from maxatk.records import Problem, Sample, TestCase
-from maxatk.verifier import Verifier
+from runs import rows_of, scored, write_records
 
 SAMPLES = 40
-
-
-@pytest.fixture(scope="module")
-def verifier():
-    with Verifier(workers=1) as verifier:
-        yield verifier
 
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("files")
     tests = (TestCase(input="", output="1\n"),)
-    write_jsonl(folder / "p.jsonl", [Problem(f"p{i}", "", tests).to_json() for i in range(2)])
+    write_records(folder / "p.jsonl", [Problem(f"p{i}", "", tests) for i in range(2)])
     samples = (Sample(f"p{i % 2}", i // 2, f"print({i % 3})") for i in range(SAMPLES))
-    write_jsonl(folder / "s.jsonl", (sample.to_json() for sample in samples))
+    write_records(folder / "s.jsonl", samples)
     return folder
 
 
 @pytest.fixture(scope="module")
 def whole(files, verifier):
-    score(files / "s.jsonl", files / "p.jsonl", files / "whole", verifier=verifier)
+    scored(files / "s.jsonl", files / "p.jsonl", files / "whole", verifier=verifier)
     return files / "whole"
 
 
 def steady(folder):
-    rows = [json.loads(line) for line in (folder / "scores.jsonl").read_text().splitlines()]
+    rows = rows_of(folder / "scores.jsonl")
     results = json.loads((folder / "results.json").read_text())
     return [{k: v for k, v in row.items() if k != "seconds"} for row in rows], {
         k: v for k, v in results.items() if k != "manifest"
@@ -49,13 +41,13 @@ def steady(folder):
 
 FULL_DISK = """
 import resource, sys
-from maxatk.evaluation import score
+from maxatk.evaluation import ScoreRecipe, score
 from maxatk.verifier import Verifier
 samples, problems, out, most = sys.argv[1:]
 with Verifier(workers=1) as verifier:  # its own processes keep the whole disk
     resource.setrlimit(resource.RLIMIT_FSIZE, (int(most), int(most)))
     try:
-        score(samples, problems, out, verifier=verifier)
+        score(ScoreRecipe(samples=samples, problems=problems, out=out), verifier=verifier)
     except OSError as error:
         sys.exit(str(error))
 """
@@ -87,7 +79,7 @@ def test_a_full_disk_is_an_error_that_names_the_file_and_loses_nothing(
         assert not (out / "results.json").exists()
         counts.append((out / "scores.jsonl").read_bytes().count(b"\n"))
     assert 0 < counts[0] < counts[1] < SAMPLES
-    score(files / "s.jsonl", files / "p.jsonl", out, verifier=verifier)
+    scored(files / "s.jsonl", files / "p.jsonl", out, verifier=verifier)
     assert steady(out) == steady(whole)
 
 
@@ -129,7 +121,7 @@ TORN = {
 @pytest.mark.parametrize("change", TORN.values(), ids=TORN)
 def test_a_torn_last_line_is_verified_again(files, whole, verifier, tmp_path, change):
     out = damaged(whole, tmp_path, change)
-    score(files / "s.jsonl", files / "p.jsonl", out, verifier=verifier)
+    scored(files / "s.jsonl", files / "p.jsonl", out, verifier=verifier)
     assert steady(out) == steady(whole)
 
 
@@ -147,7 +139,7 @@ def test_a_corrupt_last_line_is_refused_with_its_place(
     out = damaged(whole, tmp_path, change)
     before = (out / "scores.jsonl").read_bytes()
     with pytest.raises(DataError, match=rf"scores\.jsonl:1[12]: .*{message}"):
-        score(files / "s.jsonl", files / "p.jsonl", out, verifier=verifier)
+        scored(files / "s.jsonl", files / "p.jsonl", out, verifier=verifier)
     assert (out / "scores.jsonl").read_bytes() == before
 
 
@@ -159,5 +151,5 @@ def test_resuming_from_any_cut_gives_the_same(files, whole, verifier, tmp_path):
         out.mkdir()
         (out / "manifest.json").write_bytes((whole / "manifest.json").read_bytes())
         (out / "scores.jsonl").write_bytes(data[: draw.randrange(len(data))])
-        score(files / "s.jsonl", files / "p.jsonl", out, verifier=verifier)
+        scored(files / "s.jsonl", files / "p.jsonl", out, verifier=verifier)
         assert steady(out) == steady(whole)

@@ -19,12 +19,12 @@ def data():
 
 def test_the_samples_of_a_problem_are_its_rows_in_any_order(data):
     results = frame(data, problem="task", reward="score", more_ks=[2], threshold=0.5)
-    assert results["per_problem"]["ids"] == ["a", "b"]
+    assert results.per_problem.ids == ("a", "b")
     for k in (1, 2):
         expected = [float(max_at_k(rewards, k)) for rewards in REWARDS.values()]
-        assert results["per_problem"]["max@k"][str(k)] == pytest.approx(expected)
-    assert results["per_problem"]["correct"] == [2, 1]
-    assert results["counts"]["unscored"] == 1
+        assert results.per_problem.values["max@k"][k] == pytest.approx(expected)
+    assert results.per_problem.correct == (2, 1)
+    assert results.counts.unscored == 1
 
 
 def test_a_wrong_column_or_value_is_named(data):

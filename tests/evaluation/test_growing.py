@@ -6,36 +6,29 @@ import json
 import pytest
 
 from maxatk.errors import InvalidValueError
-from maxatk.evaluation import SamplingSettings, evaluate
-from maxatk.evaluation.backends import ModelSettings
-from maxatk.verifier import Verifier
+from maxatk.sampling import ModelSettings, SamplingSettings
+from runs import evaluated, rows_of
 
 SETTINGS = SamplingSettings(samples=4, max_new_tokens=4, seed=1)
 
 
 @pytest.fixture(scope="module")
-def verifier():
-    with Verifier(workers=1) as opened:
-        yield opened
-
-
-@pytest.fixture(scope="module")
 def run(tiny_model, verifier):
-    def evaluated(problems, out, **changes):
+    def evaluate_into(problems, out, **changes):
         settings = dataclasses.replace(SETTINGS, **changes)
         running = ModelSettings(device="cpu", batch_size=4)
-        return evaluate(
+        return evaluated(
             *(tiny_model, problems, out),
             settings=settings,
             verifier=verifier,
             model_settings=running,
         )
 
-    return evaluated
+    return evaluate_into
 
 
 def lines(folder, name):
-    rows = [json.loads(line) for line in (folder / name).read_text().splitlines()]
+    rows = rows_of(folder / name)
     for row in rows:
         row.pop("seconds", None)
     return sorted(rows, key=lambda row: (row["problem_id"], row["sample"]))
@@ -51,7 +44,7 @@ def test_a_run_that_grew_is_the_run_that_was_that_large_from_the_start(run, prob
     for name in ("samples.jsonl", "scores.jsonl"):
         assert lines(tmp_path / "grown", name) == lines(tmp_path / "whole", name)
     for key in ("metrics", "per_problem", "counts"):
-        assert grown[key] == whole[key]
+        assert getattr(grown, key) == getattr(whole, key)
     settings = [
         json.loads((tmp_path / f / "manifest.json").read_text()) for f in ("grown", "whole")
     ]

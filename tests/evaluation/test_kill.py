@@ -5,19 +5,18 @@ import sys
 from pathlib import Path
 
 import maxatk
-from maxatk.jsonl import write_jsonl
 from processes import patience
+from runs import rows_of, write_records
 
 KILLS = 20
 
 
 def lines_without(path, *names):
-    rows = [json.loads(line) for line in path.read_text().splitlines()]
-    return [{name: row[name] for name in row if name not in names} for row in rows]
+    return [{n: row[n] for n in row if n not in names} for row in rows_of(path)]
 
 
 def test_sigkill_at_random_moments_changes_nothing(tiny_model, problems, tmp_path):
-    write_jsonl(tmp_path / "problems.jsonl", (p.to_json() for p in problems))
+    write_records(tmp_path / "problems.jsonl", problems)
     out = tmp_path / "run"
     script = Path(__file__).with_name("kill_me.py")
     arguments = [str(tiny_model), str(tmp_path / "problems.jsonl"), str(out), str(KILLS), "0"]

@@ -1,9 +1,13 @@
+from dataclasses import asdict
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from maxatk.errors import InvalidValueError
-from maxatk.evaluation.results import build_results
-from maxatk.evaluation.statistics.pooling import pool_results
+from maxatk.evaluation.pooling import pool_results
+from maxatk.evaluation.tally import build_results, histogram
 from maxatk.records import Outcome, Sample, Score
 
 PARTS = {"seed 1": 0.2, "seed 2": 0.6}
@@ -39,32 +43,31 @@ def parts(**options):
 def test_pooled_results_are_those_of_all_problems_at_once():
     pooled = pool_results(parts())
     whole = results_of(*(draw(name, s, prefix=f"{name}/") for name, s in PARTS.items()))
-    for name in ("per_problem", "counts", "diversity", "interval", "format"):
-        assert pooled[name] == whole[name], name
-    for metric, by_k in whole["metrics"].items():
+    for name in ("per_problem", "counts", "diversity", "interval"):
+        assert getattr(pooled, name) == getattr(whole, name), name
+    for metric, by_k in whole.metrics.items():
         for k, cell in by_k.items():  # the values of the parts were rounded to six digits
-            assert pooled["metrics"][metric][k] == pytest.approx(cell, abs=2e-6)
-    for name in ("samples", "unit"):
-        assert pooled["entropy"][name] == whole["entropy"][name]
-    for name in ("token_mean", "tokens_mean"):
-        assert pooled["entropy"][name] == pytest.approx(whole["entropy"][name], abs=1e-5)
-    sequence, expected = pooled["entropy"]["sequence"], whole["entropy"]["sequence"]
-    assert sequence["mean"] == pytest.approx(expected["mean"], abs=1e-5)
-    assert sequence["histogram"] == expected["histogram"]
+            assert asdict(pooled.metrics[metric][k]) == pytest.approx(asdict(cell), abs=2e-6)
+    found, expected = pooled.entropy, whole.entropy
+    assert (found.samples, found.unit) == (expected.samples, "nats")
+    assert found.token_mean == pytest.approx(expected.token_mean, abs=1e-5)
+    assert found.tokens_mean == pytest.approx(expected.tokens_mean, abs=1e-5)
+    assert found.sequence.mean == pytest.approx(expected.sequence.mean, abs=1e-5)
+    assert found.sequence.histogram == expected.sequence.histogram
 
 
 def test_a_problem_that_every_part_has_counts_once():
     settings = {"problems": {"count": 6, "sha256": "aa"}}
     once = results_of(draw("a", 0.6), settings=settings)
     twice = pool_results({"seed 1": once, "seed 2": once})
-    for metric, by_k in once["metrics"].items():  # twice the same adds nothing, no certainty
+    for metric, by_k in once.metrics.items():  # twice the same adds nothing, no certainty
         for k, cell in by_k.items():
-            assert twice["metrics"][metric][k] == pytest.approx(cell, abs=2e-6)
+            assert asdict(twice.metrics[metric][k]) == pytest.approx(asdict(cell), abs=2e-6)
     other = results_of(draw("b", 0.2), settings=settings)
-    cell = pool_results({"seed 1": once, "seed 2": other})["metrics"]["max@k"]["1"]
-    values = [part["per_problem"]["max@k"]["1"] for part in (once, other)]
-    assert cell["mean"] == pytest.approx(np.mean(values), abs=1e-6)
-    assert cell["problems"] == 6
+    cell = pool_results({"seed 1": once, "seed 2": other}).metrics["max@k"][1]
+    values = [part.per_problem.values["max@k"][1] for part in (once, other)]
+    assert cell.mean == pytest.approx(np.mean(values), abs=1e-6)
+    assert cell.problems == 6
 
 
 def test_only_common_k_and_common_settings_stay():
@@ -86,21 +89,32 @@ def test_only_common_k_and_common_settings_stay():
         },
     )
     pooled = pool_results({"a": one, "b": two})
-    assert list(pooled["metrics"]["max@k"]) == ["1", "2", "4", "8"]
-    assert pooled["manifest"]["settings"] == {
+    assert pooled.ks == [1, 2, 4, 8]
+    assert pooled.manifest["settings"] == {
         "sampling": {"samples": 16},
         "problems": {"count": 12, "sha256": "aa+aa"},
         "verifier": {"t": 1},
     }
-    assert pooled["manifest"]["parts"]["b"]["settings"]["sampling"]["seed"] == 2
+    assert pooled.manifest["parts"]["b"]["settings"]["sampling"]["seed"] == 2
 
 
 def test_what_one_part_does_not_know_the_pool_does_not_know():
     some = parts()
     some["seed 2"] = results_of(draw("seed 2", 0.6, entropy=False))
-    assert pool_results(some)["entropy"] is None
+    assert pool_results(some).entropy is None
 
 
 def test_no_parts_are_refused():
     with pytest.raises(InvalidValueError, match="at least one"):
         pool_results({})
+
+
+@given(st.lists(st.floats(0, 1e4), max_size=50))
+def test_histogram_counts_every_value_in_its_bin(values):
+    found = histogram(values)
+    width, counts = found.width, found.counts
+    assert np.log2(width) == int(np.log2(width))
+    assert sum(counts) == len(values)
+    assert len(counts) <= 129
+    for value in values:
+        assert counts[int(value / width)] > 0

@@ -1,13 +1,12 @@
-import json
-
 import pytest
 
 from maxatk.errors import DataError, InvalidValueError, MissingFileError
-from maxatk.evaluation import score
 from maxatk.evaluation.problem_selection import select_problems
+from maxatk.evaluation.results import read_results
 from maxatk.jsonl import read_jsonl, write_jsonl
 from maxatk.records import Problem, TestCase
 from maxatk.verifier import Verifier
+from runs import scored, write_records
 
 PASSES, FAILS, HALF = "print(input())", "print('no')", "print(1)"
 PROGRAMS = {  # rewards 0, 0 | 0, 1 | 1, 1 | 0.5, 0.5
@@ -22,7 +21,7 @@ PROGRAMS = {  # rewards 0, 0 | 0, 1 | 1, 1 | 0.5, 0.5
 def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("run")
     tests = (TestCase(input="1\n", output="1\n"), TestCase(input="2\n", output="2\n"))
-    write_jsonl(folder / "problems.jsonl", (Problem(p, "", tests).to_json() for p in PROGRAMS))
+    write_records(folder / "problems.jsonl", (Problem(p, "", tests) for p in PROGRAMS))
     rows = [
         {"problem_id": problem, "sample": i, "completion": program, "finish_reason": reason}
         for problem, programs in PROGRAMS.items()
@@ -30,7 +29,7 @@ def run(tmp_path_factory):
     ]
     write_jsonl(folder / "samples.jsonl", rows)
     with Verifier(workers=1) as verifier:
-        score(
+        scored(
             folder / "samples.jsonl", folder / "problems.jsonl", folder / "out", verifier=verifier
         )
     return folder
@@ -48,8 +47,8 @@ def test_problems_strictly_between_the_bounds_are_kept_in_their_order(run):
 
 
 def test_samples_cut_off_by_length_are_counted(run):
-    results = json.loads((run / "out" / "results.json").read_text())
-    assert results["finish_reasons"] == {"length": 4, "stop": 4}
+    results = read_results(run / "out" / "results.json")
+    assert results.finish_reasons == {"length": 4, "stop": 4}
 
 
 def test_other_problems_and_bounds_that_nothing_lies_between_are_refused(run, tmp_path):

@@ -1,3 +1,4 @@
+import dataclasses
 import json
 
 import pytest
@@ -5,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from maxatk.errors import DataError, InvalidValueError, MissingFileError
-from maxatk.evaluation.recount import results_of_folder
-from maxatk.evaluation.results import build_results
+from maxatk.evaluation.open import results_of_folder
 from maxatk.jsonl import write_jsonl
 from maxatk.records import Outcome, Sample, Score
+from runs import write_records, write_run
 
 TRICKY = ['", "tokens": 3', ', "completion": "', "\\", '\\"', '", ', "\u2028", "\ud800", "é\n\t"]
 texts = st.sampled_from(TRICKY) | st.text(max_size=5)
@@ -30,32 +31,31 @@ def test_the_files_give_what_the_records_give(tmp_path_factory, problems):
             samples.append(Sample(*key, text, tokens=tokens, entropy=entropy))
             program = None if number == 2 else f"{len(text)}"
             scores.append(Score(*key, len(text) % 2, 0, 1, Outcome.PASSED, 0.0, program))
-    write_jsonl(folder / "samples.jsonl", (s.to_json() for s in samples))
-    write_jsonl(folder / "scores.jsonl", (s.to_json() for s in scores))
-    ids = [f"p{i}" for i in range(len(problems))]
-    assert results_of_folder(folder) == build_results(ids, samples, scores, manifest={})
+    results = write_run(folder, scores, samples)
+    (folder / "results.json").unlink()
+    assert results_of_folder(folder) == results
 
 
 def scored(folder, *rewards):
     scores = (Score("p", i, r, 0, 1, Outcome.PASSED, 0.0) for i, r in enumerate(rewards))
-    write_jsonl(folder / "scores.jsonl", (s.to_json() for s in scores))
+    write_records(folder / "scores.jsonl", scores)
     return folder
 
 
 def test_without_samples_their_statistics_are_unknown(tmp_path):
     results = results_of_folder(scored(tmp_path, 1.0, 0.0))
-    assert results["metrics"]["max@k"]["1"]["mean"] == 0.5
-    assert results["entropy"] is results["diversity"]["distinct"] is None
-    elsewhere = tmp_path / "elsewhere.jsonl"
-    write_jsonl(elsewhere, [Sample("p", i, "same").to_json() for i in range(2)])
-    assert results_of_folder(tmp_path, samples=elsewhere)["diversity"]["distinct"] == 1
+    assert results.metrics["max@k"][1].mean == 0.5
+    assert results.entropy is results.diversity.distinct is None
+    samples = [Sample("p", i, "same").to_json() for i in range(2)]
+    write_jsonl(tmp_path / "samples.jsonl", samples)
+    assert results_of_folder(tmp_path).diversity.distinct == 1
 
 
 @pytest.mark.parametrize("order", [[0, 1, 2], [2, 0, 1], [5, 1_000_000, 0]])
 def test_a_score_that_occurs_twice_is_refused_in_any_order(tmp_path, order):
     rows = [Score("p", i, 0.5, 0, 1, Outcome.PASSED, 0.0).to_json() for i in order]
     write_jsonl(tmp_path / "scores.jsonl", rows)
-    assert results_of_folder(tmp_path)["counts"]["samples"] == 3
+    assert results_of_folder(tmp_path).counts.samples == 3
     for row in rows:
         write_jsonl(tmp_path / "scores.jsonl", [*rows, row])
         message = rf"scores.jsonl:4: sample {row['sample']} of 'p' occurs twice"
@@ -66,9 +66,10 @@ def test_a_score_that_occurs_twice_is_refused_in_any_order(tmp_path, order):
 def test_the_manifest_is_that_of_the_folder(tmp_path):
     scored(tmp_path, 1.0)
     (tmp_path / "manifest.json").write_text('{"settings": {"x": 1}}')
-    assert results_of_folder(tmp_path)["manifest"] == {"settings": {"x": 1}}
-    (tmp_path / "results.json").write_text(json.dumps({"manifest": {"seconds": 2}}))
-    assert results_of_folder(tmp_path)["manifest"] == {"seconds": 2}
+    assert results_of_folder(tmp_path).manifest == {"settings": {"x": 1}}
+    results = dataclasses.replace(results_of_folder(tmp_path), manifest={"seconds": 2})
+    (tmp_path / "results.json").write_text(json.dumps(results.to_json()))
+    assert results_of_folder(tmp_path).manifest == {"seconds": 2}
 
 
 def test_what_cannot_be_summarised_is_refused(tmp_path):

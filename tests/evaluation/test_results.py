@@ -1,11 +1,12 @@
 import dataclasses
+import json
 
 import numpy as np
 import pytest
 
-from maxatk.errors import InvalidValueError
-from maxatk.evaluation.results import build_results
-from maxatk.evaluation.tally import ScoreTally
+from maxatk.errors import DataError, InvalidValueError
+from maxatk.evaluation.results import Counts, Diversity, Mean, Results
+from maxatk.evaluation.tally import ScoreTally, build_results
 from maxatk.records import Outcome, Sample, Score
 
 
@@ -20,32 +21,24 @@ SAMPLES = [Sample("a", 0, "x"), Sample("a", 1, "x"), Sample("b", 0, "x"), Sample
 
 def test_unscored_samples_shrink_n_and_are_counted():
     results = build_results(["a", "b"], SAMPLES, SCORES, manifest={"m": 1})
-    assert results["counts"] == {
-        "problems": 2,
-        "samples": 4,
-        "unscored": 1,
-        "outcomes": {"infra_error": 1, "passed": 3},
-    }
-    assert results["per_problem"]["samples"] == [2, 2]
-    assert results["per_problem"]["scored"] == [1, 2]
-    assert results["metrics"]["max@k"]["1"]["mean"] == 0.625
-    assert results["metrics"]["max@k"]["1"]["problems"] == 2
-    assert results["per_problem"]["max@k"]["2"] == [None, 0.5]
-    assert results["metrics"]["max@k"]["2"] == {
-        "mean": 0.5,
-        "low": None,  # one problem has no spread
-        "high": None,
-        "problems": 1,
-        "below": 1,
-    }
-    assert results["per_problem"]["distinct"] == [1, 2]
-    assert results["diversity"] == {"distinct": 1.5, "programs": None, "program_entropy": None}
-    assert results["manifest"] == {"m": 1}
+    assert results.counts == Counts(
+        *(2, 4, 1, {"infra_error": 1, "passed": 3}), reasons={"infra_error": 1}
+    )
+    assert results.per_problem.samples == (2, 2)
+    assert results.per_problem.scored == (1, 2)
+    assert results.metrics["max@k"][1].mean == 0.625
+    assert results.metrics["max@k"][1].problems == 2
+    assert results.per_problem.values["max@k"][2] == (None, 0.5)
+    # One problem has no spread.
+    assert results.metrics["max@k"][2] == Mean(0.5, None, None, problems=1, below=1)
+    assert results.per_problem.distinct == (1, 2)
+    assert results.diversity == Diversity(distinct=1.5)
+    assert results.manifest == {"m": 1}
 
 
 def test_all_unscored_gives_null_not_zero():
     results = build_results(["a"], SAMPLES[:1], [score("a", 0, None)], manifest={})
-    assert results["metrics"]["pass@k"]["1"]["mean"] is None
+    assert results.metrics["pass@k"][1].mean is None
 
 
 def test_problems_with_different_numbers_of_samples():
@@ -54,7 +47,7 @@ def test_problems_with_different_numbers_of_samples():
     assert counts.tolist() == [2, 3]
     np.testing.assert_array_equal(rewards, [[1.0, np.nan, np.nan], [0.5, 0.0, 1.0]])
     results = build_results(["a", "b"], SAMPLES, scores, manifest={})
-    assert list(results["metrics"]["max@k"]) == ["1", "2"]
+    assert results.ks == [1, 2]
     with pytest.raises(InvalidValueError, match="the 2 samples"):
         build_results(["a", "b"], SAMPLES, scores, manifest={}, ks=[3])
 
@@ -62,8 +55,8 @@ def test_problems_with_different_numbers_of_samples():
 def test_an_unscored_sample_does_not_lower_the_largest_k():
     scores = [score("a", 0, 1.0), score("a", 1, None), score("b", 0, 0.5), score("b", 1, 1.0)]
     results = build_results(["a", "b"], None, scores, manifest={}, ks=[2])
-    found = results["metrics"]["max@k"]["2"]
-    assert (found["mean"], found["problems"]) == (1.0, 1)  # "a" has one reward, so it drops out
+    found = results.metrics["max@k"][2]
+    assert (found.mean, found.problems) == (1.0, 1)  # "a" has one reward, so it drops out
     short = [score("a", 0, 1.0), *scores[2:]]
     with pytest.raises(InvalidValueError, match="the 1 samples of a problem, got 2"):
         build_results(["a", "b"], None, short, manifest={}, ks=[2])
@@ -74,9 +67,9 @@ def test_problems_below_the_ceiling_are_counted():
     scores = [
         score(name, i, value) for name, pair in rewards.items() for i, value in enumerate(pair)
     ]
-    metrics = build_results(list(rewards), None, scores, manifest={})["metrics"]
-    assert [metrics["max@k"][k]["below"] for k in ("1", "2")] == [2, 1]
-    assert [metrics["max@k"][k]["problems"] for k in ("1", "2")] == [3, 3]
+    metrics = build_results(list(rewards), None, scores, manifest={}).metrics
+    assert [metrics["max@k"][k].below for k in (1, 2)] == [2, 1]
+    assert [metrics["max@k"][k].problems for k in (1, 2)] == [3, 3]
 
 
 def test_programs_are_counted_by_their_fingerprints():
@@ -84,12 +77,12 @@ def test_programs_are_counted_by_their_fingerprints():
     scores += [score("b", i, 1.0, "x") for i in range(4)]
     results = build_results(["a", "b"], SAMPLES, scores, manifest={})
     mixed = -(0.75 * np.log(0.75) + 0.25 * np.log(0.25))
-    assert results["per_problem"]["programs"] == [2, 1]
-    assert results["per_problem"]["program_entropy"] == [round(mixed, 6), 0.0]
-    assert results["diversity"]["programs"] == 1.5
-    assert results["diversity"]["program_entropy"] == pytest.approx(mixed / 2, abs=1e-6)
+    assert results.per_problem.programs == (2, 1)
+    assert results.per_problem.program_entropy == (round(mixed, 6), 0.0)
+    assert results.diversity.programs == 1.5
+    assert results.diversity.program_entropy == pytest.approx(mixed / 2, abs=1e-6)
     lost = [*scores, score("b", 4, 1.0)]
-    assert build_results(["a", "b"], SAMPLES, lost, manifest={})["diversity"]["programs"] is None
+    assert build_results(["a", "b"], SAMPLES, lost, manifest={}).diversity.programs is None
 
 
 def test_a_column_that_every_rewarded_sample_has_chooses_the_best_of_k():
@@ -99,6 +92,41 @@ def test_a_column_that_every_rewarded_sample_has_chooses_the_best_of_k():
         for i, (reward, chance) in enumerate(zip(rewards, chances, strict=True))
     ]
     scores[1] = dataclasses.replace(scores[1], columns={"chance": 0.2})
-    values = build_results(["a"], None, scores, manifest={}, ks=[1, 2, 3])["per_problem"]
-    assert values["max@k by chance"] == {"1": [0.5], "2": [0.25], "3": [0.0]}
+    values = build_results(["a"], None, scores, manifest={}, ks=[1, 2, 3]).per_problem.values
+    assert values["max@k by chance"] == {1: (0.5,), 2: (0.25,), 3: (0.0,)}
     assert "max@k by some" not in values
+
+
+def damaged(change):
+    row = build_results(["a", "b"], SAMPLES, SCORES, manifest={"m": 1}).to_json()
+    row = json.loads(json.dumps(row))
+    change(row)
+    return row
+
+
+def test_results_are_what_their_file_says():
+    results = build_results(["a", "b"], SAMPLES, SCORES, manifest={"m": 1}, meta=[{"x": 1}, {}])
+    row = json.loads(json.dumps(results.to_json()))
+    assert Results.from_json(row, place="r.json") == results
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda row: row.pop("counts"), "missing required field `counts`"),
+        (lambda row: row["metrics"].pop("pass@k"), "metrics.pass@k: is missing"),
+        (lambda row: row["metrics"]["max@k"]["1"].update(mean="x"), r"metrics.*\.mean"),
+        (lambda row: row["metrics"]["max@k"].update(x={}), r"Expected `int`, got `str`"),
+        (lambda row: row["per_problem"]["max@k"].pop("2"), r"per_problem\.max@k\.2: is missing"),
+        (lambda row: row["per_problem"]["max@k"].update({"2": [1]}), r"each of the 2 problems"),
+        (lambda row: row["per_problem"].update(samples=[2]), r"per_problem\.samples: must have"),
+        (lambda row: row["per_problem"].update(samples=[2, 2.5]), r"per_problem\.samples\[1\]"),
+        (lambda row: row["counts"].update(outcomes=[]), r"counts\.outcomes"),
+        (lambda row: row.update(per_problem=3), "per_problem"),
+        (lambda row: row.update(manifest=None), r"manifest"),
+        (lambda row: row.update(entropy={"samples": 1}), r"entropy"),
+    ],
+)
+def test_a_damaged_value_is_named_with_its_file(change, message):
+    with pytest.raises(DataError, match=rf"^r\.json: not a results object: .*{message}"):
+        Results.from_json(damaged(change), place="r.json")

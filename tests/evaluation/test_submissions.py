@@ -49,6 +49,17 @@ def test_human_eval_completions_continue_the_prompt(tmp_path):
     assert found[2].sample.completion == "    return 2\n"
 
 
+def test_a_completion_continues_the_starter_code_of_a_prompt_in_words(tmp_path):
+    asked = Problem("HumanEval/a", "Write a.", entry_point="a", starter_code="def a(x):\n")
+    rows = [
+        {"task_id": "HumanEval/a", "completion": "    return x\n"},
+        {"task_id": "HumanEval/a", "completion": "```python\ndef a(x):\n    return 1\n```"},
+    ]
+    found = read_submissions(write(tmp_path, *rows), {"HumanEval/a": asked})
+    programs = [each.program.strip() for each in found]
+    assert programs == ["def a(x):\n    return x", "def a(x):\n    return 1"]
+
+
 def test_evalplus_solutions_are_whole_programs(tmp_path):
     rows = [{"task_id": "HumanEval/a", "solution": "def a(x): return x", "completion": "no"}]
     (found,) = read_submissions(write(tmp_path, *rows), PROBLEMS)

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+import yaml
 
 from maxatk.evaluation.outside import score_rewards
 from maxatk.jsonl import write_jsonl
@@ -26,9 +27,9 @@ def test_an_exported_table_scores_like_the_run_it_was(maxatk, run, tmp_path, for
     done = maxatk("export", "run", "--to", form, "--out", f"table.{form}")
     assert done.returncode == 0, done.stderr
     again = score_rewards(tmp_path / f"table.{form}", tmp_path / "again")
-    assert again["metrics"].items() >= run["metrics"].items()  # its columns are selections too
+    assert again.metrics.items() >= run.metrics.items()  # its columns are selections too
     by_length = score_rewards(tmp_path / f"table.{form}", tmp_path / "len", column="length")
-    assert by_length["per_problem"]["max@k"]["3"] == [2, 2]
+    assert by_length.per_problem.values["max@k"][3] == (2, 2)
 
 
 def test_the_lines_of_human_eval_continue_the_prompts(maxatk, run, tmp_path):
@@ -41,6 +42,65 @@ def test_the_lines_of_human_eval_continue_the_prompts(maxatk, run, tmp_path):
     rows = [json.loads(line) for line in (tmp_path / "h.jsonl").read_text().splitlines()]
     assert [row["completion"] for row in rows[:2]] == [")", "print(1)"]
     assert [row["passed"] for row in rows] == [False, False, True, False, False, False]
+
+
+def test_rows_for_sft_have_the_weights_of_best_of_k(maxatk, tmp_path):
+    rewards = {"a": [0.5, None, 1.0, 0.5], "level": [1.0, 1.0, 1.0, 1.0]}
+    rows = [
+        {"problem_id": p, "sample": s, "reward": r, "completion": f"{p}{s}"}
+        for p, group in rewards.items()
+        for s, r in enumerate(group)
+    ]
+    write_jsonl(tmp_path / "s.jsonl", rows)
+    score_rewards(tmp_path / "s.jsonl", tmp_path / "run")
+    write_jsonl(tmp_path / "p.jsonl", (Problem(p, f"do {p}").to_json() for p in rewards))
+    command = ("export", "run", "--to", "sft", "--problems", "p.jsonl", "--out", "sft.jsonl")
+    done = maxatk(*command, "--k", "2")
+    assert done.returncode == 0, done.stderr
+    found = [json.loads(line) for line in (tmp_path / "sft.jsonl").read_text().splitlines()]
+    assert [row["completion"][0]["content"] for row in found] == ["a0", "a2", "a3"]
+    assert [row["weight"] for row in found] == pytest.approx([1 / 6, 2 / 3, 1 / 6])
+    assert found[0]["prompt"] == [{"role": "user", "content": "do a"}]
+
+    done = maxatk(*command, "--k", "2", "--draws", "6")
+    assert done.returncode == 0, done.stderr
+    found = [json.loads(line) for line in (tmp_path / "sft.jsonl").read_text().splitlines()]
+    drawn = [(row["completion"][0]["content"], row["weight"]) for row in found]
+    assert drawn == [("a0", 1.0), *[("a2", 1.0)] * 4, ("a3", 1.0)]
+
+
+@pytest.mark.parametrize(
+    "flags, message",
+    [
+        ([], "k: is needed for sft"),
+        (["--k", "4"], "k: "),
+        (["--k", "2", "--draws", "0"], "draws: must be an integer of 1 or more, got 0"),
+        (["--k", "2"], "problems: must hold 'a', for its prompt"),
+    ],
+)
+def test_rows_for_sft_are_refused_without_what_they_need(maxatk, run, flags, message):
+    done = maxatk("export", "run", "--to", "sft", "--out", "sft.jsonl", *flags)
+    assert (done.returncode, message in done.stderr) == (2, True), done.stderr
+
+
+def test_the_hub_gets_a_card_samples_and_results_that_its_package_reads(maxatk, run, tmp_path):
+    from huggingface_hub import ModelCard, parse_eval_result_entries
+
+    problems = [Problem(p, "x", answer="1", source="gsm8k") for p in ("a", "b")]
+    write_jsonl(tmp_path / "p.jsonl", (p.to_json() for p in problems))
+    command = ("export", "run", "--to", "hub", "--problems", "p.jsonl", "--out", "page")
+    done = maxatk(*command)
+    assert done.returncode == 0, done.stderr
+    card = ModelCard.load(tmp_path / "page" / "README.md")
+    found = {result.metric_name: result.metric_value for result in card.data.eval_results}
+    assert found["max@1"] == pytest.approx(run.metrics["max@k"][1].mean)
+    assert card.data.eval_results[0].dataset_type == "openai/gsm8k"
+    stored = yaml.safe_load((tmp_path / "page" / ".eval_results" / "gsm8k.yaml").read_text())
+    (entry,) = parse_eval_result_entries(stored)
+    assert (entry.dataset_id, entry.task_id) == ("openai/gsm8k", "main")
+    assert entry.value == pytest.approx(100 * run.metrics["pass@k"][1].mean)
+    rows = (tmp_path / "page" / "samples.jsonl").read_text().splitlines()
+    assert [json.loads(row)["completion"] for row in rows][:2] == ["print(0)", "print(1)"]
 
 
 def test_a_folder_without_scores_is_refused(maxatk):

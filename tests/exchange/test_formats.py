@@ -4,12 +4,13 @@ import json
 
 import pytest
 
-from maxatk.errors import DataError
+from maxatk.errors import DataError, InvalidValueError
 from maxatk.evaluation.outside import read_rewards, score_rewards
-from maxatk.evaluation.submissions import read_submissions
+from maxatk.evaluation.submissions import problems_of_log, read_submissions
 from maxatk.exchange import FORMATS, read_log
 from maxatk.jsonl import write_jsonl
 from maxatk.records import Problem, TestCase
+from runs import rows_of
 
 BATCH = {  # one line of the output file, as platform.openai.com documents it
     "id": "batch_req_1",
@@ -95,7 +96,7 @@ def test_a_code_list_gives_programs_and_after_its_evaluation_rewards(tmp_path):
     path = tmp_path / "eval_all.json"
     path.write_text(json.dumps([CODE_LIST, {**CODE_LIST, "question_id": "abc301_b"}]))
     results = score_rewards(path, tmp_path / "run", log_format="livecodebench")
-    assert results["per_problem"]["pass@k"] == {"1": [0.5, 0.5], "2": [1.0, 1.0]}
+    assert results.per_problem.values["pass@k"] == {1: (0.5, 0.5), 2: (1.0, 1.0)}
     problems = {
         f"livecodebench/abc301_{name}": Problem(
             f"livecodebench/abc301_{name}", "", (TestCase(input="", output="1"),)
@@ -114,15 +115,14 @@ def test_a_code_list_gives_programs_and_after_its_evaluation_rewards(tmp_path):
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_a_file_of_another_tool_is_recognised_whatever_it_was_taken_for(tmp_path, name):
-    path = write(tmp_path, ROWS[name])
-    wanted = rf"looks like {FORMATS[name].title}: --format {name}"
-    with pytest.raises(DataError, match=wanted):
-        read_log(path)
-    with pytest.raises(DataError, match=wanted):
-        read_submissions(path, {})
+def test_a_file_of_another_tool_is_read_without_its_name(tmp_path, name):
+    path = write(tmp_path, {**ROWS[name], "graded_list": [True, False]})
+    rows = read_log(path)
+    assert rows == read_log(path, log_format=name)
+    problems = {row.problem_id: Problem(row.problem_id, "") for row in rows}
+    assert len(read_submissions(path, problems)) == len(rows)
     other = "verl" if name != "verl" else "human-eval"
-    with pytest.raises(DataError, match=wanted):
+    with pytest.raises(DataError, match=rf"as {FORMATS[name].title} it is read without --format"):
         read_log(path, log_format=other)
 
 
@@ -130,5 +130,27 @@ def test_an_unknown_form_lists_its_fields(tmp_path):
     path = write(tmp_path, {"spam": 1, "eggs": 2})
     with pytest.raises(DataError, match=r"does not look like verl's.*the fields eggs, spam"):
         read_log(path, log_format="verl")
-    with pytest.raises(DataError, match=r"field 'problem_id': is missing; got eggs, spam"):
+    missing = r"field 'problem_id': is missing; got eggs, spam; --map problem_id=FIELD says"
+    with pytest.raises(DataError, match=missing):
         read_log(path)
+
+
+def test_one_cause_of_many_bad_lines_is_said_once(tmp_path):
+    path = write(tmp_path, *[{"pid": "a", "reward": 1}] * 30)
+    with pytest.raises(DataError) as refused:
+        read_log(path)
+    assert str(refused.value).count("problem_id=FIELD") == 1
+    assert str(refused.value).endswith("(and 29 more)")
+
+
+def test_prompts_and_answers_of_a_log_are_its_problems(tmp_path):
+    path = write(tmp_path, VERL, {**VERL, "output": "3"}, {**VERL, "input": "2+2=", "gts": "4"})
+    assert problems_of_log(path) == [
+        Problem("user\n1+1=", "user\n1+1=", answer="2"),
+        Problem("2+2=", "2+2=", answer="4"),
+    ]
+    score_rewards(path, tmp_path / "run")
+    prompts = [row["prompt"] for row in rows_of(tmp_path / "run/prompts.jsonl")]
+    assert prompts == ["user\n1+1=", "2+2="]
+    with pytest.raises(InvalidValueError, match=r"needs --problems: .* and answer of 'p'"):
+        problems_of_log(write(tmp_path, BATCH))

@@ -1,6 +1,7 @@
 """Rewards that somebody else computed, from a table to numbers, through the command line."""
 
 import csv
+import gzip
 import itertools
 import json
 
@@ -8,8 +9,9 @@ import numpy as np
 import pytest
 
 from maxatk.errors import DataError, InvalidValueError
+from maxatk.evaluation.open import load_results
 from maxatk.evaluation.outside import read_rewards, score_rewards
-from maxatk.evaluation.sources import load_results
+from maxatk.evaluation.results import read_results
 from maxatk.exchange import read_log
 from maxatk.jsonl import write_jsonl
 from maxatk.records import Problem
@@ -32,8 +34,10 @@ def write(folder, rows, name):
 
         pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
     else:
-        with path.open("w", newline="") as out:
-            writer = csv.DictWriter(out, rows[0])
+        opened = gzip.open if path.suffix == ".gz" else open
+        with opened(path, "wt", newline="") as out:
+            delimiter = "\t" if ".tsv" in path.suffixes else ","
+            writer = csv.DictWriter(out, rows[0], delimiter=delimiter)
             writer.writeheader()
             writer.writerows(rows)
     return path
@@ -43,27 +47,27 @@ def best_of(rewards, k):
     return np.mean([max(chosen) for chosen in itertools.combinations(rewards, k)])
 
 
-@pytest.mark.parametrize("name", ["scores.csv", "scores.jsonl", "scores.parquet"])
+@pytest.mark.parametrize("name", ["s.csv", "s.jsonl", "s.parquet", "s.tsv", "s.csv.gz"])
 def test_max_at_k_of_a_table_is_the_mean_over_its_subsets(tmp_path, name):
     results = score_rewards(write(tmp_path, ROWS, name), tmp_path / "run", more_ks=[3])
-    assert results["per_problem"]["ids"] == ["p2", "p10"]
+    assert results.per_problem.ids == ("p2", "p10")
     for k in (1, 2, 3, 4):
         expected = [best_of(REWARDS[p], k) for p in ("p2", "p10")]
-        assert results["per_problem"]["max@k"][str(k)] == pytest.approx(expected)
-        assert results["metrics"]["max@k"][str(k)]["mean"] == pytest.approx(np.mean(expected))
-    assert json.loads((tmp_path / "run/results.json").read_text()) == results
+        assert results.per_problem.values["max@k"][k] == pytest.approx(expected)
+        assert results.metrics["max@k"][k].mean == pytest.approx(np.mean(expected))
+    assert read_results(tmp_path / "run/results.json") == results
     assert not (tmp_path / "run/samples.jsonl").exists()
 
 
 def test_a_threshold_decides_what_passes_and_a_column_can_be_the_reward(tmp_path):
     path = write(tmp_path, ROWS, "s.csv")
     results = score_rewards(path, tmp_path / "a", threshold=0.5)
-    assert results["per_problem"]["pass@k"]["1"] == [0.5, 0.75]
+    assert results.per_problem.values["pass@k"][1] == (0.5, 0.75)
     by_length = score_rewards(path, tmp_path / "b", column="length", threshold=20)
-    assert by_length["per_problem"]["max@k"]["4"] == [30, 30]
-    assert by_length["per_problem"]["pass@k"]["1"] == [0.5, 0.5]
+    assert by_length.per_problem.values["max@k"][4] == (30, 30)
+    assert by_length.per_problem.values["pass@k"][1] == (0.5, 0.5)
     again = load_results(tmp_path / "a", column="length", threshold=20)
-    assert again["per_problem"]["max@k"] == by_length["per_problem"]["max@k"]
+    assert again.per_problem.values["max@k"] == by_length.per_problem.values["max@k"]
     with pytest.raises(InvalidValueError, match="'lenght'; allowed: length; did you mean 'length'"):
         load_results(tmp_path / "a", column="lenght")
 
@@ -94,20 +98,22 @@ def test_every_bad_line_is_named_with_file_line_and_field_and_nothing_is_written
                 '{"problem_id": "p", "sample": 2}',
                 '{"problem_id": ["p"], "sample": 3, "reward": Infinity}',
                 "{",
+                '{"problem_id": "p", "sample": 4, "reward": 1e308}',
             ]
         )
     )
     with pytest.raises(DataError) as raised:
         score_rewards(path, tmp_path / "run")
     message = str(raised.value)
-    assert "6 bad lines" in message
+    assert "7 bad lines" in message
     for line, text in {
         2: "sample 0 of 'p' occurs twice",
-        3: "field 'reward': must be a finite number or empty, got 'high'",
+        3: "field 'reward': must be a finite number of at most 1e+100 in size, or empty",
         4: "field 'sample': must be an integer from 0, got -1",
         5: "field 'reward': is missing",
         6: "field 'problem_id': must be text or an integer, got ['p']",
         7: "broken JSON",
+        8: "field 'reward': must be a finite number of at most 1e+100 in size",
     }.items():
         assert f"bad.jsonl:{line}: {text}" in message
     assert not (tmp_path / "run").exists()
@@ -116,8 +122,8 @@ def test_every_bad_line_is_named_with_file_line_and_field_and_nothing_is_written
 def test_an_empty_or_nan_reward_is_left_out_and_never_counts_as_0(tmp_path):
     rows = [{"problem_id": "p", "reward": r} for r in ("1", "", "nan", "1")]
     results = score_rewards(write(tmp_path, rows, "s.csv"), tmp_path / "run")
-    assert results["counts"]["unscored"] == 2
-    assert results["per_problem"]["max@k"]["1"] == [1.0]
+    assert results.counts.unscored == 2
+    assert results.per_problem.values["max@k"][1] == (1.0,)
 
 
 def test_a_file_without_any_reward_says_how_its_samples_can_be_verified(tmp_path):
@@ -141,7 +147,9 @@ def test_the_command_takes_any_k_and_groups_by_a_field_of_the_problems(maxatk, t
     write(tmp_path, [{**row, "reward": row["reward"] - 1} for row in ROWS], "worse.csv")
     compared = maxatk("compare", "a=s.csv", "b=worse.csv", "--k", "1", "3", "--format", "csv")
     assert compared.returncode == 0, compared.stderr
-    assert compared.stdout.splitlines()[0] == "benchmark,metric,k,model,mean,low,high,problems"
+    assert compared.stdout.splitlines()[0] == (
+        "benchmark,metric,k,model,mean,low,high,problems,unscored,zeroed"
+    )
     assert [line.split(",")[1:4] for line in compared.stdout.splitlines()[1:]] == [
         *(["max@k", k, model] for k in "13" for model in "ab")
     ]
@@ -168,7 +176,61 @@ def test_no_command_puts_another_k_in_the_place_of_one_that_cannot_be(maxatk, tm
 
 def test_rewards_above_1_show_that_1_is_no_ceiling(tmp_path):
     above = score_rewards(write(tmp_path, ROWS, "a.csv"), tmp_path / "above")
-    assert above["metrics"]["max@k"]["1"]["below"] == 2
+    assert above.metrics["max@k"][1].below == 2
     capped = [{**row, "reward": min(row["reward"], 1.0)} for row in ROWS]
     below = score_rewards(write(tmp_path, capped, "b.csv"), tmp_path / "below")
-    assert below["metrics"]["max@k"]["4"]["below"] == 0
+    assert below.metrics["max@k"][4].below == 0
+
+
+def dump(folder, step, rewards):
+    rows = [
+        {"input": p, "output": "x", "gts": "1", "score": r, "step": step}
+        for p, row in rewards.items()
+        for r in row
+    ]
+    folder.mkdir(exist_ok=True)
+    write_jsonl(folder / f"{step}.jsonl", rows)
+
+
+@pytest.mark.parametrize(
+    "given", [["dumps"], ["dumps/*.jsonl"], ["dumps/10.jsonl", "dumps/9.jsonl"]]
+)
+def test_dumps_of_a_training_become_max_at_k_over_its_steps(maxatk, tmp_path, given):
+    steps = {9: {"p": [0, 0.5], "q": [1, 0]}, 10: {"p": [1, 0.5], "r": [1, 1]}}
+    for step, rewards in steps.items():
+        dump(tmp_path / "dumps", step, rewards)
+    done = maxatk("score", "--rewards", *given, "--out", "curve", "--output-format", "json")
+    assert done.returncode == 0, done.stderr
+    found = {
+        (row["step"], row["k"]): row["mean"]
+        for row in json.loads(done.stdout)["steps"]
+        if row["metric"] == "max@k"
+    }
+    assert found == {(9, 1): 0.375, (9, 2): 0.75, (10, 1): 0.875, (10, 2): 1.0}
+    assert list(found) == [(9, 1), (9, 2), (10, 1), (10, 2)]
+    page = maxatk("report", "curve/10", "--train", "rl=curve", "--out", "page.html")
+    assert page.returncode == 0, page.stderr
+    assert "max@2" in (tmp_path / "page.html").read_text()
+    assert read_results(tmp_path / "curve/9/results.json").ids == ("p", "q")
+
+
+def test_files_that_name_no_step_are_refused(maxatk, tmp_path):
+    for name in ("a.csv", "b.csv"):
+        write(tmp_path, ROWS, name)
+    done = maxatk("score", "--rewards", "a.csv", "b.csv", "--out", "curve")
+    assert done.returncode == 2
+    assert "names that end in their steps" in done.stderr
+    done = maxatk("score", "--rewards", "none/*.csv", "--out", "curve")
+    assert (done.returncode, "no file ending in" in done.stderr) == (2, True)
+
+
+def test_other_columns_are_compared_and_reported_by_map(maxatk, tmp_path):
+    rows = [{"task": r["problem_id"], "judge": r["reward"]} for r in ROWS]
+    write(tmp_path, rows, "a.csv")
+    write(tmp_path, rows, "b.tsv")
+    flags = ("--map", "problem_id=task", "--map", "reward=judge", "--k", "1", "3")
+    compared = maxatk("compare", "a.csv", "b.tsv", "--format", "json", *flags)
+    assert compared.returncode == 0, compared.stderr
+    assert {row["problems"] for row in json.loads(compared.stdout)["scores"]} == {2}
+    page = maxatk("report", "a.csv", "--out", "page.html", *flags)
+    assert page.returncode == 0, page.stderr

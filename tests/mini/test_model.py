@@ -5,8 +5,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from maxatk.errors import InvalidValueError
 from maxatk.mini import MiniProblem, Noise, WarmStart, generate_problems
 from maxatk.mini.language import ANSWERS, OPERATIONS
-from maxatk.mini.model import CONTEXT, new_model
-from maxatk.mini.tokenizer import END_OF_TEXT, VOCABULARY, train_tokenizer
+from maxatk.mini.model import CONTEXT, END_OF_TEXT, VOCABULARY, new_model, train_tokenizer
 from maxatk.mini.warm_start import noisy_corpus, warm_start
 
 

@@ -7,7 +7,7 @@ import pytest
 from maxatk.errors import InvalidValueError
 from maxatk.mini import Noise, generate_problems
 from maxatk.mini.language import ANSWERS, OPERATIONS, READ
-from maxatk.mini.problems import OPERATION_COUNTS, noisy_solution
+from maxatk.mini.problems import OPERATION_COUNTS
 from maxatk.verifier import Job, Verifier
 
 
@@ -113,7 +113,7 @@ def spoilt(many, **noise):
     """Return (reference source, spoilt program) pairs under the given kinds of noise alone."""
     rng = random.Random(0)
     settings = Noise(**{**NONE, **noise})
-    return [(p.pipeline, noisy_solution(p.pipeline, rng, noise=settings)) for p in many]
+    return [(p.pipeline, p.noisy(rng, settings)) for p in many]
 
 
 def test_without_noise_the_solution_is_the_reference(many):

@@ -9,7 +9,7 @@ import pytest
 
 from maxatk.errors import InvalidValueError
 from maxatk.mini import MiniSettings, Noise
-from maxatk.mini.build import TASKS
+from maxatk.mini.build import draw_problems
 from maxatk.mini.sums import LARGEST, STEP_COUNTS, generate_sums
 
 
@@ -108,6 +108,5 @@ def test_long_and_short_stories_have_the_shares_they_say():
 
 def test_both_tasks_make_problems_of_their_kind():
     for task, field in (("programs", "tests"), ("sums", "answer")):
-        settings = MiniSettings(task=task)
-        problems = TASKS[task](3, settings, 2, "test", frozenset())
+        problems = draw_problems(MiniSettings(task=task, tests=2), 3, prefix="test")
         assert all(getattr(p.problem, field) for p in problems)

@@ -54,6 +54,50 @@ def test_advantages_refuses(arguments, text):
         advantages(REWARDS, **arguments)
 
 
+NO_NUMBERS = {
+    "texts": [["1", "2"]],
+    "a text among numbers": [["1", 2.0]],
+    "an object array of texts": np.array([["1", 2.0]], dtype=object),
+    "bytes": [[b"1", b"2"]],
+    "dates": np.array([["2026-01-01", "2026-01-02"]], dtype="datetime64[D]"),
+    "times": np.array([[1, 2]], dtype="timedelta64[s]"),
+    "complex": [[1 + 0j, 2j]],
+    "complex objects": np.array([[np.complex128(1), 2.0]], dtype=object),
+    "an integer without end": [[10**400, 1]],
+}
+
+
+@pytest.mark.parametrize("rewards", NO_NUMBERS.values(), ids=NO_NUMBERS)
+@pytest.mark.parametrize("call", [advantages, max_at_k])
+def test_what_is_no_number_is_refused(call, rewards):
+    with pytest.raises(InvalidValueError, match="rewards: must be an array of numbers"):
+        call(rewards, k=1)
+
+
+def test_weights_that_are_all_zero_are_refused():
+    for make in (lambda: OrderWeights((0.0, 0.0)), lambda: OrderWeights.mixture({1: 0.0, 3: 0.0})):
+        with pytest.raises(InvalidValueError, match="weights: must not all be 0"):
+            make()
+
+
+def test_weights_that_vanish_in_a_large_group_give_zero():
+    tiny = OrderWeights.mixture({2: 5e-324})
+    np.testing.assert_array_equal(order_at_k(np.ones((1, 64)), tiny), [0.0])
+
+
+def test_results_beyond_floats_are_refused():
+    with pytest.raises(InvalidValueError, match="rewards: too large"):
+        order_at_k([[1e308] * 4], OrderWeights.harmonic())
+    with pytest.raises(InvalidValueError, match="log_ratios: too far apart"):
+        effective_sample_size([[700.0, 0.0, 0.0]], 2, clamp=None)
+
+
+def test_a_mean_of_rounding_is_no_mean_to_divide_by():
+    np.testing.assert_array_equal(advantages([[0.1, 0.2, -0.3]], "max_rl"), np.zeros((1, 3)))
+    small = np.array([[1.0, -1.0 + 1e-12]])
+    assert np.abs(advantages(small, "max_rl")).max() > 1e11
+
+
 def test_rewards_are_checked():
     for shape in ((4,), (1, 2, 2), (3, 0)):
         with pytest.raises(InvalidValueError, match=r"must have shape \(prompts, samples\)"):
@@ -132,7 +176,10 @@ WEIGHTS = {
     "upto": (lambda: OrderWeights.any_k(1.5), "upto: must be an integer >= 1, got 1.5"),
     "metric": (lambda: order_at_k(REWARDS, OrderWeights.min(5)), "got k=5 with 4 samples"),
     "no weights": (lambda: order_at_k(REWARDS, 3), "weights: must be OrderWeights, got 3"),
-    "credit": (lambda: Method(credit=3), "Method.credit: must be a name or OrderWeights, got 3"),
+    "credit": (
+        lambda: Method(credit=3),
+        "Method.credit: must be a name, OrderWeights or a function, got 3",
+    ),
 }
 
 

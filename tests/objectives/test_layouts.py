@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maxatk.errors import InvalidValueError
-from maxatk.objectives import advantages, distinct_at_k, majority_at_k, max_at_k
+from maxatk.objectives import Method, advantages, distinct_at_k, majority_at_k, max_at_k
+from maxatk.objectives.layout import layout_of_ids
 
 REWARDS = np.array([[0.0, 0.25, 1.0, 0.5], [0.5, 0.5, 0.0, 0.75]])
 SCORES = np.array([[0.1, 0.3, 0.2, 0.0], [1.0, 0.0, 0.0, 1.0]])
@@ -74,6 +75,23 @@ def test_series_come_back_with_their_index():
     assert dict(metric) == dict(zip("pq", max_at_k(REWARDS, 2), strict=True))
 
 
+@given(
+    ids=st.lists(st.sampled_from(["a", "b", "c", 7]), min_size=1, max_size=30),
+    least=st.integers(1, 9),
+)
+def test_rows_of_ids_hold_every_sample_once_beside_those_of_its_group(ids, least):
+    values = np.arange(len(ids), dtype=float)
+    layout = layout_of_ids(ids, least=least)
+    rows = layout.rows("values", values)
+    np.testing.assert_array_equal(layout.of_samples(rows), values)
+    assert np.isfinite(rows).sum() == len(ids)
+    assert rows.shape[1] == layout.width == max(least, max(map(ids.count, ids)))
+    for row in rows:
+        members = row[np.isfinite(row)].astype(int)
+        assert len({ids[member] for member in members}) == 1
+        assert list(members) == sorted(members)  # in the order of the samples
+
+
 RAGGED = [[0.0, 1.0, 0.5], [0.25], [0.5, 0.0]]
 
 
@@ -95,8 +113,21 @@ def test_ragged_lists_give_a_list_of_arrays_and_one_warning():
 def test_groups_that_are_large_enough_give_no_warning():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        advantages(RAGGED, k=1)
+        advantages([RAGGED[0], RAGGED[2]], k=1)
+        advantages(RAGGED, Method(credit="max_at_k"), k=1)  # without a baseline one is enough
         max_at_k([[1.0, np.nan], [1.0, 0.0]], 2)
+
+
+@pytest.mark.parametrize("method", ["rloo", "grpo", "bon_loo1", "any_k", "max_rl"])
+def test_a_group_of_one_is_named_because_it_has_nothing_to_be_compared_with(method):
+    one = r"1 of 2 groups have fewer than 2 samples, the first of them 'b'; their advantages are 0"
+    with pytest.warns(UserWarning, match=one) as caught:
+        found = advantages([1.0, 0.0, 1.0], method, k=1, groups=["a", "a", "b"])
+    assert [warning.filename for warning in caught] == [__file__]
+    assert found[2] == 0
+    for rewards, count in (([[1.0, 0.0], [1.0]], "1 of 2"), ([[1.0], [0.5]], "2 of 2")):
+        with pytest.warns(UserWarning, match=f"{count} groups .* the first of them [01];"):
+            advantages(rewards, method, k=1)
 
 
 WRONG = {
@@ -116,7 +147,58 @@ WRONG = {
     ),
     "unhashable": (
         lambda: majority_at_k([1.0, 0.0], [[], {}], 1),
-        "answers: must be hashable",
+        r"answers: must be hashable, got \[\]",
+    ),
+    "answers of groups by another order": (
+        lambda: majority_at_k(REWARDS, np.array(ANSWERS).T, 2),
+        r"answers: must have the shape of the rewards \(2, 4\)",
+    ),
+    "answers of other lengths": (
+        lambda: majority_at_k(REWARDS, [["a"] * 3, ["a"] * 5], 2),
+        r"answers: must have the shape of the rewards \(2, 4\)",
+    ),
+    "answers in a flat text": (
+        lambda: majority_at_k([0.0, 1.0], "ab", 1),
+        r"answers: must have the shape of the rewards \(2,\)",
+    ),
+    "answers in rows of text": (
+        lambda: majority_at_k(REWARDS, ["abab", "ccda"], 2),
+        r"answers: must have the shape of the rewards \(2, 4\)",
+    ),
+    "one answer": (lambda: majority_at_k(REWARDS, 3, 2), "answers: must have the shape"),
+    "ragged answers": (
+        lambda: majority_at_k(RAGGED, [["a"], ["a", "b", "a"], ["b", "b"]], 1),
+        "answers: must have the shape of the rewards",
+    ),
+    "ragged selection": (
+        lambda: max_at_k([[0.1, 0.2], [0.3]], 1, selection=[[1.0], [2.0, 3.0]]),
+        "selection: must have the shape of the rewards",
+    ),
+    "ragged log ratios": (
+        lambda: advantages(
+            [[0.1, 0.2], [0.3]], "bon_off_policy_exact", 1, log_ratios=[[1.0], [2.0, 3.0]]
+        ),
+        "log_ratios: must have the shape of the rewards",
+    ),
+    "flat beside ragged": (
+        lambda: max_at_k(RAGGED, 1, selection=np.zeros(6)),
+        "selection: must have the shape of the rewards",
+    ),
+    "groups in a text": (
+        lambda: advantages([1.0, 0.0], groups="ab", k=1),
+        "groups: must be one id for each of the flat rewards",
+    ),
+    "no group": (
+        lambda: advantages([1.0, 0.0], groups=["a", float("nan")], k=1),
+        "groups: must name the group of every sample, got nan",
+    ),
+    "group None": (
+        lambda: advantages([1.0, 0.0], groups=["a", None], k=1),
+        "groups: must name the group of every sample, got None",
+    ),
+    "ragged rewards with groups": (
+        lambda: advantages([[1.0], [1.0, 0.0]], groups=["a", "b"], k=1),
+        "rewards: must be an array of numbers",
     ),
     "missing answers": (
         lambda: advantages(REWARDS, "majority", 2),
@@ -136,7 +218,7 @@ WRONG = {
     ),
     "ragged beside": (
         lambda: advantages(RAGGED, k=1, selection=[[1.0], [1.0], [1.0]]),
-        r"selection: must have the shape of the rewards \(6,\), got \(3,\)",
+        r"selection: .* rewards \(6,\), got a list of 1 where they have 3",
     ),
 }
 
@@ -145,6 +227,51 @@ WRONG = {
 def test_columns_that_do_not_fit_are_refused(call, text):
     with pytest.raises(InvalidValueError, match=text):
         call()
+
+
+def test_a_mask_is_a_sample_without_a_score():
+    masked = np.ma.masked_array([[1.0, 5.0, 3.0]], mask=[[0, 1, 0]])
+    np.testing.assert_allclose(max_at_k(masked, 1), [2.0])
+    rows = [masked[0], np.array([0.0, 1.0, 2.0])]
+    np.testing.assert_allclose(max_at_k(rows, 1), [2.0, 1.0])
+    ragged = [masked[0], [0.0, 1.0]]
+    np.testing.assert_allclose(max_at_k(ragged, 1), [2.0, 0.5])
+    np.testing.assert_allclose(
+        advantages(masked, k=2), advantages([[1.0, np.nan, 3.0]], k=2), atol=1e-15
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("sizes", [(2, 2), (2, 3)])
+@pytest.mark.parametrize("grad", [False, True])
+def test_lists_of_tensors_are_taken_whatever_their_lengths(dtype, sizes, grad):
+    rows = [torch.arange(float(n)).to(dtype).requires_grad_(grad) for n in sizes]
+    want = advantages([row.tolist() for row in rows], k=1)
+    for own, row in zip(advantages(rows, k=1), want, strict=True):
+        np.testing.assert_allclose(own, row)
+    nested = [list(row) for row in rows]
+    for own, row in zip(advantages(nested, k=1), want, strict=True):
+        np.testing.assert_allclose(own, row)
+
+
+def test_samples_without_an_answer_share_one():
+    rewards = [[1.0, 0.0, 0.0]]
+    nan = float("nan")
+    alike = [[[nan, nan, 1.0]], np.array([[nan, nan, 1.0]]), [[None, nan, 1.0]], [[None, None, 1]]]
+    for answers in alike:
+        np.testing.assert_allclose(majority_at_k(rewards, answers, 3), [0.5])
+    assert majority_at_k(rewards, [["x", "y", 1.0]], 3)[0] == pytest.approx(1 / 3)
+
+
+@pytest.mark.parametrize("size", [1e300, 1e-60])
+def test_results_that_float32_cannot_hold_are_refused(size):
+    rewards = torch.tensor([[0.0, size]], dtype=torch.float64)
+    for call in (advantages, max_at_k):
+        with pytest.raises(
+            InvalidValueError, match="rewards: the results for a tensor are float32"
+        ):
+            call(rewards, k=1)
+    assert np.abs(advantages(rewards.numpy(), k=1)).max() > 0
 
 
 def test_nothing_heavy_is_imported_for_arrays():

@@ -95,3 +95,63 @@ def test_a_sample_without_a_score_leaves_its_group():
     np.testing.assert_array_equal(
         max_at_k(rewards, 3, selection=scores), max_at_k(REWARDS, 3, selection=SCORES)
     )
+
+
+CORRECTED = [
+    Method(credit="max_at_k", correction=correction, baseline=name)
+    for name, row in BASELINES.items()
+    for correction in row.corrected
+    if name != "constant"  # divides by a sum over the group, which is averaged after it
+]
+
+
+def mean_over_orders(method, rewards, scores, logs, form):
+    """The advantages where each order of the samples in turn breaks the ties."""
+    n = len(rewards)
+    total, count = np.zeros(n), 0
+    for order in map(list, itertools.permutations(range(n))):
+        ranks = np.argsort(np.argsort(scores[order], kind="stable"))
+        found = advantages(
+            rewards[order][None],
+            method,
+            2,
+            selection=ranks[None],
+            log_ratios=logs[order][None],
+            form=form,
+        )
+        total[order] += found[0]
+        count += 1
+    return total / count
+
+
+@pytest.mark.parametrize("form", ["ppo", "reinforce"])
+@pytest.mark.parametrize("method", CORRECTED, ids=lambda m: f"{m.correction}-{m.baseline}")
+def test_pairs_of_ties_are_averaged_over_their_orders_under_a_correction(method, form):
+    scores, logs = np.array([1, 0, 1, 0, 2]), 0.2 * REWARDS[1, :5]
+    got = advantages(
+        REWARDS[:1, :5], method, 2, selection=scores[None], log_ratios=logs[None], form=form
+    )
+    want = mean_over_orders(method, REWARDS[0, :5], scores, logs, form)
+    np.testing.assert_allclose(got[0], want, atol=1e-14)
+
+
+def test_ties_of_many_lose_the_variance_of_their_order_under_a_correction():
+    method, rng = METHODS["bon_off_policy_exact"], np.random.default_rng(0)
+    scores, logs = np.zeros(6), 0.1 * rng.normal(size=6)
+    want = mean_over_orders(method, REWARDS[0], scores, logs, "ppo")
+    tied, by_index = (
+        advantages(REWARDS[:1], method, 2, selection=one[None], log_ratios=logs[None])[0]
+        for one in (scores, np.arange(6.0))
+    )
+    assert np.abs(tied - want).max() < 0.05 * np.abs(by_index - want).max()
+
+
+def test_the_order_of_tied_samples_is_not_looked_at_under_a_correction():
+    first, second = (
+        advantages(r, "bon_off_policy_exact", 2, selection=[[1.0] * 3], log_ratios=logs)[0]
+        for r, logs in (
+            ([[0.0, 1.0, 0.5]], [[0.1, 0.0, 0.0]]),
+            ([[1.0, 0.5, 0.0]], [[0.0, 0.0, 0.1]]),
+        )
+    )
+    np.testing.assert_allclose(first[[1, 2, 0]], second, atol=1e-14)

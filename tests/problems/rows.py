@@ -1,6 +1,7 @@
 """Rows of the benchmarks' schemas, with problems of our own making."""
 
 import base64
+import functools
 import json
 import pickle
 import zlib
@@ -216,6 +217,29 @@ def selected_apps_row(row_id=7, **changed):
     }
 
 
+GSM8K = {
+    "question": "Ana has 1,200 nuts and eats 48/2 of them. How many are left?",
+    "answer": "She eats 48/2 = <<48/2=24>>24.\n1,200 - 24 = <<1200-24=1176>>1,176\n#### 1,176",
+}
+MATH = {
+    "problem": "Half of $x$ is $\\frac{1}{3}$. What is $x$?",
+    "solution": "Twice, so \\boxed{\\frac{2}{3}}.",
+    "answer": "\\frac{2}{3}",
+    "subject": "Algebra",
+    "level": 2,
+    "unique_id": "test/algebra/7.json",
+}
+AIME24 = {
+    "id": 60,
+    "problem": "What is 5 squared?",
+    "solution": "25",
+    "answer": "025",
+    "url": "somewhere",
+    "year": "2024",
+}
+AIME25 = {"id": "0", "problem": "What is 7 times 10?", "answer": "70"}
+MATHEMATICS = {"gsm8k": GSM8K, "math_500": MATH, "aime24": AIME24, "aime25": AIME25}
+
 ROWS = {
     "apps": apps_row,
     "code_contests": contest_row,
@@ -225,5 +249,7 @@ ROWS = {
     "livebench": livebench_row,
     "livecodebench": lcb_row,
     "mbpp": mbpp_row,
+    **{name: functools.partial(dict, row) for name, row in MATHEMATICS.items()},
+    "table": lambda: {"prompt": "1 + 1?", "answer": "2"},
 }
 """Benchmark -> function that makes a row of it."""

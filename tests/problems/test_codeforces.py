@@ -2,7 +2,7 @@ import pytest
 
 from maxatk.problems.benchmarks.base import LeftOut
 from maxatk.problems.benchmarks.codeforces import Options, convert
-from maxatk.problems.prepare.overlap import codeforces_keys, contest_keys
+from maxatk.problems.prepare import codeforces_keys, contest_keys
 from maxatk.records import TestCase
 from problems.rows import codeforces_row, contest_row
 

@@ -1,8 +1,10 @@
 import json
 
+import pyarrow
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyarrow import parquet
 
 from maxatk.errors import DataError, InvalidValueError, MissingFileError
 from maxatk.problems import files, load_problems
@@ -103,14 +105,18 @@ def test_a_file_is_known_by_its_content(rows_file):
     ("make", "error", "message"),
     [
         (lambda folder: folder / "none.jsonl", MissingFileError, "does not exist"),
-        (lambda folder: folder, MissingFileError, "holds no .jsonl, .json, .parquet file"),
-        (lambda folder: folder / "rows.csv", InvalidValueError, "must end in .jsonl, .json"),
+        (
+            lambda folder: folder,
+            MissingFileError,
+            "holds no .jsonl, .json, .parquet, .csv, .tsv file",
+        ),
+        (lambda folder: folder / "rows.xml", InvalidValueError, "must end in .jsonl, .json"),
     ],
 )
 def test_paths_without_rows_are_refused(tmp_path, make, error, message):
     path = make(tmp_path)
-    if path.suffix == ".csv":
-        path.write_text("a,b")
+    if path.suffix == ".xml":
+        path.write_text("<a/>")
     with pytest.raises(error) as refused:
         data_files(path, split=None, names=None)
     assert message in str(refused.value)
@@ -120,3 +126,11 @@ def test_a_broken_parquet_file_is_named(tmp_path):
     (tmp_path / "rows.parquet").write_bytes(b"PAR1 no")
     with pytest.raises(DataError, match=r"rows\.parquet: not a parquet file"):
         load_problems("mbpp", file=tmp_path / "rows.parquet")
+
+
+def test_text_of_parquet_that_is_no_text_is_named(tmp_path):
+    path = tmp_path / "rows.parquet"
+    parquet.write_table(pyarrow.table({"code": ["abcdef"]}), path, compression="none")
+    path.write_bytes(path.read_bytes().replace(b"abcdef", b"abc\xffef"))
+    with pytest.raises(DataError, match=r"rows\.parquet: not a parquet file .*0xff"):
+        list(read_rows(path))

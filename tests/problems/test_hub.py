@@ -9,8 +9,7 @@ import pytest
 from maxatk import load_problems
 from maxatk.errors import DataError
 from maxatk.problems import BENCHMARKS, PrepareSettings, prepare
-from maxatk.problems.prepare.preparation import overlap_keys
-from maxatk.problems.prepare.sets import Overlap
+from maxatk.problems.prepare import Overlap, overlap_keys
 from problems.rows import ROWS, contest_row, lcb_row, mbpp_row
 from problems.test_files import write_parquet
 
@@ -34,7 +33,7 @@ def hub(monkeypatch, tmp_path):
         return LOAD("parquet", data_files=str(path), cache_dir=str(tmp_path), **how)
 
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
-    monkeypatch.setattr("maxatk.problems.hub.why_missing", lambda *_, **__: None)
+    monkeypatch.setattr("maxatk.problems.source.why_missing", lambda *_, **__: None)
     return held.extend, asked
 
 
@@ -46,6 +45,16 @@ def test_a_split_and_the_pinned_revision_are_asked_for(hub):
     assert names == ("google-research-datasets/mbpp", "full")
     assert (how["split"], how["streaming"]) == ("test", True)
     assert how["revision"] == BENCHMARKS["mbpp"].revision
+
+
+def test_a_table_of_the_hub_is_the_one_that_its_options_name(hub):
+    put, asked = hub
+    put([{"q": "1 + 1?", "a": "2"}])
+    options = {"hub": "me/sums", "config": "easy", "prompt": "q", "answer": "a"}
+    (problem,) = load_problems("table", revision="abc", options=options)
+    assert (problem.prompt, problem.answer, problem.source) == ("1 + 1?", "2", "me/sums")
+    ((names, how),) = asked
+    assert (names, how["split"]) == (("me/sums", "easy"), "train")
 
 
 def test_a_data_set_without_a_loader_is_read_by_its_files(hub):
@@ -61,7 +70,7 @@ def test_a_data_set_without_a_loader_is_read_by_its_files(hub):
     ]
 
 
-@pytest.mark.parametrize("name", BENCHMARKS)
+@pytest.mark.parametrize("name", [name for name in BENCHMARKS if BENCHMARKS[name].hub])
 def test_rows_that_went_through_arrow_make_the_same_problem(hub, rows_file, name):
     put, _ = hub
     row = ROWS[name]()
@@ -108,7 +117,7 @@ def test_without_a_network_the_data_set_and_the_remedy_are_named(monkeypatch):
         raise ConnectionError("no route\nto the hub")
 
     monkeypatch.setattr(datasets, "load_dataset", unreachable)
-    monkeypatch.setattr("maxatk.problems.hub.why_missing", lambda *_, **__: None)
+    monkeypatch.setattr("maxatk.problems.source.why_missing", lambda *_, **__: None)
     with pytest.raises(DataError) as refused:
         load_problems("code_contests", limit=1)
     message = str(refused.value)
@@ -117,7 +126,7 @@ def test_without_a_network_the_data_set_and_the_remedy_are_named(monkeypatch):
 
 
 def test_a_data_set_that_the_hub_does_not_give_is_not_asked_for_with_retries(monkeypatch):
-    monkeypatch.setattr("maxatk.problems.hub.why_missing", lambda *_, **__: "no such name")
+    monkeypatch.setattr("maxatk.problems.source.why_missing", lambda *_, **__: "no such name")
     monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: pytest.fail("asked for"))
     with pytest.raises(DataError, match=r"mbpp: cannot be loaded from the hub \(no such name\)"):
         load_problems("mbpp", limit=1)

@@ -65,7 +65,7 @@ def test_a_limit_below_one_is_refused(tmp_path, limit):
 def test_unknown_names_are_refused_with_a_suggestion(rows_file):
     with pytest.raises(InvalidValueError, match=r"unknown value 'mbbp'.*did you mean 'mbpp'"):
         load_problems("mbbp")
-    with pytest.raises(InvalidValueError, match="allowed: apps, code_contests, codeforces"):
+    with pytest.raises(InvalidValueError, match="allowed: aime24, aime25, apps, code_contests"):
         load_benchmark("none")
     with pytest.raises(
         InvalidValueError, match=r"split: unknown value 'tset'.*did you mean 'test'"
@@ -124,6 +124,12 @@ NEEDED = {
     "livecodebench": "contest_date",
     "mbpp": "test_list",
 }
+
+
+@pytest.mark.parametrize("task_id", [975, float("inf"), "x"])
+def test_an_id_that_no_split_of_mbpp_holds_is_named(rows_file, task_id):
+    with pytest.raises(DataError, match=r"row 0: does not have the schema"):
+        load_problems("mbpp", file=rows_file(mbpp_row(1) | {"task_id": task_id}))
 
 
 @pytest.mark.parametrize("name", NEEDED)
@@ -187,15 +193,11 @@ def test_texts_that_tests_share_are_held_once(tmp_path):
     assert first.tests[0].input is first.tests[1].output is second.tests[0].output
 
 
-def test_repeated_tests_of_a_problem_are_dropped_unless_they_are_to_be_kept(rows_file):
+def test_repeated_tests_of_a_problem_are_dropped(rows_file):
     twice = {"input": ["1 2\n", "1 2\n"], "output": ["3\n", "3\n"]}
     other_answer = {"input": ["1 2\n"], "output": ["3.0\n"]}
     path = rows_file(contest_row(public_tests=twice, private_tests=other_answer))
-    counts = [
-        len(load_benchmark("code_contests", file=path, **how).solved[0].problem.tests)
-        for how in ({}, {"duplicate_tests": "keep"})
-    ]
-    assert counts == [3, 4]
+    assert len(load_benchmark("code_contests", file=path).solved[0].problem.tests) == 3
 
 
 @pytest.mark.parametrize(
@@ -205,7 +207,7 @@ def test_repeated_tests_of_a_problem_are_dropped_unless_they_are_to_be_kept(rows
         ("mbpp", {"form": "stdout"}, "options of mbpp.form: got 'stdout'; allowed: stdin, asserts"),
         ("livecodebench", {"release": "release_v7"}, "unknown value 'release_v7'; allowed: rele"),
         ("livecodebench", {"start_date": "June"}, "start_date: must be YYYY-MM-DD"),
-        ("code_contests", {"max_difficulty": -1}, "max_difficulty: must not be negative"),
+        ("code_contests", {"max_difficulty": -1}, "max_difficulty: must be at least 0"),
         ("code_contests", {"compare": "token"}, "unknown value 'token'"),
         ("livebench", {"task": "coding"}, "got 'coding'; allowed: both, LCB_generation"),
     ],

@@ -8,7 +8,7 @@ from maxatk.problems import load_benchmark, load_problems
 from maxatk.problems.benchmarks.base import LeftOut
 from maxatk.problems.benchmarks.mbpp import Options, convert
 from maxatk.records import TestCase
-from maxatk.verifier import Job, Verifier
+from maxatk.verifier import Job, Verifier, problem_job
 from problems.rows import mbpp_row
 
 
@@ -187,3 +187,16 @@ def test_real_reference_solutions_pass(real_data):
         verdicts = verifier.verify_many(jobs)
     failed = [s.problem.id for s, v in zip(solved, verdicts, strict=True) if v.reward != 1]
     assert failed == ["mbpp/40"]  # it prints a Counter, which is no literal
+
+
+def test_real_references_that_return_a_match_pass_their_asserts(real_data):
+    path = real_data("mbpp/mbpp.jsonl")
+    loaded = load_benchmark("mbpp", file=path, options={"form": "asserts"})
+    named = {f"mbpp/{number}" for number in (737, 787, 794)}
+    with Verifier(workers=2) as verifier:
+        rewards = [
+            verifier.verify_many([problem_job(s.solution, s.problem)])[0].reward
+            for s in loaded.solved
+            if s.problem.id in named
+        ]
+    assert rewards == [1.0] * 3

@@ -12,7 +12,7 @@ from maxatk import load_problems
 from maxatk.errors import DataError, InvalidValueError, MissingFileError
 from maxatk.jsonl import read_jsonl
 from maxatk.problems import PrepareSettings, prepare, read_sets
-from maxatk.problems.prepare.preparation import split_ids
+from maxatk.problems.prepare import split_ids
 from maxatk.records import Sample
 from maxatk.settings import from_mapping
 from problems.rows import codeforces_row, contest_row, mbpp_row

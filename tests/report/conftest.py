@@ -3,7 +3,7 @@ import json
 import numpy as np
 import pytest
 
-from maxatk.evaluation.results import build_results
+from maxatk.evaluation.tally import build_results
 from maxatk.records import Outcome, Sample, Score
 
 PROBLEMS = 30
@@ -34,7 +34,7 @@ def make_results(seed, easy, hard, *, samples=128, ids=IDS, entropy=True, unscor
         "seconds": 1.0,
     }
     results = build_results(ids, texts, scores, manifest=manifest)
-    return json.loads(json.dumps(results))
+    return json.loads(json.dumps(results.to_json()))
 
 
 @pytest.fixture(scope="session")

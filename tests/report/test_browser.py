@@ -11,7 +11,7 @@ import subprocess
 
 import pytest
 
-from maxatk.evaluation import score
+import runs
 from maxatk.jsonl import write_jsonl
 from maxatk.records import Problem, Sample, TestCase
 from maxatk.report import write_report
@@ -222,7 +222,7 @@ def scored(tmp_path_factory):
     rows = [Sample("double", i, text).to_json() for i, text in enumerate(programs)]
     write_jsonl(folder / "samples.jsonl", rows)
     with Verifier(workers=1) as verifier:
-        score(folder / "samples.jsonl", [problem], folder / "run", verifier=verifier)
+        runs.scored(folder / "samples.jsonl", [problem], folder / "run", verifier=verifier)
     (folder / "run" / "samples.jsonl").write_text((folder / "samples.jsonl").read_text())
     return write_report({"run": folder / "run"}, folder / "r.html").read_text(encoding="utf-8")
 

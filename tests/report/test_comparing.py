@@ -5,12 +5,15 @@ import numpy as np
 import pytest
 
 from maxatk.errors import InvalidValueError, MissingFileError
-from maxatk.evaluation.statistics.intervals import mean_interval
-from maxatk.evaluation.statistics.paired import paired_difference
-from maxatk.evaluation.statistics.significance import wilcoxon
-from maxatk.report import compare
-from maxatk.report.comparing_tables import differences_table, leaders_table, scores_table
-from maxatk.report.numbers import change, share
+from maxatk.report import CompareOptions, compare
+from maxatk.report.comparing import scores_table, table_of_tests
+from maxatk.report.tables import change, share
+from maxatk.statistics.intervals import mean_interval
+from maxatk.statistics.tests import paired_difference, wilcoxon
+
+
+def scored(compared):
+    return scores_table(compared.comparisons, compared.measures, compared.stars)
 
 
 def values(results, name, k, metric="max@k"):
@@ -18,7 +21,7 @@ def values(results, name, k, metric="max@k"):
 
 
 def test_every_model_is_tested_against_the_baseline(results):
-    compared = compare(results, ks=(1, 128), metrics=("max@k", "pass@k"))
+    compared = compare(results, CompareOptions(k=(1, 128), metric=("max@k", "pass@k")))
     assert compared.names == ["base", "sharp", "same"]
     assert [c.name for c in compared.measures] == ["max@1", "max@128", "pass@1", "pass@128"]
     assert len(compared.differences) == 8
@@ -47,7 +50,7 @@ def test_the_best_is_tested_against_all_others(results):
 
 
 def test_the_scores_are_marked_as_in_the_paper(results):
-    table = scores_table(compare(results))
+    table = scored(compare(results))
     assert table.header == ("model", "max@1", "max@128")
     column = {row[0].text: row[1] for row in table.rows}
     best = results["sharp"]["metrics"]["max@k"]["1"]["mean"]
@@ -60,8 +63,8 @@ def test_the_scores_are_marked_as_in_the_paper(results):
 def test_tables_of_tests_show_their_numbers(results):
     compared = compare(results)
     for table, tests in (
-        (leaders_table(compared), compared.leaders),
-        (differences_table(compared), compared.differences),
+        (table_of_tests("best − other", compared.leaders), compared.leaders),
+        (table_of_tests("model − baseline", compared.differences), compared.differences),
     ):
         for row, test in zip(table.rows, tests, strict=True):
             assert row[0].text == f"{test.first} − {test.second}"
@@ -71,7 +74,8 @@ def test_tables_of_tests_show_their_numbers(results):
 
 
 def test_the_direction_of_a_difference_is_marked(results):
-    rows = {(r[0].text, r[1].text): r[2].mark for r in differences_table(compare(results)).rows}
+    table = table_of_tests("model − baseline", compare(results).differences)
+    rows = {(r[0].text, r[1].text): r[2].mark for r in table.rows}
     assert rows["sharp − base", "max@1"] == "above"
     assert rows["sharp − base", "max@128"] == "below"
     assert rows["same − base", "max@1"] == ""
@@ -84,10 +88,12 @@ def test_every_benchmark_has_a_verdict_of_its_own(results, make, tmp_path):
             folder.mkdir(parents=True)
             found = make(seed + number, 0.1, 0.05, ids=[f"{name}{i}" for i in range(12)])
             (folder / "results.json").write_text(json.dumps(found))
-    compared = compare({"base": tmp_path / "base", "tuned": tmp_path / "tuned"}, ks=(8,))
+    compared = compare(
+        {"base": tmp_path / "base", "tuned": tmp_path / "tuned"}, CompareOptions(k=(8,))
+    )
     assert [c.name for c in compared.measures] == ["cc max@8", "lcb max@8"]
     for name in ("cc", "lcb"):
-        alone = compare({m: tmp_path / m / name for m in ("base", "tuned")}, ks=(8,))
+        alone = compare({m: tmp_path / m / name for m in ("base", "tuned")}, CompareOptions(k=(8,)))
         (test,) = alone.leaders
         (found,) = (t for t in compared.leaders if t.measure.benchmark == name)
         assert (found.p, found.adjusted_p) == pytest.approx((test.p, test.adjusted_p))
@@ -104,7 +110,7 @@ def test_other_problems_are_refused_unless_allowed(results, make):
     pair = {"base": results["base"], "x": other}
     with pytest.raises(InvalidValueError, match="not over the same problems"):
         compare(pair)
-    compared = compare(pair, ks=(8,), allow_other_problems=True)
+    compared = compare(pair, CompareOptions(k=(8,), allow_other_problems=True))
     (test,) = compared.differences
     base = values(results, "base", 8)[[1, 3]]
     mine = np.array(other["per_problem"]["max@k"]["8"])[[2, 0]]
@@ -112,11 +118,13 @@ def test_other_problems_are_refused_unless_allowed(results, make):
     assert test.difference == pytest.approx(np.mean(mine - base))
     shown = compared.comparisons[""].baseline.metric("max@k", 8)
     expected = mean_interval(base[:, None])
-    assert shown["mean"] == pytest.approx(base.mean(), abs=1e-6)
-    assert shown["low"] == pytest.approx(expected.low[0], abs=1e-6)
+    assert shown.mean == pytest.approx(base.mean(), abs=1e-6)
+    assert shown.low == pytest.approx(expected.low[0], abs=1e-6)
     strangers = make(9, 0.1, 0.1, ids=["a", "b"])
     with pytest.raises(InvalidValueError, match="no problem in common"):
-        compare({"base": results["base"], "x": strangers}, allow_other_problems=True)
+        compare(
+            {"base": results["base"], "x": strangers}, CompareOptions(allow_other_problems=True)
+        )
 
 
 def test_other_verifiers_are_refused_unless_allowed(results):
@@ -125,28 +133,30 @@ def test_other_verifiers_are_refused_unless_allowed(results):
     pair = {"base": results["base"], "strict": strict}
     with pytest.raises(InvalidValueError, match="'strict' was verified with"):
         compare(pair)
-    assert len(compare(pair, allow_other_verifiers=True).differences) == 2
+    assert len(compare(pair, CompareOptions(allow_other_verifiers=True)).differences) == 2
 
 
 def test_a_run_without_any_scored_sample_is_never_significant(results, make):
     lost = make(4, 0.1, 0.1, ids=["a"], samples=4, unscored=4)
-    compared = compare({"base": lost, "x": make(5, 0.1, 0.1, ids=["a"], samples=4)}, ks=(1,))
+    compared = compare(
+        {"base": lost, "x": make(5, 0.1, 0.1, ids=["a"], samples=4)}, CompareOptions(k=(1,))
+    )
     (test,) = compared.leaders
     assert (test.p, test.problems, test.significant) == (1.0, 0, False)
-    assert scores_table(compared).rows[0][1].text == "–"
+    assert scored(compared).rows[0][1].text == "–"
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"metrics": ("max",)}, "metric: unknown value 'max'.*did you mean 'max@k'"),
+        ({"metric": ("max",)}, "metric: unknown value 'max'.*did you mean 'max@k'"),
         ({"alpha": 0}, "alpha: must lie between 0 and 1, got 0"),
         ({"baseline": "bse"}, "did you mean 'base'"),
     ],
 )
 def test_wrong_arguments_are_refused(results, changes, message):
     with pytest.raises(InvalidValueError, match=message):
-        compare(results, **changes)
+        compare(results, CompareOptions(**changes))
 
 
 def test_one_model_is_nothing_to_compare(results):

@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 
 from maxatk.errors import InvalidValueError
-from maxatk.evaluation.statistics.seeds import seed_difference
-from maxatk.evaluation.statistics.significance import adjusted_p_values
-from maxatk.report import compare, write_report
+from maxatk.evaluation.pooling import pool_results
+from maxatk.evaluation.results import Results
+from maxatk.report import CompareOptions, compare, write_report
 from maxatk.report.deciding import decide, sentences
+from maxatk.report.run_tables import against_baseline, winners
 from maxatk.report.runs import load_comparison, with_seeds
-from maxatk.report.strip import against_baseline, winners
+from maxatk.statistics.seeds import over_seeds, over_seeds_and_problems, sign_flip_p
+from maxatk.statistics.tests import adjusted_p_values, paired_difference
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +79,7 @@ class Marks(html.parser.HTMLParser):
 
 
 def test_the_page_and_compare_never_disagree(results, tmp_path):
-    compared = compare(results, metrics=("max@k", "pass@k"), ks=(1, 8, 32, 128))
+    compared = compare(results, CompareOptions(metric=("max@k", "pass@k"), k=(1, 8, 32, 128)))
     page = write_report(results, tmp_path / "r.html").read_text()
     marks = Marks(page, "differences").rows[1:]
     for at, name in enumerate(("sharp", "same")):
@@ -89,50 +91,94 @@ def test_the_page_and_compare_never_disagree(results, tmp_path):
         assert marks[at] == expected
     assert compared.decisions["", "max@k"] == decide(load_comparison(results))
     assert page.index('id="findings"') < page.index('id="overview"')
-    assert "paired bootstrap test over 30 problems" in page
+    assert "paired t-test over 30 problems" in page
 
 
 def test_the_k_that_are_shown_change_no_verdict(results):
     few, many = (
-        {(t.first, t.measure): t for t in compare(results, ks=ks).differences}
+        {(t.first, t.measure): t for t in compare(results, CompareOptions(k=ks)).differences}
         for ks in ((1, 128), (1, 2, 4, 128))
     )
     assert few.items() <= many.items()
 
 
-@pytest.fixture(scope="module")
-def seeds(make):
-    return [
-        {"base": make(10 + s, 0.1, 0.1), "tuned": make(20 + s, 0.2, 0.1 + 0.02 * s)}
-        for s in range(3)
+def of_seeds(make, problems):
+    """Results of two models over three seeds, which share their problems or have their own."""
+    found = []
+    for seed in range(3):
+        ids = [f"{seed if problems == 'own' else ''}p{i}" for i in range(12)]
+        models = {"base": make(10 + seed, 0.1, 0.1, ids=ids)}
+        models["tuned"] = make(20 + seed, 0.2, 0.1 + 0.02 * seed, ids=ids)
+        found.append(models)
+    return found
+
+
+@pytest.fixture(scope="module", params=["own", "shared"])
+def seeds(make, request):
+    return request.param, of_seeds(make, request.param)
+
+
+def pooled_over(seeds):
+    parts = {name: [Results.from_json(s[name], place="x") for s in seeds] for name in seeds[0]}
+    together = {
+        name: pool_results({f"seed {i}": part for i, part in enumerate(found)})
+        for name, found in parts.items()
+    }
+    return with_seeds(load_comparison(together), seeds)
+
+
+def moved_by(seeds, k):
+    """The differences of problems, (S, P)."""
+    columns = [
+        np.array([seed[name]["per_problem"]["max@k"][k] for seed in seeds])
+        for name in ("tuned", "base")
     ]
+    return columns[0] - columns[1]
 
 
-def test_the_page_of_several_seeds_says_that_they_decide(results, seeds, tmp_path):
-    together = {"base": results["base"], "tuned": results["sharp"]}
-    page = write_report(together, tmp_path / "r.html", seeds=seeds).read_text()
-    assert "paired t-test over 3 training seeds" in page
-    assert "It speaks of other training seeds." in page
+def test_from_three_seeds_on_they_decide_and_with_the_problems_that_they_share(seeds):
+    kind, found = seeds
+    comparison = pooled_over(found)
+    decision = decide(comparison)
+    over = "3 training seeds" + (" and 12 problems" if kind == "shared" else "")
+    assert decision.test == f"paired t-test over {over}"
+    for test in decision.against_baseline:
+        moved = moved_by(found, str(test.measure.k))[:, :, None]
+        expected = over_seeds_and_problems(moved) if kind == "shared" else over_seeds(list(moved))
+        rows = moved.mean(axis=0) if kind == "shared" else moved.reshape(-1, 1)
+        prompts = paired_difference(rows, 0 * rows)
+        numbers = (
+            expected.p,
+            expected.mean,
+            expected.low,
+            expected.high,
+            prompts.low,
+            prompts.high,
+        )
+        known = (test.p, test.difference, test.low, test.high, test.prompts_low, test.prompts_high)
+        assert known == pytest.approx([None if np.isnan(x[0]) else x[0] for x in numbers])
+        assert test.by_seed == pytest.approx(moved.mean(axis=(1, 2)))
+        assert test.above == sum(d > 0 for d in test.by_seed)
+        assert test.sign_flip_p == sign_flip_p(test.by_seed)
+
+
+def test_two_seeds_are_tested_over_their_problems(make):
+    for kind, problems in (("own", 24), ("shared", 12)):
+        comparison = pooled_over(of_seeds(make, kind)[:2])
+        assert decide(comparison).test == f"paired t-test over {problems} problems"
+        assert decide(comparison).speaks_of == "other problems, these trainings"
+
+
+def test_the_page_of_several_seeds_says_of_whom_the_test_speaks(seeds, tmp_path):
+    kind, found = seeds
+    together = pooled_over(found)
+    page = write_report(together, tmp_path / "r.html").read_text()
+    said = "other problems" if kind == "shared" else "problems of their own"
+    assert re.search(f"It speaks of other seeds (and|with) {said}\\.", page)
+    more = {run.name: run.results for run in together.runs}
+    more["same"] = more["base"]
     with pytest.raises(InvalidValueError, match=r"seeds\[0\]: has no results of 'same'"):
-        write_report({**together, "same": results["same"]}, tmp_path / "r.html", seeds=seeds)
-
-
-def test_three_seeds_or_more_decide_instead_of_problems(results, seeds):
-    together = {name: results[place] for name, place in (("base", "base"), ("tuned", "sharp"))}
-    comparison = with_seeds(load_comparison(together), seeds)
-    found = decide(comparison)
-    assert found.test == "paired t-test over 3 training seeds"
-    for test in found.against_baseline:
-        k = str(test.measure.k)
-        column = [
-            np.mean(seed["tuned"]["per_problem"]["max@k"][k])
-            - np.mean(seed["base"]["per_problem"]["max@k"][k])
-            for seed in seeds
-        ]
-        expected = seed_difference(column)
-        assert (test.p, test.difference) == pytest.approx((expected.p, expected.mean))
-    two = with_seeds(load_comparison(together), seeds[:2])
-    assert decide(two).test == "paired bootstrap test over 30 problems"
+        with_seeds(load_comparison(more), found)
 
 
 def test_a_best_model_that_is_below_on_the_problems_in_common_beats_nobody(results):

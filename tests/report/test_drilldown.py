@@ -3,11 +3,11 @@ import re
 
 import pytest
 
-from maxatk.evaluation import results_of_folder
-from maxatk.jsonl import write_jsonl
+from maxatk.errors import DataError
 from maxatk.records import Outcome, Problem, Sample, Score, TestCase
-from maxatk.report import write_report
+from maxatk.report import load_comparison, write_report
 from maxatk.report.drilldown import MOST_TEXT, problem_details
+from runs import write_run
 
 REWARDS = [0.5, 1.0, None, 0.0, 0.5]
 IDS = ["p<0>", "p1"]
@@ -23,25 +23,22 @@ def folder(tmp_path):
         reward = REWARDS[key[1]]
         outcome = {None: Outcome.INFRA_ERROR, 1.0: Outcome.PASSED}.get(reward, Outcome.TIME_LIMIT)
         scores.append(Score(*key, reward, round(2 * (reward or 0)), 2, outcome, 0.0))
-    run = tmp_path / "run"
-    write_jsonl(run / "samples.jsonl", (sample.to_json() for sample in samples))
-    write_jsonl(run / "scores.jsonl", (score.to_json() for score in scores))
-    (run / "results.json").write_text(json.dumps(results_of_folder(run)))
-    return run
+    write_run(tmp_path / "run", scores, samples)
+    return tmp_path / "run"
 
 
 PROBLEMS = [Problem("p<0>", "What is <b>?", (TestCase(input="", output=""),))]
 
 
 def test_rewards_are_sorted_and_samples_spread_from_best_to_worst(folder):
-    first, second = problem_details({"run": folder}, IDS, problems=PROBLEMS)
+    first, second = problem_details(load_comparison({"run": folder}), problems=PROBLEMS)
     assert (first.id, first.prompt, second.prompt) == ("p<0>", "What is <b>?", "")
     (run,) = first.runs
-    assert run.rewards == "1.000 × 1, .500 × 2, .000 × 1, unscored × 1"
+    assert run.rewards == "1.000 × 1, 0.500 × 2, 0.000 × 1, unscored × 1"
     assert [sample.index for sample in run.samples] == [1, 4, 2]
     assert [sample.verdict for sample in run.samples] == [
         "reward 1.000, 2 of 2 tests, passed",
-        "reward .500, 1 of 2 tests, time limit",
+        "reward 0.500, 1 of 2 tests, time limit",
         "unscored, 0 of 2 tests, infra error",
     ]
     assert run.samples[0].text == "<p<0>> 1 ?"
@@ -49,25 +46,25 @@ def test_rewards_are_sorted_and_samples_spread_from_best_to_worst(folder):
 
 @pytest.mark.parametrize(("count", "indices"), [(1, [1]), (2, [1, 2]), (9, [1, 0, 4, 3, 2])])
 def test_any_number_of_samples(folder, count, indices):
-    (first, _) = problem_details({"run": folder}, IDS, samples=count)
+    (first, _) = problem_details(load_comparison({"run": folder}), samples=count)
     assert sorted(s.index for s in first.runs[0].samples) == sorted(indices)
 
 
 def test_without_texts_the_verdicts_are_shown(folder):
     (folder / "samples.jsonl").unlink()
-    (first, _) = problem_details({"run": folder}, IDS)
+    (first, _) = problem_details(load_comparison({"run": folder}))
     assert {sample.text for sample in first.runs[0].samples} == {""}
 
 
 def test_runs_that_are_no_folders_have_no_details(folder):
     results = json.loads((folder / "results.json").read_text())
-    assert problem_details({"run": results}, IDS) == []
-    assert problem_details({"run": folder / "results.json"}, IDS) == []
+    assert problem_details(load_comparison({"run": results})) == []
+    assert problem_details(load_comparison({"run": folder / "results.json"})) == []
 
 
 def test_long_texts_are_cut(folder):
     problem = Problem("p1", "x" * 10 * MOST_TEXT, (TestCase(input="", output=""),))
-    (_, second) = problem_details({"run": folder}, IDS, problems=[problem])
+    (_, second) = problem_details(load_comparison({"run": folder}), problems=[problem])
     assert second.prompt == "x" * MOST_TEXT + " …"
 
 
@@ -81,3 +78,14 @@ def test_the_page_holds_them_as_data(folder, tmp_path):
     assert (first["id"], first["prompt"], second["id"]) == ("p<0>", "What is <b>?", "p1")
     assert first["runs"][0]["samples"][0]["verdict"] == "reward 1.000, 2 of 2 tests, passed"
     assert details(0) == []
+
+
+@pytest.mark.parametrize("reward", [10**400, float("inf"), float("nan"), "x"])
+def test_a_reward_that_is_no_finite_number_is_named_with_its_line(folder, reward):
+    path = folder / "scores.jsonl"
+    first, *others = path.read_text().splitlines()
+    damaged = json.dumps({**json.loads(first), "reward": reward})
+    path.write_text("\n".join([damaged, *others]) + "\n")
+    said = r"scores\.jsonl:1: score: 'reward' must be a finite number"
+    with pytest.raises(DataError, match=said):
+        problem_details(load_comparison({"run": folder}), problems=PROBLEMS)

@@ -20,7 +20,7 @@ def test_markdown():
     assert format_table(TABLE, "md").splitlines() == [
         "| model | max@1 | change |",
         "|---|---|---|",
-        r"| a_b & <c> | **.718\*** [.700, .730] | −.010 |",
+        r"| a_b & \<c> | **.718\*** [.700, .730] | −.010 |",
         r"| x\|y | <u>.710</u> [.690, .720] | – |",
         "| plain | .100 | +.003 |",
     ]

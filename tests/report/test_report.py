@@ -11,17 +11,20 @@ import pytest
 
 import maxatk
 from maxatk.errors import DataError, InvalidValueError, MissingFileError
-from maxatk.evaluation.statistics.paired import paired_difference
+from maxatk.evaluation.results import Results
 from maxatk.objectives import METHODS
-from maxatk.report import figure1, overview_table, write_report
-from maxatk.report.cells import rests_on, shaded
-from maxatk.report.curves import smoothed, training_curves
-from maxatk.report.figures import entropy_svg, metric_svg
-from maxatk.report.numbers import change, interval, share
-from maxatk.report.paper import PAPER_BENCHMARKS, paper_tables
-from maxatk.report.run_tables import differences, every_k, samples_table
+from maxatk.report import Reading, figure1, overview_table, write_report
+from maxatk.report.figures import entropy_svg, lines_for, metric_svg, smoothed, training_curves
+from maxatk.report.run_tables import (
+    PAPER_BENCHMARKS,
+    differences,
+    every_k,
+    paper_tables,
+    samples_table,
+)
 from maxatk.report.runs import load_comparison
-from maxatk.report.style import lines_for
+from maxatk.report.tables import change, format_table, mean_cell, shaded, share
+from maxatk.statistics.tests import paired_difference
 
 VOID = {"meta", "br", "hr", "img", "link", "input"}
 
@@ -96,11 +99,10 @@ def test_numbers_on_the_page_are_those_of_the_results(page, results):
     assert [c[0] for c in header[1:]] == [f"{m}@{k}" for m in ("max", "pass") for k in ks]
     assert [row[0][0] for row in rows] == ["base", "sharp", "same"]
     for row in rows:
-        metrics = results[row[0][0]]["metrics"]
-        found = [metrics[m][str(k)] for m in ("max@k", "pass@k") for k in ks]
-        expected = [
-            [share(f["mean"]), interval(f["low"], f["high"]), rests_on(f, of=30)] for f in found
-        ]
+        metrics = Results.from_json(results[row[0][0]], place="").metrics
+        found = [metrics[m][k] for m in ("max@k", "pass@k") for k in ks]
+        cells = [mean_cell(mean, of=30) for mean in found]
+        expected = [[cell.text, cell.detail, cell.note] for cell in cells]
         assert row[1:] == [[part for part in parts if part] for parts in expected]
 
 
@@ -145,6 +147,12 @@ def test_a_value_that_is_no_number_leaves_a_gap_in_its_curve():
     history = [{"step": step, "loss": value} for step, value in ((1, 1.0), (2, float("nan")))]
     (curve,) = training_curves([{"name": "a", "log_history": history}], ["base"])
     assert "nan" not in curve.svg
+
+
+@pytest.mark.parametrize("row", [{"step": 1e308, "loss": 1.0}, {"step": 2, "loss": -1e308}])
+def test_a_damaged_number_of_a_log_is_left_out_of_its_curve(row):
+    history = [{"step": 1, "loss": 1.0}, row]
+    assert len(training_curves([{"name": "a", "log_history": history}], ["base"])) == 1
 
 
 @pytest.mark.parametrize("count", [1, 2, 7, 40, 200])
@@ -202,7 +210,9 @@ def test_differences_are_marked_where_the_test_tells_them_from_zero(results):
 def test_unscored_samples_are_announced(make, tmp_path):
     unscored = make(5, 0.1, 0.1, unscored=2)
     page = write_report({"base": unscored}, tmp_path / "r.html").read_text()
-    assert "2 samples could not be verified" in page
+    assert re.search(
+        r"base: 2 of [\d,]+ samples \(0\.\d%\) have no reward .*infra_error \(2\)", page
+    )
     assert overview_table({"base": unscored}).rows[0][4].text != "–"
 
 
@@ -254,7 +264,7 @@ def test_every_k_is_a_column_shaded_from_lowest_to_highest(results):
     table = every_k(comparison, "max@k")
     assert table.header == ("model", *(f"max@{k}" for k in (1, 2, 4, 8, 16, 32, 64, 128)))
     for place, k in enumerate(comparison.ks, start=1):
-        means = [run.metric("max@k", k)["mean"] for run in comparison.runs]
+        means = [run.metric("max@k", k).mean for run in comparison.runs]
         shades = [row[place].shade for row in table.rows]
         assert (min(shades), max(shades)) == (0, 1)
         assert np.argsort(shades).tolist() == np.argsort(means).tolist()
@@ -281,8 +291,8 @@ def test_the_papers_numbers_are_shown_on_request(results, tmp_path):
     header, *rows = parsed.tables["paper-1"]
     assert header[0] == ["Table 14 of the paper"]
     assert [row[0] for row in rows][0::5] == [["Base model"], ["Off-policy BoN (ours)"]]
-    assert rows[0][8] == [".619"]
-    assert rows[5][8] == [".710"]
+    assert rows[0][8] == ["0.619"]
+    assert rows[5][8] == ["0.710"]
     assert "prompts that are not published" in page
     with pytest.raises(InvalidValueError, match="paper: unknown value 'mpbb'"):
         write_report(results, tmp_path / "r.html", paper="mpbb")
@@ -311,15 +321,15 @@ def test_wrong_input_is_refused(results, make, tmp_path):
     with pytest.raises(MissingFileError, match="no such results file"):
         load_comparison({"base": tmp_path / "none"})
     (tmp_path / "results.json").write_text("{}")
-    with pytest.raises(DataError, match="'metrics' is missing"):
+    with pytest.raises(DataError, match="not a results object"):
         load_comparison({"base": tmp_path})
     (tmp_path / "results.json").write_text("{")
-    with pytest.raises(DataError, match="not a results file"):
+    with pytest.raises(DataError, match="not a JSON file"):
         load_comparison({"base": tmp_path})
     with pytest.raises(InvalidValueError, match="at least one run"):
         load_comparison({})
     with pytest.raises(InvalidValueError, match="did you mean 'sharp'"):
-        load_comparison(results, baseline="shrp")
+        load_comparison(results, Reading(baseline="shrp"))
     fewer = make(8, 0.1, 0.1, ids=["a", "b"])
     with pytest.raises(InvalidValueError, match=r"'x' \(2 problems\) is not over the same"):
         load_comparison({"base": results["base"], "x": fewer})
@@ -348,14 +358,14 @@ def test_the_baseline_is_dashed_in_its_own_colour():
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(0.1234, ".123"), (1.0, "1.000"), (0.0, ".000"), (-0.05, "−.050"), (-0.0001, ".000")],
+    [(0.1234, "0.123"), (1.0, "1.000"), (0.0, "0.000"), (-0.05, "−0.050"), (-0.0001, "0.000")],
 )
 def test_share(value, text):
     assert share(value) == text
 
 
 def test_changes_carry_their_sign():
-    assert [change(v) for v in (0.05, -0.05, 0.0)] == ["+.050", "−.050", ".000"]
+    assert [change(v) for v in (0.05, -0.05, 0.0)] == ["+0.050", "−0.050", "0.000"]
     assert share(None) == share(float("nan")) == "–"
 
 
@@ -369,3 +379,35 @@ def test_import_needs_no_torch(module):
         [sys.executable, "-c", code], capture_output=True, text=True, cwd=source, check=True
     )
     assert found.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    "name", [r"$\frac{1}$", "[red]x[/red]", "<script>alert(1)</script>", "_hidden", "]]>", "a|b"]
+)
+def test_a_name_is_drawn_and_written_as_it_is_whatever_it_means_elsewhere(results, tmp_path, name):
+    runs = {"base": results["base"], name: results["sharp"]}
+    page = write_report(runs, tmp_path / "r.html", title=name).read_text()
+    assert "<script>alert" not in page
+    for suffix in ("svg", "pdf"):
+        figure1(runs, tmp_path / f"figure.{suffix}")
+    ET.parse(tmp_path / "figure.svg")
+    drawn = metric_svg(load_comparison(runs), "max@k")
+    ET.fromstring(drawn)
+    table = format_table(overview_table(runs), "md")
+    assert [len(re.split(r"(?<!\\)\|", line)) for line in table.splitlines()] == [11] * 4
+    assert not re.search(r"(?<!\\)<script", table)
+
+
+@pytest.mark.parametrize("name", ["\x1b[31mred", "two\nlines", "\udce9", "\u202eevil"])
+def test_a_name_that_would_break_a_terminal_or_a_file_is_refused(results, tmp_path, name):
+    with pytest.raises(InvalidValueError, match="results: a name must be printable text, got") as e:
+        write_report({"base": results["base"], name: results["sharp"]}, tmp_path / "r.html")
+    assert str(e.value).isprintable()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_legend_names_every_run(results, tmp_path):
+    names = ["base", "_hidden", "$x$ and $y$"]
+    figure1(dict.fromkeys(names, results["base"]), tmp_path / "figure.svg")
+    said = re.findall(r"<!-- (.*?) -->", (tmp_path / "figure.svg").read_text())
+    assert {" _hidden", "$x$ and $y$"} <= set(said)

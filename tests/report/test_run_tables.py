@@ -6,8 +6,8 @@ import json
 import numpy as np
 import pytest
 
-from maxatk.evaluation.results import build_results
-from maxatk.evaluation.statistics.paired import paired_difference
+from maxatk.evaluation.results import Results
+from maxatk.evaluation.tally import build_results
 from maxatk.records import Outcome, Score
 from maxatk.report import (
     compare,
@@ -17,17 +17,18 @@ from maxatk.report import (
     run_tables,
     write_report,
 )
-from maxatk.report.comparing_tables import differences_table, leaders_table, scores_table
+from maxatk.report.comparing import scores_table, table_of_tests
 from maxatk.report.deciding import decide, sentences
-from maxatk.report.numbers import change
-from maxatk.report.paper import PAPER_BENCHMARKS, paper_tables
 from maxatk.report.run_tables import (
+    PAPER_BENCHMARKS,
     differences,
     every_k,
-    overview,
+    paper_tables,
     samples_table,
 )
 from maxatk.report.runs import load_comparison, metric_name
+from maxatk.report.tables import change
+from maxatk.statistics.tests import paired_difference
 
 SHOWN = (1, 8, 32, 128)
 EVERY = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -37,7 +38,15 @@ SAMPLED = (
     *("distinct per problem", "programs per problem", "nats of programs"),
     *("nats per completion", "nats per token", "tokens"),
 )
-TESTS = ("metric", "difference", "95% interval", "problems", "equal", "p", "adjusted p")
+TESTS = (
+    "metric",
+    "difference",
+    "95%, other problems, these trainings",
+    "problems",
+    "equal",
+    "p",
+    "adjusted p",
+)
 SHAPES = {
     "overview": (("model", *METRICS), 3),
     "every max@k": (("model", *(f"max@{k}" for k in EVERY)), 3),
@@ -55,15 +64,15 @@ SHAPES = {
 def tables(results):
     runs, compared = load_comparison(results), compare(results)
     return {
-        "overview": overview(runs),
+        "overview": overview_table(runs),
         "every max@k": every_k(runs, "max@k"),
         "every pass@k": every_k(runs, "pass@k"),
         "differences": differences(runs),
         "samples": samples_table(runs),
-        "outcomes": outcomes_table(results["base"]),
-        "scores": scores_table(compared),
-        "leaders": leaders_table(compared),
-        "tests": differences_table(compared),
+        "outcomes": outcomes_table(Results.from_json(results["base"], place="")),
+        "scores": scores_table(compared.comparisons, compared.measures, compared.stars),
+        "leaders": table_of_tests("best − other", compared.leaders),
+        "tests": table_of_tests("model − baseline", compared.differences),
     }
 
 
@@ -111,7 +120,7 @@ def results_of(rewards, *, programs=None):
         for name, row in rewards.items()
         for i, r in enumerate(row)
     ]
-    return json.loads(json.dumps(build_results(list(rewards), None, scores, manifest={})))
+    return json.loads(json.dumps(build_results(list(rewards), None, scores, manifest={}).to_json()))
 
 
 def test_what_no_run_recorded_is_a_dash():
@@ -155,13 +164,13 @@ def test_problems_in_common_are_all_that_a_table_is_about(results, make):
     few = make(9, 0.1, 0.1, ids=["p<3>", "p<1>"])
     runs = load_comparison({"base": results["base"], "x": few}, allow_other_problems=True)
     assert [run.problems for run in runs.runs] == [2, 2]
-    assert not any("2 problems" in cell.note for row in overview(runs).rows for cell in row)
+    assert not any("2 problems" in cell.note for row in overview_table(runs).rows for cell in row)
 
 
 def test_one_problem_has_no_interval_and_its_models_cannot_be_told_apart(make):
     one, other = (make(seed, 0.3, 0.3, ids=["a"], samples=8) for seed in (1, 2))
     runs = load_comparison({"base": one, "x": other})
-    assert overview(runs).rows[0][1].detail == "[–, –]"
+    assert overview_table(runs).rows[0][1].detail == "[–, –]"
     said = sentences(decide(runs))
     assert said[0].startswith("For every N from 1 to 8: ")
     assert said[0].endswith(", which the test does not tell apart.")
@@ -191,7 +200,7 @@ def test_a_column_that_one_run_lacks_is_zero_there(results, make):
 
 
 def test_a_column_more_is_one_entry(results, monkeypatch, tmp_path):
-    entry = (("entropy", "sequence", "median"), "median nats", 1)
+    entry = ("median nats", 1, lambda found: found.entropy.sequence.median)
     monkeypatch.setattr(run_tables, "SAMPLES_COLUMNS", (*run_tables.SAMPLES_COLUMNS, entry))
     table = samples_table(load_comparison(results))
     median = results["base"]["entropy"]["sequence"]["median"]

@@ -6,6 +6,7 @@ import pytest
 
 from maxatk.objectives import METHODS
 from maxatk.report import write_report
+from maxatk.report.notices import setting_differences
 from maxatk.report.runs import load_comparison
 from maxatk.report.setup import described, models_table, settings_table
 
@@ -67,3 +68,27 @@ def test_the_set_up_is_always_open(changed, tmp_path):
     start, end = page.index('id="set-up"'), page.index('id="quality"')
     assert "1.0 (base); 0.7 (same)" in page[start:end]
     assert "<details" not in page[start:end]
+
+
+@pytest.mark.parametrize(
+    "trainer", [1e308, "x", [1], {"method": [1], "k": "x"}, {"max_steps": "x", "method": "grpo"}]
+)
+def test_a_training_record_of_another_kind_is_shown_as_far_as_it_goes(results, trainer):
+    table = models_table(load_comparison(results), {"sharp": {"trainer": trainer}})
+    assert [row[0].text for row in table.rows] == ["base", "sharp", "same"]
+    for recipe in ("x", 3, None):
+        models_table(load_comparison(results), {"sharp": recipe})
+
+
+def test_other_numerics_of_two_runs_are_said(results):
+    found = {name: copy.deepcopy(results[name]) for name in ("base", "same")}
+    for name, gpu, stored in (("base", "1 x A100", None), ("same", "1 x H100", "float32")):
+        manifest = found[name]["manifest"]
+        manifest["environment"] = {"gpu": gpu, "vllm": "0.25.1", "cpu": name}
+        manifest["settings"]["model"] = {"dtype": "bfloat16", "stored_dtype": stored}
+    lines = setting_differences(load_comparison(found))
+    assert lines == ["gpu: '1 x A100' for base, '1 x H100' for same"]
+    found["same"]["manifest"]["settings"]["model"]["dtype"] = "float32"
+    assert "model.dtype: 'bfloat16' for base, 'float32' for same" in setting_differences(
+        load_comparison(found)
+    )

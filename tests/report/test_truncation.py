@@ -1,9 +1,9 @@
 import copy
 
 from maxatk.report import write_report
+from maxatk.report.notices import cut_off_warnings
 from maxatk.report.run_tables import samples_table
 from maxatk.report.runs import load_comparison
-from maxatk.report.truncation import cut_off_warnings
 
 
 def with_ends(results, **reasons):

@@ -3,8 +3,8 @@ import copy
 import pytest
 
 from maxatk.report import write_report
+from maxatk.report.notices import unscored_warnings
 from maxatk.report.runs import load_comparison
-from maxatk.report.unscored import unscored_warnings
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def test_a_model_that_lacks_verdicts_where_the_other_does_not_is_named(lacking, 
     (warning,) = unscored_warnings(load_comparison(runs))
     assert warning.startswith(
         "base has 0.0% of its samples unscored and hard has 25.0% of its samples unscored: "
-        "not by chance (p <.001)"
+        "not by chance (p <0.001)"
     )
     page = write_report(runs, tmp_path / "r.html").read_text()
     assert warning.replace("<", "&lt;") in page

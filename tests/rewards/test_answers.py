@@ -53,15 +53,15 @@ def test_messages_and_repeated_completions(answers):
 
 
 @needed
-def test_a_comparison_that_does_not_end_is_a_failure_and_the_next_one_works():
+def test_an_answer_that_is_not_compared_in_time_is_wrong_and_the_next_one_works():
     reward = AnswerReward(timeout_s=0.5)
     assert reward(completions=["1"], answer=["1"]) == [1.0]  # SymPy is imported
     whole = Reward([Part("answer", reward)])
     started = time.monotonic()
     found = whole(["", ""], ["$9^{9^{9^{9}}} + 1$", "7"], answer=["$8^{8^{8^{8}}}$", "7"])
-    assert found == [None, 1.0]
+    assert found == [0.0, 1.0]
     assert time.monotonic() - started < 60
-    assert "two answers were not compared within 0.5 s" in str(whole.failures)
+    assert not whole.failures
     reward.close()
 
 

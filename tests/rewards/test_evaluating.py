@@ -1,15 +1,13 @@
 """Own rewards in an evaluation: sampled, rewarded, resumed and refused, through real models."""
 
-import json
-
 import pytest
 
-from maxatk.errors import InvalidValueError
-from maxatk.evaluation import ModelSettings, SamplingSettings, evaluate, score
-from maxatk.jsonl import write_jsonl
-from maxatk.records import Problem, Sample
+from maxatk.errors import DataError, InvalidValueError
+from maxatk.records import Problem
 from maxatk.rewards import load_reward
+from maxatk.sampling import ModelSettings, SamplingSettings
 from maxatk.verifier import Verifier
+from runs import evaluated, rows_of, scored, write_samples
 
 TEXTS = {"p": ["a", "bbb", ""], "q": ["cc", "", "dddd"]}
 PROBLEMS = [Problem("p", "x", meta={"bonus": 1}), Problem("q", "y", meta={"bonus": 2})]
@@ -33,53 +31,80 @@ def own(tmp_path):
 
 @pytest.fixture
 def samples(tmp_path):
-    rows = (
-        Sample(p, i, text).to_json() for p, texts in TEXTS.items() for i, text in enumerate(texts)
-    )
-    write_jsonl(tmp_path / "s.jsonl", rows)
-    return tmp_path / "s.jsonl"
-
-
-def rows_of(path):
-    return [json.loads(line) for line in path.read_text().splitlines()]
+    return write_samples(tmp_path / "s.jsonl", TEXTS)
 
 
 def test_samples_get_the_reward_of_a_function_and_its_failures_get_none(
     own, samples, tmp_path, verifier
 ):
-    parts = [{"reward": own, "weight": 2}, "rewards_for_tests:lengths"]
-    results = score(samples, PROBLEMS, tmp_path / "run", verifier=verifier, reward=parts)
+    parts = [{"reward": own, "weight": 2, "on_error": "drop"}, "rewards_for_tests:lengths"]
+    results = scored(samples, PROBLEMS, tmp_path / "run", verifier=verifier, reward=parts)
     rows = rows_of(tmp_path / "run/scores.jsonl")
     assert [row["reward"] for row in rows] == [3.0, 2 / 3 + 3, None, 4.0, None, 5.0]
     assert [row["outcome"] for row in rows] == [
-        *("scored", "scored", "infra_error"),
-        *("scored", "infra_error", "scored"),
+        *("scored", "scored", "reward_error"),
+        *("scored", "reward_error", "scored"),
     ]
     assert rows[1]["columns"] == {"reward": pytest.approx(1 / 3), "lengths": 3.0}
     assert rows[2]["columns"] == {"lengths": 0.0}
-    assert results["counts"]["unscored"] == 2
-    assert results["per_problem"]["max@k"]["2"] == [pytest.approx(2 / 3 + 3), 5.0]
-    assert results["per_problem"]["meta"] == [{"bonus": 1}, {"bonus": 2}]
+    why = "reward raised ZeroDivisionError: division by zero"
+    assert rows[2]["error"] == why
+    assert results.counts.lacking == (
+        f"2 of 6 samples (33.3%) have no reward and are left out: {why} (2)"
+    )
+    assert results.per_problem.values["max@k"][2] == (pytest.approx(2 / 3 + 3), 5.0)
+    assert results.per_problem.meta == ({"bonus": 1}, {"bonus": 2})
+
+
+def test_failures_that_count_as_zero_are_counted_beside_the_scores(
+    own, samples, tmp_path, verifier
+):
+    reward = {"reward": own, "on_error": "zero"}
+    results = scored(samples, PROBLEMS, tmp_path / "run", verifier=verifier, reward=reward)
+    assert results.metrics["max@k"][1].mean == pytest.approx((1 + 1 / 3 + 1 + 0.5) / 6)
+    assert results.counts.row == {"unscored": 0, "zeroed": 2}
+    assert results.counts.lacking.startswith("2 of 6 samples (33.3%) count as 0, since")
+
+
+def test_a_function_that_fails_often_ends_the_run_and_rerunning_finds_the_same(
+    own, samples, tmp_path, verifier
+):
+    for _ in range(2):
+        with pytest.raises(InvalidValueError, match=r"failed for 2 of 6(?s:.*)own.py., line 3"):
+            scored(samples, PROBLEMS, tmp_path / "run", verifier=verifier, reward=own)
+    assert not (tmp_path / "run/results.json").exists()
+
+
+def test_a_run_without_any_reward_is_an_error(samples, tmp_path, verifier):
+    (tmp_path / "none.py").write_text(
+        "def f(completions, **_):\n    return [None for _ in completions]"
+    )
+    with pytest.raises(DataError, match=r"nothing can be shown: 6 of 6 .*no_reward \(6\)"):
+        scored(
+            *(samples, PROBLEMS, tmp_path / "run"),
+            verifier=verifier,
+            reward=f"{tmp_path}/none.py:f",
+        )
 
 
 def test_another_reward_is_refused_in_the_same_folder(own, samples, tmp_path, verifier):
-    score(samples, PROBLEMS, tmp_path / "run", verifier=verifier, reward=own)
+    zero = {"reward": own, "on_error": "zero"}
+    scored(samples, PROBLEMS, tmp_path / "run", verifier=verifier, reward=zero)
     (tmp_path / "own.py").write_text(OWN + "# changed\n")
     with pytest.raises(InvalidValueError, match=r"other settings(?s:.*)reward"):
-        score(samples, PROBLEMS, tmp_path / "run", verifier=verifier, reward=own)
+        scored(samples, PROBLEMS, tmp_path / "run", verifier=verifier, reward=zero)
 
 
 def test_problems_without_tests_need_another_reward(samples, tmp_path, verifier):
     with pytest.raises(InvalidValueError, match=r"'p': has no tests.*a function of your own"):
-        score(samples, PROBLEMS, tmp_path / "run", verifier=verifier)
+        scored(samples, PROBLEMS, tmp_path / "run", verifier=verifier)
     assert not (tmp_path / "run").exists()
 
 
 @pytest.fixture(scope="module")
 def mini(tmp_path_factory):
     from maxatk.mini import Noise, generate_problems
-    from maxatk.mini.model import new_model
-    from maxatk.mini.tokenizer import train_tokenizer
+    from maxatk.mini.model import new_model, train_tokenizer
     from maxatk.mini.warm_start import noisy_corpus
 
     folder = tmp_path_factory.mktemp("mini")
@@ -94,7 +119,7 @@ def mini(tmp_path_factory):
 def test_an_evaluation_by_an_own_reward_stores_what_the_function_says(mini, tmp_path, verifier):
     settings = SamplingSettings(samples=4, max_new_tokens=6)
     problems = [Problem(p.id, "sum\n1 > 1\n#\n") for p in PROBLEMS]
-    results = evaluate(
+    results = evaluated(
         *(mini, problems, tmp_path / "run"),
         settings=settings,
         verifier=verifier,
@@ -102,11 +127,20 @@ def test_an_evaluation_by_an_own_reward_stores_what_the_function_says(mini, tmp_
         reward="rewards_for_tests:lengths",
         threshold=3,
     )
+    (tmp_path / "run/scores.jsonl").unlink()
+    again = evaluated(
+        *(mini, problems, tmp_path / "run"),
+        settings=settings,
+        verifier=verifier,
+        model_settings=ModelSettings(device="cpu"),
+        reward={"reward": "rewards_for_tests:lengths", "weight": 2},
+    )
+    assert again.manifest["samples_found"] == 8
     texts = [row["completion"] for row in rows_of(tmp_path / "run/samples.jsonl")]
     rewards = [row["reward"] for row in rows_of(tmp_path / "run/scores.jsonl")]
-    assert rewards == [len(text) for text in texts]
+    assert rewards == [2 * len(text) for text in texts]
     share = sum(len(text) >= 3 for text in texts) / len(texts)
-    assert results["metrics"]["pass@k"]["1"]["mean"] == pytest.approx(share)
+    assert results.metrics["pass@k"][1].mean == pytest.approx(share)
 
 
 def test_a_reward_model_scores_prompt_and_completion(mini, tmp_path, verifier):

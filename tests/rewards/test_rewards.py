@@ -1,5 +1,6 @@
 """Reward functions of one's own: loaded by name, called as TRL calls them, never a silent 0."""
 
+import dataclasses
 import functools
 import logging
 import math
@@ -75,14 +76,14 @@ def test_parts_are_weighted_and_one_without_a_value_leaves_none(own, verifier):
     ]
     reward = load_reward(whole, verifier=verifier)
     assert called(reward, ["abc", "x"]) == [0.5 - 3.0, None]
-    values = reward.by_part(["", ""], ["abc", "x"], {})
-    assert values == {"reward": [2.0, None], "lengths": [3.0, 1.0]}
+    found = reward.rewarded(["", ""], ["abc", "x"], {})
+    assert [each.parts for each in found] == [{"reward": 2.0, "lengths": 3.0}, {"lengths": 1.0}]
     assert not reward.failures
 
 
 def test_an_exception_spoils_only_the_completions_that_cause_it_and_is_named(verifier, own, caplog):
     spec = own("def reward(completions, **_):\n    return [1 / len(c) for c in completions]")
-    reward = load_reward(spec, verifier=verifier)
+    reward = load_reward({"reward": spec, "on_error": "drop"}, verifier=verifier)
     with caplog.at_level(logging.WARNING):
         assert called(reward, ["ab", ""]) == [0.5, None]
         assert called(reward, ["", "a"]) == [None, 1.0]
@@ -91,27 +92,137 @@ def test_an_exception_spoils_only_the_completions_that_cause_it_and_is_named(ver
     assert "division by zero; such completions have no reward" in caplog.text
 
 
-@pytest.mark.parametrize("value", ["'high'", "float('nan')", "float('inf')", "[1]", "1j"])
-def test_what_is_no_finite_number_is_a_failure_and_not_0(own, verifier, value):
-    spec = own(f"def reward(completions, **_):\n    return [{value}, 1]")
+HOSTILE = """
+import fractions, numpy as np
+class Mute(BaseException):
+    def __str__(self):
+        raise self
+    __repr__ = __str__
+class Unshown:
+    def __repr__(self):
+        raise ValueError
+"""
+
+
+@pytest.mark.parametrize(
+    "raised", ["SystemExit(0)", "GeneratorExit", "BaseException('x')", "StopIteration", "Mute()"]
+)
+def test_whatever_a_function_raises_is_a_failure_with_its_name(own, verifier, raised):
+    body = f"    if 'x' in completions:\n        raise {raised}\n    return [1] * len(completions)"
+    spec = own(f"{HOSTILE}\ndef reward(completions, **_):\n{body}")
+    reward = load_reward({"reward": spec, "on_error": "drop"}, verifier=verifier)
+    assert called(reward, ["x", "b"]) == [None, 1.0]
+    assert f"raised {raised.partition('(')[0]}" in next(iter(reward.failures))
+    direct = Reward([dataclasses.replace(part, timeout_s=None) for part in reward.parts])
+    assert called(direct, ["x", "b"]) == [None, 1.0]
+
+
+def test_an_interruption_of_the_user_is_none_of_a_function(own, verifier):
+    spec = own("def reward(**_):\n    raise KeyboardInterrupt")
+    with pytest.raises(KeyboardInterrupt):
+        called(load_reward(spec, verifier=verifier), ["a", "b"])
+
+
+def test_numbers_of_other_types_are_rewards(own, verifier):
+    numbers = "[fractions.Fraction(1, 4), np.float32(0.5), np.bool_(True), np.array(2)]"
+    spec = own(f"{HOSTILE}\ndef reward(completions, **_):\n    return {numbers}")
     reward = load_reward(spec, verifier=verifier)
+    assert called(reward, list("abcd"), PROBLEMS * 2) == [0.25, 0.5, 1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("'high'", "float('nan')", "float('inf')", "[1]", "1j", "object()", "Unshown()"),
+        *("10 ** 400", "-10 ** 5000", "fractions.Fraction(10 ** 400, 3)", "np.array([1, 2])"),
+    ],
+)
+def test_what_is_no_finite_number_is_a_failure_and_not_0(own, verifier, value):
+    spec = own(f"{HOSTILE}\ndef reward(completions, **_):\n    return [{value}, 1]")
+    reward = load_reward({"reward": spec, "on_error": "drop"}, verifier=verifier)
     assert called(reward, ["a", "b"]) == [None, 1.0]
     assert "where a finite number or None is wanted" in next(iter(reward.failures))
 
 
-@pytest.mark.parametrize("result", ["0.5", "[1.0]", "[1.0] * 3", "None", "{0: 1, 1: 2}"])
-def test_a_result_of_another_length_or_type_is_a_failure_for_all(own, verifier, result):
+@pytest.mark.parametrize(
+    "result",
+    ["0.5", "[1.0]", "[1.0] * 3", "[]", "None", "{0: 1, 1: 2}", "Unshown()", "iter([1, 1])"],
+)
+def test_a_result_of_another_length_or_type_is_an_error_and_no_second_call(own, verifier, result):
+    # Called with one completion alone it would be right, which hides the defect.
     spec = own(
-        f"def reward(completions, **_):\n    return {result} if len(completions) > 1 else None"
+        f"{HOSTILE}\ndef reward(completions, **_):\n"
+        f"    return {result} if len(completions) > 1 else [1.0]"
     )
-    reward = load_reward(spec, verifier=verifier)
-    assert called(reward, ["a", "b"]) == [None, None]
-    assert "where a list of 1 numbers is wanted" in next(iter(reward.failures))
+    reward = load_reward({"reward": spec, "on_error": "zero"}, verifier=verifier)
+    with pytest.raises(InvalidValueError, match="for 2 completions, where a list of 2 numbers"):
+        called(reward, ["a", "b"])
+
+
+FAILS_AT_X = """
+def inner(text):
+    return {"a": VALUE}[text]
+
+def reward(completions, **_):
+    return [inner(text) for text in completions]
+"""
+
+
+def failing(own, verifier, *, value=1, **keys):
+    spec = own(FAILS_AT_X.replace("VALUE", str(value)))
+    return load_reward({"reward": spec, **keys}, verifier=verifier)
+
+
+def batch(reward, *, good, bad):
+    texts = ["a"] * good + ["x"] * bad
+    return reward([""] * len(texts), texts)
+
+
+def test_few_failures_count_as_zero_and_many_stop_with_the_users_own_lines(own, verifier):
+    reward = failing(own, verifier)
+    assert batch(reward, good=95, bad=5) == [1.0] * 95 + [0.0] * 5
+    with pytest.raises(InvalidValueError) as stopped:
+        batch(reward, good=0, bad=1)
+    text = str(stopped.value)
+    assert "failed for 6 of 101 completions; the first time it raised KeyError: 'x'" in text
+    assert 'own.py", line 6, in' in text
+    assert 'own.py", line 3, in inner' in text
+    assert "rewards/reward.py" not in text
+    assert "on_error: zero" in text
+
+
+@pytest.mark.parametrize(("value", "weight"), [(-1, 1), (1, -1)])
+def test_a_failure_is_no_zero_by_default_where_zero_would_be_a_gift(own, verifier, value, weight):
+    reward = failing(own, verifier, value=value, weight=weight)
+    with pytest.raises(InvalidValueError, match="failed for 1 of 100"):
+        batch(reward, good=99, bad=1)
+
+
+@pytest.mark.parametrize(("policy", "worth"), [("zero", 0.0), ("drop", None)])
+def test_a_policy_says_what_a_failure_is_worth(own, verifier, policy, worth):
+    reward = failing(own, verifier, on_error=policy)
+    assert batch(reward, good=1, bad=2) == [1.0, worth, worth]
+    assert reward.failed == pytest.approx(2 / 3)
+    (found,) = reward.rewarded([""], ["x"], {})
+    assert (found.total, found.error) == (worth, "reward raised KeyError: 'x'")
+
+
+def test_none_of_a_function_is_no_failure_under_any_policy(own, verifier):
+    reward = load_reward(own("def reward(**_):\n    return [None]"), verifier=verifier)
+    assert reward([""], ["a"]) == [None]
+    assert reward.failed == 0
+
+
+def test_what_a_function_prints_goes_to_standard_error(own, verifier, capsys):
+    spec = own("print('loaded')\ndef reward(**_):\n    print('called')\n    return [1]")
+    assert load_reward(spec, verifier=verifier)([""], ["a"]) == [1.0]
+    assert capsys.readouterr() == ("", "loaded\ncalled\n")
 
 
 def test_a_function_that_takes_too_long_gives_no_reward_and_no_wait(own, verifier):
     spec = own("import time\ndef reward(completions, **_):\n    time.sleep(30)")
-    reward = load_reward({"reward": spec, "timeout_s": 0.2}, verifier=verifier)
+    keys = {"reward": spec, "timeout_s": 0.2, "on_error": "drop"}
+    reward = load_reward(keys, verifier=verifier)
     started = time.monotonic()
     assert called(reward, ["a", "b"]) == [None, None]
     assert time.monotonic() - started < 15
@@ -137,6 +248,8 @@ def test_tests_and_a_function_of_ones_own_together(own, verifier):
         ({"reward": "answer", "wieght": 2}, "unknown key 'wieght'.*did you mean 'weight'"),
         ({"reward": "answer", "weight": "2"}, "weight: must be a number, got '2'"),
         ({"reward": "a:b", "timeout_s": 0}, "timeout_s: must be a positive number, got 0"),
+        ({"reward": "a:b", "on_error": "skip"}, "on_error: unknown.*'skip'.*stop, zero"),
+        ({"reward": "answer", "on_error": "zero"}, "is for functions and models"),
         ({"model": 3}, "reward.model: must be text"),
         ({"model": "m", "reward": "answer"}, "allowed: continuous, binary"),
         ([], "every part needs a name of its own"),
@@ -158,6 +271,8 @@ def test_a_function_that_cannot_be_called_is_refused_before_any_completion(own, 
         load("no_such_module_here:f")
     with pytest.raises(InvalidValueError, match="cannot be imported: SyntaxError"):
         load(own("def reward("))
+    with pytest.raises(InvalidValueError, match="cannot be imported: SystemExit: 0"):
+        load(own("import sys\nsys.exit(0)"))
     reward = load(own("def reward(prompts, completions, answer):\n    return []"))
     with pytest.raises(InvalidValueError, match=r"unexpected keyword.*a last parameter \*\*_"):
         reward.check(PROBLEMS)
@@ -182,8 +297,8 @@ def test_the_share_of_visible_tests_is_a_reward(verifier):
     problems = [Problem("a", "Double it.", tests=tests[:1], visible_tests=tests)]
     reward = load_reward(["visible_tests", "continuous"], verifier=verifier)
     reward.check(problems)
-    parts = reward.by_part(["Double it."], ["print(2)"], columns_of(problems))
-    assert parts == {"visible_tests": [0.5], "continuous": [1.0]}
+    (found,) = reward.rewarded(["Double it."], ["print(2)"], columns_of(problems))
+    assert found.parts == {"visible_tests": 0.5, "continuous": 1.0}
     with pytest.raises(InvalidValueError, match="'b': has no visible_tests"):
         reward.check(PROBLEMS[1:])
 

@@ -1,13 +1,18 @@
 """The results that the tests of the report use, and small studies made of them."""
 
 import pytest
+import yaml
 
+from cli.test_demo import RECIPE as DEMO
 from maxatk.evaluation.folder import RESULTS
 from maxatk.folders import TRAIN_RECORD, write_json
-from maxatk.studies.findings import StudiedModel, build_study, pooled
+from maxatk.jsonl import write_jsonl
+from maxatk.records import Problem, TestCase
+from maxatk.studies.findings import StudiedModel, build_study
 from report.conftest import make, make_results, results
+from tiny import save_tiny_model
 
-__all__ = ["build", "make", "results", "seeded", "studied"]
+__all__ = ["build", "make", "of_a_llama", "recipe", "results", "seeded", "studied"]
 
 STEADY = [{"grad_norm": norm} for norm in (1.0, 1.0, 1.0, 1.0)]
 SPIKED = [{"grad_norm": norm, "ratio/mean_abs_delta": 0.5} for norm in (1.0, 2.0, 2.0, 9.0)]
@@ -67,6 +72,68 @@ def build():
     """Return a function: the study of models."""
 
     def built(models, **options):
-        return build_study(models, pooled(models), title="A study", baseline="base", **options)
+        return build_study(models, title="A study", baseline="base", **options)
 
     return built
+
+
+RECIPE = {
+    "title": "A small study",
+    "seeds": [1, 2],
+    **{key: DEMO[key] for key in ("mini", "train", "eval")},
+    "figures": ["metric", "entropy", "drift", "heat_map"],
+    "grids": [
+        {"method": {"grpo": {"trainer.method": "grpo"}}},
+        {
+            "method": {"loo": {"trainer.method": "bon_loo1"}},
+            "updates": {1: {"trainer.num_iterations": 1}, 2: {"trainer.num_iterations": 2}},
+        },
+    ],
+}
+
+
+@pytest.fixture
+def recipe(tmp_path):
+    def write(name="study.yaml", **changes):
+        path = tmp_path / name
+        folders = {"out": str(tmp_path / "out"), "work": str(tmp_path / "work")}
+        path.write_text(yaml.safe_dump({**RECIPE, **folders, **changes}, sort_keys=False))
+        return path
+
+    return write
+
+
+@pytest.fixture
+def of_a_llama(tmp_path):
+    """Return the keys of a study that trains a model folder of another architecture than ours."""
+    model = save_tiny_model(tmp_path / "llama", architecture="Llama")
+    tests = tuple(TestCase(input="", output=f"{n}\n") for n in (1, 1, 2))
+    for name, count in (("train", 8), ("test", 3)):
+        problems = (Problem(f"{name}-{i}", "print(1)\n" * (i + 1), tests) for i in range(count))
+        write_jsonl(tmp_path / f"{name}.jsonl", (problem.to_json() for problem in problems))
+    trainer = {**RECIPE["train"]["trainer"], "max_completion_length": 4}
+    adapter = {"peft": {"r": 2, "target_modules": ["q_proj"]}}
+    return {
+        "mini": None,
+        "model": str(model),
+        "train": {
+            **RECIPE["train"],
+            "problems": str(tmp_path / "train.jsonl"),
+            "trainer": trainer,
+        },
+        "eval": {
+            "problems": str(tmp_path / "test.jsonl"),
+            "limit": 2,
+            "batch_size": 8,
+            "sampling": {"samples": 8, "max_new_tokens": 4},
+            "verifier": {"workers": 1},
+        },
+        "grids": [
+            {
+                "method": {
+                    "grpo": {"trainer.method": "grpo"},
+                    "low rank": {"trainer.method": "bon_loo1", **adapter},
+                }
+            }
+        ],
+    }

@@ -1,5 +1,6 @@
 """A study's summary of its trainings, its record, and the figures made of it."""
 
+import dataclasses
 import json
 import re
 
@@ -7,10 +8,12 @@ import numpy as np
 import pytest
 
 from maxatk.errors import DataError, InvalidValueError
-from maxatk.report.numbers import share
+from maxatk.evaluation.folder import RESULTS
+from maxatk.folders import read_json, write_json
+from maxatk.report.tables import share
+from maxatk.studies.figures import FIGURES, write_figures
 from maxatk.studies.findings import GRADIENT_SPIKES, Study
-from maxatk.studies.study_figures import FIGURES, write_figures
-from maxatk.studies.study_tables import study_tables
+from maxatk.studies.tables import study_tables
 from studies.conftest import SPIKED, STEADY
 
 
@@ -36,12 +39,12 @@ def test_without_gradients_there_are_no_spikes(studied, build, history):
 def test_the_figure_of_drift_has_a_column_for_every_axis(studied, build, tmp_path):
     one, two = (
         studied(f"model,{axis}=8", SPIKED, SPIKED, levels={"method": "model", axis: "8"})
-        for axis in ("updates", "lag")
+        for axis in ("updates", "samples")
     )
     near = studied("near", STEADY, STEADY, levels={"method": "near"})
     write_figures(build([studied("base", levels={}), one, two, near]), tmp_path, ["drift"])
     drawn = (tmp_path / "drift.svg").read_text()
-    for said in ("updates", "lag", "max@128", "gradient norms"):
+    for said in ("updates", "samples", "max@128", "gradient norms"):
         assert said in drawn
     assert "near" not in drawn  # its samples were all its own
 
@@ -53,12 +56,6 @@ def test_every_figure_is_drawn(seeded, build, tmp_path, name):
     assert (tmp_path / f"{name}.pdf").read_bytes().startswith(b"%PDF")
 
 
-def test_a_figure_that_does_not_exist_is_refused(seeded, build, tmp_path):
-    with pytest.raises(InvalidValueError, match=r"figures: unknown value 'metrc'.*'metric'"):
-        write_figures(build(seeded([1])), tmp_path, ["metrc"])
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.parametrize("seeds", [[1], [1, 2, 3]])
 def test_a_study_is_the_same_after_being_written_and_read(seeded, build, seeds):
     study = build(seeded(seeds), pairs=[("better", "same")])
@@ -66,7 +63,7 @@ def test_a_study_is_the_same_after_being_written_and_read(seeded, build, seeds):
     again = Study.from_json(written)
     assert again.to_json() == study.to_json()
     assert study_tables(again) == study_tables(study)
-    with pytest.raises(DataError, match="format must be 2, got 1"):
+    with pytest.raises(DataError, match="format must be 3, got 1"):
         Study.from_json({**written, "format": 1})
 
 
@@ -94,7 +91,7 @@ def test_a_heat_map_has_a_row_a_model_and_a_column_a_k(seeded, build, tmp_path):
     study = build(seeded([1]))
     write_figures(study, tmp_path, ["heat_map"])
     runs, ks = study.comparison.runs, study.comparison.ks
-    means = [share(run.metric("max@k", k)["mean"]) for run in runs for k in ks]
+    means = [share(run.metric("max@k", k).mean) for run in runs for k in ks]
     assert sorted(said_in(tmp_path / "heat_map.svg")) == sorted(
         [*(run.name for run in runs), *(f"max@{k}" for k in ks), *means]
     )
@@ -111,9 +108,42 @@ def test_equal_studies_are_drawn_into_equal_files(seeded, build, tmp_path):
 
 def test_a_study_of_one_problem_has_no_interval_and_every_figure(seeded, build, tmp_path):
     study = build(seeded([1], problems=1))
-    assert study.comparison.baseline.metric("max@k", 1)["low"] is None
+    assert study.comparison.baseline.metric("max@k", 1).low is None
     write_figures(study, tmp_path, list(FIGURES))
     assert {path.stem for path in tmp_path.iterdir()} == set(FIGURES)
     assert json.dumps(study.to_json(), allow_nan=False)
-    (last,) = {row[-1].text for row in study_tables(study)["differences"].rows}
-    assert last == "[–, –]"
+    (ends,) = {row[3].text for row in study_tables(study)["differences"].rows}
+    assert ends == "–"
+
+
+def test_seeds_that_share_their_problems_are_crossed_with_them(seeded, build, tmp_path):
+    models = seeded([1, 2, 3])
+    first = models[0].evaluations[1]
+    shared = []
+    for model in models:
+        evaluations = {}
+        for seed, folder in model.evaluations.items():
+            found = read_json(folder / RESULTS)
+            found["per_problem"]["ids"] = read_json(first / RESULTS)["per_problem"]["ids"]
+            evaluations[seed] = tmp_path / f"{model.name}-{seed}"
+            evaluations[seed].mkdir()
+            write_json(evaluations[seed] / RESULTS, found)
+        shared.append(dataclasses.replace(model, evaluations=evaluations))
+    own, crossed = build(models), build(shared)
+    assert (own.over, crossed.over) == ("seeds", "seeds and problems")
+    assert own.comparison.baseline.problems == 3 * crossed.comparison.baseline.problems
+    for one, other in zip(own.differences, crossed.differences, strict=True):
+        assert one.by_seed == other.by_seed
+        assert one.prompts_low != other.prompts_low
+    heading = "95%, other seeds and other problems"
+    assert study_tables(crossed)["differences"].header[3] == heading
+
+
+@pytest.mark.parametrize("seeds", [[1], [1, 2]])
+def test_one_or_two_seeds_say_nothing_of_other_trainings(seeded, build, seeds):
+    study = build(seeded(seeds), pairs=[("better", "same")])
+    assert study.over == "problems"
+    for test in (*study.leaders, *study.differences, *study.pairs):
+        assert (test.p, test.adjusted_p, test.significant) == (None, None, False)
+        assert (test.low, test.high) == (test.prompts_low, test.prompts_high)
+    assert not any("*" in cell.text for row in study_tables(study)["scores"].rows for cell in row)

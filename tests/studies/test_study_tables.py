@@ -5,23 +5,21 @@ import csv
 import pytest
 
 from maxatk.evaluation.folder import RESULTS
-from maxatk.evaluation.statistics.seeds import seed_difference
 from maxatk.folders import read_json, write_json
-from maxatk.report.numbers import change, change_interval, p_value
-from maxatk.studies import findings
-from maxatk.studies import study_tables as study_tables_module
-from maxatk.studies.study_tables import study_tables, write_tables
+from maxatk.report.tables import change, change_interval, p_value
+from maxatk.studies import findings, tables
+from maxatk.studies.tables import study_tables, write_tables
 from studies.conftest import STEADY
 
 TESTS = (
     "metric",
     "difference",
-    "95% over seeds",
+    "95%, other seeds with problems of their own",
     "p",
     "adjusted p",
     "sign flips, p (at best 0.25)",
     "seeds above",
-    "95% over prompts, these seeds",
+    "95%, other problems, these trainings",
 )
 METRICS = ("max@1", "max@16", "pass@1", "pass@16")
 EVERY_K = (1, 2, 4, 8, 16)
@@ -63,16 +61,15 @@ def test_the_tests_show_seeds_and_the_prompts_of_these_seeds(study):
         ("pairs", study.pairs),
     ):
         for row, test in zip(study_tables(study)[name].rows, tests, strict=True):
-            over = test.over_seeds
             assert [cell.text for cell in row] == [
                 f"{test.first} − {test.second}",
                 test.measure.name,
-                change(over.mean) + ("*" if test.significant else ""),
-                change_interval(over.low, over.high),
-                p_value(over.p),
+                change(test.difference) + ("*" if test.significant else ""),
+                change_interval(test.low, test.high),
+                p_value(test.p),
                 p_value(test.adjusted_p),
-                p_value(over.sign_flip_p),
-                f"{over.above} of 3",
+                p_value(test.sign_flip_p),
+                f"{test.above} of 3",
                 change_interval(test.prompts_low, test.prompts_high),
             ]
 
@@ -81,8 +78,8 @@ def test_the_seeds_stand_side_by_side(study):
     rows = study_tables(study)["seeds"].rows
     expected = [test for test in study.differences if test.measure.metric == "max@k"]
     for row, test in zip(rows, expected, strict=True):
-        assert [cell.text for cell in row[2:5]] == [change(d) for d in test.over_seeds.by_seed]
-        for cell, moved in zip(row[2:5], test.over_seeds.by_seed, strict=True):
+        assert [cell.text for cell in row[2:5]] == [change(d) for d in test.by_seed]
+        for cell, moved in zip(row[2:5], test.by_seed, strict=True):
             assert cell.mark == ("above" if moved > 0 else "below" if moved < 0 else "")
 
 
@@ -97,9 +94,12 @@ def test_two_seeds_have_differences_and_no_test(seeded, build):
     study = build(seeded([1, 2]))
     table = study_tables(study)["differences"]
     assert "sign flips, p (at best 0.5)" in table.header
+    assert table.header[3] == "95%, other problems, these trainings"
+    assert table.header.count(table.header[3]) == 1
     for row, test in zip(table.rows, study.differences, strict=True):
-        assert [cell.text for cell in row[3:6]] == ["–", "–", "–"]
-        assert row[2].text == change(test.over_seeds.mean)
+        ends = change_interval(test.prompts_low, test.prompts_high)
+        assert [cell.text for cell in row[3:6]] == [ends, "–", "–"]
+        assert row[2].text == change(test.difference)
         assert not test.significant
 
 
@@ -110,9 +110,9 @@ def test_tables_are_written_in_three_forms(study, tmp_path):
     }
     with (tmp_path / "pairs.csv").open() as file:
         first, _ = csv.DictReader(file)
-    found = seed_difference(study.pairs[0].over_seeds.by_seed)
-    assert float(first["difference"]) == pytest.approx(found.mean, abs=5e-4)
-    assert float(first["p"].replace("<.001", "0")) == pytest.approx(found.p, abs=1e-3)
+    found = study.pairs[0]
+    assert float(first["difference"]) == pytest.approx(found.difference, abs=5e-4)
+    assert float(first["p"].replace("<0.001", "0")) == pytest.approx(found.p, abs=1e-3)
 
 
 def test_models_of_two_axes_are_crossed(studied, build):
@@ -124,8 +124,8 @@ def test_models_of_two_axes_are_crossed(studied, build):
     models = [studied(f"model{i}", STEADY, STEADY, levels=of) for i, of in enumerate(levels)]
     study = build([studied("base", levels={}), *models])
     table = study_tables(study)["crossed"]
-    mean = study.comparison.baseline.metric("max@k", 128)["mean"]
-    said = f"{mean:.3f}".removeprefix("0")
+    mean = study.comparison.baseline.metric("max@k", 128).mean
+    said = f"{mean:.3f}"
     assert table.header == ("model", "metric", "updates=1", "updates=8")
     rows = [tuple(cell.text for cell in row) for row in table.rows]
     assert rows[2:] == [("one", "max@128", said, said), ("two", "max@128", "–", said)]
@@ -139,7 +139,7 @@ def test_models_of_one_axis_have_nothing_to_cross(studied, build):
 def test_a_column_more_of_the_trainings_is_one_entry(studied, build, monkeypatch):
     more = (*findings.TRAINING_COLUMNS, ("loss", "mean loss", 2))
     monkeypatch.setattr(findings, "TRAINING_COLUMNS", more)
-    monkeypatch.setattr(study_tables_module, "TRAINING_COLUMNS", more)
+    monkeypatch.setattr(tables, "TRAINING_COLUMNS", more)
     history = [{"loss": 1.0}, {"loss": 2.0}]
     model = studied("model", history, history, levels={"method": "model"})
     table = study_tables(build([studied("base", levels={}), model]))["training"]
@@ -157,6 +157,6 @@ def test_a_stored_score_that_chooses_has_a_table_and_tests(seeded, build):
     study = build(models, pairs=[("better", "same")])
     tables = study_tables(study)
     assert tables["max_at_k_by_chance"].header[-1] == "max@16 by chance"
-    by_metric = {test.measure.name: test.over_seeds.mean for test in study.pairs}
+    by_metric = {test.measure.name: test.difference for test in study.pairs}
     assert list(by_metric) == ["max@1", "max@16", "max@1 by chance", "max@16 by chance"]
     assert by_metric["max@16 by chance"] != by_metric["max@16"]

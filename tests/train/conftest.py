@@ -10,9 +10,9 @@ import torch
 from datasets import Dataset
 from transformers import AutoModelForCausalLM
 
+from maxatk.jsonl import write_jsonl
 from maxatk.mini import Noise, generate_problems
-from maxatk.mini.model import new_model
-from maxatk.mini.tokenizer import train_tokenizer
+from maxatk.mini.model import new_model, train_tokenizer
 from maxatk.mini.warm_start import noisy_corpus
 from maxatk.train import MaxAtKConfig, MaxAtKTrainer
 
@@ -58,6 +58,49 @@ def reward_with_gaps(completions, **_):
     return [None if len(t) % 5 == 0 else v for t, v in zip(completions, values, strict=True)]
 
 
+@pytest.fixture
+def own_rewards(tmp_path):
+    """A file with two reward functions, for processes too: one has a signal and one has none."""
+    path = tmp_path / "own.py"
+    path.write_text(
+        "def letters(completions, **_):\n    return [len(set(text)) / 99 for text in completions]\n"
+        "def same(completions, **_):\n    return [0.5] * len(completions)\n"
+    )
+    return path
+
+
+TRAINER = {
+    "k": 2,
+    "num_generations": GROUP,
+    "per_device_train_batch_size": 8,
+    "max_completion_length": 6,
+    "max_steps": 2,
+    "use_cpu": True,
+    "report_to": "none",
+    "logging_steps": 1,
+}
+"""The trainer's settings in a small recipe."""
+
+
+@pytest.fixture
+def toy_recipe(tmp_path, model_folder, mini_problems, own_rewards):
+    """A small recipe as a mapping, whose reward has a signal; `changes` are of its trainer."""
+    problems = tmp_path / "problems.jsonl"
+    write_jsonl(problems, (p.problem.to_json() for p in mini_problems))
+
+    def make(**changes):
+        return {
+            "model": str(model_folder),
+            "problems": str(problems),
+            "out": str(tmp_path / "out"),
+            "reward": f"{own_rewards}:letters",
+            "verifier": {"workers": 1, "time_limit": 1},
+            "trainer": {**TRAINER, **changes},
+        }
+
+    return make
+
+
 def config(folder, **changes):
     """Settings of a small run; `changes` win."""
     defaults = {
@@ -84,8 +127,14 @@ def config(folder, **changes):
 
 @functools.cache
 def own_model(folder):
-    """A model that no trainer has, read once: an oracle gives it the weights of each policy."""
+    """A model that no trainer has, read once for all oracles."""
     return AutoModelForCausalLM.from_pretrained(folder).eval()
+
+
+def with_weights(folder, policy):
+    """The model of the oracles with the weights of a policy, until the next one asks for it."""
+    own_model(folder).load_state_dict(policy)
+    return own_model(folder)
 
 
 @dataclasses.dataclass
@@ -109,7 +158,8 @@ class SpyTrainer(MaxAtKTrainer):
         policy = copy.deepcopy(self.model.state_dict())
         output = super()._generate_and_score_completions(inputs)
         kept = {key: value.clone() for key, value in output.items()}
-        self.generations.append((policy, kept, self._last_rewards.clone()))
+        rewards = torch.from_numpy(self._rollout.rewards).reshape(-1) if self.model.training else []
+        self.generations.append((policy, kept, rewards))
         return output
 
     def _compute_loss(self, model, inputs):

@@ -15,7 +15,7 @@ from tokenizers.pre_tokenizers import Whitespace
 from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedTokenizerFast
 
 from maxatk.train import MaxAtKTrainer
-from maxatk.train.ratios import GROUP_ROW
+from maxatk.train.batch import GROUP_ROW
 
 WORDS = ("<pad>", "<eos>", "a", "b")
 PROMPT = "a b"

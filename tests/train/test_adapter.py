@@ -11,15 +11,14 @@ from transformers import AutoModelForCausalLM
 
 from maxatk.errors import InvalidValueError, MissingDependencyError
 from maxatk.folders import TRAIN_RECORD
-from maxatk.jsonl import write_jsonl
 from maxatk.models import load_tokenizer
 from maxatk.settings import from_mapping
 from maxatk.train import TrainRecipe, train
 from maxatk.train.adapter import lora_config
-from maxatk.train.ratios import GROUP_ROW
+from maxatk.train.batch import GROUP_ROW
 
 from .conftest import GROUP, SpyTrainer, config, text_reward
-from .test_trainer import brute_force
+from .expected import brute_force, row_logps
 
 LORA = {"r": 4, "lora_alpha": 64, "target_modules": ["q_proj", "v_proj"]}
 OFF_POLICY = {"method": "bon_off_policy_exact", "num_iterations": 2, "max_steps": 2}
@@ -35,21 +34,8 @@ class Policy(SpyTrainer):
 
     def _compute_loss(self, model, inputs):
         if self.state.global_step not in self.logps:
-            self.logps[self.state.global_step] = sequence_logps(model, self.generations[0][1])
+            self.logps[self.state.global_step] = row_logps(model, self.generations[0][1])
         return super()._compute_loss(model, inputs)
-
-
-@torch.no_grad()
-def sequence_logps(model, rows):
-    """log pi(completion | prompt) of every row, without padding, under the model as it is."""
-    result = []
-    for i in range(len(rows["prompt_ids"])):
-        prompt = rows["prompt_ids"][i][rows["prompt_mask"][i].bool()]
-        completion = rows["completion_ids"][i][rows["completion_mask"][i].bool()]
-        ids = torch.cat([prompt, completion])[None]
-        logps = model(input_ids=ids).logits.double().log_softmax(-1)[0, len(prompt) - 1 : -1]
-        result.append(float(logps.gather(1, completion[:, None]).sum()))
-    return np.array(result)
 
 
 def make(model_folder, prompts, tmp_path, *, peft=None, **changes):
@@ -62,21 +48,18 @@ def make(model_folder, prompts, tmp_path, *, peft=None, **changes):
     )
 
 
-@pytest.mark.parametrize("geometry", [{}, SPLIT], ids=["whole groups", "split groups"])
 @pytest.mark.parametrize(
     "peft, changes, tolerance",
     [
         (LORA, {"learning_rate": 1.0}, 2e-5),
-        (LORA, {"learning_rate": 1.0, "gradient_checkpointing": True}, 2e-5),
+        (LORA, {"learning_rate": 1.0, "gradient_checkpointing": True, **SPLIT}, 2e-5),
         (None, {"gradient_checkpointing": True}, 2e-5),
-        (None, {"bf16": True, "learning_rate": 0.3}, 2e-2),
+        (None, {"bf16": True, "learning_rate": 0.3, **SPLIT}, 2e-2),
     ],
     ids=["LoRA", "LoRA, gradient checkpointing", "gradient checkpointing", "bf16"],
 )
-def test_advantages_match_brute_force(
-    model_folder, prompts, tmp_path, geometry, peft, changes, tolerance
-):
-    trainer = make(model_folder, prompts, tmp_path, peft=peft, **geometry, **changes)
+def test_advantages_match_brute_force(model_folder, prompts, tmp_path, peft, changes, tolerance):
+    trainer = make(model_folder, prompts, tmp_path, peft=peft, **changes)
     trainer.train()
     rewards = trainer.generations[0][2].double().numpy().reshape(-1, GROUP)
     on_policy = trainer.generations[0][1]["advantages"].numpy()
@@ -91,22 +74,9 @@ def test_advantages_match_brute_force(
         np.testing.assert_allclose(seen.inputs["advantages"].numpy(), own, atol=tolerance)
 
 
-def test_a_recipe_with_an_adapter_gives_a_whole_model_and_the_adapter(
-    tmp_path, model_folder, mini_problems
-):
-    problems = tmp_path / "problems.jsonl"
-    write_jsonl(problems, (p.problem.to_json() for p in mini_problems))
-    trainer = {"k": 2, "num_generations": 4, "per_device_train_batch_size": 8, "max_steps": 2}
-    trainer |= {"max_completion_length": 6, "use_cpu": True, "report_to": "none"}
-    trainer |= {"learning_rate": 1e-2, "optim": "sgd", "method": "bon_max_mean"}
-    recipe = {
-        "model": str(model_folder),
-        "problems": str(problems),
-        "out": str(tmp_path / "out"),
-        "verifier": {"workers": 1, "time_limit": 1},
-        "trainer": trainer,
-        "peft": {**LORA, "init_lora_weights": False},  # an adapter that is not 0 from the start
-    }
+def test_a_recipe_with_an_adapter_gives_a_whole_model_and_the_adapter(toy_recipe, model_folder):
+    recipe = toy_recipe(learning_rate=1e-2, optim="sgd")
+    recipe["peft"] = {**LORA, "init_lora_weights": False}  # an adapter that is not 0 from the start
     out = train(from_mapping(TrainRecipe, recipe, where="recipe"))
     before = AutoModelForCausalLM.from_pretrained(model_folder).state_dict()
     after = AutoModelForCausalLM.from_pretrained(out).state_dict()

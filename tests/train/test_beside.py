@@ -1,17 +1,20 @@
 """Training by what lies beside the rewards: a score that selects, and answers."""
 
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from maxatk.errors import InvalidValueError
-from maxatk.objectives import METHODS, advantages
-from maxatk.train.ratios import GROUP_ROW
+from maxatk.objectives import METHODS, advantages, method_of
+from maxatk.train.batch import GROUP_ROW
 from oracles import subsets
 
 from .conftest import GROUP, text_reward
-from .test_trainer import CLAMP, sequence_logps
+from .expected import CLAMP, sequence_logps
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 class Recorded:
@@ -86,8 +89,32 @@ def test_answers_come_from_a_function_of_the_completion(make_trainer, truth):
     np.testing.assert_allclose(got, want[rows], atol=1e-6)
 
 
+def test_an_answer_that_fails_is_named_with_its_text(make_trainer, truth):
+    trainer = make_trainer(truth, method="majority", answers="json:loads")
+    with pytest.raises(InvalidValueError, match=r"answers: 'json:loads' .* failed on '"):
+        trainer.train()
+    functions = trainer._rollouts._functions
+    functions._answer = list  # without a hash
+    with pytest.raises(InvalidValueError, match="failed on 'ab': TypeError: unhashable"):
+        functions._answers(["ab"])
+    functions._answer = {"a": float("nan"), "b": float("nan"), "c": None, "d": 1}.get
+    assert functions._answers(list("abcd")).tolist() == [0, 0, 0, 1]
+
+
 def test_a_selection_names_one_of_several_reward_functions(make_trainer, truth, score):
     with pytest.raises(InvalidValueError, match=r"selection: unknown value 'scores'.*'score'"):
         make_trainer([truth, score], selection="scores")
     with pytest.raises(InvalidValueError, match="selection: 'truth' is the only reward function"):
         make_trainer(truth, selection="truth")
+
+
+def test_a_statistic_of_ones_own_looks_at_rewards_and_answers(make_trainer, truth):
+    method = {"statistic": f"{EXAMPLES}/set_objectives.py:poly_epo"}
+    trainer = make_trainer(truth, method=method, answers="builtins:len", max_steps=1)
+    trainer.train()
+    groups = np.array(truth.given[-1]).reshape(-1, GROUP)
+    lengths = [[len(t) for t in truth.texts[-1][i : i + GROUP]] for i in range(0, 8, GROUP)]
+    want = GROUP * advantages(groups, method_of(method), 2, answers=lengths).reshape(-1)
+    own = want[trainer.seen[-1].inputs[GROUP_ROW].numpy()]
+    np.testing.assert_allclose(trainer.seen[-1].inputs["advantages"].numpy(), own, atol=1e-5)
+    assert np.abs(want).max() > 0

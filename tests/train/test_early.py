@@ -9,6 +9,7 @@ from datasets import Dataset
 from maxatk.records import TestCase
 from maxatk.rewards import load_reward
 from maxatk.train import MaxAtKTrainer
+from maxatk.train.reward_functions import RewardFunctions
 from maxatk.verifier import Verifier, outcomes
 
 from .conftest import PROMPTS, config
@@ -50,10 +51,11 @@ def make(folder, out, reward, *, cls=MaxAtKTrainer, **changes):
 
 
 def log_of(trainer):
-    """The log without times, and without the name of the reward function."""
+    """The log without times, and without what only a reward of ours tells."""
+    left_out = ("second", "time", "verifier", "failed")
     trainer.train()
     return [
-        {k: json.dumps(v) for k, v in row.items() if "second" not in k and "time" not in k}
+        {k: json.dumps(v) for k, v in row.items() if not any(part in k for part in left_out)}
         for row in trainer.state.log_history
     ]
 
@@ -63,10 +65,16 @@ def test_rewards_are_those_of_a_verification_after_sampling(model_folder, tmp_pa
     class Waiting(MaxAtKTrainer):
         """Calls the reward functions when the first verdict is on its way already."""
 
-        def _score(self, *rows):
-            assert taken.wait(120)
-            taken.clear()
-            return super()._score(*rows)
+        def __init__(self, *args, **kwargs):
+            super().__init__(*args, **kwargs)
+            score = self._rollouts._score
+
+            def waiting(*rows):
+                assert taken.wait(120)
+                taken.clear()
+                return score(*rows)
+
+            self._rollouts._score = waiting
 
     with OfLengths(workers=1) as verifier:
         ours = load_reward("continuous", verifier=verifier)
@@ -81,17 +89,20 @@ def test_rewards_are_those_of_a_verification_after_sampling(model_folder, tmp_pa
     assert any(float(row.get("rewards/continuous/std", 0)) > 0 for row in early)
 
 
-def test_an_interrupt_while_sampling_leaves_no_verdict_behind(model_folder, tmp_path, taken):
-    class Interrupted(MaxAtKTrainer):
-        def _ended(self, place, ids):
-            super()._ended(place, ids)
-            assert taken.wait(120)
-            raise KeyboardInterrupt
+def test_an_interrupt_while_sampling_leaves_no_verdict_behind(
+    model_folder, tmp_path, taken, monkeypatch
+):
+    def interrupted(functions, row, ids):
+        ended(functions, row, ids)
+        assert taken.wait(120)
+        raise KeyboardInterrupt
 
+    ended = RewardFunctions.ended
+    monkeypatch.setattr(RewardFunctions, "ended", interrupted)
     with OfLengths(workers=1) as verifier:
         reward = load_reward("continuous", verifier=verifier)
         with pytest.raises(KeyboardInterrupt):
-            make(model_folder, tmp_path, reward, cls=Interrupted).train()
+            make(model_folder, tmp_path, reward).train()
         completions = ["", "a", "ab", "abc"]
         rows = {"prompts": [""] * 4, "completions": completions, "tests": [TESTS] * 4}
         assert reward(**rows) == [2 / 3, 1 / 3, 0, None]

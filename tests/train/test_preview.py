@@ -1,4 +1,4 @@
-"""The dry run: everything is checked, weights are not needed, the numbers are those of a run."""
+"""The dry run: everything is checked, weights are not needed, the counts are those of a run."""
 
 import json
 import re
@@ -6,40 +6,24 @@ import shutil
 
 import pytest
 import yaml
-from transformers import AutoConfig, AutoModelForCausalLM
 
 from maxatk.cli.main import main
 from maxatk.errors import InvalidValueError, MissingFileError
-from maxatk.jsonl import write_jsonl
 from maxatk.settings import from_mapping
 from maxatk.train import TrainRecipe, preview
-from maxatk.train.adapter import lora_config
-from maxatk.train.memory import estimate
+from maxatk.train.preview import plan
 
-from .conftest import config
-
-TRAINER = {
-    "k": 2,
-    "num_generations": 4,
-    "per_device_train_batch_size": 8,
-    "max_completion_length": 6,
-    "use_cpu": True,
-    "report_to": "none",
-}
+from .conftest import TRAINER, config
 
 
 @pytest.fixture
-def recipe(tmp_path, model_folder, mini_problems):
+def recipe(tmp_path, model_folder, toy_recipe):
     """A recipe whose model folder has no weights."""
     shutil.copytree(model_folder, tmp_path / "model")
     (tmp_path / "model" / "model.safetensors").unlink()
-    write_jsonl(tmp_path / "problems.jsonl", (p.problem.to_json() for p in mini_problems))
-    return {
-        "model": str(tmp_path / "model"),
-        "problems": str(tmp_path / "problems.jsonl"),
-        "out": str(tmp_path / "out"),
-        "trainer": dict(TRAINER),
-    }
+    found = {**toy_recipe(), "model": str(tmp_path / "model")}
+    del found["trainer"]["max_steps"]
+    return found
 
 
 def look(recipe):
@@ -53,41 +37,31 @@ def dry_run(tmp_path, recipe, *arguments):
 
 
 def test_it_shows_what_the_run_would_do_and_writes_nothing(recipe, tmp_path, capsys):
-    assert dry_run(tmp_path, recipe, "trainer.num_iterations=3") == 0
+    changes = ("trainer.num_iterations=3", "trainer.method=bon_off_policy")
+    assert dry_run(tmp_path, recipe, *changes) == 0
     text = capsys.readouterr().out
     assert "8 completions per rollout batch: 2 prompts x 4" in text
     assert "3 optimizer steps per rollout batch" in text
-    assert "advantages times the 4 samples of a group, for a loss that is a mean" in text
     assert "108 optimizer steps, 36 rollout batches, 288 completions in all" in text
+    assert "whole groups fit into micro-batches" in text
+    assert re.search(r"the longest prompt has \d+ tokens", text)
     given, defaults = text.split("defaults (")
     assert "num_iterations=3" in given
-    assert "method=bon_loo1" in defaults
+    assert "form=ppo" in defaults
     assert "adam_beta1" not in defaults  # of transformers, as 180 others
     assert re.search(r"\d{3} more, of TRL and transformers: --format json lists them", defaults)
     assert not (tmp_path / "out").exists()
-
-
-def test_a_lag_is_shown_with_the_copies_it_holds(recipe, tmp_path, capsys):
-    changes = ("trainer.rollout_lag=4", "trainer.num_iterations=3")
-    assert dry_run(tmp_path, recipe, *changes) == 0
-    text = capsys.readouterr().out
-    assert "sampled with the weights of 4 optimizer steps ago" in text
-    assert "lagged" in text
-    assert dry_run(tmp_path, recipe, *changes, "--format", "json") == 0
-    memory = json.loads(capsys.readouterr().out)["memory"]
-    assert memory["lagged"] == 2 * memory["weights"]  # two generations lie within four steps
-    assert dry_run(tmp_path, recipe) == 0
-    assert "lagged" not in capsys.readouterr().out
 
 
 def test_json_holds_the_same(recipe, tmp_path, capsys):
     assert dry_run(tmp_path, recipe, "--format", "json") == 0
     found = json.loads(capsys.readouterr().out)
     assert found["plan"]["optimizer_steps"] == 36
-    assert found["given"] == {**TRAINER, "report_to": []}
+    assert found["plan"]["advantage_scale"].startswith("times the 4 samples of a group")
+    assert found["given"] == {**recipe["trainer"], "report_to": []}
     assert found["defaults"]["k_schedule"] == "constant"
     assert not found["given"].keys() & found["defaults"].keys()
-    assert found["memory"]["total"] > found["memory"]["weights"] > 0
+    assert found["unchecked"] == ""
 
 
 @pytest.mark.parametrize(
@@ -109,45 +83,110 @@ def test_what_a_run_would_refuse_is_refused(recipe, changes, error, message):
         look({**recipe, **changes})
 
 
+def test_show_config_prints_a_recipe_with_the_defaults_of_this_package(recipe, tmp_path, capsys):
+    path = tmp_path / "recipe.yaml"
+    path.write_text(yaml.safe_dump(recipe))
+    assert main(["train", str(path), "trainer.k=3", "--show-config"]) == 0
+    shown = yaml.safe_load(capsys.readouterr().out)
+    assert shown["trainer"]["k"] == 3
+    assert shown["trainer"]["k_schedule"] == "constant"
+    assert shown["verifier"]["time_limit"] > 0
+    assert look(shown).plan == look({**recipe, "trainer": {**recipe["trainer"], "k": 3}}).plan
+
+
+def own_reward(tmp_path, body):
+    (tmp_path / "own.py").write_text(f"def reward(completions, **_):\n    {body}\n")
+    return f"{tmp_path}/own.py:reward"
+
+
+def test_an_own_reward_function_is_called_with_three_completions(recipe, tmp_path, capsys):
+    reward = own_reward(tmp_path, "return [1 / len(c) for c in completions]")
+    recipe["reward"] = [{"reward": reward, "on_error": "zero"}]
+    assert dry_run(tmp_path, recipe) == 0
+    text = capsys.readouterr().out
+    assert "reward of three completions: raised ZeroDivisionError: division by zero, 1, " in text
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("return [c.group(1) for c in completions]", r"failed for 3 of 3(?s:.*)own.py., line 2"),
+        ("return [1.0]", "returned 1 values for 3 completions"),
+        ("return [1.0] * len(kwargs['gold'])", "NameError"),
+    ],
+)
+def test_a_reward_that_never_works_is_refused(recipe, tmp_path, body, message):
+    with pytest.raises(InvalidValueError, match=message):
+        look({**recipe, "reward": own_reward(tmp_path, body)})
+
+
+def test_a_reward_that_its_problems_cannot_have_is_refused(recipe, tmp_path):
+    with pytest.raises(InvalidValueError, match="has no visible_tests"):
+        look({**recipe, "reward": "visible_tests"})
+    with pytest.raises(MissingFileError, match=r"none\.py' does not exist"):
+        look({**recipe, "reward": "none.py:reward"})
+
+
 def test_names_on_the_hub_are_allowed_without_their_config(recipe, monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     found = look({**recipe, "model": "owner/model"})
-    assert found.memory is None
-    assert "owner/model" in found.memory_unknown
+    assert found.prompt_tokens is None
+    assert "owner/model" in found.unchecked
     recipe["trainer"]["max_steps"] = 5
     found = look({**recipe, "model": "owner/model", "problems": "mbpp"})
     assert (found.plan.problems, found.plan.rollout_batches) == (None, 5)
 
 
-def test_the_memory_of_weights_gradients_and_states_is_counted_from_the_model(
-    model_folder, tmp_path
-):
-    model = AutoModelForCausalLM.from_pretrained(model_folder)
-    count = sum(weight.numel() for weight in model.parameters())
-    found = estimate(model.config, config(tmp_path), adapter=None, prompt_tokens=10)
-    assert found.parameters == found.trained_parameters == count
-    assert (found.weights, found.gradients, found.optimizer) == (4 * count, 4 * count, 0)  # SGD
-    assert found.reference == 0
-    settings = config(
-        tmp_path, optim="adamw_torch", beta=0.1, model_init_kwargs={"dtype": "bfloat16"}
-    )
-    found = estimate(model.config, settings, adapter=None, prompt_tokens=10)
-    assert (found.weights, found.gradients, found.optimizer) == (2 * count, 2 * count, 4 * count)
-    assert found.reference == 2 * count
-    assert found.tokens_a_sequence == 16
-    longer = estimate(model.config, settings, adapter=None, prompt_tokens=100)
-    assert longer.activations > found.activations
-    assert longer.cache > found.cache
+GEOMETRIES = {
+    "reused, split groups": {
+        "num_iterations": 3,
+        "max_steps": 7,
+        "per_device_train_batch_size": 2,
+        "gradient_accumulation_steps": 4,
+    },
+    "steps that straddle generations": {
+        "per_device_train_batch_size": 2,
+        "steps_per_generation": 4,
+        "gradient_accumulation_steps": 3,
+        "num_iterations": 2,
+        "max_steps": 6,
+    },
+    "several generations a step": {
+        "steps_per_generation": 1,
+        "gradient_accumulation_steps": 2,
+        "max_steps": 2,
+    },
+    "whole groups, epochs": {"max_steps": -1, "num_train_epochs": 1.5, "num_iterations": 2},
+    "epochs that do not divide": {
+        "max_steps": -1,
+        "num_train_epochs": 2,
+        "per_device_train_batch_size": 4,
+        "steps_per_generation": 5,
+        "gradient_accumulation_steps": 3,
+        "num_iterations": 2,
+    },
+}
 
 
-def test_an_adapter_trains_few_parameters_and_needs_no_reference(model_folder, tmp_path):
-    model = AutoConfig.from_pretrained(model_folder)
-    adapter = lora_config({"r": 2, "target_modules": ["q_proj"]})
-    settings = config(tmp_path, optim="adamw_torch", beta=0.1)
-    found = estimate(model, settings, adapter=adapter, prompt_tokens=10)
-    heads = model.num_attention_heads * model.head_dim if hasattr(model, "head_dim") else 0
-    outputs = heads or model.hidden_size
-    expected = 2 * (model.hidden_size + outputs) * model.num_hidden_layers
-    assert found.trained_parameters == expected
-    assert found.optimizer == 8 * expected
-    assert found.reference == 0
+@pytest.mark.parametrize("settings", GEOMETRIES.values(), ids=GEOMETRIES)
+def test_counts_are_those_of_a_real_run(make_trainer, settings):
+    trainer = make_trainer(method="bon_off_policy_exact", max_completion_length=2, **settings)
+    trainer.train()
+    found = plan(trainer.args, problems=len(trainer.train_dataset))
+    assert trainer.state.global_step == trainer.state.max_steps == found.optimizer_steps
+    assert len(trainer.generations) == found.rollout_batches
+    drawn = sum(len(rows["advantages"]) for _, rows, _ in trainer.generations)
+    assert drawn == found.completions
+    assert trainer._rollout.whole == found.whole_groups
+
+
+def test_what_the_number_of_problems_decides(tmp_path):
+    settings = config(tmp_path, per_device_train_batch_size=16, max_steps=-1, num_train_epochs=2)
+    found = plan(settings, problems=10)
+    assert (found.prompts_per_rollout_batch, found.completions_per_rollout_batch) == (4, 16)
+    assert (found.rollout_batches, found.optimizer_steps, found.epochs) == (4, 4, 2.0)
+    with pytest.raises(InvalidValueError, match="problems: has 3 prompts, fewer than the 4"):
+        plan(settings, problems=3)
+    with pytest.raises(InvalidValueError, match="max_steps: must be given where the number"):
+        plan(settings, problems=None)
+    assert plan(config(tmp_path), problems=None).rollout_batches == 3

@@ -1,6 +1,7 @@
 """A run that was stopped in the middle of a buffer goes on as if it had not been."""
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,9 +15,9 @@ from safetensors.torch import load_file
 
 from maxatk.cli.main import main
 from maxatk.errors import InvalidValueError
-from maxatk.jsonl import write_jsonl
-from maxatk.train import MaxAtKTrainer
-from maxatk.train.run import last_checkpoint
+from maxatk.folders import last_checkpoint
+from maxatk.settings import from_mapping
+from maxatk.train import MaxAtKTrainer, TrainRecipe, train
 
 # A generation serves 4 steps, so that checkpoints 1, 2 and 3 lie inside of one.
 SETTINGS = {
@@ -30,14 +31,10 @@ SETTINGS = {
     "optim": "adamw_torch",
     "learning_rate": 1e-2,
 }
-WHOLE, SPLIT = {}, {"per_device_train_batch_size": 4, "num_generations": 8}
-LAG = {"rollout_lag": 3, "num_iterations": 1}  # a generation serves 2 steps
+SPLIT = {"per_device_train_batch_size": 4, "num_generations": 8}
 GEOMETRIES = {
-    "whole groups": WHOLE,
-    "split groups": SPLIT,
-    "whole groups, lag": {**WHOLE, **LAG},
-    "split groups, lag": {**SPLIT, **LAG},
     "whole groups, running scale": {"advantage_scale": "batch"},
+    "split groups": SPLIT,
 }
 
 
@@ -47,23 +44,13 @@ def test_weights_and_samples_are_those_of_an_uninterrupted_run(make_trainer, geo
     whole = make_trainer(cls=MaxAtKTrainer, **settings)
     whole.train()
     losses = [row["loss"] for row in whole.state.log_history if "loss" in row]
-    for stop in (4, 3, 1):  # the last first: a resumed run writes the later checkpoints again
+    for stop in (4, 1):  # the last first: a resumed run writes the later checkpoints again
         again = make_trainer(cls=MaxAtKTrainer, **settings)
         again.train(resume_from_checkpoint=f"{again.args.output_dir}/checkpoint-{stop}")
         for name, weight in whole.model.state_dict().items():
             torch.testing.assert_close(again.model.state_dict()[name], weight, atol=0, rtol=0)
         resumed = [row["loss"] for row in again.state.log_history if "loss" in row]
         assert resumed == losses, f"resumed from step {stop}"
-
-
-def test_a_checkpoint_of_another_lag_is_refused(make_trainer):
-    make_trainer(cls=MaxAtKTrainer, **{**SETTINGS, **LAG}).train()
-    again = make_trainer(cls=MaxAtKTrainer, **{**SETTINGS, **LAG, "rollout_lag": 2})
-    checkpoint = Path(again.args.output_dir) / "checkpoint-4"
-    for found in (3, 0):
-        with pytest.raises(InvalidValueError, match=f"rollout_lag: 2 .* allowed: {found}"):
-            again.train(resume_from_checkpoint=str(checkpoint))
-        (checkpoint / "lag.pt").unlink(missing_ok=True)
 
 
 def test_a_checkpoint_cut_off_by_a_kill_is_passed_over(tmp_path):
@@ -77,32 +64,23 @@ def test_a_checkpoint_cut_off_by_a_kill_is_passed_over(tmp_path):
     assert last_checkpoint(tmp_path) == str(tmp_path / "checkpoint-10")
 
 
-@pytest.mark.parametrize("lag", [0, 3])
-def test_killed_runs_end_with_the_weights_of_one_that_was_not(
-    tmp_path, started, model_folder, mini_problems, lag
-):
-    problems, reward = tmp_path / "problems.jsonl", tmp_path / "own.py"
-    write_jsonl(problems, (p.problem.to_json() for p in mini_problems))
-    reward.write_text(
-        "def letters(completions, **_):\n    return [len(set(text)) / 99 for text in completions]\n"
-    )
-    trainer = {**SETTINGS, "k": 2, "num_generations": 4, "per_device_train_batch_size": 8}
-    trainer |= {"max_completion_length": 40, "max_steps": 8}  # slow enough to be killed in time
-    trainer |= {"rollout_lag": lag, "num_iterations": 1 if lag else 2}
-    trainer |= {"use_cpu": True, "report_to": "none"}
-    recipe = tmp_path / "recipe.yaml"
-    recipe.write_text(
-        yaml.safe_dump(
-            {
-                "model": str(model_folder),
-                "problems": str(problems),
-                "out": "overridden",
-                "reward": f"{reward}:letters",
-                "trainer": trainer,
-            }
-        )
-    )
+def test_a_checkpoint_in_mid_buffer_of_another_number_of_processes_warns(make_trainer):
+    trainer = make_trainer(cls=MaxAtKTrainer, **{**SETTINGS, "max_steps": 1})
+    trainer.train()
+    checkpoint = Path(trainer.args.output_dir) / "checkpoint-1"
+    (checkpoint / "buffer-0-of-1.pt").rename(checkpoint / "buffer-0-of-2.pt")
+    again = make_trainer(cls=MaxAtKTrainer, **{**SETTINGS, "max_steps": 2})
+    with pytest.warns(UserWarning, match=r"another number of processes than 1; .* is dropped"):
+        again.train(resume_from_checkpoint=str(checkpoint))
+    assert again.state.global_step == 2
 
+
+def test_a_killed_run_ends_with_the_weights_of_one_that_was_not(
+    tmp_path, started, model_folder, toy_recipe
+):
+    slow = {"max_completion_length": 40, "max_steps": 8}  # enough to be killed in time
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(yaml.safe_dump(toy_recipe(**SETTINGS | slow)))
     killed, whole = tmp_path / "killed", tmp_path / "whole"
     command = [sys.executable, "-m", "maxatk", "train", str(recipe), f"out={killed}"]
     process = started(*command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -118,3 +96,28 @@ def test_killed_runs_end_with_the_weights_of_one_that_was_not(
     for name, weight in load_file(killed / "model.safetensors").items():
         torch.testing.assert_close(weight, expected[name], atol=0, rtol=0)
     assert "log_history" in json.loads((killed / "train.json").read_text())
+
+
+def test_a_finished_training_is_extended_by_more_steps(tmp_path, toy_recipe):
+    changes = {"save_strategy": "steps", "save_steps": 1, "lr_scheduler_type": "constant"}
+
+    def run(name, **trainer):
+        recipe = toy_recipe(**changes, **trainer)
+        out = tmp_path / name
+        return train(from_mapping(TrainRecipe, {**recipe, "out": str(out)}, where="recipe"))
+
+    run("extended", max_steps=2)
+    extended, whole = run("extended", max_steps=3), run("whole", max_steps=3)
+    record = json.loads((extended / "train.json").read_text())
+    assert record["resumed_from"] == "checkpoint-2"
+    assert record["recipe"]["trainer"]["max_steps"] == 3
+    assert [row["step"] for row in record["log_history"] if "reward" in row] == [1, 2, 3]
+    weights = [load_file(out / "model.safetensors") for out in (extended, whole)]
+    for name, weight in weights[0].items():
+        torch.testing.assert_close(weight, weights[1][name], atol=0, rtol=0)
+    with pytest.raises(InvalidValueError, match="max_steps: 3 in the folder, 2 now"):
+        run("extended", max_steps=2)
+    for checkpoint in extended.glob("checkpoint-*"):
+        shutil.rmtree(checkpoint)
+    with pytest.raises(InvalidValueError, match="no checkpoint from which its training could"):
+        run("extended", max_steps=4)

@@ -18,9 +18,9 @@ from transformers.generation.logits_process import (
 )
 
 from maxatk.errors import InvalidValueError
-from maxatk.evaluation import SamplingSettings
+from maxatk.sampling import SamplingSettings
 from maxatk.train import MaxAtKTrainer
-from maxatk.train.rollouts import OwnRollouts
+from maxatk.train.loop import OwnLoop
 
 from . import enumerated
 from .conftest import GROUP, PROMPTS, SpyTrainer, config, text_reward
@@ -73,10 +73,8 @@ def inverted(model, prompt, noise, *, temperature, ends):
 
 ADAPTER = LoraConfig(r=4, lora_alpha=64, target_modules="all-linear", task_type="CAUSAL_LM")
 CASES = {
-    "plain": {},
     "adapter": {"peft_config": ADAPTER},
     "gradient checkpointing": {"gradient_checkpointing": True},
-    "lag": {"rollout_lag": 1},
     "few samples of a prompt": {"num_generations": 2, "k": 1},
 }
 
@@ -91,11 +89,10 @@ def test_completions_invert_the_distribution_of_the_weights_that_train(
     )  # fmt: skip
     assert trainer.rollouts == "own"
     trainer.train()
-    lag = case.get("rollout_lag", 0)
     for step, (state, prompts, completions) in enumerate(trainer.drawn):
         torch.set_rng_state(state)
         noise = torch.rand((len(prompts), 8))
-        policy = trainer.generations[max(step - lag, 0)][0]
+        policy = trainer.generations[step][0]
         trainer.model.load_state_dict(policy)
         for row in range(0, len(prompts), 3):
             ends = [trainer.processing_class.eos_token_id]
@@ -128,16 +125,15 @@ def probabilities(model, warpers, length):
 
 
 @pytest.mark.parametrize(
-    "settings, warpers",
+    "rollouts, settings, warpers",
     [
-        ({"temperature": 1.4}, []),
-        ({"temperature": 3.0, "top_p": 0.8}, [TopPLogitsWarper(0.8)]),
-        ({"temperature": 3.0, "top_k": 3}, [TopKLogitsWarper(3)]),
-        ({"top_k": 3, "top_p": 0.99}, [TopKLogitsWarper(3), TopPLogitsWarper(0.99)]),
-        ({"temperature": 3.0, "generation_kwargs": {"min_p": 0.3}}, [MinPLogitsWarper(0.3)]),
+        ("own", {"temperature": 1.4}, []),
+        ("own", {"temperature": 3.0, "top_p": 0.8}, [TopPLogitsWarper(0.8)]),
+        ("own", {"top_k": 3, "top_p": 0.99}, [TopKLogitsWarper(3), TopPLogitsWarper(0.99)]),
+        ("own", {"temperature": 3.0, "generation_kwargs": {"min_p": 0.3}}, [MinPLogitsWarper(0.3)]),
+        ("trl", {"top_k": 3, "top_p": 0.99}, [TopKLogitsWarper(3), TopPLogitsWarper(0.99)]),
     ],
 )
-@pytest.mark.parametrize("rollouts", ["own", "trl"])
 def test_the_distribution_is_that_of_generate(ending_folder, tmp_path, rollouts, settings, warpers):
     samples = 4096
     trainer = make(
@@ -322,4 +318,4 @@ def test_a_prompt_without_a_token_is_refused(ending_folder):
     model = AutoModelForCausalLM.from_pretrained(ending_folder)
     settings = SamplingSettings(samples=1, max_new_tokens=2)
     with pytest.raises(InvalidValueError, match="prompt: one has no token"):
-        OwnRollouts(settings, end_tokens=(0,)).draw(model, [[1, 2], []])
+        OwnLoop(settings, end_tokens=(0,)).draw(model, [[1, 2], []])

@@ -8,43 +8,24 @@ from pathlib import Path
 import pytest
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from evaluation.conftest import save_tiny_model
-from maxatk.errors import InvalidValueError, MissingFileError
+from maxatk.errors import DataError, InvalidValueError, MissingFileError
 from maxatk.folders import TRAIN_RECORD
 from maxatk.jsonl import write_jsonl
-from maxatk.masking import HIDDEN
 from maxatk.models import PromptSettings, load_tokenizer, prompt_difference, prompt_ids
 from maxatk.records import TestCase
-from maxatk.settings import from_mapping
+from maxatk.settings import HIDDEN, from_mapping
 from maxatk.train import MaxAtKTrainer, TrainRecipe, train
 from maxatk.train.run import to_dataset
 from maxatk.verifier import CodeReward, Verifier
+from tiny import save_tiny_model
 
-TRAINER = {
-    "method": "bon_off_policy_exact",
-    "k": 2,
-    "num_generations": 4,
-    "per_device_train_batch_size": 8,
-    "num_iterations": 2,
-    "max_steps": 2,
-    "max_completion_length": 6,
-    "use_cpu": True,
-    "report_to": "none",
-    "logging_steps": 1,
-}
+from .conftest import TRAINER
 
 
 @pytest.fixture
-def recipe(tmp_path, model_folder, mini_problems):
-    problems = tmp_path / "problems.jsonl"
-    write_jsonl(problems, (p.problem.to_json() for p in mini_problems))
-    return {
-        "model": str(model_folder),
-        "problems": str(problems),
-        "out": str(tmp_path / "out"),
-        "verifier": {"workers": 1, "time_limit": 1},
-        "trainer": dict(TRAINER),
-    }
+def recipe(toy_recipe):
+    """Programs are really executed."""
+    return {**toy_recipe(), "reward": "continuous"}
 
 
 def run(recipe, progress=None):
@@ -131,6 +112,34 @@ def test_an_unfinished_run_goes_on_from_its_checkpoint_and_only_with_its_recipe(
     (out / TRAIN_RECORD).write_text(unfinished)
     with pytest.raises(InvalidValueError, match=r"trainer.k: 2 in the folder, 3 now"):
         run({**recipe, "trainer": {**recipe["trainer"], "k": 3}})
+
+
+def test_a_training_outlives_a_log_without_whole_groups(recipe, tmp_path):
+    """No group has all of its rewards, so that TRL logs None for max@4, and NaN once for a norm."""
+    own = tmp_path / "gaps.py"
+    own.write_text(
+        "def gaps(completions, **_):\n"
+        "    return [None if i % 4 == 0 else i % 2 for i in range(len(completions))]\n"
+    )
+    recipe["reward"] = f"{own}:gaps"
+    recipe["trainer"] |= {"save_strategy": "steps", "save_steps": 1}
+    settings = from_mapping(TrainRecipe, recipe, where="recipe")
+    lines = []
+    out = train(settings, write_line=lines.append)
+    assert ["max@4 unknown" in line for line in lines] == [True, True]
+    record = json.loads((out / TRAIN_RECORD).read_text())
+    assert [row["max@4"] for row in record["log_history"][:2]] == [None, None]
+    del record["log_history"]  # as if killed at the end
+    (out / TRAIN_RECORD).write_text(json.dumps(record))
+    shutil.rmtree(out / "checkpoint-2")
+    state = out / "checkpoint-1" / "trainer_state.json"
+    state.write_text(state.read_text().replace('"max@4": null', '"max@4": NaN'))
+    train(settings, write_line=lines.append)
+    assert len(lines) == 3
+    resumed = json.loads((out / TRAIN_RECORD).read_text())
+    assert [row["max@4"] for row in resumed["log_history"][:2]] == [None, None]
+    card = (out / "README.md").read_text()
+    assert "| max@1 | 0.667 | 0.667 |" in card
 
 
 def test_a_folder_where_nothing_was_kept_takes_another_recipe(recipe):
@@ -236,6 +245,41 @@ def test_a_part_of_the_reward_may_select(recipe, mini_problems):
     assert logged["rewards/visible_tests/mean"] == pytest.approx(logged["reward"])
 
 
+def test_what_a_reward_lacks_is_refused_before_the_model_is_loaded(recipe, tmp_path):
+    rows = [json.loads(line) for line in Path(recipe["problems"]).read_text().splitlines()]
+    write_jsonl(Path(recipe["problems"]), ({"id": r["id"], "prompt": r["prompt"]} for r in rows))
+    with pytest.raises(InvalidValueError, match="has no tests, which the reward of a program"):
+        run(recipe)
+    (tmp_path / "short.py").write_text("def reward(prompts, completions): ...")
+    with pytest.raises(InvalidValueError, match="cannot be called as function"):
+        run({**recipe, "reward": f"{tmp_path}/short.py:reward"})
+    mixed = ({"id": r["id"], "prompt": r["prompt"], "meta": {"level": m}}
+             for r, m in zip(rows, [{"a": [1]}, 1], strict=False))  # fmt: skip
+    write_jsonl(Path(recipe["problems"]), mixed)
+    with pytest.raises(DataError, match="meta: a field must have one type in all problems"):
+        run({**recipe, "reward": f"{tmp_path}/own.py:letters"})
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_function_of_the_user_gets_the_columns_of_problems_without_tests(recipe, tmp_path):
+    (tmp_path / "columns.py").write_text(
+        "def reward(prompts, completions, answer, level, **_):\n"
+        "    assert set(answer) <= {'0', '1'} and set(level) <= {0, 1, 2}\n"
+        "    return [len(set(text)) / 10 for text in completions]\n"
+    )
+    rows = [json.loads(line) for line in Path(recipe["problems"]).read_text().splitlines()]
+    plain = (
+        {"id": r["id"], "prompt": r["prompt"], "answer": str(i % 2), "meta": {"level": i % 3}}
+        for i, r in enumerate(rows)
+    )
+    write_jsonl(Path(recipe["problems"]), plain)
+    recipe["reward"] = f"{tmp_path}/columns.py:reward"
+    record = json.loads((run(recipe) / TRAIN_RECORD).read_text())
+    assert record["log_history"][0]["reward"] > 0
+    assert record["recipe"]["reward"] == recipe["reward"]
+    assert len(record["reward"][0]["sha256"]) == 64
+
+
 def test_a_training_may_be_given_an_open_verifier(recipe):
     class OfACluster(Verifier):
         shards = ({"node": "one", "cpu": "fast"},)
@@ -246,3 +290,19 @@ def test_a_training_may_be_given_an_open_verifier(recipe):
     record = json.loads((out / TRAIN_RECORD).read_text())
     assert record["shards"] == [{"node": "one", "cpu": "fast"}]
     assert record["isolation"] == verifier.isolation
+
+
+def test_a_reward_that_fails_ends_a_training_or_is_counted_in_its_log(recipe, tmp_path):
+    (tmp_path / "fails.py").write_text(
+        "def reward(completions, **_):\n    return [1 / (len(text) % 3) for text in completions]\n"
+    )
+    fails = f"{tmp_path}/fails.py:reward"
+    with pytest.raises(InvalidValueError, match=r"raised ZeroDivisionError(?s:.*)line 2, in"):
+        run({**recipe, "reward": fails})
+    shares = {"zero": "frac_reward_failed", "drop": "frac_without_reward"}
+    for policy, logged in shares.items():
+        reward, out = {"reward": fails, "on_error": policy}, tmp_path / policy
+        run({**recipe, "reward": reward, "out": str(out)})
+        rows = json.loads((out / TRAIN_RECORD).read_text())["log_history"]
+        assert 0 < rows[0][logged] < 1
+        assert "Of the completions: " in (out / "README.md").read_text()

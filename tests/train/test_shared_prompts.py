@@ -7,7 +7,6 @@ import shutil
 import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
-from trl import GRPOTrainer
 
 from maxatk.errors import InvalidValueError
 from maxatk.models import load_tokenizer
@@ -89,8 +88,7 @@ def test_where_nothing_can_be_shared_the_ordinary_pass_is_taken(model, batch, ca
 @pytest.mark.parametrize(
     "changes",
     [
-        {"method": "grpo", "num_iterations": 2},
-        {"method": "grpo", "beta": 0.1},
+        {"method": "grpo", "num_iterations": 2, "beta": 0.1},
         {"method": "bon_off_policy_exact", "num_iterations": 3, "max_steps": 6},
         {
             "method": "bon_off_policy_exact",
@@ -99,7 +97,7 @@ def test_where_nothing_can_be_shared_the_ordinary_pass_is_taken(model, batch, ca
             "gradient_accumulation_steps": 4,
         },
     ],
-    ids=["grpo", "reference model", "whole groups", "split groups"],
+    ids=["reference model", "whole groups", "split groups"],
 )
 def test_training_ends_with_the_same_weights_and_reads_fewer_tokens(make_trainer, changes):
     ends = []
@@ -125,23 +123,6 @@ def test_training_ends_with_the_same_weights_and_reads_fewer_tokens(make_trainer
 def test_what_cannot_keep_a_cache_is_refused(tmp_path, changes, named):
     with pytest.raises(InvalidValueError, match=f"share_prompts.*{named}"):
         config(tmp_path, share_prompts=True, **changes)
-
-
-@pytest.mark.parametrize("hidden", [True, False])
-def test_liger_is_refused_only_where_its_loss_hides_the_log_probabilities(
-    tmp_path, monkeypatch, hidden
-):
-    monkeypatch.delattr(GRPOTrainer, "compute_liger_loss", raising=False)
-    if hidden:  # as in earlier versions of TRL
-        monkeypatch.setattr(GRPOTrainer, "compute_liger_loss", None, raising=False)
-    settings = {"method": "bon_off_policy", "num_iterations": 2, "use_liger_kernel": True}
-    assert config(tmp_path, **settings).whole_groups is not hidden
-    with (
-        pytest.raises(InvalidValueError, match=r"share_prompts.*use_liger_kernel")
-        if hidden
-        else contextlib.nullcontext()
-    ):
-        config(tmp_path, share_prompts=True, **settings)
 
 
 def small(kind, **changes):
@@ -243,16 +224,15 @@ def test_weights_of_16_bits_round_although_log_probabilities_have_32(
         compare(shared, ordinary, mask, **more)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("maxatk.train.trainer.refuse_differences", noted)
+        patch.setattr("maxatk.train.shared_prompts.refuse_differences", noted)
         trainer.train()
     assert differences[0] > 1e-3  # more than rounding in 32 bits explains
 
 
-def test_both_passes_are_compared_once(make_trainer):
+def test_both_passes_are_compared_once(make_trainer, monkeypatch):
     trainer = make_trainer(text_reward, share_prompts=True, num_iterations=2, max_steps=4)
     calls = []
-    compare = trainer._compare_passes
-    trainer._compare_passes = lambda *given: (calls.append(given), compare(*given))
+    monkeypatch.setattr(shared_prompts, "refuse_differences", lambda *a, **_: calls.append(a))
     trainer.train()
     assert len(calls) == 1
 

@@ -59,8 +59,7 @@ def texts(trainer, rows, name):
     ]
 
 
-@pytest.mark.parametrize("method", ["bon_loo1", "bon_off_policy_exact"])
-@pytest.mark.parametrize("rollouts", ["own", "trl"])
+@pytest.mark.parametrize("method, rollouts", [("bon_loo1", "trl"), ("bon_off_policy_exact", "own")])
 def test_every_group_has_a_signal_and_its_own_prompt_completions_and_rewards(
     model_folder, tmp_path, method, rollouts
 ):
@@ -112,8 +111,7 @@ def test_a_batch_with_a_signal_everywhere_is_left_as_it_is(model_folder, tmp_pat
         torch.testing.assert_close(replaced[name], weight, atol=0, rtol=0)
 
 
-@pytest.mark.parametrize("stop", [1, 4])
-def test_a_resumed_run_draws_the_same_prompts(model_folder, tmp_path, stop):
+def test_a_resumed_run_draws_the_same_prompts(model_folder, tmp_path):
     def trained(resume=None):
         trainer = make(
             model_folder,
@@ -126,7 +124,7 @@ def test_a_resumed_run_draws_the_same_prompts(model_folder, tmp_path, stop):
         trainer.train(resume_from_checkpoint=resume)
         return trainer
 
-    whole, again = trained(), trained(str(tmp_path / f"checkpoint-{stop}"))
+    whole, again = trained(), trained(str(tmp_path / "checkpoint-1"))
     rows = [row for row in whole.state.log_history if "prompts/drawn" in row]
     assert any(row["prompts/drawn"] > 4 for row in rows), "nothing was drawn again"
     for name, weight in whole.model.state_dict().items():

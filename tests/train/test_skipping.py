@@ -2,16 +2,16 @@
 
 import pytest
 import torch
-from trl import GRPOConfig
 
 from maxatk.errors import InvalidValueError
-from maxatk.train import buffer
+from maxatk.train.batch import of_rows, rows_that_train
 from train.conftest import GROUP, config, reward_with_gaps
 
 
 def coarse_reward(completions, **_):
-    """A reward that most groups have in common: 1 for every text with more than five letters."""
-    return [float(len(set(text)) > 5) for text in completions]
+    """A reward that most groups have in common, 1 for every text with many letters, and gaps."""
+    gaps = reward_with_gaps(completions)
+    return [g and float(len(set(t)) > 5) for t, g in zip(completions, gaps, strict=True)]
 
 
 def no_reward(completions, **_):
@@ -30,11 +30,9 @@ def rows_seen(trainer):
     return counts
 
 
-@pytest.mark.parametrize("reward", [coarse_reward, reward_with_gaps])
 @pytest.mark.parametrize(
     "changes",
     [
-        {"method": "grpo"},
         {"method": "bon_loo1", "num_iterations": 2, "max_steps": 6},
         {"method": "grpo", "loss_type": "cispo", "epsilon_high": 5.0},
         {"method": "grpo", "share_prompts": True, "gradient_accumulation_steps": 2},
@@ -45,14 +43,13 @@ def rows_seen(trainer):
             "per_device_train_batch_size": 2,
             "gradient_accumulation_steps": 4,
         },
-        {"method": "bon_off_policy_exact", "own_ratio": "sequence", "num_iterations": 2},
     ],
-    ids=["on-policy", "reused", "cispo", "shared", "whole groups", "split groups", "own ratio"],
+    ids=["reused", "cispo", "shared", "whole groups", "split groups"],
 )
-def test_training_ends_with_the_same_weights_from_fewer_rows(make_trainer, reward, changes):
+def test_training_ends_with_the_same_weights_from_fewer_rows(make_trainer, changes):
     ends = []
     for skip in (False, True):
-        trainer = make_trainer(reward, skip_zero_advantages=skip, **changes)
+        trainer = make_trainer(coarse_reward, skip_zero_advantages=skip, **changes)
         seen = rows_seen(trainer)
         trainer.train()
         ends.append((trainer.model.state_dict(), sum(seen)))
@@ -75,15 +72,13 @@ def test_a_rollout_batch_without_signal_moves_nothing(make_trainer):
 
 def test_rows_that_train_are_filled_up_to_the_least():
     batch = {"advantages": torch.tensor([0.0, 1.0, 0.0, -1.0, 0.0])}
-    assert buffer.rows_that_train(batch).tolist() == [1, 3]
-    assert buffer.rows_that_train(batch, least=4).tolist() == [0, 1, 2, 3]
-    of_tokens = {"advantages": torch.tensor([[0.0, 0.0], [0.0, 2.0]])}
-    assert buffer.rows_that_train(of_tokens).tolist() == [1]
+    assert rows_that_train(batch).tolist() == [1, 3]
+    assert rows_that_train(batch, least=4).tolist() == [0, 1, 2, 3]
 
 
 def test_a_batch_with_more_than_one_row_a_sample_stays_whole():
     batch = {"completion_ids": torch.zeros(2, 3), "pixel_values": torch.zeros(5, 3)}
-    assert buffer.of_rows(batch, torch.tensor([1])) is batch
+    assert of_rows(batch, torch.tensor([1])) is batch
 
 
 @pytest.mark.parametrize(
@@ -92,13 +87,7 @@ def test_a_batch_with_more_than_one_row_a_sample_stays_whole():
         ({"loss_type": "grpo"}, "loss_type 'grpo'"),
         ({"beta": 0.1}, "beta 0.1"),
         ({"top_entropy_quantile": 0.2}, "top_entropy_quantile 0.2"),
-        pytest.param(
-            {"entropy_coef": 0.1},
-            "entropy bonus",
-            marks=pytest.mark.skipif(
-                not hasattr(GRPOConfig, "entropy_coef"), reason="this TRL has no entropy bonus"
-            ),
-        ),
+        ({"entropy_coef": 0.1}, "entropy bonus"),
     ],
 )
 def test_a_loss_that_reads_all_samples_is_refused(tmp_path, changes, named):

@@ -10,11 +10,11 @@ import pytest
 import torch
 
 import maxatk
-from maxatk.train.ratios import GROUP_ROW
+from maxatk.train.batch import GROUP_ROW
 from processes import patience
 
 from .conftest import GROUP
-from .test_trainer import brute_force, sequence_logps
+from .expected import brute_force, sequence_logps
 
 TESTS = Path(__file__).parents[1]
 CPUS = Path(maxatk.__file__).parent / "recipes" / "accelerate" / "two_cpus.yaml"

@@ -1,17 +1,17 @@
 """Corrections and lags where vLLM samples, with a stand-in for it."""
 
+import importlib.util
+
 import numpy as np
 import pytest
-import torch
-from datasets import Dataset
 
-from maxatk.errors import InvalidValueError
-from maxatk.train import MaxAtKTrainer
-from maxatk.train.ratios import GROUP_ROW
+from maxatk.errors import InvalidValueError, MissingDependencyError
+from maxatk.train import MaxAtKTrainer, TrainRecipe, train
+from maxatk.train.batch import GROUP_ROW
 
-from .conftest import GROUP, PROMPTS, SpyTrainer, config, text_reward
+from .conftest import GROUP, config
 from .enumerated import EveryGroup, gradient_of_max_at_k, write_model
-from .test_trainer import brute_force, sequence_logps
+from .expected import brute_force, sequence_logps
 from .vllm_stand_in import StandIn
 
 WHOLE, SPLIT = {}, {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 4}
@@ -28,9 +28,16 @@ def stand_in(monkeypatch):
     return Fresh
 
 
-@pytest.mark.parametrize("behaviour", ["trainer", "sampler"])
-@pytest.mark.parametrize("form", ["ppo", "reinforce"])
-@pytest.mark.parametrize("geometry", [WHOLE, SPLIT], ids=["whole groups", "split groups"])
+@pytest.mark.parametrize(
+    "behaviour, form, geometry",
+    [
+        ("trainer", "ppo", WHOLE),
+        ("trainer", "reinforce", SPLIT),
+        ("sampler", "ppo", SPLIT),
+        ("sampler", "reinforce", WHOLE),
+        ("sampler", "reinforce", SPLIT),
+    ],
+)
 def test_advantages_are_those_of_ratios_to_the_chosen_behaviour(
     make_trainer, model_folder, geometry, form, behaviour
 ):
@@ -75,7 +82,7 @@ def test_tokens_without_a_probability_of_the_sampler_count_with_that_of_the_trai
         np.testing.assert_allclose(seen.inputs["advantages"].numpy(), own, atol=5e-5)
 
 
-@pytest.mark.parametrize("form, length", [("ppo", 1), ("reinforce", 1), ("reinforce", 2)])
+@pytest.mark.parametrize("form, length", [("ppo", 1), ("reinforce", 2)])
 @pytest.mark.parametrize("behaviour", ["sampler", "trainer"])
 def test_with_the_sampler_as_behaviour_the_expected_gradient_is_that_of_max_at_k(
     tmp_path, form, length, behaviour
@@ -106,41 +113,6 @@ def test_with_the_sampler_as_behaviour_the_expected_gradient_is_that_of_max_at_k
     assert error < 1e-4 if behaviour == "sampler" else error > 1e-3, error
 
 
-@pytest.mark.parametrize("evaluates", [False, True])
-def test_a_lag_hands_the_sampler_the_weights_of_the_lag_after_an_evaluation_too(
-    make_trainer, model_folder, tmp_path, prompts, evaluates
-):
-    changes = {"eval_strategy": "steps", "eval_steps": 1, "per_device_eval_batch_size": 4}
-    trainer = SpyTrainer(
-        model=str(model_folder),
-        reward_funcs=text_reward,
-        args=config(
-            tmp_path, rollout_lag=2, max_steps=5, **SAMPLED, **(changes if evaluates else {})
-        ),
-        train_dataset=prompts,
-        eval_dataset=Dataset.from_list([{"prompt": PROMPTS[0]}]),
-    )
-    handed = []
-    inner = trainer._generate_and_score_completions
-
-    def noting(inputs):
-        output = inner(inputs)
-        handed.append((trainer.model.training, trainer.state.global_step,
-                       trainer.vllm_generation.handed[-1]))  # fmt: skip
-        return output
-
-    trainer._generate_and_score_completions = noting
-    trainer.train()
-    policies = {seen.step: seen.policy for seen in trainer.seen}
-    moved = max(float((policies[2][n] - w).abs().max()) for n, w in policies[0].items())
-    assert moved > 1e-4
-    assert any(not training for training, _, _ in handed) == evaluates
-    for training, step, weights in handed:
-        wanted = max(step - 2, 0) if training else step
-        for name, weight in policies.get(wanted, {}).items():
-            torch.testing.assert_close(weights[name], weight, rtol=0, atol=0, msg=name)
-
-
 @pytest.mark.parametrize(
     "changes, message",
     [
@@ -155,7 +127,7 @@ def test_a_lag_hands_the_sampler_the_weights_of_the_lag_after_an_evaluation_too(
             {"vllm_importance_sampling_correction": False},
             r"vllm_importance_sampling_correction: must be True",
         ),
-        ({"method": "bon_loo1"}, r"behaviour: 'sampler' has no effect on the method 'bon_loo1'"),
+        ({"method": "bon_loo1"}, r"behaviour: must be 'trainer' with the method 'bon_loo1'"),
     ],
 )
 def test_ratios_to_the_sampler_are_refused_where_they_would_be_others(tmp_path, changes, message):
@@ -164,8 +136,19 @@ def test_ratios_to_the_sampler_are_refused_where_they_would_be_others(tmp_path, 
         config(tmp_path, **settings)
 
 
-@pytest.mark.parametrize("method", ["bon_off_policy", METHOD, "bon_loo1"])
-def test_every_method_trains_where_vllm_samples(make_trainer, method):
-    trainer = make_trainer(cls=MaxAtKTrainer, method=method, num_iterations=2, use_vllm=True)
+def test_a_method_without_a_correction_trains_where_vllm_samples(make_trainer):
+    trainer = make_trainer(cls=MaxAtKTrainer, num_iterations=2, rollouts="vllm")
     trainer.train()
+    assert trainer.rollouts == "vllm"
     assert trainer.state.global_step == 3
+
+
+@pytest.mark.skipif(importlib.util.find_spec("vllm") is not None, reason="vllm is installed")
+def test_sampling_with_vllm_is_refused_where_it_is_not_installed(tmp_path):
+    trainer = {"use_vllm": True, "per_device_train_batch_size": 8, "bf16": False}
+    recipe = TrainRecipe(
+        model="no/model", problems="none.jsonl", out=str(tmp_path), trainer=trainer
+    )
+    with pytest.raises(MissingDependencyError, match=r"use_vllm: needs the package vllm: pip"):
+        train(recipe)
+    assert not list(tmp_path.iterdir())

@@ -35,7 +35,7 @@ def main(model: str, out: Path, rows: int) -> None:
     )
     trainer.train()
     kept = {
-        "whole_groups": trainer._groups.whole,
+        "whole_groups": trainer._rollout.whole,
         "log": [row for row in trainer.state.log_history if "loss" in row],
         "generations": trainer.generations,
         "seen": [dataclasses.asdict(seen) for seen in trainer.seen],

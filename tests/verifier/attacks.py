@@ -385,6 +385,7 @@ ESCAPES = {
     "bind a socket": "__import__('socket').socketpair()[0].bind('\\0x')",
     "connect a socket": "__import__('socket').socketpair()[0].connect('\\0x')",
     "listen on a socket": "__import__('socket').socketpair()[0].listen()",
+    "out-of-band data": "__import__('socket').socketpair()[0].send(b'x', 1)",
     "pass a descriptor": "__import__('socket').send_fds(__import__('socket').socketpair()[0], "
     "[b'x'], [0])",
     "kill the parent": "os.kill(os.getppid(), 9)",

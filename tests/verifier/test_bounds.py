@@ -1,12 +1,18 @@
 """What one program can cost its host: memory, time and patience."""
 
+import itertools
+import os
+import threading
+import time
 import tracemalloc
 
+import psutil
 import pytest
 
 from maxatk.records import Outcome, TestCase
 from maxatk.verifier import Verifier
-from processes import patience
+from processes import family, patience
+from verifier import attacks
 
 MEBIBYTE = 1 << 20
 
@@ -87,3 +93,37 @@ def test_short_naps_are_nobodys_business(verifier):
     tests = [TestCase(input="", output="x")] * 4
     program = "import time; time.sleep(0.2); print('x')"
     assert verifier.verify(program, tests, time_limit=0.01).reward == 1.0
+
+
+def state():
+    """Return what this process and all below it hold, zombies and files of the host included."""
+    me, *below = family(os.getpid())
+    return {
+        "threads": threading.active_count(),
+        "descriptors": me.num_fds(),
+        "processes": len(below),
+        "zombies": sum(process.status() == psutil.STATUS_ZOMBIE for process in below),
+        "threads below": sum(process.num_threads() for process in below),
+        "descriptors below": sum(process.num_fds() for process in below),
+        "files": len([name for name in os.listdir("/tmp") if name.startswith("maxatk")]),
+    }
+
+
+def cpu_seconds():
+    return sum(sum(process.cpu_times()[:2]) for process in family(os.getpid())[1:])
+
+
+def test_nothing_piles_up_after_hundreds_of_hostile_programs():
+    hostile = list(itertools.islice(itertools.cycle(attacks.ALL.values()), 320))
+    with Verifier(workers=2) as verifier:
+        nap = "import numpy, time\ntime.sleep(0.3)"  # each worker has a zygote with NumPy then
+        verifier.verify_many([(f"{nap}\n# {i}", [attacks.QUESTION]) for i in range(8)])
+        jobs = [attack.job() for attack in hostile]
+        verdicts = verifier.verify_many(jobs[:20])
+        before = state()
+        verdicts += [verifier.verify_many([job])[0] for job in jobs[20:]]
+        after, idle = state(), cpu_seconds()
+        time.sleep(1)
+        assert cpu_seconds() - idle < 0.2
+    assert after == before
+    assert all(verdict.scorable for verdict in verdicts)

@@ -100,9 +100,12 @@ def test_a_signal_from_outside_is_no_fault_of_the_program(number, program):
         assert hit(verifier, program, number).reward == 1.0
 
 
-def test_the_kernel_is_told_to_end_tests_before_their_host(verifier):
-    assert verifier.verify(SQUARE, TESTS).reward == 1.0
-    scores = [Path(f"/proc/{p.pid}/oom_score_adj").read_text() for p in below(os.getpid())]
+def test_the_kernel_is_told_to_end_tests_before_their_host():
+    others = set(below(os.getpid()))  # helpers of libraries that earlier tests started
+    with Verifier(workers=2) as verifier:
+        assert verifier.verify(SQUARE, TESTS).reward == 1.0
+        own = set(below(os.getpid())) - others
+        scores = [Path(f"/proc/{process.pid}/oom_score_adj").read_text() for process in own]
     assert scores
     assert set(scores) == {"1000\n"}
 
@@ -160,7 +163,7 @@ def test_a_host_whose_files_could_be_read_is_refused():
 
 def test_a_library_below_the_temporary_folder_costs_no_layer(tmp_path, verifier):
     (tmp_path / "blue.py").write_text("shade = 7\n")
-    zygote = Zygote(uid=new_uid(), modules=("blue",), folder=str(tmp_path))
+    zygote = Zygote(uid=new_uid(), modules="blue", folder=str(tmp_path))
     try:
         assert zygote.isolation == verifier.isolation
         program = (

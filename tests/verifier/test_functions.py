@@ -97,6 +97,66 @@ def test_outcomes_of_a_check(verifier, program, expected):
     assert outcome(verifier, program, CHECK, entry_point="add") is expected
 
 
+@pytest.mark.parametrize(
+    ("module", "value", "holds"),
+    [
+        ("re", "re.match('a+', 'aab')", "candidate(0)"),
+        ("re", "re.match('a+', 'b')", "not candidate(0)"),
+        (
+            "collections",
+            "collections.deque([1, 2], 3)",
+            "candidate(0) == collections.deque([1, 2])",
+        ),
+        ("fractions", "[fractions.Fraction(2, 6)]", "candidate(0)[0] * 3 == 1"),
+        ("decimal", "decimal.Decimal('0.10')", "str(candidate(0)) == '0.10'"),
+        ("datetime", "datetime.date(2024, 2, 29)", "candidate(0).isoformat() == '2024-02-29'"),
+        (
+            "datetime",
+            "datetime.datetime(2024, 1, 2, 3, tzinfo=datetime.timezone.utc)",
+            "candidate(0) == datetime.datetime(2024, 1, 2, 3, tzinfo=datetime.timezone.utc)",
+        ),
+        ("datetime", "datetime.time(1, 2)", "candidate(0) == datetime.time(1, 2)"),
+        ("datetime", "datetime.timedelta(-1, 5)", "candidate(0) == datetime.timedelta(-1, 5)"),
+        ("math", "range(1, 9, 2)", "list(candidate(0)) == [1, 3, 5, 7]"),
+        ("math", "{1: 2}.keys()", "candidate(0) == {1}"),
+        ("math", "{1: 2}.values()", "sorted(candidate(0)) == [2]"),
+        ("math", "{1: 2}.items()", "candidate(0) == {(1, 2)}"),
+    ],
+)
+def test_values_of_known_types_cross_in_a_check(verifier, module, value, holds):
+    program = f"import {module}\ndef f(x):\n    assert x == x\n    return {value}"
+    sent = value if module == "fractions" else 0
+    check = f"import {module}\ncandidate(candidate({sent}))\nassert {holds}\n"
+    verdict = verifier.verify(program, [TestCase(check=check)], entry_point="f")
+    assert verdict.outcome is Outcome.PASSED, verdict
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"), [("iter([1])", "list_iterator"), ("lambda: 1", "function"), ("C()", "C")]
+)
+def test_the_reason_names_a_type_that_cannot_cross(verifier, value, kind):
+    program = f"class C: pass\ndef f(x): return {value}"
+    tests = [TestCase(check="assert candidate(0) == [1]"), TestCase(call="f(0)", output="[1]")]
+    verdict = verifier.verify(program, tests, entry_point="f")
+    assert [str(t.outcome) for t in verdict.tests] == ["runtime_error", "wrong_answer"]
+    for test in verdict.tests:
+        assert f"a value of type {kind} cannot leave the sandbox" in test.stderr
+
+
+@pytest.mark.parametrize(
+    "answer",
+    ["(1, 0)", "('1', '2')", "(1,) * 9", "1", "()", "[1, 2]", "None"],
+)
+def test_a_value_that_a_program_forges_is_no_pass(verifier, answer):
+    forged = (
+        "import os\ndef f(x):\n    from maxatk.verifier.inside import values as v, checking as c\n"
+        f"    c._send(v.container(b'l', [b'T', v.container(b'r', [v.encode('fractions.Fraction'), "
+        f"v.encode({answer})])]))\n    os._exit(0)"
+    )
+    test = TestCase(check="assert candidate(0) == 5")
+    assert outcome(verifier, forged, test, entry_point="f") is Outcome.RUNTIME_ERROR
+
+
 def test_a_checker_may_expect_an_exception(verifier):
     check = (
         "def check(f):\n    try:\n        f(0)\n    except ZeroDivisionError:\n        return\n"

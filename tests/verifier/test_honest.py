@@ -125,6 +125,27 @@ def test_chance_and_hash_order_are_reproducible(verifier):
     assert verifier.verify(program, TESTS).outcome == "runtime_error"
 
 
+@pytest.mark.parametrize(
+    "drawn",
+    [
+        "np.random.rand(2)",
+        "np.random.randint(0, 1 << 30)",
+        "np.random.default_rng().random()",
+        "np.random.RandomState().rand()",
+    ],
+)
+def test_chance_of_numpy_is_reproducible_too(verifier, drawn):
+    pytest.importorskip("numpy")
+    program = f"import numpy as np, sys\nsys.stderr.write(str({drawn}))"
+    tests = [
+        test
+        for changed in (program, program + "\n", "import random\n" + program)
+        for test in verifier.verify(changed, TESTS).tests
+    ]
+    assert len({test.stderr for test in tests}) == 1
+    assert float(tests[0].stderr.strip("[] ").split()[0]) > 0
+
+
 def test_input_and_output_of_a_megabyte(verifier):
     text = "7" * (1 << 20) + "\n"
     program = "import sys\nsys.stdout.write(sys.stdin.read())"

@@ -66,6 +66,8 @@ RULES = {
     ("socketpair", 1): ("allow", "allow", "allow"),
     ("socketpair", 2): ("refuse", "allow", "allow"),  # AF_INET
     ("sendto", 3, 0, 1, 0, 0): ("allow", "allow", "allow"),
+    ("sendto", 3, 0, 1, 0x4040, 0): ("allow", "allow", "allow"),  # MSG_DONTWAIT, MSG_NOSIGNAL
+    ("sendto", 3, 0, 1, 1, 0): ("refuse", "allow", "allow"),  # MSG_OOB
     ("sendto", 3, 0, 1, 0, 1): ("refuse", "allow", "allow"),  # an address
     ("sendto", 3, 0, 1, 0, 1 << 32): ("refuse", "allow", "allow"),
     ("prctl", 22): ("allow", "refuse", "refuse"),  # PR_SET_SECCOMP

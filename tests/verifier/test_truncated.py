@@ -7,12 +7,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import maxatk
-from maxatk.evaluation import score
 from maxatk.jsonl import write_jsonl
 from maxatk.records import Problem, Sample, TestCase
-from maxatk.verifier import CodeReward, Verifier, VerifierSettings, compute_score, extract_code
+from maxatk.verifier import CodeReward, VerifierSettings, extract_code
 from maxatk.verifier.extract import longest_program
 from processes import patience
+from runs import scored
 
 SOURCES = [
     path.read_text() for path in sorted((Path(maxatk.__file__).parent / "verifier").glob("*.py"))
@@ -84,10 +84,6 @@ def test_every_way_to_a_reward_takes_the_setting_from_the_verifier():
             assert ("repair_truncated" in verifier.limits) == repair
             rewards[repair] = CodeReward(verifier)(completions=[CUT], **columns)
     assert rewards == {True: [1.0], False: [0.0]}
-    with Verifier(workers=1) as verifier:
-        assert CodeReward(verifier)(completions=[CUT], **columns) == [0.0]
-    truth = {"tests": [test.to_json() for test in tests], "entry_point": "add"}
-    assert compute_score("a", CUT, truth)["score"] == 0.0
 
 
 def test_a_run_records_the_setting_and_its_scores_follow_it(tmp_path):
@@ -98,10 +94,10 @@ def test_a_run_records_the_setting_and_its_scores_follow_it(tmp_path):
     for repair in (True, False):
         with VerifierSettings(workers=1, repair_truncated=repair).open() as verifier:
             out = tmp_path / str(repair)
-            results = score(tmp_path / "samples.jsonl", [problem], out, verifier=verifier)
-            recorded = results["manifest"]["settings"]["verifier"].get("repair_truncated", False)
-            found[repair] = (recorded, results["per_problem"]["max@k"]["1"])
-    assert found == {True: (True, [1.0]), False: (False, [0.0])}
+            results = scored(tmp_path / "samples.jsonl", [problem], out, verifier=verifier)
+            recorded = results.manifest["settings"]["verifier"].get("repair_truncated", False)
+            found[repair] = (recorded, results.per_problem.values["max@k"][1])
+    assert found == {True: (True, (1.0,)), False: (False, (0.0,))}
 
 
 @pytest.mark.parametrize("text", ["try:\n" + " a=1\n" * 3000, "if x:\n" * 2500, "(" * 16_000])

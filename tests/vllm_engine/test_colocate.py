@@ -8,9 +8,9 @@ import torch
 from datasets import Dataset
 
 from maxatk.problems import load_problems
-from maxatk.train.ratios import GROUP_ROW
+from maxatk.train.batch import GROUP_ROW
 from train.conftest import GROUP, SpyTrainer, config, text_reward
-from train.test_trainer import brute_force, sequence_logps
+from train.expected import brute_force, sequence_logps
 
 METHOD = "bon_off_policy_exact"
 DIFFERENCE = "sampling/sampling_logp_difference/mean"

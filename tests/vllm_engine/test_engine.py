@@ -12,11 +12,10 @@ import psutil
 import pytest
 
 from maxatk.errors import InvalidValueError
-from maxatk.evaluation import ModelSettings, SamplingSettings, load_backend
-from maxatk.evaluation.backends.model_settings import sample_seed
-from maxatk.evaluation.sampling import Request
 from maxatk.models import PromptSettings
 from maxatk.problems import load_problems
+from maxatk.sampling import ModelSettings, SamplingSettings, load_backend
+from maxatk.sampling.settings import Request, sample_seed
 from processes import patience
 
 ENGINE = {"enforce_eager": True}
@@ -84,7 +83,7 @@ def compare_log_probabilities(backend, model, problem, settings):
     """Compare a sample's `logprob` with a plain forward pass of the model over its tokens."""
     import torch
 
-    from maxatk.evaluation.backends.vllm import _parameters
+    from maxatk.sampling.vllm import _parameters
 
     samples = drawn(backend, requests_of([problem], range(8)), settings)
     prompt = backend._prompt_ids(problem.prompt)
@@ -133,6 +132,17 @@ def test_an_adapter_is_applied_as_by_peft(mini, hf, problems, tmp_path):
     compare_log_probabilities(backend, adapted, problems[0], asked)
 
 
+def test_an_adapter_of_another_model_is_refused(mini, tmp_path):
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForCausalLM, LlamaConfig
+
+    names = {"num_hidden_layers": 1, "num_attention_heads": 2, "hidden_size": 24}
+    other = AutoModelForCausalLM.from_config(LlamaConfig(vocab_size=64, **names))
+    get_peft_model(other, LoraConfig(r=4, target_modules="all-linear")).save_pretrained(tmp_path)
+    with pytest.raises(InvalidValueError, match=r"^adapter: .* is not of this model: "):
+        load_backend(str(mini / "base"), ModelSettings("vllm", adapter=str(tmp_path)))
+
+
 def test_the_manifest_says_what_the_engine_made_of_the_settings(backend):
     described = json.loads(json.dumps(backend.describe()))
     assert described["dtype"] == "float32"  # that of the files; the engine alone takes bfloat16
@@ -143,7 +153,7 @@ def test_the_manifest_says_what_the_engine_made_of_the_settings(backend):
 
 def test_what_the_engine_would_refuse_or_cut_in_mid_run_is_refused_before(backend):
     def check(prompt, **changes):
-        backend.check({"p": prompt}, SamplingSettings(**{"max_new_tokens": 16, **changes}))
+        backend.prepare({"p": prompt}, SamplingSettings(**{"max_new_tokens": 16, **changes}))
 
     with pytest.raises(InvalidValueError, match=r"'p': prompt of .* exceed the model's context"):
         check("print(1)\n" * 60)

@@ -10,9 +10,9 @@ import time
 import httpx
 import pytest
 
-from maxatk.evaluation import ModelSettings, SamplingSettings, ServerSettings, load_backend
-from maxatk.evaluation.sampling import Request
 from maxatk.problems import load_problems
+from maxatk.sampling import ModelSettings, SamplingSettings, ServerSettings, load_backend
+from maxatk.sampling.settings import Request
 from processes import patience
 
 SETTINGS = SamplingSettings(samples=16, max_new_tokens=24)
@@ -53,7 +53,7 @@ def end(process):
 
 
 def drawn(backend, requests):
-    backend.check({request.problem_id: request.prompt for request in requests}, SETTINGS)
+    backend.prepare({request.problem_id: request.prompt for request in requests}, SETTINGS)
     return [sample for some in backend.sample(requests, SETTINGS) for sample in some]
 
 
@@ -66,7 +66,7 @@ def port():
 def test_seeds_repeat_through_the_death_and_restart_of_the_server(
     mini, tmp_path, port, monkeypatch
 ):
-    monkeypatch.setattr("maxatk.evaluation.backends.openai._LONGEST_WAIT_S", 1.0)
+    monkeypatch.setattr("maxatk.sampling.openai._LONGEST_WAIT_S", 1.0)
     model, log = str(mini / "base"), tmp_path / "log"
     server = ServerSettings(f"http://127.0.0.1:{port}/v1", retries=300)
     requests = [

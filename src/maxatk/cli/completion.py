@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import io
 import re
 from collections.abc import Mapping
-from types import ModuleType
 from typing import Annotated, Any, Literal, Union
 
 import tyro
 
-from maxatk.cli.main import COMMANDS
+from maxatk.cli.main import COMMANDS, Entry, entry
 
 _SPECIFICATION = re.compile("^COMPLETION_SPEC = .*$", re.MULTILINE)
 # tyro's own line completes no file names, which most arguments of ours are.
@@ -29,27 +27,25 @@ def command(shell: Annotated[Literal["bash", "zsh"], tyro.conf.Positional], /) -
     Args:
         shell: The shell that reads it; the folder of the file must be among those it looks in.
     """
-    parsers = {
-        name: _parser(importlib.import_module(f"maxatk.cli.{name}"), name) for name in COMMANDS
-    }
+    parsers = {name: _parser(entry(name), name) for name in COMMANDS}
     written = io.StringIO()
     with contextlib.redirect_stdout(written), contextlib.suppress(SystemExit):
         tyro.cli(_one_of(parsers), prog="maxatk", args=["--tyro-print-completion", shell])
     # A help text of several lines would be completed as if its later lines were words.
     script = _SPECIFICATION.sub(lambda line: line[0].replace(r"\n", " "), written.getvalue())
-    print(script + (_WITH_FILES if shell == "bash" else ""), end="")  # noqa: T201
+    print(script + (_WITH_FILES if shell == "bash" else ""), end="")
 
 
-def _parser(module: ModuleType, name: str) -> Any:
+def _parser(found: Entry, name: str) -> Any:
     """Return what tyro makes the parser of a command from."""
-    if not hasattr(module, "SUBCOMMANDS"):
-        return getattr(module, "Arguments", None) or module.command
+    if not found.subcommands:
+        return found.flags
 
     def group(action: Any) -> Any:
         return action
 
     annotated: Any = Annotated  # of a type that is only known here
-    action = annotated[_one_of(module.SUBCOMMANDS), tyro.conf.arg(name="")]
+    action = annotated[_one_of(found.subcommands), tyro.conf.arg(name="")]
     group.__annotations__ = {"action": action}
     group.__doc__ = COMMANDS[name]
     return group

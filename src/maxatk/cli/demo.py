@@ -9,15 +9,16 @@ from typing import Annotated
 
 import tyro
 
-from maxatk.cli.results import print_overview, result_rows
-from maxatk.cli.study import carry_out, check_jobs
-from maxatk.cli.tables import OutputFormat, print_json
+from maxatk.check import at_least
+from maxatk.cli.output import Output, OutputFormat, emit, results_output
+from maxatk.cli.study import carry_out
 from maxatk.errors import InvalidValueError
+from maxatk.evaluation.open import load_results
 from maxatk.folders import read_json, refuse_other_settings, write_json
-from maxatk.masking import masked
-from maxatk.studies.preflight import check_study
+from maxatk.settings import masked
+from maxatk.studies.recipe import StudyRecipe, load_study
+from maxatk.studies.schedule import check_study
 from maxatk.studies.stages import any_finished, default_jobs
-from maxatk.studies.study_recipe import StudyRecipe, load_study
 
 RECORD = "demo.json"
 _MOST_JOBS = 3  # each stage takes half a GiB
@@ -43,9 +44,8 @@ def command(
         recipe: A recipe of your own instead of the one that comes with the package.
         fast: All stages in about a minute: a check of the machinery, not a result.
         jobs: Stages run at once; one more than cores, but at most three, if not given.
-        format: How the table is printed; json is one object with one number a field.
     """
-    check_jobs(jobs)
+    at_least("--jobs", jobs, 1)
     name = "fast.yaml" if fast else "demo.yaml"
     with importlib.resources.as_file(importlib.resources.files("maxatk")) as package:
         study = load_study(recipe or package / "recipes" / "mini" / name, overrides)
@@ -55,17 +55,22 @@ def command(
         )
     _claim_folder(study)
     _, seconds = carry_out(study, jobs=jobs or min(default_jobs(), _MOST_JOBS))
-    from maxatk.studies.written import PAGE, studied_models
+    from maxatk.studies.demo import remarks
+    from maxatk.studies.write import PAGE, studied_models
 
-    folders = {m.name: m.evaluations[study.seeds[0]] for m in studied_models(study)}
+    seed = study.seeds[0]
+    results = {m.name: load_results(m.evaluations[seed]) for m in studied_models(study)}
     page = Path(study.out) / PAGE
-    if format == "json":
-        stages = [{"stage": name, "seconds": spent} for name, spent in seconds.items()]
-        print_json({**result_rows(folders), "stages": stages, "files": [{"report": str(page)}]})
-        return
-    print_overview(folders)
-    print(f"report: {page}")  # noqa: T201
-    print(f"stages: {', '.join(f'{n} {s:.0f} s' for n, s in seconds.items())}")  # noqa: T201
+    stages = [{"stage": name, "seconds": spent} for name, spent in seconds.items()]
+    tables = {
+        **results_output(results),
+        "stages": Output(stages),
+        "files": Output([{"report": str(page)}]),
+    }
+    spent = ", ".join(f"{name} {taken:.0f} s" for name, taken in seconds.items())
+    said = remarks(study, results)
+    lines = [*(said.sentences if said else ()), f"report: {page}", f"stages: {spent}"]
+    emit(tables, format, text="\n".join(lines))
 
 
 def _claim_folder(study: StudyRecipe) -> None:

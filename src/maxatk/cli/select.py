@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import tyro
 
-from maxatk.cli.tables import print_json, print_table
-from maxatk.evaluation.score_selection import Selection, select
-from maxatk.report import Cell, Table, format_table
-from maxatk.report.numbers import interval, share
-from maxatk.report.tidy import as_csv
+from maxatk.cli.output import Output, OutputFormat, emit
+from maxatk.evaluation.best import Selection, select
+from maxatk.report import Cell, Table
+from maxatk.report.tables import interval, share
 
 
 def command(
@@ -19,7 +18,7 @@ def command(
     /,
     by: tuple[str, ...],
     k: tuple[int, ...] = (),
-    format: Literal["text", "md", "csv", "json", "latex"] = "text",
+    format: OutputFormat = "text",
 ) -> None:
     """Choose the best of k samples by a stored score, and show what that gains.
 
@@ -32,20 +31,11 @@ def command(
         by: What chooses: a column of the scores (such as visible_tests), likelihood,
             mean_likelihood (of a token), tokens, entropy, or majority (of the answers).
         k: Of how many samples, from 1 to those of a problem; 1, 2, 4, ... if none is given.
-        format: How the table is written; csv and json have one number a field.
     """
     found = select(run, by, ks=k or None)
-    table = _table(found)
-    if format == "json":
-        print_json({"selection": _rows(found)})
-    elif format == "csv":
-        print(as_csv(_rows(found)), end="")  # noqa: T201
-    elif format == "text":
-        left = f"; {found.left_out} problems left out" if found.left_out else ""
-        title = f"95% intervals over {found.problems} problems{left}"
-        print_table(table, title=title)
-    else:
-        print(format_table(table, format), end="")  # noqa: T201
+    left = f"; {found.left_out} problems left out" if found.left_out else ""
+    title = f"95% intervals over {found.problems} problems{left}"
+    emit({"selection": Output(_rows(found), _table(found), title)}, format)
 
 
 def _rows(found: Selection) -> list[dict[str, object]]:

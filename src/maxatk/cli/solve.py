@@ -11,17 +11,17 @@ from typing import Annotated, Any
 
 import tyro
 
-from maxatk.cli.progress import ProgressMode, progress_bar
-from maxatk.cli.rewards import RewardFlag
-from maxatk.cli.tables import OutputFormat, refuse_two_outputs
-from maxatk.errors import InvalidValueError, MissingFileError, suggestion
-from maxatk.evaluation import ModelSettings, SamplingSettings, solve
-from maxatk.evaluation.solve_by_score import Choice, choose
-from maxatk.evaluation.solving import DRAWN_AT_ONCE, Solution
-from maxatk.evaluation.verifying import BY_TESTS
+from maxatk.cli.flags import RewardFlag, set_threads
+from maxatk.cli.output import OutputFormat, emit_facts, refuse_two_outputs
+from maxatk.cli.progress import ProgressMode, progress_of
+from maxatk.errors import DataError, InvalidValueError, MissingFileError, suggestion
+from maxatk.evaluation import Choice, solve
+from maxatk.evaluation.best import DRAWN_AT_ONCE
+from maxatk.evaluation.verify import BY_TESTS
 from maxatk.jsonl import read_jsonl
 from maxatk.problems import load_problems, problems_by_id
 from maxatk.records import Problem, TestCase
+from maxatk.sampling import ModelSettings, SamplingSettings
 from maxatk.verifier import VerifierSettings
 
 _BAR = 40
@@ -58,8 +58,6 @@ class Arguments:
         running: How the model is run, as in eval.
         template_arguments: For the chat template, as JSON, such as {"enable_thinking": false}.
         verifier: Its workers and limits.
-        format: text prints the program and the rewards, json one JSON object.
-        progress: A bar on the terminal, JSON lines on standard output, or nothing.
     """
 
     model: str
@@ -87,14 +85,9 @@ class Arguments:
     @property
     def settings(self) -> SamplingSettings:
         """Return how the programs are drawn."""
-        return SamplingSettings(
-            temperature=self.temperature,
-            top_p=self.top_p,
-            top_k=self.top_k,
-            min_p=self.min_p,
-            max_new_tokens=self.max_new_tokens,
-            seed=self.seed,
-        )
+        names = ("temperature", "top_p", "top_k", "min_p", "max_new_tokens", "seed")
+        given: dict[str, Any] = {name: getattr(self, name) for name in names}
+        return SamplingSettings(**given)
 
     @property
     def model_settings(self) -> ModelSettings:
@@ -108,48 +101,26 @@ def run(arguments: Sequence[str]) -> None:
     """Do what the arguments of `maxatk solve` say."""
     asked = tyro.cli(Arguments, prog="maxatk solve", args=arguments)
     refuse_two_outputs(asked.format, asked.progress)
-    found: Choice | Solution
-    if asked.select is None:
-        found = _solve(asked, asked.settings, asked.model_settings)
-    else:
-        found = _choose(asked, asked.select, asked.settings, asked.model_settings)
-    if asked.format == "json":
-        print(json.dumps(found.to_json()))  # noqa: T201
-    else:
-        print(_choice_text(found) if isinstance(found, Choice) else _text(found))  # noqa: T201
-
-
-def _solve(asked: Arguments, settings: SamplingSettings, running: ModelSettings) -> Solution:
     problem = _problem(asked)
-    with asked.verifier.open() as verifier, progress_bar("solve", asked.progress) as report:
-        return solve(
+    set_threads(asked.model)
+    with asked.verifier.open() as verifier, progress_of("solve", asked.progress) as report:
+        found = solve(
             asked.model,
             problem,
             n=asked.n,
-            settings=settings,
-            model_settings=running,
+            by=asked.select or "reward",
+            settings=asked.settings,
+            model_settings=asked.model_settings,
             verifier=verifier,
             reward=asked.reward,
             keep_going=asked.keep_going,
             progress=report,
         )
-
-
-def _choose(
-    asked: Arguments, select: str, settings: SamplingSettings, running: ModelSettings
-) -> Choice:
-    problem = _problem(asked)
-    with asked.verifier.open() as verifier, progress_bar("solve", asked.progress) as report:
-        return choose(
-            asked.model,
-            problem,
-            select,
-            n=asked.n,
-            settings=settings,
-            model_settings=running,
-            verifier=verifier,
-            progress=report,
-        )
+    if found.reward is None:
+        why = ", ".join(f"{outcome} ({count})" for outcome, count in found.outcomes.items())
+        raise DataError(f"{problem.id}: none of {len(found.rewards)} samples has a reward: {why}")
+    text = _reward_text(found) if asked.select is None else _choice_text(found)
+    emit_facts(found.to_json(), asked.format, text=text)
 
 
 def _arguments(text: str) -> dict[str, Any]:
@@ -190,22 +161,20 @@ def _text_of(prompt: Path) -> str:
 
 def _choice_text(choice: Choice) -> str:
     head = (
-        f"{choice.problem_id}: sample {choice.sample + 1} of {len(choice.scores)}, chosen by "
-        f"{choice.by} ({choice.score:.3f})"
+        f"{choice.problem_id}: sample {(choice.sample or 0) + 1} of {len(choice.rewards)}, chosen "
+        f"by {choice.by} ({choice.reward:.3f})"
     )
-    return "\n".join([head, "", choice.text.rstrip()])
+    return "\n".join([head, "", str(choice.completion).rstrip()])
 
 
-def _text(found: Solution) -> str:
+def _reward_text(found: Choice) -> str:
     drawn = len(found.rewards)
-    if found.program is None:
-        return f"{found.problem_id}: none of {drawn} samples could be verified"
     tests = f"{found.passed} of {found.total} tests, " if found.total else ""
     head = (
         f"{found.problem_id}: reward {found.reward:.3f}, {tests}"
         f"sample {(found.sample or 0) + 1} of {drawn}"
     )
-    shown = found.program if found.total else str(found.completion)
+    shown = str(found.program if found.total else found.completion)
     heading = "reward   programs" if found.total else "reward   samples"
     lines = [head, "", shown.rstrip(), "", heading]
     counts = Counter(reward for reward in found.rewards if reward is not None)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -13,15 +12,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
+from maxatk.check import at_least
+from maxatk.cli.output import Output, OutputFormat, emit, say_aside
 from maxatk.cli.progress import stage_board
-from maxatk.cli.tables import OutputFormat, print_json, print_table
 from maxatk.engines.cluster import ClusterSettings
-from maxatk.errors import InvalidValueError, MaxAtKError
-from maxatk.studies.preflight import TrainingSize, check_study
-from maxatk.studies.schedule import estimated_seconds, places, planned, write_recipes
-from maxatk.studies.stages import default_jobs, run_stages
-from maxatk.studies.study_recipe import StudyRecipe, load_study
-from maxatk.studies.study_rows import study_rows
+from maxatk.errors import MaxAtKError, printable
+from maxatk.studies.recipe import StudyRecipe, load_study
+from maxatk.studies.schedule import check_study, planned, write_recipes
+from maxatk.studies.stages import default_jobs, finished_seconds, run_stages
+from maxatk.studies.tables import study_rows
 
 if TYPE_CHECKING:
     from maxatk.studies.findings import Study
@@ -49,38 +48,35 @@ def command(
         overrides: Settings that win over the recipe, such as out=runs/other seeds=[7].
         jobs: Stages run at once. If not given, one more than cores with the built-in model, and
             one with another, which may fill the GPU.
-        dry_run: Check everything, print the stages that are left and their expected time, and stop.
+        dry_run: Check everything, print the stages that are left, and stop.
         cluster: A Ray cluster whose nodes draw the samples of evaluations and run all programs;
             this machine without an address.
-        format: How the plan and the table are printed; json is one object with one number a field.
     """
-    check_jobs(jobs)
+    at_least("--jobs", jobs, 1)
     cluster.check_listening()
     study = load_study(recipe, overrides)
     jobs = jobs or (1 if study.mini is None else default_jobs())
-    sizes = check_study(study)
-    if dry_run and format == "json":
-        print_json({"plan": _plan_rows(study, sizes)})
-        return
-    # The plan goes before hours of work, so that in JSON it cannot share the output.
-    plan_to = sys.stderr if format == "json" else sys.stdout
-    print(_plan_text(study, sizes, jobs), file=plan_to, flush=True)
+    check_study(study)
+    names = [stage.name for stage in planned(study, cores=1, jobs=jobs)]
+    stages = {name: finished_seconds(study.work_folder, name) for name in names}
+    plan = _plan_text(study, stages)
     if dry_run:
+        left = [name for name, seconds in stages.items() if seconds is None]
+        rows = [{"stage": name, "kind": _kind(name)} for name in left]
+        emit({"plan": Output(rows)}, format, text=plan)
         return
+    # It comes before hours of work, and may share the output with nothing but text.
+    if format == "text":
+        print(printable(plan), flush=True)
+    else:
+        say_aside(plan)
     found, _ = carry_out(study, jobs=jobs, cluster=cluster)
-    if format == "json":
-        print_json(study_rows(found))
-        return
-    from maxatk.studies.study_tables import study_tables
+    from maxatk.studies.tables import study_tables
 
-    print_table(study_tables(found)["scores"], title=study.title)
-    print(f"results: {study.out}")  # noqa: T201
-
-
-def check_jobs(jobs: int | None) -> None:
-    """Raise InvalidValueError for a number of stages below 1."""
-    if jobs is not None and jobs < 1:
-        raise InvalidValueError(f"--jobs: must be at least 1, got {jobs}")
+    scores = study_tables(found)["scores"]
+    tables = {name: Output(rows) for name, rows in study_rows(found).items()}
+    tables["scores"] = Output(tables["scores"].rows, scores, study.title)
+    emit(tables, format, text=f"results: {study.out}")
 
 
 def carry_out(
@@ -96,7 +92,7 @@ def carry_out(
         write_recipes(study, stages)
         with stage_board([stage.name for stage in stages]) as board:
             seconds = run_stages(list(stages), study.work_folder, jobs=jobs, board=board)
-        from maxatk.studies.written import write_study  # imports matplotlib
+        from maxatk.studies.write import write_study  # imports matplotlib
 
         return write_study(study), seconds
 
@@ -109,37 +105,23 @@ def _cluster_flags(cluster: ClusterSettings) -> list[str]:
     return [text for name, value in named.items() for text in (f"--cluster.{name}", str(value))]
 
 
-def _plan_rows(
-    study: StudyRecipe, sizes: Mapping[str, TrainingSize | None]
-) -> list[dict[str, str | float | None]]:
-    """Return one row a stage that is left, with its expected seconds where they are known."""
-    return [
-        {"stage": name, "kind": name.partition("-")[0], "seconds": seconds}
-        for name, seconds in estimated_seconds(study, sizes).items()
-    ]
-
-
-def _plan_text(study: StudyRecipe, sizes: Mapping[str, TrainingSize | None], jobs: int) -> str:
-    left = estimated_seconds(study, sizes)
-    listed = planned(study, cores=1, jobs=jobs)
-    models = len(places(study)) // len(study.seeds)
+def _plan_text(study: StudyRecipe, stages: Mapping[str, float | None]) -> str:
+    """Return what is left of the stages, which have the seconds that the finished ones took."""
+    left = [name for name, seconds in stages.items() if seconds is None]
     lines = [
         f"{study.title}",
-        f"models     {models} x {len(study.seeds)} seeds",
-        f"stages     {len(listed)}, {len(listed) - len(left)} of them finished",
+        f"models     {len(study.variants)} x {len(study.seeds)} seeds",
+        f"stages     {len(stages)}, {len(stages) - len(left)} of them finished",
     ]
-    known = {name: seconds for name, seconds in left.items() if seconds is not None}
-    kinds = Counter(name.partition("-")[0] for name in left)
-    for kind, count in kinds.items():
-        seconds = [s for name, s in known.items() if name.partition("-")[0] == kind]
-        each = f", about {sum(seconds) / count:,.0f} s each" if len(seconds) == count else ""
+    for kind, count in Counter(map(_kind, left)).items():
+        taken = [t for name, t in stages.items() if _kind(name) == kind and t is not None]
+        each = f", finished ones took {sum(taken) / len(taken):,.0f} s each" if taken else ""
         lines.append(f"{kind:<10} {count} left{each}")
-    if len(known) < len(left):
-        lines.append("time       not known: the recipe gives no costs")
-    else:
-        wall = sum(known.values()) / jobs / 60
-        lines.append(f"time       about {wall:,.0f} min with {jobs} at once")
     return "\n".join(lines)
+
+
+def _kind(stage: str) -> str:
+    return stage.partition("-")[0]
 
 
 @contextlib.contextmanager

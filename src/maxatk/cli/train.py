@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import os
-import sys
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
+import yaml
 
-from maxatk.cli.progress import ProgressMode, progress_bar
-from maxatk.cli.tables import OutputFormat, print_json, refuse_two_outputs
+from maxatk.cli.flags import set_threads
+from maxatk.cli.output import Output, OutputFormat, emit, emit_facts, refuse_two_outputs, say_aside
+from maxatk.cli.progress import ProgressMode, progress_of
 from maxatk.engines.cluster import ClusterSettings
-from maxatk.engines.cluster.opening import open_verifier
-from maxatk.folders import TRAIN_RECORD, read_json
+from maxatk.engines.cluster.verifying import open_verifier
+from maxatk.folders import last_checkpoint, read_training
 from maxatk.settings import from_mapping, read_recipe
+from maxatk.statistics.symptoms import findings
 
 if TYPE_CHECKING:
     from maxatk.train.preview import Preview
@@ -31,6 +32,7 @@ def command(
     recipe: Annotated[Path, tyro.conf.Positional],
     overrides: Annotated[tuple[str, ...], tyro.conf.Positional] = (),
     /,
+    show_config: bool = False,
     dry_run: bool = False,
     cluster: ClusterSettings = ClusterSettings(),  # noqa: B008
     format: OutputFormat = "text",
@@ -38,45 +40,62 @@ def command(
 ) -> None:
     """Train a model as a recipe says.
 
+    The keys of its trainer that matter most: method (`maxatk methods` lists them) and k;
+    num_generations, the samples a prompt, and per_device_train_batch_size with
+    gradient_accumulation_steps, the batch; num_iterations, the passes over it; max_steps,
+    learning_rate, beta, max_completion_length, save_steps and logging_steps. The reward is
+    continuous, binary, answer, or a function as own.py:reward. --show-config prints all.
+
     If interrupted, rerun the same command: it resumes from the last checkpoint. A finished run is
-    left alone. Every logging_steps a line on standard error has the reward, max@k, KL (with beta),
-    the share of completions cut off by length, and the seconds.
+    left alone, and goes on where trainer.max_steps is raised. Every logging_steps a line on
+    standard error has the reward, max@k, KL (with beta), the share of completions cut off by
+    length, and the seconds.
 
     Example: maxatk train recipe.yaml trainer.k=4 out=runs/k4
 
     Args:
         recipe: A YAML file with model, problems, out, reward, verifier and trainer.
         overrides: Settings that win over the recipe, such as trainer.k=4 out=runs/k4.
+        show_config: Print the recipe with this package's defaults, as a recipe, and stop.
         dry_run: Check everything without loading weights, show what the run would do, and stop.
         cluster: A Ray cluster whose nodes run the programs; this machine without an address.
-        format: How the plan of a dry run, or what moved, is printed; json is one object.
-        progress: A bar on the terminal, JSON lines on standard output, or nothing.
     """
     refuse_two_outputs(format, progress)
     settings = read_recipe(recipe, overrides)
-    from maxatk.train import TrainRecipe, preview, train  # takes seconds to import
+    set_threads(str(settings.get("model")))
+    from maxatk.train import MaxAtKConfig, TrainRecipe, preview, train  # takes seconds to import
+    from maxatk.train.run import check_settings
 
     chosen = from_mapping(TrainRecipe, settings, where="recipe")
+    if show_config:
+        whole = {
+            name: getattr(check_settings(chosen), name) for name in MaxAtKConfig.__annotations__
+        }
+        shown = {**dataclasses.asdict(chosen), "trainer": {**whole, **chosen.trainer}}
+        print(yaml.safe_dump(shown, sort_keys=False), end="")
+        return
+    main_process = os.environ.get("RANK", "0") == "0"  # set by accelerate launch
     if dry_run:
         found = preview(chosen)
-        if found.main_process:  # under accelerate launch every process comes here
-            print(_as_json(found) if format == "json" else _as_text(found))  # noqa: T201
+        if main_process:
+            facts = dataclasses.asdict(found)
+            del facts["recipe"]
+            emit_facts(facts, format, text=_as_text(found))
         return
     elsewhere = cluster.address is not None
     opening = open_verifier(chosen.verifier, cluster) if elsewhere else contextlib.nullcontext()
-    with opening as verifier, progress_bar("train", progress) as report:
-        write_line = None if progress == "none" else _write_line
+    with opening as verifier, progress_of("train", progress) as report:
+        write_line = None if progress == "none" else say_aside
         try:
             out = train(chosen, progress=report, verifier=verifier, write_line=write_line)
         except KeyboardInterrupt as interrupt:
-            raise KeyboardInterrupt(_what_is_kept(Path(chosen.out))) from interrupt
-    if progress != "json" and os.environ.get("RANK", "0") == "0":  # set by accelerate launch
+            raise KeyboardInterrupt(what_is_kept(Path(chosen.out))) from interrupt
+    if progress != "json" and main_process:
         _print_outcome(out, format)
 
 
-def _what_is_kept(out: Path) -> str:
-    from maxatk.train.run import last_checkpoint
-
+def what_is_kept(out: Path) -> str:
+    """Return what an interrupted training leaves for the next one in its folder."""
     checkpoint = last_checkpoint(out)
     if checkpoint is not None:
         return f"the same command resumes from {Path(checkpoint).name}"
@@ -86,44 +105,24 @@ def _what_is_kept(out: Path) -> str:
     )
 
 
-def _write_line(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)  # noqa: T201
-
-
 def _print_outcome(out: Path, output_format: OutputFormat) -> None:
     """Print where the model is and how max@k moved, from the log of the whole training."""
-    from maxatk.train.log_lines import first_and_last, signal_warning
+    from maxatk.train.log import first_and_last, lacking
 
-    history = read_json(out / TRAIN_RECORD)["log_history"]
+    history = read_training(out)["log_history"]
     moved = first_and_last(history)
-    if (warning := signal_warning(history)) is not None:
-        _write_line(f"warning: {warning}")
-    if output_format == "json":
-        rows = [{"metric": n, "first": first, "last": last} for n, (first, last) in moved.items()]
-        print_json({"training": rows, "files": [{"model": str(out)}]})
-        return
-    print(f"trained model: {out}")  # noqa: T201
+    if wrong := [found.rule.name for found in findings(history)]:
+        say_aside(f"warning: {', '.join(wrong)}; maxatk diagnose {out} has evidence and remedies")
+    rows = [{"metric": n, "first": first, "last": last} for n, (first, last) in moved.items()]
+    text = f"trained model: {out}"
     if moved:
-        shown = (f"{n} {first:.3f} to {last:.3f}" for n, (first, last) in moved.items())
+        shown = ", ".join(f"{n} {first:.3f} to {last:.3f}" for n, (first, last) in moved.items())
         tenths = "first and last tenth of the training log, on different prompts"
-        print(f"{', '.join(shown)} ({tenths})")  # noqa: T201
-
-
-def _as_json(found: Preview) -> str:
-    """Return a preview as one line of JSON; bytes and counts are whole numbers."""
-    memory = None
-    if found.memory is not None:
-        memory = {**dataclasses.asdict(found.memory), "total": found.memory.total}
-    return json.dumps(
-        {
-            "plan": dataclasses.asdict(found.plan),
-            "memory": memory,
-            "memory_unknown": found.memory_unknown,
-            "prompt_tokens": found.prompt_tokens,
-            "given": found.given,
-            "defaults": found.defaults,
-        }
-    )
+        text += f"\n{shown} ({tenths})"
+    if said := lacking(history):
+        text += f"\nof the completions: {', '.join(said)}"
+    tables = {"training": Output(rows), "files": Output([{"model": str(out)}])}
+    emit(tables, output_format, text=text)
 
 
 def _as_text(found: Preview) -> str:
@@ -135,17 +134,22 @@ def _as_text(found: Preview) -> str:
             f"problems {recipe.problems}",
             f"out {recipe.out}",
             f"reward {recipe.reward}",
+            *(f"{name} of three completions: {_values(v)}" for name, v in found.rewards.items()),
         ],
         "batch": list(_batch(found)),
-        "forward passes of a process, in micro-batches": list(_passes(found)),
-        "memory of a process, estimated": list(_memory(found)),
         "trainer settings that were given": _wrapped(found.given),
         "defaults (those that are None are left out)": _defaults(found),
     }
+    if found.unchecked:
+        sections["not checked"] = [f"the model: {found.unchecked}"]
     lines = []
     for title, body in sections.items():
         lines += [title, *(f"  {line}" for line in body), ""]
     return "\n".join([*lines, "the settings are fine; nothing was loaded or written"])
+
+
+def _values(values: Sequence[float | str | None]) -> str:
+    return ", ".join(f"{v:g}" if isinstance(v, float) else v or "no reward" for v in values)
 
 
 def _defaults(found: Preview) -> list[str]:
@@ -168,47 +172,18 @@ def _batch(found: Preview) -> Iterator[str]:
     )
     yield f"{plan.steps_per_rollout_batch:g} optimizer steps per rollout batch"
     yield f"advantages {plan.advantage_scale}"
-    if plan.rollout_lag:
-        yield f"sampled with the weights of {plan.rollout_lag} optimizer steps ago"
     yield (
         f"{plan.optimizer_steps:,} optimizer steps, {plan.rollout_batches:,} rollout batches, "
         f"{plan.completions:,} completions in all"
     )
+    if plan.whole_groups:
+        yield "whole groups fit into micro-batches: the loss's own pass gives the ratios"
     if plan.problems is None:
         yield "the number of problems is known when they are loaded"
     else:
         yield f"{plan.problems:,} problems, {plan.epochs:.3g} epochs"
-
-
-def _passes(found: Preview) -> Iterator[str]:
-    plan = found.plan
-    yield f"{plan.passes_training:,} with gradient"
-    yield f"{plan.passes_sampling:,} for the log-probabilities at sampling"
-    yield f"{plan.passes_reference:,} of the reference model, for beta"
-    where = ": whole groups fit, so the loss's own pass gives them" if plan.whole_groups else ""
-    yield f"{plan.passes_ratios:,} for the ratios of reused groups{where}"
-
-
-def _memory(found: Preview) -> Iterator[str]:
-    memory = found.memory
-    if memory is None:
-        yield f"not known: {found.memory_unknown}"
-        return
-    yield (
-        f"{_bytes(memory.total)} at the peak, for {memory.parameters:,} parameters "
-        f"({memory.trained_parameters:,} trained), {memory.tokens_a_sequence:,} tokens a sequence"
-    )
-    names = ["weights", "gradients", "optimizer", "reference", "activations", "logits", "cache"]
-    names += ["lagged"] if memory.lagged else []
-    yield ", ".join(f"{name} {_bytes(getattr(memory, name))}" for name in names)
-    yield "as if nothing were sharded; generation (cache) and training (activations, logits) take"
-    yield "turns; without attention scores, vLLM's share, temporary copies and the framework"
-    if found.prompt_tokens is None:
-        yield "prompts count as nothing: their tokens are not known here"
-
-
-def _bytes(count: int) -> str:
-    return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{count / 2**20:.1f} MiB"
+    if found.prompt_tokens is not None:
+        yield f"the longest prompt has {found.prompt_tokens:,} tokens"
 
 
 def _wrapped(settings: Mapping[str, Any]) -> list[str]:

@@ -1,33 +1,26 @@
-"""Sampling backends, append-only stores, evaluation runs and statistics."""
+"""Evaluation runs: samples drawn or read, their scores and results, and the best of them."""
 
-from maxatk.evaluation.backends import (
-    BACKENDS,
-    Backend,
-    BackendRow,
-    ModelSettings,
-    ServerSettings,
-    load_backend,
-)
-from maxatk.evaluation.evaluating import evaluate
-from maxatk.evaluation.frames import frame
-from maxatk.evaluation.recount import results_of_folder
-from maxatk.evaluation.sampling import SamplingSettings
-from maxatk.evaluation.scoring import score
-from maxatk.evaluation.solving import Solution, solve
+from maxatk.evaluation.best import Choice, solve
+from maxatk.evaluation.open import results_of_folder
+from maxatk.evaluation.outside import frame
+from maxatk.evaluation.recipe import EvalRecipe, ScoreRecipe
+from maxatk.evaluation.results import Results
+from maxatk.evaluation.run import evaluate, plan, score
 from maxatk.evaluation.submissions import Submission, read_submissions
+from maxatk.sampling import ModelSettings, SamplingSettings, ServerSettings
 
 __all__ = [
-    "BACKENDS",
-    "Backend",
-    "BackendRow",
+    "Choice",
+    "EvalRecipe",
     "ModelSettings",
+    "Results",
     "SamplingSettings",
+    "ScoreRecipe",
     "ServerSettings",
-    "Solution",
     "Submission",
     "evaluate",
     "frame",
-    "load_backend",
+    "plan",
     "read_submissions",
     "results_of_folder",
     "score",

@@ -1,21 +1,21 @@
 """Why samples failed: the first failed test of a few samples of every problem, as a file of a run.
 
-The file holds no more than `STORED` samples a problem unless asked otherwise, and of each no more
-than `MOST` characters of the input, of what was expected, of what came and of the error.
+Of each there are no more than `MOST` characters of the input, of what was expected, of what came
+and of the error.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from maxatk.errors import DataError, InvalidValueError
+from maxatk.errors import DataError
 from maxatk.evaluation.store import Store
-from maxatk.records import Outcome, Problem, TestCase, Verdict
-from maxatk.verifier.excerpts import MOST, cut
+from maxatk.records import Outcome, TestCase, Verdict
+from maxatk.verifier.encoded import MOST, cut
 
 STORED = 3
 """Failing samples of a problem that are stored by default."""
@@ -55,13 +55,17 @@ class Failure:
 
 
 def failure_of(
-    verdict: Verdict, problem: Problem, *, problem_id: str, sample: int
+    verdict: Verdict, test_at: Callable[[int], TestCase], *, problem_id: str, sample: int
 ) -> Failure | None:
-    """Return why a sample failed; None where it passed, or the verifier itself failed."""
+    """Return why a sample failed; None where it passed, or the verifier itself failed.
+
+    `test_at` gives the test at a place; it is asked for the one that failed first alone.
+    """
     if not verdict.scorable:
         return None
-    for place, (test, result) in enumerate(zip(problem.tests, verdict.tests, strict=True)):
+    for place, result in enumerate(verdict.tests):
         if result.outcome not in _UNEXPLAINED:
+            test = test_at(place)
             return Failure(
                 problem_id,
                 sample,
@@ -79,12 +83,9 @@ class FailureStore(Store[Failure]):
     """The failures of a run, at most `most` samples of a problem; opened and raising as `Store`."""
 
     def __init__(self, path: str | Path, most: int) -> None:
-        super().__init__(path, Failure.from_json)
+        super().__init__(path, Failure)
         self._most = most
         self._held = Counter(problem_id for problem_id, _ in self.records)
-
-    def __enter__(self) -> FailureStore:
-        return self
 
     def add(self, found: Iterable[Failure | None]) -> None:
         """Append the failures of problems that have room, each sample once."""
@@ -97,12 +98,6 @@ class FailureStore(Store[Failure]):
                 added.append(failure)
         if added:
             self.append(added)
-
-
-def check_stored(most: int) -> None:
-    """Raise InvalidValueError for a number of stored failures that is not from 0 to 1,000."""
-    if isinstance(most, bool) or not isinstance(most, int) or not 0 <= most <= 1000:
-        raise InvalidValueError(f"store_failures: must be from 0 to 1000, got {most!r}")
 
 
 def _given(test: TestCase) -> str:

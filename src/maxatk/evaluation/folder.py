@@ -4,40 +4,29 @@ from __future__ import annotations
 
 import hashlib
 import json
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from maxatk.check import require
 from maxatk.environment import environment
 from maxatk.errors import DataError, InvalidValueError
-from maxatk.evaluation.results import build_results
-from maxatk.evaluation.sampling import SamplingSettings
-from maxatk.evaluation.store import Store
 from maxatk.folders import file_digest, read_json, refuse_other_settings, write_json
-from maxatk.jsonl import write_jsonl
-from maxatk.masking import masked
-from maxatk.records import Problem, Sample, Score
-from maxatk.rewards.specification import describe_reward
-from maxatk.verifier import Verifier
+from maxatk.records import Problem
+from maxatk.settings import masked
 
 SAMPLES, SCORES, RESULTS = "samples.jsonl", "scores.jsonl", "results.json"
 FAILURES, PROMPTS = "failures.jsonl", "prompts.jsonl"
 MANIFEST = "manifest.json"
+_SCORING = ("reward", "verifier")
+_HOW_IT_GROWS = (
+    "\n  a run can grow by more samples, in a file behind those it has, and by problems that "
+    "follow those it has; once scores.jsonl is deleted its samples can be scored by another reward"
+)
 
 
-def open_folder(
-    out: Path,
-    settings: Mapping[str, Any],
-    *,
-    grows: Sequence[Problem] | None = None,
-    samples: Path | None = None,
-) -> None:
-    """Create `out` with its manifest, or check that the folder belongs to the same settings.
-
-    A folder that grows gets a manifest of its new settings. Arguments and errors as `check_folder`.
-    """
-    check_folder(out, settings, grows=grows, samples=samples)
+def write_manifest(out: Path, settings: Mapping[str, Any]) -> None:
+    """Create `out` with its manifest; one that has grown gets a manifest of its new settings."""
     path = out / MANIFEST
     if not path.is_file() or _recorded_settings(path) != json.loads(json.dumps(masked(settings))):
         out.mkdir(parents=True, exist_ok=True)
@@ -56,7 +45,8 @@ def check_folder(
     A folder that holds neither a sample nor a score is anybody's, whatever its manifest says. With
     `grows`, which are the problems, the folder may hold fewer samples of a problem, or the
     first of the problems: a sample depends on the seed, the problem and its own index alone. The
-    file `samples`, where samples come from one, may have grown at its end. The message lists every
+    file `samples`, where samples come from one, may have grown at its end. What decides scores may
+    be another where there are none. The message lists every
     setting that differs from the folder's manifest, or says that the folder holds samples or scores
     but no manifest. Nothing is written.
     """
@@ -64,22 +54,17 @@ def check_folder(
     held = [n for n in (SAMPLES, SCORES) if (out / n).is_file() and (out / n).stat().st_size]
     if not held:
         return
-    if path.is_file():
-        before = _recorded_settings(path)
-        if grows is None:
-            refuse_other_settings(out, before, settings)
-            return
-        try:
-            refuse_other_settings(out, _grown(before, settings, grows, samples), settings)
-        except InvalidValueError as error:
-            raise InvalidValueError(
-                f"{error}\n  a run can grow by more samples, in a file behind those it has, and by "
-                "problems that follow those it has; nothing else of it can change"
-            ) from error
-        return
-    raise InvalidValueError(
-        f"{out}: has {held[0]} but no {MANIFEST}, so what it holds is unknown; use another folder"
-    )
+    if not path.is_file():
+        raise InvalidValueError(
+            f"{out}: has {held[0]} but no {MANIFEST}, so what it holds is unknown; use another "
+            "folder"
+        )
+    before, hint = _recorded_settings(path), ""
+    if grows is not None:
+        before, hint = _grown(before, settings, grows, samples), _HOW_IT_GROWS
+    if SCORES not in held:
+        before = {**before, **{name: settings[name] for name in _SCORING if name in settings}}
+    refuse_other_settings(out, before, settings, hint=hint)
 
 
 def _grown(
@@ -90,27 +75,36 @@ def _grown(
 ) -> dict[str, Any]:
     """Return the settings of a folder with those that have grown as they are now."""
     grown = dict(before)
-    old, new = before.get("sampling", {}), now.get("sampling", {})
-    if 0 < old.get("samples", 0) < new.get("samples", 0):
+    old, new = _section(before, "sampling"), _section(now, "sampling")
+    if 0 < _count(old, "samples") < _count(new, "samples"):
         grown["sampling"] = {**old, "samples": new["samples"]}
-    file = before.get("samples", {})
-    known = samples is not None and "bytes" in file
-    if known and file_digest(Path(str(samples)), first=file["bytes"]) == file["sha256"]:
+    file = _section(before, "samples")
+    size = _count(file, "bytes")
+    if samples is not None and file_digest(samples, first=size) == file.get("sha256"):
         grown["samples"] = now["samples"]
-    held = before.get("problems", {})
-    count = held.get("count", 0)
+    held = _section(before, "problems")
+    count = _count(held, "count")
     if count < len(problems) and held.get("sha256") == problems_digest(problems[:count]):
         grown["problems"] = now["problems"]
     return grown
+
+
+def _section(settings: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """Return a section of settings; an empty one where a damaged manifest has something else."""
+    found = settings.get(name)
+    return found if isinstance(found, Mapping) else {}
+
+
+def _count(section: Mapping[str, Any], name: str) -> int:
+    found = section.get(name)
+    return found if isinstance(found, int) and found >= 0 else 0
 
 
 def recorded_batch_size(out: Path) -> int | None:
     """Return the batch size of the run in `out`; None without a run, or where it has none."""
     if not (out / MANIFEST).is_file():
         return None
-    model = _recorded_settings(out / MANIFEST).get("model")
-    size: int | None = model.get("batch_size") if isinstance(model, dict) else None
-    return size
+    return _count(_section(_recorded_settings(out / MANIFEST), "model"), "batch_size") or None
 
 
 def _recorded_settings(path: Path) -> dict[str, Any]:
@@ -120,7 +114,7 @@ def _recorded_settings(path: Path) -> dict[str, Any]:
     return settings
 
 
-def problems_digest(problems: Sequence[Problem]) -> str:
+def problems_digest(problems: Iterable[Problem]) -> str:
     """Return the sha256 of the problems' content, whatever the layout of their file."""
     digest = hashlib.sha256()
     for problem in problems:
@@ -133,102 +127,15 @@ def digest_of_texts(texts: Sequence[str]) -> str:
     return hashlib.sha256(json.dumps(list(texts)).encode()).hexdigest()
 
 
-def verified_settings(
-    problems: Mapping[str, Problem], verifier: Verifier, reward: Any
-) -> dict[str, Any]:
-    """Return what decides a score: the problems, the verifier's limits, and the reward."""
-    return {
-        "reward": describe_reward(reward),
-        "problems": {
-            "count": len(problems),
-            "sha256": problems_digest(list(problems.values())),
-        },
-        "verifier": verifier.limits,
-    }
-
-
-def sampled_settings(
-    model: Mapping[str, Any],
-    sampling: SamplingSettings,
-    problems: Mapping[str, Problem],
-    verifier: Verifier,
-    reward: Any,
-) -> dict[str, Any]:
-    """Return what decides samples and their verdicts, for the manifest of an evaluation.
-
-    `model` is what the backend says of itself.
-    """
-    return {
-        "model": dict(model),
-        "sampling": sampling.to_json(),
-        **verified_settings(problems, verifier, reward),
-    }
-
-
-def manifest_of(
-    described: Mapping[str, Any], verifier: Verifier, source: str | None, started: float
-) -> dict[str, Any]:
-    """Return the manifest of a finished run."""
-    return {
-        "settings": masked(described),
-        "environment": environment(),
-        **verifier.described(),
-        "problems_file": source,
-        "seconds": round(time.monotonic() - started, 3),
-    }
+def count_lines(path: Path) -> int:
+    """Return how many whole lines a file has; 0 where there is none."""
+    if not path.is_file():
+        return 0
+    with path.open("rb") as file:
+        return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
 
 
 def check_label(label: str | None) -> None:
     """Raise InvalidValueError for a label that is empty or longer than one line."""
-    if label is not None and (not label.strip() or len(label.splitlines()) > 1):
-        raise InvalidValueError(f"label: must be one line with a name in it, got {label!r}")
-
-
-def labelled(label: str | None) -> dict[str, str]:
-    """Return what the label of a run adds to its manifest; raises as `check_label`."""
-    check_label(label)
-    return {} if label is None else {"label": label}
-
-
-def refuse_strangers(store: Store[Any], problems: Mapping[str, Problem]) -> None:
-    """Raise DataError if a file of the folder has a sample of a problem that is not given."""
-    for problem_id, sample in store.records:
-        if problem_id not in problems:
-            raise DataError(f"{store.path}: sample {sample} of an unknown problem {problem_id!r}")
-
-
-def write_results(
-    out: Path,
-    problems: Mapping[str, Problem],
-    samples: Mapping[Any, Sample],
-    scores: Mapping[Any, Score],
-    manifest: Mapping[str, Any],
-    more_ks: Sequence[int],
-    threshold: float,
-) -> dict[str, Any]:
-    """Compute the results, write them and the prompts to the folder and return them.
-
-    Args:
-        out: The folder of the run.
-        problems: The problems by id.
-        samples: The samples by key.
-        scores: The scores by key.
-        manifest: What the run was.
-        more_ks: Further k, as in `build_results`.
-        threshold: The reward from which a sample passes.
-    """
-    results = build_results(
-        list(problems),
-        samples.values(),
-        scores.values(),
-        manifest=manifest,
-        more_ks=more_ks,
-        threshold=threshold,
-        meta=[problem.meta for problem in problems.values()],
-    )
-    write_jsonl(
-        out / PROMPTS,
-        ({"problem_id": problem.id, "prompt": problem.prompt} for problem in problems.values()),
-    )
-    write_json(out / RESULTS, results)
-    return results
+    named = label is None or (label.strip() != "" and len(label.splitlines()) == 1)
+    require(named, "label", "one line with a name in it", label)

@@ -1,4 +1,4 @@
-"""Rewards that somebody else computed: a table or a log, as a run of ours."""
+"""Rewards that somebody else computed: a table, a log or a data frame, as a run of ours."""
 
 from __future__ import annotations
 
@@ -6,33 +6,61 @@ import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from maxatk.environment import environment
-from maxatk.errors import DataError, InvalidValueError
+from maxatk.errors import DataError, InvalidValueError, unknown_name
 from maxatk.evaluation.folder import (
+    PROMPTS,
     RESULTS,
     SAMPLES,
     SCORES,
+    check_folder,
+    check_label,
     digest_of_texts,
-    labelled,
-    open_folder,
+    write_manifest,
 )
-from maxatk.evaluation.results import build_results
-from maxatk.exchange import LogRow, read_log
+from maxatk.evaluation.results import Results
+from maxatk.evaluation.tally import build_results
+from maxatk.exchange import LogRow, log, read_log
+from maxatk.exchange.reading import format_of
 from maxatk.folders import file_digest, write_json
 from maxatk.jsonl import write_jsonl
 from maxatk.records import Outcome, Problem, Sample, Score
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 
 @dataclasses.dataclass(frozen=True)
 class OutsideRun:
-    """The scores of a file, its samples where it holds completions, and what identifies it."""
+    """The scores of a file, its samples and prompts where it holds them, and what identifies it."""
 
     scores: tuple[Score, ...]
     samples: tuple[Sample, ...] | None
     problem_ids: tuple[str, ...]
     settings: Mapping[str, Any]
+    prompts: Mapping[str, str]
+
+    def results(
+        self,
+        *,
+        more_ks: Sequence[int] = (),
+        threshold: float = 1.0,
+        column: str | None = None,
+        problems: Mapping[str, Problem] | None = None,
+    ) -> Results:
+        """Return the results of the scores; the arguments as in `build_results`."""
+        return build_results(
+            self.problem_ids,
+            self.samples,
+            self.scores,
+            manifest={"settings": self.settings, "environment": environment()},
+            more_ks=more_ks,
+            threshold=threshold,
+            column=column,
+            meta=None if problems is None else [problems[i].meta for i in self.problem_ids],
+        )
 
 
 def score_rewards(
@@ -46,61 +74,80 @@ def score_rewards(
     threshold: float = 1.0,
     column: str | None = None,
     label: str | None = None,
-) -> dict[str, Any]:
+) -> Results:
     """Return the results of rewards that are there already, and write them as a run to `out`.
 
-    `out` gets scores.jsonl, results.json, manifest.json and, where the file holds completions,
-    samples.jsonl.
-
-    Args:
-        path: The file with the rewards.
-        out: The folder to write.
-        log_format: Whose file it is, as in `read_log`.
-        mapping: Which field of the file is which of ours, as in `read_log`.
-        problems: The problems by id: every one of the file must be among them, and their `meta`
-            goes into the results.
-        more_ks: Further k of the metrics, as in `build_results`.
-        threshold: The reward from which a sample passes.
-        column: A column that stands in for the reward.
-        label: The name of the run in tables and reports; no setting, as in `evaluate`.
+    `out` gets scores.jsonl, results.json, manifest.json and, where the file holds completions and
+    prompts, samples.jsonl and prompts.jsonl. `log_format` and `mapping` are as in `read_log`,
+    `more_ks`, `threshold` and `column` as in `build_results`, and `label` as in `RunRecipe`. Every
+    problem of the file must be among `problems`, by id, whose `meta` goes into the results.
 
     Raises MissingFileError, DataError (every bad line; no reward at all) or InvalidValueError (k,
     column, label, a folder of other settings), all before anything is written.
     """
-    named = labelled(label)
+    check_label(label)
     run = read_rewards(path, log_format=log_format, mapping=mapping, problems=problems)
-    results = results_of_outside(
-        run, more_ks=more_ks, threshold=threshold, column=column, problems=problems
-    )
-    results["manifest"].update(named)
+    results = run.results(more_ks=more_ks, threshold=threshold, column=column, problems=problems)
+    if label is not None:
+        results.manifest["label"] = label
     out = Path(out)
-    open_folder(out, run.settings)
+    check_folder(out, run.settings)
+    write_manifest(out, run.settings)
     if run.samples is not None:
         write_jsonl(out / SAMPLES, (sample.to_json() for sample in run.samples))
     write_jsonl(out / SCORES, (score.to_json() for score in run.scores))
-    write_json(out / RESULTS, results)
+    if run.prompts:
+        rows = ({"problem_id": name, "prompt": text} for name, text in run.prompts.items())
+        write_jsonl(out / PROMPTS, rows)
+    write_json(out / RESULTS, results.to_json())
     return results
 
 
-def results_of_outside(
-    run: OutsideRun,
+def frame(
+    data: pd.DataFrame,
     *,
+    problem: str = "problem_id",
+    reward: str = "reward",
     more_ks: Sequence[int] = (),
     threshold: float = 1.0,
-    column: str | None = None,
-    problems: Mapping[str, Problem] | None = None,
-) -> dict[str, Any]:
-    """Return the results of a file's rewards; the arguments as in `build_results`."""
-    return build_results(
-        run.problem_ids,
-        run.samples,
-        run.scores,
-        manifest={"settings": run.settings, "environment": environment()},
-        more_ks=more_ks,
-        threshold=threshold,
-        column=column,
-        meta=None if problems is None else [problems[i].meta for i in run.problem_ids],
-    )
+) -> Results:
+    """Return the results of a long data frame: one row a sample, as `evaluate` computes them.
+
+    Args:
+        data: The samples; rows of one value in `problem` are the samples of one problem.
+        problem: The column of the problem's id.
+        reward: The column of the reward; NaN is a sample without one.
+        more_ks: Further k beside 1, 2, 4, ...
+        threshold: The reward from which a sample passes.
+
+    Raises InvalidValueError for a column that is not there and for a k above the samples,
+    DataError for a reward that is no number or an empty frame.
+    """
+    for field, column in (("problem", problem), ("reward", reward)):
+        if column not in data.columns:
+            raise unknown_name(field, column, map(str, data.columns))
+    if not len(data):
+        raise DataError("data: holds no rows")
+    others = {
+        str(name): data[name].tolist()
+        for name in data.select_dtypes("number").columns
+        if name not in (problem, reward)
+    }
+    counts: dict[str, int] = {}
+    rows = []
+    for number, (key, value) in enumerate(
+        zip(data[problem].tolist(), data[reward].tolist(), strict=True)
+    ):
+        try:
+            identity, found = log.identifier(key, problem), log.reward(value, reward)
+        except DataError as error:
+            raise DataError(f"data, row {number}: {error}") from error
+        columns = log.numbers({name: values[number] for name, values in others.items()}, without=())
+        sample = counts.get(identity, 0)
+        counts[identity] = sample + 1
+        rows.append(LogRow(identity, sample, reward=found, columns=columns))
+    run = run_of_rows(rows, source={"frame": {"problem": problem, "reward": reward}})
+    return run.results(more_ks=more_ks, threshold=threshold)
 
 
 def read_rewards(
@@ -111,6 +158,7 @@ def read_rewards(
     problems: Mapping[str, Problem] | None = None,
 ) -> OutsideRun:
     """Return the run that a file of rewards stands for; the errors are those of `score_rewards`."""
+    log_format = log_format or format_of(path)
     rows = read_log(path, log_format=log_format, mapping=mapping)
     if all(row.reward is None for row in rows):
         raise DataError(
@@ -119,7 +167,7 @@ def read_rewards(
     ids = _in_order({row.problem_id for row in rows}, problems, path)
     source = {
         "sha256": file_digest(Path(path)),
-        "format": log_format or "table",
+        "format": log_format,
         "map": dict(mapping or {}),
     }
     return run_of_rows(rows, source=source, ids=ids)
@@ -132,15 +180,27 @@ def run_of_rows(
 
     `ids` are the problems in their order, by default with their numbers in order: 2 before 10.
     """
-    found = sorted({row.problem_id for row in rows}, key=_natural) if ids is None else ids
-    scores = tuple(_score(row) for row in rows)
-    completed = all(row.completion is not None for row in rows)
-    samples = tuple(_sample(row) for row in rows) if completed else None
+    found = sorted({row.problem_id for row in rows}, key=natural) if ids is None else ids
+    scores, samples = [], []
+    for row in rows:
+        assert row.sample is not None
+        key = row.problem_id, row.sample
+        outcome = Outcome.NO_REWARD if row.reward is None else Outcome.SCORED
+        scores.append(Score(*key, row.reward, 0, 0, outcome, 0.0, columns=row.columns))
+        if row.completion is not None:
+            samples.append(Sample(*key, row.completion))
     settings = {
         "rewards": dict(source),
         "problems": {"count": len(found), "sha256": digest_of_texts(found)},
     }
-    return OutsideRun(scores, samples, tuple(found), settings)
+    completed = len(samples) == len(rows)
+    return OutsideRun(
+        tuple(scores),
+        tuple(samples) if completed else None,
+        tuple(found),
+        settings,
+        {row.problem_id: row.prompt for row in rows if row.prompt is not None},
+    )
 
 
 def _in_order(
@@ -148,8 +208,8 @@ def _in_order(
 ) -> list[str]:
     """Return the ids as the problems stand, else with their numbers in order: 2 before 10."""
     if problems is None:
-        return sorted(found, key=_natural)
-    strangers = sorted(found - problems.keys(), key=_natural)
+        return sorted(found, key=natural)
+    strangers = sorted(found - problems.keys(), key=natural)
     if strangers:
         raise DataError(
             f"{path}: {len(strangers)} problems are not in the problems file, the first "
@@ -164,17 +224,9 @@ def _in_order(
     return list(problems)
 
 
-def _natural(text: str) -> list[tuple[int, int, str]]:
+def natural(text: str) -> list[tuple[int, int, str]]:
+    """Return a key that sorts texts with their numbers in order: 2 before 10."""
     parts = re.split(r"(\d+)", text)
-    return [(0, int(p), "") if p.isdecimal() else (1, 0, p) for p in parts if p]
-
-
-def _score(row: LogRow) -> Score:
-    assert row.sample is not None
-    outcome = Outcome.INFRA_ERROR if row.reward is None else Outcome.SCORED
-    return Score(row.problem_id, row.sample, row.reward, 0, 0, outcome, 0.0, columns=row.columns)
-
-
-def _sample(row: LogRow) -> Sample:
-    assert row.sample is not None
-    return Sample(row.problem_id, row.sample, row.completion or "")
+    # By length and digits: Python refuses to make a number of thousands of them.
+    shown = [(part, part.lstrip("0")) for part in parts if part]
+    return [(0, len(n), n) if part.isdecimal() else (1, 0, part) for part, n in shown]

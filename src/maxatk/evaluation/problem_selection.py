@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from maxatk.errors import DataError, InvalidValueError, MissingFileError
 from maxatk.evaluation.folder import problems_digest
-from maxatk.evaluation.recount import results_of_folder
+from maxatk.evaluation.open import results_of_folder
 from maxatk.problems.load import load_problems
 from maxatk.records import Problem
 
@@ -35,21 +33,13 @@ def select_problems(
             f"max@k: the bounds must be 0 <= min < max <= 1, got {above!r} and {below!r}"
         )
     results = results_of_folder(run, ks=[k])
-    source = problems or results["manifest"].get("problems_file")
+    source = problems or results.recorded("problems_file")
     if source is None:
         raise MissingFileError(f"problems: {str(run)!r} does not say where its problems are")
     found = load_problems(str(source))
-    values = dict(
-        zip(results["per_problem"]["ids"], results["per_problem"]["max@k"][str(k)], strict=True)
-    )
+    values = dict(zip(results.ids, results.per_problem.values["max@k"][k], strict=True))
     chosen = [problem for problem in found if problem.id in values]
-    _check_content(run, results, chosen, len(values))
-    return [p for p in chosen if (v := values[p.id]) is not None and above < v < below]
-
-
-def _check_content(
-    run: str | Path, results: Mapping[str, Any], problems: Sequence[Problem], count: int
-) -> None:
-    recorded = results["manifest"].get("settings", {}).get("problems", {}).get("sha256")
-    if len(problems) != count or recorded not in (None, problems_digest(problems)):
+    recorded = results.recorded("settings.problems.sha256")
+    if len(chosen) != len(values) or recorded not in (None, problems_digest(chosen)):
         raise DataError(f"problems: are not those that {str(run)!r} was run on")
+    return [p for p in chosen if (v := values[p.id]) is not None and above < v < below]

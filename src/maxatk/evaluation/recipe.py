@@ -1,63 +1,105 @@
-"""The recipe of the command `eval`: the one description of an evaluation run."""
+"""What a run is to be: the recipes of `evaluate` and `score`, whose keys are those of commands."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from maxatk.evaluation import ModelSettings, SamplingSettings
-from maxatk.evaluation.failures import STORED, check_stored
+from maxatk.check import at_least, is_whole, require
+from maxatk.evaluation.failures import STORED
 from maxatk.evaluation.folder import check_label
-from maxatk.evaluation.statistics.intervals import check_threshold
+from maxatk.evaluation.verify import BY_TESTS
+from maxatk.records import Problem
 from maxatk.rewards import read_spec
+from maxatk.sampling import ModelSettings, SamplingSettings
+from maxatk.statistics.intervals import check_threshold
 from maxatk.verifier import VerifierSettings
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class EvalRecipe(ModelSettings):
-    """What `maxatk eval` needs: the keys of its recipe, those of `ModelSettings` included.
+class RunRecipe:
+    """What every run is told, wherever its samples come from.
 
     Args:
-        model: A local model folder, a hub name, or the name a server knows.
-        problems: A benchmark's name or a problems.jsonl.
+        problems: A benchmark's name, a problems.jsonl, or problems.
         out: Folder for samples.jsonl, scores.jsonl and results.json.
-        label: The name of the run in tables and reports; that of its folder if none is given.
+        label: The name of the run in tables and reports; that of its folder if none is given. It
+            is no setting: a run goes on under another label.
         limit: Take only the first problems.
         reward: continuous (the share of tests that passed), binary, answer, module:function,
             file.py:function, {model: name}, or a list of such with weights.
+        k: Which k to show, from 1 to the samples of a problem; 1, 8, 32 and 128, as far as there
+            are samples, if none is given. The results have 1, 2, 4, ... beside them.
+        by: A field of the problems' meta: also show the results by its values.
         threshold: The reward from which a sample passes.
         store_failures: Of how many failed samples of a problem the failed test, what it expected
-            and what came are kept for the report's page; 0 to 1,000.
-        sampling: How completions are sampled.
+            and what came are kept for the report's page; 0 to 1,000. Of none where the reward is
+            not that of the tests.
         verifier: Its workers and limits.
+
+    Raises InvalidValueError naming the key, its value and what is allowed.
     """
 
-    model: str
-    problems: str
-    out: str
+    problems: str | Path | Sequence[Problem]
+    out: str | Path
     label: str | None = None
     limit: int | None = None
-    reward: Any = "continuous"
+    reward: Any = BY_TESTS
+    k: tuple[int, ...] = ()
+    by: str | None = None
     threshold: float = 1.0
     store_failures: int = STORED
-    sampling: SamplingSettings = dataclasses.field(default_factory=SamplingSettings)
     verifier: VerifierSettings = dataclasses.field(default_factory=VerifierSettings)
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         read_spec(self.reward)
         check_label(self.label)
         check_threshold(self.threshold)
-        check_stored(self.store_failures)
+        most = self.store_failures
+        require(is_whole(most, 0) and most <= 1000, "store_failures", "from 0 to 1000", most)
+        at_least("limit", self.limit, 1)
 
     @property
-    def model_settings(self) -> ModelSettings:
-        """Return how the model is run."""
-        fields = dataclasses.fields(ModelSettings)
-        return ModelSettings(**{field.name: getattr(self, field.name) for field in fields})
+    def name(self) -> str:
+        """The name of the run: its label, else that of its folder."""
+        return self.label or Path(self.out).name
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EvalRecipe(ModelSettings, RunRecipe):
+    """A run that draws its samples: the keys of `RunRecipe` and of `ModelSettings`, and two more.
+
+    Args:
+        model: A local model folder, a hub name, or the name a server knows.
+        sampling: How completions are sampled.
+    """
+
+    model: str
+    sampling: SamplingSettings = dataclasses.field(default_factory=SamplingSettings)
+
+    def __post_init__(self) -> None:
+        ModelSettings.__post_init__(self)
+        RunRecipe.__post_init__(self)
 
     def to_mapping(self) -> dict[str, Any]:
         """Return the recipe as a mapping of all its keys, those without a default first."""
         settings = dataclasses.asdict(self)
         required = ("model", "problems", "out")
         return {**{name: settings[name] for name in required}, **settings}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ScoreRecipe(RunRecipe):
+    """A run whose samples are in a file: the keys of `RunRecipe`, and three more.
+
+    Args:
+        samples: The file, ours or another tool's.
+        format: Which tool wrote it, as in `read_submissions`.
+        map: Where a field is in a row, as in `read_submissions`.
+    """
+
+    samples: str | Path
+    format: str | None = None
+    map: Mapping[str, str] = dataclasses.field(default_factory=dict)

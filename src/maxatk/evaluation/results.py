@@ -1,203 +1,375 @@
-"""From scores and samples to the content of `results.json`."""
+"""The results of an evaluation: what `results.json` holds, of all problems or of some."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
-from maxatk.errors import unknown_name
-from maxatk.evaluation.statistics.intervals import (
-    FEW_PROBLEMS,
-    LEVEL,
-    RESAMPLES,
-    FloatArray,
-    check_ks,
-    check_threshold,
-    default_ks,
-    mean_interval,
-    metric_values,
-)
-from maxatk.evaluation.tally import SampleTally, ScoreTally
-from maxatk.objectives import max_at_k
-from maxatk.records import Sample, Score
+from maxatk.errors import DataError, InvalidValueError, unknown_name
+from maxatk.folders import read_json
+from maxatk.statistics.intervals import FloatArray, mean_interval
 
 FORMAT = 1
+METRICS = ("max@k", "pass@k")
 CEILING = 1.0  # from here on a sample passes, and more samples cannot raise the best
-_METHOD = (
-    f"percentile bootstrap over problems; Student's t where fewer than {FEW_PROBLEMS} have a value"
-)
-DIVERSITY = ("distinct", "programs", "program_entropy")
 MOST_CUT_OFF = 0.2  # share of samples cut off by length from which on the metrics mislead
+_REASONS_SHOWN = 3
+WITHOUT = "(none)"
+"""The group of the problems that do not have the field."""
 
 
-def build_results(
-    problem_ids: Sequence[str],
-    samples: Iterable[Sample] | SampleTally | None,
-    scores: Iterable[Score] | ScoreTally,
-    *,
-    manifest: Mapping[str, Any],
-    ks: Sequence[int] | None = None,
-    more_ks: Sequence[int] = (),
-    threshold: float = 1.0,
-    column: str | None = None,
-    meta: Sequence[Mapping[str, Any]] | None = None,
-) -> dict[str, Any]:
-    """Return the results of one evaluation as a JSON object.
+Columns = Mapping[int, tuple[float | None, ...]]
+"""The values of a metric: k -> one of every problem, None where there is none."""
 
-    A sample without a reward counts as a sample here: a problem with fewer than k rewards is left
-    out of the mean at k, and `problems` beside the mean says how many are in it. Beside "max@k" and
-    "pass@k" there is "max@k by NAME" for every column of the scores that no rewarded sample lacks:
-    the reward of the one of k samples that this column would choose.
 
-    Args:
-        problem_ids: The problems, in the order of their values; each must have a score.
-        samples: The samples, counted or not (a tally); None where they are unknown.
-        scores: The scores, counted or not (a tally).
-        manifest: What the results say of where they come from.
-        ks: 1, 2, 4, ... by default, up to the number of samples of a problem (the smallest, where
-            problems differ).
-        more_ks: Further k beside `ks`.
-        threshold: The reward from which a sample passes.
-        column: A column of the scores that stands in for the reward; not where they are a tally.
-        meta: The fields of one's own of every problem.
+@dataclasses.dataclass(frozen=True)
+class Mean:
+    """The mean of a metric over the problems with a value, and its 95% interval.
 
-    Raises InvalidValueError for a k above the number of samples of the problem that has the
-    fewest, a threshold that is not finite, and a column that no score has.
+    `problems` have a value, `below` of them one below the ceiling of 1: where that is few, the
+    mean rests on few. The numbers are None where no problem, or too few, have a value, `below`
+    where it was not counted.
     """
-    check_threshold(threshold)
-    if not isinstance(scores, ScoreTally):
-        scores = ScoreTally().add_scores(scores if column is None else by_column(scores, column))
-    if samples is not None and not isinstance(samples, SampleTally):
-        samples = SampleTally().add_samples(samples)
-    rewards, counts = scores.rewards(problem_ids)
-    fewest = int(counts.min())
-    ks = default_ks(fewest) if ks is None else check_ks(ks, fewest)
-    ks = sorted({*ks, *check_ks(more_ks, fewest)})
-    values = metric_values(rewards, ks, threshold=threshold)
-    for name, selection in scores.further(problem_ids).items():
-        values[chosen_by(name)] = max_at_k(rewards, ks, selection=selection)
-    programs, entropies = scores.programs(problem_ids) or (None, None)
-    found: dict[str, Any] = {
-        "ids": list(problem_ids),
-        "samples": counts.tolist(),
-        "scored": (~np.isnan(rewards)).sum(axis=1).tolist(),
-        "correct": (rewards >= threshold).sum(axis=1).tolist(),
-        "distinct": None if samples is None else samples.distinct(problem_ids),
-        "programs": programs,
-        "program_entropy": entropies,
-        **({"meta": [dict(fields) for fields in meta]} if meta and any(meta) else {}),
-        **{name: _columns(ks, columns) for name, columns in values.items()},
-    }
-    return {
-        "format": FORMAT,
-        "metrics": _metrics(ks, values),
-        "interval": {"method": _METHOD, "level": LEVEL, "resamples": RESAMPLES},
-        "threshold": threshold,
-        "column": column,
-        "per_problem": found,
-        "counts": scores.counts(),
-        "finish_reasons": samples and samples.finish_reasons(),
-        "entropy": samples and samples.entropy(),
-        "diversity": {name: _mean(found[name]) for name in DIVERSITY},
-        "manifest": dict(manifest),
-    }
+
+    mean: float | None
+    low: float | None
+    high: float | None
+    problems: int
+    below: int | None = None
 
 
-def chosen_by(column: str) -> str:
-    """Return the name of the metric max@k where a column of the scores chooses."""
-    return f"max@k by {column}"
+@dataclasses.dataclass(frozen=True)
+class PerProblem:
+    """Columns with an entry for every problem, in the order of `ids`.
 
+    `samples` counts the samples, `scored` those with a reward, `correct` those that passed;
+    `distinct` counts different completions and `programs` different programs, and
+    `program_entropy` is that of their shares in nats, None where they are unknown. `meta` holds
+    the problems' own fields. `values` maps a metric and k to its values, None where too few
+    samples have a reward.
 
-def by_column(scores: Iterable[Score], column: str) -> list[Score]:
-    """Return the scores with a column of theirs as the reward, None where a score lacks it.
-
-    Raises InvalidValueError where no score has it.
+    Raises DataError for a column of another length.
     """
-    scores = list(scores)
-    names = {name for score in scores for name in score.columns}
-    if column not in names:
-        raise unknown_name("column", column, names)
-    return [dataclasses.replace(score, reward=score.columns.get(column)) for score in scores]
+
+    ids: tuple[str, ...] = ()
+    samples: tuple[int, ...] = ()
+    scored: tuple[int, ...] = ()
+    correct: tuple[int, ...] = ()
+    distinct: tuple[int, ...] | None = None
+    programs: tuple[int, ...] | None = None
+    program_entropy: tuple[float, ...] | None = None
+    meta: tuple[dict[str, Any], ...] | None = None
+    values: dict[str, Columns] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, column in self.columns():
+            if len(column) != len(self.ids):
+                raise DataError(
+                    f"per_problem.{name}: must have an entry for each of the {len(self.ids)} "
+                    f"problems, got {len(column)}"
+                )
+
+    def columns(self) -> Iterator[tuple[str, tuple[Any, ...]]]:
+        """Yield every column that is known, with its name."""
+        for field in dataclasses.fields(self):
+            column = getattr(self, field.name)
+            if column is not None and field.name != "values":
+                yield field.name, column
+        for metric, by_k in self.values.items():
+            yield from ((f"{metric}.{k}", column) for k, column in by_k.items())
 
 
-def only_problems(results: Mapping[str, Any], problem_ids: Sequence[str]) -> dict[str, Any]:
+@dataclasses.dataclass(frozen=True)
+class Counts:
+    """How many problems, samples and samples without a reward, and how often each outcome.
+
+    `zeroed` samples have a reward of 0 because their reward function failed. `reasons` counts why
+    samples have no reward, or that one.
+    """
+
+    problems: int
+    samples: int
+    unscored: int
+    outcomes: dict[str, int]
+    zeroed: int = 0
+    reasons: dict[str, int] = dataclasses.field(default_factory=dict)
+
+    @property
+    def row(self) -> dict[str, int]:
+        """The samples without a reward, and those with a 0 in its place, for a row of a table."""
+        return {"unscored": self.unscored, "zeroed": self.zeroed}
+
+    @property
+    def lacking(self) -> str:
+        """How many samples lack a reward, what becomes of them, and why; nothing if none does."""
+        found = {"have no reward and are left out": self.unscored}
+        found["count as 0, since their reward failed"] = self.zeroed
+        said = [
+            f"{number:,} of {self.samples:,} samples ({number / self.samples:.1%}) {what}"
+            for what, number in found.items()
+            if number
+        ]
+        return ", ".join(said) + (f": {self._why()}" if said and self.reasons else "")
+
+    def _why(self) -> str:
+        counts = sorted(self.reasons.items(), key=lambda reason: -reason[1])
+        more = len(counts) - _REASONS_SHOWN
+        said = [f"{why} ({number:,})" for why, number in counts[:_REASONS_SHOWN]]
+        return "; ".join([*said, *([f"{more:,} reasons more"] if more > 0 else [])])
+
+
+@dataclasses.dataclass(frozen=True)
+class Histogram:
+    """Counts of values in bins: bin i is [i width, (i + 1) width)."""
+
+    width: float
+    counts: tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class SequenceEntropy:
+    """The entropy of whole completions in nats; the median of pooled ones is None."""
+
+    mean: float
+    median: float | None
+    histogram: Histogram
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Entropy:
+    """The entropy of the token distributions of the samples that know it, and their lengths."""
+
+    unit: str = "nats"
+    samples: int
+    token_mean: float
+    tokens_mean: float
+    sequence: SequenceEntropy
+
+
+@dataclasses.dataclass(frozen=True)
+class Diversity:
+    """Means over problems of the columns of these names in `PerProblem`; None where unknown."""
+
+    distinct: float | None = None
+    programs: float | None = None
+    program_entropy: float | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Results:
+    """What `results.json` holds; `metrics` maps a metric and k to its mean over problems.
+
+    Beside "max@k" and "pass@k" there is "max@k by NAME" for every column of the scores that no
+    rewarded sample lacks: the reward of the one of k samples that this column would choose.
+    `interval` says how the intervals were made. A sample passes from the reward `threshold` on;
+    `column` is the column of the scores that stood in for the reward, if one did.
+    `finish_reasons` counts how samples ended. `manifest` says where the results come from.
+
+    Raises DataError where a metric or the values of its problems are missing.
+    """
+
+    metrics: dict[str, dict[int, Mean]]
+    interval: dict[str, Any] = dataclasses.field(default_factory=dict)
+    threshold: float | None = None
+    column: str | None = None
+    per_problem: PerProblem
+    counts: Counts
+    finish_reasons: dict[str, int] | None = None
+    entropy: Entropy | None
+    diversity: Diversity
+    manifest: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        for metric in METRICS:
+            if not self.metrics.get(metric):
+                raise DataError(f"metrics.{metric}: is missing")
+        for metric, by_k in self.metrics.items() if self.ids else ():
+            missing = by_k.keys() - self.per_problem.values.get(metric, {}).keys()
+            if missing:
+                raise DataError(f"per_problem.{metric}.{min(missing)}: is missing")
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The ids of the problems, in the order of their values."""
+        return self.per_problem.ids
+
+    @property
+    def ks(self) -> list[int]:
+        """The k of max@k."""
+        return list(self.metrics["max@k"])
+
+    @property
+    def cut_off(self) -> float | None:
+        """The share of the samples that were cut off by their length; None where unknown."""
+        if not self.finish_reasons:
+            return None
+        return self.finish_reasons.get("length", 0) / sum(self.finish_reasons.values())
+
+    def recorded(self, place: str) -> Any:
+        """Return what the manifest has at a place such as "settings.problems.sha256", or None."""
+        found: Any = self.manifest
+        for part in place.split("."):
+            found = found.get(part) if isinstance(found, Mapping) else None
+        return found
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the content of `results.json`."""
+        row = msgspec.to_builtins(self, str_keys=True)
+        columns = row["per_problem"]
+        values = columns.pop("values")
+        if self.per_problem.meta is None:
+            columns.pop("meta", None)
+        columns |= values
+        return {"format": FORMAT, **row}
+
+    @classmethod
+    def from_json(cls, row: Mapping[str, Any], *, place: str) -> Results:
+        """Return the results of a JSON object.
+
+        Raises DataError, which begins with `place` and names the field, for any other object.
+        """
+        try:
+            return msgspec.convert(
+                {**row, "per_problem": _nested(row.get("per_problem"))}, cls, str_keys=True
+            )
+        except (ValueError, TypeError, AttributeError) as error:
+            raise DataError(f"{place}: not a results object: {error}") from error
+
+
+def read_results(path: Path) -> Results:
+    """Return the results of a file; raises DataError naming it for a file of anything else."""
+    return Results.from_json(read_json(path), place=str(path))
+
+
+def _nested(columns: Any) -> Any:
+    """Return the columns of `PerProblem`, those of the metrics under a name of their own."""
+    if not isinstance(columns, Mapping):
+        return columns
+    known = {field.name for field in dataclasses.fields(PerProblem)}
+    own = {name: column for name, column in columns.items() if name in known}
+    values = {name: column for name, column in columns.items() if name not in known}
+    return {**own, "values": values}
+
+
+def only_problems(results: Results, problem_ids: Sequence[str]) -> Results:
     """Return results with the metrics and the values of these problems alone, in this order.
 
     The counts of samples, entropy and diversity stay those of the whole run. Raises KeyError for
     an id that is not there.
     """
-    before = results["per_problem"]
-    rows = {problem_id: row for row, problem_id in enumerate(before["ids"])}
+    rows = {problem_id: row for row, problem_id in enumerate(results.ids)}
     kept = [rows[problem_id] for problem_id in problem_ids]
-
-    def chosen(value: Any) -> Any:
-        if isinstance(value, Mapping):
-            return {key: chosen(inner) for key, inner in value.items()}
-        if value is None:
-            return None
-        return [value[row] for row in kept]
-
-    per_problem = chosen(before)
-    metrics = {}
-    for name, columns in results["metrics"].items():
-        ks = [int(k) for k in columns]
-        values = np.array([per_problem[name][str(k)] for k in ks], dtype=np.float64).T
-        metrics[name] = dict(zip(map(str, ks), with_intervals(values), strict=True))
-    counts = {**results["counts"], "problems": len(kept)}
-    return {**results, "metrics": metrics, "per_problem": per_problem, "counts": counts}
+    columns = combined([results.per_problem], lambda found: tuple(found[0][row] for row in kept))
+    return dataclasses.replace(
+        results,
+        metrics={
+            metric: means_of(columns.values[metric], by_k)
+            for metric, by_k in results.metrics.items()
+        },
+        per_problem=columns,
+        counts=dataclasses.replace(results.counts, problems=len(kept)),
+    )
 
 
-def with_intervals(values: FloatArray) -> list[dict[str, Any]]:
-    """Return what `metrics` of a results object holds of every column of values (P, K).
+def combined(
+    parts: Sequence[PerProblem], column: Callable[[list[tuple[Any, ...]]], tuple[Any, ...]]
+) -> PerProblem:
+    """Return what `column` makes of the columns of all parts, of those that all parts have."""
 
-    "mean", "low" and "high" (95%), "problems", those with a value, and "below": those of them whose
-    value is below the ceiling of 1. Where that is few, the mean rests on few.
+    def of_all(found: list[tuple[Any, ...] | None]) -> Any:
+        known = [each for each in found if each is not None]
+        return column(known) if len(known) == len(found) else None
+
+    own = [field.name for field in dataclasses.fields(PerProblem) if field.name != "values"]
+    return PerProblem(
+        **{name: of_all([getattr(part, name) for part in parts]) for name in own},
+        values={
+            metric: {
+                k: of_all([part.values[metric][k] for part in parts])
+                for k in by_k
+                if all(k in part.values[metric] for part in parts)
+            }
+            for metric, by_k in parts[0].values.items()
+            if all(metric in part.values for part in parts)
+        },
+    )
+
+
+def results_by(results: Results, field: str) -> dict[str, Results]:
+    """Return the results over the problems of every value of a field, the values in order.
+
+    Raises InvalidValueError where the results hold no `meta`, or none of it has the field.
     """
+    meta = results.per_problem.meta
+    if meta is None:
+        raise InvalidValueError(
+            f"by: {field!r}: the results hold no `meta` of the problems; give the problems a field "
+            "`meta` and evaluate or score them again"
+        )
+    check_by(meta, field)
+    groups: dict[Any, list[str]] = {}
+    for problem_id, fields in zip(results.ids, meta, strict=True):
+        value = fields.get(field, WITHOUT)
+        key = value if isinstance(value, (str, int, float)) else str(value)
+        groups.setdefault(key, []).append(problem_id)
+    return {str(v): only_problems(results, groups[v]) for v in sorted(groups, key=_order)}
+
+
+def check_by(meta: Iterable[Mapping[str, Any]], field: str | None) -> None:
+    """Raise InvalidValueError where the `meta` of no problem has the field; None is no field."""
+    if field is None:
+        return
+    names = {name for fields in meta for name in fields}
+    if not names:
+        raise InvalidValueError(f"by: {field!r}: the problems have no `meta`")
+    if field not in names:
+        raise unknown_name("by", field, names)
+
+
+def means_of(columns: Columns, ks: Iterable[int]) -> dict[int, Mean]:
+    """Return the mean over problems, with its interval, of columns of values at these k."""
+    ks = list(ks)
+    values = np.array([columns[k] for k in ks], dtype=np.float64).T
+    return dict(zip(ks, with_intervals(values), strict=True))
+
+
+def with_intervals(values: FloatArray) -> list[Mean]:
+    """Return the mean of every column of values (P, K), NaN where a problem has none."""
     found = mean_interval(values)
     # A reward above 1 shows that 1 is no ceiling: then every value can still rise.
     ceiling = np.inf if (values > CEILING).any() else CEILING
     below = (values < ceiling).sum(axis=0)
     return [
-        {
-            "mean": _number(found.mean[column]),
-            "low": _number(found.low[column]),
-            "high": _number(found.high[column]),
-            "problems": int(found.problems[column]),
-            "below": int(below[column]),
-        }
+        Mean(
+            mean=number_or_none(found.mean[column]),
+            low=number_or_none(found.low[column]),
+            high=number_or_none(found.high[column]),
+            problems=int(found.problems[column]),
+            below=int(below[column]),
+        )
         for column in range(values.shape[1])
     ]
 
 
-def _metrics(
-    ks: Sequence[int], values: Mapping[str, FloatArray]
-) -> dict[str, dict[str, dict[str, Any]]]:
-    """Return the means of every metric and k; all are of the same resamples of the problems."""
-    intervals = with_intervals(np.concatenate(list(values.values()), axis=1))
-    return {
-        name: dict(zip(map(str, ks), intervals[place * len(ks) :], strict=False))
-        for place, name in enumerate(values)
-    }
+def diversity_of(per_problem: PerProblem) -> Diversity:
+    """Return the means over problems of the columns that say how much samples differ."""
+    means = {}
+    for field in dataclasses.fields(Diversity):
+        column = getattr(per_problem, field.name)
+        means[field.name] = None if column is None else round(float(np.mean(column)), 6)
+    return Diversity(**means)
 
 
-def _mean(values: Sequence[float] | None) -> float | None:
-    return None if values is None else round(float(np.mean(values)), 6)
+def _order(value: Any) -> tuple[int, float, str]:
+    is_number = isinstance(value, (int, float))
+    return (value == WITHOUT, float(value) if is_number else 0.0, "" if is_number else str(value))
 
 
-def _columns(ks: Sequence[int], values: FloatArray) -> dict[str, list[float | None]]:
-    return {str(k): [_number(v) for v in values[:, column]] for column, k in enumerate(ks)}
-
-
-def _number(value: float) -> float | None:
+def number_or_none(value: float) -> float | None:
+    """Return a number as results hold it, rounded to six places; None for NaN."""
     return None if np.isnan(value) else round(float(value), 6)
-
-
-def cut_off(results: Mapping[str, Any]) -> float | None:
-    """Return the share of the samples that were cut off by their length; None where unknown."""
-    reasons = results.get("finish_reasons")
-    if not reasons:
-        return None
-    return float(reasons.get("length", 0) / sum(reasons.values()))

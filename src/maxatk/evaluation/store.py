@@ -12,12 +12,12 @@ import fcntl
 import gc
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, Generic, Protocol, TypeVar
 
 from maxatk.errors import DataError, InvalidValueError
-from maxatk.jsonl import read_jsonl
+from maxatk.jsonl import read_typed
 
 Key = tuple[str, int]
 
@@ -49,15 +49,17 @@ class Store(Generic[RecordT]):
     store: a second one gets InvalidValueError.
     """
 
-    def __init__(self, path: str | Path, parse: Callable[[Mapping[str, Any]], RecordT]) -> None:
+    def __init__(self, path: str | Path, kind: type[RecordT]) -> None:
         self.path = Path(path)
         self.path.parent.mkdir(parents=True, exist_ok=True)
+        if self.path.is_symlink():
+            raise InvalidValueError(f"{self.path}: is a link, which no run is written through")
         # Unbuffered: after a full disk nothing is left over that closing would try to write again.
         self._file = self.path.open("ab", buffering=0)
         try:
             _lock(self._file.fileno(), self.path)
             _cut_torn_lines(self.path)
-            self.records = read_records(self.path, parse)
+            self.records = read_records(self.path, kind)
         except BaseException:
             self._file.close()
             raise
@@ -101,9 +103,7 @@ def key_of(record: Record) -> Key:
     return record.problem_id, record.sample
 
 
-def read_records(
-    path: str | Path, parse: Callable[[Mapping[str, Any]], RecordT]
-) -> dict[Key, RecordT]:
+def read_records(path: str | Path, kind: type[RecordT]) -> dict[Key, RecordT]:
     """Return the records of a JSON-lines file by key, in file order.
 
     Raises MissingFileError without the file, DataError (file and line) for a corrupt line or a
@@ -111,14 +111,12 @@ def read_records(
     """
     records: dict[Key, RecordT] = {}
 
-    def parse_once(row: Mapping[str, Any]) -> RecordT:
-        record = parse(row)
+    def keep(record: RecordT) -> None:
         if records.setdefault(key_of(record), record) is not record:
             raise DataError(f"sample {record.sample} of {record.problem_id!r} occurs twice")
-        return record
 
     with _no_collector():
-        for _ in read_jsonl(path, parse_once):
+        for _ in read_typed(path, kind, keep):
             pass
     return records
 

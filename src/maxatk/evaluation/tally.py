@@ -1,4 +1,4 @@
-"""Counts over the samples of a run that need each sample only once, in any order.
+"""From scores and samples to results: counts that need each sample once, in any order.
 
 Numbers lie in arrays, so that a sample takes tens of bytes: a run may have millions of them.
 """
@@ -7,15 +7,116 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from maxatk.errors import DataError
-from maxatk.evaluation.statistics.intervals import FloatArray, histogram
+from maxatk.errors import DataError, unknown_name
+from maxatk.evaluation.results import (
+    Columns,
+    Counts,
+    Entropy,
+    Histogram,
+    Mean,
+    PerProblem,
+    Results,
+    SequenceEntropy,
+    diversity_of,
+    number_or_none,
+    with_intervals,
+)
+from maxatk.objectives import max_at_k
 from maxatk.records import Sample, Score
+from maxatk.statistics.intervals import (
+    FEW_PROBLEMS,
+    LEVEL,
+    RESAMPLES,
+    FloatArray,
+    check_ks,
+    check_threshold,
+    default_ks,
+    metric_values,
+)
+
+_METHOD = (
+    f"percentile bootstrap over problems; Student's t where fewer than {FEW_PROBLEMS} have a value"
+)
+_MOST_BINS = 128
+_MOST_REASONS = 20
+_LACKS = "no value in the column"
+
+
+def build_results(
+    problem_ids: Sequence[str],
+    samples: Iterable[Sample] | SampleTally | None,
+    scores: Iterable[Score] | ScoreTally,
+    *,
+    manifest: Mapping[str, Any],
+    ks: Sequence[int] | None = None,
+    more_ks: Sequence[int] = (),
+    threshold: float = 1.0,
+    column: str | None = None,
+    meta: Sequence[Mapping[str, Any]] | None = None,
+) -> Results:
+    """Return the results of one evaluation.
+
+    A sample without a reward counts as a sample here: a problem with fewer than k rewards is left
+    out of the mean at k, and `problems` beside the mean says how many are in it.
+
+    Args:
+        problem_ids: The problems, in the order of their values; each must have a score.
+        samples: The samples, counted or not (a tally); None where they are unknown.
+        scores: The scores, counted or not (a tally).
+        manifest: What the results say of where they come from.
+        ks: 1, 2, 4, ... by default, up to the number of samples of a problem (the smallest, where
+            problems differ).
+        more_ks: Further k beside `ks`.
+        threshold: The reward from which a sample passes.
+        column: A column of the scores that stands in for the reward; a tally has its own.
+        meta: The fields of one's own of every problem.
+
+    Raises InvalidValueError for a k above the number of samples of the problem that has the
+    fewest, a threshold that is not finite, and a column that no score has.
+    """
+    check_threshold(threshold)
+    if not isinstance(scores, ScoreTally):
+        scores = ScoreTally(column).add_scores(scores)
+    scores.refuse_unknown_column()
+    if samples is not None and not isinstance(samples, SampleTally):
+        samples = SampleTally().add_samples(samples)
+    rewards, counts = scores.rewards(problem_ids)
+    fewest = int(counts.min())
+    ks = default_ks(fewest) if ks is None else check_ks(ks, fewest)
+    ks = sorted({*ks, *check_ks(more_ks, fewest)})
+    values = metric_values(rewards, ks, threshold=threshold)
+    for name, selection in scores.further(problem_ids).items():
+        values[f"max@k by {name}"] = max_at_k(rewards, ks, selection=selection)
+    programs, entropies = scores.programs(problem_ids) or (None, None)
+    per_problem = PerProblem(
+        ids=tuple(problem_ids),
+        samples=tuple(counts.tolist()),
+        scored=tuple((~np.isnan(rewards)).sum(axis=1).tolist()),
+        correct=tuple((rewards >= threshold).sum(axis=1).tolist()),
+        distinct=None if samples is None else tuple(samples.distinct(problem_ids)),
+        programs=programs,
+        program_entropy=entropies,
+        meta=tuple(dict(fields) for fields in meta) if meta and any(meta) else None,
+        values={name: _by_k(ks, columns) for name, columns in values.items()},
+    )
+    return Results(
+        metrics=_means(ks, values),
+        interval={"method": _METHOD, "level": LEVEL, "resamples": RESAMPLES},
+        threshold=threshold,
+        column=scores.column,
+        per_problem=per_problem,
+        counts=scores.counts(),
+        finish_reasons=None if samples is None else samples.finish_reasons(),
+        entropy=None if samples is None else samples.entropy(),
+        diversity=diversity_of(per_problem),
+        manifest=dict(manifest),
+    )
 
 
 class SampleTally:
@@ -27,31 +128,14 @@ class SampleTally:
         self._tokens = _floats()
         self._ends: Counter[str | None] = Counter()
 
-    def add(
-        self,
-        problem_id: str,
-        text: Hashable,
-        tokens: int | None,
-        entropy: float | None,
-        finish_reason: str | None,
-    ) -> None:
-        """Count one sample; `text` is its completion, or what stands for it."""
-        self._texts[problem_id].append(hash(text))
-        self._ends[finish_reason] += 1
-        if tokens is not None and entropy is not None:
-            self._entropies.append(entropy)
-            self._tokens.append(tokens)
-
     def add_samples(self, samples: Iterable[Sample]) -> SampleTally:
         """Count samples and return the tally."""
         for sample in samples:
-            self.add(
-                sample.problem_id,
-                sample.completion,
-                sample.tokens,
-                sample.entropy,
-                sample.finish_reason,
-            )
+            self._texts[sample.problem_id].append(hash(sample.completion))
+            self._ends[sample.finish_reason] += 1
+            if sample.tokens is not None and sample.entropy is not None:
+                self._entropies.append(sample.entropy)
+                self._tokens.append(sample.tokens)
         return self
 
     def distinct(self, problem_ids: Sequence[str]) -> list[int]:
@@ -63,67 +147,69 @@ class SampleTally:
         known = {reason: count for reason, count in self._ends.items() if reason is not None}
         return dict(sorted(known.items())) or None
 
-    def entropy(self) -> dict[str, Any] | None:
+    def entropy(self) -> Entropy | None:
         """Return statistics of the entropy of completions, in nats, or None if none is known."""
         if not self._entropies:
             return None
         token, tokens = np.array(self._entropies), np.array(self._tokens)
         sequence = token * tokens
-        return {
-            "unit": "nats",
-            "samples": len(sequence),
-            "token_mean": round(float(sequence.sum() / tokens.sum()), 6),
-            "tokens_mean": round(float(tokens.mean()), 6),
-            "sequence": {
-                "mean": round(float(sequence.mean()), 6),
-                "median": round(float(np.median(sequence)), 6),
-                "histogram": histogram(sequence),
-            },
-        }
+        return Entropy(
+            samples=len(sequence),
+            token_mean=round(float(sequence.sum() / tokens.sum()), 6),
+            tokens_mean=round(float(tokens.mean()), 6),
+            sequence=SequenceEntropy(
+                mean=round(float(sequence.mean()), 6),
+                median=round(float(np.median(sequence)), 6),
+                histogram=histogram(sequence),
+            ),
+        )
 
 
 class ScoreTally:
     """Rewards, programs and outcomes of every problem, by column instead of score by score.
 
-    Programs and completions are compared by hashes of 64 bits.
+    `column` is one of the scores that stands in for the reward. Programs and completions are
+    compared by hashes of 64 bits.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, column: str | None = None) -> None:
+        self.column = column
         self._columns: dict[str, _Columns] = defaultdict(_Columns)
         self._outcomes: Counter[str] = Counter()
-        self._unscored = 0
+        self._unscored = self._zeroed = 0
+        self._reasons: Counter[str] = Counter()
 
-    def add(
-        self,
-        problem_id: str,
-        sample: int,
-        reward: float | None,
-        outcome: str,
-        program: str | None,
-        further: Mapping[str, float],
-    ) -> None:
-        """Count one score, its outcome by name; raises DataError if that sample has one.
-
-        `further` are the columns of the score beside its reward.
-        """
-        columns = self._columns[problem_id]
-        if not columns.is_new(sample):
-            raise DataError(f"sample {sample} of {problem_id!r} occurs twice")
+    def add(self, score: Score) -> None:
+        """Count one score; raises DataError if that sample has one."""
+        columns = self._columns[score.problem_id]
+        if not columns.is_new(score.sample):
+            raise DataError(f"sample {score.sample} of {score.problem_id!r} occurs twice")
+        reward = score.reward if self.column is None else score.columns.get(self.column)
         columns.rewards.append(np.nan if reward is None else reward)
-        columns.programs.append(hash(program))
-        columns.knows_programs &= program is not None
-        for name, value in further.items():
-            column = columns.further.setdefault(name, _floats())
-            column.extend([np.nan] * (len(columns.rewards) - 1 - len(column)))
-            column.append(value)
-        self._outcomes[outcome] += 1
+        columns.programs.append(hash(score.program))
+        columns.knows_programs &= score.program is not None
+        for name, value in score.columns.items():
+            further = columns.further.setdefault(name, _floats())
+            further.extend([np.nan] * (len(columns.rewards) - 1 - len(further)))
+            further.append(value)
+        self._outcomes[score.outcome.value] += 1
         self._unscored += reward is None
+        self._zeroed += score.error is not None and reward is not None
+        if reward is None or score.error is not None:
+            scored = score.reward is not None and score.error is None
+            self._reasons[score.error or (_LACKS if scored else score.outcome.value)] += 1
 
     def add_scores(self, scores: Iterable[Score]) -> ScoreTally:
         """Count scores and return the tally."""
-        for s in scores:
-            self.add(s.problem_id, s.sample, s.reward, s.outcome.value, s.program, s.columns)
+        for score in scores:
+            self.add(score)
         return self
+
+    def refuse_unknown_column(self) -> None:
+        """Raise InvalidValueError where no score has the column that stands in for the reward."""
+        names = {name for columns in self._columns.values() for name in columns.further}
+        if self.column is not None and self.column not in names:
+            raise unknown_name("column", self.column, names)
 
     @property
     def problem_ids(self) -> list[str]:
@@ -148,7 +234,9 @@ class ScoreTally:
                 found[name] = values
         return found
 
-    def programs(self, problem_ids: Sequence[str]) -> tuple[list[int], list[float]] | None:
+    def programs(
+        self, problem_ids: Sequence[str]
+    ) -> tuple[tuple[int, ...], tuple[float, ...]] | None:
         """Return how many different programs a problem has, and their entropy in nats: (P,) each.
 
         The entropy is that of the shares of the different programs among a problem's samples: 0
@@ -159,16 +247,19 @@ class ScoreTally:
         if not all(column.knows_programs for column in columns):
             return None
         counts = [Counter(column.programs).values() for column in columns]
-        return [len(c) for c in counts], [round(distribution_entropy(c), 6) for c in counts]
+        entropies = (round(distribution_entropy(count), 6) for count in counts)
+        return tuple(map(len, counts)), tuple(entropies)
 
-    def counts(self) -> dict[str, Any]:
+    def counts(self) -> Counts:
         """Return the number of problems, samples and unscored ones, and that of every outcome."""
-        return {
-            "problems": len(self._columns),
-            "samples": sum(self._outcomes.values()),
-            "unscored": self._unscored,
-            "outcomes": dict(sorted(self._outcomes.items())),
-        }
+        return Counts(
+            problems=len(self._columns),
+            samples=sum(self._outcomes.values()),
+            unscored=self._unscored,
+            outcomes=dict(sorted(self._outcomes.items())),
+            zeroed=self._zeroed,
+            reasons=dict(self._reasons.most_common(_MOST_REASONS)),
+        )
 
 
 class _Columns:
@@ -217,3 +308,29 @@ def distribution_entropy(counts: Iterable[int]) -> float:
         return 0.0
     shares = numbers / numbers.sum()
     return float(max(0.0, -(shares * np.log(shares)).sum()))
+
+
+def _means(ks: Sequence[int], values: Mapping[str, FloatArray]) -> dict[str, dict[int, Mean]]:
+    """Return the means of every metric and k; all are of the same resamples of the problems."""
+    intervals = with_intervals(np.concatenate(list(values.values()), axis=1))
+    return {
+        name: dict(zip(ks, intervals[place * len(ks) :], strict=False))
+        for place, name in enumerate(values)
+    }
+
+
+def _by_k(ks: Sequence[int], values: FloatArray) -> Columns:
+    return {k: tuple(map(number_or_none, values[:, column])) for column, k in enumerate(ks)}
+
+
+def histogram(values: npt.ArrayLike) -> Histogram:
+    """Return the histogram of non-negative values.
+
+    The width is a power of two, so that histograms of different runs are brought to a common
+    one by adding neighbouring bins.
+    """
+    numbers = np.maximum(np.asarray(values, dtype=np.float64), 0.0)
+    largest = float(numbers.max(initial=0.0))
+    width = 2.0 ** np.ceil(np.log2(max(largest, 1e-3) / _MOST_BINS))
+    counts = np.bincount((numbers / width).astype(np.int64))
+    return Histogram(width=float(width), counts=tuple(counts.tolist()))

@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from maxatk.check import LARGEST
 from maxatk.errors import DataError
+from maxatk.records import Sample
 
 RawRow = Mapping[str, Any]
 
@@ -20,7 +22,8 @@ class LogRow:
     `sample` is None where the log does not number the samples of a problem: they are then numbered
     in the order of the file. `reward` is None where the log has none for this sample; `columns` are
     its further numbers. `program` is the whole program where the log holds it apart from the
-    completion. `prompt` and `answer` belong to the problem.
+    completion; with `continues` the completion goes on from the problem's prompt. `whole` is the
+    sample where the log is one of ours. `prompt` and `answer` belong to the problem.
     """
 
     problem_id: str
@@ -31,6 +34,8 @@ class LogRow:
     program: str | None = None
     prompt: str | None = None
     answer: str | None = None
+    continues: bool = False
+    whole: Sample | None = None
 
 
 PlacedRow = tuple[str, Callable[[], RawRow]]
@@ -72,6 +77,11 @@ def texts(row: RawRow, name: str) -> list[str]:
     return value
 
 
+def text_or_none(value: Any) -> str | None:
+    """Return a text, None for anything else."""
+    return value if isinstance(value, str) else None
+
+
 def field(row: RawRow, name: str) -> Any:
     """Return a field; raises DataError where it is missing."""
     if name not in row:
@@ -89,7 +99,7 @@ def identifier(value: Any, name: str) -> str:
 def index(value: Any, name: str) -> int:
     """Return the index of a sample, from 0; raises DataError for anything else."""
     number = as_number(value)
-    if number is None or number != int(number) or number < 0:
+    if number is None or not number.is_integer() or number < 0:
         raise DataError(f"field {name!r}: must be an integer from 0, got {value!r:.60}")
     return int(number)
 
@@ -99,8 +109,9 @@ def reward(value: Any, name: str) -> float | None:
     if value is None or value == "":
         return None
     number = as_number(value)
-    if number is None or math.isinf(number):
-        raise DataError(f"field {name!r}: must be a finite number or empty, got {value!r:.60}")
+    if number is None or abs(number) > LARGEST:
+        allowed = f"a finite number of at most {LARGEST:g} in size, or empty"
+        raise DataError(f"field {name!r}: must be {allowed}, got {value!r:.60}")
     return None if math.isnan(number) else number
 
 
@@ -114,9 +125,12 @@ def as_number(value: Any) -> float | None:
             return float(value)
         except ValueError:
             return None
-    if isinstance(value, (bool, int, float)):
+    if not isinstance(value, (bool, int, float)):
+        return None
+    try:
         return float(value)
-    return None
+    except OverflowError:  # an integer of hundreds of digits
+        return math.inf
 
 
 def numbers(row: RawRow, *, without: Sequence[str]) -> dict[str, float]:
@@ -131,7 +145,7 @@ def numbers(row: RawRow, *, without: Sequence[str]) -> dict[str, float]:
 
 def conversation(value: Any) -> str | None:
     """Return a text as it is, and of a list of messages their contents, one after the other."""
-    if value is None or isinstance(value, str):
-        return value
+    if not isinstance(value, list):
+        return text_or_none(value)
     parts = [message.get("content") for message in value if isinstance(message, Mapping)]
     return "\n".join(part for part in parts if isinstance(part, str))

@@ -2,105 +2,182 @@
 
 from __future__ import annotations
 
+import contextlib
+import csv
 import dataclasses
+import functools
+import gzip
+import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from maxatk.errors import DataError, InvalidValueError, unknown_name
-from maxatk.exchange.files import placed_rows
-from maxatk.exchange.formats import FORMATS, TABLE
-from maxatk.exchange.log import LogFormat, LogRow, RawRow, identifier, index, reward
+from maxatk.errors import DataError, InvalidValueError, MissingFileError, unknown_name
+from maxatk.exchange.formats import FORMATS, OURS, TABLE
+from maxatk.exchange.log import LogFormat, LogRow, PlacedRow, RawRow, identifier, index, reward
+from maxatk.jsonl import bad_lines, json_object, lines_of
+from maxatk.problems.files import read_rows
 
 MAPPED = ("problem_id", "sample", "reward", "completion", "prompt", "answer")
 """The fields of a sample that `mapping` can take from elsewhere in a row."""
 
-_MOST_SHOWN = 50
 _INSPECT_LOG = ".eval"
+_OWN = (TABLE, OURS)  # what files hold where no format is named
 
 
 def read_log(
-    path: str | Path, *, log_format: str | None = None, mapping: Mapping[str, str] | None = None
+    path: str | Path,
+    *,
+    log_format: str | None = None,
+    mapping: Mapping[str, str] | None = None,
+    accept: Callable[[LogRow], LogRow] = lambda row: row,
 ) -> list[LogRow]:
     """Return the samples of a log, in the order of the file, each with its index.
 
-    Without `log_format` the file is a table with the columns problem_id, sample and reward.
+    Without `log_format` it is that of `format_of`.
     `mapping` says where a field of `MAPPED` is in a row, as names and indices joined by dots, such
-    as `metrics.exact_match` or `choices.0.text`, and holds the choices of a format.
+    as `metrics.exact_match` or `choices.0.text`, and holds the choices of a format. `accept`
+    returns what is taken for a sample, or refuses it with a ValueError.
 
     Raises MissingFileError without the file, InvalidValueError for an unknown format or mapping,
     and one DataError that lists every bad row with file, line and field, or names the format
     that the file seems to have.
     """
     path, mapping = Path(path), dict(mapping or {})
-    name = log_format or TABLE
+    name = log_format or format_of(path)
     if name not in FORMATS:
         raise unknown_name("format", name, FORMATS)
     chosen = FORMATS[name]
     _check_mapping(mapping, name, chosen)
-    if path.suffix == _INSPECT_LOG and chosen.rows is None:
-        raise DataError(
-            f"{path}: this looks like {FORMATS['inspect'].title}: --format inspect of maxatk score"
-        )
-    found: list[tuple[str, Sequence[LogRow]]] = []
-    errors: list[str] = []
+    found: list[LogRow] = []
+    errors: list[tuple[str, str]] = []
     kinds: set[str] = set()
-    for place, read in placed_rows(path) if chosen.rows is None else chosen.rows(path):
+    numbered = _numbering()
+    row = None if mapping or name in _OWN or chosen.rows else _first_row(path)
+    if row is not None and not chosen.matches(row):
+        seems = recognised(row)
+        hint = f"; as {FORMATS[seems].title} it is read without --format" if seems else ""
+        raise DataError(
+            f"{path}: this does not look like {chosen.title}; got the fields "
+            f"{', '.join(sorted(map(str, row)))}{hint}"
+        )
+    for place, read in (chosen.rows or placed_rows)(path):
         try:
             row = read()
-            if not found and not errors and not mapping and not chosen.matches(row):
-                _refuse_other_format(place, row, name)
             kinds.add(str(row.get(chosen.single)) if chosen.single else "")
-            found.append((place, _mapped(chosen.convert(row, mapping), row, mapping)))
-        except _OtherFormatError:
-            raise
+            for sample in _mapped(chosen.convert(row, mapping), row, mapping):
+                found.append(numbered(accept(sample)))
         except ValueError as error:
-            errors.append(f"{place}: {error}")
+            errors.append((place, str(error)))
     if len(kinds) > 1 and chosen.single not in mapping:
         raise DataError(
             f"{path}: field {chosen.single!r}: has {', '.join(sorted(kinds))}; "
             f"--map {chosen.single}=NAME chooses one"
         )
-    rows = list(_numbered(found, errors))
     if errors:
-        raise DataError(_report(path, errors))
-    if not rows:
+        raise DataError(bad_lines(path, errors))
+    if not found:
         raise DataError(f"{path}: holds no samples")
-    return rows
+    return found
+
+
+def format_of(path: str | Path, default: str = TABLE) -> str:
+    """Return the name of the format that a file has by its first row; `default` if no other.
+
+    That is a table with the columns problem_id, sample and reward, or `OURS`, the samples to be
+    verified. Raises as `placed_rows`.
+    """
+    path = Path(path)
+    if path.suffix == _INSPECT_LOG:
+        return "inspect"
+    row = _first_row(path)
+    found = None if row is None or FORMATS[default].matches(row) else recognised(row)
+    return default if found is None or found in _OWN else found
+
+
+def _first_row(path: Path) -> RawRow | None:
+    """Return the first row of a file, None where it is a bad one: it is named with all others."""
+    for _, read in placed_rows(path):
+        with contextlib.suppress(ValueError):
+            return read()
+        break
+    return None
+
+
+def placed_rows(path: Path) -> Iterator[PlacedRow]:
+    """Yield every row of a file with its place, such as `scores.csv:3`.
+
+    A file that is not named as CSV, JSON or parquet has a JSON object a line. Raises
+    MissingFileError without the file, DataError for a file that holds no rows,
+    MissingDependencyError for parquet without PyArrow.
+    """
+    if not path.is_file():
+        raise MissingFileError(f"{path}: no such file")
+    reader = next((read for end, read in _READERS.items() if path.name.endswith(end)), _json_lines)
+    return reader(path)
+
+
+def _json_lines(path: Path) -> Iterator[PlacedRow]:
+    for number, line in lines_of(path):
+        yield f"{path}:{number}", functools.partial(json_object, line)
+
+
+def _json(path: Path) -> Iterator[PlacedRow]:
+    try:
+        value = json.loads(path.read_bytes())
+    except json.JSONDecodeError as error:
+        if error.msg == "Extra data":  # lines, whatever the file is called
+            yield from _json_lines(path)
+            return
+        raise DataError(f"{path}: not a JSON file: {error}") from error
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path}: not a JSON file: {error}") from error
+    if isinstance(value, list):
+        for number, item in enumerate(value):
+            yield f"{path}, item {number}", functools.partial(_an_object, item)
+    else:
+        yield str(path), functools.partial(_an_object, value)
+
+
+def _an_object(value: Any) -> RawRow:
+    if not isinstance(value, dict):
+        raise DataError(f"must be a JSON object, got {type(value).__name__}")
+    return value
+
+
+def _csv(path: Path) -> Iterator[PlacedRow]:
+    opened = gzip.open if path.suffix == ".gz" else open
+    with opened(path, "rt", encoding="utf-8-sig", newline="") as file:
+        reader = csv.DictReader(file, delimiter="\t" if ".tsv" in path.suffixes else ",")
+        try:
+            for row in reader:
+                yield f"{path}:{reader.line_num}", functools.partial(_whole_line, row)
+        except (csv.Error, UnicodeDecodeError, gzip.BadGzipFile, EOFError) as error:
+            raise DataError(f"{path}: not a CSV file in UTF-8 ({error})") from error
+
+
+def _whole_line(row: dict[Any, Any]) -> RawRow:
+    if None in row:
+        raise DataError(f"has {len(row[None])} more values than the header has names")
+    return row
+
+
+def _parquet(path: Path) -> Iterator[PlacedRow]:
+    for number, row in enumerate(read_rows(path)):
+        yield f"{path}, row {number}", functools.partial(_an_object, row)
+
+
+_READERS: dict[str, Callable[[Path], Iterator[PlacedRow]]] = {
+    **dict.fromkeys((".csv", ".csv.gz", ".tsv", ".tsv.gz"), _csv),
+    ".json": _json,
+    ".parquet": _parquet,
+}
 
 
 def recognised(row: RawRow) -> str | None:
     """Return the name of the format that a row seems to have, or None."""
     return next((name for name, known in FORMATS.items() if known.matches(row)), None)
-
-
-def first_row(path: str | Path) -> RawRow | None:
-    """Return the first row of a file, or None where it cannot be read."""
-    try:
-        for _, read in placed_rows(Path(path)):
-            return read()
-    except ValueError:
-        pass
-    return None
-
-
-class _OtherFormatError(DataError):
-    """The file is not of the format that was asked for."""
-
-
-def _refuse_other_format(place: str, row: RawRow, wanted: str) -> None:
-    seems = recognised(row)
-    if seems is not None:
-        raise _OtherFormatError(
-            f"{place}: this looks like {FORMATS[seems].title}: "
-            + ("leave out --format" if seems == TABLE else f"--format {seems} of maxatk score")
-        )
-    if wanted != TABLE:
-        raise _OtherFormatError(
-            f"{place}: this does not look like {FORMATS[wanted].title}; "
-            f"got the fields {', '.join(sorted(map(str, row)))}"
-        )
 
 
 def _check_mapping(mapping: Mapping[str, str], name: str, chosen: LogFormat) -> None:
@@ -159,26 +236,20 @@ def looked_up(row: RawRow, path: str) -> Any:
     return value
 
 
-def _numbered(found: Sequence[tuple[str, Sequence[LogRow]]], errors: list[str]) -> Iterator[LogRow]:
-    """Yield every sample with an index; add to `errors` each that occurs twice."""
+def _numbering() -> Callable[[LogRow], LogRow]:
+    """Return what gives every sample its index and refuses one that occurs twice."""
     counts: Counter[str] = Counter()
     seen: set[tuple[str, int]] = set()
-    for place, rows in found:
-        for row in rows:
-            number = counts[row.problem_id] if row.sample is None else row.sample
-            counts[row.problem_id] += 1
-            if (row.problem_id, number) in seen:
-                errors.append(f"{place}: sample {number} of {row.problem_id!r} occurs twice")
-            seen.add((row.problem_id, number))
-            yield row if row.sample is not None else dataclasses.replace(row, sample=number)
 
+    def numbered(row: LogRow) -> LogRow:
+        number = counts[row.problem_id] if row.sample is None else row.sample
+        counts[row.problem_id] += 1
+        if (row.problem_id, number) in seen:
+            raise DataError(f"sample {number} of {row.problem_id!r:.80} occurs twice")
+        seen.add((row.problem_id, number))
+        return row if row.sample is not None else dataclasses.replace(row, sample=number)
 
-def _report(path: Path, errors: Sequence[str]) -> str:
-    if len(errors) == 1:
-        return errors[0]
-    shown = errors[:_MOST_SHOWN]
-    rest = f", the first {len(shown)}" if len(errors) > len(shown) else ""
-    return "\n  ".join([f"{path}: {len(errors):,} bad lines{rest}:", *shown])
+    return numbered
 
 
 def parse_mapping(items: Sequence[str]) -> dict[str, str]:

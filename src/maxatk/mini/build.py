@@ -9,13 +9,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
-from maxatk.errors import InvalidValueError
+from maxatk.check import at_least, require
 from maxatk.folders import read_json, write_json
 from maxatk.jsonl import write_jsonl
-from maxatk.mini.model import new_model
+from maxatk.mini.model import new_model, train_tokenizer
 from maxatk.mini.problems import generate_problems
 from maxatk.mini.sums import generate_sums
-from maxatk.mini.tokenizer import train_tokenizer
 from maxatk.mini.warm_start import Spoilable, WarmStart, noisy_corpus, warm_start
 from maxatk.records import Problem
 
@@ -47,13 +46,10 @@ class MiniSettings:
 
     def __post_init__(self) -> None:
         for name in ("train_problems", "test_problems", "tests"):
-            if getattr(self, name) < 1:
-                raise InvalidValueError(f"{name}: must be at least 1, got {getattr(self, name)}")
-        if not 0 <= self.visible_tests <= self.tests:
-            raise InvalidValueError(
-                f"visible_tests: must be between 0 and tests ({self.tests}), got "
-                f"{self.visible_tests}"
-            )
+            at_least(name, getattr(self, name), 1)
+        fits = 0 <= self.visible_tests <= self.tests
+        allowed = f"between 0 and tests ({self.tests})"
+        require(fits, "visible_tests", allowed, self.visible_tests)
 
 
 def build_mini(
@@ -76,15 +72,34 @@ def build_mini(
     for package in ("torch", "transformers", "tokenizers"):  # missing ones, before any file
         importlib.import_module(package)
     (out / MANIFEST).unlink(missing_ok=True)
-    generate = TASKS[settings.task]
-    test = generate(settings.test_problems, settings, settings.tests, "test", frozenset())
+    test = draw_problems(settings, settings.test_problems, prefix="test")
     held_out = frozenset(p.problem.prompt for p in test)
-    train = generate(settings.train_problems, settings, settings.tests, "train", held_out)
+    train = draw_problems(settings, settings.train_problems, prefix="train", exclude=held_out)
     for name, problems in (("train", train), ("test", test)):
         shown = (_with_visible(p.problem, settings.visible_tests) for p in problems)
         write_jsonl(out / f"{name}.jsonl", (problem.to_json() for problem in shown))
     _build_model(out / "base", settings, held_out=held_out, progress=progress)
     write_json(out / MANIFEST, manifest)
+
+
+def draw_problems(
+    settings: MiniSettings,
+    count: int,
+    *,
+    prefix: str,
+    exclude: frozenset[str] = frozenset(),
+) -> Sequence[Spoilable]:
+    """Return problems of the settings' task with their solutions, none with an excluded prompt.
+
+    `prefix` begins their names. Raises InvalidValueError for a count below 1.
+    """
+    if settings.task == "sums":
+        return list(generate_sums(count, seed=settings.seed, prefix=prefix, exclude=exclude))
+    return list(
+        generate_problems(
+            count, seed=settings.seed, tests=settings.tests, prefix=prefix, exclude=exclude
+        )
+    )
 
 
 def _with_visible(problem: Problem, count: int) -> Problem:
@@ -98,11 +113,10 @@ def _build_model(
     held_out: frozenset[str],
     progress: Callable[[int, int], None] | None,
 ) -> None:
-    corpus = noisy_corpus(
-        _corpus_problems(settings, held_out),
-        noise=settings.warm_start.noise,
-        seed=settings.seed,
-    )
+    untested = dataclasses.replace(settings, tests=1, visible_tests=0)  # nothing is verified
+    count = settings.warm_start.problems
+    problems = draw_problems(untested, count, prefix="corpus", exclude=held_out)
+    corpus = noisy_corpus(problems, noise=settings.warm_start.noise, seed=settings.seed)
     sampled = random.Random(settings.seed).sample(corpus, min(len(corpus), _TOKENIZER_TEXTS))
     tokenizer = train_tokenizer([prompt + completion for prompt, completion in sampled])
     model = new_model(tokenizer, seed=settings.seed)
@@ -116,33 +130,3 @@ def _build_model(
     )
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-
-
-def _corpus_problems(settings: MiniSettings, held_out: frozenset[str]) -> Sequence[Spoilable]:
-    """Return the warm start's problems; nothing is verified, so one test each is enough."""
-    return TASKS[settings.task](settings.warm_start.problems, settings, 1, "corpus", held_out)
-
-
-def _programs(
-    count: int, settings: MiniSettings, tests: int, prefix: str, exclude: frozenset[str]
-) -> Sequence[Spoilable]:
-    return list(
-        generate_problems(count, seed=settings.seed, tests=tests, prefix=prefix, exclude=exclude)
-    )
-
-
-def _sums(
-    count: int,
-    settings: MiniSettings,
-    _: int,
-    prefix: str,
-    exclude: frozenset[str],
-) -> Sequence[Spoilable]:
-    return list(generate_sums(count, seed=settings.seed, prefix=prefix, exclude=exclude))
-
-
-TASKS: dict[str, Callable[[int, MiniSettings, int, str, frozenset[str]], Sequence[Spoilable]]] = {
-    "programs": _programs,
-    "sums": _sums,
-}
-"""How the problems of a task are made: count, settings, tests of each, prefix, excluded prompts."""

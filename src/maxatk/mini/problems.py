@@ -11,7 +11,7 @@ import dataclasses
 import random
 from collections.abc import Iterator
 
-from maxatk.errors import InvalidValueError
+from maxatk.check import at_least
 from maxatk.mini.language import ANSWERS, OPERATIONS, READ, Pipeline, PipelineStage
 from maxatk.records import Problem, TestCase
 
@@ -42,6 +42,13 @@ class Noise:
     drop: float = 0.15
     delete: float = 0.5
 
+    def typo(self, text: str, rng: random.Random) -> str:
+        """Return a text, with the probability `delete` without one of its characters."""
+        if not text or rng.random() >= self.delete:
+            return text
+        place = rng.randrange(len(text))
+        return text[:place] + text[place + 1 :]
+
 
 @dataclasses.dataclass(frozen=True)
 class MiniProblem:
@@ -52,7 +59,10 @@ class MiniProblem:
 
     def noisy(self, rng: random.Random, noise: Noise) -> str:
         """Return a program near the right one, spoilt as `noise` says."""
-        return noisy_solution(self.pipeline, rng, noise=noise)
+        stages = [_replace_stage(stage, rng, noise) for stage in self.pipeline.stages]
+        if rng.random() < noise.drop:
+            del stages[rng.randrange(len(stages))]
+        return noise.typo(READ + "".join(stage.line for stage in stages), rng)
 
 
 def generate_problems(
@@ -70,9 +80,8 @@ def generate_problems(
 
     Raises InvalidValueError when `count` or `tests` is not positive.
     """
-    for name, value in (("count", count), ("tests", tests)):
-        if value < 1:
-            raise InvalidValueError(f"{name}: must be at least 1, got {value}")
+    at_least("count", count, 1)
+    at_least("tests", tests, 1)
     rng = random.Random(f"{prefix}/{seed}")
     seen = set(exclude)
     made = 0
@@ -83,18 +92,6 @@ def generate_problems(
         seen.add(drawn.problem.prompt)
         made += 1
         yield drawn
-
-
-def noisy_solution(pipeline: Pipeline, rng: random.Random, *, noise: Noise) -> str:
-    """Return a program near the right one, spoilt as `noise` says."""
-    stages = [_replace_stage(stage, rng, noise) for stage in pipeline.stages]
-    if rng.random() < noise.drop:
-        del stages[rng.randrange(len(stages))]
-    program = READ + "".join(stage.line for stage in stages)
-    if rng.random() < noise.delete:
-        place = rng.randrange(len(program))
-        program = program[:place] + program[place + 1 :]
-    return program
 
 
 def _draw_problem(rng: random.Random, *, tests: int, identity: str) -> MiniProblem | None:

@@ -14,7 +14,7 @@ import dataclasses
 import random
 from collections.abc import Iterable, Iterator, Sequence
 
-from maxatk.errors import InvalidValueError
+from maxatk.check import at_least
 from maxatk.mini.problems import Noise
 from maxatk.records import Problem
 
@@ -55,11 +55,7 @@ class SumProblem:
         lines = [*solution(self.pens, _misread(self.pens, self.events, rng, noise))]
         if rng.random() < noise.drop:
             del lines[rng.randrange(len(lines))]
-        text = "\n".join(lines)
-        if text and rng.random() < noise.delete:
-            place = rng.randrange(len(text))
-            text = text[:place] + text[place + 1 :]
-        return text
+        return noise.typo("\n".join(lines), rng)
 
 
 def generate_sums(
@@ -74,8 +70,7 @@ def generate_sums(
     The same arguments give the same problems. `meta` holds the number of `steps`. Raises
     InvalidValueError when `count` is not positive.
     """
-    if count < 1:
-        raise InvalidValueError(f"count: must be at least 1, got {count}")
+    at_least("count", count, 1)
     rng = random.Random(f"sums/{prefix}/{seed}")
     seen = set(exclude)
     made = 0

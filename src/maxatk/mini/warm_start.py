@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from maxatk.errors import InvalidValueError
+from maxatk.check import at_least, positive
 from maxatk.mini.problems import Noise
 from maxatk.records import Problem
 
@@ -39,11 +39,9 @@ class WarmStart:
     noise: Noise = dataclasses.field(default_factory=Noise)
 
     def __post_init__(self) -> None:
-        for name in ("problems", "batch_size"):
-            if getattr(self, name) < 1:
-                raise InvalidValueError(f"{name}: must be at least 1, got {getattr(self, name)}")
-        if not self.learning_rate > 0:
-            raise InvalidValueError(f"learning_rate: must be positive, got {self.learning_rate}")
+        at_least("problems", self.problems, 1)
+        at_least("batch_size", self.batch_size, 1)
+        positive("learning_rate", self.learning_rate)
 
     @property
     def steps(self) -> int:

@@ -1,18 +1,25 @@
 """Metrics, order-statistic weights and estimators of best-of-N training; NumPy only."""
 
-from maxatk.objectives.advantage import Form, advantages, check_group_size, effective_sample_size
+from maxatk.objectives.advantage import (
+    Form,
+    advantages,
+    check_group_size,
+    effective_sample_size,
+    weighting,
+)
+from maxatk.objectives.best_of import best_of
 from maxatk.objectives.influence import influence
 from maxatk.objectives.methods import METHODS, Method, as_method
 from maxatk.objectives.metrics import (
+    chance_of_best,
     distinct_at_k,
     majority_at_k,
     max_at_k,
     order_at_k,
     pass_at_k,
 )
+from maxatk.objectives.objective import method_of
 from maxatk.objectives.order import OrderWeights
-from maxatk.objectives.setting import method_of
-from maxatk.objectives.weighting import weighting
 
 __all__ = [
     "METHODS",
@@ -21,6 +28,8 @@ __all__ = [
     "OrderWeights",
     "advantages",
     "as_method",
+    "best_of",
+    "chance_of_best",
     "check_group_size",
     "distinct_at_k",
     "effective_sample_size",

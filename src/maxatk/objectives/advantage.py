@@ -1,21 +1,28 @@
-"""From the rewards of groups of samples to their advantages."""
+"""From the rewards of groups of samples to their advantages.
+
+The way of `advantages(rewards, "bon_loo1", k=4)`: `layout_of` makes rows (P, n) of the rewards, the
+row "bon_loo1" of `METHODS` names credit, baseline and scale, `Group` sorts the samples and drops
+those without a reward, and `_of_groups` has the formula. Its credit - baseline is here that of
+`rule.leave_one_out`, one product with the steps between the sorted rewards.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
 
+from maxatk.check import is_number, require
 from maxatk.errors import InvalidValueError, unknown_name
 from maxatk.objectives import rule
 from maxatk.objectives.checks import FloatArray, as_floats, as_k, refuse_k_above
 from maxatk.objectives.group import Group, centred, root_sum_of_squares
 from maxatk.objectives.layout import layout_of
 from maxatk.objectives.methods import BASELINES, Method, as_method
-from maxatk.objectives.off_policy import Pair
+from maxatk.objectives.off_policy import over_ties
+from maxatk.objectives.subsets import shares_of_draws
 from maxatk.objectives.symmetric import all_means
 
 Form: TypeAlias = Literal["ppo", "reinforce"]
@@ -77,8 +84,8 @@ def advantages(
 
     A method without a correction ignores the ratios in the form "ppo". As in eq. (9) the sum over
     the samples of A_i grad log pi(y_i) estimates the gradient of the statistic; for the credit
-    "reward" their mean does, as in eq. (5). Under a correction, tied scores of a selection count
-    in the order of the samples, which is unbiased too.
+    "reward" their mean does, as in eq. (5). Under a correction, ties of a selection are averaged
+    as in `off_policy.over_ties`.
 
     0 is returned for unscorable samples, for groups in which fewer samples were scored than the
     method needs (`Method.samples_needed`) and for groups of equal rewards, unless the credit or
@@ -93,52 +100,36 @@ def advantages(
     if rows.ndim != 2 or rows.shape[1] == 0:
         wanted = "must have shape (prompts, samples), at least one sample"
         raise InvalidValueError(f"rewards: {wanted}, got {rows.shape}")
-    row, size = as_method(method), as_k(k)
-    needed = check_group_size(row, size, rows.shape[1])
-    _check_columns(row, selection, answers)
+    method, size = as_method(method), as_k(k)
+    needed = check_group_size(method, size, rows.shape[1])
+    _check_columns(method, selection, answers)
     if form not in get_args(Form):
         raise unknown_name("form", str(form), get_args(Form))
-    layout.warn_of_fewer(needed, depth=2)
+    if not BASELINES[method.baseline].keeps_level:
+        needed = max(needed, 2)  # one sample has nothing to be compared with
+    layout.warn_of_fewer(needed, "their advantages are 0", depth=2)
     logs = None if log_ratios is None else layout.rows("log_ratios", log_ratios)
+    scores = None if selection is None else layout.rows("selection", selection)
+    if callable(method.credit):  # the order of the samples, in which no rank is favoured
+        scores = np.broadcast_to(np.arange(float(rows.shape[1])), rows.shape)
     whole = Group(
         rows,
         _clamped_deltas(rows, logs, clamp),
         size,
-        weights=row.weights(size),
-        scores=None if selection is None else layout.rows("selection", selection),
+        weights=method.weights(size),
+        scores=scores,
         answers=None if answers is None else layout.codes("answers", answers),
-        beta=row.inverse_temperature,
+        beta=method.inverse_temperature,
     )
-    correction = "none" if logs is None else row.correction
-    restored: FloatArray = layout.of_samples(_of_rows(whole, needed, row, correction, form))
+    result = np.zeros(rows.shape)
+    for places in whole.scored_places(needed):
+        with np.errstate(over="ignore", invalid="ignore"):  # refused below
+            found = _of_groups(whole.at(places), method, form, with_ratios=logs is not None)
+        result.ravel()[places] = found
+    if not np.isfinite(result).all():
+        raise InvalidValueError(_OVERFLOW)
+    restored: FloatArray = layout.of_samples(result)
     return restored
-
-
-def effective_sample_size(
-    log_ratios: npt.ArrayLike, k: int, *, clamp: float | None = 0.5
-) -> FloatArray:
-    """Return the effective share of the k-subsets under their weights rho(I), (P, n) to (P,).
-
-    It is the squared mean of rho(I) over the mean of rho(I)^2, both over all k-subsets of a group
-    of samples: 1 on-policy, near 0 where a few subsets carry the whole estimate. O(n k).
-    `log_ratios` and `clamp` are those of `advantages`.
-
-    Raises InvalidValueError for k > n, a k that is not an integer >= 1, wrong shapes and log
-    ratios that are not finite.
-    """
-    size = as_k(k)
-    logs = as_floats("log_ratios", log_ratios)
-    if logs.ndim != 2:
-        raise InvalidValueError(f"log_ratios: must have shape (prompts, samples), got {logs.shape}")
-    refuse_k_above(size, logs.shape[1])
-    ratios = 1 + _clamped_deltas(np.zeros_like(logs), logs, clamp)
-    squares = ratios**2
-    # Each is divided by its mean, which the k-th powers of large and small ratios would need.
-    mean, mean_square = ratios.mean(axis=-1), squares.mean(axis=-1)
-    both = np.concatenate([ratios / mean[:, None], squares / mean_square[:, None]])
-    first, second = all_means(both, size).reshape(2, -1)  # one pass: its steps are what it costs
-    share: FloatArray = first**2 / second * (mean**2 / mean_square) ** size
-    return share
 
 
 def check_group_size(method: Method, k: int, samples: int) -> int:
@@ -169,52 +160,43 @@ def _check_columns(method: Method, selection: Any, answers: Any) -> None:
         raise InvalidValueError(f"answers: {wanted} the credit {method.credit!r}")
 
 
-def _of_rows(whole: Group, needed: int, row: Method, correction: str, form: Form) -> FloatArray:
-    """Return the advantages (P, n) of unsorted groups; ratios of one need no `correction`."""
-    result = np.zeros(whole.rewards.shape)
-    for places in whole.scored_places(needed):
-        group = whole.at(places)
-        with np.errstate(over="ignore", invalid="ignore"):  # refused below
-            result.ravel()[places] = _finished(group, row, correction, form)
-    if not np.isfinite(result).all():
-        raise InvalidValueError(_OVERFLOW)
-    return result
+def _clamped_deltas(rows: FloatArray, logs: FloatArray | None, clamp: float | None) -> FloatArray:
+    """Return rho - 1 within the clamp, (P, n), 0 for unscorable samples; (1, 1) on-policy."""
+    allowed = clamp is None or (is_number(clamp) and clamp >= 0)
+    require(allowed, "clamp", "a number >= 0 or None", clamp)
+    if logs is None:
+        return np.zeros((1, 1))
+    logs = np.where(np.isnan(rows), 0.0, logs)
+    wrong = ~np.isfinite(logs)
+    if wrong.any():
+        raise InvalidValueError(f"log_ratios: must be finite, got {logs[wrong][0]}")
+    deltas = np.expm1(np.clip(logs, LEAST_LOG_RATIO, LARGEST_LOG_RATIO))
+    clamped: FloatArray = deltas if clamp is None else np.clip(deltas, -clamp, clamp)
+    return clamped
 
 
-def _finished(group: Group, row: Method, correction: str, form: Form) -> FloatArray:
-    """Return credit minus baseline in its form, scaled, and 0 for groups of equal rewards."""
-    values, slopes = _difference(group, row, correction)
+def _of_groups(group: Group, method: Method, form: Form, *, with_ratios: bool) -> FloatArray:
+    """Return (credit - baseline) / scale in a form, (P, n), and 0 for groups of equal rewards."""
+    baseline = BASELINES[method.baseline]
+    if method.kind.formulas or baseline.rule is None:
+        values = slopes = method.kind.formulas[method.baseline](group)
+    elif with_ratios and method.correction != "none":
+        values, slopes = over_ties(baseline.corrected[method.correction], baseline.rule, group)
+    else:
+        values = slopes = group.on_policy(baseline.rule)
     result = values + group.deltas * slopes if form == "reinforce" else values
-    if row.scale != "none":
-        result = _divided(result, _SCALES[row.scale](group, row, values))
+    if method.scale != "none":
+        divisors = _SCALES[method.scale](group, method, values)
+        if not np.isfinite(divisors).all():
+            raise InvalidValueError(_OVERFLOW)
+        result = result / np.where(divisors == 0, np.inf, divisors)
     # Equal rewards carry no signal; rounding, and a mean of unequal ratios, would leave some.
-    if not row.keeps_level and group.equal.any():
+    if not method.keeps_level and group.equal.any():
         result = np.where(group.equal, 0.0, result)
     return result
 
 
-def _difference(group: Group, row: Method, correction: str) -> Pair:
-    """Return credit minus baseline by the function that the row names, and its slope."""
-    baseline = BASELINES[row.baseline]
-    if correction != "none":
-        return baseline.corrected[correction](group)
-    if row.kind.formulas:
-        values = row.kind.formulas[row.baseline](group)
-    else:
-        assert baseline.rule is not None
-        values = group.on_policy(baseline.rule)
-    return values, values
-
-
-def _divided(values: FloatArray, divisors: FloatArray) -> FloatArray:
-    """Return values (P, n) over divisors (P, 1), and 0 where those are 0."""
-    if not np.isfinite(divisors).all():
-        raise InvalidValueError(_OVERFLOW)
-    quotients: FloatArray = values / np.where(divisors == 0, np.inf, divisors)
-    return quotients
-
-
-def _std_of_credits(group: Group, row: Method, values: FloatArray) -> FloatArray:
+def _std_of_credits(group: Group, method: Method, values: FloatArray) -> FloatArray:
     """Return std + eps, (P, 1), and 0 for a group without signal.
 
     The std is the larger of those of the on-policy credits and of credit - baseline; the own
@@ -235,18 +217,20 @@ def _std_of_credits(group: Group, row: Method, values: FloatArray) -> FloatArray
     unit = n * np.finfo(float).eps
     top, bottom = (edge(axis=-1, keepdims=True) for edge in (group.rewards.max, group.rewards.min))
     rounding = unit * top - unit * bottom
-    if row.correction != "none":
+    if method.correction != "none":
         return np.where(plain < np.maximum(LEAST_STD, rounding), 0.0, divisors)
-    return divisors if row.keeps_level else np.where(std < rounding, 0.0, divisors)
+    return divisors if method.keeps_level else np.where(std < rounding, 0.0, divisors)
 
 
-def _mean_reward(group: Group, row: Method, values: FloatArray) -> FloatArray:  # noqa: ARG001
-    """Return the mean reward of the group, (P, 1), as MaxRL has it."""
-    mean: FloatArray = group.rewards.mean(axis=-1, keepdims=True)
-    return mean
+def _mean_reward(group: Group, _method: Method, _values: FloatArray) -> FloatArray:
+    """Return the mean reward of the group, (P, 1), as MaxRL has it; 0 where it is rounding."""
+    mean = group.rewards.mean(axis=-1, keepdims=True)
+    unit = group.rewards.shape[-1] * np.finfo(float).eps
+    rounding = unit * np.abs(group.rewards).max(axis=-1, keepdims=True)
+    return np.where(np.abs(mean) <= rounding, 0.0, mean)
 
 
-def _std_of_subsets(group: Group, row: Method, values: FloatArray) -> FloatArray:  # noqa: ARG001
+def _std_of_subsets(group: Group, _method: Method, _values: FloatArray) -> FloatArray:
     """Return k / n times the std of the statistic over the k-subsets, (P, 1).
 
     For a maximum every subset has the reward of one of its members, so that W_j is the share of
@@ -262,29 +246,55 @@ def _std_of_subsets(group: Group, row: Method, values: FloatArray) -> FloatArray
     return std
 
 
-_SCALES: Mapping[str, Callable[[Group, Method, FloatArray], FloatArray]] = {
-    "std": _std_of_credits,
-    "mean": _mean_reward,
-    "subset_std": _std_of_subsets,
-}
-"""What the advantages of a group are divided by."""
+_SCALES = {"std": _std_of_credits, "mean": _mean_reward, "subset_std": _std_of_subsets}
 
 
-def _clamped_deltas(rows: FloatArray, logs: FloatArray | None, clamp: float | None) -> FloatArray:
-    """Return rho - 1 within the clamp, (P, n), 0 for unscorable samples; (1, 1) on-policy."""
-    bound = math.inf if clamp is None else _as_clamp(clamp)
-    if logs is None:
-        return np.zeros((1, 1))
-    logs = np.where(np.isnan(rows), 0.0, logs)
-    wrong = ~np.isfinite(logs)
-    if wrong.any():
-        raise InvalidValueError(f"log_ratios: must be finite, got {logs[wrong][0]}")
-    deltas = np.expm1(np.clip(logs, LEAST_LOG_RATIO, LARGEST_LOG_RATIO))
-    clamped: FloatArray = np.clip(deltas, -bound, bound)
-    return clamped
+def effective_sample_size(
+    log_ratios: npt.ArrayLike, k: int, *, clamp: float | None = 0.5
+) -> FloatArray:
+    """Return the effective share of the k-subsets under their weights rho(I), (P, n) to (P,).
+
+    It is the squared mean of rho(I) over the mean of rho(I)^2, both over all k-subsets of a group
+    of samples: 1 on-policy, near 0 where a few subsets carry the whole estimate. O(n k).
+    `log_ratios` and `clamp` are those of `advantages`.
+
+    Raises InvalidValueError for k > n, a k that is not an integer >= 1, wrong shapes and log
+    ratios that are not finite.
+    """
+    size = as_k(k)
+    logs = as_floats("log_ratios", log_ratios)
+    if logs.ndim != 2:
+        raise InvalidValueError(f"log_ratios: must have shape (prompts, samples), got {logs.shape}")
+    refuse_k_above(size, logs.shape[1])
+    ratios = 1 + _clamped_deltas(np.zeros_like(logs), logs, clamp)
+    ratios /= ratios.max(axis=-1, keepdims=True)
+    squares = ratios**2
+    # Each is divided by its mean, which the k-th powers of large and small ratios would need.
+    mean, mean_square = ratios.mean(axis=-1), squares.mean(axis=-1)
+    both = np.concatenate([ratios / mean[:, None], squares / mean_square[:, None]])
+    first, second = all_means(both, size).reshape(2, -1)  # one pass: its steps are what it costs
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):  # refused below
+        share: FloatArray = first**2 / second * (mean**2 / mean_square) ** size
+    if not np.isfinite(share).all():
+        raise InvalidValueError("log_ratios: too far apart (a smaller clamp helps)")
+    return share
 
 
-def _as_clamp(clamp: float) -> float:
-    if isinstance(clamp, bool) or not isinstance(clamp, (int, float)) or not clamp >= 0:
-        raise InvalidValueError(f"clamp: must be a number >= 0 or None, got {clamp!r}")
-    return float(clamp)
+def weighting(method: str | Method, n: int, k: int = 4, rates: npt.ArrayLike = 0.5) -> FloatArray:
+    """Return E[sum_i A_i grad log pi(y_i)] / grad p for 0/1 rewards, in the shape of `rates`.
+
+    `rates` are success rates p in [0, 1] of a prompt with `n` samples. With right(c) and wrong(c)
+    the advantages of a right and a wrong sample where c of n are right, and C ~ Bin(n - 1, p),
+    the factor is n E[right(C + 1) - wrong(C)]: exact, on-policy. For max@k it is k (1 - p)^(k-1).
+
+    Raises InvalidValueError for rates outside [0, 1] and what `advantages` refuses.
+    """
+    method, size = as_method(method), as_k(n, field="n")
+    p = as_floats("rates", rates)
+    if not ((p >= 0) & (p <= 1)).all():
+        raise InvalidValueError(f"rates: must be from 0 to 1, got {p[~((p >= 0) & (p <= 1))][0]}")
+    passed = np.tri(size + 1, size, -1)  # row c has c ones, which come first
+    own = advantages(passed, method, k, answers=passed if method.kind.needs_answers else None)
+    gaps = own[1:, 0] - own[:-1, -1]
+    factor: FloatArray = size * (shares_of_draws(size - 1, p.ravel()) @ gaps)
+    return factor.reshape(p.shape)

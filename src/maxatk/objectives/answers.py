@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeAlias
 
 import numpy as np
@@ -34,22 +34,20 @@ def statistic(chances: Chances, k: int, group: Group) -> FloatArray:
     return np.array([chances(tuple(counts.tolist()), k) @ worth for _, counts, worth in rows])
 
 
-def replace_one(chances: Chances) -> Callable[[Group], FloatArray]:
-    """Return m(all) minus the mean over replacing a sample by each of the others, of a group."""
+def formulas(chances: Chances) -> Mapping[str, Callable[[Group], FloatArray]]:
+    """Return the statistic of all minus its baseline, of a group, by the name of the baseline."""
 
     def replaced(others: Counts, k: int) -> FloatArray:
         mean = np.zeros(len(others))
         for d in np.flatnonzero(others):
             more = (*others[:d], others[d] + 1, *others[d + 1 :])
             mean += others[d] * chances(more, k)
-        return mean / max(sum(others), 1)
+        return mean / sum(others)
 
-    return functools.partial(_above, chances, replaced)
-
-
-def remove_one(chances: Chances) -> Callable[[Group], FloatArray]:
-    """Return m(all) - m(without the sample), of a group with more than k samples."""
-    return functools.partial(_above, chances, chances)
+    return {
+        "replace_one": functools.partial(_above, chances, replaced),
+        "remove_one": functools.partial(_above, chances, chances),
+    }
 
 
 def distinct_chances(counts: Counts, k: int) -> FloatArray:
@@ -133,8 +131,6 @@ def _above(chances: Chances, without: Chances, group: Group) -> FloatArray:
     samples that replace i.
     """
     result = np.zeros_like(group.rewards)
-    if result.shape[1] == 1:
-        return result
     for row, (rewards, codes) in zip(result, _pairs(group), strict=True):
         classes, counts, worth = _classes(rewards, codes)
         whole = chances(tuple(counts.tolist()), group.k) @ worth

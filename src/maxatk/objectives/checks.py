@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import operator
-from typing import TypeAlias
+from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -13,15 +14,57 @@ from maxatk.errors import InvalidValueError
 FloatArray: TypeAlias = npt.NDArray[np.float64]
 
 
-def as_floats(field: str, values: npt.ArrayLike) -> FloatArray:
-    """Return `values` as a float64 array; raise InvalidValueError where that is impossible."""
+_NO_NUMBERS = (str, bytes, np.datetime64, np.timedelta64, complex)
+
+
+def as_floats(field: str, values: Any) -> FloatArray:
+    """Return numbers, also of tensors, frames and lists of them, as a float64 array.
+
+    What a mask hides is NaN. Raises InvalidValueError for anything but numbers; texts, dates and
+    complex numbers are none.
+    """
     try:
-        array = np.asarray(values)
-        if array.dtype.kind not in "biuf":
-            array = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+        array = np.asarray(_plain(values))
+        wrong = array.dtype.kind in "SUMmc"
+        if array.dtype.kind == "O":
+            wrong = any(isinstance(value, _NO_NUMBERS) for value in array.flat)
+        if wrong:
+            raise TypeError(f"got {array.flat[0]!r} of type {array.dtype}")
+        return array.astype(np.float64, copy=False)
+    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
         raise InvalidValueError(f"{field}: must be an array of numbers ({error})") from error
-    return array.astype(np.float64, copy=False)
+
+
+def package_of(value: object) -> str:
+    """Return the top-level package of a value's class."""
+    return type(value).__module__.partition(".")[0]
+
+
+def _plain(values: Any) -> Any:
+    """Return what NumPy reads: tensors, frames and masked arrays as arrays, inside lists too."""
+    if type(values) is np.ndarray:
+        return values
+    if package_of(values) == "torch":
+        return values.detach().cpu().double().numpy()
+    if package_of(values) == "pandas":
+        return values.to_numpy()
+    if isinstance(values, np.ma.MaskedArray):
+        return np.ma.filled(values.astype(np.float64), np.nan)
+    if isinstance(values, (list, tuple)) and _holds_foreign(values):
+        return [_plain(value) for value in values]
+    return values
+
+
+def _holds_foreign(values: Sequence[Any]) -> bool:
+    """Say whether a list, or its lists at their start, hold what `_plain` makes an array of."""
+    if any(
+        kind.__module__.partition(".")[0] in ("torch", "pandas")
+        or issubclass(kind, np.ma.MaskedArray)
+        for kind in set(map(type, values))
+    ):
+        return True
+    nested = [value[0] for value in values if type(value) in (list, tuple) and value]
+    return bool(nested) and _holds_foreign(nested)
 
 
 def as_k(k: object, *, field: str = "k") -> int:
@@ -43,8 +86,3 @@ def refuse_k_above(k: int, samples: int) -> None:
         raise InvalidValueError(
             f"k: must be at most the number of samples, got k={k} with {samples} samples"
         )
-
-
-def is_number(value: object) -> bool:
-    """Say whether a value is an int or a float, and no bool."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -1,4 +1,8 @@
-"""Groups of samples in the order that the formulas want, without those that have no score."""
+"""Groups of samples in the order that the formulas want, without those that have no score.
+
+The functions are the formulas of credits that look at the rewards of the whole group: they have no
+k and no order weights, and return credit minus baseline, (P, n).
+"""
 
 from __future__ import annotations
 
@@ -28,8 +32,8 @@ class Group:
     """
 
     rewards: FloatArray
-    deltas: FloatArray
-    k: int
+    deltas: FloatArray = dataclasses.field(default_factory=lambda: np.zeros((1, 1)))
+    k: int = 1
     weights: OrderWeights | None = None
     scores: FloatArray | None = None
     answers: npt.NDArray[np.intp] | None = None
@@ -87,6 +91,8 @@ class Group:
         prompts, n = keys.shape
         places = np.argsort(keys, axis=-1, kind=kind)  # NaN goes last
         places += np.arange(0, prompts * n, n)[:, None]
+        if n < least:
+            return
         if not missing.any():
             yield places
             return
@@ -106,6 +112,73 @@ class Group:
             None if self.answers is None else self.answers.ravel()[places],
             self.beta,
         )
+
+    def in_order(self, order: Places) -> Group:
+        """Return the groups, with ratios, in an order (P, n) of their places and without ties."""
+        return dataclasses.replace(
+            self,
+            rewards=np.take_along_axis(self.rewards, order, 1),
+            deltas=np.take_along_axis(self.deltas, order, 1),
+            scores=np.broadcast_to(np.arange(float(order.shape[1])), order.shape),
+            _kept={},
+        )
+
+
+def reward_leave_one_out(group: Group) -> FloatArray:
+    """Return the rewards minus the mean of the other samples' rewards (RLOO)."""
+    n = group.rewards.shape[-1]
+    above: FloatArray = group.centred_rewards * (n / (n - 1))
+    return above
+
+
+def best(group: Group) -> FloatArray:
+    """Return the reward of the best samples, 0 for the others."""
+    return np.where(_is_best(group), group.rewards, 0.0)
+
+
+def best_mean(group: Group) -> FloatArray:
+    """Return BoN-max-mean of appendix A: reward minus mean for the best samples, else 0."""
+    return np.where(_is_best(group), group.centred_rewards, 0.0)
+
+
+def best_second(group: Group) -> FloatArray:
+    """Return BoN-max-second of appendix A: reward minus the second best distinct value, or 0."""
+    is_best = _is_best(group)
+    second = np.where(is_best, -np.inf, group.rewards).max(axis=-1, keepdims=True)
+    gap = group.rewards - np.where(np.isfinite(second), second, group.rewards[:, -1:])
+    return np.where(is_best, gap, 0.0)
+
+
+def entropic_remove_one(group: Group) -> FloatArray:
+    """Return log mean e^(b r) / b of all minus that of the others, b the inverse temperature.
+
+    The others' sum is put together from both sides of the sample: nothing cancels.
+    """
+    n = group.rewards.shape[-1]
+    shifted = group.beta * (group.rewards - group.rewards[:, -1:])
+    before, after = (
+        np.logaddexp.accumulate(
+            np.pad(x, [(0, 0), (1, 0)], constant_values=-np.inf)[:, :-1], axis=1
+        )
+        for x in (shifted, shifted[:, ::-1])
+    )
+    others = np.logaddexp(before, after[:, ::-1])
+    whole = np.logaddexp(others[:, :1], shifted[:, :1])
+    value: FloatArray = (whole - others - np.log(n / (n - 1))) / group.beta
+    return value
+
+
+def entropic_mean(group: Group) -> FloatArray:
+    """Return (e^(b r) / sum e^(b r) - 1/n) / b: RS-GRPO, whose convention is n times this."""
+    weights = np.exp(group.beta * (group.rewards - group.rewards[:, -1:]))
+    shares: FloatArray = weights / weights.sum(axis=-1, keepdims=True)
+    relative: FloatArray = centred(shares) / group.beta
+    return relative
+
+
+def _is_best(group: Group) -> npt.NDArray[np.bool_]:
+    top: npt.NDArray[np.bool_] = group.rewards == group.rewards[:, -1:]
+    return top
 
 
 def centred(values: FloatArray) -> FloatArray:

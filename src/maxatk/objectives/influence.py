@@ -1,16 +1,19 @@
-"""Advantages of a statistic that is any function of a group."""
+"""The advantages of a statistic that is any function of k samples, subset by subset."""
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, get_args
 
 import numpy as np
 
+from maxatk.check import require
 from maxatk.errors import InvalidValueError, unknown_name
 from maxatk.objectives.checks import FloatArray, as_k, refuse_k_above
+from maxatk.objectives.group import Group
 
 Rest = Literal["replace_one", "remove_one"]
 
@@ -51,10 +54,16 @@ def influence(
     n = sizes.pop()
     size = n if k is None else as_k(k)
     refuse_k_above(size, n)
+    if n == 1 and baseline == "replace_one":
+        raise InvalidValueError("rewards: in groups of one sample there is none to replace it by")
     rng = np.random.default_rng(seed)
     result = np.zeros((len(groups), n))
     for row, group in zip(result, groups, strict=True):
-        subsets = list(_subsets(n, size, as_k(draws, field="draws"), rng))
+        subsets: Sequence[Sequence[int]]
+        if math.comb(n, size) <= as_k(draws, field="draws"):
+            subsets = list(itertools.combinations(range(n), size))
+        else:
+            subsets = [rng.choice(n, size, replace=False).tolist() for _ in range(draws)]
         for subset in subsets:
             whole = statistic([group[i] for i in subset])
             for i in subset:
@@ -64,12 +73,31 @@ def influence(
                 else:
                     donors = others or [group[j] for j in range(n) if j != i]
                     replaced = [statistic([*others, donor]) for donor in donors]
-                    rest = sum(replaced) / len(replaced) if replaced else whole
+                    rest = sum(replaced) / len(replaced)
                 row[i] += (whole - rest) / len(subsets)
     return result
 
 
-def _subsets(n: int, k: int, draws: int, rng: np.random.Generator) -> Iterable[Sequence[int]]:
-    if math.comb(n, k) <= draws:
-        return itertools.combinations(range(n), k)
-    return (rng.choice(n, k, replace=False).tolist() for _ in range(draws))
+def leave_one_out(statistic: Callable[..., float], group: Group) -> FloatArray:
+    """Return `influence` of a statistic of k rewards, or of k rewards and their answers: (P, n).
+
+    The samples must not be in the order of their rewards: the draws would favour some ranks.
+    """
+    columns = [group.rewards] if group.answers is None else [group.rewards, group.answers]
+
+    def of_samples(samples: Sequence[Any]) -> float:
+        found = statistic(*map(list, zip(*samples, strict=True)))
+        real = isinstance(found, (int, float, np.number)) and math.isfinite(found)
+        require(real, "method: what the statistic returns", "a finite number", found)
+        return float(found)
+
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    return influence(of_samples, [list(zip(*row, strict=True)) for row in rows], k=group.k)
+
+
+def asks_for_answers(statistic: Callable[..., float]) -> bool:
+    """Return whether a statistic has a parameter `answers`."""
+    try:
+        return "answers" in inspect.signature(statistic).parameters
+    except (TypeError, ValueError):  # a builtin
+        return False

@@ -12,9 +12,10 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Literal, TypeAlias, get_args
 
+from maxatk.check import is_number, require
 from maxatk.errors import InvalidValueError, unknown_name
-from maxatk.objectives import answers, off_policy, plain, rule
-from maxatk.objectives.checks import FloatArray, is_number
+from maxatk.objectives import answers, group, influence, off_policy, rule
+from maxatk.objectives.checks import FloatArray
 from maxatk.objectives.group import Group
 from maxatk.objectives.order import OrderWeights
 from maxatk.objectives.rule import RuleOf
@@ -35,6 +36,7 @@ class Credit:
     - `keeps_level`: equal rewards do not give 0.
     - `per_sample`: the mean over the samples of A_i grad log pi(y_i), not their sum, is the
       estimate of the gradient.
+    - `first_order`: section 3.3 expands it in the ratios.
     """
 
     statistic: str
@@ -45,36 +47,37 @@ class Credit:
     keeps_level: bool = False
     per_sample: bool = False
     scales: tuple[Scale, ...] = ("none", "std")
-    corrections: tuple[Correction, ...] = ("none", "exact")
+    first_order: bool = False
+
+    @property
+    def corrections(self) -> tuple[Correction, ...]:
+        """Return the corrections that there are for it: none for a formula."""
+        if self.order is None:
+            return ("none",)
+        return ("none", "first_order", "exact") if self.first_order else ("none", "exact")
 
 
 CREDITS: Mapping[str, Credit] = {
     "reward": Credit(
         statistic="mean reward",
         formulas={
-            "none": plain.reward,
-            "mean": plain.reward_mean,
-            "leave_one_out": plain.reward_leave_one_out,
+            "none": lambda own: own.rewards,
+            "mean": lambda own: own.centred_rewards,
+            "leave_one_out": group.reward_leave_one_out,
         },
         per_sample=True,
         scales=("none", "std", "mean"),
-        corrections=("none",),
     ),
     "best": Credit(
         statistic="",
-        formulas={
-            "none": plain.best,
-            "mean": plain.best_mean,
-            "second_best": plain.best_second,
-        },
-        corrections=("none",),
+        formulas={"none": group.best, "mean": group.best_mean, "second_best": group.best_second},
     ),
     "max_at_k": Credit(
         statistic="max@k",
         order=OrderWeights.max,
         uses_k=True,
         scales=("none", "std", "subset_std"),
-        corrections=("none", "first_order", "exact"),
+        first_order=True,
     ),
     "min_at_k": Credit(statistic="min@k", order=OrderWeights.min, uses_k=True),
     "any_k": Credit(statistic="mean of max@1 to max@k", order=OrderWeights.any_k, uses_k=True),
@@ -83,35 +86,23 @@ CREDITS: Mapping[str, Credit] = {
     ),
     "majority": Credit(
         statistic="reward of the plurality answer of k",
-        formulas={
-            "replace_one": answers.replace_one(answers.majority_chances),
-            "remove_one": answers.remove_one(answers.majority_chances),
-        },
+        formulas=answers.formulas(answers.majority_chances),
         uses_k=True,
         needs_answers=True,
         scales=("none",),
-        corrections=("none",),
     ),
     "distinct": Credit(
         statistic="sum of the rewards of the different answers of k",
-        formulas={
-            "replace_one": answers.replace_one(answers.distinct_chances),
-            "remove_one": answers.remove_one(answers.distinct_chances),
-        },
+        formulas=answers.formulas(answers.distinct_chances),
         uses_k=True,
         needs_answers=True,
         keeps_level=True,
         scales=("none",),
-        corrections=("none",),
     ),
     "entropic": Credit(
         statistic="log-mean-exp of n rewards",
-        formulas={
-            "mean": plain.entropic_mean,
-            "remove_one": plain.entropic_remove_one,
-        },
+        formulas={"mean": group.entropic_mean, "remove_one": group.entropic_remove_one},
         scales=("none",),
-        corrections=("none",),
     ),
 }
 """The credits by name; a `Method` may also be given `OrderWeights` of its own."""
@@ -185,7 +176,8 @@ BASELINES: Mapping[str, Baseline] = {
 class Method:
     """One way to turn the rewards of a group into advantages.
 
-    - `credit`: a name in `CREDITS` or `OrderWeights`, whose k then is the method's.
+    - `credit`: a name in `CREDITS`, `OrderWeights`, whose k then is the method's, or a function
+      of k rewards, and of their `answers` if it has a parameter of that name.
     - `baseline`: a name in `BASELINES`.
     - `correction` for samples of an older policy: "none", "first_order" (section 3.3, for max@k)
       or "exact" (eq. 10).
@@ -197,7 +189,7 @@ class Method:
     Raises InvalidValueError for an unknown name and for a combination that has no meaning.
     """
 
-    credit: str | OrderWeights
+    credit: str | OrderWeights | Callable[..., float]
     correction: Correction = "none"
     baseline: str = "none"
     scale: Scale = "none"
@@ -207,15 +199,11 @@ class Method:
     def __post_init__(self) -> None:
         if isinstance(self.credit, str) and self.credit not in CREDITS:
             raise unknown_name("Method.credit", self.credit, CREDITS)
-        if not isinstance(self.credit, (str, OrderWeights)):
-            raise InvalidValueError(
-                f"Method.credit: must be a name or OrderWeights, got {self.credit!r}"
-            )
+        known = isinstance(self.credit, (str, OrderWeights)) or callable(self.credit)
+        require(known, "Method.credit", "a name, OrderWeights or a function", self.credit)
         beta, kind = self.inverse_temperature, self.kind
-        if not (is_number(beta) and 0 < beta < math.inf):
-            raise InvalidValueError(
-                f"Method.inverse_temperature: must be a finite number above 0, got {beta!r}"
-            )
+        positive = is_number(beta) and 0 < beta < math.inf
+        require(positive, "Method.inverse_temperature", "a finite number above 0", beta)
         self._check("correction", get_args(Correction), kind.corrections)
         self._check("scale", get_args(Scale), kind.scales)
         self._check("baseline", BASELINES, self._fitting_baselines())
@@ -234,7 +222,7 @@ class Method:
     def _fitting_baselines(self) -> list[str]:
         if self.kind.formulas:
             return list(self.kind.formulas)
-        weights, paper = self.weights(1), "first_order" in self.kind.corrections
+        weights, paper = self.weights(1), self.kind.first_order
         return [
             name
             for name, row in BASELINES.items()
@@ -246,11 +234,21 @@ class Method:
 
     @property
     def kind(self) -> Credit:
-        """Return the row of `CREDITS`, or one made of the method's own order weights."""
-        if isinstance(self.credit, str):
-            return CREDITS[self.credit]
-        weights = self.credit
-        return Credit(statistic="sum of weighted order statistics", order=lambda _: weights)
+        """Return the row of `CREDITS`, or one made of the method's own weights or function."""
+        credit = self.credit
+        if isinstance(credit, str):
+            return CREDITS[credit]
+        if isinstance(credit, OrderWeights):
+            return Credit(statistic="sum of weighted order statistics", order=lambda _: credit)
+        needs_answers = influence.asks_for_answers(credit)
+        return Credit(
+            statistic=f"{getattr(credit, '__name__', 'a function')} of k samples",
+            formulas={"leave_one_out": functools.partial(influence.leave_one_out, credit)},
+            uses_k=True,
+            needs_answers=needs_answers,
+            keeps_level=needs_answers,
+            scales=("none",),
+        )
 
     @property
     def unbiased_for(self) -> str:
@@ -265,7 +263,9 @@ class Method:
 
     def weights(self, k: int) -> OrderWeights | None:
         """Return the order weights of the credit for a k, or None where it has none."""
-        return self.credit if isinstance(self.credit, OrderWeights) else _weights(self.credit, k)
+        if isinstance(self.credit, OrderWeights):
+            return self.credit
+        return _weights(self.credit, k) if isinstance(self.credit, str) else None
 
     def samples_needed(self, k: int) -> int:
         """Return the size of the smallest group that the method has advantages for."""
@@ -317,7 +317,9 @@ METHODS: Mapping[str, Method] = {
     ),
     "bon_replace": Method(credit="max_at_k", baseline="replace_one", source="this package"),
     "bon_centred": Method(
-        credit="max_at_k", baseline="remove_one", source="section 4.3, made unbiased"
+        credit="max_at_k",
+        baseline="remove_one",
+        source="section 4.3, made unbiased; times n/k: OrderGrad (2606.06096), MaxPO (2606.06080)",
     ),
     "any_k": Method(credit="any_k", baseline="replace_one", source="this package"),
     "max_likelihood": Method(
@@ -355,7 +357,20 @@ METHODS: Mapping[str, Method] = {
         credit="entropic", baseline="mean", source="RS-GRPO (2509.24261), as published"
     ),
 }
-"""The methods by name. A new one is one row here and one in docs/objectives.md."""
+"""The methods by name. A new one is one row here and one in docs/objectives.md.
+
+Those that most people will use, for the rewards r of n samples, I for k-subsets of them and J for
+(k-1)-subsets without sample i:
+
+- grpo: A_i = (r_i - mean r) / (std r + 1e-4); unbiased for nothing, because of the std.
+- rloo: A_i = r_i - mean of the other rewards; the mean over i is unbiased for the mean reward.
+- bon_loo1: A_i = sum_J (max(J + i) - max J) / C(n, k); unbiased for max@k, RLOO / n for k = 1.
+- bon_centred: A_i = max@k of all - max@k of the others; unbiased for max@k, sums to 0, k < n.
+- bon_off_policy_exact: A_i = sum_J rho(J) (max(J + i) - max J) / C(n, k); times rho_i and without
+  a clamp unbiased for max@k of the policy that trains.
+- max_rl: A_i = (r_i - mean r) / mean r; for 0/1 rewards the mean over i is unbiased for the sum of
+  pass@j / j up to j = n - 1, else for nothing (max_likelihood is, for any rewards, up to j = n).
+"""
 
 
 def as_method(method: str | Method) -> Method:

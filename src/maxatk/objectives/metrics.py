@@ -13,10 +13,10 @@ from maxatk.errors import InvalidValueError
 from maxatk.objectives.answers import distinct_chances, majority_chances, statistic
 from maxatk.objectives.checks import FloatArray, as_floats, as_k, refuse_k_above
 from maxatk.objectives.group import Group
-from maxatk.objectives.layout import layout_of
+from maxatk.objectives.layout import Layout, layout_of
 from maxatk.objectives.order import OrderWeights
 from maxatk.objectives.rule import selected_weights
-from maxatk.objectives.subsets import hit_shares
+from maxatk.objectives.subsets import hit_shares, max_weights
 
 Column: TypeAlias = tuple[int, Callable[[Group], FloatArray]]
 """The samples that a statistic needs, and the statistic of groups, (P,)."""
@@ -94,6 +94,29 @@ def distinct_at_k(
     return _statistics(rewards, columns, np.ndim(k), answers=answers, groups=groups)
 
 
+def chance_of_best(rewards: npt.ArrayLike, k: int, *, groups: Any = None) -> Any:
+    """Return the chance of each sample to be the best of k of its group, in the rewards' form.
+
+    `rewards`, NaN and `groups` are those of `max_at_k`. The chances of a group sum to 1, and times
+    the rewards to max@k: they are the weights of its samples under best-of-k, as distillation
+    needs them. Tied samples share theirs. A sample without a reward has 0, and so has every
+    sample of a group with fewer than k scored ones.
+
+    Raises InvalidValueError for k > n, a k that is not an integer >= 1 and infinite rewards.
+    Equation: the W of `OrderWeights.max(k)`, averaged over the orders of ties.
+    """
+    size = as_k(k)
+    layout, rows = _rows_of(rewards, groups)
+    n, flat = rows.shape[-1], rows.reshape(-1, rows.shape[-1])
+    refuse_k_above(size, n)
+    layout.warn_of_fewer(size, "their chances are 0", depth=2)
+    chances, whole = np.zeros(flat.size), Group(flat)
+    for places in whole.scored_places(size):
+        weights = max_weights(places.shape[1], size)
+        chances[places] = selected_weights(weights, flat.ravel()[places])
+    return layout.of_samples(chances.reshape(rows.shape))
+
+
 def _refuse_no_answers(answers: Any) -> None:
     if answers is None:
         raise InvalidValueError("answers: must have the shape of the rewards, got None")
@@ -101,6 +124,13 @@ def _refuse_no_answers(answers: Any) -> None:
 
 def _sizes(k: int | Sequence[int]) -> list[int]:
     return [as_k(size) for size in (k if np.ndim(k) else [k])]  # type: ignore[union-attr]
+
+
+def _rows_of(rewards: Any, groups: Any) -> tuple[Layout, FloatArray]:
+    layout, rows = layout_of(rewards, groups)
+    if rows.ndim == 0:
+        raise InvalidValueError("rewards: must have a last axis of samples, got a single number")
+    return layout, rows
 
 
 def _ordered(weights: OrderWeights) -> Column:
@@ -114,7 +144,7 @@ def _order_statistic(weights: OrderWeights, group: Group) -> FloatArray:
         selected: FloatArray = (group.rewards * whole).sum(axis=1)
         return selected
     value: FloatArray = group.rewards @ whole
-    if (whole >= 0).all():
+    if whole.any() and (whole >= 0).all():
         # A mean lies between the rewards it is made of; rounding must not move ties apart.
         used, total = np.flatnonzero(whole), whole.sum()
         total = 1.0 if abs(total - 1) < 1e-9 else total
@@ -136,19 +166,16 @@ def _statistics(
 
     With 0 `axes` for them, the only one comes without the last axis.
     """
-    layout, rows = layout_of(rewards, groups)
+    layout, rows = _rows_of(rewards, groups)
     scores = None if selection is None else layout.rows("selection", selection)
     codes = None if answers is None else layout.codes("answers", answers)
-    if rows.ndim == 0:
-        raise InvalidValueError("rewards: must have a last axis of samples, got a single number")
     n, flat = rows.shape[-1], rows.reshape(-1, rows.shape[-1])
     for size, _ in columns:
         refuse_k_above(size, n)
-    layout.warn_of_fewer(max((size for size, _ in columns), default=1), depth=3)
+    largest = max((size for size, _ in columns), default=1)
+    layout.warn_of_fewer(largest, "their metric is NaN", depth=3)
     whole = Group(
         flat,
-        np.zeros((1, 1)),
-        1,
         scores=None if scores is None else scores.reshape(flat.shape),
         answers=None if codes is None else codes.reshape(flat.shape),
     )
@@ -157,7 +184,11 @@ def _statistics(
         group, count = whole.at(places), places.shape[1]
         for column, (size, of) in enumerate(columns):
             if size <= count:
-                values[places[:, 0] // n, column] = of(group)
+                with np.errstate(over="ignore", invalid="ignore"):
+                    found = of(group)
+                if not np.isfinite(found).all():
+                    raise InvalidValueError("rewards: too large, the statistic overflows")
+                values[places[:, 0] // n, column] = found
     shape = rows.shape[:-1] + (len(columns),) * axes
     restored: FloatArray = layout.of_groups(values.reshape(shape))
     return restored
@@ -181,9 +212,15 @@ def pass_at_k(
     except ValueError as error:
         shapes = ", ".join(f"{f} {c.shape}" for f, c in zip(fields, columns, strict=True))
         raise InvalidValueError(f"pass_at_k: the shapes do not broadcast: {shapes}") from error
-    _check_counts(samples, correct, sizes)
+    wrong = (correct < 0) | (correct > samples)
+    if wrong.any():
+        raise InvalidValueError(
+            f"num_correct: must lie between 0 and num_samples, got {correct[wrong].flat[0]} "
+            f"of {samples[wrong].flat[0]}"
+        )
     result = np.empty(samples.shape)
     for count, size in np.unique(np.stack([samples.ravel(), sizes.ravel()]), axis=1).T:
+        refuse_k_above(as_k(size), int(count))
         here = (samples == count) & (sizes == size)
         result[here] = hit_shares(int(count), int(size))[correct[here]]
     return result
@@ -195,19 +232,3 @@ def _as_integers(field: str, values: npt.ArrayLike) -> npt.NDArray[np.int64]:
     if not whole.all():
         raise InvalidValueError(f"{field}: must be integers, got {numbers[~whole].flat[0]}")
     return numbers.astype(np.int64)
-
-
-def _check_counts(
-    samples: npt.NDArray[np.int64], correct: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]
-) -> None:
-    for size in np.unique(sizes):
-        as_k(size)
-    above = sizes > samples
-    if above.any():
-        refuse_k_above(int(sizes[above].flat[0]), int(samples[above].flat[0]))
-    wrong = (correct < 0) | (correct > samples)
-    if wrong.any():
-        raise InvalidValueError(
-            f"num_correct: must lie between 0 and num_samples, got {correct[wrong].flat[0]} "
-            f"of {samples[wrong].flat[0]}"
-        )

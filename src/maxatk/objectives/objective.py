@@ -1,32 +1,42 @@
-"""What is trained for at a moment of training: a method, its k of that moment, and a mixture."""
+"""What is trained for: a method, its k over the training, a mixture, and what those allow."""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
+import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any, get_args
 
 import numpy as np
 
-from maxatk.objectives import Form, Method, advantages, as_method
-
-
-def _cosine(progress: float) -> float:
-    return (1 - math.cos(math.pi * progress)) / 2
-
-
-def _there_and_back(progress: float) -> float:
-    return 1 - abs(1 - 2 * progress)
-
+from maxatk.check import is_number, is_whole
+from maxatk.errors import InvalidValueError, unknown_name
+from maxatk.functions import load_function
+from maxatk.objectives.advantage import Form, advantages, check_group_size
+from maxatk.objectives.methods import METHODS, Method, as_method
+from maxatk.objectives.order import OrderWeights
+from maxatk.objectives.scale import SCALES, AdvantageScale
 
 SCHEDULES: Mapping[str, Callable[[float], float]] = {
     "constant": lambda progress: 0.0,  # noqa: ARG005
     "linear": lambda progress: progress,
-    "cosine": _cosine,
-    "linear_back": _there_and_back,
-    "cosine_back": lambda progress: _cosine(_there_and_back(progress)),
+    "cosine": lambda progress: (1 - math.cos(math.pi * progress)) / 2,
 }
 """Name -> how much of the way from `k` to `k_final` is done, of the share of training done."""
+
+_MAKERS: Mapping[str, Callable[..., OrderWeights]] = {
+    **{
+        name: getattr(OrderWeights, name)
+        for name, row in vars(OrderWeights).items()
+        if isinstance(row, classmethod)
+    },
+    "weights": OrderWeights,
+}
+"""Key of a credit -> what makes its weights; its keyword-only arguments are further keys."""
+
+_ENTROPIC = "entropic"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,25 +52,73 @@ class Beside:
         return Beside(*(None if x is None else x.reshape(shape) for x in flat))
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Objective:
-    """weight * max@k + (1 - weight) * max@1, where k moves to `k_final`, or there and back.
+    """max_weight * max@k + (1 - max_weight) * max@1, both by one method, while k may move.
 
-    Both terms go through the same method. `clamp` bounds |rho - 1|; None does not.
+    The fields are the settings of a training, and those that are not allowed are found by
+    `problems` alone: an objective that has any is good for nothing else.
+
+    Args:
+        method: A name in `METHODS`, or a mapping for `method_of`.
+        k: Size of the subsets; also of a method that has no k, for the log.
+        form: That of `advantages`.
+        delta_clamp: Bound on |rho - 1| of the importance ratios; None for none.
+        k_schedule: How k moves to `k_final` over the training: a name in `SCHEDULES`.
+        k_final: The k at the end of a schedule; None is 1.
+        max_weight: Share of max@k; the rest is max@1.
+        advantage_scale: What `AdvantageScale` does to the advantages: a name in `SCALES`.
+        selection: Name of the score that selects, for a method that orders samples.
+        answers: Name of the function that reads answers, for a method that looks at them.
     """
 
-    method: str | Method
+    method: str | Mapping[str, Any]
     k: int
-    k_final: int
-    schedule: str
-    weight: float
-    form: Form
-    clamp: float | None
+    form: Form = "ppo"
+    delta_clamp: float | None = 0.5
+    k_schedule: str = "constant"
+    k_final: int | None = None
+    max_weight: float = 1.0
+    advantage_scale: str = "mean"
+    selection: str | None = None
+    answers: str | None = None
+
+    def problems(self, group_size: int, *, called: str = "the group size") -> list[str]:
+        """Return what is not allowed in groups of that many samples: field, value, remedy.
+
+        `called` is the name of the setting that has the group size.
+        """
+        wrong = [*self._unknown_names(), *self._wrong_numbers(group_size, called)]
+        try:
+            method = self._row
+        except InvalidValueError as error:
+            text = str(error)
+            return [*wrong, text if text.startswith("method") else f"method: {text}"]
+        wrong += self._without_effect(method)
+        return wrong or list(self._beyond_the_group(method, group_size, called))
+
+    @functools.cached_property
+    def _row(self) -> Method:  # of a file, which is run once
+        return method_of(self.method)
+
+    @property
+    def needs_ratios(self) -> bool:
+        """Return whether the advantages change with the ratios of the whole group."""
+        return self._row.correction != "none" or self.form == "reinforce"
+
+    @property
+    def last_k(self) -> int:
+        """Return the k at the end of the training."""
+        return self.k if self.k_schedule == "constant" else (self.k_final or 1)
 
     def k_at(self, progress: float) -> int:
         """Return the k after a share of the training, 0 to 1, rounded half up."""
-        share = SCHEDULES[self.schedule](min(max(progress, 0.0), 1.0))
-        return math.floor(self.k + (self.k_final - self.k) * share + 0.5)
+        share = SCHEDULES[self.k_schedule](min(max(progress, 0.0), 1.0))
+        return math.floor(self.k + (self.last_k - self.k) * share + 0.5)
+
+    def scale(self) -> AdvantageScale:
+        """Return what the advantages are multiplied by; it has seen none yet."""
+        return AdvantageScale(self.advantage_scale, self._row)
 
     def advantages(
         self,
@@ -75,22 +133,137 @@ class Objective:
         `log_ratios` (P, n) and what is `beside` are those of `maxatk.advantages`, which does the
         work and raises its errors.
         """
+        method = self._row
 
         def of(k: int) -> np.ndarray:
             return advantages(
                 rewards,
-                self.method,
+                method,
                 k,
                 log_ratios=log_ratios,
                 selection=beside.selection,
                 answers=beside.answers,
                 form=self.form,
-                clamp=self.clamp,
+                clamp=self.delta_clamp,
             )
 
         # Evaluation groups may be smaller than k.
-        result = of(min(k, as_method(self.method).largest_k(rewards.shape[1])))
-        if self.weight == 1.0:
+        result = of(min(k, method.largest_k(rewards.shape[1])))
+        if self.max_weight == 1.0:
             return result
-        mixed: np.ndarray = self.weight * result + (1 - self.weight) * of(1)
+        mixed: np.ndarray = self.max_weight * result + (1 - self.max_weight) * of(1)
         return mixed
+
+    def _unknown_names(self) -> Iterator[str]:
+        known = {"form": get_args(Form), "k_schedule": SCHEDULES, "advantage_scale": SCALES}
+        for field, allowed in known.items():
+            name = getattr(self, field)
+            if not isinstance(name, str) or name not in allowed:
+                yield str(unknown_name(field, str(name), allowed))
+
+    def _wrong_numbers(self, group_size: int, called: str) -> Iterator[str]:
+        for field in ("k", "k_final"):
+            k = getattr(self, field)
+            if (field == "k" or k is not None) and not (is_whole(k, 1) and k <= group_size):
+                most = f"{called} ({group_size})"
+                yield f"{field}: must be a whole number from 1 to {most}, got {k!r}"
+        if self.k_final is not None and self.k_schedule == "constant":
+            yield f"k_final: {self.k_final!r} needs a k_schedule; allowed: linear, cosine"
+        if not (is_number(self.max_weight) and 0 <= self.max_weight <= 1):
+            yield f"max_weight: must be from 0 to 1, got {self.max_weight!r}"
+        clamp = self.delta_clamp
+        if clamp is not None and not (is_number(clamp) and clamp > 0):
+            yield f"delta_clamp: must be a positive number or None, got {clamp!r}"
+
+    def _without_effect(self, method: Method) -> Iterator[str]:
+        """Yield the settings that the method has no use for, and the answers that it lacks."""
+        kind, name = method.kind, f"the method {self.method!r}"
+        for field, idle in (("k_schedule", "constant"), ("max_weight", 1.0)):
+            if getattr(self, field) != idle and not kind.uses_k:
+                fitting = [other for other, row in METHODS.items() if row.kind.uses_k]
+                yield (
+                    f"{field}: {getattr(self, field)!r} has no effect on {name}, which has no k; "
+                    f"allowed with it: {idle!r}, or a method of: {', '.join(fitting)}"
+                )
+        if self.selection is not None and kind.order is None:
+            yield (
+                f"selection: {self.selection!r} has no effect on {name}, which orders no samples; "
+                "allowed with it: None"
+            )
+        if kind.needs_answers == (self.answers is None):
+            wanted = "a function module:name" if kind.needs_answers else "None"
+            yield f"answers: must be {wanted} with {name}, got {self.answers!r}"
+
+    def _beyond_the_group(self, method: Method, group_size: int, called: str) -> Iterator[str]:
+        """Yield what the method has no advantages for, or only those that are 0."""
+        for field, k in {"k": self.k, "k_final": self.last_k}.items():
+            if field == "k_final" and k == self.k:
+                continue
+            try:
+                check_group_size(method, k, group_size)
+            except InvalidValueError as error:
+                yield str(error)
+                continue
+            if group_size > 1 and method.is_silent(k, group_size):
+                where, allowed = f"method: in groups of {called} ({group_size})", "another baseline"
+                if method.kind.uses_k:
+                    where, allowed = f"{field}: {k} is {called}, where", f"1 to {group_size - 1}"
+                yield (
+                    f"{where} every sample has the same credit, and the baseline "
+                    f"{method.baseline!r} of the method {self.method!r} leaves 0 of each: nothing "
+                    f"would be trained; allowed with it: {allowed}"
+                )
+
+
+def method_of(setting: object) -> Method:
+    """Return the method of a setting: a name in `METHODS`, a `Method`, or a mapping.
+
+    A mapping has the keys of `Method`; its `credit` is a name or a mapping of one constructor of
+    `OrderWeights` to its argument, such as {"cvar": 0.25, "of": 8}, or {"entropic": b}. Or it is
+    {"statistic": "file.py:function"}, a function of k rewards; see `Method`.
+
+    Raises MissingFileError without the file, InvalidValueError naming the field, the value and
+    what is allowed.
+    """
+    if not isinstance(setting, Mapping):
+        return as_method(setting)  # type: ignore[arg-type]
+    if "statistic" in setting:
+        _check_keys("method", setting, ["statistic"])
+        named = str(setting["statistic"])
+        function = load_function(named, field="method.statistic")
+        return Method(credit=function, baseline="leave_one_out", source=named)
+    _check_keys("method", setting, [field.name for field in dataclasses.fields(Method)])
+    for name in ("credit", "baseline"):
+        if name not in setting:
+            raise InvalidValueError(f"method: the key {name!r} is required, got {dict(setting)}")
+    fields: dict[str, Any] = dict(setting)
+    if isinstance(fields["credit"], Mapping):
+        fields |= _credit(fields["credit"])
+    return Method(**fields)
+
+
+def _credit(setting: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a method that a mapping for its credit stands for."""
+    kinds = [*_MAKERS, _ENTROPIC]
+    named = [name for name in setting if name in kinds]
+    if len(named) != 1:
+        first = str(next(iter(setting), ""))
+        raise unknown_name("method.credit", first if not named else ", ".join(named), kinds)
+    (kind,) = named
+    others = {name: value for name, value in setting.items() if name != kind}
+    maker = _MAKERS.get(kind)
+    arguments = inspect.signature(maker).parameters.values() if maker else ()
+    keys = {one.name: one for one in arguments if one.kind is one.KEYWORD_ONLY}
+    _check_keys(f"method.credit.{kind}", others, keys)
+    for name, one in keys.items():
+        if one.default is one.empty and name not in others:
+            raise InvalidValueError(f"method.credit: {kind!r} needs the key {name!r}")
+    if maker is None:
+        return {"credit": _ENTROPIC, "inverse_temperature": setting[kind]}
+    return {"credit": maker(setting[kind], **others)}
+
+
+def _check_keys(field: str, setting: Mapping[str, Any], allowed: Collection[str]) -> None:
+    for name in setting:
+        if name not in allowed:
+            raise unknown_name(field, str(name), allowed)

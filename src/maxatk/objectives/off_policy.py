@@ -26,6 +26,7 @@ import numpy as np
 from maxatk.objectives import rule
 from maxatk.objectives.checks import FloatArray
 from maxatk.objectives.group import Group, centred
+from maxatk.objectives.rule import RuleOf
 from maxatk.objectives.subsets import (
     max_weights,
     pair_weights,
@@ -114,9 +115,9 @@ def constant(credits: Credits, group: Group) -> Pair:
     whatever the ratios, and the baseline "mean" where all ratios are 1. Where the first-order sum
     of w[1] falls below `LEAST_TOTAL` of its on-policy value the group is treated as on-policy.
     """
-    total = _sum(credits.units + group.deltas * credits.unit_slopes)
+    total = (credits.units + group.deltas * credits.unit_slopes).sum(axis=-1, keepdims=True)
     trusted = credits.positive | (total >= LEAST_TOTAL * group.k)
-    weighted = _sum(credits.values + group.deltas * credits.slopes)
+    weighted = (credits.values + group.deltas * credits.slopes).sum(axis=-1, keepdims=True)
     shift = weighted / np.where(trusted, total, 1.0)
     values = credits.values - shift * credits.units
     slopes = credits.slopes - shift * credits.unit_slopes
@@ -132,6 +133,28 @@ def of_both(baseline: Callable[[Credits, Group], Pair]) -> Mapping[str, Correcte
         "first_order": lambda group: baseline(first_order(group), group),
         "exact": lambda group: baseline(exact(group), group),
     }
+
+
+def over_ties(corrected: Corrected, plain: RuleOf, group: Group) -> Pair:
+    """Return the pair of a baseline, tied scores of a selection averaged over their orders.
+
+    Without ratios the average over all orders is known: `plain` is the rule of the same baseline.
+    What the ratios add to it is averaged over two orders, that of the samples and its reverse:
+    exact for two tied samples, and of second order in delta for more. Any fixed order is unbiased.
+    """
+    if group.scores is None or not (group.scores[:, 1:] == group.scores[:, :-1]).any():
+        return corrected(group)
+    start, end = rule.ties(group.scores)
+    places = np.arange(group.scores.shape[1])
+    both = []
+    for order in (np.broadcast_to(places, start.shape), start + end - 1 - places):
+        own = group.in_order(order)
+        without = own.on_policy(plain)
+        # The reverse of a tie is its own inverse, and so is the order of the samples.
+        both.append([np.take_along_axis(x - without, order, 1) for x in corrected(own)])
+    average = group.on_policy(plain)
+    values, slopes = ((one + other) / 2 + average for one, other in zip(*both, strict=True))
+    return values, slopes
 
 
 def first_order_leave_one_out(group: Group) -> Pair:
@@ -193,15 +216,8 @@ def _above_others(group: Group) -> FloatArray:
     """
     gains, ratios = group.gains, group.ratios
     n = gains.shape[-1]
-    if n == 1:
-        return np.zeros_like(gains)
     # Summed from both sides: a total minus the own term would cancel where that term dominates.
     products = gains * ratios
     total = sums_before(ratios) + sums_after(ratios)
     above: FloatArray = (gains - (sums_before(products) + sums_after(products)) / total) / n
     return above
-
-
-def _sum(values: FloatArray) -> FloatArray:
-    total: FloatArray = values.sum(axis=-1, keepdims=True)
-    return total

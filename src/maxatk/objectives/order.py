@@ -13,9 +13,12 @@ from typing import Literal
 
 import numpy as np
 
+from maxatk.check import is_number, require
 from maxatk.errors import InvalidValueError, unknown_name
-from maxatk.objectives.checks import FloatArray, as_k, is_number
+from maxatk.objectives.checks import FloatArray, as_k
 from maxatk.objectives.subsets import max_weights
+
+_BETA_TERMS = 200  # more than enough for thousands of samples: it takes some root of them
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,7 +29,7 @@ class OrderWeights:
     and stand for the sum of p max@k. `by_rank` stands for weights 1/rank on the whole group,
     rank 1 the best. Exactly one of the three is given; the constructors below give it.
 
-    Raises InvalidValueError for weights that are empty or not finite.
+    Raises InvalidValueError for weights that are empty, not finite or all 0.
     """
 
     values: tuple[float, ...] = ()
@@ -39,6 +42,8 @@ class OrderWeights:
             raise InvalidValueError(
                 f"weights: must be a sequence of at least one number, got {self.values!r}"
             )
+        if not self.by_rank and not any(self.values) and not any(p for _, p in self.maxima):
+            raise InvalidValueError("weights: must not all be 0")
 
     @property
     def size(self) -> int:
@@ -64,16 +69,14 @@ class OrderWeights:
     def top(cls, m: int, *, of: int) -> OrderWeights:
         """Return the weights of the mean of the m largest of k, 1 <= m <= k."""
         k = as_k(of, field="of")
-        if as_k(m, field="top") > k:
-            raise InvalidValueError(f"top: must be from 1 to of={k}, got {m}")
+        require(as_k(m, field="top") <= k, "top", f"from 1 to of={k}", m)
         return cls((0.0,) * (k - m) + (1 / m,) * m)
 
     @classmethod
     def quantile(cls, q: float, *, of: int) -> OrderWeights:
         """Return the weights of the quantile q of k, 0 <= q <= 1, interpolated as NumPy does."""
         k = as_k(of, field="of")
-        if not (is_number(q) and 0 <= q <= 1):
-            raise InvalidValueError(f"quantile: must be from 0 to 1, got {q!r}")
+        require(is_number(q) and 0 <= q <= 1, "quantile", "from 0 to 1", q)
         place = q * (k - 1)
         return cls(tuple(max(0.0, 1 - abs(place - m)) for m in range(k)))
 
@@ -83,12 +86,50 @@ class OrderWeights:
     ) -> OrderWeights:
         """Return the weights of the mean of a tail: that share of k, the last one in part."""
         k = as_k(of, field="of")
-        if not (is_number(share) and 0 < share <= 1):
-            raise InvalidValueError(f"cvar: must be above 0 and at most 1, got {share!r}")
+        require(is_number(share) and 0 < share <= 1, "cvar", "above 0 and at most 1", share)
         if tail not in ("upper", "lower"):
             raise unknown_name("tail", str(tail), ("upper", "lower"))
         ascending = [min(max(share * k - m, 0.0), 1.0) / (share * k) for m in range(k)]
         return cls(tuple(reversed(ascending) if tail == "upper" else ascending))
+
+    @classmethod
+    def trimmed(cls, m: int, *, of: int) -> OrderWeights:
+        """Return the weights of the mean of k without the m lowest and the m highest, 2 m < k."""
+        kept = _inner("trimmed", m, of)
+        return cls((0.0,) * m + (1 / kept,) * kept + (0.0,) * m)
+
+    @classmethod
+    def winsorised(cls, m: int, *, of: int) -> OrderWeights:
+        """Return the same as `trimmed`, those at the ends counted as the nearest that is kept."""
+        weights = np.pad(np.ones(_inner("winsorised", m, of)), m)
+        weights[m] += m
+        weights[-m - 1] += m
+        return cls(tuple(weights / of))
+
+    @classmethod
+    def harrell_davis(cls, q: float, *, of: int) -> OrderWeights:
+        """Return the weights of the Harrell-Davis quantile q of k, 0 < q < 1.
+
+        The weight of rank m is the share of Beta((k+1) q, (k+1) (1-q)) from (m-1)/k to m/k.
+        """
+        k = as_k(of, field="of")
+        if not (is_number(q) and 0 < q < 1):
+            raise InvalidValueError(f"harrell_davis: must be above 0 and below 1, got {q!r}")
+        a, b = (k + 1) * q, (k + 1) * (1 - q)
+        return cls(tuple(np.diff([_beta_share(a, b, m / k) for m in range(k + 1)])))
+
+    @classmethod
+    def gini(cls, k: int) -> OrderWeights:
+        """Return the weights of Gini's mean difference, the mean |r_i - r_j| of pairs of k >= 2."""
+        if as_k(k) < 2:
+            raise InvalidValueError(f"gini: must be an integer >= 2, got {k}")
+        return cls(tuple(2 * (2 * m - k + 1) / (k * (k - 1)) for m in range(k)))
+
+    @classmethod
+    def l_moment(cls, r: int) -> OrderWeights:
+        """Return the weights of the r-th L-moment, of r samples: the mean, half of Gini's, ..."""
+        signed = ((-1) ** (r - 1 - m) * math.comb(r - 1, m) / r for m in range(as_k(r, field="r")))
+        return cls(tuple(signed))
 
     @classmethod
     def mixture(cls, shares: Mapping[int, float]) -> OrderWeights:
@@ -132,6 +173,29 @@ class OrderWeights:
         for part in self.parts(n):
             whole += lifted(part, n)
         return whole
+
+
+def _inner(name: str, m: int, of: int) -> int:
+    """Return how many of k samples are left without m at either end."""
+    k = as_k(of, field="of")
+    if as_k(m, field=name) > (k - 1) / 2:
+        raise InvalidValueError(f"{name}: must leave one of={k} samples or more, got {m}")
+    return k - 2 * m
+
+
+def _beta_share(a: float, b: float, x: float) -> float:
+    """Return the share of Beta(a, b) below x, by its continued fraction (DLMF 8.17.22)."""
+    if x > (a + 1) / (a + b + 2):
+        return 1 - _beta_share(b, a, 1 - x)
+    if x == 0:
+        return 0.0
+    fraction = 1.0
+    for m in reversed(range(_BETA_TERMS)):
+        even = (m + 1) * (b - m - 1) * x / ((a + 2 * m + 1) * (a + 2 * m + 2))
+        odd = (a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
+        fraction = 1 - odd / (1 + even / fraction)
+    scale = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)
+    return math.exp(scale + a * math.log(x) + b * math.log1p(-x)) / (a * fraction)
 
 
 def lifted(weights: FloatArray, n: int) -> FloatArray:

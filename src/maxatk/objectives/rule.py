@@ -179,7 +179,7 @@ def _selected_of(rewards: FloatArray, scores: FloatArray, rule: Rule) -> FloatAr
     places in B, those above move down by one, and its own tie loses the last one.
     """
     n = rewards.shape[1]
-    start, end = _ties(scores)
+    start, end = ties(scores)
     size, others = end - start, np.cumsum(rule.climb)
     total = (rewards * selected_weights(rule.group, scores)).sum(axis=1, keepdims=True)
     below = _row_sums(rewards * (others[np.minimum(end, n - 1)] - others[start]) / size)
@@ -195,13 +195,13 @@ def _selected_of(rewards: FloatArray, scores: FloatArray, rule: Rule) -> FloatAr
 
 def selected_weights(weights: FloatArray, scores: FloatArray) -> FloatArray:
     """Return the weights (P, n) of ascending scores: tied ones have the mean of theirs."""
-    start, end = _ties(scores)
+    start, end = ties(scores)
     whole = np.concatenate([[0.0], np.cumsum(weights)])
     shared: FloatArray = (whole[end] - whole[start]) / (end - start)
     return shared
 
 
-def _ties(scores: FloatArray) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+def ties(scores: FloatArray) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
     """Return where the tie of each ascending score starts and where it ends, (P, n) both."""
     at = np.arange(scores.shape[1])
     steps = scores[:, 1:] != scores[:, :-1]

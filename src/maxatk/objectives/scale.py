@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
-from maxatk.errors import InvalidValueError
-from maxatk.folders import read_json, write_json
-from maxatk.objectives import Method
+from maxatk.check import is_number
+from maxatk.errors import DataError, InvalidValueError
 from maxatk.objectives.group import root_sum_of_squares
+from maxatk.objectives.methods import Method
 
 SCALES = ("mean", "sum", "batch")
 """The values of `advantage_scale`."""
@@ -80,6 +80,8 @@ class AdvantageScale:
     def save(self, folder: Path) -> None:
         """Write the running root mean square to a checkpoint's folder, where there is one."""
         if self._name == "batch":
+            from maxatk.folders import write_json  # `import maxatk` needs no files
+
             folder.mkdir(parents=True, exist_ok=True)
             state = {"root_mean_square": self._root, "weight": self._weight}
             write_json(folder / FILE, state)
@@ -88,10 +90,15 @@ class AdvantageScale:
         """Take over what `save` wrote; raise InvalidValueError where it is missing."""
         if self._name != "batch":
             return
+        from maxatk.folders import read_json
+
         if not (folder / FILE).is_file():
             raise InvalidValueError(
                 f"advantage_scale: 'batch' cannot resume from {folder}, which was written with "
                 f"another scale and lacks {FILE}; allowed: the scale that it was written with"
             )
         found = read_json(folder / FILE)
-        self._root, self._weight = found["root_mean_square"], found["weight"]
+        values = [found.get(name, -1) for name in ("root_mean_square", "weight")]
+        if not all(is_number(value) and 0 <= value < math.inf for value in values):
+            raise DataError(f"{folder / FILE}: must hold a root_mean_square and a weight >= 0")
+        self._root, self._weight = values

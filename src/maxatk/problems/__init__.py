@@ -8,9 +8,8 @@ from maxatk.problems.load import (
     problems_by_id,
     read_problems,
 )
-from maxatk.problems.prepare.outputs import outputs, solutions_file
-from maxatk.problems.prepare.preparation import prepare
-from maxatk.problems.prepare.sets import Overlap, PrepareSettings, read_sets
+from maxatk.problems.outputs import outputs, solutions_file
+from maxatk.problems.prepare import Overlap, PrepareSettings, prepare, read_sets
 
 __all__ = [
     "BENCHMARKS",

@@ -11,7 +11,7 @@ from maxatk.errors import DataError, MissingFileError
 from maxatk.jsonl import read_jsonl, write_jsonl
 from maxatk.problems import problems_by_id, solutions_file
 from maxatk.records import Outcome, Problem, Sample, Verdict
-from maxatk.verifier import Verifier, problem_job
+from maxatk.verifier import AnyVerifier, problem_job
 
 _BATCH = 64
 _SHOWN = 300  # characters of a failed test's standard error
@@ -55,7 +55,7 @@ def check_solutions(
     path: Path,
     solutions: Path | None,
     *,
-    verifier: Verifier,
+    verifier: AnyVerifier,
     progress: Callable[[int, int], None],
 ) -> Checked:
     """Verify the reference solution of every problem that has one.

@@ -1,4 +1,4 @@
-"""Rows of local files: JSONL, JSON arrays and parquet, or a folder of them, one row at a time.
+"""Rows of local files: JSONL, JSON arrays, parquet and CSV, or a folder of them, one at a time.
 
 Nothing is held but the row at hand (for parquet a small batch), so a file may be larger than the
 memory.
@@ -6,6 +6,8 @@ memory.
 
 from __future__ import annotations
 
+import contextlib
+import csv
 import json
 import re
 from collections.abc import Iterator, Sequence
@@ -17,7 +19,7 @@ from maxatk.folders import file_digest
 from maxatk.jsonl import read_jsonl
 from maxatk.problems.benchmarks.base import Row
 
-FORMATS = (".jsonl", ".json", ".parquet")
+FORMATS = (".jsonl", ".json", ".parquet", ".csv", ".tsv")
 _BATCH = 16  # rows of parquet decoded at a time; one row of CodeContests can hold 10 MB
 _CHUNK = 1 << 20
 _BETWEEN = re.compile(r"[\s,]*")
@@ -65,6 +67,8 @@ def read_rows(
         return read_jsonl(path, lambda row: row)
     if path.suffix == ".parquet":
         return _parquet_rows(path, unused, only)
+    if path.suffix in (".csv", ".tsv"):
+        return _table_rows(path)
     return _array_rows(path)
 
 
@@ -98,22 +102,38 @@ def _parquet_rows(path: Path, unused: Sequence[str], only: Sequence[str] | None)
         for name in parquet.schema_arrow.names
         if (name in only if only is not None else name not in unused)
     ]
-    for batch in parquet.iter_batches(batch_size=_BATCH, columns=columns):
-        yield from batch.to_pylist()
+    with _damage_named(path):
+        for batch in parquet.iter_batches(batch_size=_BATCH, columns=columns):
+            yield from batch.to_pylist()
 
 
 def _open_parquet(path: Path) -> Any:
     try:
-        import pyarrow
         from pyarrow.parquet import ParquetFile
     except ImportError as error:
         raise MissingDependencyError(
             f"{path}: reading parquet needs the package 'pyarrow': pip install 'maxatk[train]'"
         ) from error
-    try:
+    with _damage_named(path):
         return ParquetFile(path)
-    except pyarrow.ArrowException as error:
+
+
+@contextlib.contextmanager
+def _damage_named(path: Path) -> Iterator[None]:
+    import pyarrow
+
+    try:
+        yield
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path}: not a parquet file ({error})") from error
+
+
+def _table_rows(path: Path) -> Iterator[Row]:
+    with path.open(encoding="utf-8-sig", newline="") as text:
+        try:
+            yield from csv.DictReader(text, delimiter="\t" if path.suffix == ".tsv" else ",")
+        except (csv.Error, ValueError) as error:  # text that is not UTF-8 is a ValueError
+            raise DataError(f"{path}: must hold a table with a line of names ({error})") from error
 
 
 def _array_rows(path: Path) -> Iterator[Row]:

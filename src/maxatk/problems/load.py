@@ -10,17 +10,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from maxatk.check import at_least
 from maxatk.errors import DataError, InvalidValueError, suggestion, unknown_name
 from maxatk.jsonl import read_jsonl
 from maxatk.problems.benchmarks import BENCHMARKS
 from maxatk.problems.benchmarks.base import (
     Converted,
-    DuplicateTests,
     LeftOut,
     SolvedProblem,
     without_duplicate_tests,
 )
-from maxatk.problems.prepare.outputs import solutions_file
+from maxatk.problems.outputs import solutions_file
 from maxatk.problems.source import open_source
 from maxatk.records import Problem, Sample
 from maxatk.verifier import problem_job
@@ -63,7 +63,7 @@ def load_problems(
     Raises InvalidValueError for an unknown name, split or option, MissingFileError without the
     file, DataError for a row that does not have the schema and for a hub that does not answer.
     """
-    _check_limit(limit)
+    at_least("limit", limit, 1)
     if str(name) in BENCHMARKS:
         loaded = load_benchmark(
             str(name), split=split, limit=limit, file=file, revision=revision, options=options
@@ -79,8 +79,8 @@ def load_problems(
         raise InvalidValueError(
             "split, file, revision, options: are for benchmarks; a problems.jsonl has none of them"
         )
-    pool = _TextPool()
-    problems = read_jsonl(name, lambda row: Problem.from_json(pool.share(row)))
+    pool: dict[str, str] = {}
+    problems = read_jsonl(name, lambda row: Problem.from_json(_with_shared_texts(row, pool)))
     return list(problems_by_id(itertools.islice(problems, limit), source=str(name)).values())
 
 
@@ -100,7 +100,13 @@ def find_problem(
     """
     wanted = (problem_id, f"{name}/{problem_id}")
     seen: list[str] = []
-    for found in _solved(name, split=split, file=file, options=options):
+    solved: Iterable[Converted]
+    if str(name) in BENCHMARKS:
+        outcomes = open_source(str(name), split=split, file=file, options=options).outcomes()
+        solved = (outcome for _, outcome in outcomes)
+    else:
+        solved = _solved(Path(name), load_problems(name, split=split, file=file, options=options))
+    for found in solved:
         found_id = found.row_id if isinstance(found, LeftOut) else found.problem.id
         if found_id in wanted:
             if isinstance(found, LeftOut):
@@ -113,19 +119,8 @@ def find_problem(
     )
 
 
-def _solved(
-    name: str | Path,
-    *,
-    split: str | None,
-    file: str | Path | None,
-    options: Mapping[str, Any] | None,
-) -> Iterator[Converted]:
-    if str(name) in BENCHMARKS:
-        source = open_source(str(name), split=split, file=file, options=options)
-        yield from (outcome for _, outcome in source.outcomes())
-        return
-    problems = load_problems(name, split=split, file=file, options=options)
-    path = solutions_file(Path(name))
+def _solved(file: Path, problems: Iterable[Problem]) -> Iterator[Converted]:
+    path = solutions_file(file)
     samples = read_jsonl(path, Sample.from_json) if path.is_file() else ()
     solutions = {sample.problem_id: sample.completion for sample in samples}
     yield from (SolvedProblem(problem, solutions.get(problem.id)) for problem in problems)
@@ -154,30 +149,18 @@ def load_benchmark(
     file: str | Path | None = None,
     revision: str | None = None,
     options: Mapping[str, Any] | None = None,
-    duplicate_tests: DuplicateTests = "drop",
 ) -> Loaded:
     """Return the problems of a benchmark with reference solutions and the rows left out.
 
-    Args:
-        name: A name in `BENCHMARKS`.
-        split: As in `load_problems`, as are the next four.
-        limit: Keep only so many problems.
-        file: A local file or folder.
-        revision: A commit of the hub.
-        options: The benchmark's.
-        duplicate_tests: What becomes of a test that a problem holds several times.
-
-    Raises as `load_problems`.
+    The arguments are those of `load_problems`, and it raises as that does.
     """
     source = open_source(name, split=split, file=file, revision=revision, options=options)
-    _check_limit(limit)
+    at_least("limit", limit, 1)
     solved: list[SolvedProblem] = []
     left_out: list[LeftOut] = []
     for _, outcome in source.outcomes():
         if isinstance(outcome, LeftOut):
             left_out.append(outcome)
-        elif duplicate_tests == "keep":
-            solved.append(outcome)
         else:
             problem, _ = without_duplicate_tests(outcome.problem)
             solved.append(dataclasses.replace(outcome, problem=problem))
@@ -186,48 +169,34 @@ def load_benchmark(
     return Loaded(solved=tuple(solved), left_out=tuple(left_out))
 
 
-def _check_limit(limit: int | None) -> None:
-    if limit is not None and limit < 1:
-        raise InvalidValueError(f"limit: must be at least 1, got {limit}")
-
-
 def read_problems(
-    problems: str | Path | Sequence[Problem],
+    problems: str | Path | Sequence[Problem], *, limit: int | None = None
 ) -> tuple[dict[str, Problem], str | None]:
-    """Return the problems by id, and the name that they were loaded by, if they were.
+    """Return the first problems by id, and the name that they were loaded by, if they were.
 
     Raises as `load_problems`, DataError (no problems, an id that occurs twice) or InvalidValueError
     (an unknown rule of comparison).
     """
     source = str(problems) if isinstance(problems, (str, Path)) else None
     if isinstance(problems, (str, Path)):
-        problems = load_problems(problems)
-    by_id = problems_by_id(problems, source=source or "problems")
+        problems = load_problems(problems, limit=limit)
+    by_id = problems_by_id(problems[:limit], source=source or "problems")
     for problem in by_id.values():
         if problem.tests:
             problem_job("", problem)  # an unknown comparison rule is refused now, not in the middle
     return by_id, source
 
 
-class _TextPool:
-    """Holds each text once, however many tests of however many problems repeat it."""
+def _with_shared_texts(row: Mapping[str, Any], pool: dict[str, str]) -> Mapping[str, Any]:
+    """Return the JSON object of a problem whose tests take each text from the pool, held once."""
+    tests = row.get("tests")
+    if not isinstance(tests, list):
+        return row
+    return {**row, "tests": [_shared(test, pool) for test in tests]}
 
-    def __init__(self) -> None:
-        self._texts: dict[str, str] = {}
 
-    def share(self, row: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the JSON object of a problem with the texts of its tests taken from the pool."""
-        tests = row.get("tests")
-        if not isinstance(tests, list):
-            return row
-        return {**row, "tests": [self._shared(test) for test in tests]}
-
-    def _shared(self, test: Any) -> Any:
-        if not isinstance(test, dict):
-            return test
-        return {
-            name: self._texts.setdefault(value, value)
-            if isinstance(value, str) and len(value) >= _WORTH_SHARING
-            else value
-            for name, value in test.items()
-        }
+def _shared(test: Any, pool: dict[str, str]) -> Any:
+    if not isinstance(test, dict):
+        return test
+    texts = {n: v for n, v in test.items() if isinstance(v, str) and len(v) >= _WORTH_SHARING}
+    return {**test, **{name: pool.setdefault(text, text) for name, text in texts.items()}}

@@ -1,4 +1,8 @@
-"""A benchmark as asked for: split, revision or local file, and options, all checked at once."""
+"""A benchmark as asked for: split, revision or local file, and options, all checked at once.
+
+The rows of the hub are streamed, as those of files: nothing but the row at hand is held. Every
+failure of the network names the data set and the way around it.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +12,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from maxatk.errors import DataError, InvalidValueError, MaxAtKError, unknown_name
+from maxatk.errors import (
+    DataError,
+    InvalidValueError,
+    MaxAtKError,
+    MissingDependencyError,
+    unknown_name,
+)
+from maxatk.models import why_missing
 from maxatk.problems.benchmarks import BENCHMARKS
 from maxatk.problems.benchmarks.base import Benchmark, Converted, LeftOut, Row, RowOptions
 from maxatk.problems.files import count_rows, data_files, file_fingerprint, read_rows
-from maxatk.problems.hub import hub_rows, resolve_revision
 from maxatk.settings import from_mapping
 
 BadRows: TypeAlias = Literal["stop", "leave_out"]
@@ -40,15 +50,7 @@ class Source:
         With `only`, no other columns of parquet files are read.
         """
         if not self.files:
-            found = hub_rows(
-                self.benchmark,
-                str(self.split),
-                revision=str(self.revision),
-                options=self.options,
-                start=start,
-                only=only,
-            )
-            for number, row in enumerate(found, start=start):
+            for number, row in enumerate(self._hub_rows(start, only), start=start):
                 yield f"{self.benchmark.hub}, {self.split}, row {number}", row
             return
         placed = (
@@ -95,6 +97,35 @@ class Source:
             described["split"] = self.split
         return {**described, "options": dataclasses.asdict(self.options)}
 
+    def _hub_rows(self, start: int, only: Sequence[str] | None) -> Iterator[Row]:
+        """Yield the rows of a split on the hub from row `start` on, with the columns `only`.
+
+        Raises MissingDependencyError without the package `datasets`, DataError where the data set
+        cannot be loaded, also in the middle of it.
+        """
+        _need_datasets()
+        hub, revision = self.benchmark.hub, str(self.revision)
+        reason = why_missing(hub, kind="dataset", revision=revision)
+        if reason is not None:  # soon: the loader below would ask for half a minute
+            raise _unreachable(self.benchmark, reason)
+        try:
+            yield from self._stream(only).skip(start)
+        except Exception as error:  # the libraries below raise errors of several trees
+            raise _unreachable(self.benchmark, error) from error
+
+    def _stream(self, only: Sequence[str] | None) -> Any:
+        from datasets import load_dataset
+
+        benchmark, split, revision = self.benchmark, str(self.split), str(self.revision)
+        if benchmark.data_files is None:
+            wanted: dict[str, Any] = {"split": split, "revision": revision, "streaming": True}
+            if only is not None:
+                wanted["columns"] = list(only)
+            return load_dataset(benchmark.hub, benchmark.config, **wanted)
+        names = benchmark.data_files(split, self.options)
+        files = [f"hf://datasets/{benchmark.hub}@{revision}/{name}" for name in names]
+        return load_dataset("json", data_files=files, split="train", streaming=True)
+
     def _convert(self, row: Row, place: str) -> Converted:
         remedy = f"a row of {self.benchmark.hub} is wanted; bad_rows=leave_out leaves it out"
         try:
@@ -107,7 +138,7 @@ class Source:
             raise DataError(
                 f"{place}: missing column {missing!r}; got {sorted(row)}; {remedy}"
             ) from error
-        except (TypeError, AttributeError, ValueError, RecursionError) as error:
+        except (TypeError, AttributeError, ValueError, OverflowError, RecursionError) as error:
             raise DataError(f"{place}: does not have the schema ({error}); {remedy}") from error
 
 
@@ -132,7 +163,10 @@ def open_source(
     if split is not None and split not in benchmark.splits:
         raise unknown_name("split", split, benchmark.splits)
     chosen = _options(name, benchmark, options or {})
+    benchmark = benchmark.chosen(chosen)
     if file is None:
+        if not benchmark.hub:
+            raise InvalidValueError(f"{name}: needs options.hub, a data set's name, or a file")
         split = split or benchmark.default_split
         return Source(name, benchmark, chosen, split, resolve_revision(benchmark, revision), ())
     if revision is not None:
@@ -158,3 +192,39 @@ def _options(name: str, benchmark: Benchmark, options: Mapping[str, Any]) -> Row
         if str(error).startswith(where):
             raise
         raise InvalidValueError(f"{where}: {error}") from error
+
+
+def resolve_revision(benchmark: Benchmark, revision: str | None) -> str:
+    """Return the commit that is read: the one asked for, the benchmark's own, or the newest.
+
+    Only the newest one needs the network. Raises DataError where the hub does not answer.
+    """
+    known = revision or benchmark.revision
+    if known is not None:
+        return known
+    _need_datasets()
+    from huggingface_hub import HfApi
+
+    try:
+        return str(HfApi().dataset_info(benchmark.hub).sha)
+    except Exception as error:  # the libraries below raise errors of several trees
+        raise _unreachable(benchmark, error) from error
+
+
+def _need_datasets() -> None:
+    try:
+        import datasets  # noqa: F401
+    except ImportError as error:
+        raise MissingDependencyError(
+            "loading a benchmark from the hub needs the package 'datasets': "
+            "pip install 'maxatk[train]', or give a local file"
+        ) from error
+
+
+def _unreachable(benchmark: Benchmark, error: Exception | str) -> DataError:
+    reason = " ".join(str(error).split()) or type(error).__name__
+    return DataError(
+        f"{benchmark.hub}: cannot be loaded from the hub ({reason:.200}); without a network, "
+        "make problems.jsonl of a local file or folder of the same schema: maxatk problems prepare "
+        "NAME --file FILE --out problems.jsonl"
+    )

@@ -5,11 +5,10 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from maxatk.report.cells import Cell, Table
-from maxatk.report.comparing import ModelComparison, compare
-from maxatk.report.formats import format_table
-from maxatk.report.frames import problem_frame
-from maxatk.report.run_tables import outcomes_table, overview_table
+from maxatk.report.comparing import CompareOptions, ModelComparison, compare
+from maxatk.report.run_tables import outcomes_table, overview_table, problem_frame
+from maxatk.report.runs import Reading, load_comparison
+from maxatk.report.tables import Cell, Table, format_table
 
 if TYPE_CHECKING:
     from maxatk.report.figures import figure1
@@ -17,11 +16,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Cell",
+    "CompareOptions",
     "ModelComparison",
+    "Reading",
     "Table",
     "compare",
     "figure1",
     "format_table",
+    "load_comparison",
     "outcomes_table",
     "overview_table",
     "problem_frame",

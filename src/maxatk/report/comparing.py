@@ -1,24 +1,45 @@
 """Compare models over one benchmark or many: who is best, by how much, and is it more than chance.
 
 Everything is paired over problems. One `Comparison` holds the runs over one benchmark; here those
-of several benchmarks are put beside each other, each with a verdict of its own (`decide`).
+of several benchmarks are put beside each other, each with a verdict of its own (`decide`), as
+tables for people and as plain rows for programs.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import functools
-import itertools
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
 
 from maxatk.errors import InvalidValueError, MissingFileError, unknown_name
 from maxatk.evaluation.folder import RESULTS
-from maxatk.evaluation.groups import results_by
-from maxatk.evaluation.sources import ResultsSource, load_results
-from maxatk.report.deciding import ALPHA, Decision, Measure, PairedTest, decide
-from maxatk.report.runs import METRICS, Comparison, load_comparison
+from maxatk.evaluation.open import ResultsSource
+from maxatk.evaluation.results import results_by
+from maxatk.report.deciding import Decision, Measure, PairedTest, decide
+from maxatk.report.run_tables import without_reward
+from maxatk.report.runs import (
+    ALPHA,
+    METRICS,
+    SPEAKS_OF,
+    Comparison,
+    Over,
+    Reading,
+    folder_of,
+    load_comparison,
+)
+from maxatk.report.tables import (
+    STAR,
+    Cell,
+    Table,
+    TidyRow,
+    change,
+    change_interval,
+    p_value,
+    ranked_cells,
+    table_of,
+)
+from maxatk.statistics.seeds import FEWEST_SEEDS
+from maxatk.statistics.tests import smallest_sign_flip_p, wilcoxon
 
 DEFAULT_KS = (1, 128)
 
@@ -38,104 +59,108 @@ class ModelComparison:
     measures: tuple[Measure, ...]
     leaders: tuple[PairedTest, ...]
     differences: tuple[PairedTest, ...]
-    alpha: float
 
     @property
     def names(self) -> list[str]:
         """Return the names of the models, the baseline first."""
-        return [run.name for run in next(iter(self.comparisons.values())).runs]
+        return next(iter(self.comparisons.values())).names
+
+    @property
+    def stars(self) -> dict[Measure, str]:
+        """The models that are significantly above all others in a measure."""
+        leaders = {m: self.decisions[m.benchmark, m.metric].leaders[m.k] for m in self.measures}
+        return {measure: best for measure, (best, *tied) in leaders.items() if not tied}
+
+
+@dataclasses.dataclass(frozen=True)
+class CompareOptions(Reading):
+    """What is compared, beside how the runs are read.
+
+    Args:
+        metric: What to compare.
+        alpha: Level of the false-discovery control, between 0 and 1.
+        by: A field of the problems' meta; every value of it is compared on its own.
+        allow_other_problems: Compare runs over different problems, on those they share.
+        allow_other_verifiers: Compare runs whose verifiers had different limits.
+    """
+
+    metric: tuple[Literal["max@k", "pass@k"], ...] = ("max@k",)
+    alpha: float = ALPHA
+    by: str | None = None
+    allow_other_problems: bool = False
+    allow_other_verifiers: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0 < self.alpha < 1:
+            raise InvalidValueError(f"alpha: must lie between 0 and 1, got {self.alpha!r}")
+        for metric in self.metric:
+            if metric not in METRICS:
+                raise unknown_name("metric", metric, METRICS)
 
 
 def compare(
     results: Mapping[str, ResultsSource],
-    *,
-    metrics: Sequence[str] = ("max@k",),
-    ks: Sequence[int] | None = None,
-    baseline: str | None = None,
-    alpha: float = ALPHA,
-    threshold: float | None = None,
-    column: str | None = None,
-    by: str | None = None,
-    allow_other_problems: bool = False,
-    allow_other_verifiers: bool = False,
+    options: CompareOptions = CompareOptions(),
 ) -> ModelComparison:
     """Compare models by name, each a results object, its file or folder, or a folder of those.
 
     A folder without results.json holds one folder a benchmark, the same benchmarks for every
     model; a model may also be a file of rewards.
 
-    Args:
-        results: The models by name.
-        metrics: "max@k", "pass@k" or both.
-        ks: At which k; by default 1 and the largest up to 128 that all models have.
-        baseline: The model the others are compared to; "base", else the first.
-        alpha: The level of the false-discovery control.
-        threshold: The reward from which a sample passes; as in `load_results`.
-        column: A column of the scores that stands in for the reward.
-        by: A field of the problems' `meta`; its values are compared like benchmarks.
-        allow_other_problems: Compare over the problems with the same id where they differ.
-        allow_other_verifiers: Let the limits of the verifier differ.
-
-    Raises InvalidValueError for fewer than two models, an unknown metric or baseline, different
-    benchmarks, a k that a model has no samples for, and problems or verifiers that differ without
-    being allowed to; MissingFileError and DataError as `load_comparison`; MissingDependencyError
-    without SciPy.
+    Raises InvalidValueError for fewer than two models, an unknown baseline, different benchmarks,
+    a k that a model has no samples for, and problems or verifiers that differ without being
+    allowed to; MissingFileError and DataError as `load_comparison`.
     """
-    _check_arguments(results, metrics, alpha)
+    if len(results) < 2:
+        raise InvalidValueError(f"results: comparing needs two models or more, got {len(results)}")
     sources = _by_benchmark(results)
-    if by is not None:
-        load = functools.partial(load_results, ks=ks, threshold=threshold, column=column)
-        sources = _by_group(sources, by, load)
+    if options.by is not None:
+        sources = _by_group(sources, options.by, options)
     comparisons = {
         benchmark: load_comparison(
             found,
-            baseline=baseline,
-            allow_other_problems=allow_other_problems,
-            allow_other_verifiers=allow_other_verifiers,
-            ks=ks,
-            threshold=threshold,
-            column=column,
+            options,
+            allow_other_problems=options.allow_other_problems,
+            allow_other_verifiers=options.allow_other_verifiers,
         )
         for benchmark, found in sources.items()
     }
-    both = list(itertools.product(comparisons, metrics))
-    measures = [
-        Measure(benchmark, metric, k)
-        for benchmark, metric in both
-        for k in comparisons[benchmark].shown_ks(DEFAULT_KS if ks is None else ks)
-    ]
-    decisions = {
-        (benchmark, metric): decide(
-            comparisons[benchmark], metric, benchmark=benchmark, alpha=alpha
-        )
-        for benchmark, metric in both
+    decisions: dict[tuple[str, str], Decision] = {
+        (name, metric): decide(found, metric, benchmark=name, alpha=options.alpha)
+        for name, found in comparisons.items()
+        for metric in options.metric
     }
+    measures = tuple(
+        Measure(name, metric, k)
+        for name, metric in decisions
+        for k in comparisons[name].shown_ks(options.k or DEFAULT_KS)
+    )
+
+    def shown(tests: Iterable[PairedTest]) -> tuple[PairedTest, ...]:
+        return tuple(
+            dataclasses.replace(test, wilcoxon_p=_wilcoxon_p(test, comparisons))
+            for test in tests
+            if test.measure in measures
+        )
+
+    found = decisions.values()
     return ModelComparison(
         comparisons=comparisons,
         decisions=decisions,
-        measures=tuple(measures),
-        leaders=_shown([d.against_best for d in decisions.values()], measures),
-        differences=_shown([d.against_baseline for d in decisions.values()], measures),
-        alpha=alpha,
+        measures=measures,
+        leaders=shown(test for decision in found for test in decision.against_best),
+        differences=shown(test for decision in found for test in decision.against_baseline),
     )
 
 
-def _check_arguments(
-    results: Mapping[str, ResultsSource], metrics: Sequence[str], alpha: float
-) -> None:
-    if len(results) < 2:
-        raise InvalidValueError(f"results: comparing needs two models or more, got {len(results)}")
-    if not 0 < alpha < 1:
-        raise InvalidValueError(f"alpha: must lie between 0 and 1, got {alpha!r}")
-    for metric in metrics:
-        if metric not in METRICS:
-            raise unknown_name("metric", metric, METRICS)
-
-
-def _shown(
-    lists: Sequence[Sequence[PairedTest]], measures: Sequence[Measure]
-) -> tuple[PairedTest, ...]:
-    return tuple(test for tests in lists for test in tests if test.measure in measures)
+def _wilcoxon_p(test: PairedTest, comparisons: Mapping[str, Comparison]) -> float:
+    """Return the p of the paper's test, which stands beside ours."""
+    comparison, measure = comparisons[test.measure.benchmark], test.measure
+    first, second = (
+        comparison.run(name).values(measure.metric, [measure.k])[:, 0]
+        for name in (test.first, test.second)
+    )
+    return wilcoxon(first, second).p
 
 
 def _by_benchmark(results: Mapping[str, ResultsSource]) -> dict[str, dict[str, ResultsSource]]:
@@ -156,13 +181,13 @@ def _by_benchmark(results: Mapping[str, ResultsSource]) -> dict[str, dict[str, R
 def _by_group(
     benchmarks: Mapping[str, Mapping[str, ResultsSource]],
     field: str,
-    load: Callable[[ResultsSource], Mapping[str, Any]],
+    reading: Reading,
 ) -> dict[str, dict[str, ResultsSource]]:
     """Return the results over the problems of every value of a field, each like a benchmark."""
     found: dict[str, dict[str, ResultsSource]] = {}
     for benchmark, sources in benchmarks.items():
         for name, source in sources.items():
-            for value, part in results_by(load(source), field).items():
+            for value, part in results_by(reading.results_of(source), field).items():
                 found.setdefault(f"{benchmark} {field}={value}".strip(), {})[name] = part
     for group, parts in found.items():
         missing = [name for name in next(iter(benchmarks.values())) if name not in parts]
@@ -172,12 +197,129 @@ def _by_group(
 
 
 def _benchmarks(source: ResultsSource) -> dict[str, ResultsSource]:
-    if isinstance(source, Mapping) or not Path(source).is_dir():
+    folder = folder_of(source)
+    if folder is None or (folder / RESULTS).is_file():
         return {"": source}
-    folder = Path(source)
-    if (folder / RESULTS).is_file():
-        return {"": folder}
     inner = {path.parent.name: path.parent for path in sorted(folder.glob(f"*/{RESULTS}"))}
     if not inner:
         raise MissingFileError(f"{folder}: holds no {RESULTS}, and no folders of benchmarks")
     return dict(inner)
+
+
+def scores_table(
+    comparisons: Mapping[str, Comparison], measures: Sequence[Measure], stars: Mapping[Measure, str]
+) -> Table:
+    """Return one row a model, one column a benchmark and metric, as Tables 2 and 3 of the paper.
+
+    The best and the second best of a column are marked; a star follows the model that `stars` has
+    for a measure.
+    """
+    columns: dict[str, Sequence[Cell | str]] = {"model": next(iter(comparisons.values())).names}
+    for measure in measures:
+        comparison = comparisons[measure.benchmark]
+        columns[measure.name] = ranked_cells(
+            comparison.means(measure.metric, measure.k),
+            of=comparison.baseline.problems,
+            starred=stars.get(measure, ""),
+        )
+    for name, comparison in comparisons.items():
+        lacking = without_reward(comparison)
+        columns |= {f"{name} {heading}".strip(): cells for heading, cells in lacking.items()}
+    return table_of(columns)
+
+
+def table_of_tests(heading: str, tests: Sequence[PairedTest], *, over: Over = "problems") -> Table:
+    """Return one row a test, starred where significant; `heading` says what is less what.
+
+    The heading of the interval names what it and the test speak of. Tests over training seeds have
+    the sign flips of the seeds beside them, with the smallest p that so many can give, and last the
+    interval over the problems of these very trainings.
+    """
+    seeds = len(tests[0].by_seed)
+    columns: dict[str, list[Cell | str]] = {
+        heading: [f"{test.first} − {test.second}" for test in tests],
+        "metric": [test.measure.name for test in tests],
+        "difference": [
+            Cell(change(test.difference) + (STAR if test.significant else ""), mark=test.mark)
+            for test in tests
+        ],
+        f"95%, {SPEAKS_OF[over]}": [change_interval(test.low, test.high) for test in tests],
+    }
+    if not seeds:
+        columns["problems"] = [f"{test.problems:,}" for test in tests]
+        columns["equal"] = [f"{test.zeros:,}" for test in tests]
+    columns["p"] = [p_value(test.p) for test in tests]
+    columns["adjusted p"] = [p_value(test.adjusted_p) for test in tests]
+    if seeds:
+        flips = f"sign flips, p (at best {smallest_sign_flip_p(seeds):.3g})"
+        columns[flips] = [p_value(test.sign_flip_p) for test in tests]
+        columns["seeds above"] = [seeds_above(test) for test in tests]
+    if seeds >= FEWEST_SEEDS:
+        columns[f"95%, {SPEAKS_OF['problems']}"] = [
+            change_interval(test.prompts_low, test.prompts_high) for test in tests
+        ]
+    return table_of(columns)
+
+
+def seeds_above(test: PairedTest) -> str:
+    """Return in how many of the seeds the first model is above, such as `4 of 5`."""
+    return f"{test.above} of {len(test.by_seed)}"
+
+
+def tidy_rows(compared: ModelComparison) -> dict[str, list[TidyRow]]:
+    """Return the rows of the tables "scores", "leaders", "differences" and "verdict".
+
+    A score has benchmark, metric, k, model, mean, low, high (95%), problems, and the samples
+    without a reward and with a 0 in its place (unscored, zeroed); a test has
+    what `row_of_test` says; a verdict has benchmark, metric, k, test, best and tied, the models
+    that the test does not tell from the best. None is a number that does not exist.
+    """
+    return {
+        "scores": score_rows(compared.comparisons, compared.measures),
+        "leaders": [row_of_test(test) for test in compared.leaders],
+        "differences": [row_of_test(test) for test in compared.differences],
+        "verdict": [
+            {
+                **_place(Measure(benchmark, decision.metric, k)),
+                "test": decision.test,
+                "best": best,
+                "tied": " ".join(tied),
+            }
+            for (benchmark, _), decision in compared.decisions.items()
+            for k, (best, *tied) in decision.leaders.items()
+        ],
+    }
+
+
+def score_rows(comparisons: Mapping[str, Comparison], measures: Sequence[Measure]) -> list[TidyRow]:
+    """Return the mean of every model in every measure as rows."""
+    return [
+        {
+            **_place(measure),
+            "model": name,
+            **{key: getattr(found, key) for key in ("mean", "low", "high", "problems")},
+            **comparisons[measure.benchmark].run(name).results.counts.row,
+        }
+        for measure in measures
+        for name, found in comparisons[measure.benchmark].means(measure.metric, measure.k).items()
+    ]
+
+
+def _place(measure: Measure) -> dict[str, Any]:
+    return {"benchmark": measure.benchmark, "metric": measure.metric, "k": measure.k}
+
+
+def row_of_test(test: PairedTest) -> dict[str, Any]:
+    """Return a test as a row: benchmark, metric, k, first, second and its numbers."""
+    numbers = ("difference", "low", "high", "problems")
+    tested = ("p", "adjusted_p", "significant", "wilcoxon_p")
+    return {
+        **_place(test.measure),
+        **{name: getattr(test, name) for name in ("first", "second", *numbers)},
+        "equal": test.zeros,
+        **{name: getattr(test, name) for name in tested},
+        "seeds": len(test.by_seed),
+        "seeds_above": test.above,
+        "prompts_low": test.prompts_low,
+        "prompts_high": test.prompts_high,
+    }

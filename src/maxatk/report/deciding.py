@@ -1,22 +1,23 @@
-"""Which model is best at which k: the one verdict of the page and of `compare`.
+"""The test of one model against another, and its verdict: which model is best at which k.
 
-The test is that of `Comparison.differences`. A p-value is corrected for all models and all k that
-the runs have (Benjamini-Hochberg), whichever k are shown: so a difference that is one in a table is
-one everywhere.
+A p-value is corrected for all models and all k that the runs have (Benjamini-Hochberg), whichever k
+are shown: so a difference that is one in a table is one everywhere.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TypeVar
+import math
+from collections.abc import Callable, Mapping, Sequence
 
-from maxatk.evaluation.statistics.significance import adjusted_p_values, wilcoxon
-from maxatk.report.runs import Comparison, Run, metric_name
+import numpy as np
 
-ALPHA = 0.05
-Value = TypeVar("Value")
+from maxatk.report.runs import ALPHA, SPEAKS_OF, Comparison, metric_name
+from maxatk.statistics.intervals import FloatArray, mean_and_error
+from maxatk.statistics.seeds import over_seeds, over_seeds_and_problems, sign_flip_p
+from maxatk.statistics.tests import PairedDifference, adjusted_p_values, paired_difference
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,21 +41,111 @@ class PairedTest:
     `difference` is the mean of first - second, `low` and `high` its paired 95% interval; `zeros` of
     the `problems` have equal values. `p` is that of the test which the interval goes with,
     `adjusted_p` is corrected over all tests of its list, and `significant` says whether it is at
-    most the level asked for. `wilcoxon_p` is that of the paper's test, which decides nothing here.
+    most the level asked for. All of these speak of what `SPEAKS_OF` has for the comparison.
+
+    `by_seed` are the differences of single training seeds, where there are some. `prompts_low` and
+    `prompts_high` are then the ends of the interval over the problems of all of them: it speaks of
+    other problems and these very trainings, and is too narrow for others. `wilcoxon_p` is that of
+    the paper's test, which decides nothing here. None is a number that does not exist.
     """
 
     measure: Measure
     first: str
     second: str
-    difference: float
-    low: float
-    high: float
+    difference: float | None
+    low: float | None
+    high: float | None
     problems: int
-    zeros: int
-    p: float
-    adjusted_p: float
-    significant: bool
-    wilcoxon_p: float
+    zeros: int | None
+    p: float | None
+    adjusted_p: float | None = None
+    significant: bool = False
+    by_seed: tuple[float | None, ...] = ()
+    prompts_low: float | None = None
+    prompts_high: float | None = None
+    wilcoxon_p: float | None = None
+
+    @property
+    def mark(self) -> str:
+        """Where the test has the first model: "above" or "below" the second, else ""."""
+        if not self.significant or self.difference is None:
+            return ""
+        return "above" if self.difference > 0 else "below"
+
+    @property
+    def above(self) -> int:
+        """The number of seeds in which the first model is above the second."""
+        return sum(moved is not None and moved > 0 for moved in self.by_seed)
+
+    @property
+    def sign_flip_p(self) -> float | None:
+        """The exact p of flipping the signs of the seeds."""
+        return sign_flip_p([math.nan if moved is None else moved for moved in self.by_seed])
+
+
+def paired_tests(
+    comparison: Comparison, metric: str, *, benchmark: str = ""
+) -> Callable[[str, str, int], PairedTest]:
+    """Return what tests one run against another at a k, not yet corrected for being one of many.
+
+    From three training seeds on the test is over them, crossed with the problems that they share;
+    it is over problems otherwise. The test raises InvalidValueError for the name of no run.
+    """
+    ks = comparison.ks
+
+    @functools.cache
+    def at_every_k(first: str, second: str) -> list[PairedTest]:
+        moved = comparison.moved(first, second, metric, ks)
+        found, prompts = _differences(comparison, moved)
+        means = [mean_and_error(of_seed)[0] for of_seed in moved] if comparison.seeds else []
+        return [
+            PairedTest(
+                measure=Measure(benchmark, metric, k),
+                first=first,
+                second=second,
+                difference=_known(found.mean[at]),
+                low=_known(found.low[at]),
+                high=_known(found.high[at]),
+                problems=int(found.problems[at]),
+                zeros=int(found.zeros[at]),
+                p=float(found.p[at]),
+                by_seed=tuple(_known(mean[at]) for mean in means),
+                prompts_low=_known(prompts.low[at]) if means else None,
+                prompts_high=_known(prompts.high[at]) if means else None,
+            )
+            for at, k in enumerate(ks)
+        ]
+
+    return lambda first, second, k: at_every_k(first, second)[ks.index(k)]
+
+
+def _differences(
+    comparison: Comparison, moved: Sequence[FloatArray]
+) -> tuple[PairedDifference, PairedDifference]:
+    """Return the test of differences, (P, K) of every seed, and that over problems alone."""
+    if comparison.shared:
+        table = np.array(moved)
+        rows = mean_and_error(table.reshape(len(table), -1))[0].reshape(table.shape[1:])
+    else:
+        table, rows = np.empty(0), np.concatenate(moved)
+    prompts = paired_difference(rows, np.zeros_like(rows))
+    if comparison.over == "problems":
+        return prompts, prompts
+    return (over_seeds_and_problems(table) if comparison.shared else over_seeds(moved)), prompts
+
+
+def corrected(tests: Sequence[PairedTest], alpha: float) -> tuple[PairedTest, ...]:
+    """Return the tests of one list with their p corrected, significant at the level `alpha`.
+
+    Tests without a p are never significant.
+    """
+    adjusted = iter(adjusted_p_values([test.p for test in tests if test.p is not None]))
+    found = []
+    for test in tests:
+        p = None if test.p is None else next(adjusted)
+        significant = p is not None and p <= alpha
+        found.append(dataclasses.replace(test, adjusted_p=p, significant=significant))
+    return tuple(found)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,14 +154,15 @@ class Decision:
 
     `against_best` has every other model against the one with the highest mean at each k,
     `against_baseline` every other model against the baseline; the two lists are corrected
-    separately, at the level `alpha`, for the test of that name. `leaders` maps a k to the models
-    that are best there: the one with the highest mean first, then those that the test does not tell
-    from it, by their means.
+    separately, at the level `alpha`, for the test of that name, which speaks of `speaks_of`.
+    `leaders` maps a k to the models that are best there: the one with the highest mean first, then
+    those that the test does not tell from it, by their means.
     """
 
     metric: str
     baseline: str
     test: str
+    speaks_of: str
     alpha: float
     leaders: Mapping[int, tuple[str, ...]]
     against_best: tuple[PairedTest, ...]
@@ -81,66 +173,54 @@ class Decision:
         """The k that were decided about, ascending."""
         return list(self.leaders)
 
-    def direction(self, name: str, k: int) -> int:
-        """Return 1 where the test has a model above the baseline at k, -1 where below, else 0."""
-        for test in self.against_baseline:
-            if (test.first, test.measure.k) == (name, k) and test.significant:
-                return 1 if test.difference > 0 else -1
-        return 0
-
 
 def decide(
     comparison: Comparison, metric: str = "max@k", *, benchmark: str = "", alpha: float = ALPHA
 ) -> Decision:
-    """Return which model is best at every k, of two runs or more.
-
-    Raises MissingDependencyError without SciPy.
-    """
-    ranked = {k: comparison.ranked(metric, k) for k in comparison.ks}
-    best = [(k, order[0], other) for k, order in ranked.items() for other in order[1:]]
-    base = [(k, run, comparison.baseline) for k in comparison.ks for run in comparison.others]
-    tests = _tester(comparison, metric, benchmark, [*best, *base])
-    against_best = _corrected([tests(*entry) for entry in best], alpha)
-    below = {(test.measure.k, test.second) for test in against_best if _above(test)}
+    """Return which model is best at every k, of two runs or more."""
+    test = paired_tests(comparison, metric, benchmark=benchmark)
+    ranked = {k: [run.name for run in comparison.ranked(metric, k)] for k in comparison.ks}
+    base, others = comparison.baseline.name, [run.name for run in comparison.others]
+    against_best = corrected(
+        [test(best, other, k) for k, (best, *rest) in ranked.items() for other in rest], alpha
+    )
+    below = {(found.measure.k, found.second) for found in against_best if found.mark == "above"}
     return Decision(
         metric=metric,
-        baseline=comparison.baseline.name,
+        baseline=base,
         test=comparison.test_name,
+        speaks_of=SPEAKS_OF[comparison.over],
         alpha=alpha,
         leaders={
-            k: tuple(run.name for run in order if (k, run.name) not in below)
-            for k, order in ranked.items()
+            k: tuple(name for name in names if (k, name) not in below)
+            for k, names in ranked.items()
         },
         against_best=against_best,
-        against_baseline=_corrected([tests(*entry) for entry in base], alpha),
+        against_baseline=corrected(
+            [test(other, base, k) for k in comparison.ks for other in others], alpha
+        ),
     )
 
 
 def sentences(decision: Decision) -> list[str]:
     """Return the verdict in words: which model for which N, then each against the baseline."""
     lines = []
-    for names, ks in _segments(decision.ks, lambda k: frozenset(decision.leaders[k])):
+    for names, found in itertools.groupby(decision.ks, lambda k: frozenset(decision.leaders[k])):
+        ks = list(found)
         shown = sorted(names, key=decision.leaders[ks[0]].index)
-        if len(shown) == 1:
-            lines.append(f"{_span(ks, decision.ks)}: {shown[0]}.")
-        else:
-            lines.append(
-                f"{_span(ks, decision.ks)}: {_listed(shown)}, which the test does not tell apart."
-            )
+        apart = "" if len(shown) == 1 else ", which the test does not tell apart"
+        lines.append(f"{_span(ks, decision.ks)}: {_listed(shown)}{apart}.")
     others = dict.fromkeys(test.first for test in decision.against_baseline)
     return [*lines, *(_against(decision, name) for name in others)]
 
 
-def _above(test: PairedTest) -> bool:
-    return test.significant and test.difference > 0
-
-
 def _against(decision: Decision, name: str) -> str:
-    said = {1: "above", 0: "not told apart from", -1: "below"}
     parts: list[str] = []
-    for direction, ks in _segments(decision.ks, lambda k: decision.direction(name, k)):
-        base = decision.baseline if not parts or direction == 0 else "it"
-        parts.append(f"{said[direction]} {base} {_span(ks, decision.ks, start='for')}")
+    tests = [test for test in decision.against_baseline if test.first == name]
+    for mark, found in itertools.groupby(tests, lambda test: test.mark):
+        base = decision.baseline if not parts or not mark else "it"
+        span = _span([test.measure.k for test in found], decision.ks, start="for")
+        parts.append(f"{mark or 'not told apart from'} {base} {span}")
     return f"{name} is {_listed(parts)}."
 
 
@@ -156,50 +236,5 @@ def _listed(parts: Sequence[str]) -> str:
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
-def _segments(ks: Iterable[int], key: Callable[[int], Value]) -> list[tuple[Value, list[int]]]:
-    return [(value, list(found)) for value, found in itertools.groupby(ks, key)]
-
-
-def _tester(
-    comparison: Comparison,
-    metric: str,
-    benchmark: str,
-    entries: Sequence[tuple[int, Run, Run]],
-) -> Callable[[int, Run, Run], PairedTest]:
-    """Return a function that tests one run against another at a k, of the entries given."""
-    pairs = {(first.name, second.name): (first, second) for _, first, second in entries}
-    found = dict(
-        zip(
-            pairs,
-            comparison.differences(list(pairs.values()), metric, comparison.ks),
-            strict=True,
-        )
-    )
-
-    def test(k: int, first: Run, second: Run) -> PairedTest:
-        at, pair = comparison.ks.index(k), found[first.name, second.name]
-        p = float(pair.p[at])
-        return PairedTest(
-            measure=Measure(benchmark, metric, k),
-            first=first.name,
-            second=second.name,
-            difference=float(pair.mean[at]),
-            low=float(pair.low[at]),
-            high=float(pair.high[at]),
-            problems=int(pair.problems[at]),
-            zeros=int(pair.zeros[at]),
-            p=p,
-            adjusted_p=p,
-            significant=False,
-            wilcoxon_p=wilcoxon(*(run.values(metric, [k])[:, 0] for run in (first, second))).p,
-        )
-
-    return test
-
-
-def _corrected(tests: Sequence[PairedTest], alpha: float) -> tuple[PairedTest, ...]:
-    adjusted = adjusted_p_values([test.p for test in tests])
-    return tuple(
-        dataclasses.replace(test, adjusted_p=p, significant=p <= alpha)
-        for test, p in zip(tests, adjusted, strict=True)
-    )
+def _known(value: float) -> float | None:
+    return None if math.isnan(value) else float(value)

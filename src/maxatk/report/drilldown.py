@@ -12,12 +12,11 @@ from typing import Any
 from maxatk.errors import DataError
 from maxatk.evaluation.failures import Failure
 from maxatk.evaluation.folder import FAILURES, PROMPTS, SAMPLES, SCORES
-from maxatk.evaluation.recount import completion_span
-from maxatk.evaluation.sources import ResultsSource
-from maxatk.evaluation.store import read_records
-from maxatk.jsonl import read_jsonl
+from maxatk.evaluation.store import key_of, read_records
+from maxatk.jsonl import read_jsonl, read_typed
 from maxatk.records import Problem, Sample, Score
-from maxatk.report.numbers import share
+from maxatk.report.runs import Comparison
+from maxatk.report.tables import share
 
 MOST_TEXT = 4000  # characters of a prompt or a completion on the page
 
@@ -54,11 +53,7 @@ class ProblemDetail:
 
 
 def problem_details(
-    results: Mapping[str, ResultsSource],
-    problem_ids: Sequence[str],
-    *,
-    problems: Iterable[Problem] = (),
-    samples: int = 3,
+    comparison: Comparison, *, problems: Iterable[Problem] = (), samples: int = 3
 ) -> list[ProblemDetail]:
     """Return the details of the problems, from the runs given as folders with a scores.jsonl.
 
@@ -68,15 +63,16 @@ def problem_details(
     folder. Raises DataError for a corrupt file.
     """
     folders = {
-        name: Path(source)
-        for name, source in results.items()
-        if not isinstance(source, Mapping) and (Path(source) / SCORES).is_file()
+        run.name: run.folder
+        for run in comparison.runs
+        if run.folder is not None and (run.folder / SCORES).is_file()
     }
     if not folders:
         return []
-    prompts = {}
+    prompts: dict[str, str] = {}
     for folder in folders.values():
-        prompts.update(_prompts(folder))
+        if (folder / PROMPTS).is_file():
+            prompts.update(read_jsonl(folder / PROMPTS, _prompt))
     prompts.update({problem.id: _cut(problem.prompt) for problem in problems})
     runs = {name: _run_details(name, folder, samples) for name, folder in folders.items()}
     return [
@@ -85,15 +81,16 @@ def problem_details(
             prompts.get(problem_id, ""),
             tuple(found[problem_id] for found in runs.values() if problem_id in found),
         )
-        for problem_id in problem_ids
+        for problem_id in comparison.baseline.results.ids
     ]
 
 
 def _run_details(name: str, folder: Path, count: int) -> dict[str, RunDetail]:
     scores: dict[str, list[Score]] = defaultdict(list)
-    for score in read_records(folder / SCORES, Score.from_json).values():
+    for score in read_records(folder / SCORES, Score).values():
         scores[score.problem_id].append(score)
-    failures = _failures(folder)
+    path = folder / FAILURES
+    failures = read_records(path, Failure) if path.is_file() else {}
     chosen = {}
     for problem_id, found in scores.items():
         found.sort(key=lambda score: -1.0 if score.reward is None else score.reward, reverse=True)
@@ -114,22 +111,11 @@ def _run_details(name: str, folder: Path, count: int) -> dict[str, RunDetail]:
     }
 
 
-def _prompts(folder: Path) -> dict[str, str]:
-    if not (folder / PROMPTS).is_file():
-        return {}
-    return dict(read_jsonl(folder / PROMPTS, _prompt))
-
-
 def _prompt(row: Mapping[str, Any]) -> tuple[str, str]:
     try:
         return str(row["problem_id"]), _cut(str(row["prompt"]))
     except KeyError as error:
         raise DataError(f"prompt: missing field {error}") from error
-
-
-def _failures(folder: Path) -> Mapping[tuple[str, int], Failure]:
-    path = folder / FAILURES
-    return read_records(path, Failure.from_json) if path.is_file() else {}
 
 
 def _preferring(chosen: Sequence[Score], explained: Sequence[Score]) -> list[Score]:
@@ -162,29 +148,11 @@ def _spread(scores: Sequence[Score], count: int) -> list[Score]:
 def _texts(path: Path, wanted: set[tuple[str, int]]) -> dict[tuple[str, int], str]:
     if not path.is_file():
         return {}
-    texts: dict[tuple[str, int], str] = {}
-
-    def shorten(line: str) -> str:
-        # A few lines of many are shown: the completions of the others are not even decoded.
-        span = completion_span(line)
-        if span is None:
-            return line
-        try:
-            row = json.loads(f'{line[: span[0]]}"}}')
-        except ValueError:  # reported by whoever decodes the line
-            return line
-        shown = (row.get("problem_id"), row.get("sample")) in wanted
-        return line if shown else f"{line[: span[0]]}{line[span[1] :]}"
-
-    def keep(row: Mapping[str, Any]) -> None:
-        key = (row.get("problem_id"), row.get("sample"))
-        if key in wanted:
-            sample = Sample.from_json(row)
-            texts[sample.problem_id, sample.sample] = _cut(sample.completion)
-
-    for _ in read_jsonl(path, keep, shorten=shorten):
-        pass
-    return texts
+    return {
+        key_of(sample): _cut(sample.completion)
+        for sample in read_typed(path, Sample)
+        if key_of(sample) in wanted
+    }
 
 
 def _rewards_text(scores: Sequence[Score]) -> str:
@@ -196,6 +164,8 @@ def _rewards_text(scores: Sequence[Score]) -> str:
 
 def _verdict_text(score: Score) -> str:
     reward = "unscored" if score.reward is None else f"reward {share(score.reward)}"
+    if score.error is not None:
+        return f"{reward}, {score.error}"
     outcome = str(score.outcome).replace("_", " ")
     return f"{reward}, {score.passed} of {score.total} tests, {outcome}"
 
@@ -204,3 +174,31 @@ def _cut(text: str) -> str:
     # A lone surrogate, which a model can produce, cannot be written to a file.
     text = text.encode("utf-8", "replace").decode("utf-8")
     return text if len(text) <= MOST_TEXT else text[:MOST_TEXT] + " …"
+
+
+def problem_data(comparison: Comparison, details: Sequence[ProblemDetail]) -> str:
+    """Return the JSON that `problems.js` reads, fit to stand in a script element.
+
+    "ids", "models" and "ks"; "values" by model, k and problem; "details" of every problem, or of
+    none.
+    """
+    data = {
+        "ids": comparison.baseline.results.ids,
+        "models": comparison.names,
+        "ks": comparison.ks,
+        "values": [
+            [
+                [None if value is None else round(value, 4) for value in values[k]]
+                for k in comparison.ks
+            ]
+            for values in (run.results.per_problem.values["max@k"] for run in comparison.runs)
+        ],
+        "details": [dataclasses.asdict(detail, dict_factory=_known) for detail in details],
+    }
+    # Nothing in a text may end the element, nor begin a comment in it.
+    return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def _known(fields: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the fields that say something: no empty text and no None."""
+    return {name: value for name, value in fields if value not in ("", None)}

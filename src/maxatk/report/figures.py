@@ -1,173 +1,230 @@
-"""The figures of a report as SVG text: metric against k, and entropy."""
+"""Figures as SVG text or files: metric against k, entropy, curves, and what methods weigh.
+
+A model has the colour of its name on every page, and no two share one.
+"""
 
 from __future__ import annotations
 
+import colorsys
+import contextlib
+import dataclasses
+import functools
 import io
+import itertools
 import re
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
+import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from maxatk.errors import unknown_name
-from maxatk.evaluation.sources import ResultsSource
-from maxatk.report.runs import METRICS, Comparison, Run, load_comparison
-from maxatk.report.style import Line, lines_for
+from maxatk.folders import known
+from maxatk.objectives import METHODS, weighting
+from maxatk.report.runs import BASE, METRICS, Comparison, Runs, comparison_of
 
 # Drawn in this colour, then replaced by the text colour of the page, light or dark.
 _INK = "#010203"
 _BINS = 40
 _DATES = {".svg": "Date", ".pdf": "CreationDate"}  # left out: equal figures are equal files
 
+_INKED = ("axes.edgecolor", "axes.labelcolor", "text.color", "xtick.color", "ytick.color")
 STYLE = {
+    **dict.fromkeys((*_INKED, "grid.color"), _INK),
     "svg.fonttype": "none",
     "svg.hashsalt": "maxatk",
     "font.size": 10.0,
     "axes.spines.top": False,
     "axes.spines.right": False,
-    "axes.edgecolor": _INK,
-    "axes.labelcolor": _INK,
-    "text.color": _INK,
-    "xtick.color": _INK,
-    "ytick.color": _INK,
     "axes.grid": True,
-    "grid.color": _INK,
     "grid.alpha": 0.12,
     "legend.frameon": False,
     "lines.linewidth": 1.8,
     "lines.markersize": 4.5,
 }
+BASE_COLOR = "#808080"
+# Those of Okabe and Ito, which the colour-blind can tell apart, then darker ones of Tol.
+PALETTE = (
+    *("#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"),
+    *("#332288", "#882255", "#117733", "#999933", "#aa4466", "#44aa99"),
+)
+DASHES = ("solid", "dashed", "dotted")
+MARKERS = "osD^vP"
+QUANTITIES = (
+    ("reward", "mean reward of the training groups"),
+    ("loss", "loss"),
+    ("kl", "KL divergence to the reference model, nats a token"),
+    ("entropy", "entropy of the policy, nats a token"),
+    ("completions/distinct", "share of distinct completions in a group"),
+    ("ratio/mean_abs_delta", "mean |importance ratio − 1|"),
+    ("ratio/effective_samples", "effective samples, as a share"),
+    ("clip_ratio/region_mean", "share of clipped tokens"),
+    ("grad_norm", "norm of the gradient"),
+    ("frac_groups_without_signal", "share of groups without a signal"),
+    ("step_time", "seconds of an optimizer step"),
+)
+"""Keys of a log that are drawn beside max@k, and what they are."""
+
+_WINDOW = 0.15  # of a curve's points: what a smoothed point is the mean of
+_FARTHEST = 1e15
+_RATES = np.linspace(0.005, 0.995, 199)
+
+
+@dataclasses.dataclass(frozen=True)
+class Line:
+    """How one run is drawn in every figure: colour, dash and marker tell it apart thrice."""
+
+    color: str
+    dash: str
+    marker: str
+
+
+def lines_for(names: Sequence[str]) -> dict[str, Line]:
+    """Return the line of every run; the first name is the baseline, which is dashed.
+
+    `base` is grey. The colour of any other name is that of its place among the methods, or of a
+    hash of the name; where two names of a page want one colour, the method keeps it, else the
+    first in the alphabet, and the other has the next that is free.
+    """
+    chosen: dict[str, str] = {BASE: BASE_COLOR}
+    places = {name: place for place, name in enumerate(METHODS)}
+    wanting = sorted(set(names) - {BASE}, key=lambda name: (places.get(name, len(places)), name))
+    for name in wanting:
+        first = places.get(name, zlib.crc32(name.encode("utf-8", "replace")))
+        chosen[name] = next(c for c in _from(first) if c not in chosen.values())
+    found = {}
+    for index, name in enumerate(names):
+        turn, place = divmod(index - 1, len(MARKERS))
+        dash, marker = DASHES[turn % len(DASHES)], MARKERS[place]
+        found[name] = Line(chosen[name], *(("dashed", "X") if index == 0 else (dash, marker)))
+    return found
+
+
+def _from(place: int) -> Iterator[str]:
+    """Yield colours without end: the palette from this place on, then others around the circle."""
+    for step in range(len(PALETTE)):
+        yield PALETTE[(place + step) % len(PALETTE)]
+    for step in itertools.count():
+        hue, light = (step * 0.618034) % 1, 0.32 + 0.06 * (step % 5)
+        red, green, blue = colorsys.hls_to_rgb(hue, light, 0.75)
+        yield f"#{round(255 * red):02x}{round(255 * green):02x}{round(255 * blue):02x}"
 
 
 def metric_svg(comparison: Comparison, metric: str) -> str:
     """Return one panel of Figure 1 as inline SVG: a metric against k, bands of 95%."""
-    with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(5.0, 3.6), layout="constrained")
-        _draw_metric(figure.subplots(), comparison, metric)
-        return inline(figure, metric.replace("@", "-at-"), f"{metric} against k")
+    name, label = metric.replace("@", "-at-"), f"{metric} against k"
+    return _inline(name, label, lambda axes: _draw_metric(axes, comparison, metric))
 
 
 def entropy_svg(comparison: Comparison) -> str | None:
     """Return Figure 2 as inline SVG, the entropy of completions; None if no run recorded it."""
-    if not any(run.results["entropy"] for run in comparison.runs):
+    if not any(run.results.entropy for run in comparison.runs):
         return None
-    with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(5.0, 3.6), layout="constrained")
-        _draw_entropies(figure.subplots(), comparison)
-        return inline(figure, "entropy", "Distribution of the entropy of completions")
+    label = "Distribution of the entropy of completions"
+    return _inline("entropy", label, lambda axes: _draw_entropies(axes, comparison))
 
 
-def figure1(
-    results: Mapping[str, ResultsSource], path: str | Path, *, baseline: str | None = None
-) -> Path:
+def figure1(results: Runs, path: str | Path) -> Path:
     """Write Figure 1 to an SVG or PDF file, max@k and pass@k side by side, and return its path.
 
     The file stands alone: white ground, its own legend, in an SVG text as outlines. Its suffix
     decides. Raises InvalidValueError for another suffix, and as `load_comparison`.
     """
-    return metric_figure(load_comparison(results, baseline=baseline), path)
-
-
-def metric_figure(comparison: Comparison, path: str | Path) -> Path:
-    """Write Figure 1 of a loaded comparison; raises as `figure1`."""
-    with standing_alone():
-        figure = Figure(figsize=(9.5, 3.9), layout="constrained", facecolor="white")
+    comparison = comparison_of(results)
+    with figure_file(path, (9.5, 3.9)) as figure:
         for axes, metric in zip(figure.subplots(1, 2), METRICS, strict=True):
             _draw_metric(axes, comparison, metric)
         handles, labels = figure.axes[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 6))
-        return save(figure, path)
+    return Path(path)
 
 
-def entropy_figure(comparison: Comparison, path: str | Path) -> Path | None:
-    """Write Figure 2 to an SVG or PDF file; None, and no file, where no run recorded entropy."""
-    if not any(run.results["entropy"] for run in comparison.runs):
-        return None
-    with standing_alone():
-        figure = Figure(figsize=(6.5, 3.9), layout="constrained", facecolor="white")
-        axes = figure.subplots()
-        _draw_entropies(axes, comparison)
-        axes.legend(loc="upper right")
-        return save(figure, path)
+def entropy_figure(comparison: Comparison, path: str | Path) -> None:
+    """Write Figure 2 to an SVG or PDF file, or no file where no run recorded entropy."""
+    if any(run.results.entropy for run in comparison.runs):
+        with figure_file(path, (6.5, 3.9)) as figure:
+            axes = figure.subplots()
+            _draw_entropies(axes, comparison)
+            axes.legend(loc="upper right")
 
 
-def standing_alone() -> AbstractContextManager[None]:
-    """Return the style of a figure in a file of its own: in an SVG, text as outlines."""
-    return mpl.rc_context({**STYLE, "svg.fonttype": "path"})
+def drawn_name(name: str) -> str:
+    """Return a name as matplotlib draws it: no formula, and not left out of a legend."""
+    return (" " if name.startswith("_") else "") + name.replace("$", r"\$")
 
 
-def save(figure: Figure, path: str | Path) -> Path:
-    """Write a figure and return its path; its suffix decides the type.
+@contextlib.contextmanager
+def figure_file(path: str | Path, size: tuple[float, float]) -> Iterator[Figure]:
+    """Give a figure to draw in that stands alone, and write it: in an SVG, text as outlines.
 
     Raises InvalidValueError for a suffix other than .svg and .pdf.
     """
     path = Path(path)
     if path.suffix not in _DATES:
         raise unknown_name("suffix of the figure", path.suffix, _DATES)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, metadata={_DATES[path.suffix]: None})
-    return path
+    with mpl.rc_context({**STYLE, "svg.fonttype": "path"}):
+        figure = Figure(figsize=size, layout="constrained", facecolor="white")
+        yield figure
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, metadata={_DATES[path.suffix]: None})
 
 
 def _draw_metric(axes: Axes, comparison: Comparison, metric: str) -> None:
     ks = comparison.ks
-    lines = lines_for([run.name for run in comparison.runs])
+    lines = lines_for(comparison.names)
     for run in comparison.runs:
         line = lines[run.name]
         found = [run.metric(metric, k) for k in ks]
         mean, low, high = (
-            np.array([row[part] for row in found], dtype=np.float64)
+            np.array([getattr(row, part) for row in found], dtype=np.float64)
             for part in ("mean", "low", "high")
         )
         axes.fill_between(ks, low, high, color=line.color, alpha=0.12, linewidth=0)
-        axes.plot(
-            ks, mean, color=line.color, linestyle=line.dash, marker=line.marker, label=run.name
-        )
+        (drawn,) = axes.plot(ks, mean, color=line.color, linestyle=line.dash, marker=line.marker)
+        drawn.set_label(drawn_name(run.name))
     axes.set_xscale("log", base=2)
     axes.set_xticks(ks, [str(k) for k in ks])
     axes.set_xticks([], minor=True)
     axes.set(xlabel="k", ylabel=metric)
 
 
-def _longest(run: Run) -> float:
-    histogram = run.results["entropy"]["sequence"]["histogram"]
-    return float(histogram["width"] * len(histogram["counts"]))
-
-
 def _draw_entropies(axes: Axes, comparison: Comparison) -> None:
-    runs = [run for run in comparison.runs if run.results["entropy"]]
-    lines = lines_for([run.name for run in comparison.runs])
-    width = max(run.results["entropy"]["sequence"]["histogram"]["width"] for run in runs)
-    longest = max(_longest(run) for run in runs)
+    histograms = {
+        run.name: run.results.entropy.sequence.histogram
+        for run in comparison.runs
+        if run.results.entropy is not None
+    }
+    lines = lines_for(comparison.names)
+    width = max(histogram.width for histogram in histograms.values())
+    longest = max(histogram.width * len(histogram.counts) for histogram in histograms.values())
     while longest / width > _BINS:
         width *= 2
-    for run in runs:
-        _draw_entropy(axes, run, width, lines[run.name])
+    for name, histogram in histograms.items():
+        together, color = round(width / histogram.width), lines[name].color
+        counts = np.array(histogram.counts, dtype=np.float64)
+        counts = np.pad(counts, (0, -len(counts) % together)).reshape(-1, together).sum(axis=1)
+        edges, shares = width * np.arange(len(counts) + 1), counts / counts.sum()
+        axes.stairs(shares, edges, fill=True, color=color, alpha=0.15)
+        outline = axes.stairs(shares, edges, color=color, linewidth=1.8, linestyle=lines[name].dash)
+        outline.set_label(drawn_name(name))
     axes.set(xlabel="entropy of a completion, nats", ylabel="share of completions")
     axes.set_xlim(left=0)
     axes.set_ylim(bottom=0)
 
 
-def _draw_entropy(axes: Axes, run: Run, width: float, line: Line) -> None:
-    histogram = run.results["entropy"]["sequence"]["histogram"]
-    together = round(width / histogram["width"])
-    counts = np.array(histogram["counts"], dtype=np.float64)
-    counts = np.pad(counts, (0, -len(counts) % together)).reshape(-1, together).sum(axis=1)
-    edges = width * np.arange(len(counts) + 1)
-    shares = counts / counts.sum()
-    axes.stairs(shares, edges, fill=True, color=line.color, alpha=0.15)
-    axes.stairs(shares, edges, color=line.color, linewidth=1.8, linestyle=line.dash, label=run.name)
-
-
-def inline(figure: Figure, name: str, label: str) -> str:
-    """Return a figure as SVG to stand in a page; ids begin with `name`, unique on the page."""
+def _inline(name: str, label: str, draw: Callable[[Axes], None], height: float = 3.6) -> str:
+    """Return what is drawn as SVG to stand in a page; ids begin with `name`, unique on the page."""
     buffer = io.StringIO()
     nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-    figure.savefig(buffer, format="svg", metadata=nothing, transparent=True)
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(5.0, height), layout="constrained")
+        draw(figure.subplots())
+        figure.savefig(buffer, format="svg", metadata=nothing, transparent=True)
     svg = buffer.getvalue()
     svg = svg[svg.index("<svg") :].replace(_INK, "currentColor")
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
@@ -177,3 +234,105 @@ def inline(figure: Figure, name: str, label: str) -> str:
     head, body = svg.split(">", 1)
     svg = re.sub(r' (width|height)="[^"]*"', "", head) + ">" + body
     return svg.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1)
+
+
+@dataclasses.dataclass(frozen=True)
+class Curve:
+    """One figure: the key that was logged, what it is, and the inline SVG."""
+
+    key: str
+    caption: str
+    svg: str
+
+
+def training_curves(curves: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[Curve]:
+    """Return the figures of training curves, those of reward and max@k first.
+
+    `curves` are {"name", "log_history"} objects. Of a log history, the rows of a trainer, the keys
+    of `QUANTITIES` and "max@k" are drawn against "step" where they are; max@1 is left out where it
+    is the reward. `names` are the runs of the report, baseline first: a curve with the name of a
+    run has its colour.
+    """
+    lines = lines_for([*names, *(c["name"] for c in curves if c["name"] not in names)])
+
+    def draw(axes: Axes, key: str) -> None:
+        for curve in curves:
+            _draw_curve(axes, curve["log_history"], key, lines[curve["name"]])
+        axes.set(xlabel="optimizer step", ylabel=key)
+        axes.locator_params(axis="x", integer=True)
+
+    return [
+        Curve(
+            key,
+            caption,
+            _inline(
+                f"curve-{number}",
+                f"{key} during training",
+                functools.partial(draw, key=key),
+                height=3.0,
+            ),
+        )
+        for number, (key, caption) in enumerate(drawn_quantities(curves))
+    ]
+
+
+def smoothed(values: Sequence[float]) -> npt.NDArray[np.float64]:
+    """Return the running mean over 15% of the points, centred, and over fewer at the ends."""
+    points = np.asarray(values, dtype=np.float64)
+    reach = int(_WINDOW * len(points) / 2)
+    sums = np.concatenate([[0.0], np.cumsum(points)])
+    at = np.arange(len(points))
+    # As many points to the left as to the right, so that the ends do not lag.
+    each = np.minimum(reach, np.minimum(at, len(points) - 1 - at))
+    means: npt.NDArray[np.float64] = (sums[at + each + 1] - sums[at - each]) / (2 * each + 1)
+    return means
+
+
+def drawn_quantities(curves: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """Return the keys of some logs that are drawn, as in `training_curves`, and what they are."""
+    logged = {key for curve in curves for row in curve["log_history"] for key in row}
+    levels = sorted(int(m[1]) for key in logged if (m := re.fullmatch(r"max@(\d+)", key)))
+    if "reward" in logged:
+        levels = [k for k in levels if k > 1]  # max@1 is the mean reward
+    shown = [(f"max@{k}", f"max@{k} of the training groups") for k in levels]
+    (first, *others) = QUANTITIES
+    return [entry for entry in (first, *shown, *others) if entry[0] in logged]
+
+
+def _draw_curve(axes: Axes, history: Sequence[Mapping[str, Any]], key: str, line: Line) -> None:
+    logged = [(known(row, "step"), known(row, key)) for row in history]
+    # Beyond what any training logs, an axis has no ticks.
+    points = [(x, y) for x, y in logged if x is not None and y is not None]
+    points = [point for point in points if max(map(abs, point)) < _FARTHEST]
+    if points:
+        steps, values = zip(*points, strict=True)
+        axes.plot(steps, values, ls="none", marker=".", ms=3.5, color=line.color, alpha=0.5)
+        axes.plot(steps, smoothed(values), color=line.color, linestyle=line.dash)
+
+
+def weighting_figure(path: str | Path, *, n: int = 8, k: int = 4) -> Path:
+    """Write the factor of every row of `METHODS` against the success rate, to an SVG or PDF file.
+
+    Methods are drawn on-policy; those with one curve share a line. Raises as `figure_file` and
+    `weighting`.
+    """
+    curves: dict[tuple[float, ...], list[str]] = {}
+    for name, method in METHODS.items():
+        factor = weighting(method, n, k, _RATES)
+        curves.setdefault(tuple(factor.round(9)), []).append(name)
+    unbiased = [c for c, names in curves.items() if METHODS[names[0]].unbiased_for]
+    titles = ("unbiased for what they name", "scaled, centred or as published")
+    groups = (unbiased, [curve for curve in curves if curve not in unbiased])
+    with figure_file(path, (9.5, 5.6)) as figure:
+        panels = figure.subplots(1, 2, sharey=True)
+        for axes, title, group in zip(panels, titles, groups, strict=True):
+            labels = [", ".join(curves[curve]) for curve in group]
+            lines = lines_for(["", *labels])
+            for label, curve in zip(labels, group, strict=True):
+                line = lines[label]
+                axes.plot(_RATES, curve, color=line.color, linestyle=line.dash, label=label)
+            axes.set_yscale("symlog", linthresh=0.1)
+            axes.set(title=title, xlabel="success rate p of a prompt")
+            axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.13), fontsize=8)
+        panels[0].set_ylabel(f"factor on grad p, n = {n}, k = {k}")
+    return Path(path)

@@ -1,96 +1,98 @@
-"""The tables about the runs of a report: metrics, differences, samples, problems."""
+"""The tables about the runs of a report: metrics, differences, verdict, samples, the paper's."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import csv
+import importlib.resources
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from maxatk.evaluation.results import cut_off
-from maxatk.evaluation.sources import ResultsSource
+from maxatk.errors import MissingDependencyError, unknown_name
+from maxatk.evaluation.results import Entropy, Results
 from maxatk.records import Outcome
-from maxatk.report.cells import (
-    Cell,
-    Column,
-    Table,
-    number_column,
-    ranked_column,
-    shaded_column,
-    tabulate,
-    text_column,
-)
 from maxatk.report.deciding import Decision, PairedTest, decide
-from maxatk.report.numbers import change, change_interval, interval, share
-from maxatk.report.runs import METRICS, Comparison, Run, load_comparison, metric_name
-from maxatk.report.truncation import cut_off_shares
+from maxatk.report.runs import METRICS, Comparison, Reading, Runs, comparison_of, metric_name
+from maxatk.report.tables import (
+    MINUS,
+    Cell,
+    Table,
+    change,
+    change_interval,
+    decimal,
+    mean_cell,
+    ranked_cells,
+    shaded,
+    shaded_cells,
+    share,
+    table_of,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 KS = (1, 8, 32, 128)
-SAMPLES_COLUMNS = (
-    (("diversity", "distinct"), "distinct per problem", 1),
-    (("diversity", "programs"), "programs per problem", 1),
-    (("diversity", "program_entropy"), "nats of programs", 2),
-    (("entropy", "sequence", "mean"), "nats per completion", 2),
-    (("entropy", "token_mean"), "nats per token", 2),
-    (("entropy", "tokens_mean"), "tokens", 1),
+SAMPLES_COLUMNS: tuple[tuple[str, int, Callable[[Results], float | None]], ...] = (
+    ("distinct per problem", 1, lambda found: found.diversity.distinct),
+    ("programs per problem", 1, lambda found: found.diversity.programs),
+    ("nats of programs", 2, lambda found: found.diversity.program_entropy),
+    ("nats per completion", 2, lambda found: _of(found.entropy, lambda e: e.sequence.mean)),
+    ("nats per token", 2, lambda found: _of(found.entropy, lambda e: e.token_mean)),
+    ("tokens", 1, lambda found: _of(found.entropy, lambda e: e.tokens_mean)),
 )
-"""Keys in the results, heading and decimals of what is said of the samples of a run."""
+"""Heading, decimals and value of what is said of the samples of a run, beside their counts."""
+PAPER_BENCHMARKS = ("code_contests", "livecodebench", "livebench", "codeforces", "mbpp")
+_SIGNS = {"above": "+", "": "=", "below": MINUS}
 
 
-def overview_table(
-    results: Mapping[str, ResultsSource],
-    *,
-    ks: Sequence[int] | None = None,
-    baseline: str | None = None,
-) -> Table:
+def overview_table(results: Runs, *, ks: Sequence[int] = ()) -> Table:
     """Return max@k and pass@k of every run with 95% intervals, best and second best marked.
 
     Rows are runs, columns metrics at k as in Tables 2 and 3 of "The Best of N Worlds"; without
     `ks` those of `KS` that all runs have. Raises as `load_comparison`.
     """
-    return overview(load_comparison(results, baseline=baseline, ks=ks), KS if ks is None else ks)
-
-
-def overview(comparison: Comparison, ks: Sequence[int] = KS) -> Table:
-    """Return the table of `overview_table` for a loaded comparison."""
-    columns = [
-        ranked_column(
-            metric_name(metric, k), comparison.means(metric, k), of=comparison.baseline.problems
-        )
-        for metric in METRICS
-        for k in comparison.shown_ks(ks)
-    ]
-    return tabulate([Column("model", Cell), *columns], [run.name for run in comparison.runs])
-
-
-def groups_table(
-    groups: Mapping[str, Mapping[str, Any]], *, heading: str, ks: Sequence[int]
-) -> Table:
-    """Return max@k and pass@k over groups of problems, one row a group; nothing is compared."""
-    runs = [Run(name, results) for name, results in groups.items()]
-    known = set.intersection(*({int(k) for k in run.results["metrics"]["max@k"]} for run in runs))
-    columns: list[Column[Run]] = [text_column(heading, lambda run: run.name)]
-    for metric in METRICS:
-        for k in Comparison((), tuple(sorted(known))).shown_ks(ks):
-            columns.append(_group_column(metric, k))
-    return tabulate(columns, runs)
-
-
-def _group_column(metric: str, k: int) -> Column[Run]:
-    def cell(run: Run) -> Cell:
-        found = run.metric(metric, k)
-        return Cell(share(found["mean"]), interval(found["low"], found["high"]))
-
-    return Column(metric_name(metric, k), cell)
+    comparison = comparison_of(results, Reading(k=tuple(ks)))
+    return _by_model(comparison, METRICS, comparison.shown_ks(ks or KS), ranked_cells)
 
 
 def every_k(comparison: Comparison, metric: str) -> Table:
     """Return a metric of every run at every k, shaded by column as Tables 5 to 14 of the paper."""
-    columns = [
-        shaded_column(
-            metric_name(metric, k), comparison.means(metric, k), of=comparison.baseline.problems
-        )
-        for k in comparison.ks
-    ]
-    return tabulate([Column("model", Cell), *columns], [run.name for run in comparison.runs])
+    return _by_model(comparison, [metric], comparison.ks, shaded_cells)
+
+
+def _by_model(
+    comparison: Comparison,
+    metrics: Sequence[str],
+    ks: Sequence[int],
+    cells: Callable[..., list[Cell]],
+) -> Table:
+    of = comparison.baseline.problems
+    columns = {
+        metric_name(metric, k): cells(comparison.means(metric, k), of=of)
+        for metric in metrics
+        for k in ks
+    }
+    return table_of({"model": comparison.names, **columns, **without_reward(comparison)})
+
+
+def without_reward(comparison: Comparison) -> dict[str, list[str]]:
+    """Return the column of samples without a reward, or with a 0 in its place, if there are any."""
+    counts = [run.results.counts for run in comparison.runs]
+    lacking = [count.unscored + count.zeroed for count in counts]
+    if not any(lacking):
+        return {}
+    shares = zip(lacking, counts, strict=True)
+    return {"no reward": [f"{number:,} ({number / of.samples:.1%})" for number, of in shares]}
+
+
+def groups_table(groups: Mapping[str, Results], *, heading: str, ks: Sequence[int]) -> Table:
+    """Return max@k and pass@k over groups of problems, one row a group; nothing is compared."""
+    known = set.intersection(*(set(results.ks) for results in groups.values()))
+    columns = {
+        metric_name(metric, k): [mean_cell(found.metrics[metric][k]) for found in groups.values()]
+        for metric in METRICS
+        for k in Comparison((), tuple(sorted(known))).shown_ks(ks)
+    }
+    return table_of({heading: groups, **columns})
 
 
 def differences(comparison: Comparison, ks: Sequence[int] = KS) -> Table:
@@ -98,82 +100,156 @@ def differences(comparison: Comparison, ks: Sequence[int] = KS) -> Table:
 
     Those are marked that the test of `decide` tells from zero.
     """
-    columns: list[Column[Run]] = [text_column("model", lambda run: run.name)]
+    columns: dict[str, list[Cell]] = {}
     for metric in METRICS:
-        columns += difference_columns(decide(comparison, metric), comparison.shown_ks(ks))
-    return tabulate(columns, comparison.others)
+        tests = decide(comparison, metric).against_baseline
+        for k in comparison.shown_ks(ks):
+            columns[metric_name(metric, k)] = [
+                _difference(test, of=comparison.baseline.problems)
+                for test in tests
+                if test.measure.k == k
+            ]
+    return table_of({"model": [run.name for run in comparison.others], **columns})
 
 
-def difference_columns(decision: Decision, ks: Sequence[int]) -> list[Column[Run]]:
-    """Return the columns of `differences` for one metric."""
-    found = {(test.first, test.measure.k): test for test in decision.against_baseline}
-    return [_difference_column(metric_name(decision.metric, k), found, k) for k in ks]
-
-
-def _difference_column(
-    heading: str, found: Mapping[tuple[str, int], PairedTest], k: int
-) -> Column[Run]:
-    def cell(run: Run) -> Cell:
-        test = found[run.name, k]
-        mark = "" if not test.significant else "above" if test.difference > 0 else "below"
-        note = f"{test.problems:,} problems" if test.problems < run.problems else ""
-        return Cell(change(test.difference), change_interval(test.low, test.high), mark, note=note)
-
-    return Column(heading, cell)
+def _difference(test: PairedTest, *, of: int) -> Cell:
+    note = f"{test.problems:,} problems" if test.problems < of else ""
+    return Cell(change(test.difference), change_interval(test.low, test.high), test.mark, note=note)
 
 
 def samples_table(comparison: Comparison) -> Table:
     """Return what became of the samples: counts, outcomes, distinct completions, entropy."""
-    outcomes = sorted({o for run in comparison.runs for o in run.results["counts"]["outcomes"]})
-    columns: list[Column[Run]] = [
-        text_column("model", lambda run: run.name),
-        _count_column("samples", "samples"),
-        *(_count_column(o.replace("_", " "), "outcomes", o) for o in outcomes),
-        _count_column("unscored", "unscored"),
-        *([_cut_off_column()] if cut_off_shares(comparison) else []),
-        *(_sampled_column(*entry) for entry in SAMPLES_COLUMNS),
-    ]
-    return tabulate(columns, comparison.runs)
+    found = [run.results for run in comparison.runs]
+    outcomes = sorted({outcome for one in found for outcome in one.counts.outcomes})
+    cut_off = ["" if one.cut_off is None else f"{one.cut_off:.1%}" for one in found]
+    return table_of(
+        {
+            "model": comparison.names,
+            "samples": [f"{one.counts.samples:,}" for one in found],
+            **{
+                name.replace("_", " "): [f"{one.counts.outcomes.get(name, 0):,}" for one in found]
+                for name in outcomes
+            },
+            "unscored": [f"{one.counts.unscored:,}" for one in found],
+            **({"cut off": cut_off} if any(cut_off) else {}),
+            **{
+                heading: [decimal(value(one), digits) for one in found]
+                for heading, digits, value in SAMPLES_COLUMNS
+            },
+        }
+    )
 
 
-def _cut_off_column() -> Column[Run]:
-    def shown(run: Run) -> str:
-        found = cut_off(run.results)
-        return "" if found is None else f"{found:.1%}"
-
-    return text_column("cut off", shown)
+def _of(entropy: Entropy | None, value: Callable[[Entropy], float]) -> float | None:
+    return None if entropy is None else value(entropy)
 
 
-def _read(run: Run, keys: Sequence[str]) -> float | None:
-    """Return a number of a run's results by its keys; None where one of them is missing."""
-    found: Any = run.results
-    for key in keys:
-        found = found and found.get(key)
-    return None if found is None else float(found)
-
-
-def _sampled_column(keys: Sequence[str], heading: str, digits: int) -> Column[Run]:
-    return number_column(heading, lambda run: _read(run, keys), digits=digits)
-
-
-def _count_column(heading: str, *keys: str) -> Column[Run]:
-    return text_column(heading, lambda run: f"{int(_read(run, ('counts', *keys)) or 0):,}")
-
-
-def outcomes_table(results: Mapping[str, Any]) -> Table:
+def outcomes_table(results: Results) -> Table:
     """Return one row an outcome that occurred: samples with it and their share of all samples.
 
-    The last row, if there are any, counts the unscored samples, those of the verifier's own
-    failures: they are left out of every metric.
+    The last row, if there are any, counts the samples without a reward: they are left out of every
+    metric.
     """
-    counts = results["counts"]
-    found = counts["outcomes"]
+    counts = results.counts
+    found = counts.outcomes
     numbers = {str(outcome): found[str(outcome)] for outcome in Outcome if str(outcome) in found}
-    if counts["unscored"]:
-        numbers["unscored"] = counts["unscored"]
-    columns: list[Column[str]] = [
-        Column("outcome", Cell),
-        text_column("samples", lambda name: f"{numbers[name]:,}"),
-        text_column("share", lambda name: f"{numbers[name] / counts['samples']:.1%}"),
+    if counts.unscored:
+        numbers["unscored"] = counts.unscored
+    return table_of(
+        {
+            "outcome": numbers,
+            "samples": [f"{number:,}" for number in numbers.values()],
+            "share": [f"{number / counts.samples:.1%}" for number in numbers.values()],
+        }
+    )
+
+
+def winners(decision: Decision) -> Table:
+    """Return the models that are best at some k: where each is "best", and where "tied" with it."""
+    names = list(dict.fromkeys(name for k in decision.ks for name in decision.leaders[k]))
+
+    def word(name: str, best: str, *tied: str) -> str:
+        return "best" if name == best else "tied" if name in tied else ""
+
+    columns = {
+        str(k): [word(name, *leaders) for name in names] for k, leaders in decision.leaders.items()
+    }
+    return table_of(
+        {
+            "best of N": names,
+            **{k: [Cell(found, mark=found) for found in words] for k, words in columns.items()},
+        }
+    )
+
+
+def against_baseline(decision: Decision) -> Table:
+    """Return every other model: where it is above (+) or below (−) the baseline, or neither (=)."""
+    names = list(dict.fromkeys(test.first for test in decision.against_baseline))
+    columns = {
+        str(k): [
+            Cell(_SIGNS[test.mark], mark=test.mark)
+            for test in decision.against_baseline
+            if test.measure.k == k
+        ]
+        for k in decision.ks
+    }
+    return table_of({f"against {decision.baseline}": names, **columns})
+
+
+def paper_tables(benchmark: str) -> dict[str, Table]:
+    """Return {"max@k", "pass@k"} of the paper's models on a benchmark, k = 1, 2, 4 ... 256.
+
+    The paper's model has 7 billion parameters and its prompts are not published, so that the
+    numbers tell the shape to expect, not a value to reach. Raises InvalidValueError for a
+    benchmark that the paper does not have.
+    """
+    if benchmark not in PAPER_BENCHMARKS:
+        raise unknown_name("paper", benchmark, PAPER_BENCHMARKS)
+    data = importlib.resources.files("maxatk.report") / "data" / "paper.csv"
+    header, *rows = csv.reader(data.read_text(encoding="utf-8").splitlines())
+    tables = {}
+    for metric in METRICS:
+        chosen = [row for row in rows if row[1:3] == [benchmark, metric]]
+        columns: dict[str, list[Cell | str]] = {
+            f"Table {chosen[0][0]} of the paper": [row[3] for row in chosen]
+        }
+        for place in range(4, len(header)):
+            values = [float(row[place]) for row in chosen]
+            columns[metric_name(metric, int(header[place]))] = [
+                Cell(share(value), shade=shade)
+                for value, shade in zip(values, shaded(values), strict=True)
+            ]
+        tables[metric] = table_of(columns)
+    return tables
+
+
+def problem_frame(results: Runs) -> pd.DataFrame:
+    """Return one row a model, problem, metric and k, with the value; NaN where there is none.
+
+    The columns are model, problem, metric, k, value, samples and scored (of the problem). Raises
+    MissingDependencyError without pandas, and as `load_comparison`.
+    """
+    try:
+        import pandas as pd
+    except ImportError as error:
+        raise MissingDependencyError(
+            "data frames need the package 'pandas': pip install 'maxatk[report]'"
+        ) from error
+    comparison = comparison_of(results)
+    frames = [
+        pd.DataFrame(
+            {
+                "model": run.name,
+                "problem": run.results.ids,
+                "metric": metric,
+                "k": k,
+                "value": values,
+                "samples": run.results.per_problem.samples,
+                "scored": run.results.per_problem.scored,
+            }
+        )
+        for run in comparison.runs
+        for metric in METRICS
+        for k, values in zip(comparison.ks, run.values(metric, comparison.ks).T, strict=True)
     ]
-    return tabulate(columns, list(numbers))
+    return pd.concat(frames, ignore_index=True)

@@ -1,47 +1,55 @@
-"""The runs a report compares: read, checked to be over the same problems, and aligned."""
+"""The runs a report compares: how they are read, and checked to be over the same problems."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from maxatk.errors import InvalidValueError, unknown_name
-from maxatk.evaluation.results import only_problems
-from maxatk.evaluation.sources import ResultsSource, load_results
-from maxatk.evaluation.statistics.intervals import FEW_PROBLEMS
-from maxatk.evaluation.statistics.paired import PairedDifference, paired_difference
-from maxatk.evaluation.statistics.seeds import FEWEST_SEEDS, seed_differences
+from maxatk.evaluation.open import ResultsSource, load_results
+from maxatk.evaluation.pooling import same_problems
+from maxatk.evaluation.results import Mean, Results, only_problems
+from maxatk.statistics.seeds import FEWEST_SEEDS
 
 METRICS = ("max@k", "pass@k")
-_COMPARED = ("model.model", "model.weights", "samples.sha256", "rewards.sha256")
+BASE = "base"
+ALPHA = 0.05
+Over: TypeAlias = Literal["problems", "seeds", "seeds and problems"]
+SPEAKS_OF: Mapping[Over, str] = {
+    "problems": "other problems, these trainings",
+    "seeds": "other seeds with problems of their own",
+    "seeds and problems": "other seeds and other problems",
+}
+"""What a difference is tested over -> what its interval and its p speak of."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """One model's results under the name it has in the report."""
+    """One model's results under the name it has in the report, and its folder if that was given."""
 
     name: str
-    results: Mapping[str, Any]
+    results: Results
+    folder: Path | None = None
 
     @property
     def problems(self) -> int:
         """The number of problems, those without a scored sample included."""
-        return int(self.results["counts"]["problems"])
+        return self.results.counts.problems
 
-    def metric(self, metric: str, k: int) -> Mapping[str, Any]:
-        """Return {"mean", "low", "high", "problems", "below"} of a metric at k."""
-        found: Mapping[str, Any] = self.results["metrics"][metric][str(k)]
-        return found
+    def metric(self, metric: str, k: int) -> Mean:
+        """Return the mean of a metric at k."""
+        return self.results.metrics[metric][k]
 
     def values(self, metric: str, ks: Sequence[int]) -> npt.NDArray[np.float64]:
         """Return the values of every problem: (P, K), NaN where there is none."""
-        columns = self.results["per_problem"][metric]
-        by_k: npt.NDArray[np.float64] = np.array([columns[str(k)] for k in ks], dtype=np.float64)
+        columns = self.results.per_problem.values[metric]
+        by_k: npt.NDArray[np.float64] = np.array([columns[k] for k in ks], dtype=np.float64)
         return np.ascontiguousarray(by_k.T)
 
 
@@ -49,8 +57,7 @@ class Run:
 class Comparison:
     """Runs over the same problems, the baseline first, and the k that all of them have.
 
-    `seeds` are the same runs, one comparison a training seed, where the runs hold several. From
-    three seeds on a difference is tested over them, and over problems otherwise.
+    `seeds` are the same runs, one comparison a training seed, where the runs hold several.
     """
 
     runs: tuple[Run, ...]
@@ -68,11 +75,11 @@ class Comparison:
         return self.runs[1:]
 
     @property
-    def problem_ids(self) -> list[str]:
-        """The ids of the problems, in the order of every run's values."""
-        return list(self.baseline.results["per_problem"]["ids"])
+    def names(self) -> list[str]:
+        """The names of the runs, the baseline first."""
+        return [run.name for run in self.runs]
 
-    def means(self, metric: str, k: int) -> dict[str, Mapping[str, Any]]:
+    def means(self, metric: str, k: int) -> dict[str, Mean]:
         """Return what `Run.metric` gives for every run, by its name."""
         return {run.name: run.metric(metric, k) for run in self.runs}
 
@@ -80,7 +87,7 @@ class Comparison:
         """Return the runs by their means, the highest first; those without a mean are last."""
 
         def mean(run: Run) -> float:
-            found = run.metric(metric, k)["mean"]
+            found = run.metric(metric, k).mean
             return -math.inf if found is None else float(found)
 
         return sorted(self.runs, key=mean, reverse=True)
@@ -92,89 +99,96 @@ class Comparison:
         return sorted(shown | {max(below, default=self.ks[0])})
 
     @property
-    def over_seeds(self) -> bool:
-        """Whether differences are tested over training seeds."""
-        return len(self.seeds) >= FEWEST_SEEDS
+    def over(self) -> Over:
+        """What differences are tested over: seeds from three on, and problems that they share."""
+        if len(self.seeds) < FEWEST_SEEDS:
+            return "problems"
+        return "seeds and problems" if self.shared else "seeds"
+
+    @property
+    def shared(self) -> bool:
+        """Whether there are seeds, and all have the same problems."""
+        parts = [of_seed.baseline.results for of_seed in self.seeds]
+        return len(parts) > 0 and same_problems(parts)
 
     @property
     def test_name(self) -> str:
         """The name of the test of a difference, and over what it is."""
-        if self.over_seeds:
-            return f"paired t-test over {len(self.seeds)} training seeds"
-        problems = self.baseline.problems
-        kind = "t-test" if problems < FEW_PROBLEMS else "bootstrap test"
-        return f"paired {kind} over {problems:,} problems"
+        counts = {"seeds": f"{len(self.seeds)} training seeds"}
+        counts["problems"] = f"{self.baseline.problems:,} problems"
+        over = " and ".join(counts[what] for what in self.over.split(" and "))
+        return f"paired t-test over {over}"
 
-    def differences(
-        self, pairs: Sequence[tuple[Run, Run]], metric: str, ks: Sequence[int]
-    ) -> list[PairedDifference]:
-        """Return the paired difference, first minus second, of every pair of runs: (K,) each."""
-        if not pairs:
-            return []
-        if self.over_seeds:
-            return [
-                self._over_seeds(first.name, second.name, metric, ks) for first, second in pairs
-            ]
-        # Side by side, since all of them are over the same resamples.
-        firsts, seconds = (
-            np.concatenate([pair[side].values(metric, ks) for pair in pairs], axis=1)
-            for side in (0, 1)
-        )
-        found = paired_difference(firsts, seconds)
-        return [found.columns(at * len(ks), len(ks)) for at in range(len(pairs))]
+    def run(self, name: str) -> Run:
+        """Return the run of that name; raises InvalidValueError where there is none."""
+        for run in self.runs:
+            if run.name == name:
+                return run
+        raise unknown_name("model", name, [run.name for run in self.runs])
 
-    def difference(
-        self, run: Run, metric: str, ks: Sequence[int], *, to: Run | None = None
-    ) -> PairedDifference:
-        """Return the paired difference of a run to the baseline, or `to` another run: (K,)."""
-        (found,) = self.differences([(run, to or self.baseline)], metric, ks)
-        return found
-
-    def _over_seeds(
+    def moved(
         self, first: str, second: str, metric: str, ks: Sequence[int]
-    ) -> PairedDifference:
-        by_seed = []
-        for comparison in self.seeds:
-            runs = {run.name: run for run in comparison.runs}
-            moved = runs[first].values(metric, ks) - runs[second].values(metric, ks)
-            by_seed.append(np.nanmean(moved, axis=0))
-        return seed_differences(np.array(by_seed), problems=self.baseline.problems)
+    ) -> list[npt.NDArray[np.float64]]:
+        """Return the values of one run less another's, (P, K) of every seed, or of all at once."""
+        return [
+            part.run(first).values(metric, ks) - part.run(second).values(metric, ks)
+            for part in self.seeds or (self,)
+        ]
+
+
+Runs: TypeAlias = Comparison | Mapping[str, ResultsSource]
+"""What tables, figures and the page are made of; results by name are those of `comparison_of`."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Reading:
+    """How the results of runs are read, and against which of the runs the others are held.
+
+    Args:
+        baseline: The run the others are compared to; "base", else the first.
+        k: The k that are shown, from 1 to the samples of a problem. If none is given, the page has
+            1, 8, 32 and 128, as far as all runs have them, and a comparison 1 and the largest up
+            to 128 that all have.
+        threshold: The reward from which a sample passes; the run's own, or 1.
+        column: A column of the scores to take for the reward.
+    """
+
+    baseline: str | None = None
+    k: tuple[int, ...] = ()
+    threshold: float | None = None
+    column: str | None = None
+
+    def results_of(self, source: ResultsSource) -> Results:
+        """Return the results of one run; raises as `load_results`."""
+        return load_results(source, ks=self.k, threshold=self.threshold, column=self.column)
 
 
 def load_comparison(
     results: Mapping[str, ResultsSource],
+    reading: Reading = Reading(),
     *,
-    baseline: str | None = None,
     allow_other_problems: bool = False,
     allow_other_verifiers: bool = True,
-    ks: Sequence[int] | None = None,
-    threshold: float | None = None,
-    column: str | None = None,
 ) -> Comparison:
     """Return the comparison of results given by name: objects, files, folders, files of rewards.
 
-    Args:
-        results: The results of each run by its name.
-        baseline: The run that others are compared to; the run named "base", else the first.
-        allow_other_problems: Keep the problems that every run has (by id), and take the metrics
-            over them.
-        allow_other_verifiers: Whether the verifier's limits may differ.
-        ks: At which k every run has its metrics, beside 1, 2, 4, ...
-        threshold: The reward from which a sample passes, as in `load_results`.
-        column: A column of the scores that stands in for the reward, as in `load_results`.
+    With `allow_other_problems` the problems are those that every run has (by id), and metrics are
+    taken over them; `allow_other_verifiers` lets the verifier's limits differ.
 
     Raises MissingFileError or DataError for a file that is not a results file; InvalidValueError
-    when there are no results, the baseline is unknown, or problems or verifiers differ that may
-    not.
+    when there are no results, a name is not printable, the baseline is unknown, or problems or
+    verifiers differ that may not.
     """
     if not results:
         raise InvalidValueError("results: must hold at least one run")
+    for name in results:
+        check_name(name, where="results")
     runs = [
-        Run(name, load_results(source, ks=ks, threshold=threshold, column=column))
-        for name, source in results.items()
+        Run(name, reading.results_of(source), folder_of(source)) for name, source in results.items()
     ]
+    baseline = reading.baseline
     if baseline is None:
-        baseline = "base" if "base" in results else runs[0].name
+        baseline = BASE if BASE in results else runs[0].name
     if baseline not in results:
         raise unknown_name("baseline", baseline, results)
     runs.sort(key=lambda run: run.name != baseline)
@@ -185,10 +199,27 @@ def load_comparison(
             _refuse_other_problems(runs[0], run)
     if allow_other_problems:
         runs = _on_common_problems(runs)
-    common = set.intersection(*({int(k) for k in run.results["metrics"]["max@k"]} for run in runs))
+    common = set.intersection(*(set(run.results.ks) for run in runs))
     if not common:
         raise InvalidValueError("results: the runs have no k in common")
     return Comparison(tuple(runs), tuple(sorted(common)))
+
+
+def comparison_of(results: Runs, reading: Reading = Reading()) -> Comparison:
+    """Return a comparison as it is, or that of results by name; raises as `load_comparison`."""
+    return results if isinstance(results, Comparison) else load_comparison(results, reading)
+
+
+def folder_of(source: ResultsSource) -> Path | None:
+    """Return the folder that results are in, None where they are given in another way."""
+    folder = None if isinstance(source, Results | Mapping) else Path(source)
+    return folder if folder is not None and folder.is_dir() else None
+
+
+def check_name(name: str, *, where: str) -> None:
+    """Refuse the name of a model that would break a figure, a file or a terminal."""
+    if not name.isprintable():
+        raise InvalidValueError(f"{where}: a name must be printable text, got {name!r}")
 
 
 def metric_name(metric: str, k: int) -> str:
@@ -206,35 +237,13 @@ def with_seeds(comparison: Comparison, seeds: Sequence[Mapping[str, ResultsSourc
         missing = [run.name for run in comparison.runs if run.name not in results]
         if missing:
             raise InvalidValueError(f"seeds[{number}]: has no results of {missing[0]!r}")
-        found.append(load_comparison(results, baseline=comparison.baseline.name))
+        found.append(load_comparison(results, Reading(baseline=comparison.baseline.name)))
     return dataclasses.replace(comparison, seeds=tuple(found))
 
 
-def setting_differences(comparison: Comparison) -> list[str]:
-    """Return one line for every setting in which a run differs from the baseline.
-
-    The model itself, or the file of its samples, is left out: it is what runs are meant to differ
-    in.
-    """
-    first = _flat(comparison.baseline.results["manifest"].get("settings", {}))
-    lines = []
-    for run in comparison.others:
-        mine = _flat(run.results["manifest"].get("settings", {}))
-        for key in sorted(first.keys() | mine.keys()):
-            if key not in _COMPARED and first.get(key) != mine.get(key):
-                lines.append(
-                    f"{key}: {first.get(key)!r} for {comparison.baseline.name}, "
-                    f"{mine.get(key)!r} for {run.name}"
-                )
-    return lines
-
-
 def _refuse_other_problems(first: Run, other: Run) -> None:
-    ids = [run.results["per_problem"]["ids"] for run in (first, other)]
-    digests = [
-        run.results["manifest"].get("settings", {}).get("problems", {}).get("sha256")
-        for run in (first, other)
-    ]
+    ids = [run.results.ids for run in (first, other)]
+    digests = [run.results.recorded("settings.problems.sha256") for run in (first, other)]
     if ids[0] != ids[1] or digests[0] != digests[1]:
         raise InvalidValueError(
             f"results: {other.name!r} ({len(ids[1])} problems) is not over the same problems as "
@@ -243,9 +252,7 @@ def _refuse_other_problems(first: Run, other: Run) -> None:
 
 
 def _refuse_other_verifier(first: Run, other: Run) -> None:
-    verifiers = [
-        run.results["manifest"].get("settings", {}).get("verifier") for run in (first, other)
-    ]
+    verifiers = [run.results.recorded("settings.verifier") for run in (first, other)]
     if verifiers[0] != verifiers[1]:
         raise InvalidValueError(
             f"results: {other.name!r} was verified with {verifiers[1]}, {first.name!r} with "
@@ -254,17 +261,8 @@ def _refuse_other_verifier(first: Run, other: Run) -> None:
 
 
 def _on_common_problems(runs: Sequence[Run]) -> list[Run]:
-    common = set.intersection(*(set(run.results["per_problem"]["ids"]) for run in runs))
-    order = [i for i in runs[0].results["per_problem"]["ids"] if i in common]
+    common = set.intersection(*(set(run.results.ids) for run in runs))
+    order = [i for i in runs[0].results.ids if i in common]
     if not order:
         raise InvalidValueError("results: the runs have no problem in common")
-    return [Run(run.name, only_problems(run.results, order)) for run in runs]
-
-
-def _flat(value: Any, name: str = "") -> dict[str, Any]:
-    if not isinstance(value, Mapping):
-        return {name: value}
-    flat: dict[str, Any] = {}
-    for key, inner in value.items():
-        flat.update(_flat(inner, f"{name}.{key}" if name else key))
-    return flat
+    return [dataclasses.replace(run, results=only_problems(run.results, order)) for run in runs]

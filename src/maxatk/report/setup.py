@@ -6,22 +6,24 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
+from maxatk.evaluation.results import Results
 from maxatk.objectives import METHODS
 from maxatk.objectives.methods import BASELINES, Method
-from maxatk.report.cells import Column, Table, tabulate, text_column
-from maxatk.report.runs import Comparison, Run
-from maxatk.report.style import BASE
+from maxatk.report.runs import BASE, Comparison, Run
+from maxatk.report.tables import Table, table_of
 
-_SCALES = {
+_OF_METHODS = {
     "std": "divided by the standard deviation of the group",
     "mean": "divided by the mean of the group",
     "subset_std": "divided by the standard deviation over subsets",
-}
-_CORRECTIONS = {
     "first_order": "first-order correction for samples of an older policy",
     "exact": "exact correction for samples of an older policy",
 }
+"""How the scale and the correction of a method are said."""
+
 _TRAINING = (
+    ("max_steps", "{} steps"),
+    ("num_train_epochs", "{} epochs"),
     ("num_generations", "{} samples a prompt"),
     ("num_iterations", "{} optimizer steps per rollout batch"),
     ("learning_rate", "learning rate {}"),
@@ -31,30 +33,33 @@ _TRAINING = (
 )
 """Keys of a recipe's `trainer` and how they are said."""
 
-_SETTINGS: tuple[tuple[str, str], ...] = (
-    ("problems from", "problems_file"),
-    ("temperature", "settings.sampling.temperature"),
-    ("top-p", "settings.sampling.top_p"),
-    ("top-k", "settings.sampling.top_k"),
-    ("new tokens, at most", "settings.sampling.max_new_tokens"),
-    ("stop texts", "settings.sampling.stop"),
-    ("prompt template", "settings.model.prompt.template"),
-    ("system prompt", "settings.model.prompt.system"),
-    ("seed of the samples", "settings.sampling.seed"),
-    ("reward", "settings.reward"),
-    ("CPU seconds a test", "settings.verifier.time_limit_s"),
-    ("memory a test, MiB", "settings.verifier.memory_limit_bytes"),
-    ("backend", "settings.model.name"),
-    ("weights as", "settings.model.dtype"),
-    ("device", "settings.model.device"),
-    ("maxatk", "environment.maxatk"),
-    ("commit", "environment.commit"),
-    ("Python", "environment.python"),
-    ("torch", "environment.torch"),
-    ("transformers", "environment.transformers"),
-    ("vLLM", "environment.vllm"),
-    ("machine", "environment.cpu"),
-)
+_SETTINGS: Mapping[str, str] = {
+    "problems from": "problems_file",
+    "temperature": "settings.sampling.temperature",
+    "top-p": "settings.sampling.top_p",
+    "top-k": "settings.sampling.top_k",
+    "new tokens, at most": "settings.sampling.max_new_tokens",
+    "stop texts": "settings.sampling.stop",
+    "prompt template": "settings.model.prompt.template",
+    "system prompt": "settings.model.prompt.system",
+    "seed of the samples": "settings.sampling.seed",
+    "reward": "settings.reward",
+    "CPU seconds a test": "settings.verifier.time_limit_s",
+    "memory a test, MiB": "settings.verifier.memory_limit_bytes",
+    "backend": "settings.model.name",
+    "weights as": "settings.model.dtype",
+    "device": "settings.model.device",
+    "maxatk": "environment.maxatk",
+    "commit": "environment.commit",
+    "Python": "environment.python",
+    "torch": "environment.torch",
+    "transformers": "environment.transformers",
+    "vLLM": "environment.vllm",
+    "machine": "environment.cpu",
+    "GPU": "environment.gpu",
+    "driver": "environment.driver",
+    "CUDA": "environment.cuda",
+}
 """Further rows of the table of settings: the heading, and where the value is in a manifest."""
 
 
@@ -66,8 +71,7 @@ def described(method: Method, k: int | None) -> str:
     parts = [
         f"raises the {aim}",
         *([] if method.baseline == "none" else [f"less {BASELINES[method.baseline].formula}"]),
-        *([_SCALES[method.scale]] if method.scale in _SCALES else []),
-        *([_CORRECTIONS[method.correction]] if method.correction in _CORRECTIONS else []),
+        *(_OF_METHODS[part] for part in (method.scale, method.correction) if part in _OF_METHODS),
     ]
     return ", ".join(parts) + (f" ({method.source})" if method.source else "")
 
@@ -79,26 +83,32 @@ def models_table(comparison: Comparison, recipes: Mapping[str, Mapping[str, Any]
     """
 
     def trainer(run: Run) -> Mapping[str, Any]:
-        recipe = run.results["manifest"].get("training") or recipes.get(run.name) or {}
-        found: Mapping[str, Any] = recipe.get("trainer") or {}
-        return found
+        recipe = run.results.manifest.get("training") or recipes.get(run.name)
+        return _mapping(_mapping(recipe).get("trainer"))
 
-    columns: list[Column[Run]] = [
-        text_column("model", lambda run: run.name),
-        text_column("what it is", lambda run: _what(run, trainer(run))),
-        text_column("method", lambda run: str(trainer(run).get("method", "–"))),
-        text_column("k of training", lambda run: _k(trainer(run))),
-        text_column("training", lambda run: _training(trainer(run))),
-        text_column("evaluated", lambda run: _evaluated(run.results["manifest"])),
-    ]
-    return tabulate(columns, comparison.runs)
+    trainers = {run.name: trainer(run) for run in comparison.runs}
+    return table_of(
+        {
+            "model": trainers,
+            "what it is": [_what(name, found) for name, found in trainers.items()],
+            "method": [str(found.get("method", "–")) for found in trainers.values()],
+            "k of training": map(_k, trainers.values()),
+            "training": map(_training, trainers.values()),
+            "evaluated": [_evaluated(run.results) for run in comparison.runs],
+        }
+    )
 
 
-def _what(run: Run, trainer: Mapping[str, Any]) -> str:
+def _mapping(value: Any) -> Mapping[str, Any]:
+    """Return a part of a record as it should be: others may have written it."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def _what(name: str, trainer: Mapping[str, Any]) -> str:
     method = METHODS.get(str(trainer.get("method")))
     if method is not None:
         return described(method, trainer.get("k"))
-    return "the model before training" if run.name == BASE else "not known: no training record"
+    return "the model before training" if name == BASE else "not known: no training record"
 
 
 def _k(trainer: Mapping[str, Any]) -> str:
@@ -107,12 +117,11 @@ def _k(trainer: Mapping[str, Any]) -> str:
 
 
 def _training(trainer: Mapping[str, Any]) -> str:
-    if trainer.get("max_steps", -1) > 0:
-        length = [f"{trainer['max_steps']} steps"]
-    else:
-        length = [f"{trainer['num_train_epochs']} epochs"] if "num_train_epochs" in trainer else []
-    said = [text.format(trainer[key]) for key, text in _TRAINING if key in trainer]
-    return ", ".join([*length, *said]) or "–"
+    steps = trainer.get("max_steps")
+    unused = "num_train_epochs" if isinstance(steps, int) and steps > 0 else "max_steps"
+    known = trainer.keys() - {unused}
+    said = [text.format(trainer[key]) for key, text in _TRAINING if key in known]
+    return ", ".join(said) or "–"
 
 
 def settings_table(comparison: Comparison) -> Table:
@@ -120,22 +129,20 @@ def settings_table(comparison: Comparison) -> Table:
 
     Settings that no run recorded are left out.
     """
-    rows = [("problems", _together({run.name: f"{run.problems:,}" for run in comparison.runs}))]
-    samples = {run.name: _samples(run) for run in comparison.runs}
-    rows.append(("samples a problem", _together(samples)))
-    for heading, key in _SETTINGS:
-        values = {run.name: _value(run.results["manifest"], key) for run in comparison.runs}
+    rows = {
+        "problems": {run.name: f"{run.problems:,}" for run in comparison.runs},
+        "samples a problem": {run.name: _samples(run) for run in comparison.runs},
+    }
+    for heading, key in _SETTINGS.items():
+        shown = _SHOWN.get(key, _plain)
+        values = {run.name: shown(run.results.recorded(key)) for run in comparison.runs}
         if any(values.values()):
-            rows.append((heading, _together(values)))
-    columns: list[Column[tuple[str, str]]] = [
-        text_column("setting", lambda row: row[0]),
-        text_column("value", lambda row: row[1]),
-    ]
-    return tabulate(columns, rows)
+            rows[heading] = values
+    return table_of({"setting": rows, "value": map(_together, rows.values())})
 
 
 def _samples(run: Run) -> str:
-    counts = run.results["per_problem"]["samples"]
+    counts = run.results.per_problem.samples
     few, many = min(counts), max(counts)
     return f"{few:,}" if few == many else f"{few:,} to {many:,}"
 
@@ -147,13 +154,6 @@ def _together(values: Mapping[str, str]) -> str:
     if len(by_value) == 1:
         return next(iter(by_value))
     return "; ".join(f"{value} ({', '.join(names)})" for value, names in by_value.items())
-
-
-def _value(manifest: Mapping[str, Any], key: str) -> str:
-    found: Any = manifest
-    for part in key.split("."):
-        found = found.get(part) if isinstance(found, Mapping) else None
-    return _SHOWN.get(key, _plain)(found)
 
 
 def _plain(value: Any) -> str:
@@ -170,23 +170,21 @@ def _rewards(value: Any) -> str:
     return ", ".join(str(part.get("target", part)) for part in value if isinstance(part, Mapping))
 
 
-def _top_k(value: Any) -> str:
-    return _plain(value) if value else ""
-
-
 _SHOWN: Mapping[str, Callable[[Any], str]] = {
     "settings.reward": _rewards,
-    "settings.sampling.top_k": _top_k,
-    "settings.verifier.memory_limit_bytes": lambda value: f"{value >> 20:,}" if value else "",
+    "settings.sampling.top_k": lambda value: _plain(value or None),
+    "settings.verifier.memory_limit_bytes": lambda value: (
+        f"{value >> 20:,}" if isinstance(value, int) and value else _plain(value)
+    ),
     "environment.commit": lambda value: str(value or "")[:12],
 }
 
 
-def _evaluated(manifest: Mapping[str, Any]) -> str:
+def _evaluated(results: Results) -> str:
     """Return what was evaluated: the model without its folders, or the file of samples."""
-    model = manifest.get("settings", {}).get("model")
+    model = results.recorded("settings.model")
     if isinstance(model, Mapping) and model.get("model"):
         name = str(model["model"])
         shown = PurePath(name).name if PurePath(name).is_absolute() else name
         return f"{shown}, weights {model['weights']}" if model.get("weights") else shown
-    return PurePath(str(manifest.get("samples_file", "–"))).name
+    return PurePath(str(results.manifest.get("samples_file", "–"))).name

@@ -8,13 +8,15 @@ only.
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.util
 import json
+import math
 import select
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from maxatk.errors import DataError, InvalidValueError, MissingDependencyError
@@ -30,8 +32,8 @@ class AnswerReward:
     r"""A reward function in TRL's shape: 1.0 where a completion's answer equals `answer`, else 0.
 
     The answer of a completion is its last boxed expression, formula or number, as math-verify
-    finds it; equal are 1/2, 0.5 and \frac{1}{2}. One comparison may take `timeout_s` seconds; one
-    that does not end has no reward.
+    finds it; equal are 1/2, 0.5 and \frac{1}{2}. One comparison may take `timeout_s` seconds; an
+    answer that cannot be compared in that time is wrong, or none would be better than a wrong one.
 
     Raises MissingDependencyError without math-verify.
     """
@@ -56,10 +58,10 @@ class AnswerReward:
                 raise InvalidValueError(
                     f"Problem {problem.id!r}: has no `answer`, which the reward 'answer' needs"
                 )
-            if not self._ask({"answer": problem.answer})["understood"]:
+            if not self._ask({"answer": problem.answer}).get("understood"):
                 raise DataError(
                     f"Problem {problem.id!r}: answer: {problem.answer!r:.60} is not mathematics "
-                    "that math-verify understands"
+                    f"that math-verify understands within {self._timeout_s:g} s"
                 )
 
     def __call__(
@@ -75,59 +77,77 @@ class AnswerReward:
                 f"answer: {len(answer)} rows for {len(completions)} completions; the data need a "
                 "column `answer`"
             )
-        texts = [completion_text(completion) for completion in completions]
-        pairs = list(zip(answer, texts, strict=True))
-        known: dict[tuple[str, str], float] = {}
-        for gold, text in pairs:
-            if (gold, text) not in known:
-                found = self._ask({"answer": gold, "completion": text})
-                known[gold, text] = float(found["equal"])
+        pairs = list(zip(answer, map(completion_text, completions), strict=True))
+        known = {
+            (gold, text): float(self._ask({"answer": gold, "completion": text}).get("equal", False))
+            for gold, text in dict.fromkeys(pairs)
+        }
         return [known[pair] for pair in pairs]
 
     def _ask(self, question: dict[str, str]) -> dict[str, Any]:
+        """Return what the worker says; {} where it has not within the time of an answer.
+
+        Raises Failure where math-verify raises or its process dies.
+        """
         with self._lock:
             if self._worker is None or self._worker.poll() is not None:
                 self._worker = _start()
-                self._understood(self._line(self._worker, _START_S))
+                if not self._line(self._worker, _START_S):
+                    raise Failure(f"math-verify was not imported within {_START_S:g} s")
             worker = self._worker
             assert worker.stdin is not None
             with contextlib.suppress(BrokenPipeError):  # it died: its output has ended too
                 worker.stdin.write(json.dumps(question).encode() + b"\n")
                 worker.stdin.flush()
-            return self._understood(self._line(worker, self._timeout_s))
-
-    def _understood(self, line: bytes) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(line)
-        if "error" in found:
-            raise Failure(f"math-verify raised {found['error']}")
-        return found
+            found: dict[str, Any] = json.loads(self._line(worker, self._timeout_s) or "{}")
+            return found
 
     def _line(self, worker: subprocess.Popen[bytes], seconds: float) -> bytes:
-        """Return the next line of the worker; end it and raise Failure where none comes in time."""
+        """Return the next line of the worker; end it and return none where none comes in time."""
         assert worker.stdout is not None
         ready, _, _ = select.select([worker.stdout], [], [], seconds)
         line = worker.stdout.readline() if ready else b""
         if not line:
             self.close()
-            raise Failure(
-                "the process that compares answers died"
-                if ready
-                else f"two answers were not compared within {seconds:g} s"
-            )
+        if ready and not line:
+            raise Failure("the process that compares answers died")
+        if line.startswith(b'{"error"'):
+            raise Failure(f"math-verify raised {json.loads(line)['error']}")
         return line
 
     def close(self) -> None:
         """End the process of the comparisons; the next one starts another."""
         if self._worker is not None:
             self._worker.kill()
-            self._worker.wait()
-            for pipe in (self._worker.stdin, self._worker.stdout):
-                if pipe is not None:
-                    pipe.close()
+            self._worker.communicate()  # closes both pipes
             self._worker = None
 
     def __del__(self) -> None:
         self.close()
+
+
+def compute_answer_score(
+    data_source: str,  # noqa: ARG001  (part of the shape)
+    solution_str: str,
+    ground_truth: str,
+    extra_info: Mapping[str, Any] | None = None,  # noqa: ARG001
+) -> dict[str, float]:
+    """Return `score`, 1.0 where a completion's answer equals the true one, and `unscored`: verl's.
+
+    `solution_str` is the completion and `ground_truth` the answer. Where math-verify itself fails
+    `score` is NaN and `unscored` 1.
+    """
+    try:
+        (score,) = _shared()(completions=[solution_str], answer=[ground_truth])
+    except Failure:
+        score = None
+    return {"score": math.nan if score is None else score, "unscored": float(score is None)}
+
+
+@functools.cache
+def _shared() -> AnswerReward:
+    """Return the one reward of this process, made on first use."""
+    return AnswerReward()
 
 
 def _start() -> subprocess.Popen[bytes]:

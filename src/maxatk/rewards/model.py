@@ -21,9 +21,9 @@ class ModelReward:
     transformers; at its first call, InvalidValueError for a model with other outputs.
     """
 
-    def __init__(self, model: str, *, device: str | None = None, batch_size: int = _BATCH) -> None:
+    def __init__(self, model: str) -> None:
         refuse_missing_model(model)
-        self._name, self._device, self._batch_size = model, device, batch_size
+        self._name = model
         self._loaded: tuple[Any, Any] | None = None
         self.__name__ = "model_reward"
 
@@ -36,8 +36,8 @@ class ModelReward:
         model, tokenizer = self._load()
         texts = [_text(p, c, tokenizer) for p, c in zip(prompts, completions, strict=True)]
         found: list[float | None] = []
-        for start in range(0, len(texts), self._batch_size):
-            batch = texts[start : start + self._batch_size]
+        for start in range(0, len(texts), _BATCH):
+            batch = texts[start : start + _BATCH]
             inputs = tokenizer(batch, return_tensors="pt", padding=True).to(model.device)
             with torch.inference_mode():
                 found += model(**inputs).logits[:, 0].float().tolist()
@@ -62,7 +62,7 @@ class ModelReward:
             if tokenizer.pad_token is None:
                 tokenizer.pad_token = tokenizer.eos_token
             model.config.pad_token_id = tokenizer.pad_token_id
-            device = self._device or ("cuda" if torch.cuda.is_available() else "cpu")
+            device = "cuda" if torch.cuda.is_available() else "cpu"
             self._loaded = model.to(device).eval(), tokenizer
         return self._loaded
 

@@ -8,11 +8,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from maxatk.errors import InvalidValueError, suggestion
+from maxatk.check import is_number, require
+from maxatk.errors import InvalidValueError, suggestion, unknown_name
 
 NAMED = ("continuous", "binary", "visible_tests", "answer")
 TIMEOUT_S = 300.0
-_KEYS = ("reward", "model", "weight", "timeout_s")
+_KEYS = ("reward", "model", "weight", "timeout_s", "on_error")
+ON_ERROR = ("stop", "zero", "drop")
 _ALLOWED = (
     f"{', '.join(NAMED)}, module:function, file.py:function, {{model: name}}, or a list of "
     "{reward: ..., weight: ...}"
@@ -25,19 +27,23 @@ class RewardSpec:
 
     `kind` is a name in `NAMED`, "function" or "model"; `target` is what a function or a model is
     called. `timeout_s` bounds one call of a function.
+
+    `on_error` is about completions that a function or a model fails for. "zero" counts them as 0
+    and "drop" leaves them out. "stop" counts them as 0 as long as they are at most 5% (one of
+    fewer than 20) and no reward is below 0, and ends the command
+    otherwise, so that no score rises by them.
     """
 
     kind: str
     target: str
     weight: float = 1.0
     timeout_s: float = TIMEOUT_S
+    on_error: str = "stop"
 
     @property
     def name(self) -> str:
         """What the column of this part is called."""
-        if self.kind == "model":
-            return self.target
-        return self.target.rpartition(":")[2]
+        return self.target if self.kind == "model" else self.target.rpartition(":")[2]
 
 
 def read_spec(value: Any) -> tuple[RewardSpec, ...]:
@@ -67,17 +73,24 @@ def _one(item: Any) -> RewardSpec:
             raise InvalidValueError(
                 f"reward: unknown key {key!r}; allowed: {', '.join(_KEYS)}{suggestion(key, _KEYS)}"
             )
-    if "model" in item:
-        if not isinstance(item["model"], str):
-            raise InvalidValueError(f"reward.model: must be text, got {item['model']!r}")
-        spec = RewardSpec("model", item["model"])
-    else:
-        spec = _named(item["reward"])
+    if not isinstance(item.get("model", ""), str):
+        raise InvalidValueError(f"reward.model: must be text, got {item['model']!r}")
+    spec = RewardSpec("model", item["model"]) if "model" in item else _named(item["reward"])
     return dataclasses.replace(
         spec,
         weight=_number(item, "weight", 1.0),
         timeout_s=_number(item, "timeout_s", TIMEOUT_S, positive=True),
+        on_error=_on_error(item, spec.kind),
     )
+
+
+def _on_error(item: Mapping[str, Any], kind: str) -> str:
+    value = item.get("on_error", "stop")
+    if value not in ON_ERROR:
+        raise unknown_name("reward.on_error", value, ON_ERROR)
+    if "on_error" in item and kind in NAMED:
+        raise InvalidValueError(f"reward.on_error: is for functions and models, got it for {kind}")
+    return str(value)
 
 
 def _named(text: Any) -> RewardSpec:
@@ -92,10 +105,9 @@ def _named(text: Any) -> RewardSpec:
 
 def _number(item: Mapping[str, Any], key: str, default: float, *, positive: bool = False) -> float:
     value = item.get(key, default)
-    wrong = isinstance(value, bool) or not isinstance(value, (int, float))
-    if wrong or (positive and value <= 0):
-        wanted = "a positive number" if positive else "a number"
-        raise InvalidValueError(f"reward.{key}: must be {wanted}, got {value!r}")
+    wanted = "a positive number" if positive else "a number"
+    fits = is_number(value) and (value > 0 or not positive)
+    require(fits, f"reward.{key}", wanted, value)
     return float(value)
 
 

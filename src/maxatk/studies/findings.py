@@ -10,21 +10,32 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from maxatk.environment import environment
 from maxatk.errors import DataError, InvalidValueError
 from maxatk.evaluation.folder import RESULTS
-from maxatk.evaluation.statistics.pooling import pool_results
-from maxatk.folders import TRAIN_RECORD, read_json
-from maxatk.report.deciding import Measure
-from maxatk.report.runs import METRICS, Comparison, Run, load_comparison
-from maxatk.studies.seed_tests import SeededRuns, SeedTest, corrected
+from maxatk.evaluation.pooling import pool_results
+from maxatk.evaluation.results import Results, read_results
+from maxatk.folders import known, read_training
+from maxatk.report.deciding import Measure, PairedTest, corrected, paired_tests
+from maxatk.report.runs import (
+    ALPHA,
+    METRICS,
+    Comparison,
+    Over,
+    Reading,
+    Run,
+    load_comparison,
+    with_seeds,
+)
 
-STUDY_FORMAT = 2
-ALPHA = 0.05
+STUDY_FORMAT = 3
 TESTED_KS = (1, 128)
 GRADIENT_SPIKES = "grad_norm/p95_over_median"
+_NOT_KEPT: Mapping[str, Any] = {"per_problem": {}, "manifest": {}}
+_TESTS = ("leaders", "differences", "pairs")
 _KEPT = ("metrics", "interval", "counts", "entropy", "diversity")  # of pooled results
 TRAINING_COLUMNS = (
     ("ratio/mean_abs_delta", "mean |ρ−1|", 3),
@@ -55,22 +66,23 @@ class Study:
     """The outcome of a study.
 
     `comparison` holds the models over the problems of all seeds together, the baseline first, and
-    `by_seed` maps model, seed, metric and k to a mean over the problems of that seed. `measures`
-    are what is tested: `leaders` has the best model of a measure against the second best,
-    `differences` every model against the baseline, `pairs` the models that the recipe pairs. Each
-    of the three lists is corrected by itself at the level `alpha`. `training` maps a model and a
-    logged quantity to its mean over a training and the seeds, and `levels` a model to its level on
-    every axis.
+    `over` says what they are tested over. `by_seed` maps model, seed, metric and k to a mean over
+    the problems of that seed. `measures` are what is tested: `leaders` has the best model of a
+    measure against the second best, `differences` every model against the baseline, `pairs` the
+    models that the recipe pairs. Each of the three lists is corrected by itself at the level
+    `alpha`. `training` maps a model and a logged quantity to its mean over a training and the
+    seeds, and `levels` a model to its level on every axis.
     """
 
     title: str
     seeds: tuple[int, ...]
+    over: Over
     levels: Mapping[str, Mapping[str, str]]
     comparison: Comparison
     measures: tuple[Measure, ...]
-    leaders: tuple[SeedTest, ...]
-    differences: tuple[SeedTest, ...]
-    pairs: tuple[SeedTest, ...]
+    leaders: tuple[PairedTest, ...]
+    differences: tuple[PairedTest, ...]
+    pairs: tuple[PairedTest, ...]
     alpha: float
     by_seed: Mapping[str, Mapping[str, Any]]
     training: Mapping[str, Mapping[str, float]]
@@ -82,19 +94,18 @@ class Study:
             "format": STUDY_FORMAT,
             "title": self.title,
             "seeds": list(self.seeds),
+            "over": self.over,
             "alpha": self.alpha,
             "models": {
                 run.name: {
                     "levels": self.levels[run.name],
-                    **{key: run.results[key] for key in _KEPT},
+                    **{key: value for key, value in run.results.to_json().items() if key in _KEPT},
                     "by_seed": self.by_seed[run.name],
                     "training": self.training[run.name],
                 }
                 for run in self.comparison.runs
             },
-            "leaders": [dataclasses.asdict(test) for test in self.leaders],
-            "differences": [dataclasses.asdict(test) for test in self.differences],
-            "pairs": [dataclasses.asdict(test) for test in self.pairs],
+            **{name: msgspec.to_builtins(getattr(self, name)) for name in _TESTS},
             "environment": self.environment,
         }
 
@@ -104,15 +115,18 @@ class Study:
         if value.get("format") != STUDY_FORMAT:
             raise DataError(f"study: format must be {STUDY_FORMAT}, got {value.get('format')!r}")
         models = value["models"]
-        runs = tuple(Run(name, model) for name, model in models.items())
-        ks = tuple(int(k) for k in runs[0].results["metrics"][METRICS[0]])
+        runs = tuple(
+            Run(name, Results.from_json({**_NOT_KEPT, **model}, place=f"study: {name}"))
+            for name, model in models.items()
+        )
+        ks = tuple(runs[0].results.ks)
         leaders, differences, pairs = (
-            tuple(SeedTest.from_json(test) for test in value[key])
-            for key in ("leaders", "differences", "pairs")
+            msgspec.convert(value[name], tuple[PairedTest, ...]) for name in _TESTS
         )
         return cls(
             title=value["title"],
             seeds=tuple(value["seeds"]),
+            over=value["over"],
             levels={name: model["levels"] for name, model in models.items()},
             comparison=Comparison(runs, ks),
             measures=tuple(test.measure for test in leaders),
@@ -126,103 +140,88 @@ class Study:
         )
 
 
-def pooled(models: Sequence[StudiedModel]) -> dict[str, dict[str, Any]]:
-    """Return the results of every model over the problems of all its seeds.
-
-    Raises DataError for a file that is not a results file.
-    """
-    return {
-        model.name: pool_results(
-            {
-                f"seed {seed}": read_json(folder / RESULTS)
-                for seed, folder in model.evaluations.items()
-            }
-        )
-        for model in models
-    }
-
-
 def build_study(
     models: Sequence[StudiedModel],
-    results: Mapping[str, Mapping[str, Any]],
     *,
     title: str,
     baseline: str,
     pairs: Sequence[tuple[str, str]] = (),
 ) -> Study:
-    """Return the study of models whose `pooled` results are given.
+    """Return the study of models, the results of each pooled over the problems of all its seeds.
 
-    The tests are over seeds (`SeedTest`): best against second best and every model against the
+    The tests are those of `paired_tests`: best against second best and every model against the
     baseline for both metrics at k = 1 and 128, the `pairs` of names for max@k, and for max@k by
     every stored score that all models have. Raises InvalidValueError for one model alone and for
     the name of no model, and as `load_comparison`.
     """
     if len(models) < 2:
         raise InvalidValueError(f"models: a study needs two models or more, got {len(models)}")
-    runs = SeededRuns(
-        load_comparison(results, baseline=baseline, allow_other_verifiers=False),
-        [
-            load_comparison({m.name: m.evaluations[seed] for m in models}, baseline=baseline)
-            for seed in models[0].evaluations
-        ],
+    seeds = tuple(models[0].evaluations)
+    results = {model.name: _pooled(model) for model in models}
+    together = load_comparison(results, Reading(baseline=baseline), allow_other_verifiers=False)
+    comparison = with_seeds(
+        together, [{model.name: model.evaluations[seed] for model in models} for seed in seeds]
     )
-    ks = runs.together.shown_ks(TESTED_KS)
+    ks = comparison.shown_ks(TESTED_KS)
     measures = tuple(Measure("", metric, k) for metric in METRICS for k in ks)
-    others = [(run.name, baseline) for run in runs.together.others]
-    rewarded = ["max@k", *selections(runs.together)]
+    rewarded = [Measure("", m, k) for m in ("max@k", *selections(comparison)) for k in ks]
+    others = [(run.name, baseline) for run in comparison.others]
+    ranked = {m: [run.name for run in comparison.ranked(m.metric, m.k)] for m in measures}
     return Study(
         title=title,
-        seeds=tuple(models[0].evaluations),
+        seeds=seeds,
+        over=comparison.over,
         levels={model.name: model.levels for model in models},
-        comparison=runs.together,
+        comparison=comparison,
         measures=measures,
-        leaders=corrected([runs.test(m, *runs.best_two(m)) for m in measures], ALPHA),
-        differences=corrected([runs.test(m, *pair) for m in measures for pair in others], ALPHA),
-        pairs=corrected(
-            [
-                runs.test(Measure("", metric, k), *pair)
-                for metric in rewarded
-                for k in ks
-                for pair in pairs
-            ],
-            ALPHA,
-        ),
+        leaders=_tested(comparison, [(m, best, next_) for m, (best, next_, *_) in ranked.items()]),
+        differences=_tested(comparison, [(m, *pair) for m in measures for pair in others]),
+        pairs=_tested(comparison, [(m, *pair) for m in rewarded for pair in pairs]),
         alpha=ALPHA,
-        by_seed={model.name: _by_seed(model) for model in models},
+        by_seed={model.name: _means_by_seed(comparison, model.name, seeds) for model in models},
         training={model.name: _training(model) for model in models},
         environment=environment(),
     )
 
 
+def _pooled(model: StudiedModel) -> Results:
+    folders = model.evaluations.items()
+    return pool_results({f"seed {seed}": read_results(f / RESULTS) for seed, f in folders})
+
+
+def _tested(
+    comparison: Comparison, entries: Sequence[tuple[Measure, str, str]]
+) -> tuple[PairedTest, ...]:
+    """Return the tests of one list. Fewer than three seeds say nothing of other trainings: no p."""
+    by_metric = {m.metric: paired_tests(comparison, m.metric) for m, _, _ in entries}
+    tests = [by_metric[m.metric](first, second, m.k) for m, first, second in entries]
+    if comparison.over == "problems":
+        tests = [dataclasses.replace(test, p=None) for test in tests]
+    return corrected(tests, ALPHA)
+
+
 def selections(comparison: Comparison) -> list[str]:
     """Return the metrics of the models in which a stored score chooses the best of k."""
-    names = set.intersection(*(set(run.results["metrics"]) for run in comparison.runs))
+    names = set.intersection(*(set(run.results.metrics) for run in comparison.runs))
     return sorted(names.difference(METRICS))
 
 
-def split_levels(levels: Mapping[str, str]) -> tuple[str, dict[str, str]]:
-    """Return a model's level on the first axis, and its levels on the others."""
-    (_, first), *others = levels.items()
-    return first, dict(others)
-
-
-def _by_seed(model: StudiedModel) -> dict[str, Any]:
-    found = {}
-    for seed, folder in model.evaluations.items():
-        metrics = read_json(folder / RESULTS)["metrics"]
-        found[str(seed)] = {
-            metric: {k: cell["mean"] for k, cell in by_k.items()}
-            for metric, by_k in metrics.items()
+def _means_by_seed(comparison: Comparison, name: str, seeds: Sequence[int]) -> dict[str, Any]:
+    return {
+        str(seed): {
+            metric: {str(k): found.mean for k, found in by_k.items()}
+            for metric, by_k in of_seed.run(name).results.metrics.items()
         }
-    return found
+        for seed, of_seed in zip(seeds, comparison.seeds, strict=True)
+    }
 
 
 def _training(model: StudiedModel) -> dict[str, float]:
     """Return the means of what the trainings logged, their gradient spikes and their seconds."""
     if not model.trainings:
         return {}
-    records = [read_json(folder / TRAIN_RECORD) for folder in model.trainings.values()]
-    histories = [record["log_history"] for record in records]
+    records = [read_training(folder) for folder in model.trainings.values()]
+    histories = [record.get("log_history", []) for record in records]
     found = {}
     for key, _, _ in TRAINING_COLUMNS:
         values = [value for history in histories for value in _logged(history, key)]
@@ -231,7 +230,9 @@ def _training(model: StudiedModel) -> dict[str, float]:
     spikes = [spike for history in histories for spike in _spikes(history)]
     if spikes:
         found[GRADIENT_SPIKES] = round(float(np.mean(spikes)), 3)
-    found["seconds"] = round(float(np.mean([record["seconds"] for record in records])), 1)
+    seconds = _logged(records, "seconds")
+    if seconds:
+        found["seconds"] = round(float(np.mean(seconds)), 1)
     return found
 
 
@@ -246,4 +247,4 @@ def _spikes(history: Sequence[Mapping[str, Any]]) -> list[float]:
 
 
 def _logged(history: Sequence[Mapping[str, Any]], key: str) -> list[float]:
-    return [row[key] for row in history if key in row]
+    return [value for row in history if (value := known(row, key)) is not None]

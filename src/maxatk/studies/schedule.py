@@ -1,25 +1,34 @@
-"""From the recipe of a study to its stages: what each one makes, and from which recipe."""
+"""From the recipe of a study to its stages: what each one makes, and from which recipe.
+
+What a stage would refuse is refused here, before any of them starts. The trainer is asked in
+another process: its imports would cost this one half a GiB for good.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from maxatk.errors import InvalidValueError, MaxAtKError, StageError
 from maxatk.folders import file_digest
-from maxatk.models import fingerprint
-from maxatk.studies.grids import BASE, Variant
-from maxatk.studies.preflight import TrainingSize
-from maxatk.studies.stages import Stage, finished_seconds
-from maxatk.studies.study_recipe import StageCosts, StudyRecipe
+from maxatk.models import fingerprint, refuse_missing_model
+from maxatk.problems import BENCHMARKS, load_problems
+from maxatk.settings import from_mapping
+from maxatk.studies.recipe import BASE, StudyRecipe, Variant
+from maxatk.studies.stages import Stage, end_with_parent
 
-StageRecipes = dict[Stage, dict[str, Any]]
+_MOST_SHOWN = 2000  # characters of what a process printed that failed
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,7 +36,7 @@ class Place:
     """Where one model of one seed is: the stages that make it, which are folders of `work`.
 
     `warm_start` makes the built-in model (None: the study names another), `training` trains it
-    (None: the base), `evaluation` evaluates it.
+    (None: the base), `evaluation` evaluates it. `recipes` has what the command of each one reads.
     """
 
     variant: Variant
@@ -35,6 +44,7 @@ class Place:
     warm_start: str | None
     training: str | None
     evaluation: str
+    recipes: Mapping[str, dict[str, Any]]
 
 
 def places(study: StudyRecipe) -> list[Place]:
@@ -44,7 +54,7 @@ def places(study: StudyRecipe) -> list[Place]:
 
 def planned(
     study: StudyRecipe, *, cores: int, jobs: int, flags: Sequence[str] = ()
-) -> StageRecipes:
+) -> dict[Stage, dict[str, Any]]:
     """Return the stages of a study with their recipes, in the order in which they should start.
 
     `flags` are more arguments of the commands `train` and `eval`, such as those of a cluster.
@@ -53,16 +63,22 @@ def planned(
     for more than one core otherwise; stages of another model share all cores, `jobs` at once. The
     trainings of a seed come before its evaluations, because an evaluation waits for one of them.
     """
-    found: StageRecipes = {}
+    warm_threads = max(1, cores // len(study.seeds))
     threads = 1 if study.mini is not None else max(1, cores // jobs)
+    everywhere = places(study)
+    found: dict[Stage, dict[str, Any]] = {}
     for seed in study.seeds:
-        mine = [_place(study, model, seed) for model in study.variants]
-        for place in mine:
-            found.update(_warm_start(study, place, threads=max(1, cores // len(study.seeds))))
-        for place in mine:
-            found.update(_training(study, place, threads=threads, flags=flags))
-        for place in mine:
-            found.update(_evaluation(study, place, threads=threads, flags=flags))
+        mine = [place for place in everywhere if place.seed == seed]
+        for command, name, needed, recipes in (
+            *(("mini", p.warm_start, None, p.recipes) for p in mine),
+            *(("train", p.training, p.warm_start, p.recipes) for p in mine),
+            *(("eval", p.evaluation, p.training or p.warm_start, p.recipes) for p in mine),
+        ):
+            if name is not None:
+                arguments = _arguments(study, command, name, flags)
+                needs = () if needed is None else (needed,)
+                own = warm_threads if command == "mini" else threads
+                found[Stage(name, arguments, needs, own)] = recipes[name]
     return found
 
 
@@ -74,100 +90,13 @@ def write_recipes(study: StudyRecipe, stages: Mapping[Stage, Mapping[str, Any]])
         path.write_text(yaml.safe_dump(dict(recipe), sort_keys=False), encoding="utf-8")
 
 
-def estimated_seconds(
-    study: StudyRecipe, sizes: Mapping[str, TrainingSize | None]
-) -> dict[str, float | None]:
-    """Return the expected seconds of every stage that has not finished, None where not known.
-
-    `sizes` are those of the trainings by the name of their model. The costs of the recipe are
-    scaled, kind by kind, to what finished stages of this `work` took.
-    """
-    expected = dict(_expected(study, sizes))
-    taken = {name: finished_seconds(study.work_folder, name) for name in expected}
-    left: dict[str, float | None] = {}
-    for name, seconds in expected.items():
-        if taken[name] is None:
-            done = [n for n in expected if _kind(n) == _kind(name) and taken[n] is not None]
-            measured = sum(taken[n] or 0.0 for n in done)
-            reckoned = sum(expected[n] or 0.0 for n in done)
-            scale = measured / reckoned if reckoned else 1.0
-            left[name] = None if seconds is None else seconds * scale
-    return left
-
-
-def _expected(
-    study: StudyRecipe, sizes: Mapping[str, TrainingSize | None]
-) -> Iterator[tuple[str, float | None]]:
-    costs = study.known_costs
-    for place in places(study):
-        if place.warm_start is not None:
-            yield place.warm_start, costs.warm_start if costs else None
-        if place.training is not None:
-            size = sizes.get(place.variant.name)
-            yield place.training, _training_seconds(costs, size) if costs and size else None
-        yield place.evaluation, costs.evaluation if costs else None
-
-
-def _training_seconds(costs: StageCosts, size: TrainingSize) -> float:
-    batches = size.rollout_batches * costs.rollout_batch
-    return costs.start + batches + size.optimizer_steps * costs.optimizer_step
-
-
-def _kind(name: str) -> str:
-    return name.partition("-")[0]
-
-
-def _warm_start(study: StudyRecipe, place: Place, *, threads: int) -> StageRecipes:
-    if place.warm_start is None or study.mini is None:
-        return {}
-    recipe = dataclasses.asdict(dataclasses.replace(study.mini, seed=place.seed))
-    folder = str(study.work_folder / place.warm_start)
-    file = str(_recipe_path(study, place.warm_start))
-    stage = Stage(place.warm_start, ("mini", folder, "--recipe", file), threads=threads)
-    return {stage: recipe}
-
-
-def _training(
-    study: StudyRecipe, place: Place, *, threads: int, flags: Sequence[str]
-) -> StageRecipes:
-    if place.training is None:
-        return {}
-    recipe = study.train_recipe(
-        place.variant,
-        start=_start(study, place),
-        out=str(study.work_folder / place.training),
-        seed=place.seed,
-        mini=_mini(study, place),
-    )
-    needs = () if place.warm_start is None else (place.warm_start,)
-    file = str(_recipe_path(study, place.training))
-    return {Stage(place.training, ("train", file, *flags), needs=needs, threads=threads): recipe}
-
-
-def _evaluation(
-    study: StudyRecipe, place: Place, *, threads: int, flags: Sequence[str]
-) -> StageRecipes:
-    work, made = study.work_folder, place.training or place.warm_start
-    recipe = study.eval_recipe(
-        model=str(work / place.training) if place.training else _start(study, place),
-        out=str(work / place.evaluation),
-        seed=place.seed,
-        mini=_mini(study, place),
-    )
-    file = str(_recipe_path(study, place.evaluation))
-    needs = () if made is None else (made,)
-    stage = Stage(place.evaluation, ("eval", file, *flags), needs=needs, threads=threads)
-    return {stage: dataclasses.asdict(recipe)}
-
-
-def _mini(study: StudyRecipe, place: Place) -> Path | None:
-    return None if place.warm_start is None else study.work_folder / place.warm_start
-
-
-def _start(study: StudyRecipe, place: Place) -> str:
-    """Return the model before any training."""
-    mini = _mini(study, place)
-    return str(study.model) if mini is None else str(mini / "base")
+def _arguments(
+    study: StudyRecipe, command: str, stage: str, flags: Sequence[str]
+) -> tuple[str, ...]:
+    file = str(_recipe_path(study, stage))
+    if command == "mini":
+        return command, str(study.work_folder / stage), "--recipe", file
+    return command, file, *flags
 
 
 def _recipe_path(study: StudyRecipe, stage: str) -> Path:
@@ -175,22 +104,40 @@ def _recipe_path(study: StudyRecipe, stage: str) -> Path:
 
 
 def _place(study: StudyRecipe, model: Variant, seed: int) -> Place:
-    """Return where a model is: names that say what it is and hold a digest of its settings."""
-    warm_start, start = None, [study.model, fingerprint(study.model or "")]
+    """Return where a model is: names that say what it is and hold a digest of its settings.
+
+    Their recipes are filled in after the digest, which no folder above the study's may change.
+    """
+    work, recipes = study.work_folder, dict[str, dict[str, Any]]()
+    warm_start, warm, start = None, None, str(study.model)
+    identity = [study.model, fingerprint(study.model or "")]
     if study.mini is not None:
         mini = dataclasses.asdict(dataclasses.replace(study.mini, seed=seed))
         warm_start = f"mini-{seed}-{_digest(mini)}"
-        start = [warm_start]
+        recipes[warm_start] = mini
+        warm, identity = work / warm_start, [warm_start]
+        start = str(warm / "base")
     training, name = None, BASE
     if model.train is not None:
-        recipe = study.train_recipe(model, start="", out="", seed=seed)
+        recipe = study.train_recipe(model, seed=seed)
         method = recipe["trainer"].get("method", "trained")
         name = method if isinstance(method, str) else "own"  # a mapping is no name of a folder
-        training = f"train-{name}-{seed}-{_digest([start, recipe, _content(recipe['problems'])])}"
-    asked = dataclasses.asdict(study.eval_recipe(model="", out="", seed=seed))
+        content = _content(recipe["problems"])
+        training = f"train-{name}-{seed}-{_digest([identity, recipe, content])}"
+        out = str(work / training)
+        recipes[training] = {**recipe, **_built_in(warm, "train"), "model": start, "out": out}
+        start = out
+    asked = dataclasses.asdict(study.eval_recipe(seed=seed))
     content = None if warm_start else _content(asked["problems"])
-    evaluated = [training or start, asked, content]
-    return Place(model, seed, warm_start, training, f"eval-{name}-{seed}-{_digest(evaluated)}")
+    evaluation = f"eval-{name}-{seed}-{_digest([training or identity, asked, content])}"
+    out = str(work / evaluation)
+    recipes[evaluation] = {**asked, **_built_in(warm, "test"), "model": start, "out": out}
+    return Place(model, seed, warm_start, training, evaluation, recipes)
+
+
+def _built_in(warm: Path | None, name: str) -> dict[str, str]:
+    """Return the problems that came with a built-in model, by the recipe's key."""
+    return {} if warm is None else {"problems": str(warm / f"{name}.jsonl")}
 
 
 def _content(problems: str | None) -> str | None:
@@ -210,3 +157,99 @@ def _file_digest(path: Path, _size: int, _modified_ns: int) -> str:
 def _digest(settings: Any) -> str:
     text = json.dumps(settings, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def check_study(study: StudyRecipe) -> None:
+    """Refuse what a stage would refuse. The seeds differ in nothing that could be refused.
+
+    Raises MissingFileError (model, problems), InvalidValueError naming the model and the setting
+    of its training that is not allowed, StageError where the process that asks fails.
+    """
+    if study.model is not None:
+        refuse_missing_model(study.model)
+        if study.eval["problems"] not in BENCHMARKS:
+            load_problems(study.eval["problems"], limit=1)
+    question = trainings_of(study)
+    if question["recipes"]:
+        refusal = _ask(question)
+        if refusal is not None:
+            raise InvalidValueError(refusal)
+
+
+def trainings_of(study: StudyRecipe) -> dict[str, Any]:
+    """Return what the trainer is asked: a recipe for every model, and the number of problems.
+
+    The number is None where the recipes name problems that exist.
+    """
+    recipes = {
+        place.variant.name: place.recipes[place.training]
+        for place in (_place(study, model, study.seeds[0]) for model in study.variants)
+        if place.training is not None
+    }
+    problems = None if study.mini is None else study.mini.train_problems
+    return {"recipes": recipes, "problems": problems}
+
+
+def refusal_of(question: Mapping[str, Any]) -> str | None:
+    """Return the first refusal of the trainer to what `trainings_of` asks. Imports the trainer."""
+    for name, recipe in question["recipes"].items():
+        try:
+            _check_training(recipe, question["problems"])
+        except MaxAtKError as error:
+            return f"{name}: {error}"
+        except ModuleNotFoundError as error:
+            return f"training needs {error.name!r}: pip install 'maxatk[train]'"
+    return None
+
+
+def _check_training(recipe: Mapping[str, Any], problems: int | None) -> None:
+    from maxatk.train import TrainRecipe, check_settings
+    from maxatk.train.adapter import lora_config
+    from maxatk.train.preview import plan
+
+    chosen = from_mapping(TrainRecipe, recipe, where="train")
+    config = check_settings(chosen)
+    lora_config(chosen.peft)
+    problems = problems or _count(chosen.problems)
+    if problems is not None or config.max_steps > 0:
+        plan(config, problems=problems)
+
+
+@functools.cache
+def _count(problems: str) -> int | None:
+    return None if problems in BENCHMARKS else len(load_problems(problems))
+
+
+def _ask(question: Mapping[str, Any]) -> str | None:
+    """Return what `refusal_of` says in another process, which does not outlive this one."""
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as errors:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "maxatk.studies.schedule"],
+            stdin=subprocess.PIPE,  # open to the end: its closing tells the child we are gone
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            encoding="utf-8",
+            start_new_session=True,
+        )
+        try:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            with contextlib.suppress(BrokenPipeError):  # what it printed says why it died
+                process.stdin.write(json.dumps(question) + "\n")
+                process.stdin.flush()
+            printed = process.stdout.read()
+        finally:
+            process.kill()
+            process.wait()
+        errors.seek(0)
+        said = errors.read()
+    if not printed.endswith("}\n"):
+        raise StageError("the check of the trainings failed:\n" + said[-_MOST_SHOWN:])
+    refusal: str | None = json.loads(printed.splitlines()[-1])["refusal"]
+    return refusal
+
+
+if __name__ == "__main__":
+    asked = json.loads(sys.stdin.readline())
+    end_with_parent()
+    print(json.dumps({"refusal": refusal_of(asked)}))  # noqa: T201

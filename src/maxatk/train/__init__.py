@@ -1,16 +1,19 @@
 """Training for max@k on TRL."""
 
 from maxatk.train.config import MaxAtKConfig
+from maxatk.train.distill import DistillRecipe, distill
 from maxatk.train.preview import Preview, preview
 from maxatk.train.run import TrainRecipe, check_settings, train
 from maxatk.train.trainer import MaxAtKTrainer
 
 __all__ = [
+    "DistillRecipe",
     "MaxAtKConfig",
     "MaxAtKTrainer",
     "Preview",
     "TrainRecipe",
     "check_settings",
+    "distill",
     "preview",
     "train",
 ]

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from maxatk.objectives import Method
+from maxatk.objectives import Method, method_of
 from maxatk.objectives.scale import describe
+from maxatk.train.log import first_and_last, lacking
 
 WITHOUT_SIGNAL = (
     "every group of the training had equal rewards or none, so that all advantages were 0 and the "
@@ -32,12 +33,13 @@ def describe_training(
     card = folder / "README.md"
     if card.is_file():
         text = card.read_text(encoding="utf-8").partition(_TITLE)[0].rstrip()
+        text = text.replace("[None](https://huggingface.co/None)", f"`{base}`")  # a local folder
         body = [*_settings(args, base), *_results(log, without_signal=without_signal)]
         card.write_text("\n".join([text, "", _TITLE, "", *body, ""]), encoding="utf-8")
 
 
 def _settings(args: Any, base: str) -> Iterator[str]:
-    method = args.row
+    method = method_of(args.method)
     yield f"The method raises the expected {_aim(args, method)}."
     yield from ("", "| setting | value |", "|---|---|")
     yield f"| base model | `{base}` |"
@@ -58,18 +60,17 @@ def _aim(args: Any, method: Method) -> str:
         return method.kind.statistic or f"reward of the best of all {args.num_generations} samples"
     k = str(args.k)
     if args.k_schedule != "constant":
-        k += f" to {args.objective.k_final} ({args.k_schedule})"
+        k += f" to {args.objective.last_k} ({args.k_schedule})"
     return f"{method.kind.statistic} for k = {k}"
 
 
 def _results(log: Sequence[Mapping[str, Any]], *, without_signal: bool) -> Iterator[str]:
     if without_signal:
         yield from (f"Nothing was learned: {WITHOUT_SIGNAL}.", "")
-    rows = [row for row in log if "max@1" in row]
-    if not rows:
-        return
-    first, last = rows[0], rows[-1]
-    names = sorted((n for n in last if n.startswith("max@")), key=lambda n: int(n[4:]))
-    yield from ("Rewards of the training groups:", "")
-    yield from ("| | first log | last log |", "|---|---|---|")
-    yield from (f"| {n} | {first.get(n, 0):.3f} | {last[n]:.3f} |" for n in names)
+    moved = first_and_last(log)
+    if moved:
+        yield from ("Rewards of the training groups, on different prompts:", "")
+        yield from ("| | first tenth of the log | last tenth |", "|---|---|---|")
+        yield from (f"| {n} | {first:.3f} | {last:.3f} |" for n, (first, last) in moved.items())
+    if said := lacking(log):
+        yield from ("", f"Of the completions: {', '.join(said)}.")

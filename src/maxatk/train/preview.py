@@ -3,46 +3,125 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 from typing import Any
 
 from transformers import AutoConfig
 
-from maxatk.errors import MissingFileError
-from maxatk.hub import why_missing
+from maxatk.errors import InvalidValueError, MissingFileError
 from maxatk.models import (
-    PromptSettings,
     load_tokenizer,
     prompt_ids,
     refuse_missing_folder,
+    why_missing,
 )
+from maxatk.objectives import method_of
+from maxatk.objectives.scale import describe
 from maxatk.problems import BENCHMARKS, load_problems
 from maxatk.records import Problem
+from maxatk.rewards import load_rewards
 from maxatk.train.adapter import lora_config
+from maxatk.train.checks import check_model, check_prompts
 from maxatk.train.config import MaxAtKConfig
-from maxatk.train.memory import Memory, estimate
-from maxatk.train.plan import TrainingPlan, plan
-from maxatk.train.rollouts import refuse_model
-from maxatk.train.run import TrainRecipe, check_settings
-from maxatk.train.shared_prompts import refuse_unshareable
+from maxatk.train.run import TrainRecipe, check_settings, to_dataset
+
+_TRIED = 3  # completions that an own reward function is called with
 
 
 @dataclasses.dataclass(frozen=True)
 class Preview:
-    """A recipe that holds: its arithmetic, its memory or why that is unknown, its settings.
+    """A recipe that holds: its arithmetic and its settings.
 
     `given` are the trainer's settings from recipe and command line, `defaults` all the others.
     `prompt_tokens` is the longest prompt, None where problems or tokenizer are not here.
+    `rewards` is what the user's own reward functions gave three completions, or failed with.
+    `unchecked` says what could not be asked of the model, empty where its config is here.
     """
 
     recipe: TrainRecipe
     plan: TrainingPlan
-    memory: Memory | None
-    memory_unknown: str
+    unchecked: str
     prompt_tokens: int | None
+    rewards: dict[str, list[float | str | None]]
     given: dict[str, Any]
     defaults: dict[str, Any]
-    main_process: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingPlan:
+    """How much a run does, in all processes together.
+
+    `steps_per_rollout_batch` is the number of optimizer steps on one rollout batch, less than 1
+    where a step holds several. `whole_groups` says whether the loss's own pass gives the ratios of
+    reused samples, and `advantage_scale` in words what the scale does to the advantages of this
+    method. None stands for what the number of problems decides, if unknown.
+    """
+
+    processes: int
+    problems: int | None
+    group_size: int
+    prompts_per_rollout_batch: int
+    completions_per_rollout_batch: int
+    micro_batch: int
+    steps_per_rollout_batch: float
+    epochs: float | None
+    rollout_batches: int
+    optimizer_steps: int
+    completions: int
+    whole_groups: bool
+    advantage_scale: str
+
+
+def plan(config: MaxAtKConfig, *, problems: int | None) -> TrainingPlan:
+    """Return what a run with these settings does on so many problems; None if they are unknown.
+
+    Raises InvalidValueError where the problems are fewer than one rollout batch needs, or unknown
+    while `max_steps` is not given.
+    """
+    batch, group = config.generation_batch_size, config.num_generations
+    prompts = batch // group
+    # Micro-batches of a process from one rollout batch to the next, and in an epoch.
+    reuse = config.steps_per_generation * config.num_iterations
+    accumulation = config.gradient_accumulation_steps
+    epoch = _micro_batches_an_epoch(config, problems, prompts, reuse)
+    updates_an_epoch = -(-epoch // accumulation)
+    updates = config.max_steps
+    if updates <= 0:
+        updates = -int(-config.num_train_epochs * updates_an_epoch // 1)
+    full, rest = divmod(updates, updates_an_epoch)
+    batches = full * -(-epoch // reuse) + -(-min(rest * accumulation, epoch) // reuse)
+    method = method_of(config.method)
+    return TrainingPlan(
+        processes=int(os.environ.get("WORLD_SIZE", "1")),
+        problems=problems,
+        group_size=group,
+        prompts_per_rollout_batch=prompts,
+        completions_per_rollout_batch=batch,
+        micro_batch=config.per_device_train_batch_size,
+        steps_per_rollout_batch=reuse / accumulation,
+        epochs=None if problems is None else updates / updates_an_epoch,
+        rollout_batches=batches,
+        optimizer_steps=updates,
+        completions=batches * batch,
+        whole_groups=config.whole_groups,
+        advantage_scale=describe(config.advantage_scale, method, group_size=group),
+    )
+
+
+def _micro_batches_an_epoch(
+    config: MaxAtKConfig, problems: int | None, prompts: int, reuse: int
+) -> int:
+    """Return the micro-batches of a process in an epoch; with unknown problems, of the run."""
+    if problems is None:
+        if config.max_steps <= 0:
+            raise InvalidValueError(
+                "max_steps: must be given where the number of problems is not known before they "
+                "are loaded; or name a local problems.jsonl"
+            )
+        return config.max_steps * config.gradient_accumulation_steps
+    check_prompts(config, problems, called="problems")
+    return problems // prompts * reuse
 
 
 def preview(recipe: TrainRecipe) -> Preview:
@@ -55,57 +134,45 @@ def preview(recipe: TrainRecipe) -> Preview:
     or problems file that does not exist, MissingDependencyError without a package that is needed.
     """
     config = check_settings(recipe)
-    adapter = lora_config(recipe.peft)
+    lora_config(recipe.peft)
     refuse_missing_folder(recipe.model)
     problems = None if recipe.problems in BENCHMARKS else load_problems(recipe.problems)
     arithmetic = plan(config, problems=None if problems is None else len(problems))
-    longest, memory, unknown = None, None, ""
+    longest, unchecked, chat = None, "", False
     try:
         if not os.path.isdir(recipe.model) and (reason := why_missing(recipe.model)):
             raise OSError(reason)
         model = AutoConfig.from_pretrained(recipe.model)
-        if config.share_prompts:
-            refuse_unshareable(model)
-        refuse_model(config, model, recipe.model)
+        check_model(config, model, recipe.model)
         if problems is not None:
-            longest = _longest_prompt(recipe.model, problems, recipe.prompt)
-        memory = estimate(model, config, adapter=adapter, prompt_tokens=longest or 0)
+            tokenizer = load_tokenizer(recipe.model, prompt=recipe.prompt)
+            lengths = (len(prompt_ids(tokenizer, p.prompt, recipe.prompt)) for p in problems)
+            longest, chat = max(lengths), tokenizer.chat_template is not None
     except OSError as error:
         if os.path.isdir(recipe.model):
             raise MissingFileError(f"model: {recipe.model!r}: {error}") from error
-        unknown = f"the hub does not give the config of {recipe.model!r} here"
-    given, defaults = _settings(recipe, config)
-    return Preview(
-        recipe,
-        arithmetic,
-        memory,
-        unknown,
-        longest,
-        given,
-        defaults,
-        main_process=config.process_index == 0,
-    )
+        unchecked = f"the hub does not give the config of {recipe.model!r} here"
+    rewards = _tried(recipe, config, problems, chat=chat)
+    settings = json.loads(json.dumps(config.to_dict(), default=str))  # what JSON lacks is text
+    given = {name: settings.pop(name) for name in list(settings) if name in recipe.trainer}
+    return Preview(recipe, arithmetic, unchecked, longest, rewards, given, defaults=settings)
 
 
-def _longest_prompt(model: str, problems: list[Problem], settings: PromptSettings) -> int:
-    """Return the tokens of the longest prompt as the model reads it, its template included."""
-    tokenizer = load_tokenizer(model, prompt=settings)
-    return max(len(prompt_ids(tokenizer, problem.prompt, settings)) for problem in problems)
+def _tried(
+    recipe: TrainRecipe, config: MaxAtKConfig, problems: list[Problem] | None, *, chat: bool
+) -> dict[str, list[float | str | None]]:
+    """Check the packages, functions and columns of the reward, and call own functions once.
 
-
-def _settings(recipe: TrainRecipe, config: MaxAtKConfig) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the trainer's settings as they will be, those that were given and the others."""
-    names = [field.name for field in dataclasses.fields(config) if field.init]
-    values = {name: _plain(getattr(config, name)) for name in names}
-    given = {name: values[name] for name in names if name in recipe.trainer}
-    return given, {name: values[name] for name in names if name not in recipe.trainer}
-
-
-def _plain(value: Any) -> Any:
-    """Return what JSON can hold, text for the rest."""
-    value = getattr(value, "value", value)
-    if isinstance(value, dict):
-        return {str(key): _plain(inner) for key, inner in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(inner) for inner in value]
-    return value if isinstance(value, (bool, int, float, str, type(None))) else str(value)
+    With `chat` they get messages, as TRL gives them to a model with a chat template.
+    """
+    with dataclasses.replace(recipe.verifier, workers=1).open() as verifier:
+        rewards = load_rewards(recipe.reward, selection=config.selection, verifier=verifier)
+        for reward in rewards if problems else ():
+            reward.check(problems or [])
+    shown = [] if problems is None else [problems[n % len(problems)] for n in range(_TRIED)]
+    texts = ["", "1", *(problem.answer or "I do not know." for problem in shown[2:])]
+    completions = [[{"role": "assistant", "content": text}] if chat else text for text in texts]
+    columns = to_dataset(shown, chat=chat, prompt=recipe.prompt).to_dict()
+    prompts = columns.pop("prompt")
+    tried = [reward.try_out(prompts, completions, columns) for reward in rewards if shown]
+    return {name: values for found in tried for name, values in found.items()}

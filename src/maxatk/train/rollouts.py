@@ -1,210 +1,230 @@
-"""Rollout batches drawn by this package's own loop, in place of transformers' `generate`.
+"""Rollout batches: what one is as a value, and how it is drawn inside TRL's own method.
 
-The loop is that of the evaluation's backend "hf": a prompt is evaluated once for all of its
-completions, and completions that have ended make the batch smaller. The distribution is the same,
-and the weights are those that are trained, where they lie.
+TRL samples and scores in `_generate_and_score_completions`. `Rollouts.draw` has it do so and gives
+back a `Rollout`. In between TRL calls three methods of the trainer that are handed on to here:
+`_generate` (`generate`), `_generate_single_turn` (`complete`), `_calculate_rewards` (`score`).
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import itertools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
-from transformers import GenerationConfig, PretrainedConfig, ProcessorMixin
+from accelerate.utils import gather_object
+from trl.models.utils import disable_gradient_checkpointing
 
-from maxatk.errors import InvalidValueError
-from maxatk.evaluation.backends.decoding import SHARED_FROM, Decoder
-from maxatk.evaluation.backends.loop import Loop, Work
-from maxatk.evaluation.backends.stopping import Stopper
-from maxatk.evaluation.backends.supporting import is_plain, supports
-from maxatk.evaluation.sampling import SamplingSettings
-
-ROLLOUTS = ("auto", "own", "trl", "vllm")
-"""Who draws rollout batches; "auto" decides between the others."""
-
-# What `generation_kwargs` may change for the loop.
-_FOLLOWED = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
-# What the generation_config of a model may say: TRL has a value of its own for each of these, or it
-# has no part in which tokens are drawn.
-_WITHOUT_EFFECT = {
-    *("temperature", "top_p", "top_k", "repetition_penalty", "do_sample", "max_length"),
-    *("max_new_tokens", "bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id"),
-    *("use_cache", "cache_implementation", "disable_compile", "transformers_version"),
-    *("output_attentions", "output_hidden_states", "output_scores", "return_dict_in_generate"),
-    "_from_model_config",
-}
+from maxatk.objectives.objective import Beside, Objective
+from maxatk.train.log import Clock, log_unscored
+from maxatk.train.loop import own_loop
+from maxatk.train.record import tested
+from maxatk.train.reward_functions import RewardFunctions
+from maxatk.train.signal_groups import Draw, fill, refuse_irreplaceable
 
 
 @dataclasses.dataclass(frozen=True)
-class OwnRollouts:
-    """The loop with the settings of a training; `end_tokens` are the ids that end a completion."""
+class Rollout:
+    """The groups of a rollout batch of all processes, and what TRL's buffer holds of them.
 
-    settings: SamplingSettings
-    end_tokens: tuple[int, ...]
+    Args:
+        rewards: One a sample, (P, n); NaN for a sample without one.
+        beside: What the method looks at beside the rewards, each (P, n).
+        k: The k of the objective. It is fixed when the batch is drawn: no schedule moves it then.
+        texts: The completions, (P * n,); a checkpoint is without them and what follows.
+        tested: What tests said of them (see `tested`), (P * n,); None where nothing is known.
+        step: The optimizer step whose policy the advantages in the buffer belong to.
+        whole: Whether every micro-batch holds whole groups.
+    """
+
+    rewards: np.ndarray
+    beside: Beside
+    k: int
+    texts: Sequence[str] = ()
+    tested: Sequence[Any] = ()
+    step: int = -1
+    whole: bool = False
+
+    def at(self, rows: np.ndarray) -> Rollout:
+        """Return the groups whose samples are these rows, in the order of the rows."""
+        rewards = self.rewards.reshape(-1)[rows].reshape(-1, self.rewards.shape[1])
+        return dataclasses.replace(
+            self, rewards=rewards, beside=self.beside.at(rows, rewards.shape), texts=(), tested=()
+        )
+
+    def advantages(
+        self, objective: Objective, *, log_ratios: np.ndarray | None = None
+    ) -> np.ndarray:
+        """Return the advantages (P, n); `log_ratios` (P, n) are in nats, None where all are 0."""
+        return objective.advantages(self.rewards, self.k, log_ratios=log_ratios, beside=self.beside)
+
+    def state(self) -> dict[str, Any]:
+        """Return what a checkpoint holds of it."""
+        beside = (self.beside.selection, self.beside.answers)
+        return {
+            "rewards": torch.from_numpy(self.rewards),
+            "beside": [None if values is None else torch.from_numpy(values) for values in beside],
+            "k": self.k,
+            "step": self.step,
+            "whole": self.whole,
+        }
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> Rollout:
+        """Return the rollout batch of what `state` returned."""
+        beside = (None if values is None else values.cpu().numpy() for values in state["beside"])
+        arrays = {"rewards": state["rewards"].cpu().numpy(), "beside": Beside(*beside)}
+        return cls(**{**state, **arrays})
+
+
+class Scored(NamedTuple):
+    """The scores (rows, functions) and texts of all processes, and what tests said of each."""
+
+    scores: torch.Tensor
+    texts: list[str]
+    tested: list[Any]
+
+
+class Rollouts:
+    """Draws the rollout batches of a trainer: samples, their rewards, groups with a signal.
+
+    `trainer` is a trainer of TRL whose `args` are a `MaxAtKConfig`, and `trl` the same with TRL's
+    own methods, its `super()`.
+
+    Raises InvalidValueError for settings that samples or rewards of this trainer cannot follow.
+    """
+
+    def __init__(self, trainer: Any, trl: Any, clock: Clock) -> None:
+        self._trainer, self._trl, self._args, self._clock = trainer, trl, trainer.args, clock
+        self._objective = trainer.args.objective
+        # TRL 1.14 knows the tokenizer's end token alone.
+        end = getattr(trainer, "eos_token_ids", [trainer._tokenizer.eos_token_id])
+        self._cut_unless = {*end, trainer._tokenizer.pad_token_id}
+        self._loop = own_loop(trainer, end_tokens=end)
+        self._functions = RewardFunctions(trainer, early=self._loop is not None)
+        if self._args.groups_with_signal:
+            refuse_irreplaceable(trainer.train_dataset, environments=trainer.environment_factories)
+        self._rows: list[Any] = []  # of the data set, whose completions are being drawn
+        self._scored: Scored | None = None  # of the batch being drawn
+
+    @property
+    def source(self) -> str:
+        """Return who draws the rollout batches: "own", "trl" or "vllm"."""
+        if self._args.use_vllm:
+            return "vllm"
+        return "trl" if self._loop is None else "own"
 
     def draw(
-        self,
-        model: Any,
-        prompts: Sequence[Sequence[int]],
-        *,
-        ended: Callable[[int, list[int]], None] | None = None,
-    ) -> list[list[int]]:
-        """Return the ids of one completion for each prompt (its ids), the end token included.
+        self, rows: list[Any], sample: Callable[[list[Any]], dict[str, Any]]
+    ) -> tuple[Rollout, dict[str, Any]]:
+        """Return a rollout batch, and what TRL's `sample` returns for the rows of this process."""
+        self._rows, self._scored = rows, None
+        with self._functions.rollout_batch():
+            output = sample(rows)
+        assert self._scored is not None  # TRL has called `score`
+        masked = None
+        if self._args.mask_truncated_completions:
+            local = output["completion_mask"].sum(dim=1) == 0
+            masked = self._trainer.accelerator.gather(local).cpu().numpy()
+        rollout = self._rollout(self._scored, masked)
+        mode = "train" if self._trainer.model.training else "eval"
+        log_unscored(self._trainer._metrics[mode], rollout.rewards, masked)
+        return rollout, output
 
-        `ended` is called with the place of a prompt and these ids as soon as they are complete,
-        while others are still drawn. Equal prompts are evaluated once. The draws come from
-        PyTorch's generator of the CPU, whose state is in a checkpoint.
-
-        Raises InvalidValueError for a prompt without a token.
-        """
-        if not all(prompts):
-            raise InvalidValueError(
-                "prompt: one has no token, since the tokenizer knows none of it"
-            )
-        noise = torch.rand((len(prompts), self.settings.max_new_tokens)).numpy()
-        rows: dict[tuple[int, ...], list[int]] = {}
-        for row, prompt in enumerate(prompts):
-            rows.setdefault(tuple(prompt), []).append(row)
-        loop = Loop(
-            Decoder(model, rows=len(prompts)),
-            self.settings,
-            rows=len(prompts),
-            shared=len(prompts) >= SHARED_FROM * len(rows),
-            end_tokens=self.end_tokens,
-            stopper=Stopper(self.settings, lambda _: ""),  # nothing but the end token ends one
+    def generate(self, prompts: list[Any]) -> tuple[Any, ...]:
+        """Return what TRL generates for prompts, with groups drawn again for a signal if asked."""
+        generated: tuple[Any, ...] = self._trl._generate(prompts)
+        if not (self._args.groups_with_signal and self._trainer.model.training):
+            return generated
+        trainer, metrics = self._trainer, self._trainer._metrics["train"]
+        seconds = metrics["seconds/verification"]
+        first = len(seconds)
+        draw = self._scored_draw(prompts, generated)
+        drawn, found = fill(
+            draw,
+            signal_of=self._signal,
+            draw_again=self._draw_again,
+            prompts=len(trainer.train_dataset),
+            times=self._args.max_prompt_draws,
+            process=trainer.accelerator.process_index,
+            moment=(
+                self._args.seed,
+                trainer.state.global_step,
+                trainer._step % self._args.gradient_accumulation_steps,
+            ),
         )
-        work = (Work(prompt, found, noise[found]) for prompt, found in rows.items())
-        drawn: dict[int, list[int]] = {}
-        for found in itertools.chain.from_iterable(loop.run(work)):
-            drawn[found.key] = found.ids
-            if ended is not None:
-                ended(found.key, found.ids)
-        return [drawn[row] for row in range(len(prompts))]
+        metrics["prompts/drawn"].append(float(drawn))
+        metrics["prompts/with_signal"].append(found / drawn)
+        seconds[first:] = [sum(seconds[first:])]  # of all the draws of the rollout batch
+        self._scored = Scored(draw.scores, draw.texts, draw.tested)
+        return draw.generated
 
+    def complete(self, prompt_ids: list[Any], *args: Any, **kwargs: Any) -> Any:
+        """Return completions, of the package's own loop where it samples."""
+        if self._loop is None:
+            return self._trl._generate_single_turn(prompt_ids, *args, **kwargs)
+        trainer = self._trainer
+        checkpointing = self._args.gradient_checkpointing_kwargs
+        with disable_gradient_checkpointing(trainer.model, checkpointing):
+            model = trainer.accelerator.unwrap_model(trainer.model_wrapped)
+            return self._loop.draw(model, prompt_ids, ended=self._ended), None
 
-def own_rollouts(trainer: Any, *, end_tokens: Sequence[int]) -> OwnRollouts | None:
-    """Return the loop that samples for a trainer of TRL, None where TRL or vLLM does.
+    def score(self, *rows: Any) -> torch.Tensor:
+        """Return the scores (all rows, functions) of TRL's rows, unless they are known already."""
+        if self._scored is None:
+            self._scored = self._score(*rows)
+        return self._scored.scores
 
-    `end_tokens` are the ids that end a completion. "auto" takes the loop on a CPU, where it is the
-    faster one, for settings and models that it follows.
+    def _ended(self, place: int, ids: list[int]) -> None:
+        self._functions.ended(self._rows[place], ids)
 
-    Raises InvalidValueError where "own" was asked for and does not follow them.
-    """
-    config, model = trainer.args, trainer.model
-    auto = config.rollouts == "auto"
-    if config.use_vllm or config.rollouts == "trl" or (auto and model.device.type != "cpu"):
-        return None
-    obstacle = (
-        _of_settings(config)
-        or _of_model(config, model.config, model.generation_config)
-        or _of_trainer(trainer)
-    )
-    if obstacle is None:
-        return OwnRollouts(_settings(config), tuple(end_tokens))
-    if auto:
-        return None
-    raise InvalidValueError(obstacle)
+    def _score(self, *rows: Any) -> Scored:
+        """Return what the rows of all processes came to; see `_calculate_rewards`."""
+        mode = "train" if self._trainer.model.training else "eval"
+        with self._clock.measure("verification", self._trainer._metrics[mode]):
+            scores = self._trl._calculate_rewards(*rows)
+        texts = gather_object([str(text) for text in rows[2]])
+        known = self._args.log_groups > 0
+        told = tested(rows[0], self._trainer.reward_funcs) if known else [None] * len(rows[0])
+        return Scored(scores, texts, gather_object(told))
 
+    def _draw_again(self, places: np.ndarray) -> Draw:
+        """Draw groups of the prompts at these places of the data set."""
+        rows = [self._trainer.train_dataset[int(place)] for place in places]
+        self._rows = [dict(row) for row in rows for _ in range(self._args.num_generations)]
+        prompts = [row["prompt"] for row in self._rows]
+        return self._scored_draw(prompts, self._trl._generate(prompts))
 
-def refuse_settings(config: Any) -> None:
-    """Raise InvalidValueError for settings of a `MaxAtKConfig` that its rollouts do not follow."""
-    obstacle = _of_settings(config) if config.rollouts == "own" else None
-    if obstacle is not None:
-        raise InvalidValueError(obstacle)
+    def _scored_draw(self, prompts: list[Any], generated: tuple[Any, ...]) -> Draw:
+        ids, completions = generated[1], generated[3]
+        found = self._score(self._rows, prompts, completions, ids)
+        return Draw(self._rows, prompts, generated, *found)
 
+    def _signal(self, draw: Draw) -> np.ndarray:
+        """Return which groups of a draw have an advantage that trains, (processes, groups)."""
+        masked = None
+        if self._args.mask_truncated_completions:
+            cut_off = [ids[-1] not in self._cut_unless for ids in draw.generated[1]]
+            masked = np.array(gather_object(cut_off))
+        rollout = self._rollout(Scored(draw.scores, draw.texts, draw.tested), masked)
+        trained = rollout.advantages(self._objective) != 0
+        if masked is not None:
+            trained &= ~masked.reshape(trained.shape)
+        return trained.any(axis=1).reshape(self._trainer.accelerator.num_processes, -1)
 
-def refuse_model(config: Any, model: PretrainedConfig, name: str | None) -> None:
-    """Raise InvalidValueError for a model that the rollouts do not follow, before its weights.
+    def _rollout(self, found: Scored, masked: np.ndarray | None) -> Rollout:
+        """Return the rollout batch of what was found of all processes.
 
-    `config` is a `MaxAtKConfig`, `name` the model's folder or name on the hub if it has one.
-    """
-    if config.rollouts != "own":
-        return
-    generation = GenerationConfig()
-    if name is not None:
-        with contextlib.suppress(OSError):  # a model need not have one
-            generation = GenerationConfig.from_pretrained(name)
-    obstacle = _of_model(config, model, generation)
-    if obstacle is not None:
-        raise InvalidValueError(obstacle)
-
-
-def _settings(config: Any) -> SamplingSettings:
-    values = _values(config)
-    return SamplingSettings(
-        temperature=values["temperature"],
-        top_p=values["top_p"],
-        top_k=max(values["top_k"] or 0, 0),
-        min_p=values["min_p"] or 0.0,
-        max_new_tokens=values["max_new_tokens"],
-        samples=config.num_generations,
-    )
-
-
-def _values(config: Any) -> dict[str, Any]:
-    """Return what decides the distribution, with the names that `generate` has for it."""
-    named = {name: getattr(config, name) for name in _FOLLOWED}
-    longest = {"max_new_tokens": config.max_completion_length}
-    return {**named, **longest, **(config.generation_kwargs or {})}
-
-
-def _of_settings(config: Any) -> str | None:
-    """Return why the loop does not follow the settings, None where it does."""
-    values = _values(config)
-    for name, value in values.items():
-        if name not in (*_FOLLOWED, "max_new_tokens"):
-            return _sentence(f"generation_kwargs.{name}", value, "left out", "is not `generate`")
-    two_cuts = bool(values["min_p"]) and values["top_p"] < 1
-    batching = getattr(config, "use_transformers_continuous_batching", False)
-    needed = [
-        ("fsdp or deepspeed", config.shards_weights, False, "needs whole weights"),
-        ("torch_compile", config.torch_compile, False, "changes the shape of its steps"),
-        ("disable_dropout", config.disable_dropout, True, "evaluates a prompt once"),
-        ("use_transformers_continuous_batching", batching, False, "is not `generate`"),
-        ("cache_implementation", config.cache_implementation, None, "has a cache of its own"),
-        ("repetition_penalty", values["repetition_penalty"], 1.0, "has no penalties"),
-        ("min_p", values["min_p"] if two_cuts else None, None, "cuts by min_p before top_p"),
-    ]
-    for name, value, allowed, why in needed:
-        if value != allowed:
-            return _sentence(name, value, repr(allowed), why)
-    if not values["temperature"] > 0:
-        return _sentence("temperature", values["temperature"], "positive", "samples")
-    return None
-
-
-def _of_model(config: Any, model: PretrainedConfig, generation: GenerationConfig) -> str | None:
-    without_effect = _WITHOUT_EFFECT | {"min_p"} if _values(config)["min_p"] else _WITHOUT_EFFECT
-    for name, value in generation.to_diff_dict().items():
-        if value and name not in without_effect:
-            why = "draws from the distribution of the model alone"
-            return _sentence(f"the model's generation_config.{name}", value, "left out", why)
-    if not is_plain(model):
-        return _unsupported(model)
-    return None
-
-
-def _of_trainer(trainer: Any) -> str | None:
-    if trainer.rollout_func is not None:
-        return _sentence("rollout_func", "one", "None", "samples by itself")
-    if isinstance(trainer.processing_class, ProcessorMixin):
-        return _sentence("processing_class", "a processor", "a tokenizer", "reads text alone")
-    for adapter in getattr(trainer.model, "peft_config", {}).values():
-        if adapter.is_prompt_learning:
-            return _sentence("peft_config", adapter.peft_type, "LoRA", "needs the model's layers")
-    return None if supports(trainer.model) else _unsupported(trainer.model.config)
-
-
-def _unsupported(model: PretrainedConfig) -> str:
-    return (
-        f"rollouts: 'own' computes full attention of every layer to every token, and a "
-        f"{model.model_type} model of this config has another one; allowed with it: trl, auto"
-    )
-
-
-def _sentence(name: str, value: Any, allowed: str, why: str) -> str:
-    return f"{name}: must be {allowed} with rollouts 'own', which {why}; got {value!r}"
+        A sample that TRL masks, because it is cut off, is not in the loss and has no
+        log-probability. It is dropped where ratios are needed.
+        """
+        trainer, args = self._trainer, self._args
+        rewards, beside = self._functions.read(found.scores, found.texts)
+        if masked is not None and self._objective.needs_ratios:
+            rewards[masked] = np.nan
+        n = args.num_generations if trainer.model.training else trainer.num_generations_eval
+        rewards = rewards.reshape(-1, n)
+        k = self._objective.k_at(trainer.state.global_step / max(trainer.state.max_steps, 1))
+        beside = beside.at(slice(None), rewards.shape)
+        return Rollout(rewards, beside, k, found.texts, found.tested)

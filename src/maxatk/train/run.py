@@ -4,33 +4,43 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from datasets import Dataset
-from transformers import AutoConfig, PrinterCallback, TrainerCallback
-from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
+from transformers import PrinterCallback, TrainerCallback
 
+from maxatk.check import is_number
 from maxatk.environment import environment
 from maxatk.errors import DataError, InvalidValueError, MaxAtKError
-from maxatk.folders import TRAIN_RECORD, read_json, refuse_other_settings, write_json
-from maxatk.masking import masked
+from maxatk.folders import (
+    TRAIN_RECORD,
+    last_checkpoint,
+    read_training,
+    refuse_other_settings,
+    writable,
+    write_json,
+)
 from maxatk.models import PromptSettings, load_tokenizer, refuse_missing_model
 from maxatk.problems import load_problems
 from maxatk.records import Problem
 from maxatk.rewards import load_rewards, read_spec
 from maxatk.rewards.reward import columns_of
 from maxatk.rewards.specification import describe_reward
-from maxatk.settings import from_mapping
+from maxatk.settings import from_mapping, masked
 from maxatk.train.adapter import ADAPTER, lora_config, merge_adapter
+from maxatk.train.checks import check_engine
 from maxatk.train.config import MaxAtKConfig
-from maxatk.train.log_lines import LogLines
-from maxatk.train.memory import load_dtype
+from maxatk.train.log import LogLines
 from maxatk.train.trainer import MaxAtKTrainer
-from maxatk.verifier import Verifier, VerifierSettings
+from maxatk.verifier import AnyVerifier, VerifierSettings
+
+Settings = TypeVar("Settings")
+
+
+_LENGTHS = ("max_steps", "num_train_epochs")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,13 +71,13 @@ def train(
     recipe: TrainRecipe,
     *,
     progress: Callable[[int, int], None] | None = None,
-    verifier: Verifier | None = None,
+    verifier: AnyVerifier | None = None,
     write_line: Callable[[str], None] | None = None,
 ) -> Path:
     """Train as `recipe` says and return the folder that holds the trained model.
 
     A folder where the same recipe has finished is left as it is; one that holds a checkpoint of
-    it is continued from there; one that holds either of another recipe is refused.
+    it, or of it with fewer steps, is continued from there; one of another recipe is refused.
     `progress(done, total)` counts optimizer steps, and `write_line` gets what is logged, a line
     every `logging_steps`. A `verifier` that is open, such as that of a cluster, stays so; where
     None, one is opened here.
@@ -77,9 +87,10 @@ def train(
     here, all before the model is loaded.
     """
     out = Path(recipe.out)
-    if _finished(out, recipe):
+    if finished(out, recipe):
         return out
     config = check_settings(recipe)
+    check_engine(config)
     adapter = lora_config(recipe.peft)
     refuse_missing_model(recipe.model)
     problems = load_problems(recipe.problems)
@@ -100,7 +111,7 @@ def train(
                 problems, chat=tokenizer.chat_template is not None, prompt=recipe.prompt
             ),
             callbacks=[
-                *([_Progress(progress)] if progress else []),
+                *([Progress(progress)] if progress else []),
                 *([LogLines(write_line)] if write_line else []),
             ],
             peft_config=adapter,
@@ -112,19 +123,20 @@ def train(
             write_json(out / TRAIN_RECORD, record)
         checkpoint = last_checkpoint(out)
         trainer.train(resume_from_checkpoint=checkpoint)
-        save(trainer, recipe, out)
+        save(trainer, recipe.peft, out)
+        trainer.create_model_card(model_name=out.name)
     record["seconds"] = round(time.monotonic() - started, 3)
     history = trainer.state.log_history
     if checkpoint is not None:  # both are then of the steps since that checkpoint alone
         record["resumed_from"] = Path(checkpoint).name
         history = [row for row in history if "train_loss" not in row]
-    record["log_history"] = history
+    record["log_history"] = [writable(row) for row in history]
     if trainer.is_world_process_zero():
         write_json(out / TRAIN_RECORD, record)
     return out
 
 
-def _record(recipe: TrainRecipe, verifier: Verifier, *, rollouts: str) -> dict[str, Any]:
+def _record(recipe: TrainRecipe, verifier: AnyVerifier, *, rollouts: str) -> dict[str, Any]:
     return {
         "recipe": masked(dataclasses.asdict(recipe)),
         "environment": environment(),
@@ -134,33 +146,15 @@ def _record(recipe: TrainRecipe, verifier: Verifier, *, rollouts: str) -> dict[s
     }
 
 
-def save(trainer: MaxAtKTrainer, recipe: TrainRecipe, out: Path) -> None:
+def save(trainer: Any, peft: Mapping[str, Any] | None, out: Path) -> None:
     """Write the trained model to `out`, its tokenizer included; an adapter beside it and in it."""
-    if recipe.peft is None:
+    if peft is None:
         trainer.save_model(str(out))
         return
     trainer.save_model(str(out / ADAPTER))
     if trainer.is_world_process_zero():
-        model = AutoConfig.from_pretrained(recipe.model)
-        merge_adapter(out / ADAPTER, out, dtype=load_dtype(model, trainer.args))
+        merge_adapter(out / ADAPTER, out, dtype=trainer.model.get_base_model().dtype)
         trainer.processing_class.save_pretrained(out)
-
-
-def last_checkpoint(out: Path) -> str | None:
-    """Return the newest complete checkpoint of a folder, or None.
-
-    The state of the trainer is what is written last: a checkpoint without it, or with half of it,
-    was cut off by a kill.
-    """
-    folders = out.glob(f"{PREFIX_CHECKPOINT_DIR}-*")
-    steps = {int(f.name.rpartition("-")[2]): f for f in folders if f.name[-1].isdigit()}
-    for step in sorted(steps, reverse=True):
-        try:
-            json.loads((steps[step] / "trainer_state.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            continue
-        return str(steps[step])
-    return None
 
 
 def to_dataset(
@@ -187,40 +181,69 @@ def to_dataset(
 
 def check_settings(recipe: TrainRecipe) -> MaxAtKConfig:
     """Return the trainer's settings; raise InvalidValueError for one that is not allowed."""
-    for name in ("output_dir", "disable_tqdm"):
-        if name in recipe.trainer:
-            raise InvalidValueError(f"trainer.{name}: is set by the run itself; leave it out")
-    settings = {**recipe.trainer, "output_dir": recipe.out, "disable_tqdm": True}
+    settings = dict(recipe.trainer)
     if recipe.prompt.template_arguments:
-        if "chat_template_kwargs" in recipe.trainer:
+        if "chat_template_kwargs" in settings:
             raise InvalidValueError(
                 "trainer.chat_template_kwargs: is prompt.template_arguments; leave it out"
             )
         settings["chat_template_kwargs"] = dict(recipe.prompt.template_arguments)
+    return trainer_settings(MaxAtKConfig, settings, output_dir=recipe.out)
+
+
+def trainer_settings(kind: type[Settings], given: Mapping[str, Any], **own: Any) -> Settings:
+    """Return the settings of a trainer of TRL, with those that the run itself sets.
+
+    Raises InvalidValueError for one of these among the given ones, or one that is not allowed.
+    """
+    own["disable_tqdm"] = True
+    for name in own:
+        if name in given:
+            raise InvalidValueError(f"trainer.{name}: is set by the run itself; leave it out")
     try:
-        return from_mapping(MaxAtKConfig, settings, where="trainer")
+        return from_mapping(kind, {**given, **own}, where="trainer")
     except MaxAtKError:
         raise
     except ValueError as error:  # of TRL or transformers, about a value that only they know
         raise InvalidValueError(f"trainer: {error}") from error
 
 
-def _finished(out: Path, recipe: TrainRecipe) -> bool:
-    record = out / TRAIN_RECORD
-    if not record.is_file():
+def finished(out: Path, recipe: Any) -> bool:
+    """Say whether the training of a recipe, a dataclass, has ended in its folder.
+
+    A recipe with more `max_steps` or epochs extends the training. Raises InvalidValueError where
+    the folder holds a training of another recipe, or no checkpoint to extend it from.
+    """
+    if not (out / TRAIN_RECORD).is_file():
         return False
-    found = read_json(record)
+    found = read_training(out)
     if "log_history" not in found and last_checkpoint(out) is None:
         return False  # nothing of that training was kept, so that any other may take its place
-    refuse_other_settings(out, found["recipe"], dataclasses.asdict(recipe))
-    return "log_history" in found  # written when the training ends
+    before, now = found.get("recipe", {}), dataclasses.asdict(recipe)
+    longer = _extended(before, now)
+    refuse_other_settings(out, longer, now)
+    if longer != before and last_checkpoint(out) is None:
+        raise InvalidValueError(
+            f"{out}: holds no checkpoint from which its training could be extended; trainer."
+            "save_strategy and save_steps say when one is kept"
+        )
+    return "log_history" in found and longer == before  # it is written when the training ends
 
 
-class _Progress(TrainerCallback):
-    """Report optimizer steps to a plain function."""
+def _extended(before: Mapping[str, Any], now: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a recipe with those of `_LENGTHS` that are larger now."""
+    old, new = before.get("trainer") or {}, now.get("trainer") or {}
+    numbers = [n for n in _LENGTHS if is_number(old.get(n)) and is_number(new.get(n))]
+    longer = {name: new[name] for name in numbers if 0 < old[name] < new[name]}
+    return {**before, "trainer": {**old, **longer}} if longer else before
 
-    def __init__(self, progress: Callable[[int, int], None]) -> None:
+
+class Progress(TrainerCallback):
+    """Report optimizer steps, done and in all, to a plain function."""
+
+    def __init__(self, progress: Callable[[int, int], object]) -> None:
         self._progress = progress
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
+        """Report after an optimizer step, as transformers calls it."""
         self._progress(state.global_step, state.max_steps)

@@ -9,6 +9,7 @@ that mean the same in a longer sequence: `refuse_unshareable` tells those apart 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -19,7 +20,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
 from maxatk.errors import InvalidValueError
 
 # What a forward pass may get besides token ids; images and the like belong to whole prompts.
-_PASSED_ON = {"fused_lm_head", "logits_to_keep", "use_cache"}
+_PASSED_ON = {"fused_lm_head", "labels", "logits_to_keep", "use_cache"}
 # Rotations that depend on the length of the whole sequence: a prompt alone gets other ones.
 _ROPE_OF_LENGTH = ("dynamic", "longrope")
 _PLAIN_LAYERS = ("DynamicLayer", "DynamicSlidingWindowLayer")  # of a cache
@@ -113,12 +114,17 @@ class SharedPrompts:
     ) -> Any:
         """Return the model's output for token ids (rows, columns), prompts padded on the left."""
         prefix = input_ids.size(1) - self._kept
+        if labels is not None:
+            more["labels"] = labels
+        call = functools.partial(
+            self._model, input_ids=input_ids, attention_mask=attention_mask, **more
+        )
         if prefix < 1 or not more.keys() <= _PASSED_ON:
-            return self._whole(input_ids, attention_mask, labels, **more)
+            return call()
         heads = torch.cat([input_ids[:, :prefix], attention_mask[:, :prefix]], dim=1)
         different, rows = torch.unique(heads, dim=0, return_inverse=True)
         if len(different) == len(heads):
-            return self._whole(input_ids, attention_mask, labels, **more)
+            return call()
         self.used = True
         cache = self._unwrapped(
             input_ids=different[:, :prefix],
@@ -127,17 +133,44 @@ class SharedPrompts:
             logits_to_keep=1,
         ).past_key_values
         cache.batch_select_indices(rows)
-        more["past_key_values"] = cache
-        rest = None if labels is None else labels[:, prefix:]
-        return self._whole(input_ids[:, prefix:], attention_mask, rest, **more)
+        if labels is not None:
+            call = functools.partial(call, labels=labels[:, prefix:])
+        return call(input_ids=input_ids[:, prefix:], past_key_values=cache)
 
-    def _whole(
+
+class SharedPasses:
+    """TRL's passes for log-probabilities with shared prompts, compared once with ordinary ones."""
+
+    def __init__(self, args: Any) -> None:
+        # As many rows as a group has are enough. They are spread over the prompts, because the
+        # padding differs between prompts.
+        size = args.per_device_train_batch_size
+        self._compared_rows = slice(0, size, max(1, size // args.num_generations))
+        self._compared = False
+
+    def run(
         self,
+        ordinary: Callable[..., Any],
+        model: Any,
+        unwrapped: Any,
         input_ids: torch.Tensor,
         attention_mask: torch.Tensor,
-        labels: torch.Tensor | None,
-        **more: Any,
+        logits_to_keep: int,
+        *args: Any,
+        **kwargs: Any,
     ) -> Any:
-        if labels is not None:
-            more["labels"] = labels
-        return self._model(input_ids=input_ids, attention_mask=attention_mask, **more)
+        """Return what TRL's `ordinary` pass returns for these arguments, with a model that shares.
+
+        The first pass with a prompt to share is made again without, on a few rows.
+        """
+        sharing = SharedPrompts(model, unwrapped, completion_length=logits_to_keep)
+        found = ordinary(sharing, input_ids, attention_mask, logits_to_keep, *args, **kwargs)
+        if sharing.used and not self._compared:
+            shared, rows = found[0].detach(), self._compared_rows
+            kept, mask = shared.size(1), attention_mask[rows]
+            with torch.no_grad():
+                plain = ordinary(model, input_ids[rows], mask, kept)[0]
+                weights = {weight.dtype for weight in model.parameters()}
+                refuse_differences(shared[rows], plain, mask[:, -kept:], weights=weights)
+            self._compared = True
+        return found

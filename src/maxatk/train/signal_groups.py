@@ -30,6 +30,7 @@ class Draw:
         generated: What TRL's `_generate` returned for them.
         scores: The values of the reward functions, (all rows, functions).
         texts: The completions of all processes.
+        tested: What tests said of them, None where nothing is known.
     """
 
     inputs: list[Any]
@@ -37,6 +38,7 @@ class Draw:
     generated: tuple[Any, ...]
     scores: torch.Tensor
     texts: list[str]
+    tested: list[Any]
 
     def take(self, fresh: Draw, moves: list[Moves], *, process: int, group_size: int) -> None:
         """Put groups of another draw where the moves of each process say; lists stay the same."""
@@ -45,21 +47,11 @@ class Draw:
             for to, source in _rows(own, group_size).items():
                 self.scores[index * kept + to] = fresh.scores[index * found + source]
                 self.texts[index * kept + to] = fresh.texts[index * found + source]
+                self.tested[index * kept + to] = fresh.tested[index * found + source]
         rows = _rows(moves[process], group_size)
-        for to, source in rows.items():
-            self.inputs[to], self.prompts[to] = fresh.inputs[source], fresh.prompts[source]
-        self.generated = tuple(
-            _replaced(value, other, rows)
-            for value, other in zip(self.generated, fresh.generated, strict=True)
-        )
-
-
-@dataclasses.dataclass(frozen=True)
-class Filled:
-    """How many groups were drawn for a rollout batch, and how many of them had a signal."""
-
-    drawn: int
-    found: int
+        others = (fresh.inputs, fresh.prompts, *fresh.generated)
+        for value, other in zip((self.inputs, self.prompts, *self.generated), others, strict=True):
+            _replace(value, other, rows)
 
 
 def refuse_irreplaceable(dataset: Any, *, environments: Any) -> None:
@@ -85,17 +77,13 @@ def fill(
     times: int,
     process: int,
     moment: tuple[int, ...],
-) -> Filled:
-    """Replace the groups of a draw that have no signal, in place, up to a bound.
+) -> tuple[int, int]:
+    """Replace the groups of a draw that have no signal, in place; return how many groups were
+    drawn in all, and how many of them had a signal.
 
-    Args:
-        draw: The rollout batch.
-        signal_of: Returns which groups of a draw have a signal, (processes, groups).
-        draw_again: Draws a group each for places in the data set, those of this process.
-        prompts: The rows of the data set.
-        times: The most groups that are drawn in all, in rollout batches.
-        process: The index of this process.
-        moment: Numbers that decide, with the turn, which prompts are drawn.
+    `signal_of` says which groups of a draw have a signal, (processes, groups); `draw_again` draws
+    a group each for places of this `process` in a data set of `prompts` rows. At most `times` the
+    groups of the draw are drawn, with prompts that the `moment` decides.
     """
     signal = signal_of(draw)
     processes, groups = signal.shape
@@ -113,7 +101,7 @@ def fill(
             signal[index, [to for to, _ in own]] = True
         drawn, found = drawn + fresh_signal.size, found + int(fresh_signal.sum())
         turn += 1
-    return Filled(drawn, found)
+    return drawn, found
 
 
 def moves(signal: np.ndarray, fresh: np.ndarray) -> list[Moves]:
@@ -150,13 +138,11 @@ def _rows(moves: Moves, group_size: int) -> dict[int, int]:
     }
 
 
-def _replaced(value: Any, other: Any, rows: dict[int, int]) -> Any:
-    """Return a list with rows of another one; of a mapping every list, and others as they are."""
+def _replace(value: Any, other: Any, rows: dict[int, int]) -> None:
+    """Put rows of another list into a list; of a mapping into every list, and else nowhere."""
     if isinstance(value, dict):
-        return {name: _replaced(item, other.get(name), rows) for name, item in value.items()}
-    if not isinstance(value, list) or not value:
-        return value
-    result = list(value)
-    for to, source in rows.items():
-        result[to] = other[source]
-    return result
+        for name, item in value.items():
+            _replace(item, other.get(name), rows)
+    elif isinstance(value, list) and value:
+        for to, source in rows.items():
+            value[to] = other[source]

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import dataclasses
 import re
+import symtable
+import textwrap
 import warnings
+from collections.abc import Sequence
 
 _LANGUAGE = re.compile(r"[\w+#.-]*")
 _PYTHON = ("python", "python3", "py", "py3")
+_BLANK = " \t\u200b\u200c\u200d\u2060\ufeff"  # what may stand before a fence; some are not seen
+_TAG = re.compile(r"(?:^|</think>)[ \t]*(?:<(answer)>|\[(PYTHON)\])", re.MULTILINE | re.IGNORECASE)
+_READS = re.compile(r"\binput\s*\(|\bstdin\b|\bopen\s*\(\s*0\b")
+_BEHIND_LINE = re.compile(r"(?<=\n)")  # nothing else ends a line, as splitlines would have it
 _FILE = "<truncated program>"
 
 # A program of a model may hold an invalid escape; the warning would be about this file name alone.
@@ -16,6 +24,7 @@ warnings.filterwarnings("ignore", module=re.escape(_FILE))
 
 
 _MOST_ATTEMPTS = 32
+_MOST_BLOCKS = 32  # the last ones, among which helpers are looked for
 _LONGEST = 1 << 14  # characters: what is longer is left as it is
 
 
@@ -24,30 +33,36 @@ def extract_code(
 ) -> str:
     """Return the program in a completion: the last complete fenced block, Python ones first.
 
-    The rule, in order: the last closed block that defines `entry_point`, where that is known; the
-    last closed block marked as Python; the last closed block without a language; if a fence was
-    opened and never closed, all that follows it (the model ran out of tokens); the last closed
-    block of any language; the text itself. Linear in the text.
+    The rule, in order: the last closed block that defines `entry_point` and not its signature
+    alone, where that is known; the last closed block marked as Python; the last closed block
+    without a language; if a fence was opened and never closed, all that follows it (the model ran
+    out of tokens); the last closed block of any language; the text itself. A block that defines the
+    entry point, or that reads the input, gets the blocks beside it that define what it lacks. What
+    <answer> or [PYTHON] holds is all that counts. Linear in the text.
 
     With `repair_truncated` what follows a fence that was never closed is cut to
     `longest_program`, and the first rule counts it as a closed block.
     """
-    closed, unclosed = _blocks(completion)
-    if unclosed is not None and repair_truncated:
-        unclosed = longest_program(unclosed)
-    if entry_point:
-        defining = _definition(entry_point)
-        whole = [*closed, _Block("", unclosed)] if unclosed and repair_truncated else closed
-        for block in reversed(whole):
-            if block.language in ("", *_PYTHON) and defining.search(block.text):
-                return block.text
+    defining = _definition(entry_point) if entry_point else None
+    blocks, unclosed = _blocks(_tagged(completion, defining))
+    closed = [(b.language, _flush_left(b.text, defining)) for b in blocks]
+    if unclosed is not None:
+        unclosed = _flush_left(unclosed, defining)
+        unclosed = longest_program(unclosed) if repair_truncated else unclosed
+    ours = [text for language, text in closed if language in ("", *_PYTHON)]
+    if defining is not None:
+        whole = [*ours, unclosed] if unclosed and repair_truncated else ours
+        chosen = _last_definition(whole, defining)
+        if chosen is not None:
+            return _with_helpers(chosen, whole)
     for wanted in (_PYTHON, ("",)):
-        matching = [block.text for block in closed if block.language in wanted]
+        matching = [text for language, text in closed if language in wanted]
         if matching:
-            return matching[-1]
+            reads = _READS.search(matching[-1])
+            return _with_helpers(matching[-1], ours) if reads else matching[-1]
     if unclosed is not None:
         return unclosed
-    return closed[-1].text if closed else completion
+    return closed[-1][1] if closed else completion
 
 
 def longest_program(text: str) -> str:
@@ -88,6 +103,25 @@ def _definition(entry_point: str) -> re.Pattern[str]:
     return re.compile(rf"^(?:(?:async[ \t]+)?def|class)[ \t]+{name}\b|^{name}[ \t]*=", re.MULTILINE)
 
 
+def _tagged(text: str, defining: re.Pattern[str] | None) -> str:
+    """Return what the last <answer> or [PYTHON] holds, as a block, where that is a program."""
+    opening = None
+    for opening in _TAG.finditer(text):  # noqa: B007  (the last one is wanted)
+        pass
+    if opening is None:
+        return text
+    name = opening[1] or opening[2]
+    closing = re.compile(rf"</{name}>|\[/{name}\]", re.IGNORECASE).search(text, opening.end())
+    inside = textwrap.dedent(text[opening.end() : closing.start() if closing else None])
+    if defining is not None and not defining.search(inside):
+        return text
+    if "```" in inside or "~~~" in inside:
+        return inside
+    if not _is_program(inside if closing else longest_program(inside)):
+        return text
+    return f"~~~python\n{inside.strip(chr(10))}\n" + ("~~~" if closing else "")
+
+
 @dataclasses.dataclass(frozen=True)
 class _Fence:
     indent: str
@@ -100,32 +134,173 @@ class _Fence:
 
 
 def _blocks(text: str) -> tuple[list[_Block], str | None]:
-    """Return each closed block, and the content of one left open."""
+    """Return each closed block, and the content of one left open.
+
+    A fence after text on its line closes what is a program up to there, and else opens a block; so
+    does a fence without a language before which there was none: the prompt may have opened it.
+    """
     closed: list[_Block] = []
     opened: _Fence | None = None
     content: list[str] = []
-    *lines, last = text.split("\n")  # nothing else ends a line, as splitlines would have it
-    for line in [*(line + "\n" for line in lines), last]:
-        fence = _fence(line)
+    attempts = _MOST_ATTEMPTS
+    for line in _BEHIND_LINE.split(text):
+        before, fence = _fence(line)
+        if fence is None:
+            content.append(line)
+            continue
         if opened is None:
-            opened, content = fence, []
-        elif fence is not None and fence.closes(opened):
-            closed.append(_Block(opened.language.lower(), "".join(content)))
-            opened = None
+            closes, must_parse = not closed and not fence.language, True
         else:
-            content.append(line.removeprefix(opened.indent))
-    return closed, "".join(content) if opened is not None else None
+            closes, must_parse = fence.closes(opened), bool(before)
+        if closes and must_parse:
+            attempts -= 1
+            closes = attempts >= 0 and _is_program("".join(content) + before)
+        if closes:
+            closed.append(
+                _closed(opened, [*content, before.rstrip() + "\n"] if before else content)
+            )
+            opened, content = None, []
+        elif opened is None:
+            opened, content = fence, []
+        else:
+            content.append(line)
+    return closed, _closed(opened, content).text if opened is not None else None
 
 
-def _fence(line: str) -> _Fence | None:
-    """Return the fence that a line is, if it is one: no backtick may follow it."""
-    body = line.lstrip(" \t")
+def _closed(opened: _Fence | None, content: list[str]) -> _Block:
+    """Return a block, whose lines lose the indentation of the fence if the first one has it."""
+    if opened is None:
+        return _Block("", "".join(content))
+    first = next((line for line in content if line.strip()), "")
+    indent = opened.indent if first.startswith(opened.indent) else ""
+    return _Block(opened.language.lower(), "".join(line.removeprefix(indent) for line in content))
+
+
+def _fence(line: str) -> tuple[str, _Fence | None]:
+    """Return the fence at the end of a line, if there is one, and the text before it.
+
+    No backtick may follow it, nor stand before it in a fence that follows text.
+    """
+    body = line.lstrip(_BLANK)
     mark = body[:1]
-    if mark not in ("`", "~"):
+    if mark in ("`", "~") and body.startswith(3 * mark):
+        rest = body.lstrip(mark)
+        if "`" in rest:
+            return "", None
+        language = _LANGUAGE.match(rest.lstrip(" \t"))
+        length = len(body) - len(rest)
+        return "", _Fence(line[: -len(body)], mark, length, language[0] if language else "")
+    before, found, rest = line.rstrip().rpartition("```")
+    if not found or not _LANGUAGE.fullmatch(rest.strip()) or "```" in before.rstrip("`"):
+        return "", None
+    text = before.rstrip("`")
+    return text, _Fence("", "`", 3 + len(before) - len(text), rest.strip())
+
+
+def _flush_left(text: str, defining: re.Pattern[str] | None) -> str:
+    """Return a program without the indentation of its first line, which no program can have.
+
+    What does not define what is wanted may be the body of a function: it keeps its indentation.
+    """
+    first = next((line for line in text.split("\n") if line.strip()), "")
+    indent = first[: len(first) - len(first.lstrip(" \t"))]
+    if not indent:
+        return text
+    lines = "".join(line.removeprefix(indent) for line in _BEHIND_LINE.split(text))
+    return lines if defining is None or defining.search(lines) else text
+
+
+def _last_definition(texts: Sequence[str], defining: re.Pattern[str]) -> str | None:
+    """Return the last text that defines what is wanted, rather than its signature alone."""
+    found = [text for text in reversed(texts) if defining.search(text)]
+    whole = [text for text in found if not _is_signature(text)]
+    return next(iter([*whole, *found]), None)
+
+
+def _is_signature(text: str) -> bool:
+    """Say whether every function of a text is without a body."""
+    tree = _parsed(text) or _parsed(text.rstrip() + " ...")
+    return tree is not None and bool(tree.body) and all(map(_is_stub, tree.body))
+
+
+def _is_stub(node: ast.stmt) -> bool:
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        return all(map(_is_stub, node.body))
+    constant = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    return constant or isinstance(node, (ast.Pass, ast.Import, ast.ImportFrom))
+
+
+def _is_program(text: str) -> bool:
+    """Say whether Python can parse a text and finds more in it than words."""
+    tree = _parsed(text)
+    return tree is not None and any(not _is_prose(node) for node in tree.body)
+
+
+def _is_prose(node: ast.stmt) -> bool:
+    if isinstance(node, ast.Expr):
+        return not isinstance(node.value, (ast.Call, ast.Await))
+    return isinstance(node, ast.AnnAssign) and node.value is None  # such as "Note: this"
+
+
+def _parsed(text: str) -> ast.Module | None:
+    try:
+        return ast.parse(text, filename=_FILE) if len(text) <= _LONGEST else None
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-    rest = body.lstrip(mark)
-    length = len(body) - len(rest)
-    if length < 3 or "`" in rest:
+
+
+@dataclasses.dataclass(frozen=True)
+class _Names:
+    """What a block defines at its top level, what it uses and does not define, and if that is all.
+
+    `only_defines`: it would do nothing that can be seen if it ran before another block.
+    """
+
+    defined: frozenset[str]
+    lacking: frozenset[str]
+    only_defines: bool
+
+
+def _with_helpers(chosen: str, texts: Sequence[str]) -> str:
+    """Return a program with the other blocks that define what it lacks, in the order of the text.
+
+    Only blocks that do nothing but define are taken: an example would run with the program.
+    """
+    names = {text: found for text in texts[-_MOST_BLOCKS:] if (found := _names(text))}
+    if chosen not in names or len(names) == 1:
+        return chosen
+    taken = {chosen}
+    while True:
+        defined = frozenset().union(*(names[text].defined for text in taken))
+        lacking = frozenset().union(*(names[text].lacking for text in taken)) - defined
+        more = {t for t, n in names.items() if n.only_defines and n.defined & lacking} - taken
+        if not more:
+            return "\n".join(text for text in names if text in taken)
+        taken |= more
+
+
+def _names(text: str) -> _Names | None:
+    tree = _parsed(text)
+    if tree is None:
         return None
-    language = _LANGUAGE.match(rest.lstrip(" \t"))
-    return _Fence(line[: -len(body)], mark, length, language[0] if language else "")
+    try:
+        table = symtable.symtable(text, _FILE, "exec")
+    except SyntaxError:  # such as a return outside a function
+        return None
+    symbols = table.get_symbols()
+    defined = {s.get_name() for s in symbols if s.is_assigned() or s.is_imported()}
+    used = {s.get_name() for s in symbols if s.is_referenced()}
+    scopes = table.get_children()
+    while scopes:
+        scope = scopes.pop()
+        used |= {s.get_name() for s in scope.get_symbols() if s.is_global()}
+        scopes += scope.get_children()
+    lacking = frozenset(used - defined - set(dir(builtins)))
+    return _Names(frozenset(defined), lacking, all(map(_only_defines, tree.body)))
+
+
+def _only_defines(node: ast.stmt) -> bool:
+    if isinstance(node, (ast.Assign, ast.AnnAssign)):
+        return not _READS.search(ast.unparse(node))
+    definitions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
+    return isinstance(node, definitions) or _is_stub(node)

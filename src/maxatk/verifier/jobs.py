@@ -1,16 +1,73 @@
-"""One program to verify, in the form that the workers take."""
+"""One program to verify and its limits, in the form that the workers take."""
 
 from __future__ import annotations
 
 import ast
 import dataclasses
+import re
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from maxatk.check import positive
 from maxatk.errors import InvalidValueError
 from maxatk.records import Problem, TestCase
 from maxatk.verifier import rules
 from maxatk.verifier.inside import protocol
+
+_CALLED = re.compile(r"\s*([^\W\d]\w*)\s*\(")
+
+
+@dataclasses.dataclass(frozen=True)
+class Limits:
+    """What a program may use in each test, and whether one that was cut off is repaired.
+
+    The only place of these defaults: they hold in Python, in recipes and commands, for trainers
+    and for verl. Raises InvalidValueError for values that are not positive.
+
+    Args:
+        time_limit: CPU seconds a test.
+        memory_limit: Bytes a test.
+        output_limit: Bytes a test, of standard output and of standard error each.
+        stop_after_timeouts: Time-outs of one program after which its other tests are not run.
+        repair_truncated: Whether a program that ends in the middle is cut to `longest_program`.
+    """
+
+    time_limit: float = 4.0
+    memory_limit: int = 1 << 30
+    output_limit: int = 1 << 24
+    stop_after_timeouts: int | None = None
+    repair_truncated: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("time_limit", "memory_limit", "output_limit", "stop_after_timeouts"):
+            positive(name, getattr(self, name))
+
+    @property
+    def wall(self) -> float:
+        """Return the wall limit in seconds, so generous that it only catches sleepers.
+
+        It is also what all tests of a program may be idle together.
+        """
+        return 10 * self.time_limit + 5.0
+
+    def for_job(self, job: Job) -> Limits:
+        """Return these limits with those that the job sets itself."""
+        return dataclasses.replace(
+            self,
+            time_limit=job.time_limit or self.time_limit,
+            memory_limit=job.memory_limit or self.memory_limit,
+        )
+
+    def described(self) -> dict[str, Any]:
+        """Return what a manifest says of them; the last two only where they are set."""
+        stop = self.stop_after_timeouts
+        return {
+            "time_limit_s": self.time_limit,
+            "memory_limit_bytes": self.memory_limit,
+            "output_limit_bytes": self.output_limit,
+            **({"stop_after_timeouts": stop} if stop else {}),
+            **({"repair_truncated": True} if self.repair_truncated else {}),
+        }
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,7 +79,7 @@ class Job:
     Args:
         program: Its source.
         tests: One or more.
-        compare: The name of a comparison rule; None for the verifier's.
+        compare: The name of a comparison rule; None for `tokens`, or `checker` with a checker.
         time_limit: CPU seconds a test; None for the verifier's.
         memory_limit: Bytes a test; None for the verifier's.
         entry_point: The function that check tests are given.
@@ -44,10 +101,8 @@ class Job:
             object.__setattr__(self, "tests", tuple(self.tests))
         if not self.tests or not all(isinstance(test, TestCase) for test in self.tests):
             raise InvalidValueError("tests: must be one TestCase or more")
-        for name in ("time_limit", "memory_limit"):
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise InvalidValueError(f"{name}: must be positive, got {value!r}")
+        positive("time_limit", self.time_limit)
+        positive("memory_limit", self.memory_limit)
         if self.compare is not None:
             rules.rule(self.compare)
         _validate_checker(self)
@@ -74,6 +129,16 @@ def problem_job(program: str, problem: Problem) -> Job:
     )
 
 
+def called_name(tests: Iterable[TestCase]) -> str | None:
+    """Return the function or class that the first call of the tests begins with, None without one.
+
+    It is what a program has to define where the problem has no entry point.
+    """
+    call = next((test.call for test in tests if test.call is not None), "")
+    name = _CALLED.match(call)
+    return name[1] if name else None
+
+
 def mebibytes(count: float | None) -> int | None:
     """Return so many MiB in bytes; None for None."""
     return None if count is None else int(count * (1 << 20))
@@ -82,17 +147,9 @@ def mebibytes(count: float | None) -> int | None:
 Pair = tuple[str, Sequence[TestCase]]
 
 
-def as_jobs(items: Iterable[Job | Pair], compare: str) -> list[Job]:
+def as_jobs(items: Iterable[Job | Pair]) -> list[Job]:
     """Return jobs for jobs and (program, tests) pairs; raises InvalidValueError."""
-    rules.rule(compare)
-    return [_as_job(item, compare) for item in items]
-
-
-def _as_job(item: Job | Pair, compare: str) -> Job:
-    if not isinstance(item, Job):
-        program, tests = item
-        return Job(program, tuple(tests), compare)
-    return item if item.compare is not None else dataclasses.replace(item, compare=compare)
+    return [item if isinstance(item, Job) else Job(item[0], tuple(item[1])) for item in items]
 
 
 class Printed(NamedTuple):

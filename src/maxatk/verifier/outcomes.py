@@ -9,9 +9,17 @@ from collections.abc import Sequence
 
 from maxatk.records import Outcome, TestCase, TestResult, Verdict
 from maxatk.verifier import rules
-from maxatk.verifier.excerpts import printed_excerpt, value_excerpt
+from maxatk.verifier.encoded import printed_excerpt, value_excerpt
 from maxatk.verifier.inside import protocol
-from maxatk.verifier.jobs import Job, Payload, Printed, checker_payload, expected_value, payload
+from maxatk.verifier.jobs import (
+    Job,
+    Limits,
+    Payload,
+    Printed,
+    checker_payload,
+    expected_value,
+    payload,
+)
 from maxatk.verifier.zygote_process import Zygote, ZygoteDiedError
 
 _COMPILE_SECONDS = 10.0
@@ -29,36 +37,7 @@ _OWN_SIGNALS = frozenset(
 )  # fmt: skip
 
 
-@dataclasses.dataclass(frozen=True)
-class Limits:
-    """What one test may use: CPU seconds, bytes of memory and of output.
-
-    After `max_timeouts` time-outs of one program its other tests are not run (0: never stop).
-    """
-
-    cpu: float
-    memory: int
-    output: int
-    max_timeouts: int = 0
-
-    @property
-    def wall(self) -> float:
-        """Return the wall limit in seconds, so generous that it only catches sleepers.
-
-        It is also what all tests of a program may be idle together.
-        """
-        return 10 * self.cpu + 5.0
-
-    def for_job(self, job: Job) -> Limits:
-        """Return these limits with those that the job sets itself."""
-        return dataclasses.replace(
-            self,
-            cpu=self.cpu if job.time_limit is None else job.time_limit,
-            memory=self.memory if job.memory_limit is None else job.memory_limit,
-        )
-
-
-_CHECKER_LIMITS = Limits(cpu=10.0, memory=1 << 30, output=1 << 20)
+_CHECKER_LIMITS = Limits(time_limit=10.0, output_limit=1 << 20)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,7 +119,7 @@ def _most_printed(job: Job, limits: Limits) -> int:
     Twice what is expected of them, as a power of two, so that no program learns more from it.
     """
     expected = sum(len(test.output or "") for test in job.tests)
-    return max(_MAX_PRINTED, limits.output, 1 << (2 * expected).bit_length())
+    return max(_MAX_PRINTED, limits.output_limit, 1 << (2 * expected).bit_length())
 
 
 def _run(
@@ -152,8 +131,9 @@ def _run(
         raise _CompileError(f"the source is longer than {_MAX_SOURCE} bytes")
     table = b"".join([protocol.TEST.pack(p.size, p.kind, p.name_size) for p in payloads])
     request = (
-        len(payloads), limits.max_timeouts, len(source), limits.cpu, limits.wall, limits.wall,
-        _COMPILE_SECONDS, limits.memory, limits.output, most_printed,
+        len(payloads), limits.stop_after_timeouts or 0, len(source), limits.time_limit,
+        limits.wall, limits.wall, _COMPILE_SECONDS, limits.memory_limit, limits.output_limit,
+        most_printed,
     )  # fmt: skip
     deadline = _COMPILE_SECONDS + _SLACK_SECONDS + len(payloads) * limits.wall
     parts = (part for each in payloads for part in each.parts)
@@ -245,7 +225,7 @@ def _failure(ran: _Ran, limits: Limits) -> Outcome | None:
     ending = ran.ending
     if ending == protocol.NOT_STARTED:
         return Outcome.NOT_RUN
-    if ending in (protocol.CPU_LIMIT, protocol.WALL_LIMIT) or ran.cpu > limits.cpu:
+    if ending in (protocol.CPU_LIMIT, protocol.WALL_LIMIT) or ran.cpu > limits.time_limit:
         return Outcome.TIME_LIMIT
     if ending == protocol.OUTPUT_FULL:
         return Outcome.OUTPUT_LIMIT

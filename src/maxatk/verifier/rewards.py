@@ -1,40 +1,46 @@
-"""Reward functions for reinforcement learning: completions in, fractions of tests passed out."""
+"""Reward functions for reinforcement learning: completions in, fractions of tests passed out.
+
+`code_reward` has TRL's shape, `compute_score` and `compute_scores` have verl's, which loads a
+reward function by file and name (`custom_reward_function.path` and `.name`): a file with `from
+maxatk.verifier import compute_score` is enough. Neither of the two is needed here.
+"""
 
 from __future__ import annotations
 
 import atexit
 import contextlib
 import functools
-from collections import Counter
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from maxatk.errors import InvalidValueError
-from maxatk.records import Outcome, TestCase, Verdict
-from maxatk.verifier.ahead import Ahead
-from maxatk.verifier.jobs import Job, mebibytes
-from maxatk.verifier.verifier import Verifier
+from maxatk.errors import DataError, InvalidValueError
+from maxatk.records import Problem, TestCase, Verdict
+from maxatk.verifier.jobs import Job, called_name, mebibytes, problem_job
+from maxatk.verifier.verifier import AnyVerifier, Verifier
+from maxatk.verifier.worker import Ahead
 
 Completion = str | Sequence[Mapping[str, Any]]
-Row = Sequence[TestCase | Mapping[str, Any]]
 Start = Callable[[Completion, Mapping[str, Any]], None]
 """Starts what the reward of a completion needs; its row is the second argument."""
 
-# The columns of a row beside its tests, in the order of `CodeReward`'s arguments.
-_LIMITS = ("compare", "time_limit_s", "memory_limit_mb", "entry_point", "checker")
+GroundTruth = str | Sequence[Mapping[str, Any]] | Mapping[str, Any]
+"""Tests, or an object with `tests` and other fields of a problem; either may be JSON text."""
+
+_COLUMNS = ("tests", "compare", "time_limit_s", "memory_limit_mb", "entry_point", "checker")
 
 
 class CodeReward:
     """A reward function in TRL's shape that verifies the code in each completion.
 
     The reward is passed / declared tests, or with `binary` 1.0 only where all passed; None where
-    the verifier itself failed, which trainers leave out. `outcomes` counts the tests of the last
-    call. Raises InvalidValueError for rows that do not form tests.
+    the verifier itself failed, which trainers leave out. `verdicts` are those of the last call.
+    Raises InvalidValueError for rows that do not form tests.
     """
 
-    def __init__(self, verifier: Verifier, *, binary: bool = False) -> None:
+    def __init__(self, verifier: AnyVerifier, *, binary: bool = False) -> None:
         self.verifier, self.binary = verifier, binary
-        self.outcomes: Counter[Outcome] = Counter()
+        self.verdicts: list[Verdict] = []
         self._ahead: Ahead | None = None
         self.__name__ = "binary_code_reward" if binary else "code_reward"
 
@@ -42,39 +48,27 @@ class CodeReward:
         self,
         prompts: Sequence[Any] | None = None,  # noqa: ARG002  (part of the shape)
         completions: Sequence[Completion] = (),
-        tests: Sequence[Row] = (),
-        compare: Sequence[str | None] | None = None,
-        time_limit_s: Sequence[float | None] | None = None,
-        memory_limit_mb: Sequence[int | None] | None = None,
-        entry_point: Sequence[str | None] | None = None,
-        checker: Sequence[str | None] | None = None,
-        **_unused: Any,
+        **columns: Any,
     ) -> list[float | None]:
-        """Return one reward a completion.
+        """Return one reward a completion; those that are conversations count by their last message.
 
-        Args:
-            prompts: Not used.
-            completions: Texts, or conversations whose last message counts.
-            tests: The tests of each completion; this and all that follow are columns.
-            compare: Names of comparison rules.
-            time_limit_s: CPU seconds a test.
-            memory_limit_mb: MiB a test.
-            entry_point: Names of the functions that check tests are given.
-            checker: Sources of programs that decide.
+        Of the columns of the dataset, one value a completion, `tests` is needed, and `compare`,
+        `time_limit_s` (CPU seconds a test), `memory_limit_mb`, `entry_point` and `checker` are used
+        as in a `Problem` where they exist.
         """
-        if len(tests) != len(completions):
-            raise InvalidValueError(
-                f"tests: {len(tests)} rows for {len(completions)} completions; the dataset needs "
-                "a column `tests`"
-            )
-        columns = (compare, time_limit_s, memory_limit_mb, entry_point, checker)
+        given = {name: columns[name] for name in _COLUMNS if columns.get(name) is not None}
+        for name, column in {"tests": (), **given}.items():
+            if len(column) != len(completions):
+                raise InvalidValueError(
+                    f"{name}: {len(column)} rows for {len(completions)} completions; the dataset "
+                    f"needs a column `{name}`"
+                )
         jobs = [
-            self._job(completion, tests[i], *(_cell(column, i) for column in columns))
+            self._job(completion, {name: column[i] for name, column in given.items()})
             for i, completion in enumerate(completions)
         ]
-        verdicts = (self._ahead or self.verifier).verify_many(jobs)
-        self.outcomes = Counter(test.outcome for verdict in verdicts for test in verdict.tests)
-        return [as_reward(verdict, binary=self.binary) for verdict in verdicts]
+        self.verdicts = (self._ahead or self.verifier).verify_many(jobs)
+        return [as_reward(verdict, binary=self.binary) for verdict in self.verdicts]
 
     @contextlib.contextmanager
     def ahead(self) -> Iterator[Start]:
@@ -91,7 +85,7 @@ class CodeReward:
 
         def start(completion: Completion, row: Mapping[str, Any]) -> None:
             with contextlib.suppress(Exception):
-                started.start(self._job(completion, row["tests"], *map(row.get, _LIMITS)))
+                started.start(self._job(completion, row))
 
         with started:
             self._ahead = started
@@ -100,54 +94,128 @@ class CodeReward:
             finally:
                 self._ahead = None
 
-    def _job(
-        self,
-        completion: Completion,
-        tests: Row,
-        compare: str | None,
-        time_limit_s: float | None,
-        memory_limit_mb: int | None,
-        entry_point: str | None,
-        checker: str | None,
-    ) -> Job:
+    def _job(self, completion: Completion, row: Mapping[str, Any]) -> Job:
+        tests = [t if isinstance(t, TestCase) else TestCase.from_json(t) for t in row["tests"]]
+        entry_point = row.get("entry_point")
+        wanted = entry_point or called_name(tests)
         return Job(
-            self.verifier.program_of(completion_text(completion), entry_point),
-            as_tests(tests),
-            compare,
-            time_limit_s,
-            mebibytes(memory_limit_mb),
-            entry_point,
-            checker,
+            self.verifier.program_of(completion_text(completion), wanted),
+            tuple(tests),
+            compare=row.get("compare"),
+            time_limit=row.get("time_limit_s"),
+            memory_limit=mebibytes(row.get("memory_limit_mb")),
+            entry_point=entry_point,
+            checker=row.get("checker"),
         )
 
 
 def code_reward(
-    prompts: Sequence[Any] | None = None,
-    completions: Sequence[Completion] = (),
-    **columns: Any,
+    prompts: Sequence[Any] | None = None, completions: Sequence[Completion] = (), **columns: Any
 ) -> list[float | None]:
     """Return passed / declared tests of each completion, with one verifier for the process.
 
     Raises SandboxError where programs cannot be isolated, InvalidValueError for bad rows.
     """
-    return CodeReward(shared_verifier())(prompts, completions, **columns)
+    return CodeReward(shared_verifier(None))(prompts, completions, **columns)
 
 
 def binary_code_reward(
-    prompts: Sequence[Any] | None = None,
-    completions: Sequence[Completion] = (),
-    **columns: Any,
+    prompts: Sequence[Any] | None = None, completions: Sequence[Completion] = (), **columns: Any
 ) -> list[float | None]:
     """Return 1.0 for each completion that passed all its tests and 0.0 for the others.
 
     Raises SandboxError where programs cannot be isolated, InvalidValueError for bad rows.
     """
-    return CodeReward(shared_verifier(), binary=True)(prompts, completions, **columns)
+    return CodeReward(shared_verifier(None), binary=True)(prompts, completions, **columns)
+
+
+def compute_score(
+    data_source: str,
+    solution_str: str,
+    ground_truth: GroundTruth,
+    extra_info: Mapping[str, Any] | None = None,
+    *,
+    binary: bool = False,
+    workers: int | None = None,
+) -> dict[str, float]:
+    """Return `score` (passed / declared tests), `passed`, `total` and `unscored` of a solution.
+
+    Where the verifier itself failed, `score` is NaN and `unscored` 1: an infrastructure failure is
+    no reward of 0.
+
+    Args:
+        data_source: The name of the data set.
+        solution_str: The completion.
+        ground_truth: Tests, or an object with `tests` and other fields of a problem.
+        extra_info: Part of verl's shape; not read.
+        binary: Whether the score is 1.0 only where all tests passed.
+        workers: How many programs run at a time in this process, by default one for each core;
+            a share of them where verl starts several such processes (`reward.num_workers`).
+
+    Raises DataError for a ground truth that holds no tests.
+    """
+    (score,) = compute_scores(
+        [data_source], [solution_str], [ground_truth], [extra_info], binary=binary, workers=workers
+    )
+    return score
+
+
+def compute_scores(
+    data_sources: Sequence[str],
+    solution_strs: Sequence[str],
+    ground_truths: Sequence[GroundTruth],
+    extra_infos: Sequence[Mapping[str, Any] | None],  # noqa: ARG001  (part of the shape)
+    *,
+    binary: bool = False,
+    workers: int | None = None,
+) -> list[dict[str, float]]:
+    """Return what `compute_score` does for each sample of a batch, verified together.
+
+    The shape of verl's batch reward manager: one entry a sample in each list. Raises as
+    `compute_score`.
+    """
+    verifier = shared_verifier(workers)
+    jobs = [
+        _job(verifier, source, solution, truth)
+        for source, solution, truth in zip(data_sources, solution_strs, ground_truths, strict=True)
+    ]
+    return [_score(verdict, binary=binary) for verdict in verifier.verify_many(jobs)]
+
+
+def _job(verifier: Verifier, data_source: str, solution: str, ground_truth: GroundTruth) -> Job:
+    row = _parse(ground_truth)
+    fields = row if isinstance(row, Mapping) else {"tests": row}
+    try:
+        fields = {**fields, "tests": list(fields["tests"])}  # an array, out of a parquet file
+        problem = Problem.from_json({"id": data_source or "-", "prompt": "", **fields})
+        wanted = problem.entry_point or called_name(problem.tests)
+        return problem_job(verifier.program_of(solution, wanted), problem)
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataError(f"ground_truth of {data_source!r}: {error!r}") from error
+
+
+def _parse(ground_truth: GroundTruth) -> Any:
+    if not isinstance(ground_truth, str):
+        return ground_truth
+    try:
+        return json.loads(ground_truth)
+    except ValueError as error:
+        raise DataError(f"ground_truth: not JSON ({error}): {ground_truth[:80]!r}") from error
+
+
+def _score(verdict: Verdict, *, binary: bool) -> dict[str, float]:
+    reward = as_reward(verdict, binary=binary)
+    return {
+        "score": float("nan") if reward is None else reward,
+        "passed": float(verdict.passed),
+        "total": float(verdict.total),
+        "unscored": float(reward is None),
+    }
 
 
 @functools.cache
-def shared_verifier(workers: int = 2) -> Verifier:
-    """Return the one verifier of this process with that many sandboxes, made on first use."""
+def shared_verifier(workers: int | None) -> Verifier:
+    """Return the one verifier of this process with so many sandboxes, made on first use."""
     verifier = Verifier(workers=workers)
     atexit.register(verifier.close)
     return verifier
@@ -165,12 +233,3 @@ def completion_text(completion: Completion) -> str:
         return completion
     content = completion[-1].get("content") if completion else None
     return content if isinstance(content, str) else ""
-
-
-def as_tests(row: Row) -> tuple[TestCase, ...]:
-    """Return the tests of one dataset row; fields that are None count as absent."""
-    return tuple(test if isinstance(test, TestCase) else TestCase.from_json(test) for test in row)
-
-
-def _cell(column: Sequence[Any] | None, index: int) -> Any:
-    return None if column is None else column[index]

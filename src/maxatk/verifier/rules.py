@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable
 
 from maxatk.errors import unknown_name
-from maxatk.verifier.digest import same_value
+from maxatk.verifier.encoded import same_value
 from maxatk.verifier.inside import values
 
 Rule = Callable[[bytes, str], bool]

@@ -16,128 +16,65 @@ test                            untrusted code; a check test has two, joined by 
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
 import os
 import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
-from maxatk.errors import InvalidValueError, SandboxError
+from maxatk.check import positive
+from maxatk.errors import SandboxError
 from maxatk.records import TestCase, Verdict
-from maxatk.verifier import layers, outcomes
-from maxatk.verifier.ahead import Ahead
+from maxatk.verifier import layers
 from maxatk.verifier.extract import extract_code
-from maxatk.verifier.jobs import Job, Pair, as_jobs
-from maxatk.verifier.worker import Batch, Task, Worker, numpy_folder
+from maxatk.verifier.jobs import Job, Limits, Pair, as_jobs
+from maxatk.verifier.worker import Ahead, Batch, Task, Worker, numpy_folder
 from maxatk.verifier.zygote_process import Isolation
 
 Progress = Callable[[int, int], object]
 """Called with the number of programs verified so far and the number of all."""
 
+VerifierT = TypeVar("VerifierT", bound="AnyVerifier")
 
-class Verifier:
-    """Verifies untrusted Python programs in sandboxes; one process tree a worker.
 
-    Usable from several threads at once (and from asyncio through `asyncio.to_thread`); use it as
-    a context manager or call `close`. Raises SandboxError where programs cannot be isolated,
-    InvalidValueError for a value that is not allowed.
+class AnyVerifier(Protocol):
+    """What a run needs of a verifier: one of this machine, or one whose programs run on a cluster.
 
-    Args:
-        workers: How many programs are verified at once.
-        time_limit: CPU seconds a test.
-        memory_limit: Bytes a test.
-        output_limit: Bytes a test, of standard output and of standard error each.
-        stop_after_timeouts: Time-outs of one program after which its other tests are not run.
-        repair_truncated: Whether `program_of` cuts a program that ends in the middle.
-        unsafe: Whether to start even where the layers that must hold do not.
+    `isolation` says which layers of the sandbox hold, `shards` what each shard of a cluster has
+    said of its node; a verifier of this machine has none.
     """
 
+    isolation: Mapping[str, Any]
     shards: Sequence[Mapping[str, Any]] = ()
-    """What each shard of a cluster has said of its node; a verifier of this machine has none."""
+    _limits: Limits
+
+    def verify_stream(self, items: Iterable[Job | Pair]) -> Iterator[tuple[int, Verdict]]:
+        """Yield (index, verdict) as programs are verified; closing the iterator drops the rest.
+
+        Raises InvalidValueError for arguments that are not allowed, SandboxError when closed.
+        """
+
+    def ahead(self) -> Ahead | None:
+        """Return where programs are started before their verdicts are wanted, None without one."""
+
+    def close(self) -> None:
+        """End every process of it."""
+
+    @property
+    def limits(self) -> dict[str, Any]:
+        """Return the limits of a test where a job names none, as manifests hold them."""
+        return self._limits.described()
 
     def described(self) -> dict[str, Any]:
         """Return what the manifest of a run says of where its programs ran."""
         shards = {"shards": list(self.shards)} if self.shards else {}
         return {"isolation": dict(self.isolation), **shards}
 
-    def __init__(
-        self,
-        *,
-        workers: int = 2,
-        time_limit: float = 4.0,
-        memory_limit: int = 1 << 30,
-        output_limit: int = 1 << 24,
-        stop_after_timeouts: int | None = None,
-        repair_truncated: bool = False,
-        unsafe: bool = False,
-    ) -> None:
-        settings = {
-            "workers": workers,
-            "time_limit": time_limit,
-            "memory_limit": memory_limit,
-            "output_limit": output_limit,
-            "stop_after_timeouts": 1 if stop_after_timeouts is None else stop_after_timeouts,
-        }
-        for name, value in settings.items():
-            if not value > 0:
-                raise InvalidValueError(f"{name}: must be positive, got {value!r}")
-        layers.require_linux()
-        self._limits = outcomes.Limits(
-            time_limit, memory_limit, output_limit, stop_after_timeouts or 0
-        )
-        self._repair_truncated = repair_truncated
-        self._pid = os.getpid()
-        self._lock = threading.Lock()
-        self._closed = False
-        self._tasks: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
-        self._workers: list[Worker] = []
-        try:
-            self.isolation = self._start(workers, unsafe=unsafe)
-        except BaseException:
-            self.close()
-            raise
-
-    def _start(self, workers: int, *, unsafe: bool) -> Isolation:
-        started: queue.SimpleQueue[Isolation | Exception] = queue.SimpleQueue()
-        numpy = numpy_folder()
-        try:
-            for index in range(workers):
-                self._workers.append(Worker(index, self._tasks, started, numpy))
-        except RuntimeError as error:
-            raise SandboxError(f"a worker cannot be started: {error}") from error
-        isolations: list[Isolation] = []
-        for _ in self._workers:
-            report = started.get()
-            if isinstance(report, SandboxError):
-                raise report
-            if isinstance(report, Exception):
-                raise SandboxError(f"the sandbox did not start: {report!r}") from report
-            if report not in isolations:
-                isolations.append(report)
-        for isolation in isolations:
-            layers.accept(isolation, unsafe=unsafe)
-        return isolations[0]
-
-    @property
-    def limits(self) -> dict[str, float]:
-        """Return the limits of a test where a job names none: CPU seconds and bytes.
-
-        Those that stop after some time-outs say after how many, and those that repair truncated
-        programs say so: both decide rewards.
-        """
-        stop = self._limits.max_timeouts
-        return {
-            "time_limit_s": self._limits.cpu,
-            "memory_limit_bytes": self._limits.memory,
-            "output_limit_bytes": self._limits.output,
-            **({"stop_after_timeouts": stop} if stop else {}),
-            **({"repair_truncated": True} if self._repair_truncated else {}),
-        }
-
     def program_of(self, completion: str, entry_point: str | None) -> str:
-        """Return the program in a completion, as `extract_code` finds it with these settings."""
-        repair = bool(self.limits.get("repair_truncated"))
+        """Return the program in a completion, as `extract_code` finds it with these limits."""
+        repair = self._limits.repair_truncated
         return extract_code(completion, entry_point, repair_truncated=repair)
 
     def verify(
@@ -151,51 +88,100 @@ class Verifier:
         entry_point: str | None = None,
         checker: str | None = None,
     ) -> Verdict:
-        """Verify one program.
+        """Verify one program; the arguments are those of a `Job`.
 
         Raises InvalidValueError for arguments that are not allowed, SandboxError when closed.
-
-        Args:
-            program: Its source.
-            tests: One or more.
-            compare: The name of a comparison rule.
-            time_limit: CPU seconds a test; None for the verifier's.
-            memory_limit: Bytes a test; None for the verifier's.
-            entry_point: The function that check tests are given.
-            checker: The source of the program that decides under the rule `checker`.
         """
         job = Job(program, tuple(tests), compare, time_limit, memory_limit, entry_point, checker)
         return self.verify_many([job])[0]
 
     def verify_many(
-        self,
-        items: Iterable[Job | Pair],
-        *,
-        compare: str = "tokens",
-        progress: Progress | None = None,
+        self, items: Iterable[Job | Pair], *, progress: Progress | None = None
     ) -> list[Verdict]:
         """Verify many programs and return their verdicts in the same order.
 
         `items` are (program, tests) pairs or `Job`s; identical ones are verified once. Raises
         InvalidValueError for arguments that are not allowed, SandboxError when closed.
         """
-        jobs = as_jobs(items, compare)
+        jobs = as_jobs(items)
         verdicts: dict[int, Verdict] = {}
-        for index, verdict in self.verify_stream(jobs, compare=compare):
+        for index, verdict in self.verify_stream(jobs):
             verdicts[index] = verdict
             if progress is not None:
                 progress(len(verdicts), len(jobs))
         return [verdicts[index] for index in range(len(jobs))]
 
-    def verify_stream(
-        self, items: Iterable[Job | Pair], *, compare: str = "tokens"
-    ) -> Iterator[tuple[int, Verdict]]:
-        """Yield (index, verdict) as programs are verified; closing the iterator drops the rest.
+    def __enter__(self: VerifierT) -> VerifierT:
+        return self
 
-        Raises InvalidValueError for arguments that are not allowed, SandboxError when closed.
-        """
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Verifier(AnyVerifier):
+    """Verifies untrusted Python programs in sandboxes; one process tree a worker.
+
+    Usable from several threads at once (and from asyncio through `asyncio.to_thread`); use it as
+    a context manager or call `close`. Raises SandboxError where programs cannot be isolated,
+    InvalidValueError for a value that is not allowed.
+
+    Args:
+        workers: How many programs are verified at once; by default one for each usable core.
+        time_limit: As in `Limits`, as are all up to `repair_truncated`.
+        unsafe: Whether to start even where the layers that must hold do not.
+    """
+
+    def __init__(
+        self,
+        *,
+        workers: int | None = None,
+        time_limit: float = Limits.time_limit,
+        memory_limit: int = Limits.memory_limit,
+        output_limit: int = Limits.output_limit,
+        stop_after_timeouts: int | None = Limits.stop_after_timeouts,
+        repair_truncated: bool = Limits.repair_truncated,
+        unsafe: bool = False,
+    ) -> None:
+        self._limits = Limits(
+            time_limit, memory_limit, output_limit, stop_after_timeouts, repair_truncated
+        )
+        positive("workers", workers)
+        layers.require_linux()
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._closed = False
+        self._tasks: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
+        self._workers: list[Worker] = []
+        try:
+            self.isolation = self._start(workers or len(os.sched_getaffinity(0)), unsafe=unsafe)
+        except BaseException:
+            self.close()
+            raise
+
+    def _start(self, workers: int, *, unsafe: bool) -> Isolation:
+        started: queue.SimpleQueue[Isolation | Exception] = queue.SimpleQueue()
+        numpy = numpy_folder()
+        try:
+            for index in range(workers):
+                self._workers.append(Worker(index, self._tasks, started, numpy))
+        except RuntimeError as error:
+            raise SandboxError(f"a worker cannot be started: {error}") from error
+        accepted: list[Isolation] = []
+        for _ in self._workers:
+            report = started.get()
+            if isinstance(report, SandboxError):
+                raise report
+            if isinstance(report, Exception):
+                raise SandboxError(f"the sandbox did not start: {report!r}") from report
+            if report not in accepted:  # one warning for all that lack the same
+                layers.accept(report, unsafe=unsafe)
+                accepted.append(report)
+        return accepted[0]
+
+    def verify_stream(self, items: Iterable[Job | Pair]) -> Iterator[tuple[int, Verdict]]:
+        """Yield (index, verdict) as programs are verified; equal programs are verified once."""
         indices: dict[Job, list[int]] = collections.defaultdict(list)
-        for index, job in enumerate(as_jobs(items, compare)):
+        for index, job in enumerate(as_jobs(items)):
             indices[job].append(index)
         batch = Batch()
         self._put(indices, batch)
@@ -207,7 +193,10 @@ class Verifier:
 
     def _put(self, jobs: Iterable[Job], batch: Batch) -> None:
         with self._lock:  # once closed, nobody would take a task out of the queue
-            self._check_usable()
+            if self._closed:
+                raise SandboxError("this Verifier is closed; make a new one")
+            if os.getpid() != self._pid:
+                raise SandboxError("this Verifier was made before a fork; make one in each process")
             for job in jobs:
                 self._tasks.put(Task(job, self._limits.for_job(job), batch))
 
@@ -223,13 +212,11 @@ class Verifier:
             worker.stop()
         for worker in self._workers:
             worker.thread.join()
-        _drain(self._tasks)
-
-    def __enter__(self) -> Verifier:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+        with contextlib.suppress(queue.Empty):
+            while True:
+                task = self._tasks.get_nowait()
+                if task is not None:
+                    task.fail("the verifier was closed")
 
     def _collect(
         self, batch: Batch, indices: dict[Job, list[int]]
@@ -242,26 +229,10 @@ class Verifier:
         finally:
             batch.abandoned.set()
 
-    def _check_usable(self) -> None:
-        if self._closed:
-            raise SandboxError("this Verifier is closed; make a new one")
-        if os.getpid() != self._pid:
-            raise SandboxError("this Verifier was made before a fork; make one in each process")
-
-
-def _drain(tasks: queue.SimpleQueue[Task | None]) -> None:
-    while True:
-        try:
-            task = tasks.get_nowait()
-        except queue.Empty:
-            return
-        if task is not None:
-            task.fail("the verifier was closed")
-
 
 @dataclasses.dataclass(frozen=True)
 class VerifierSettings:
-    """How programs are verified: worker processes and the limits of one test.
+    """How recipes and commands give the workers and `Limits` of a verifier, memory in MiB.
 
     Args:
         workers: Worker processes; the number of cores this process may use, if not given.
@@ -274,23 +245,25 @@ class VerifierSettings:
     """
 
     workers: int | None = None
-    time_limit: float = 4.0
-    memory_limit_mb: int = 1024
-    stop_after_timeouts: int | None = None
-    repair_truncated: bool = True
+    time_limit: float = Limits.time_limit
+    memory_limit_mb: int = Limits.memory_limit >> 20
+    stop_after_timeouts: int | None = Limits.stop_after_timeouts
+    repair_truncated: bool = Limits.repair_truncated
 
     def __post_init__(self) -> None:
-        for name in ("workers", "time_limit", "memory_limit_mb", "stop_after_timeouts"):
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise InvalidValueError(f"{name}: must be positive, got {value!r}")
+        positive("workers", self.workers)
+        positive("memory_limit_mb", self.memory_limit_mb)
+        self.limits()
 
-    def open(self) -> Verifier:
-        """Return a verifier with these settings; close it, or use it in a with statement."""
-        return Verifier(
-            workers=self.workers or len(os.sched_getaffinity(0)),
-            time_limit=self.time_limit,
-            memory_limit=self.memory_limit_mb << 20,
+    def limits(self) -> Limits:
+        """Return the limits of a test where a job names none."""
+        return Limits(
+            self.time_limit,
+            self.memory_limit_mb << 20,
             stop_after_timeouts=self.stop_after_timeouts,
             repair_truncated=self.repair_truncated,
         )
+
+    def open(self) -> Verifier:
+        """Return a verifier with these settings; close it, or use it in a with statement."""
+        return Verifier(workers=self.workers, **dataclasses.asdict(self.limits()))

@@ -1,22 +1,28 @@
-"""One worker of the pool: a thread that hands programs to its zygotes and returns verdicts."""
+"""The workers of the pool: threads that hand programs to their zygotes and return verdicts."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import importlib.util
 import queue
 import re
+import sys
 import threading
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from maxatk.errors import SandboxError
 from maxatk.records import Outcome, Verdict
 from maxatk.verifier import outcomes
-from maxatk.verifier.jobs import Job
+from maxatk.verifier.jobs import Job, Limits, Pair, as_jobs
 from maxatk.verifier.zygote_process import Isolation, Zygote, new_uid
 
 _ATTEMPTS = 3
 _IMPORTS_NUMPY = re.compile(r"^[ \t]*(?:import|from)[ \t]+numpy\b", re.MULTILINE)
+# Every verdict takes the interpreter's lock a few times. Another thread that computes gives it up
+# only this often (seconds; usually 0.005), and verification would wait for that each time.
+_SWITCH_INTERVAL = 1e-4
 
 
 @dataclasses.dataclass
@@ -34,7 +40,7 @@ class Task:
     """One program of a batch, waiting for a worker."""
 
     job: Job
-    limits: outcomes.Limits
+    limits: Limits
     batch: Batch
 
     def fail(self, message: str) -> None:
@@ -81,10 +87,11 @@ class Worker:
 
     def _answer(self, task: Task) -> None:
         reason = "the verifier was closed"
+        sources = (task.job.program, task.job.checker or "")
+        flavour = "numpy" if self._numpy and any(map(_IMPORTS_NUMPY.search, sources)) else ""
         for _ in range(_ATTEMPTS):
             if self._stopping:
                 break
-            flavour = "numpy" if self._numpy and _imports_numpy(task.job) else ""
             try:
                 zygote = self._running_zygote(flavour)
                 verdict = outcomes.verdict(zygote, task.job, task.limits)
@@ -100,9 +107,8 @@ class Worker:
 
     def _running_zygote(self, flavour: str = "") -> Zygote:
         if flavour not in self._zygotes:
-            modules = (flavour,) if flavour else ()
             folder = self._numpy if flavour else ""
-            zygote = Zygote(uid=self._uid, modules=modules, folder=folder)
+            zygote = Zygote(uid=self._uid, modules=flavour, folder=folder)
             self._zygotes[flavour] = zygote
             self._isolation = self._isolation or zygote.isolation
             lost = [
@@ -123,11 +129,65 @@ class Worker:
             zygote.close()
 
 
-def _imports_numpy(job: Job) -> bool:
-    return any(_IMPORTS_NUMPY.search(source) for source in (job.program, job.checker or ""))
-
-
 def numpy_folder() -> str:
     """Return the folder that NumPy is imported from on this host, or an empty string."""
     found = importlib.util.find_spec("numpy")
     return str(Path(found.origin).parents[1]) if found and found.origin else ""
+
+
+@contextlib.contextmanager
+def quick_turns() -> Iterator[None]:
+    """Let threads take turns quickly inside, so that verification keeps pace with computing."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(_SWITCH_INTERVAL)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
+
+
+class Ahead:
+    """Programs that the workers of a verifier take before anybody waits for their verdicts.
+
+    `Verifier.ahead` makes one. It is a context manager for one thread: leaving it drops the
+    programs that no worker has taken.
+    """
+
+    def __init__(self, put: Callable[[Iterable[Job], Batch], None]) -> None:
+        self._put = put
+        self._batch = Batch()
+        self._started: set[Job] = set()
+
+    def start(self, item: Job | Pair) -> None:
+        """Hand a program to the workers; raises as `Verifier.verify_many`."""
+        (job,) = as_jobs([item])
+        if job not in self._started:
+            self._put([job], self._batch)
+            self._started.add(job)
+
+    def verify_many(self, items: Iterable[Job | Pair]) -> list[Verdict]:
+        """Return the verdicts of programs in their order, as `Verifier.verify_many` does.
+
+        It waits for those that were started and starts the others. What was started before and is
+        not among them is dropped: every verdict serves one call. Raises as `Verifier.verify_many`.
+        """
+        jobs = as_jobs(items)
+        for job in jobs:
+            self.start(job)
+        missing, verdicts = set(jobs), {}
+        while missing:
+            job, verdict = self._batch.done.get()
+            verdicts[job] = verdict
+            missing.discard(job)
+        self._drop()
+        return [verdicts[job] for job in jobs]
+
+    def __enter__(self) -> Ahead:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._drop()
+
+    def _drop(self) -> None:
+        self._batch.abandoned.set()
+        self._batch, self._started = Batch(), set()

@@ -50,13 +50,14 @@ class ZygoteDiedError(SandboxError):
 class Zygote:
     """One running zygote; not for use by two threads at once.
 
-    It dies with the thread that made it. Raises SandboxError where it does not start.
+    It dies with the thread that made it. `modules` (comma separated) are loaded before it is
+    confined, also from `folder`. Raises SandboxError where it does not start.
     """
 
-    def __init__(self, *, uid: int, modules: tuple[str, ...] = (), folder: str = "") -> None:
+    def __init__(self, *, uid: int, modules: str = "", folder: str = "") -> None:
         with contextlib.ExitStack() as undo:
             try:
-                self._start(undo, [str(uid), folder, ",".join(modules)])
+                self._start(undo, [str(uid), folder, modules])
             except OSError as error:
                 raise SandboxError(f"the sandbox did not start: {error}") from error
             self._opened = undo.pop_all()
@@ -68,17 +69,20 @@ class Zygote:
             self._job, self._results = _memory("job", undo), _memory("results", undo)
             complaints = _memory("complaints", undo)
             passed = (request_in, reply_out, self._job, self._results)
+            library_path = os.environ.get("LD_LIBRARY_PATH")  # some interpreters need it to start
+            inherited = {"LD_LIBRARY_PATH": library_path} if library_path else {}
             command = [sys.executable, "-s", "-S", "-W", "ignore", "-X", "utf8", str(_BOOT)]
             self._process = subprocess.Popen(
                 [*command, *arguments, *map(str, passed)],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=complaints,
-                env=_environment(),
+                env={**_ENVIRONMENT, **inherited},
                 pass_fds=passed,
                 start_new_session=True,  # a Ctrl-C on the terminal is for the host alone
             )
-            undo.callback(self._end)
+            undo.callback(self._process.wait)
+            undo.callback(self._process.kill)  # the last one is called first
         self.isolation = self._handshake(complaints)
 
     def run(
@@ -119,12 +123,9 @@ class Zygote:
 
     def printed(self, place: Printed) -> bytes:
         """Return a part of the results file; less where the file is shorter."""
-        data = os.pread(self._results, place.size, place.offset)
-        while data and len(data) < place.size:
-            more = os.pread(self._results, place.size - len(data), place.offset + len(data))
-            if not more:
-                break
-            data += more
+        data, left = b"", place.size
+        while left and (more := os.pread(self._results, left, place.offset + len(data))):
+            data, left = data + more, left - len(more)
         return data
 
     def forget(self) -> None:
@@ -135,10 +136,6 @@ class Zygote:
     def close(self) -> None:
         """Kill the zygote and all below it, and give back every descriptor."""
         self._opened.close()
-
-    def _end(self) -> None:
-        self._process.kill()
-        self._process.wait()
 
     def kill(self) -> None:
         """Kill the process only; the next `run` raises ZygoteDiedError."""
@@ -164,11 +161,6 @@ class Zygote:
         if not answer:
             raise ZygoteDiedError("the zygote died")
         return answer
-
-
-def _environment() -> dict[str, str]:
-    library_path = os.environ.get("LD_LIBRARY_PATH")  # some interpreters need it to start
-    return {**_ENVIRONMENT, **({"LD_LIBRARY_PATH": library_path} if library_path else {})}
 
 
 def _pipe(first: contextlib.ExitStack, second: contextlib.ExitStack) -> tuple[int, int]:

@@ -1,5 +1,5 @@
-"""Evaluation and verification on the nodes of a Ray cluster (docs/scale.md)."""
+"""Evaluation and verification on the nodes of a Ray cluster (docs/evaluation.md)."""
 
-from maxatk.engines.cluster.settings import ClusterSettings
+from maxatk.engines.cluster.shards import ClusterSettings
 
 __all__ = ["ClusterSettings"]

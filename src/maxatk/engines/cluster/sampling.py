@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-import collections
+import contextlib
 import threading
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from maxatk.engines.cluster.connection import ShardWork, result_of, start_actors, work_of
-from maxatk.engines.cluster.settings import ClusterSettings
-from maxatk.engines.cluster.verifying import node_name
+from maxatk.engines.cluster.shards import (
+    ClusterSettings,
+    Shards,
+    ShardWork,
+    connected,
+    node_of_shard,
+)
+from maxatk.engines.cluster.verifying import ClusterVerifier
 from maxatk.environment import environment
 from maxatk.errors import InvalidValueError
-from maxatk.evaluation.backends import Backend, ModelSettings, load_backend
-from maxatk.evaluation.sampling import Request, SamplingSettings
 from maxatk.records import Sample
+from maxatk.sampling import Backend, ModelSettings, Request, SamplingSettings, load_backend
+from maxatk.verifier import AnyVerifier
 
 BATCHES = 4
 """Batches of the model in a chunk of work; at its end a batch runs empty."""
 
 AHEAD = 2
-"""Chunks that a shard has at a time, so that it does not wait for the driver."""
+"""Chunks that a shard has at a time."""
 
 
 class SamplingShard:
@@ -40,14 +46,10 @@ class SamplingShard:
 
     def describe(self, prompts: Sequence[Any]) -> dict[str, Any]:
         """Return node, CPU, version, and what the backend says of the model; raises its errors."""
-        import ray
-
-        backend = self._opened(prompts)
+        backend, here = self._opened(prompts), environment()
         return {
-            "node": node_name(),
-            "node_id": ray.get_runtime_context().get_node_id(),
-            "cpu": environment()["cpu"],
-            "maxatk": environment()["maxatk"],
+            **node_of_shard(),
+            **{name: here[name] for name in ("cpu", "maxatk")},
             "batch_size": backend.batch_size,
             "model": backend.describe(),
         }
@@ -63,7 +65,7 @@ class SamplingShard:
                 import ray
 
                 backend = load_backend(self._model, self._model_settings)
-                backend.check(ray.get(prompts[0]), self._settings)
+                backend.prepare(ray.get(prompts[0]), self._settings)
                 self._backend = backend
             return self._backend
 
@@ -71,99 +73,102 @@ class SamplingShard:
 class ClusterSampler:
     """A `Backend` that hands requests to the shards of a cluster and yields their samples in order.
 
-    Its models are loaded by `check`. A shard that dies is started again, on another node if its own
-    is gone, and draws its chunks again: a sample is decided by seed, problem and number.
+    Its models are loaded by `prepare`. A shard that dies is started again, on another node if its
+    own is gone, and draws its chunks again: a sample is decided by seed, problem and number.
     """
 
     def __init__(
         self, ray: Any, cluster: ClusterSettings, model: str, model_settings: ModelSettings
     ) -> None:
-        self._ray, self._cluster = ray, cluster
+        self._ray = ray
         self._model, self._model_settings = model, model_settings
-        self._actors: list[Any] = []
         self._prompts: list[Any] = []
-        self.shards: list[dict[str, Any]] = []
-        self._done: list[int] = []
+        self._shards = Shards(ray, SamplingShard, cluster, at_a_time=1)
         self.batch_size = 0
 
     def describe(self) -> dict[str, Any]:
         """Return what identifies the model and its numerics, the same on every shard."""
-        described: dict[str, Any] = self.shards[0]["model"]
+        described: dict[str, Any] = self._shards.said[0]["model"]
         return described
 
-    def check(self, prompts: Mapping[str, str], settings: SamplingSettings) -> None:
+    def prepare(self, prompts: Mapping[str, str], settings: SamplingSettings) -> None:
         """Load the models and check the prompts, on every shard.
 
         Raises what the backend raises, InvalidValueError naming a node whose model differs.
         """
+        self._shards.close()
         self._prompts = [self._ray.put(dict(prompts))]  # kept, for a shard that is started again
-        self._actors, self.shards = start_actors(
-            self._ray,
-            SamplingShard,
-            self._cluster,
-            self._model,
-            self._model_settings,
-            settings,
-            at_a_time=1,
-            told=[self._prompts],
-        )
-        first = self.shards[0]
-        for shard in self.shards[1:]:
+        self._shards.start(self._model, self._model_settings, settings, told=[self._prompts])
+        first, *others = self._shards.said
+        for shard in others:
             for name in ("maxatk", "model"):
                 if shard[name] != first[name]:
                     raise InvalidValueError(
                         f"cluster: the node {shard['node']} has another {name} than "
                         f"{first['node']}: {shard[name]!r} instead of {first[name]!r}"
                     )
-        self._done = [0] * len(self.shards)
         self.batch_size = first["batch_size"]
 
     def work(self) -> list[ShardWork]:
-        """Return the samples that each shard has drawn since `check`."""
-        return work_of(self.shards, self._done)
+        """Return the samples that each shard has drawn."""
+        return self._shards.work()
 
     def sample(
         self,
         requests: Iterable[Request],
-        settings: SamplingSettings,  # noqa: ARG002  (given to the shards by `check`)
+        settings: SamplingSettings,  # noqa: ARG002  (given to the shards by `prepare`)
     ) -> Generator[list[Sample], None, None]:
         """Yield the samples asked for, a chunk at a time, in that order."""
-        chunks = _chunks(requests, self.batch_size * BATCHES)
-        idle = collections.deque([*range(len(self._actors))] * AHEAD)
-        waiting: dict[Any, tuple[int, int]] = {}
-        early: dict[int, list[Sample]] = {}
-        sent = handed = 0
-        more = True
-        while more or waiting:
-            while more and idle and sent - handed < 2 * AHEAD * len(self._actors):
-                chunk = next(chunks, None)
-                more = chunk is not None
-                if chunk is not None:
-                    shard = idle.popleft()
-                    waiting[self._actors[shard].sample.remote(chunk, self._prompts)] = shard, sent
-                    sent += 1
-            if not waiting:
-                return
-            (done, *_), _ = self._ray.wait(list(waiting))
-            shard, number = waiting.pop(done)
-            idle.append(shard)
-            early[number] = result_of(self._ray, done, what=f"chunk {number} of the samples")
-            self._done[shard] += len(early[number])
+        found = self._shards.stream(
+            _chunks(requests, self.batch_size * BATCHES),
+            lambda actor, chunk: actor.sample.remote(chunk, self._prompts),
+            ahead=AHEAD,
+            window=2 * AHEAD * len(self._shards.actors),
+        )
+        early: dict[int, Sequence[Sample]] = {}
+        handed = 0
+        for number, _, samples in found:
+            early[number] = samples
             while handed in early:
-                yield early.pop(handed)
+                yield list(early.pop(handed))
                 handed += 1
 
     def close(self) -> None:
         """End the shards."""
-        for actor in self._actors:
-            self._ray.kill(actor)
-        self._actors = []
+        self._shards.close()
 
-    def __enter__(self) -> ClusterSampler:
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+@contextlib.contextmanager
+def open_sampler(
+    model: str | Path, settings: ModelSettings, cluster: ClusterSettings
+) -> Iterator[ClusterSampler | None]:
+    """Yield a backend whose models are on the cluster; None without one.
+
+    Raises what `connected` raises; the models are loaded by the backend's `prepare`.
+    """
+    if cluster.address is None:
+        yield None
+        return
+    with (
+        connected(cluster) as ray,
+        contextlib.closing(ClusterSampler(ray, cluster, str(model), settings)) as there,
+    ):
+        yield there
+
+
+def work_by_part(
+    sampler: ClusterSampler | None, verifier: AnyVerifier
+) -> Callable[[str], Sequence[ShardWork]]:
+    """Return a function from "samples" or "scores" to the work of the shards that do them.
+
+    There are none where the work is done in this process.
+    """
+
+    def work(part: str) -> Sequence[ShardWork]:
+        doer = sampler if part == "samples" else verifier
+        return doer.work() if isinstance(doer, (ClusterSampler, ClusterVerifier)) else ()
+
+    return work
 
 
 def _chunks(requests: Iterable[Request], size: int) -> Iterator[list[Request]]:

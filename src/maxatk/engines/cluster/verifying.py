@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import collections
-import itertools
+import contextlib
 import math
-import socket
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from maxatk.engines.cluster.connection import ShardWork, result_of, start_actors, work_of
-from maxatk.engines.cluster.settings import ClusterSettings
+from maxatk.engines.cluster.shards import (
+    ClusterSettings,
+    Shards,
+    ShardWork,
+    connected,
+    node_of_shard,
+)
 from maxatk.environment import environment
 from maxatk.errors import InvalidValueError, SandboxError
 from maxatk.records import TestCase, Verdict
-from maxatk.verifier import Ahead, Job, Verifier, VerifierSettings
+from maxatk.verifier import Ahead, AnyVerifier, Job, Verifier, VerifierSettings
 from maxatk.verifier.jobs import Pair, as_jobs
 
 CHUNK = 16
 """Programs that a shard is handed at a time, or fewer, so that every shard has some."""
 
 AHEAD = 4
-"""Chunks that a shard has at a time, so that none waits for the driver."""
+"""Chunks that a shard has at a time."""
 
 _KEPT = 256  # problems whose tests stay in the object store
 
@@ -43,13 +47,10 @@ class VerifyingShard:
 
         Raises SandboxError naming the node where it cannot isolate programs.
         """
-        import ray
-
-        verifier = self._opened()
+        verifier, here = self._opened(), environment()
         return {
-            "node": node_name(),
-            "node_id": ray.get_runtime_context().get_node_id(),
-            **{name: environment()[name] for name in ("cpu", "cores", "maxatk", "python")},
+            **node_of_shard(),
+            **{name: here[name] for name in ("cpu", "cores", "maxatk", "python")},
             "isolation": dict(verifier.isolation),
             "limits": verifier.limits,
         }
@@ -65,12 +66,13 @@ class VerifyingShard:
                 try:
                     self._verifier = self._settings.open()
                 except SandboxError as error:
-                    raise SandboxError(f"cluster: the node {node_name()}: {error}") from error
+                    node = node_of_shard()["node"]
+                    raise SandboxError(f"cluster: the node {node}: {error}") from error
             return self._verifier
 
 
-class ClusterVerifier(Verifier):
-    """A `Verifier` that hands programs to the shards of a cluster.
+class ClusterVerifier(AnyVerifier):
+    """A verifier that hands programs to the shards of a cluster.
 
     A shard that dies is started again, on another node if its own is gone, and does its chunks
     again. `isolation` holds a layer where it holds on every node, `shards` what each shard said
@@ -82,9 +84,10 @@ class ClusterVerifier(Verifier):
 
     def __init__(self, ray: Any, settings: ClusterSettings, verifier: VerifierSettings) -> None:
         self._ray = ray
-        self._actors, self.shards = start_actors(
-            ray, VerifyingShard, settings, verifier, at_a_time=AHEAD
-        )
+        self._limits = verifier.limits()
+        self._shards = Shards(ray, VerifyingShard, settings, at_a_time=AHEAD)
+        self._shards.start(verifier)
+        self.shards = self._shards.said
         own = environment()["maxatk"]
         for shard in self.shards:
             if shard["maxatk"] != own:
@@ -94,43 +97,22 @@ class ClusterVerifier(Verifier):
                 )
         self.isolation = _weakest([shard["isolation"] for shard in self.shards])
         self._stored: collections.OrderedDict[int, tuple[Any, Any]] = collections.OrderedDict()
-        self._done = [0] * len(self.shards)
 
     def work(self) -> list[ShardWork]:
         """Return the programs that each shard has verified."""
-        return work_of(self.shards, self._done)
+        return self._shards.work()
 
-    @property
-    def limits(self) -> dict[str, float]:
-        """Return the limits of a test where a job names none: CPU seconds and bytes."""
-        limits: dict[str, float] = self.shards[0]["limits"]
-        return limits
-
-    def verify_stream(
-        self, items: Iterable[Job | Pair], *, compare: str = "tokens"
-    ) -> Iterator[tuple[int, Verdict]]:
+    def verify_stream(self, items: Iterable[Job | Pair]) -> Iterator[tuple[int, Verdict]]:
         """Yield (index, verdict) as programs are verified; equal programs are verified once.
 
         Raises InvalidValueError for arguments that are not allowed, StageError where a chunk
         cannot be verified although its shard was started again.
         """
         indices: dict[Job, list[int]] = collections.defaultdict(list)
-        for index, job in enumerate(as_jobs(items, compare)):
+        for index, job in enumerate(as_jobs(items)):
             indices[job].append(index)
-        chunks = _chunks(list(indices), len(self._actors))
-        idle = collections.deque([*range(len(self._actors))] * AHEAD)
-        waiting: dict[Any, tuple[int, list[Job]]] = {}
-        while True:
-            for chunk in itertools.islice(chunks, len(idle)):
-                shard = idle.popleft()
-                waiting[self._sent(self._actors[shard], chunk)] = shard, chunk
-            if not waiting:
-                return
-            (done, *_), _ = self._ray.wait(list(waiting))
-            shard, chunk = waiting.pop(done)
-            idle.append(shard)
-            verdicts = result_of(self._ray, done, what=f"a chunk of {len(chunk)} programs")
-            self._done[shard] += len(chunk)
+        chunks = _chunks(list(indices), len(self.shards))
+        for _, chunk, verdicts in self._shards.stream(chunks, self._sent, ahead=AHEAD):
             for job, verdict in zip(chunk, verdicts, strict=True):
                 for index in indices[job]:
                     yield index, verdict
@@ -141,9 +123,7 @@ class ClusterVerifier(Verifier):
 
     def close(self) -> None:
         """End the shards."""
-        for actor in self._actors:
-            self._ray.kill(actor)
-        self._actors = []
+        self._shards.close()
 
     def _sent(self, actor: Any, chunk: list[Job]) -> Any:
         """Return the reference of the chunk's verdicts; its tests travel once a node."""
@@ -168,11 +148,18 @@ class ClusterVerifier(Verifier):
         return self._stored[key][1]
 
 
-def node_name() -> str:
-    """Return the host name and the address of the node that a shard runs on."""
-    import ray
+@contextlib.contextmanager
+def open_verifier(verifier: VerifierSettings, cluster: ClusterSettings) -> Iterator[AnyVerifier]:
+    """Yield a verifier with these settings; on a cluster, `verifier.workers` is that of a shard.
 
-    return f"{socket.gethostname()} ({ray.util.get_node_ip_address()})"
+    Raises what `connected`, `ClusterVerifier` and `Verifier` raise.
+    """
+    if cluster.address is None:
+        with verifier.open() as here:
+            yield here
+        return
+    with connected(cluster) as ray, ClusterVerifier(ray, cluster, verifier) as there:
+        yield there
 
 
 def _chunks(jobs: list[Job], shards: int) -> Iterator[list[Job]]:

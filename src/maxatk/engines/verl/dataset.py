@@ -17,8 +17,9 @@ def write_parquet(problems: Iterable[Problem], path: str | Path) -> int:
     """Write one row a problem, in the order given, and return their number.
 
     The columns are those of verl's data sets: `data_source`, `prompt` (one message of the user),
-    `ability`, `reward_model.ground_truth` (what `maxatk.verifier.compute_score` reads, as JSON)
-    and `extra_info` with the id of the problem.
+    `ability`, `reward_model.ground_truth` and `extra_info` with the id of the problem. The truth
+    is what `maxatk.verifier.compute_score` reads, as JSON; of a problem without tests it is its
+    answer, which `maxatk.rewards.compute_answer_score` reads.
 
     Raises InvalidValueError for a path that does not end in .parquet and for no problems,
     MissingDependencyError without pyarrow.
@@ -46,10 +47,14 @@ def write_parquet(problems: Iterable[Problem], path: str | Path) -> int:
 def _row(index: int, problem: Problem) -> dict[str, Any]:
     fields = problem.to_json()
     truth = {name: value for name, value in fields.items() if name not in _NOT_TRUTH}
+    answered = problem.answer is not None and not problem.tests
     return {
         "data_source": problem.source or "maxatk",
         "prompt": [{"role": "user", "content": problem.prompt}],
-        "ability": "code",
-        "reward_model": {"style": "rule", "ground_truth": json.dumps(truth)},
+        "ability": "math" if answered else "code",
+        "reward_model": {
+            "style": "rule",
+            "ground_truth": problem.answer if answered else json.dumps(truth),
+        },
         "extra_info": {"index": index, "id": problem.id},
     }

@@ -11,7 +11,8 @@ from verl.utils import tensordict_utils as tu
 from verl.workers.utils.losses import ppo_loss
 from verl.workers.utils.padding import no_padding_2_padding
 
-from maxatk.engines.verl.options import Options
+from maxatk.engines.verl.rows import advantages_of_rows
+from maxatk.objectives.objective import Objective
 
 K_KEY = "maxatk_k"
 """The key of a batch that tells the loss the k of the moment; without it advantages stay."""
@@ -25,7 +26,7 @@ SELECTION_KEY = "maxatk_selection"
 
 def group_loss(
     config: Any,
-    options: Options,
+    objective: Objective,
     group_size: int,
     model_output: dict[str, torch.Tensor],
     data: TensorDict,
@@ -33,21 +34,16 @@ def group_loss(
 ) -> tuple[torch.Tensor, dict[str, Any]]:
     """Set the advantages of a micro-batch of whole groups to those of its ratios; verl's loss.
 
-    Args:
-        config: verl's actor configuration, for `ppo_loss`.
-        options: What is trained for.
-        group_size: Samples drawn a prompt.
-        model_output: `log_probs` of every token of the micro-batch, nested or flat.
-        data: The micro-batch: uid, rm_scores, old_log_probs, response_mask, prompts, responses,
-            and `SELECTION_KEY` with a selection.
-        dp_group: Passed on.
+    `config` is verl's of the actor. `model_output` has the `log_probs` of every token, nested or
+    flat, and `data` uid, rm_scores, old_log_probs, response_mask, prompts, responses, and
+    `SELECTION_KEY` with a selection.
     """
     k = tu.get_non_tensor_data(data, K_KEY, None)
     if k is None:
         return ppo_loss(config, model_output, data, dp_group)
     now = no_padding_2_padding(model_output["log_probs"].detach(), data)
     ratios, rewards = log_ratios(now, data), row_rewards(data)
-    found = row_advantages(options, data, k=int(k), group_size=group_size, log_ratios=ratios)
+    found = row_advantages(objective, data, k=int(k), group_size=group_size, log_ratios=ratios)
     data["advantages"] = spread(data, tu.get_non_tensor_data(data, FACTOR_KEY, 1.0) * found)
     loss, metrics = ppo_loss(config, model_output, data, dp_group)
     scored = ~np.isnan(rewards)
@@ -57,7 +53,7 @@ def group_loss(
 
 
 def row_advantages(
-    options: Options,
+    objective: Objective,
     data: TensorDict,
     *,
     k: int,
@@ -66,9 +62,10 @@ def row_advantages(
 ) -> np.ndarray:
     """Return one unscaled advantage a row (N,); `log_ratios` (N,) are in nats."""
     selection = None
-    if options.selection is not None:
+    if objective.selection is not None:
         selection = _padded(data[SELECTION_KEY])[:, 0].double().cpu().numpy()
-    return options.advantages(
+    return advantages_of_rows(
+        objective,
         row_ids(data),
         row_rewards(data),
         k=k,

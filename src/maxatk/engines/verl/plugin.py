@@ -13,7 +13,15 @@ import numpy as np
 import torch
 from verl.trainer.ppo.core_algos import register_adv_est
 
-from maxatk.engines.verl.options import CURRENT, MODE, WHERE, read_options
+from maxatk.engines.verl.options import (
+    CURRENT,
+    MODE,
+    WHERE,
+    needs_trainer,
+    problems_of,
+    read_objective,
+)
+from maxatk.engines.verl.rows import advantages_of_rows
 from maxatk.errors import InvalidValueError
 
 
@@ -51,23 +59,19 @@ def _without_trainer(
     index: Sequence[object] | None,
 ) -> np.ndarray:
     """Return one advantage a row under a trainer of verl's own."""
-    options = read_options(config)
-    if options.needs_trainer:
-        raise InvalidValueError(
-            f"{WHERE}.{options.needs_trainer}: needs trainer.v1.trainer_mode={MODE}"
-        )
+    objective = read_objective(config)
+    setting = needs_trainer(objective)
+    if setting:
+        raise InvalidValueError(f"{WHERE}.{setting}: needs trainer.v1.trainer_mode={MODE}")
     if index is None:
         raise InvalidValueError("uid: the estimator 'maxatk' needs the group of every sample")
     real = response_mask.sum(dim=-1).cpu().numpy() > 0  # verl fills batches with empty rows
     ids = np.asarray([str(one) for one in index])
     largest = int(np.unique(ids[real], return_counts=True)[1].max())
-    if options.k > largest:
-        raise InvalidValueError(
-            f"{WHERE}.k: must be at most actor_rollout_ref.rollout.n, got {options.k} for groups "
-            f"of {largest}"
-        )
+    problems = problems_of(objective, largest)
+    if problems:
+        raise InvalidValueError("\n".join(problems))
     rewards = token_level_rewards.sum(dim=-1).double().cpu().numpy()
-    found = options.advantages(
-        ids, np.where(real, rewards, np.nan), k=options.k, group_size=largest
-    )
-    return options.scale().factor(largest) * found
+    rewards = np.where(real, rewards, np.nan)
+    found = advantages_of_rows(objective, ids, rewards, k=objective.k, group_size=largest)
+    return objective.scale().factor(largest) * found

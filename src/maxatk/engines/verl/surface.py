@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import inspect
+import pkgutil
 from importlib import metadata
 from typing import Any
 
@@ -22,42 +22,42 @@ VERSIONS: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
 _BASE = "verl.trainer.ppo.v1.trainer_base"
 
 _USED: dict[str, tuple[str, ...]] = {
-    "verl.trainer.ppo.core_algos.register_adv_est": (),
-    f"{_BASE}.register_trainer": (),
-    f"{_BASE}.PPOTrainer._setup": (),
-    f"{_BASE}.PPOTrainer._init_dataloader": (),
-    f"{_BASE}.PPOTrainer._save_checkpoint": (),
-    f"{_BASE}.PPOTrainer._load_checkpoint": (),
-    f"{_BASE}.PPOTrainer._balance_batch": ("batch", "metrics"),
-    f"{_BASE}.PPOTrainer._compute_advantage": ("batch", "metrics"),
-    f"{_BASE}.PPOTrainer._update_actor": ("batch", "metrics"),
-    f"{_BASE}.PPOTrainer._val_metrics_update": (
+    "verl.trainer.ppo.core_algos:register_adv_est": (),
+    f"{_BASE}:register_trainer": (),
+    f"{_BASE}:PPOTrainer._setup": (),
+    f"{_BASE}:PPOTrainer._init_dataloader": (),
+    f"{_BASE}:PPOTrainer._save_checkpoint": (),
+    f"{_BASE}:PPOTrainer._load_checkpoint": (),
+    f"{_BASE}:PPOTrainer._balance_batch": ("batch", "metrics"),
+    f"{_BASE}:PPOTrainer._compute_advantage": ("batch", "metrics"),
+    f"{_BASE}:PPOTrainer._update_actor": ("batch", "metrics"),
+    f"{_BASE}:PPOTrainer._val_metrics_update": (
         "data_sources",
         "sample_uids",
         "reward_extra_infos_dict",
     ),
-    "verl.trainer.ppo.v1.trainer_sync.PPOTrainerSync": (),
-    "verl.trainer.ppo.padding_utils.upsample_batch_to_divisible_size": (
+    "verl.trainer.ppo.v1.trainer_sync:PPOTrainerSync": (),
+    "verl.trainer.ppo.padding_utils:upsample_batch_to_divisible_size": (
         "batch",
         "batch_multiple",
         "eos_token_id",
     ),
-    "verl.workers.engine_workers.ActorRolloutRefWorker.set_loss_fn": ("loss_fn",),
-    "verl.workers.utils.losses.ppo_loss": ("config", "model_output", "data", "dp_group"),
-    "verl.workers.utils.padding.no_padding_2_padding": ("tensor", "data"),
-    "verl.workers.utils.padding.response_from_nested": ("tensor", "response_mask"),
+    "verl.workers.engine_workers:ActorRolloutRefWorker.set_loss_fn": ("loss_fn",),
+    "verl.workers.utils.losses:ppo_loss": ("config", "model_output", "data", "dp_group"),
+    "verl.workers.utils.padding:no_padding_2_padding": ("tensor", "data"),
+    "verl.workers.utils.padding:response_from_nested": ("tensor", "response_mask"),
 }
 """Name in verl -> parameters that this package passes or receives by these names."""
 
 _IN_SOURCE = {
-    "verl.workers.engine.utils.prepare_micro_batches": '"force_group_size"',
-    f"{_BASE}.PPOTrainer._update_actor": "batch.extra_info.update",
+    "verl.workers.engine.utils:prepare_micro_batches": '"force_group_size"',
+    f"{_BASE}:PPOTrainer._update_actor": "batch.extra_info.update",
 }
 """Name in verl -> what its source has to say, where no signature tells."""
 
 _REGISTERED = {
-    "verl.trainer.ppo.core_algos.ADV_ESTIMATOR_REGISTRY": "maxatk",
-    f"{_BASE}.TRAINER_REGISTRY": "maxatk_sync",
+    "verl.trainer.ppo.core_algos:ADV_ESTIMATOR_REGISTRY": "maxatk",
+    f"{_BASE}:TRAINER_REGISTRY": "maxatk_sync",
 }
 """Table of verl -> what the entry points of this package have put there."""
 
@@ -126,22 +126,9 @@ def _source(name: str, text: str) -> Part:
     return Part(f"{text} in {name}", holds, "" if holds else reason or "is not in its source")
 
 
-def _found(dotted: str) -> tuple[Any, str]:
-    """Return what a dotted name stands for, or None and why there is nothing."""
-    parts = dotted.split(".")
-    for end in range(len(parts) - 1, 0, -1):
-        try:
-            found = importlib.import_module(".".join(parts[:end]))
-        except ModuleNotFoundError as error:
-            if not ".".join(parts[:end]).startswith(error.name or "?"):
-                return None, str(error)  # a package that verl itself needs
-            continue
-        except Exception as error:  # whatever the import of verl raises is the reason
-            return None, repr(error)
-        try:
-            for attribute in parts[end:]:
-                found = getattr(found, attribute)
-        except AttributeError as error:
-            return None, str(error)
-        return found, ""
-    return None, f"there is no {dotted}"
+def _found(name: str) -> tuple[Any, str]:
+    """Return what a name `module:attribute` stands for, or None and why there is nothing."""
+    try:
+        return pkgutil.resolve_name(name), ""
+    except Exception as error:  # whatever the import of verl raises is the reason
+        return None, f"{type(error).__name__}: {error}"

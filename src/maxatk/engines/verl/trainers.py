@@ -26,9 +26,7 @@ from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.utils.config import omega_conf_to_dataclass
 from verl.workers.utils.padding import response_from_nested
 
-from maxatk.engines.groups import Groups
 from maxatk.engines.verl import loss
-from maxatk.engines.verl.metrics import log_groups
 from maxatk.engines.verl.options import (
     CURRENT,
     MODE,
@@ -37,10 +35,12 @@ from maxatk.engines.verl.options import (
     holds_whole_groups,
     keeps_sampler_log_probs,
 )
-from maxatk.engines.verl.selection import selection_scores
+from maxatk.engines.verl.rows import selection_scores, validation_metrics
 from maxatk.engines.verl.surface import check_surface
-from maxatk.engines.verl.validation import validation_metrics
 from maxatk.errors import InvalidValueError
+from maxatk.objectives import max_at_k
+from maxatk.objectives.layout import layout_of_ids
+from maxatk.objectives.scale import root_mean_square
 
 
 @register_trainer(MODE)
@@ -53,15 +53,15 @@ class MaxAtKTrainerSync(PPOTrainerSync):
 
     def __init__(self, config: Any) -> None:
         check_surface()
-        self._options = check_config(config)
-        self._scale = self._options.scale()
+        self._objective = check_config(config)
+        self._scale = self._objective.scale()
         self._fields = ["uid", "response_mask", "rm_scores"]
-        if self._options.selection is not None:
+        if self._objective.selection is not None:
             self._fields.append(loss.SELECTION_KEY)
         self._n = config.actor_rollout_ref.rollout.n
         self._ranks = data_parallel(config)
-        self._in_loss = self._options.corrects and holds_whole_groups(config)
-        self._on_driver = self._options.corrects and not self._in_loss
+        self._in_loss = self._objective.needs_ratios and holds_whole_groups(config)
+        self._on_driver = self._objective.needs_ratios and not self._in_loss
         actor = config.actor_rollout_ref.actor
         self._epochs, self._mini = actor.ppo_epochs, actor.ppo_mini_batch_size
         self._parts = config.data.train_batch_size // self._mini
@@ -89,7 +89,7 @@ class MaxAtKTrainerSync(PPOTrainerSync):
         if self._in_loss:
             actor = omega_conf_to_dataclass(self.config.actor_rollout_ref.actor)
             self.actor_rollout_wg.set_loss_fn(
-                partial(loss.group_loss, actor, self._options, self._n)
+                partial(loss.group_loss, actor, self._objective, self._n)
             )
 
     def _balance_batch(self, batch: Any, metrics: dict[str, Any], **others: Any) -> Any:
@@ -98,7 +98,7 @@ class MaxAtKTrainerSync(PPOTrainerSync):
         Each rank gets whole groups of about equal numbers of tokens in every mini-batch.
         """
         _refuse_several_outputs(batch.keys)
-        if not self._options.corrects:
+        if not self._objective.needs_ratios:
             return super()._balance_batch(batch, metrics, **others)
         groups = len({_uid(key) for key in batch.keys})
         whole = -(-groups // self._mini) * self._mini  # verl's own filling knows no groups
@@ -112,20 +112,20 @@ class MaxAtKTrainerSync(PPOTrainerSync):
         return batch
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
-        self._k = self._options.k_at((self.global_steps - 1) / max(self.total_training_steps, 1))
-        if self._options.selection is not None:
-            self._put_selection(batch, self._options.selection)
+        self._k = self._objective.k_at((self.global_steps - 1) / max(self.total_training_steps, 1))
+        if self._objective.selection is not None:
+            self._put_selection(batch, self._objective.selection)
         data = self._fetch(batch, self._fields)
-        found = loss.row_advantages(self._options, data, k=self._k, group_size=self._n)
-        groups = Groups.of(loss.row_ids(data), least=self._n)
-        self._scale.observe(groups.table(found, fill=0.0))
+        found = loss.row_advantages(self._objective, data, k=self._k, group_size=self._n)
+        layout = layout_of_ids(loss.row_ids(data), least=self._n)
+        self._scale.observe(np.nan_to_num(layout.rows("advantages", found)))
         with open_dict(self.config.algorithm):
             told = self._scale.factor(self._n) * found
             self.config.algorithm.maxatk[CURRENT] = told.tolist()
             batch = super()._compute_advantage(batch, metrics)
             del self.config.algorithm.maxatk[CURRENT]
         data["advantages"] = loss.spread(data, told)
-        log_groups(metrics, data, k=self._k)
+        metrics.update(group_metrics(data, k=self._k))
         return batch
 
     def _put_selection(self, batch: Any, key: str) -> None:
@@ -182,7 +182,7 @@ class MaxAtKTrainerSync(PPOTrainerSync):
         now = response_from_nested(data["log_probs"], data["response_mask"]).to_padded_tensor(0.0)
         ratios, rewards = loss.log_ratios(now, data), loss.row_rewards(data)
         found = loss.row_advantages(
-            self._options, data, k=self._k, group_size=self._n, log_ratios=ratios
+            self._objective, data, k=self._k, group_size=self._n, log_ratios=ratios
         )
         scaled = self._scale.factor(self._n) * found
         self._put(batch, {"advantages": loss.spread(data, scaled)})
@@ -225,8 +225,30 @@ class MaxAtKTrainerSync(PPOTrainerSync):
         found = super()._val_metrics_update(data_sources, sample_uids, columns, *others, **more)
         return {
             **found,
-            **validation_metrics(data_sources, sample_uids, columns, k=self._options.k),
+            **validation_metrics(data_sources, sample_uids, columns, k=self._objective.k),
         }
+
+
+def group_metrics(data: Any, *, k: int) -> dict[str, Any]:
+    """Return k, max@k, the unscored share and the groups without signal of a rollout batch.
+
+    `data` holds uid, rm_scores, response_mask and advantages of every row.
+    """
+    rewards = loss.row_rewards(data)
+    real = data["response_mask"].to_padded_tensor(0).sum(-1).cpu().numpy() > 0
+    ids = [one for one, is_real in zip(loss.row_ids(data), real, strict=True) if is_real]
+    layout = layout_of_ids(ids)
+    values = max_at_k(layout.rows("rewards", rewards[real]), min(k, layout.width))
+    known = values[~np.isnan(values)]
+    first = np.asarray([float(row[0]) for row in data["advantages"].unbind()])[real]
+    silent = (np.nan_to_num(layout.rows("advantages", first)) == 0).all(axis=1)
+    return {
+        "maxatk/k": k,
+        "maxatk/max_at_k": float(known.mean()) if len(known) else float("nan"),
+        "maxatk/unscored": float(np.isnan(rewards[real]).mean()),
+        "maxatk/groups_without_signal": float(silent.mean()),
+        "maxatk/advantages_rms": root_mean_square(first),
+    }
 
 
 def _uid(key: str) -> str:

@@ -10,6 +10,7 @@ from maxatk.problems.benchmarks import (
     humaneval,
     livebench,
     livecodebench,
+    mathematics,
     mbpp,
 )
 from maxatk.problems.benchmarks.base import Benchmark
@@ -23,5 +24,6 @@ BENCHMARKS: dict[str, Benchmark] = {
     "mbpp": mbpp.BENCHMARK,
     "humaneval": humaneval.BENCHMARK,
     "apps": apps.BENCHMARK,
+    **mathematics.BENCHMARKS,
 }
 """Name -> benchmark; a new one is a module with a `BENCHMARK` and one line here."""

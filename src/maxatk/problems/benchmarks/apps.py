@@ -17,10 +17,10 @@ from maxatk.problems.benchmarks.base import (
     Row,
     RowOptions,
     SolvedProblem,
+    python_literal,
+    render,
     stdin_tests,
 )
-from maxatk.problems.benchmarks.literals import python_literal
-from maxatk.problems.benchmarks.prompts import render
 from maxatk.records import Problem, TestCase
 
 

@@ -1,15 +1,44 @@
-"""What a benchmark is, and what its rows become: solved problems, or named reasons why not."""
+"""What a benchmark is, what its rows become, and the wording of its prompts.
+
+A prompt is one text. A model with a chat template gets it as one turn of the user; what would be
+the system's turn is its first sentence, because many templates have no system turn and put a
+default of their own there. A model without a template gets the text as it stands.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import json
+import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, TypeAlias
 
-from maxatk.problems.benchmarks.prompts import Style
 from maxatk.records import Problem, TestCase
 
 Row: TypeAlias = Mapping[str, Any]
+
+PROMPTS_VERSION = "1"
+"""Part of every manifest: raised whenever a wording changes, because that changes results."""
+
+Style: TypeAlias = Literal["chat", "plain"]
+Kind: TypeAlias = Literal["stdin", "function", "completion"]
+
+_SYSTEM = "You are an expert programmer who writes correct and efficient Python 3."
+
+_TASKS: Mapping[Kind, str] = {
+    "stdin": (
+        "Solve the problem with a program that reads from standard input and writes to standard "
+        "output. Answer with the whole program in one ```python block."
+    ),
+    "function": (
+        "Solve the problem with the code it asks for, under the given names. Import whatever you "
+        "use. Answer with the whole code in one ```python block."
+    ),
+    "completion": (
+        "Complete the given code. Answer with the whole code, the given lines included, in one "
+        "```python block."
+    ),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,6 +67,11 @@ class RowOptions:
 
     prompt_style: Style = "chat"
 
+    @property
+    def data_set(self) -> tuple[str, str | None] | None:
+        """Return the data set and the configuration that the options name, if they name one."""
+        return None
+
 
 @dataclasses.dataclass(frozen=True)
 class Benchmark:
@@ -64,6 +98,13 @@ class Benchmark:
     unused: tuple[str, ...] = ()
     split_of: Callable[[Row], str] | None = None
     note: str = ""
+
+    def chosen(self, options: RowOptions) -> Benchmark:
+        """Return the benchmark with the data set that its options name."""
+        if options.data_set is None:
+            return self
+        hub, config = options.data_set
+        return dataclasses.replace(self, hub=hub, config=config)
 
 
 Converted: TypeAlias = SolvedProblem | LeftOut
@@ -95,3 +136,56 @@ def without_duplicate_tests(problem: Problem) -> tuple[Problem, int]:
     once = tuple(dict.fromkeys(problem.tests))
     dropped = len(problem.tests) - len(once)
     return (dataclasses.replace(problem, tests=once) if dropped else problem), dropped
+
+
+def render(kind: Kind, statement: str, *, starter: str | None = None, style: Style = "chat") -> str:
+    """Return the prompt of a task: its statement and, if there is one, the code to start from.
+
+    In the style "plain" the statement of a stdin or function task is followed by a line that
+    code can go on from, and a completion without a statement is the given code alone, as
+    HumanEval (Chen et al. 2021) prompts base models.
+    """
+    statement = statement.strip("\n")
+    if style == "plain":
+        return _plain(kind, statement, starter)
+    parts = [f"{_SYSTEM} {_TASKS[kind]}", statement]
+    if starter:
+        parts.append(f"```python\n{starter.rstrip()}\n```")
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _plain(kind: Kind, statement: str, starter: str | None) -> str:
+    if kind == "completion" and not statement:
+        return starter or ""
+    return f"{statement}\n\n# Solution in Python 3\n{starter or ''}"
+
+
+def python_literal(value: object) -> str:
+    """Return `repr(value)` with sets in one order, so that every process makes the same tests.
+
+    Raises ValueError for a float that has no literal (nan); infinities are written as 1e999.
+    """
+    match value:
+        case set() if value:
+            return "{" + ", ".join(sorted(map(python_literal, value))) + "}"
+        case list():
+            return "[" + ", ".join(map(python_literal, value)) + "]"
+        case tuple():
+            return "(" + ", ".join(map(python_literal, value)) + (",)" if len(value) == 1 else ")")
+        case dict():
+            return (
+                "{"
+                + ", ".join(f"{python_literal(k)}: {python_literal(v)}" for k, v in value.items())
+                + "}"
+            )
+        case float() if math.isnan(value):
+            raise ValueError("nan has no Python literal")
+        case float() if math.isinf(value):
+            return "1e999" if value > 0 else "-1e999"
+        case _:
+            return repr(value)
+
+
+def json_literal(text: str) -> str:
+    """Return the Python literal of a JSON value; raises ValueError for text that is not one."""
+    return python_literal(json.loads(text))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal
 
-from maxatk.errors import InvalidValueError
+from maxatk.check import at_least
 from maxatk.problems.benchmarks import cure
 from maxatk.problems.benchmarks.base import (
     Benchmark,
@@ -13,9 +13,9 @@ from maxatk.problems.benchmarks.base import (
     Row,
     RowOptions,
     SolvedProblem,
+    render,
     stdin_tests,
 )
-from maxatk.problems.benchmarks.prompts import render
 from maxatk.records import Problem
 from maxatk.verifier.rules import rule
 
@@ -39,10 +39,7 @@ class Options(RowOptions):
     compare: str | None = None
 
     def __post_init__(self) -> None:
-        if self.max_difficulty is not None and self.max_difficulty < 0:
-            raise InvalidValueError(
-                f"max_difficulty: must not be negative, got {self.max_difficulty}"
-            )
+        at_least("max_difficulty", self.max_difficulty, 0)
         if self.compare is not None:
             rule(self.compare)
 

@@ -10,10 +10,10 @@ from maxatk.problems.benchmarks.base import (
     Row,
     RowOptions,
     SolvedProblem,
+    render,
     require_type,
     stdin_tests,
 )
-from maxatk.problems.benchmarks.prompts import render
 from maxatk.records import Problem
 
 _HEADED = (("input_format", "Input"), ("output_format", "Output"), ("note", "Note"))

@@ -8,10 +8,10 @@ from maxatk.problems.benchmarks.base import (
     Row,
     RowOptions,
     SolvedProblem,
+    render,
     require_type,
     stdin_tests,
 )
-from maxatk.problems.benchmarks.prompts import render
 from maxatk.records import Problem
 
 _FILES = {"train": "train/CodeContests_train.json"}

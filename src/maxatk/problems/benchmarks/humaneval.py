@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import ast
 
-from maxatk.problems.benchmarks.base import Benchmark, LeftOut, Row, RowOptions, SolvedProblem
-from maxatk.problems.benchmarks.prompts import render
+from maxatk.problems.benchmarks.base import (
+    Benchmark,
+    LeftOut,
+    Row,
+    RowOptions,
+    SolvedProblem,
+    render,
+)
 from maxatk.records import Problem, TestCase
 
 

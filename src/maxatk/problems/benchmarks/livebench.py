@@ -6,9 +6,15 @@ import dataclasses
 import json
 from typing import Literal
 
-from maxatk.problems.benchmarks.base import Benchmark, LeftOut, Row, RowOptions, SolvedProblem
+from maxatk.problems.benchmarks.base import (
+    Benchmark,
+    LeftOut,
+    Row,
+    RowOptions,
+    SolvedProblem,
+    render,
+)
 from maxatk.problems.benchmarks.livecodebench import test_cases, with_imports
-from maxatk.problems.benchmarks.prompts import render
 from maxatk.records import Problem
 
 _TASKS = ("LCB_generation", "coding_completion")

@@ -1,14 +1,25 @@
-"""LiveCodeBench (Jain et al. 2024), code generation: stdin/stdout and function-call problems."""
+"""LiveCodeBench (Jain et al. 2024), code generation: stdin/stdout and function-call problems.
+
+Its private tests, and those of LiveBench, are a JSON list of {"input", "output", "testtype"}, or
+the same behind base64, zlib and pickle. Unpickling a downloaded file can run any code, and even one
+of plain values can take for ever, so nothing is unpickled: the text of a pickle that holds one
+string is read out of its instructions. The decompressed size is bounded, so that a small row cannot
+fill the memory.
+"""
 
 from __future__ import annotations
 
+import base64
+import binascii
 import dataclasses
 import datetime
 import json
+import pickletools
 import re
+import zlib
 from typing import Any
 
-from maxatk.errors import InvalidValueError, suggestion
+from maxatk.errors import InvalidValueError, unknown_name
 from maxatk.problems.benchmarks.base import (
     Benchmark,
     LeftOut,
@@ -16,11 +27,10 @@ from maxatk.problems.benchmarks.base import (
     RowOptions,
     SolvedProblem,
     Tests,
+    json_literal,
+    render,
     stdin_tests,
 )
-from maxatk.problems.benchmarks.literals import json_literal
-from maxatk.problems.benchmarks.private_tests import decode_tests
-from maxatk.problems.benchmarks.prompts import render
 from maxatk.records import Problem, TestCase
 
 _LAST_RELEASE = 6
@@ -28,6 +38,13 @@ _RELEASES = tuple(
     f"{prefix}{number}" for prefix in ("release_v", "v") for number in range(1, _LAST_RELEASE + 1)
 )
 _TYPING = ("Any", "Callable", "Deque", "Dict", "Iterator", "List", "Optional", "Set", "Tuple")
+MAX_BYTES = 1 << 30
+"""Largest decompressed size of one row's private tests, in bytes."""
+
+
+# What the pickle of one string consists of, in protocol 0 to 5, but for the string itself.
+_AROUND = frozenset(("PROTO", "FRAME", "MEMOIZE", "PUT", "BINPUT", "LONG_BINPUT", "STOP"))
+_STRINGS = frozenset(("UNICODE", "SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8"))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,10 +61,7 @@ class Options(RowOptions):
 
     def __post_init__(self) -> None:
         if self.release not in _RELEASES:
-            raise InvalidValueError(
-                f"release: unknown value {self.release!r}; allowed: {', '.join(_RELEASES)}"
-                f"{suggestion(self.release, _RELEASES)}"
-            )
+            raise unknown_name("release", self.release, _RELEASES)
         for name in ("start_date", "end_date"):
             try:
                 _date(getattr(self, name) or "2000-01-01")
@@ -90,10 +104,7 @@ def test_cases(row: Row, metadata: Row) -> Tests | str:
     Functional tests hold one JSON value for each argument, a line each; they become calls of the
     method `func_name` of the class Solution. Raises ValueError for corrupt tests.
     """
-    cases = [
-        *decode_tests(row["public_test_cases"]),
-        *decode_tests(row["private_test_cases"]),
-    ]
+    cases = [*decode_tests(row["public_test_cases"]), *decode_tests(row["private_test_cases"])]
     kinds = {case["testtype"] for case in cases}
     if not cases:
         return "has no tests"
@@ -131,6 +142,60 @@ def _files(_split: str, options: Options) -> list[str]:
     number = int(options.release[-1])
     first = 1 if options.release.startswith("release_") else number
     return [f"test{n if n > 1 else ''}.jsonl" for n in range(first, number + 1)]
+
+
+def decode_tests(text: str, *, max_bytes: int = MAX_BYTES) -> list[dict[str, Any]]:
+    """Return the tests of a `public_test_cases` or `private_test_cases` column.
+
+    Raises ValueError saying which layer is corrupt, or that `max_bytes` are not enough.
+    """
+    try:
+        tests = json.loads(text)
+    except ValueError:
+        tests = _decode_packed(text, max_bytes)
+    if not isinstance(tests, list) or not all(isinstance(test, dict) for test in tests):
+        raise ValueError("corrupt tests: must be a JSON list of objects")
+    return tests
+
+
+def _decode_packed(text: str, max_bytes: int) -> Any:
+    layer = "neither JSON nor base64"
+    try:
+        packed = base64.b64decode(text.encode(), validate=True)
+        layer = "not zlib data"
+        plain = _inflate(packed, max_bytes)
+        layer = "not a pickled text"
+        inner = _unpickled_text(plain)
+        layer = "not JSON inside the pickle"
+        return json.loads(inner)
+    except _TooLargeError:
+        raise
+    except (binascii.Error, zlib.error, ValueError, MemoryError, RecursionError) as error:
+        raise ValueError(f"corrupt tests: {layer} ({error})") from error
+
+
+def _unpickled_text(plain: bytes) -> str:
+    texts: list[str] = []
+    for instruction, argument, _ in pickletools.genops(plain):
+        if instruction.name in _STRINGS and not texts:
+            texts.append(str(argument))
+        elif instruction.name not in _AROUND:
+            raise ValueError(f"the pickle uses {instruction.name}; only one text is allowed")
+    return "".join(texts)
+
+
+class _TooLargeError(ValueError):
+    """The decompressed tests exceed the bound."""
+
+
+def _inflate(packed: bytes, max_bytes: int) -> bytes:
+    stream = zlib.decompressobj()
+    plain = stream.decompress(packed, max_bytes)
+    if stream.unconsumed_tail:
+        raise _TooLargeError(f"corrupt tests: larger than {max_bytes} bytes when decompressed")
+    if not stream.eof:
+        raise zlib.error("the data ends too early")
+    return plain
 
 
 BENCHMARK = Benchmark(

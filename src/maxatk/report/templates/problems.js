@@ -40,18 +40,6 @@
     return shown;
   }
 
-  function failure(found) {
-    const box = make("div", undefined, { class: "failure" });
-    box.append(make("p", `test ${found.test + 1}: ${found.outcome}`));
-    for (const [name, text] of [["input", found.given], ["expected", found.expected], ["came", found.got], ["error", found.error]]) {
-      if (!text) continue;
-      const part = make("div");
-      part.append(make("small", name), make("pre", text));
-      box.append(part);
-    }
-    return box;
-  }
-
   function detail(row) {
     const line = make("tr", undefined, { class: "detail" });
     const cell = make("td", undefined, { class: "all", colspan: columns().length + 1 });

@@ -19,7 +19,7 @@ addEventListener("beforeprint", () => { document.documentElement.classList.add("
 addEventListener("afterprint", () => { document.documentElement.classList.remove("printing"); fit(); });
 
 // CSV: what stands below a number, such as its interval, has a column of its own.
-const plain = (text) => text.trim().replaceAll("−", "-").replaceAll("–", "").replace(/^([+-]?)\.(?=\d)/, "$10.");
+const plain = (text) => text.trim().replaceAll("−", "-").replaceAll("–", "");
 const quoted = (text) => (/[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
 const csv = (rows) => rows.map((row) => row.map((text) => quoted(String(text))).join(",") + "\r\n").join("");
 function cells(table) {
@@ -36,6 +36,19 @@ function download(name, rows) {
   link.addEventListener("click", () => { link.href = "data:text/csv;charset=utf-8," + encodeURIComponent(csv(rows())); });
   return link;
 }
+// Why a sample failed: its first failed test.
+function failure(found) {
+  const box = make("div", undefined, { class: "failure" });
+  box.append(make("p", `test ${found.test + 1}: ${found.outcome}`));
+  for (const [name, text] of [["input", found.given], ["expected", found.expected], ["came", found.got], ["error", found.error]]) {
+    if (!text) continue;
+    const part = make("div");
+    part.append(make("small", name), make("pre", text));
+    box.append(part);
+  }
+  return box;
+}
+
 for (const table of document.querySelectorAll("main table[id]")) {
   table.caption.append(download(table.id, () => cells(table)));
 }

@@ -1,8 +1,8 @@
 """Check tests: the checker and the program in two processes, joined by two pipes.
 
 The checker knows expected values, so the program must not share memory with it: its source is
-read after the fork, by the checker alone. What crosses are encoded plain builtins, so no method
-of the program's objects ever runs beside an assertion.
+read after the fork, by the checker alone. What crosses are encoded values of known types, so no
+method of the program's objects ever runs beside an assertion.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def _run_candidate(code: CodeType, entry_point: str) -> NoReturn:
     while (message := _receive()) is not None:
         args, kwargs = values.decode(message)
         try:
-            answer = values.encode((True, function(*args, **kwargs)))
+            answer = values.encode((True, function(*args, **kwargs)), foreign=True)
         except Exception as error:
             sys.excepthook(type(error), error, error.__traceback__)
             answer = values.encode((False, type(error).__name__, str(error)[:1000]))
@@ -154,7 +154,7 @@ def _explained(error: BaseException, source: str) -> str:
 
 
 def _call_candidate(*args: Any, **kwargs: Any) -> Any:
-    _send(values.encode((args, kwargs)))
+    _send(values.encode((args, kwargs), foreign=True))
     message = _receive()
     if message is None:
         raise CandidateError("the program has ended")

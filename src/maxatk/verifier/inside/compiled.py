@@ -48,15 +48,25 @@ class Program:
 
 
 def import_early(names: set[str]) -> None:
-    """Import what the program names, where that is known to be harmless."""
-    for name in _PRELOADED & names:
+    """Import what the program names, where that is known to be harmless, and seed random numbers.
+
+    Only a program in a zygote with NumPy can name NumPy's, whose generators are seeded too, those
+    without a seed of their own included.
+    """
+    modules: dict[str, Any] = sys.modules
+    wanted = _PRELOADED & names
+    if "numpy" in modules and any("random" in name.split(".") for name in names):
+        wanted |= {"numpy.random"}
+    for name in wanted:
         try:
             __import__(name)
         except Exception:  # its memory may be used up: no failure of ours
             continue  # the program will meet the same error, where it may expect it
-    random: Any = sys.modules.get("random")
-    if random is not None:
-        random.seed(0)
+    if "random" in modules:
+        modules["random"].seed(0)
+    if "numpy.random" in modules:
+        modules["numpy.random"].seed(0)
+        modules["numpy.random"].bit_generator.randbits = modules["random"].Random(0).getrandbits
 
 
 def _names(code: CodeType) -> set[str]:

@@ -79,6 +79,7 @@ _FILE_CHANGES = (
 # TCGETS, TIOCGWINSZ, FIONREAD, FIONBIO (the supervisor undoes it on shared files), FIOCLEX
 _IOCTLS = (0x5401, 0x5413, 0x541B, 0x5421, 0x5451)
 _AF_UNIX = 1
+_SEND_FLAGS = 0x40 | 0x4000  # MSG_DONTWAIT and MSG_NOSIGNAL; above all, no out-of-band data
 _FCNTLS = (0, 1, 2, 3, 1030, 1034)  # dup, get/set descriptor flags, get file flags, get seals
 _PRCTLS = (15, 16)  # set and get the thread's name
 _SUPERVISOR_PRCTLS = (syscalls.PR_SET_PDEATHSIG, syscalls.PR_SET_SECCOMP)
@@ -204,6 +205,7 @@ def _zygote_rules(numbers: dict[str, int]) -> list[Instruction]:
         # Event loops wake themselves through a pair of sockets; no other can be made or reached.
         "socketpair": _one_of(0, (_AF_UNIX,)),
         "sendto": [
+            *_load_argument(3), (_JSET, 0, 1, 0xFFFFFFFF ^ _SEND_FLAGS), refuse,
             *_load_argument(4), (_JEQ, 1, 0, 0), refuse,
             (_LD, 0, 0, 16 + 8 * 4 + 4), (_JEQ, 1, 0, 0), refuse,
             _return(ALLOW),

@@ -1,4 +1,4 @@
-"""Values that cross between processes: plain builtins, encoded by exact type, never pickled.
+"""Values that cross between processes: builtins and a few more types by name, never pickled.
 
 One letter names the type, a length or a count follows, then the content. Decoding makes nothing
 but new builtins, so no method of the sender ever runs at the receiver. Depth is capped on both
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # `typing` itself would make every fork slower
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 _MAX_DEPTH = 200  # as deep as Python's parser lets brackets be nested
@@ -16,12 +17,29 @@ _CONSTANTS = {b"N": None, b"T": True, b"F": False}
 _ATOMS = (bool, int, float, complex, str, bytes, bytearray)
 _MANY = {list: b"l", tuple: b"t", set: b"S", frozenset: b"z"}
 _CONTAINERS = {b"l": list, b"t": tuple, b"S": set, b"z": frozenset}
+# What crosses between the two processes of a check test beside builtins: what makes it anew there,
+# and of which builtins. A match is worth its truth alone.
+_FOREIGN: dict[str, tuple[str, Callable[[Any], tuple[Any, ...]]]] = {
+    "fractions.Fraction": ("fractions.Fraction", lambda v: (v.numerator, v.denominator)),
+    "decimal.Decimal": ("decimal.Decimal", lambda v: (str(v),)),
+    "collections.deque": ("collections.deque", lambda v: (list(v), v.maxlen)),
+    "datetime.date": ("datetime.date.fromisoformat", lambda v: (v.isoformat(),)),
+    "datetime.datetime": ("datetime.datetime.fromisoformat", lambda v: (v.isoformat(),)),
+    "datetime.time": ("datetime.time.fromisoformat", lambda v: (v.isoformat(),)),
+    "datetime.timedelta": ("datetime.timedelta", lambda v: (v.days, v.seconds, v.microseconds)),
+    "builtins.range": ("builtins.range", lambda v: (v.start, v.stop, v.step)),
+    "builtins.dict_keys": ("builtins.dict.keys", lambda v: (dict.fromkeys(v),)),
+    "builtins.dict_values": ("builtins.dict.values", lambda v: (dict(enumerate(v)),)),
+    "builtins.dict_items": ("builtins.dict.items", lambda v: (dict(v),)),
+    "re.Match": ("builtins.bool", lambda v: (v is not None,)),
+}
 
 
-def encode(value: Any, depth: int = 0) -> bytes:
+def encode(value: Any, depth: int = 0, *, foreign: bool = False) -> bytes:
     """Return the encoding of a value; an instance of a subclass counts as its builtin base.
 
-    Raises ValueError for other types and for values nested too deeply.
+    Raises ValueError for other types, but for those of `_FOREIGN` where `foreign` says so, and for
+    values nested too deeply.
     """
     if depth > _MAX_DEPTH:
         raise ValueError("the value is nested too deeply")
@@ -31,13 +49,19 @@ def encode(value: Any, depth: int = 0) -> bytes:
         return _encode_atom(value)
     if isinstance(value, dict):
         items = [part for pair in dict.items(value) for part in pair]
-        return container(b"d", [encode(item, depth + 1) for item in items])
+        return container(b"d", [encode(item, depth + 1, foreign=foreign) for item in items])
     for base, tag in _MANY.items():
         if isinstance(value, base):
-            return container(tag, [encode(part, depth + 1) for part in base.__iter__(value)])
+            parts = base.__iter__(value)
+            return container(tag, [encode(part, depth + 1, foreign=foreign) for part in parts])
     if hasattr(type(value), "__index__"):
         return _encode_atom(int(value.__index__()))
-    raise ValueError(f"a value of type {type(value).__name__} cannot leave the sandbox")
+    kind = type(value)
+    name = f"{kind.__module__}.{kind.__qualname__}"
+    if foreign and name in _FOREIGN:
+        parts = (name, _FOREIGN[name][1](value))
+        return container(b"r", [encode(part, depth + 1, foreign=True) for part in parts])
+    raise ValueError(f"a value of type {kind.__name__} cannot leave the sandbox")
 
 
 def decode(data: bytes) -> Any:
@@ -94,7 +118,7 @@ def header(data: bytes, at: int, depth: int) -> tuple[bytes, int, int]:
 
 def _decode(data: bytes, at: int, depth: int) -> tuple[Any, int]:
     tag, size, at = header(data, at, depth)
-    if tag not in _CONTAINERS and tag != b"d":
+    if tag not in _CONTAINERS and tag not in (b"d", b"r"):
         return atom(tag, data[at : at + size]), at + size
     parts = []
     for _ in range(size):
@@ -102,7 +126,23 @@ def _decode(data: bytes, at: int, depth: int) -> tuple[Any, int]:
         parts.append(part)
     if tag == b"d":
         return dict(zip(parts[::2], parts[1::2], strict=True)), at
+    if tag == b"r":
+        return _anew(*parts), at
     return _CONTAINERS[tag](parts), at
+
+
+def _anew(name: str, parts: tuple[Any, ...]) -> Any:
+    """Return a value of a type of `_FOREIGN`; raises ValueError for another one."""
+    if name not in _FOREIGN:
+        raise ValueError(f"unknown type {name!r}")
+    module, *path = _FOREIGN[name][0].split(".")
+    made: Any = __import__(module)
+    for step in path:
+        made = getattr(made, step)
+    try:
+        return made(*parts)
+    except ArithmeticError as error:  # a fraction over 0
+        raise ValueError(f"not a {name}") from error
 
 
 def atom(tag: bytes, content: bytes) -> Any:

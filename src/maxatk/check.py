@@ -1,0 +1,51 @@
+"""Checks of arguments and settings: a refusal names the field, what is allowed, and the value."""
+
+from __future__ import annotations
+
+import math
+import numbers
+import sys
+from typing import TypeGuard
+
+from maxatk.errors import InvalidValueError
+
+LARGEST = 1e100
+"""Of rewards in size: sums of their squares stay finite."""
+
+
+def require(holds: bool, field: str, allowed: str, value: object) -> None:
+    """Raise InvalidValueError, `field: must be allowed, got value`, unless it `holds`."""
+    if not holds:
+        raise InvalidValueError(f"{field}: must be {allowed}, got {value!r:.80}")
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """Say whether a value is an int or a float, and no bool."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def is_whole(value: object, least: int) -> TypeGuard[int]:
+    """Say whether a value is an int, and no bool, of `least` or more."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def is_finite(value: object) -> TypeGuard[float]:
+    """Say whether a value is an int or a float, and no bool, that a float can hold."""
+    return is_number(value) and abs(value) <= sys.float_info.max
+
+
+def whole(field: str, value: int, least: int) -> None:
+    """Raise InvalidValueError for what is no int of `least` or more."""
+    require(is_whole(value, least), field, f"an integer of {least} or more", value)
+
+
+def at_least(field: str, value: float | None, least: float) -> None:
+    """Raise InvalidValueError for a number below `least`; None, which was not given, passes."""
+    holds = value is None or (isinstance(value, numbers.Real) and value >= least)
+    require(holds, field, f"at least {least}", value)
+
+
+def positive(field: str, value: float | None) -> None:
+    """Raise InvalidValueError for what is not above 0, and for infinity; None passes."""
+    holds = value is None or (isinstance(value, numbers.Real) and 0 < value < math.inf)
+    require(holds, field, "positive", value)

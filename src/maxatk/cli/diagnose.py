@@ -1,0 +1,118 @@
+"""The command `diagnose`: what a training can gain, and what went wrong in one."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from maxatk.cli.output import Output, OutputFormat, emit, plain
+from maxatk.errors import InvalidValueError
+from maxatk.evaluation.folder import SCORES
+from maxatk.evaluation.prospects import Rows, prospects
+from maxatk.group_log import training_log
+from maxatk.report.tables import Table, TidyRow, share, table_of
+from maxatk.statistics.symptoms import RULES, findings, training_rows
+
+
+def command(
+    folder: Annotated[Path, tyro.conf.Positional],
+    /,
+    best_of: int | None = None,
+    n: tuple[int, ...] = (4, 8, 16, 32),
+    k: tuple[int, ...] = (),
+    difference: tuple[float, ...] = (0.02, 0.05),
+    seed_spread: float = 0.025,
+    format: OutputFormat = "text",
+) -> None:
+    """Say before a training what it can gain, or of a training what went wrong.
+
+    Of a folder written by eval or score: how many groups will have a signal for each n and k, what
+    max@k can still gain, what the methods weigh on these problems, how many problems and seeds
+    show a difference, and an n, k and method that suit. No gradient is computed.
+
+    Of a folder of a training, finished or not: which rules its log breaks, with evidence and
+    remedy. The flags are for the first.
+
+    Example: maxatk diagnose runs/base --best-of 64
+
+    Args:
+        folder: A folder with scores.jsonl, or with train.json, groups.jsonl or checkpoints.
+        best_of: How many answers the best is taken of in use; half of the samples if not given.
+        n: Sizes of a group; those above the samples of a problem are left out.
+        k: The k of the tables; 1, 2, 4, ... up to half of the samples if none is given.
+        difference: The differences of max@k that an evaluation is to show.
+        seed_spread: Standard deviation over seeds of the difference of two methods.
+    """
+    log = training_log(folder)
+    if log is not None:
+        _print_findings(folder, log, format)
+    elif (folder / SCORES).is_file():
+        found = prospects(
+            folder, best_of=best_of, ns=n, ks=k, differences=difference, seed_spread=seed_spread
+        )
+        _print_prospects(found, format)
+    else:
+        raise InvalidValueError(
+            f"folder: must hold {SCORES} of an evaluation, or train.json, groups.jsonl or "
+            f"checkpoints of a training, got {str(folder)!r}"
+        )
+
+
+def _print_findings(folder: Path, log: Sequence[TidyRow], output_format: OutputFormat) -> None:
+    rows = len(training_rows(log))
+    if not rows:
+        raise InvalidValueError(f"folder: {str(folder)!r}: its log has no row about training")
+    found = {one.rule.name: one.evidence for one in findings(log)}
+    rules = [{**dataclasses.asdict(rule), "evidence": found.get(rule.name)} for rule in RULES]
+    broken = [
+        {"finding": rule["name"], "evidence": rule["evidence"], "remedy": rule["remedy"]}
+        for rule in rules
+        if rule["evidence"]
+    ]
+    text = f"{len(found)} of {len(RULES)} rules fire on {rows} rows of the log"
+    shown = Output(broken, plain(broken) if broken else None)
+    emit({"findings": shown, "rules": Output(rules)}, output_format, text=text)
+
+
+def _print_prospects(found: dict[str, Rows], output_format: OutputFormat) -> None:
+    (about,), (chosen,) = found["problems"], found["suggestion"]
+    samples = f"{about['samples']:,} samples"
+    titles = {
+        "signal": f"share of the groups with a signal for max@k, from {about['problems']:,} "
+        f"problems with {samples} or more",
+        "gain": "missing: max@k to the best stored sample of a problem; rise: the problems where "
+        "that is above 0; beyond: from there to 1",
+        "weights": "share of the gradient by the log odds of success, by how often problems are "
+        "solved",
+        "needed": f"for a difference of max@k in 80% of all cases, with {samples}",
+    }
+    weights = [{**row, "by": _named(row)} for row in found["weights"]]
+    tables = {
+        "signal": _pivot(found["signal"], ("n",), "k", "share"),
+        "weights": _pivot(weights, ("solved", "problems"), "by", "share"),
+        "suggestion": plain(found["suggestion"], "n", "k", "method"),
+    }
+    outputs = {
+        name: Output(found[name], tables.get(name) or plain(found[name]), titles.get(name, ""))
+        for name in (*titles, "suggestion")
+    }
+    emit({**outputs, "problems": Output([about])}, output_format, text=chosen["reason"])
+
+
+def _named(row: TidyRow) -> str:
+    return row["method"] if row["k"] is None else f"{row['method']} k={row['k']}"
+
+
+def _pivot(rows: Sequence[TidyRow], index: Sequence[str], column: str, value: str) -> Table:
+    """Return tidy rows with a line for each value of `index` and a column for each of `column`."""
+    lines = dict.fromkeys(tuple(row[name] for name in index) for row in rows)
+    found = {(*(row[name] for name in index), row[column]): row[value] for row in rows}
+    columns = {name: [str(line[place]) for line in lines] for place, name in enumerate(index)}
+    for heading in dict.fromkeys(row[column] for row in rows):
+        title = heading if isinstance(heading, str) else f"{column}={heading}"
+        columns[title] = [share(found.get((*line, heading))) for line in lines]
+    return table_of(columns)

@@ -1,0 +1,43 @@
+"""The command `distill`: best-of-N distillation from a recipe."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from maxatk.cli.flags import set_threads
+from maxatk.cli.progress import ProgressMode, progress_of
+from maxatk.settings import from_mapping, read_recipe
+
+_PARTS = {"samples": "samples drawn", "scores": "verified", "steps": "optimizer steps"}
+
+
+def command(
+    recipe: Annotated[Path, tyro.conf.Positional],
+    overrides: Annotated[tuple[str, ...], tyro.conf.Positional] = (),
+    /,
+    progress: ProgressMode = "auto",
+) -> None:
+    """Train a model to answer at once as its best of k samples would.
+
+    The samples of each problem are weighed by their chance to be the best of k, and the model is
+    fitted to them with TRL's SFTTrainer. If interrupted, rerun the same command: it resumes.
+
+    Example: maxatk distill mini/distill.yaml k=8 rounds=3
+
+    Args:
+        recipe: A YAML file with model, problems, out, k, run or eval, rounds, trainer and peft.
+        overrides: Settings that win over the recipe, such as k=8 out=runs/k8.
+        progress: Bars on the terminal, JSON lines on standard output, or nothing.
+    """
+    settings = read_recipe(recipe, overrides)
+    set_threads(str(settings.get("model")))
+    from maxatk.train import DistillRecipe, distill  # takes seconds to import
+
+    chosen = from_mapping(DistillRecipe, settings, where="recipe")
+    with progress_of("distill", progress, parts=_PARTS) as report:
+        out = distill(chosen, progress=report)
+    if progress != "json":
+        print(f"distilled model: {out}")

@@ -1,0 +1,97 @@
+"""What flags of several commands share: runs by name, and rewards."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+import yaml
+
+from maxatk.errors import InvalidValueError
+from maxatk.evaluation.open import ResultsSource, label_of, load_results
+from maxatk.exchange import parse_mapping
+from maxatk.report.runs import Reading
+
+_SMALL = 64 << 20  # bytes of weights
+
+
+def set_threads(model: str = "") -> None:
+    """Make waiting threads sleep, and give a small model one thread, unless the user has set it.
+
+    It has to be called before torch is imported. Threads that spin slow each other down on a busy
+    machine, and for small matrices they cost more than they save. `model` is a folder or a name;
+    without one the built-in model is meant.
+    """
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    weights = sum(file.stat().st_size for file in Path(model).glob("*.safetensors")) if model else 1
+    if 0 < weights < _SMALL:
+        os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+def named_paths(items: Sequence[str]) -> dict[str, Path]:
+    """Return the paths of `name=path` items.
+
+    A bare path has the label that the run's recipe gave it, else the name of its last part.
+    Raises InvalidValueError for two runs of one name.
+    """
+    named: dict[str, Path] = {}
+    for item in items:
+        name, equals, path = item.partition("=")
+        if not equals:
+            name, path = label_of(item) or Path(item).name, item
+        if not name or name in named:
+            held = f", and {name!r} is taken" if name else ""
+            raise InvalidValueError(
+                f"{item!r}: every run needs a name of its own: name=folder{held}"
+            )
+        named[name] = Path(path)
+    return named
+
+
+def named_sources(
+    items: Sequence[str], mapping: Sequence[str], reading: Reading
+) -> Mapping[str, ResultsSource]:
+    """Return the runs of `named_paths`; files of rewards are read as `--map` says."""
+    paths, places = named_paths(items), parse_mapping(mapping)
+    if not places:
+        return paths
+    load = functools.partial(load_results, threshold=reading.threshold, column=reading.column)
+    return {
+        name: load(path, ks=reading.k, mapping=places) if path.is_file() else path
+        for name, path in paths.items()
+    }
+
+
+MapFlag = Annotated[
+    tuple[str, ...],
+    tyro.conf.UseAppendAction,
+    tyro.conf.arg(
+        help="Where a field is in a row, as field=path.to.value; may be given several times."
+    ),
+]
+"""The flag `--map`."""
+
+
+def _read(arguments: list[str]) -> Any:
+    try:
+        return yaml.safe_load(arguments[0])
+    except yaml.YAMLError as error:
+        raise InvalidValueError(f"reward: {arguments[0]!r} is not a YAML value") from error
+
+
+RewardFlag = Annotated[
+    Any,
+    tyro.constructors.PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="REWARD",
+        instance_from_str=_read,
+        is_instance=lambda _: True,
+        str_from_instance=lambda value: [value if isinstance(value, str) else json.dumps(value)],
+    ),
+]
+"""The flag `--reward`: a name, or YAML where a recipe would hold a mapping or a list."""

@@ -1,0 +1,290 @@
+"""What commands print: the same tables as text, Markdown, CSV, LaTeX or JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+
+import tyro
+
+from maxatk.errors import InvalidValueError, printable
+from maxatk.evaluation.open import ResultsSource, load_results
+from maxatk.evaluation.results import MOST_CUT_OFF, Results, results_by
+from maxatk.report import Cell, Table, format_table, outcomes_table, overview_table
+from maxatk.report.run_tables import KS, groups_table
+from maxatk.report.runs import METRICS
+from maxatk.report.tables import TidyRow, as_csv, as_json
+
+if TYPE_CHECKING:
+    from rich.table import Table as RichTable
+
+_SAID = "How it is printed; csv (one table) and json (one object) have one number a field."
+OutputFormat: TypeAlias = Annotated[
+    Literal["text", "md", "csv", "latex", "json"], tyro.conf.arg(help=_SAID)
+]
+"""What every command that prints a table takes as `--format`."""
+
+_STYLES = {"best": "bold", "second": "underline", "above": "green", "below": "red", "": ""}
+_FRAME = 3  # characters of a column beside its text
+_FOOTNOTES = {"best": "¹", "second": "²"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Output:
+    """One table of a command: its rows for programs, and how people see it.
+
+    `rows` have one number a field: they are the JSON and the CSV. `table` is the text, the
+    Markdown and the LaTeX; without one the rows are for programs alone. `title` stands below the
+    table on a terminal.
+    """
+
+    rows: Sequence[TidyRow]
+    table: Table | None = None
+    title: str = ""
+
+
+def emit(
+    tables: Mapping[str, Output], output_format: OutputFormat = "text", *, text: str = ""
+) -> None:
+    """Print the tables of a command to standard output; nothing else may be written there.
+
+    JSON is one object in ASCII with a list of rows by name, where a number that does not exist is
+    null. CSV holds one table: the first. `text` follows the tables where the format is text; a
+    command whose text is no table gives none.
+    """
+    shown = [found for found in tables.values() if found.table is not None]
+    if output_format == "json":
+        print(as_json({name: found.rows for name, found in tables.items()}), end="")
+    elif output_format == "csv":
+        print(as_csv(next(iter(tables.values())).rows), end="")
+    elif output_format == "text":
+        for found in shown:
+            _print_table(found.table or plain(found.rows), title=found.title)
+        if text:
+            print(printable(text))
+    else:
+        whole = [found.table or plain(found.rows) for found in shown or tables.values()]
+        print("\n".join(format_table(table, output_format) for table in whole), end="")
+
+
+def emit_facts(facts: Mapping[str, Any], output_format: OutputFormat, *, text: str) -> None:
+    """Print one thing that a command knows, such as a plan; in JSON it is an object of its own."""
+    if output_format == "text":
+        print(printable(text))
+    elif output_format == "json":
+        print(json.dumps(facts))
+    else:
+        rows = [{"": name, "value": value} for name, value in facts.items()]
+        emit({"facts": Output(rows)}, output_format)
+
+
+def plain(rows: Sequence[TidyRow], *fields: str) -> Table:
+    """Return rows as a table, with these fields or with all of them."""
+    names = fields or tuple(rows[0] if rows else ())
+    cells = tuple(tuple(Cell(_value(row[name])) for name in names) for row in rows)
+    return Table(tuple(name.replace("_", " ") for name in names), cells)
+
+
+def _value(value: Any) -> str:
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.4g}"
+    return ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+
+
+def results_output(
+    results: Mapping[str, ResultsSource], *, ks: Sequence[int] = (), by: str | None = None
+) -> dict[str, Output]:
+    """Return the tables "metrics", "by", "samples" and "outcomes" of one or more runs.
+
+    People see max@k and pass@k with 95% intervals, best and second best marked, and with `by`, a
+    field of the problems' `meta`, a row for each of its values. `ks` are those to show; without
+    them the text has those of the report and the rows all of the results. A metric has model,
+    metric, k, mean, low, high (95%), problems, and the samples of the run without a reward and with
+    a 0 in its place (unscored, zeroed); in "by" also the field and its value.
+    """
+    loaded = {name: load_results(source, ks=ks) for name, source in results.items()}
+    overview = overview_table(loaded, ks=ks)
+    metrics = [{"model": n, **row} for n, r in loaded.items() for row in metric_rows(r, ks)]
+    samples = [{"model": name, **_sample_row(r)} for name, r in loaded.items()]
+    outcomes = [
+        {"model": name, "outcome": outcome, "samples": count}
+        for name, r in loaded.items()
+        for outcome, count in r.counts.outcomes.items()
+    ]
+    return {
+        "metrics": Output(metrics, overview, title="95% intervals over problems"),
+        **({} if by is None else {"by": _by_output(loaded, ks, by)}),
+        "samples": Output(samples),
+        "outcomes": Output(outcomes),
+    }
+
+
+def _by_output(loaded: Mapping[str, Results], ks: Sequence[int], by: str) -> Output:
+    parts = {
+        (name, value): part
+        for name, results in loaded.items()
+        for value, part in results_by(results, by).items()
+    }
+    rows: list[TidyRow] = [
+        {"model": name, "field": by, "value": value, **row}
+        for (name, value), part in parts.items()
+        for row in metric_rows(part, ks)
+    ]
+    shown = {
+        " ".join([*([name] if len(loaded) > 1 else []), f"{value} ({len(part.ids)})"]): part
+        for (name, value), part in parts.items()
+    }
+    return Output(rows, groups_table(shown, heading=f"{by} (problems)", ks=ks or KS))
+
+
+def metric_rows(results: Results, ks: Sequence[int] = ()) -> Iterator[dict[str, Any]]:
+    """Yield metric, k, mean, low, high, problems, unscored and zeroed of every metric and k."""
+    for metric in METRICS:
+        found = results.metrics[metric]
+        for k in ks or found:
+            numbers = {key: getattr(found[k], key) for key in ("mean", "low", "high", "problems")}
+            yield {"metric": metric, "k": k, **numbers, **results.counts.row}
+
+
+def _sample_row(results: Results) -> dict[str, Any]:
+    kept = {key: getattr(results.counts, key) for key in ("problems", "samples")}
+    reasons = "; ".join(results.counts.reasons)
+    return {**kept, **results.counts.row, "cut_off": results.cut_off, "reasons": reasons}
+
+
+def print_results(
+    name: str,
+    results: Results,
+    *,
+    ks: Sequence[int] = (),
+    by: str | None = None,
+    output_format: OutputFormat = "text",
+    with_outcomes: bool = False,
+    text: str = "",
+) -> None:
+    """Print the tables of one run, and warn where so many samples were cut off that they mislead.
+
+    `with_outcomes` shows people how many samples had each outcome. `text` follows the tables.
+    """
+    tables = results_output({name: results}, ks=ks, by=by)
+    if with_outcomes:
+        title = "the first outcome of a sample that is not passed"
+        shown = Output(tables["outcomes"].rows, outcomes_table(results), title)
+        tables = {**tables, "outcomes": shown}
+    share = results.cut_off
+    if share is not None:
+        text = f"{name}: {share:.1%} of the samples cut off by max_new_tokens\n{text}".rstrip()
+    if results.counts.lacking:
+        text = f"{name}: {results.counts.lacking}\n{text}".rstrip()
+    emit(tables, output_format, text=text)
+    if share is not None and share > MOST_CUT_OFF:
+        say_aside(
+            f"warning: {name}: {share:.0%} of the samples were cut off before their end, so that "
+            "the metrics say more about sampling.max_new_tokens than about the model"
+        )
+
+
+def refuse_two_outputs(output_format: str, progress: str) -> None:
+    """Raise InvalidValueError where both the table and the progress are to be JSON."""
+    if output_format == "json" and progress == "json":
+        raise InvalidValueError(
+            "--progress: json and the table as JSON would both be written to standard output; "
+            "give one of them"
+        )
+
+
+def say_aside(text: str) -> None:
+    """Print a line to standard error: a note, a warning, how a run goes."""
+    print(printable(text), file=sys.stderr, flush=True)
+
+
+def _print_table(table: Table, *, title: str) -> None:
+    """Print a table with its best cells bold and the second best underlined.
+
+    On a terminal that is too narrow the columns are printed in several tables, each with the first
+    column: no number is cut. Where standard output is not a terminal the table is as wide as it
+    needs to be, and footnote marks stand for the styles.
+    """
+    from rich.console import Console
+
+    styled = sys.stdout.isatty()
+    marks = {cell.mark for row in table.rows for cell in row}
+    if not styled and marks & _FOOTNOTES.keys():
+        title += "\n¹ best, ² second best"  # a line of its own: a caption is as wide as its table
+    terminal = Console() if styled else Console(width=10_000)
+    parts = _fitting(table, terminal.width) if styled else [table]
+    for part in parts:
+        shown = _shown(part, title if part is parts[-1] else "", styled=styled)
+        if not styled:
+            terminal = Console(width=max(160, terminal.measure(shown).maximum))
+        terminal.print(shown)
+
+
+def _shown(table: Table, title: str, *, styled: bool) -> RichTable:
+    from rich.markup import escape
+    from rich.table import Table as RichTable
+
+    caption = escape(printable(title)) or None
+    shown = RichTable(caption=caption, caption_justify="left")
+    for name, width in zip(table.header, _widths(table), strict=True):
+        shown.add_column(escape(printable(name)), overflow="fold", min_width=width or None)
+    for row in table.rows:
+        shown.add_row(*(_text(cell, styled=styled) for cell in row))
+    return shown
+
+
+def _fitting(table: Table, width: int) -> list[Table]:
+    """Return the table as tables of some of its columns, each of which fits the width."""
+    widths = [found + _FRAME for found in _widths(table)]
+    first = max([len(table.header[0]), *(len(row[0].text) for row in table.rows)]) + _FRAME
+    groups: list[list[int]] = [[]]
+    for place in range(1, len(widths)):
+        taken = min(first, width // 2) + 1 + sum(widths[p] for p in groups[-1])
+        if groups[-1] and taken + widths[place] > width:
+            groups.append([])
+        groups[-1].append(place)
+    return [
+        Table(
+            tuple(table.header[p] for p in (0, *group)),
+            tuple(tuple(row[p] for p in (0, *group)) for row in table.rows),
+        )
+        for group in groups
+    ]
+
+
+def _widths(table: Table) -> list[int]:
+    """Return how wide every column must be for its numbers; 0 for the first, which may be folded.
+
+    Texts may be folded between words, and notes may go to further lines, so that they count for
+    nothing.
+    """
+    columns = zip(table.header, *table.rows, strict=True)
+    needed = [
+        max(_longest_word(str(name)), *(_longest_word(c.text) for c in cells), *details, 0)
+        for name, *cells in columns
+        for details in [[len(cell.detail) for cell in cells]]
+    ]
+    return [0, *needed[1:]]
+
+
+def _longest_word(text: str) -> int:
+    return max(map(len, text.split()), default=0)
+
+
+def _text(cell: Cell, *, styled: bool) -> str:
+    from rich.markup import escape
+
+    style = _STYLES[cell.mark] if styled else ""
+    text = escape(printable(cell.text)) + ("" if styled else _FOOTNOTES.get(cell.mark, ""))
+    text = f"[{style}]{text}[/{style}]" if style else text
+    small = " ".join(filter(None, (cell.detail, cell.note and f"({cell.note})")))
+    return f"{text}\n[dim]{escape(printable(small))}[/dim]" if small else text

@@ -1,0 +1,282 @@
+"""The small commands: mini, recipes, methods, export and doctor."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import tyro
+
+from maxatk.cli.flags import set_threads
+from maxatk.cli.output import Output, OutputFormat, emit, plain
+from maxatk.cli.progress import ProgressMode, progress_of
+from maxatk.errors import InvalidValueError, MissingFileError, SandboxError, StageError
+from maxatk.evaluation.folder import SAMPLES, SCORES
+from maxatk.evaluation.open import load_results
+from maxatk.evaluation.results import METRICS
+from maxatk.evaluation.store import read_records
+from maxatk.exchange.export import Exported, Wishes, flat
+from maxatk.exchange.export import export as write_export
+from maxatk.exchange.hub import write_hub
+from maxatk.mini import MiniSettings, build_mini
+from maxatk.objectives import METHODS, Method
+from maxatk.objectives.methods import BASELINES
+from maxatk.problems import load_problems, problems_by_id
+from maxatk.records import Sample, Score
+from maxatk.settings import find_recipe, from_mapping, packaged_recipes, read_recipe
+from maxatk.verifier import doctor as layers_here
+
+if TYPE_CHECKING:
+    from maxatk.engines.verl.surface import Part
+
+
+@dataclasses.dataclass(frozen=True)
+class MiniArguments:
+    """Make problems (train.jsonl, test.jsonl) and the warm-started model (base) in a folder.
+
+    Example: maxatk mini runs/mini --test-problems 96
+
+    Args:
+        out: The folder; what it already holds for the same settings is left alone.
+        settings: Sizes and seed.
+        recipe: A YAML file with settings that are not given here, such as test_problems.
+    """
+
+    out: tyro.conf.Positional[Path]
+    settings: Annotated[MiniSettings, tyro.conf.arg(name="")] = dataclasses.field(
+        default_factory=MiniSettings
+    )
+    recipe: Path | None = None
+    progress: ProgressMode = "auto"
+
+
+def mini(arguments: Sequence[str]) -> None:
+    """Do what the arguments of `maxatk mini` say: flags win over the recipe."""
+    asked = _mini_over(MiniSettings(), arguments)
+    if asked.recipe is not None:
+        recipe = from_mapping(MiniSettings, read_recipe(asked.recipe), where="recipe")
+        asked = _mini_over(recipe, arguments)
+    set_threads()
+    with progress_of("warm start", asked.progress) as report:
+        build_mini(asked.out, asked.settings, progress=report)
+    print(f"model: {asked.out / 'base'}")
+
+
+def _mini_over(settings: MiniSettings, arguments: Sequence[str]) -> MiniArguments:
+    default = MiniArguments(out=tyro.MISSING, settings=settings)
+    return tyro.cli(MiniArguments, prog="maxatk mini", args=arguments, default=default)
+
+
+def list_recipes(format: OutputFormat = "text") -> None:
+    """List the recipes of the package with their first line; every command takes them by name.
+
+    Example: maxatk recipes list
+    """
+    found = packaged_recipes()
+    rows = [{"recipe": n, "about": _about(p), "path": str(p)} for n, p in found.items()]
+    emit({"recipes": Output(rows, plain(rows, "recipe", "about"))}, format)
+
+
+def show_recipe(name: Annotated[str, tyro.conf.Positional], /) -> None:
+    """Print a recipe.
+
+    Example: maxatk recipes show mini/train
+
+    Args:
+        name: A name of the list.
+    """
+    print(_packaged(name).read_text(encoding="utf-8"), end="")
+
+
+def copy_recipe(
+    name: Annotated[str, tyro.conf.Positional],
+    out: Annotated[Path | None, tyro.conf.Positional] = None,
+    /,
+) -> None:
+    """Copy a recipe, to be changed.
+
+    Example: maxatk recipes copy mini/train mine.yaml
+
+    Args:
+        name: A name of the list.
+        out: The file to write, which must not exist; the recipe's own name here, if none is given.
+    """
+    source = _packaged(name)
+    out = out or Path(source.name)
+    if out.exists():
+        raise InvalidValueError(f"out: {str(out)!r} exists already")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(source, out)
+    print(f"recipe: {out}")
+
+
+def _packaged(name: str) -> Path:
+    return packaged_recipes().get(name.removesuffix(".yaml")) or find_recipe(Path(name))
+
+
+def _about(path: Path) -> str:
+    first = path.read_text(encoding="utf-8").partition("\n")[0].removeprefix("#").strip()
+    sentence, end, _ = first.partition(". ")
+    return sentence + end.strip()
+
+
+def methods(
+    plot: Path | None = None, n: int = 8, k: int = 4, format: OutputFormat = "text"
+) -> None:
+    """List the methods: what each is unbiased for, its formula, and where it comes from.
+
+    Example: maxatk methods --plot weighting.svg
+
+    Args:
+        plot: SVG or PDF file for the factor that each method puts on the gradient of a prompt's
+            success rate.
+        n: Samples a prompt in the figure.
+        k: The k of the figure.
+    """
+    if plot:
+        from maxatk.report.figures import weighting_figure
+
+        weighting_figure(plot, n=n, k=k)
+    rows = [_method_row(name, method) for name, method in METHODS.items()]
+    emit({"methods": Output(rows, plain(rows))}, format, text=f"wrote {plot}" if plot else "")
+
+
+def _method_row(name: str, method: Method) -> dict[str, str | None]:
+    return {
+        "method": name,
+        "unbiased_for": method.unbiased_for or None,
+        "advantage": formula(method),
+        "source": method.source,
+    }
+
+
+def formula(method: Method) -> str:
+    """Return the formula of a method in words: (credit - baseline) / scale."""
+    baseline = BASELINES[method.baseline].formula
+    text = str(method.credit) if baseline == "0" else f"{method.credit} - {baseline}"
+    if method.correction != "none":
+        text = f"{text}, with {method.correction.replace('_', ' ')} ratios"
+    return text if method.scale == "none" else f"({text}) / {method.scale}"
+
+
+def export(
+    run: Annotated[Path, tyro.conf.Positional],
+    /,
+    out: Path,
+    to: Literal["human-eval", "hub", "inspect", "jsonl", "parquet", "sft"],
+    problems: str | None = None,
+    k: int | None = None,
+    draws: int | None = None,
+) -> None:
+    """Write the samples and scores of a run for another tool.
+
+    Example: maxatk export runs/base --to parquet --out base.parquet
+
+    Example: maxatk export runs/base --to inspect --problems test.jsonl --out base.eval
+
+    Example: maxatk export runs/base --to sft --k 8 --problems train.jsonl --out sft.jsonl
+
+    Args:
+        run: A folder written by eval or score.
+        out: The file to write; for hub a folder.
+        to: human-eval writes its lines, hub what model pages and data set pages of the hub read
+            (.eval_results, model-index, the samples with a card), inspect a log (.eval or .json)
+            whose epochs are the samples, jsonl and parquet a table with one row a sample, sft
+            conversations weighed by the chance of a sample to be the best of k.
+        problems: A benchmark's name or a problems.jsonl, for prompts and answers in a log or sft.
+        k: The k of best-of-k, for sft.
+        draws: So many rows a problem in proportion to the weights, for sft without weights.
+    """
+    if not (run / SCORES).is_file():
+        raise MissingFileError(f"{run}: holds no {SCORES}")
+    scores = read_records(run / SCORES, Score)
+    samples = read_records(run / SAMPLES, Sample) if (run / SAMPLES).is_file() else {}
+    known = {} if problems is None else problems_by_id(load_problems(problems), source=problems)
+    rows = [Exported(s, samples.get(key), known.get(s.problem_id)) for key, s in scores.items()]
+    if to == "hub":
+        _export_to_hub(run, out, rows)
+        return
+    wishes = Wishes(name=run.name, k=k, draws=draws)
+    print(f"{to}: {write_export(rows, out, to=to, wishes=wishes)}")
+
+
+def _export_to_hub(run: Path, out: Path, rows: Sequence[Exported]) -> None:
+    results = load_results(run)
+    metrics = {
+        f"{metric.removesuffix('k')}{k}": mean
+        for metric in METRICS
+        for k, mean in results.metrics[metric].items()
+    }
+    sources = {row.problem.source if row.problem else None for row in rows}
+    source = sources.pop() if len(sources) == 1 else None
+    for file in write_hub(out, list(map(flat, rows)), metrics, name=run.name, source=source):
+        print(f"hub: {file}")
+
+
+def doctor(format: OutputFormat = "text", engines: bool = False) -> None:
+    """Show every layer of isolation, whether it holds on this machine and what it does.
+
+    Where verl is installed, also what the plug-in for it builds on. Only a missing layer of
+    isolation makes the command fail, and an engine that was asked for and does not work.
+
+    Example: maxatk doctor
+
+    Example: maxatk doctor --engines
+
+    Args:
+        format: How the tables are printed.
+        engines: Start every engine that is installed on the built-in model, and compare what it
+            draws with a plain forward pass; takes about a minute.
+    """
+    layers = layers_here()
+    verl, tried = _verl(), _tried_engines() if engines else []
+    reasons = [f"{x.meaning}{f' ({x.reason})' if x.reason else ''}" for x in layers]
+    text = _layer_lines(
+        [(x.name, x.holds, reason) for x, reason in zip(layers, reasons, strict=True)]
+    )
+    if verl:
+        text += "\n\nverl\n" + _layer_lines([(part.name, part.holds, part.reason) for part in verl])
+    if tried:
+        text += "\n\nengines\n" + _layer_lines([(p.name, p.holds, p.reason) for p in tried])
+    tables = {
+        "layers": Output([dataclasses.asdict(layer) for layer in layers]),
+        "verl": Output([dataclasses.asdict(part) for part in verl]),
+        "engines": Output([dataclasses.asdict(part) for part in tried]),
+    }
+    emit(tables, format, text=text)
+    missing = [layer.name for layer in layers if layer.required and not layer.holds]
+    if missing:
+        raise SandboxError(f"doctor: programs cannot be verified safely here: {', '.join(missing)}")
+    failed = [part.name for part in tried if not part.holds]
+    if failed:
+        raise StageError(f"doctor: does not work on this machine: {', '.join(failed)}")
+
+
+def _tried_engines() -> list[Part]:
+    from maxatk.engines.trial import try_engines
+
+    return list(try_engines())
+
+
+def _verl() -> list[Part]:
+    if importlib.util.find_spec("verl") is None:
+        return []
+    from maxatk.engines.verl.surface import registrations, surface  # takes seconds to import
+
+    return [*surface(), *registrations()]
+
+
+def _layer_lines(rows: list[tuple[str, bool, str]]) -> str:
+    width = max(len(name) for name, _, _ in rows)
+    states = {True: "holds  ", False: "MISSING"}
+    return "\n".join(
+        f"{name:<{width}}  {states[holds]}  {text}".rstrip() for name, holds, text in rows
+    )
+
+
+RECIPES = {"list": list_recipes, "show": show_recipe, "copy": copy_recipe}
+"""Subcommand of `maxatk recipes` -> function."""

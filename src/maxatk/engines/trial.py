@@ -1,0 +1,120 @@
+"""Every engine that is installed, tried on the built-in model: what works on this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from maxatk.engines.cluster.sampling import open_sampler
+from maxatk.engines.cluster.shards import ClusterSettings
+from maxatk.engines.verl.surface import Part
+from maxatk.mini import MiniSettings, WarmStart, build_mini
+from maxatk.problems import load_problems
+from maxatk.records import Problem, Sample
+from maxatk.sampling import Backend, ModelSettings, Request, SamplingSettings, load_backend
+
+_PACKAGES = {"hf": "torch", "vllm": "vllm", "hf on a Ray cluster": "ray"}
+_PROBLEMS, _NEW_TOKENS = 8, 16
+_MOST_APART = 0.05
+"""Nats a token between the log-probabilities of an engine and of a plain forward pass."""
+
+_MODEL = MiniSettings(
+    train_problems=1,
+    test_problems=_PROBLEMS,
+    tests=1,
+    warm_start=WarmStart(problems=640, batch_size=32),
+)
+
+
+def try_engines() -> Iterator[Part]:
+    """Yield for each installed engine whether it draws what a plain forward pass says.
+
+    It starts on a small model with trained weights, draws 8 samples of a prompt at temperature 1,
+    and the most probable completion of 8 prompts, whose log-probabilities are compared. Nothing
+    that an engine raises is raised here.
+    """
+    installed = [name for name, package in _PACKAGES.items() if importlib.util.find_spec(package)]
+    with TemporaryDirectory() as folder:
+        build_mini(folder, _MODEL)
+        problems = load_problems(str(Path(folder) / "test.jsonl"))
+        model = str(Path(folder) / "base")
+        expected = _plain_log_probabilities(model, problems)
+        for name in installed:
+            started = time.monotonic()
+            try:
+                with _opened(name, model) as backend:
+                    found = _tried(backend, problems, expected)
+            except Exception as error:  # whatever an engine and its packages raise is the answer
+                lines = str(error).strip().splitlines() or [""]
+                found = False, f"{type(error).__name__}: {lines[0]}"
+            seconds = time.monotonic() - started
+            yield Part(name, found[0], f"{found[1]} ({seconds:.0f} s)")
+
+
+@contextlib.contextmanager
+def _opened(name: str, model: str) -> Iterator[Backend]:
+    settings = ModelSettings("vllm" if name == "vllm" else "hf", batch_size=_PROBLEMS)
+    if "Ray" not in name:
+        yield load_backend(model, settings)
+        return
+    with open_sampler(model, settings, ClusterSettings(address="local")) as there:
+        assert there is not None
+        yield there
+
+
+def _tried(
+    backend: Backend, problems: Sequence[Problem], expected: Sequence[float]
+) -> tuple[bool, str]:
+    """Return whether an engine draws what it should, and a line that says what it did."""
+    greedy = SamplingSettings(samples=1, max_new_tokens=_NEW_TOKENS, temperature=0.0)
+    requests = [Request(problem.id, problem.prompt, [0]) for problem in problems]
+    likeliest = _drawn(backend, requests, greedy)
+    gaps = [abs(_a_token(s) - e) for s, e in zip(likeliest, expected, strict=True)]
+    free = SamplingSettings(samples=8, max_new_tokens=_NEW_TOKENS)
+    first = Request(problems[0].id, problems[0].prompt, range(8))
+    texts = {sample.completion for sample in _drawn(backend, [first], free)}
+    described = backend.describe()
+    where = f"{described['dtype']} on {described.get('gpu', described['device'])}"
+    return max(gaps) <= _MOST_APART, (
+        f"{len(texts)} different texts of 8 samples; log-probabilities within {max(gaps):.1g} nats "
+        f"a token of a forward pass; {where}"
+    )
+
+
+def _drawn(
+    backend: Backend, requests: Sequence[Request], settings: SamplingSettings
+) -> list[Sample]:
+    backend.prepare({request.problem_id: request.prompt for request in requests}, settings)
+    return [sample for some in backend.sample(requests, settings) for sample in some]
+
+
+def _a_token(sample: Sample) -> float:
+    return float("inf") if sample.logprob is None else sample.logprob / max(sample.tokens or 1, 1)
+
+
+def _plain_log_probabilities(model: str, problems: Sequence[Problem]) -> list[float]:
+    """Return nats a token of the most probable completion of every problem, without a cache."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    from maxatk.models import load_tokenizer, prompt_ids
+
+    tokenizer = load_tokenizer(model)
+    loaded: Any = AutoModelForCausalLM.from_pretrained(model, dtype="float32").eval()
+    means = []
+    for problem in problems:
+        ids, total, end = prompt_ids(tokenizer, problem.prompt), 0.0, tokenizer.eos_token_id
+        length = len(ids)
+        while len(ids) - length < _NEW_TOKENS and (len(ids) == length or ids[-1] != end):
+            with torch.inference_mode():
+                logits = loaded(input_ids=torch.tensor([ids])).logits[0, -1]
+            value, token = torch.log_softmax(logits, -1).max(-1)
+            total += float(value)
+            ids.append(int(token))
+        means.append(total / (len(ids) - length))
+    return means

@@ -1,0 +1,115 @@
+"""The numbers of rows with group ids, as verl's trainers hold them; needs no verl."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from maxatk.engines.verl.options import WHERE
+from maxatk.errors import InvalidValueError
+from maxatk.objectives import max_at_k
+from maxatk.objectives.layout import layout_of_ids
+from maxatk.objectives.objective import Beside, Objective
+
+_RETURNED = "reward_extra_info"  # verl's name for what the reward function returned
+
+
+def advantages_of_rows(
+    objective: Objective,
+    ids: Any,
+    rewards: Any,
+    *,
+    k: int,
+    group_size: int,
+    log_ratios: Any = None,
+    selection: Any = None,
+) -> np.ndarray:
+    """Return one unscaled advantage a row (N,), for rows with the group ids `ids` (N,).
+
+    `rewards` and the scores that select (N,) are NaN where there is none; `log_ratios` are
+    log pi_theta - log pi_old of every row's sequence (N,), in nats. A group with fewer rows than
+    `group_size`, the samples drawn a prompt, has lost the others. Raises what `maxatk.advantages`
+    raises.
+    """
+    layout = layout_of_ids(ids, least=group_size)
+    ratios = None if log_ratios is None else layout.rows("log_ratios", log_ratios)
+    beside = Beside() if selection is None else Beside(layout.rows("selection", selection))
+    table = layout.rows("rewards", rewards)
+    found: np.ndarray = layout.of_samples(
+        objective.advantages(table, k, log_ratios=ratios, beside=beside)
+    )
+    return found
+
+
+def selection_scores(extra: Sequence[Any], key: str) -> np.ndarray:
+    """Return the value of `key` of every row (N,), float64, NaN where a row has none.
+
+    `extra` holds verl's `extra_fields` of every row. Raises InvalidValueError where no row has the
+    key or its value is no number.
+    """
+    returned = [_returned(one) for one in extra]
+    if not any(key in row for row in returned):
+        names = ", ".join(sorted({name for row in returned for name in row})) or "no key at all"
+        raise InvalidValueError(
+            f"{WHERE}.selection: the reward function returns no {key!r}; it returned: {names}"
+        )
+    return np.asarray([_number(row.get(key), key) for row in returned])
+
+
+def _returned(extra: Any) -> dict[str, Any]:
+    found = extra.get(_RETURNED) if isinstance(extra, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _number(value: Any, key: str) -> float:
+    if value is None:
+        return float("nan")
+    try:
+        return float(value)
+    except (TypeError, ValueError) as error:
+        raise InvalidValueError(
+            f"{WHERE}.selection: the reward function returned {value!r} as {key!r}; a number is "
+            "needed"
+        ) from error
+
+
+def validation_metrics(
+    sources: Sequence[str], ids: Sequence[str], columns: Mapping[str, Sequence[Any]], *, k: int
+) -> dict[str, float]:
+    """Return the metrics of every data source: max@k, pass@k and the share that is unscored.
+
+    `sources` and `ids` are the data source and the prompt of every sample (N,), `columns` its
+    `reward`, and `passed` and `total` tests where the verifier of this package gave them; without
+    them a sample passes with a reward of 1. The sizes are 1, 2, 4 .. n and `k`, which is trained
+    for; a prompt with fewer scored samples is left out of max@k.
+    """
+    rewards = np.asarray(columns["reward"], dtype=float)
+    solved = np.where(np.isnan(rewards), np.nan, _solved(rewards, columns))
+    names = np.asarray(sources)
+    found = {}
+    for source in dict.fromkeys(sources):
+        here = np.flatnonzero(names == source)
+        layout = layout_of_ids([ids[int(row)] for row in here])
+        found[f"val-aux/{source}/reward/unscored"] = float(np.isnan(rewards[here]).mean())
+        for name, values in (("max", rewards), ("pass", solved)):
+            table = layout.rows("reward", values[here])
+            for size in _sizes(layout.width, k):
+                at_k = max_at_k(table, size)
+                known = at_k[~np.isnan(at_k)]
+                mean = float(known.mean()) if len(known) else float("nan")
+                found[f"val-core/{source}/reward/{name}@{size}"] = mean
+    return found
+
+
+def _solved(rewards: np.ndarray, columns: Mapping[str, Sequence[Any]]) -> np.ndarray:
+    passed, total = columns.get("passed"), columns.get("total")
+    if passed is None or total is None:
+        return rewards >= 1
+    rows = zip(passed, total, strict=True)
+    return np.asarray([p is not None and t is not None and p == t for p, t in rows])
+
+
+def _sizes(n: int, k: int) -> list[int]:
+    return sorted({2**i for i in range(n.bit_length()) if 2**i <= n} | {min(k, n), n})

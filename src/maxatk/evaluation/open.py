@@ -1,0 +1,138 @@
+"""Results of runs that are there already: of a folder, its results.json, or a file of rewards."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from maxatk.errors import DataError, InvalidValueError, MissingFileError
+from maxatk.evaluation.folder import MANIFEST, RESULTS, SAMPLES, SCORES
+from maxatk.evaluation.outside import read_rewards
+from maxatk.evaluation.results import Results, read_results
+from maxatk.evaluation.tally import SampleTally, ScoreTally, build_results
+from maxatk.folders import read_json
+from maxatk.jsonl import read_typed
+from maxatk.records import Sample, Score
+
+ResultsSource = str | Path | Results | Mapping[str, Any]
+
+TABLES = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".jsonl", ".parquet", ".eval")
+"""How files of rewards end."""
+
+
+def load_results(
+    source: ResultsSource,
+    *,
+    ks: Sequence[int] | None = None,
+    threshold: float | None = None,
+    column: str | None = None,
+    mapping: Mapping[str, str] | None = None,
+) -> Results:
+    """Return the results of a run.
+
+    Args:
+        source: Results, their JSON object or file, the folder of a run, or a file of rewards: a
+            table with the columns problem_id, sample and reward, or a log that is recognised.
+        ks: The k that the results must have, beside 1, 2, 4, ...; computed from the scores where
+            they lack one.
+        threshold: The reward from which a sample passes; the run's own, or 1, by default.
+        column: A column of the scores that stands in for the reward.
+        mapping: Where a field is in a row of a file of rewards, as in `read_log`.
+
+    Raises MissingFileError or DataError for a source that is none of these, InvalidValueError for
+    a k that the samples do not give, or results that would have to be computed without scores.
+    """
+    folder, place = None, "results"
+    if isinstance(source, Mapping):
+        source = Results.from_json(source, place=place)
+    if not isinstance(source, Results):
+        path = Path(source)
+        if path.name.endswith(TABLES) and not path.is_dir():
+            passes = 1.0 if threshold is None else threshold
+            run = read_rewards(path, mapping=mapping)
+            return run.results(more_ks=ks or (), threshold=passes, column=column)
+        folder, file = (path, path / RESULTS) if path.is_dir() else (path.parent, path)
+        if not file.is_file():
+            raise MissingFileError(f"{file}: no such results file")
+        source, place = read_results(file), str(file)
+    has_ks = all(k in source.ks for k in ks or ())
+    if has_ks and threshold in (None, source.threshold) and column in (None, source.column):
+        return source
+    if folder is not None and (folder / SCORES).is_file():
+        return results_of_folder(folder, more_ks=ks or (), threshold=threshold, column=column)
+    known = ", ".join(map(str, source.ks))
+    raise InvalidValueError(
+        f"{place}: holds k = {known} for the threshold {source.threshold!r}, and no scores "
+        "from which others could be computed; name the folder of the run, with its scores.jsonl"
+    )
+
+
+def label_of(source: str | Path) -> str | None:
+    """Return the label of a run, given its folder or its results.json; None where it has none.
+
+    Raises DataError where results.json holds no JSON object.
+    """
+    path = Path(source)
+    file = path / RESULTS if path.is_dir() else path
+    if file.name != RESULTS or not file.is_file():
+        return None
+    manifest = read_json(file).get("manifest")
+    label = manifest.get("label") if isinstance(manifest, dict) else None
+    return label if isinstance(label, str) else None
+
+
+def results_of_folder(
+    folder: str | Path,
+    *,
+    ks: Sequence[int] | None = None,
+    more_ks: Sequence[int] = (),
+    threshold: float | None = None,
+    column: str | None = None,
+) -> Results:
+    """Return the results of the scores in a folder, as `evaluate` and `score` compute them.
+
+    The problems are those of scores.jsonl, in the order of results.json, else in its own. Entropy
+    and distinct completions are None without samples. The manifest is that of the folder, or
+    empty. `ks`, `more_ks` and `column` are as in `build_results`; `threshold` is that of
+    results.json by default, else 1.
+
+    Raises MissingFileError without scores.jsonl, DataError for a corrupt line or no scores at
+    all, InvalidValueError for a k above the number of samples or a column that no score has.
+    """
+    folder = Path(folder)
+    scores = scores_of_folder(folder, column)
+    path = folder / SAMPLES
+    tally = SampleTally().add_samples(read_typed(path, Sample)) if path.is_file() else None
+    before = read_results(folder / RESULTS) if (folder / RESULTS).is_file() else None
+    if before is not None:
+        manifest = before.manifest
+    else:
+        manifest = read_json(folder / MANIFEST) if (folder / MANIFEST).is_file() else {}
+    if threshold is None:
+        threshold = 1.0 if before is None or before.threshold is None else before.threshold
+    if before is not None and set(before.ids) != set(scores.problem_ids):
+        before = None
+    return build_results(
+        scores.problem_ids if before is None else before.ids,
+        tally,
+        scores,
+        manifest=manifest,
+        ks=ks,
+        more_ks=more_ks,
+        threshold=threshold,
+        meta=None if before is None else before.per_problem.meta,
+    )
+
+
+def scores_of_folder(folder: str | Path, column: str | None = None) -> ScoreTally:
+    """Return the scores of a run, counted; `column` stands in for the reward.
+
+    Raises MissingFileError without scores.jsonl, DataError for a corrupt line or no scores at all.
+    """
+    scores, path = ScoreTally(column), Path(folder) / SCORES
+    for _ in read_typed(path, Score, scores.add):
+        pass
+    if not scores.problem_ids:
+        raise DataError(f"{path}: holds no scores")
+    return scores

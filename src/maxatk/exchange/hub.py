@@ -1,0 +1,144 @@
+"""What the hub's model pages read: results for a model card, and a data set of samples.
+
+The package huggingface_hub writes `model-index` and `.eval_results/*.yaml`, whose format is that of
+https://huggingface.co/docs/hub/eval-results.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import yaml
+
+from maxatk.errors import InvalidValueError, MissingDependencyError
+from maxatk.folders import atomic_write
+from maxatk.jsonl import write_jsonl
+from maxatk.problems.benchmarks import BENCHMARKS
+
+_CARD = """---
+{metadata}---
+
+# Evaluation of {name}
+
+{samples:,} samples of {problems:,} problems with their rewards, a row each in `samples.jsonl`.
+max@k is the expected best reward of k samples, and pass@k the chance that one of k is right. Both
+are unbiased. Intervals are 95% over problems.
+
+| metric | mean | interval |
+|---|---|---|
+{rows}
+
+Written by `maxatk export --to hub`.
+"""
+
+
+class Interval(Protocol):
+    """A mean with the ends of its interval, None where there is none."""
+
+    @property
+    def mean(self) -> float | None:
+        """The mean."""
+
+    @property
+    def low(self) -> float | None:
+        """The lower end."""
+
+    @property
+    def high(self) -> float | None:
+        """The upper end."""
+
+
+def write_hub(
+    folder: Path,
+    rows: Sequence[Mapping[str, Any]],
+    metrics: Mapping[str, Interval],
+    *,
+    name: str,
+    source: str | None,
+) -> list[Path]:
+    """Write what a model page and a data set page of the hub show, and return the files.
+
+    `rows` are samples with their scores, `metrics` map such as pass@8 to its mean, `name` is the
+    model's, `source` what the problems are of, or None. README.md is the card of the data set, and
+    its `model-index` is that for the model's card too; samples.jsonl are the rows. Where the source
+    is a benchmark of the hub, `.eval_results/SOURCE.yaml` has pass@1 in percent.
+
+    Raises InvalidValueError for no rows, MissingDependencyError without huggingface_hub.
+    """
+    if not rows:
+        raise InvalidValueError("run: holds no samples to export")
+    try:
+        texts = {"README.md": _card(rows, metrics, name=name, source=source)}
+        entry = _entry(len(rows), metrics, source)
+    except ImportError as error:
+        raise MissingDependencyError(
+            "hub: needs the package 'huggingface_hub': pip install 'maxatk[eval]'"
+        ) from error
+    if entry is not None:
+        texts[f".eval_results/{source}.yaml"] = entry
+    folder.mkdir(parents=True, exist_ok=True)
+    write_jsonl(folder / "samples.jsonl", rows)
+    for file, text in texts.items():
+        (folder / file).parent.mkdir(exist_ok=True)
+        with atomic_write(folder / file) as partial:
+            partial.write_text(text, encoding="utf-8")
+    return [folder / "samples.jsonl", *(folder / file for file in texts)]
+
+
+def _card(
+    rows: Sequence[Mapping[str, Any]],
+    metrics: Mapping[str, Interval],
+    *,
+    name: str,
+    source: str | None,
+) -> str:
+    from huggingface_hub.repocard_data import EvalResult, eval_results_to_model_index
+
+    benchmark = BENCHMARKS.get(source or "")
+    results = [
+        EvalResult(
+            task_type="text-generation",
+            dataset_type=benchmark.hub if benchmark else source or "problems",
+            dataset_name=source or "problems",
+            metric_type=metric.partition("@")[0] + "@k",
+            metric_name=metric,
+            metric_value=found.mean,
+        )
+        for metric, found in metrics.items()
+    ]
+    metadata = {"tags": ["maxatk"], "model-index": eval_results_to_model_index(name, results)}
+    return _CARD.format(
+        metadata=yaml.safe_dump(metadata, sort_keys=False),
+        name=name,
+        samples=len(rows),
+        problems=len({row["problem_id"] for row in rows}),
+        rows="\n".join(
+            f"| {metric} | {_shown(found.mean)} | [{_shown(found.low)}, {_shown(found.high)}] |"
+            for metric, found in metrics.items()
+        ),
+    )
+
+
+def _entry(samples: int, metrics: Mapping[str, Interval], source: str | None) -> str | None:
+    """Return the file of a benchmark's results, or None where the source is no such benchmark."""
+    from huggingface_hub import EvalResultEntry, eval_result_entries_to_yaml
+
+    benchmark, first = BENCHMARKS.get(source or ""), metrics.get("pass@1")
+    if benchmark is None or not benchmark.hub or first is None or first.mean is None:
+        return None
+    entry = EvalResultEntry(
+        dataset_id=benchmark.hub,
+        task_id=benchmark.config or "default",
+        value=round(100 * first.mean, 2),
+        dataset_revision=benchmark.revision,
+        date=datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        notes=f"pass@1 from {samples:,} samples; see the model card for pass@k and max@k",
+    )
+    return yaml.safe_dump(eval_result_entries_to_yaml([entry]), sort_keys=False)
+
+
+def _shown(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"

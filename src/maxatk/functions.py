@@ -1,0 +1,75 @@
+"""From the name of a function in a setting to the function."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib
+import importlib.util
+import sys
+import sysconfig
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from maxatk.errors import InvalidValueError, MissingFileError, suggestion
+from maxatk.settings import find_recipe
+
+
+def load_function(target: str, *, field: str) -> Callable[..., Any]:
+    """Return the function that `module:function` or `file.py:function` names.
+
+    Raises MissingFileError without the file, InvalidValueError where it cannot be imported or has
+    no such function; `field` is the setting that the message names.
+    """
+    place, _, name = target.rpartition(":")
+    try:
+        with contextlib.redirect_stdout(sys.stderr):  # tables alone are standard output
+            if place.endswith(".py"):
+                module = _from_file(place, field)
+            else:
+                module = importlib.import_module(place)
+    except (MissingFileError, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # an import may even exit, and the command would end with 0
+        text = f"{field}: {place!r} cannot be imported: {said_by(error)}"
+        raise InvalidValueError(text) from error
+    function = getattr(module, name, None)
+    if not callable(function):
+        known = [n for n, value in vars(module).items() if callable(value) and n[0] != "_"]
+        hint = suggestion(name, known)
+        raise InvalidValueError(f"{field}: {place!r} has no function {name!r}{hint}")
+    found: Callable[..., Any] = function
+    return found
+
+
+def _from_file(place: str, field: str) -> Any:
+    try:
+        path = find_recipe(Path(place))  # or one that comes with the package
+    except MissingFileError:
+        raise MissingFileError(f"{field}: {place!r} does not exist") from None
+    digest = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]
+    name = f"maxatk_reward_{path.stem}_{digest}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None  # noqa: PT018
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses and pickle look a module up by its name
+    spec.loader.exec_module(module)
+    return module
+
+
+def own_lines(error: BaseException) -> str:
+    """Return the lines of a traceback that are neither ours nor of an installed package."""
+    places = (str(Path(__file__).parent), *map(sysconfig.get_path, ("stdlib", "purelib")))
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if not frame.filename.startswith((*places, "<"))]
+    return "".join(["\n", *traceback.format_list(own)]).rstrip()
+
+
+def said_by(error: BaseException) -> str:
+    """Return type and text of an error; its text may raise one itself."""
+    try:
+        return f"{type(error).__name__}: {error!s:.200}"
+    except BaseException:
+        return f"{type(error).__name__}, whose text cannot be read"

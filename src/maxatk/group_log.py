@@ -1,0 +1,112 @@
+"""The record of a training, groups.jsonl: groups of completions and rows of the log, by step.
+
+A line is `{"step":S,"training":{..}}` (the settings, when it begins and when it resumes),
+`{"step":S,"group":KEY,..}` or `{"step":S,"log":{..}}`, in the order of the steps. A group is
+written when it is drawn, with the optimizer step that it is drawn for. It survives SIGKILL: a last
+line without its end is cut off, and so is what lies beyond the checkpoint that a training resumes
+from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from maxatk.errors import DataError
+from maxatk.folders import TRAIN_RECORD, TRAINER_STATE, last_checkpoint, read_training
+
+GROUPS = "groups.jsonl"
+"""The file of a training's folder that holds it."""
+
+_HEAD = re.compile(rb'\{"step":(\d+),"(training|group|log)":(?:"(\w+)")?')
+
+
+class Head(NamedTuple):
+    """What a line begins with: its step, its kind, and the key of the prompt of a group."""
+
+    step: int
+    kind: str
+    key: str
+
+
+def head_of(line: bytes) -> Head | None:
+    """Return the head of a line; None for one that is torn or not of this package."""
+    found = _HEAD.match(line)
+    if found is None or not line.endswith(b"}\n"):
+        return None
+    return Head(int(found[1]), found[2].decode(), (found[3] or b"").decode())
+
+
+def training_log(folder: Path) -> list[dict[str, Any]] | None:
+    """Return the rows of the log of a training, finished or not; None for a folder without one.
+
+    They are those of train.json, of groups.jsonl or of the last checkpoint, whichever is there
+    first. Raises DataError for a file that does not hold them.
+    """
+    found = read_training(folder) if (folder / TRAIN_RECORD).is_file() else {}
+    checkpoint = last_checkpoint(folder)
+    if "log_history" not in found and (folder / GROUPS).is_file():
+        return list(_logged(folder / GROUPS))
+    if "log_history" not in found and checkpoint is not None:
+        found = read_training(Path(checkpoint), TRAINER_STATE)
+    return found.get("log_history", []) if found else None
+
+
+def _logged(path: Path) -> Iterator[dict[str, Any]]:
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            head = head_of(line)
+            if head is None or head.kind != "log":
+                continue
+            try:
+                yield dict(json.loads(line)["log"])
+            except (ValueError, TypeError) as error:
+                raise DataError(f"{path}:{number}: no row of a log: {error}") from error
+
+
+def prompt_key(prompt: str) -> str:
+    """Return what stands for a prompt, equal in two trainings: 12 hexadecimal digits."""
+    return hashlib.sha256(prompt.encode("utf-8", "replace")).hexdigest()[:12]
+
+
+class GroupLog:
+    """Writes the record of a training, which goes on after `step` optimizer steps.
+
+    What the file holds of later steps is dropped: they are taken again. `about` are the settings
+    that a reader is told.
+    """
+
+    def __init__(self, path: Path, *, step: int, about: Mapping[str, Any]) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Unbuffered: a kill loses no line that was written.
+        self._file = path.open("ab", buffering=0)
+        self._file.truncate(_size_until(path, step))
+        self.append([{"step": step, "training": about}])
+
+    def append(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Append lines; raises OSError where they cannot be written, as on a full disk."""
+        lines = (json.dumps(row, ensure_ascii=False, separators=(",", ":")) for row in rows)
+        # A lone surrogate, which a model can produce, cannot be written to a file.
+        data = "".join(line + "\n" for line in lines).encode("utf-8", "replace")
+        while data:
+            data = data[self._file.write(data) :]
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def _size_until(path: Path, step: int) -> int:
+    """Return how many bytes the whole lines of the first `step` optimizer steps have."""
+    size = 0
+    with path.open("rb") as file:
+        for line in file:
+            head = head_of(line)
+            if head is None or head.step > step:
+                break
+            size += len(line)
+    return size

@@ -1,0 +1,218 @@
+"""Reward functions whose values make an unmodified GRPO trainer train for the best of k samples."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import itertools
+import math
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from maxatk.check import is_finite, is_number, require
+from maxatk.errors import InvalidValueError
+from maxatk.objectives.advantage import advantages, check_group_size
+from maxatk.objectives.checks import FloatArray, as_k
+from maxatk.objectives.methods import Method, as_method
+from maxatk.objectives.metrics import max_at_k
+
+Values: TypeAlias = "list[float | None]"
+Reward: TypeAlias = Callable[..., "Values | Awaitable[Values]"]
+
+MARK = "maxatk_best_of"
+"""The attribute of the functions that `best_of` made, by which a trainer knows them."""
+
+_ALLOWED = {
+    "scale_rewards": ("none", False),
+    "multi_objective_aggregation": ("sum_then_normalize",),
+}
+
+_LEAST_PROBED = 7  # samples of the group that tells whether the advantages of a method sum to 0
+
+
+def best_of(
+    reward: Reward | Sequence[Reward],
+    *,
+    k: int,
+    method: str | Method = "bon_centred",
+    weights: Sequence[float] | None = None,
+    groups: str | None = None,
+) -> Reward:
+    """Return a reward function that makes GRPO train for max@k of `reward` instead of its mean.
+
+    Its values are n A_i, with the advantages A_i of the method in each group of n samples. They sum
+    to 0 in a group, so a GRPO that subtracts the group's mean and does not divide by its deviation
+    (TRL: `scale_rewards="none"`) takes them as its advantages; the factor n undoes its mean over
+    the samples. A sample without a reward has None, as it had.
+
+    Args:
+        reward: A function `(prompts, completions, **columns) -> list of float or None`, plain or
+            async, or several, of which the weighted sum counts (without those that are None).
+        k: The number of samples whose best one counts, below the size of the groups.
+        method: A name in `METHODS` or a `Method` whose advantages sum to 0 in every group, such as
+            those with the baseline "remove_one".
+        weights: One finite number for each of several rewards; 1 each if not given.
+        groups: The column whose equal values, one after the other, are a group; the prompts if not
+            given. A function must see whole groups.
+
+    Where the trainer hands over `log_metric` and `log_extra`, as TRL does, its log gets the mean
+    reward, max@k, the share of groups without signal, and each sample's reward.
+
+    Raises InvalidValueError for a method whose advantages do not sum to 0 or that needs answers,
+    and for arguments that are not allowed. The function raises it for groups of different sizes or
+    of k samples or fewer, for a wrong number of values, for values that are no finite numbers, and,
+    where the trainer shows its configuration, for split groups and a division by the deviation.
+    Source: "The Best of N Worlds", section 4.3; OrderGrad (2606.06096) has (n/k) A_i.
+    """
+    functions = tuple(reward) if isinstance(reward, Sequence) else (reward,)
+    require(bool(functions), "best_of: reward", "at least one function", reward)
+    for function in functions:
+        require(callable(function), "best_of: reward", "a function", function)
+    shares = [1.0] * len(functions) if weights is None else list(weights)
+    right = len(shares) == len(functions) and all(map(is_finite, shares))
+    allowed = f"{len(functions)} finite numbers, one a reward"
+    require(right, "best_of: weights", allowed, weights)
+    names = tuple(str(getattr(f, "__name__", type(f).__name__)) for f in functions)
+    training = _BestOf(names, as_k(k), _centred(as_method(method), k), np.array(shares), groups)
+
+    def called(prompts: Any, completions: Any, columns: Any) -> list[Any]:
+        return [f(prompts=prompts, completions=completions, **columns) for f in functions]
+
+    def plain(prompts: Any, completions: Any, **columns: Any) -> Values:
+        found = called(prompts, completions, columns)
+        return training.values(found, prompts, completions, columns)
+
+    async def waiting(prompts: Any, completions: Any, **columns: Any) -> Values:
+        import asyncio  # here, so that `import maxatk` stays as light as NumPy
+
+        found = called(prompts, completions, columns)
+        values = await asyncio.gather(*map(_value, found))
+        return training.values(values, prompts, completions, columns)
+
+    wrapped: Reward = waiting if any(map(_is_async, functions)) else plain
+    wrapped.__name__ = f"best_of_{k}_{'_'.join(names)}"
+    vars(wrapped)[MARK] = True
+    return wrapped
+
+
+@dataclasses.dataclass(frozen=True)
+class _BestOf:
+    """What `best_of` was asked for."""
+
+    names: tuple[str, ...]
+    k: int
+    method: Method
+    weights: FloatArray
+    column: str | None
+
+    def values(self, found: Any, prompts: Any, completions: Any, columns: Any) -> Values:
+        """Return n A_i for what the rewards returned, in the order of the completions."""
+        ids = prompts if self.column is None else columns.get(self.column)
+        if ids is None:
+            raise InvalidValueError(
+                f"best_of: groups: no column {self.column!r}; there are {', '.join(columns)}"
+            )
+        size = _size_of_groups(ids, len(completions), _samples_shown(columns))
+        check_group_size(self.method, self.k, size)
+        read = [_numbers(n, v, len(completions)) for n, v in zip(self.names, found, strict=True)]
+        rewards = self.weights @ np.nan_to_num(read)
+        rewards[np.isnan(read).all(axis=0)] = np.nan
+        rows = rewards.reshape(-1, size)
+        centred = size * advantages(rows, self.method, self.k)
+        self._log(columns, rows, centred)
+        both = zip(rewards.tolist(), centred.ravel().tolist(), strict=True)
+        return [None if math.isnan(one) else value for one, value in both]
+
+    def _log(self, columns: Any, rows: FloatArray, centred: FloatArray) -> None:
+        """Hand what the training is about to the trainer's log, where it offers a way."""
+        log_metric, log_extra = columns.get("log_metric"), columns.get("log_extra")
+        if log_extra is not None:
+            log_extra("reward before best_of", [float(value) for value in rows.ravel()])
+        if log_metric is None:
+            return
+        for name, values in (("reward", rows), (f"max@{self.k}", max_at_k(rows, self.k))):
+            known = values[np.isfinite(values)]
+            if known.size:
+                log_metric(f"best_of/{name}", float(known.mean()))
+        silent = (centred == 0).all(axis=1)
+        log_metric("best_of/frac_groups_without_signal", float(silent.mean()))
+
+
+def _centred(method: Method, k: int) -> Method:
+    """Return a method whose advantages sum to 0 in a group of distinct and of tied rewards."""
+    if method.kind.needs_answers:
+        raise InvalidValueError(f"best_of: method: {method.credit!r} needs answers beside rewards")
+    samples = max(_LEAST_PROBED, method.samples_needed(k) + 1)
+    rewards = np.random.default_rng(0).random((4, samples)).round(1) + 0.5
+    found = advantages(rewards, method, k)
+    if np.abs(found.sum(axis=1)).max() > 1e-9 * samples * max(1.0, np.abs(found).max()):
+        raise InvalidValueError(
+            f"best_of: method: the advantages of {method.credit!r} with the baseline "
+            f"{method.baseline!r} do not sum to 0 in a group, so that a trainer that subtracts the "
+            "group's mean would change them; allowed: those with the baseline 'remove_one'"
+        )
+    return method
+
+
+def _is_async(function: Any) -> bool:
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(function.__call__)
+
+
+async def _value(found: Any) -> Any:
+    return await found if inspect.isawaitable(found) else found
+
+
+def _numbers(name: str, values: Any, expected: int) -> FloatArray:
+    """Return the values of one reward function (N,), NaN for None."""
+    listed = values.tolist() if hasattr(values, "tolist") else values
+    if not isinstance(listed, (list, tuple)) or len(listed) != expected:
+        got = f"{len(listed)}" if isinstance(listed, (list, tuple)) else repr(type(values).__name__)
+        raise InvalidValueError(
+            f"best_of: {name} must return {expected} values, one a completion; got {got}"
+        )
+    for value in listed:
+        if value is not None and not (is_number(value) and not math.isinf(value)):
+            raise InvalidValueError(
+                f"best_of: {name} must return finite numbers or None, got {value!r}"
+            )
+    return np.array(listed, dtype=np.float64)
+
+
+def _size_of_groups(ids: Any, expected: int, samples: int | None) -> int:
+    """Return the size of the groups, which are runs of equal ids.
+
+    The number of samples a prompt, where it is known, tells two equal prompts in a row apart.
+    """
+    if len(ids) != expected:
+        raise InvalidValueError(f"best_of: groups: {len(ids)} ids for {expected} completions")
+    runs = [sum(1 for _ in run) for _, run in itertools.groupby(ids)]
+    sizes = set(runs) if samples is None else {run if run % samples else samples for run in runs}
+    if len(sizes) != 1 or (samples is not None and sizes != {samples}):
+        wanted = "groups of one size" if samples is None else f"whole groups of {samples}"
+        raise InvalidValueError(
+            f"best_of: must be called with {wanted}, got runs of {runs} equal prompts; the samples "
+            "of a prompt must reach one call, one after the other, in one process"
+        )
+    return sizes.pop()
+
+
+def _samples_shown(columns: Any) -> int | None:
+    """Return the samples a prompt, where the trainer shows its configuration, which is checked.
+
+    TRL hands over methods of the trainer, which know it.
+    """
+    trainer = getattr(columns.get("log_metric"), "__self__", None)
+    settings = columns.get("args") or getattr(trainer, "args", None)
+    for name, allowed in _ALLOWED.items():
+        value = getattr(settings, name, None)
+        if value is not None and value not in allowed:
+            raise InvalidValueError(
+                f"best_of: {name}: must be {allowed[0]!r}, got {value!r}: a division by the "
+                "deviation changes the weight of every group"
+            )
+    samples = getattr(settings, "num_generations", None)
+    if not getattr(getattr(trainer, "model", None), "training", True):
+        samples = getattr(settings, "num_generations_eval", None) or samples
+    return samples if isinstance(samples, int) else None

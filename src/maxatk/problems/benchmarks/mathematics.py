@@ -1,0 +1,189 @@
+"""Mathematics with one final answer: GSM8K, MATH-500, AIME, and any other table of questions.
+
+The reward is `answer`: the last boxed expression or number of a completion, by math-verify.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from maxatk.problems.benchmarks.base import (
+    Benchmark,
+    LeftOut,
+    Row,
+    RowOptions,
+    SolvedProblem,
+    Style,
+    require_type,
+)
+from maxatk.records import Problem
+
+_TASK = "Solve the problem. Reason step by step and put the final answer into \\boxed{}."
+_CALCULATION = re.compile(r"<<[^<>]*>>")  # notes of GSM8K for a calculator, inside its solutions
+
+
+def asked(question: str, style: Style) -> str:
+    """Return the prompt of a question; "plain" is one that a base model goes on from."""
+    question = question.strip()
+    return f"Problem: {question}\nSolution:" if style == "plain" else f"{_TASK}\n\n{question}\n"
+
+
+def gsm8k(row: Row, options: RowOptions) -> SolvedProblem | LeftOut:
+    """Return the problem of a row of GSM8K, whose answer stands behind ####.
+
+    Rows have no id; that of the problem is a digest of the question.
+    """
+    question = require_type(row, "question", str)
+    solution, mark, answer = require_type(row, "answer", str).rpartition("####")
+    if not mark:
+        return LeftOut(_digest(question), "its answer has no ####")
+    answer = answer.strip().replace(",", "")
+    return _solved("gsm8k", _digest(question), question, answer, options, solution)
+
+
+def math_500(row: Row, options: RowOptions) -> SolvedProblem:
+    """Return the problem of a row of MATH-500, with subject and level in its meta."""
+    name = require_type(row, "unique_id", str).removeprefix("test/").removesuffix(".json")
+    meta = {"subject": row["subject"], "level": row["level"]}
+    solution, answer = row["solution"], require_type(row, "answer", str)
+    return _solved("math_500", name, row["problem"], answer, options, solution, meta)
+
+
+def aime(row: Row, options: RowOptions) -> SolvedProblem:
+    """Return the problem of a row of an AIME, whose answer is an integer from 0 to 999."""
+    year = "aime24" if "url" in row else "aime25"
+    answer = str(int(row["answer"]))
+    return _solved(year, str(row["id"]), row["problem"], answer, options, row.get("solution"))
+
+
+def _solved(
+    source: str,
+    name: str,
+    question: str,
+    answer: str,
+    options: RowOptions,
+    solution: str | None,
+    meta: Mapping[str, Any] | None = None,
+) -> SolvedProblem:
+    problem = Problem(
+        id=f"{source}/{name}",
+        prompt=asked(question, options.prompt_style),
+        answer=answer,
+        source=source,
+        meta=dict(meta or {}),
+    )
+    if solution is None:
+        return SolvedProblem(problem, None)
+    boxed = "" if "\\boxed" in solution else f"\n\\boxed{{{answer}}}"
+    return SolvedProblem(problem, _CALCULATION.sub("", solution).strip() + boxed)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+@dataclasses.dataclass(frozen=True)
+class TableOptions(RowOptions):
+    """Which columns of a table make its problems: the options of `table`.
+
+    `hub` and `config` name a data set, where no file is given. `prompt` and `answer` are columns,
+    and so is `id`, a digest of the prompt without one. A prompt is a text, or a conversation of
+    one user's turn after at most one of the system. With `instruct` a sentence asks for a boxed
+    answer. The other columns that hold a text or a number go into `meta`.
+    """
+
+    hub: str | None = None
+    config: str | None = None
+    prompt: str = "prompt"
+    answer: str = "answer"
+    id: str | None = None
+    instruct: bool = False
+
+    @property
+    def data_set(self) -> tuple[str, str | None] | None:
+        """Return `hub` and `config`, where a hub is named."""
+        return None if self.hub is None else (self.hub, self.config)
+
+
+def table(row: Row, options: TableOptions) -> SolvedProblem | LeftOut:
+    """Return the problem of a row of any table with a question and an answer."""
+    text = _text_of(row[options.prompt])
+    name = _digest(str(row[options.prompt])) if options.id is None else str(row[options.id])
+    if text is None:
+        return LeftOut(name, "its prompt is no text and no conversation of one user's turn")
+    used = (options.prompt, options.answer, options.id)
+    problem = Problem(
+        id=name,
+        prompt=asked(text, options.prompt_style) if options.instruct else text,
+        answer=str(row[options.answer]),
+        source=options.hub or "table",
+        meta={k: v for k, v in row.items() if k not in used and isinstance(v, (str, int, float))},
+    )
+    return SolvedProblem(problem, None)
+
+
+def _text_of(prompt: Any) -> str | None:
+    """Return a prompt as one text; None for a conversation with other turns."""
+    if isinstance(prompt, str):
+        return prompt
+    turns = [(turn["role"], turn["content"]) for turn in prompt]
+    if [role for role, _ in turns] not in (["user"], ["system", "user"]):
+        return None
+    return "\n\n".join(content for _, content in turns)
+
+
+BENCHMARKS = {
+    "gsm8k": Benchmark(
+        hub="openai/gsm8k",
+        config="main",
+        revision="e53f048856ff4f594e959d75785d2c2d37b678ee",
+        splits=("train", "test"),
+        licence="MIT",
+        size="7,473 and 1,319 rows",
+        convert=gsm8k,
+    ),
+    "math_500": Benchmark(
+        hub="HuggingFaceH4/MATH-500",
+        config=None,
+        revision="6e4ed1a2a79af7d8630a6b768ec859cb5af4d3be",
+        splits=("test",),
+        licence="none stated; MATH is MIT",
+        size="500 rows",
+        convert=math_500,
+    ),
+    "aime24": Benchmark(
+        hub="HuggingFaceH4/aime_2024",
+        config=None,
+        revision="2fe88a2f1091d5048c0f36abc874fb997b3dd99a",
+        splits=("train",),
+        default_split="train",
+        licence="none stated",
+        size="30 rows",
+        convert=aime,
+    ),
+    "aime25": Benchmark(
+        hub="math-ai/aime25",
+        config=None,
+        revision="563bb8404243c5f09de6ec262f2db674fe5bce9b",
+        splits=("test",),
+        licence="Apache 2.0",
+        size="30 rows",
+        convert=aime,
+    ),
+    "table": Benchmark(
+        hub="",
+        config=None,
+        revision=None,
+        splits=("train", "validation", "test"),
+        default_split="train",
+        licence="that of the table",
+        size="any",
+        convert=table,
+        options=TableOptions,
+        note="options.hub or --file names it, options.prompt and options.answer two columns",
+    ),
+}

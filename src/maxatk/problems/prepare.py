@@ -1,0 +1,363 @@
+"""From a benchmark to problems.jsonl: filtered, split, counted, and the same bytes every time."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from maxatk.check import at_least, is_whole, require
+from maxatk.errors import InvalidValueError, unknown_name
+from maxatk.folders import read_json, write_json
+from maxatk.problems.benchmarks.base import (
+    PROMPTS_VERSION,
+    Converted,
+    DuplicateTests,
+    LeftOut,
+    Row,
+    SolvedProblem,
+    without_duplicate_tests,
+)
+from maxatk.problems.outputs import Journal, LineFile, Outputs, outputs
+from maxatk.problems.source import BadRows, Source, open_source
+from maxatk.records import Sample
+from maxatk.settings import from_mapping
+from maxatk.verifier import Progress
+from maxatk.version import VERSION
+
+CountTokens = Callable[[str], int]
+ContestKey: TypeAlias = tuple[str, str]
+"""(contest, index) of a problem of Codeforces, such as ("1041", "E").
+
+Codeforces gives one problem several keys when two divisions share it; open-r1/codeforces lists them
+as aliases.
+"""
+
+KEY_COLUMNS = ("name", "cf_contest_id", "cf_index")  # what `contest_keys` needs of CodeContests
+
+_NAME = re.compile(r"(?:code_contests/)?(\d+)_([A-Z]\d*)\. ")
+_ID = re.compile(r"(?:codeforces/)?(\d+)/([A-Z]\d*)\Z")
+_PARTS = 2  # a random split has at least so many
+
+
+@dataclasses.dataclass(frozen=True)
+class Overlap:
+    """Another data set whose problems are left out: its name, and where to read it.
+
+    `splits` are those of the hub or of a folder (empty: all); `file` as in `PrepareSettings`, or
+    a prepared problems.jsonl.
+    """
+
+    benchmark: str = "code_contests"
+    file: str | None = None
+    splits: list[str] = dataclasses.field(default_factory=list)
+    revision: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.benchmark != "code_contests":
+            raise unknown_name("benchmark", self.benchmark, ["code_contests"])
+
+    def sources(self) -> list[Source]:
+        """Return what is read, one source a split."""
+        if self.file is not None and not Path(self.file).is_dir():
+            return [open_source(self.benchmark, file=self.file)]
+        found = open_source(self.benchmark, file=self.file, revision=self.revision)
+        splits = self.splits or found.benchmark.splits
+        return [
+            open_source(self.benchmark, split=name, file=self.file, revision=self.revision)
+            for name in splits
+        ]
+
+
+@dataclasses.dataclass(frozen=True)
+class PrepareSettings:
+    """How one problems file is made of one benchmark.
+
+    `benchmark`, `split`, `file`, `revision`, `options` and `limit` are those of `load_problems`.
+    `max_prompt_tokens` leaves out longer prompts, counted by `tokenizer` (a model's folder or hub
+    name) in its chat template. `max_solution_length` leaves out problems whose reference solution
+    has more characters, or that have none: a rough measure of difficulty. `overlap` leaves out the
+    problems another data set holds.
+    `duplicate_tests` "drop" keeps each test of a problem once. `bad_rows` "leave_out" leaves out
+    rows without the schema instead of stopping. `parts` (name -> weight) splits the problems at
+    random by `seed`, in proportion to the weights.
+    """
+
+    benchmark: str
+    split: str | None = None
+    file: str | None = None
+    revision: str | None = None
+    options: dict[str, Any] = dataclasses.field(default_factory=dict)
+    limit: int | None = None
+    tokenizer: str | None = None
+    max_prompt_tokens: int | None = None
+    max_solution_length: int | None = None
+    overlap: Overlap | None = None
+    duplicate_tests: DuplicateTests = "drop"
+    bad_rows: BadRows = "stop"
+    parts: dict[str, int] = dataclasses.field(default_factory=dict)
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("limit", "max_prompt_tokens", "max_solution_length"):
+            at_least(name, getattr(self, name), 1)
+        if self.max_prompt_tokens is not None and self.tokenizer is None:
+            raise InvalidValueError(
+                "tokenizer: is needed to count max_prompt_tokens; name the policy's model"
+            )
+        if self.overlap is not None and self.benchmark != "codeforces":
+            raise InvalidValueError(
+                f"overlap: is for codeforces, whose ids other data sets share; got benchmark="
+                f"{self.benchmark!r}"
+            )
+        _check_parts(self.parts)
+
+    def source(self) -> Source:
+        """Return the benchmark's source; the errors are those of `open_source`."""
+        return open_source(
+            self.benchmark,
+            split=self.split,
+            file=self.file,
+            revision=self.revision,
+            options=self.options,
+        )
+
+
+def read_sets(recipe: Mapping[str, Any]) -> dict[str, PrepareSettings]:
+    """Return the settings of every set of a recipe: a mapping with the key `sets`.
+
+    `tokenizer` and `seed` beside `sets` hold for the sets that have none of their own. Raises
+    InvalidValueError naming the key, the value and what is allowed.
+    """
+    shared = from_mapping(_DataRecipe, recipe, where="recipe")
+    if not shared.sets:
+        raise InvalidValueError("recipe.sets: must name at least one set")
+    found = {}
+    for name, settings in shared.sets.items():
+        where = f"recipe.sets.{name}"
+        require(isinstance(settings, Mapping), where, "a mapping of settings", settings)
+        given = {"tokenizer": shared.tokenizer, "seed": shared.seed, **settings}
+        found[str(name)] = from_mapping(PrepareSettings, given, where=where)
+    return found
+
+
+@dataclasses.dataclass(frozen=True)
+class _DataRecipe:
+    sets: dict[str, Any]
+    tokenizer: str | None = None
+    seed: int = 0
+
+
+def _check_parts(parts: Mapping[str, Any]) -> None:
+    require(len(parts) not in range(1, _PARTS), "parts", "two or more", sorted(parts))
+    for name, weight in parts.items():
+        require(is_whole(weight, 1), f"parts.{name}", "a positive number", weight)
+        if not str(name).replace("_", "").replace("-", "").isalnum():
+            raise InvalidValueError(f"parts: {name!r} must be a word, it names a file")
+
+
+def prepare(
+    settings: PrepareSettings,
+    out: str | Path,
+    *,
+    solutions: str | Path | None = None,
+    count_tokens: CountTokens | None = None,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Make a problems file (one for each part) as `settings` say and return its manifest.
+
+    Beside it lie the reference solutions, the rows left out, and the manifest with the counts
+    (`outputs` names them). Time is linear in the rows; memory holds one problem and the ids.
+    The same call resumes a preparation that was killed, and leaves a finished one as it is. The
+    files depend on settings, data and the version of the package alone. `count_tokens(prompt)` is
+    needed for `max_prompt_tokens`; `progress(done, total)` counts rows.
+
+    Where no row becomes a problem the files are empty. Raises InvalidValueError, MissingFileError
+    and DataError, for what can be checked beforehand before the first row is converted.
+    """
+    files = outputs(Path(out), settings.parts, solutions=solutions)
+    if settings.max_prompt_tokens is not None and count_tokens is None:
+        raise InvalidValueError("count_tokens: is needed to count max_prompt_tokens")
+    source = settings.source()
+    source.check()
+    identity = _identity(settings, source)
+    finished = _finished(files, identity)
+    if finished is not None:
+        return finished
+    with Journal(files.work, identity) as journal:
+        stages = _Stages(settings, count_tokens, journal.ids)
+        _convert_rows(source, settings, stages, journal, progress)
+        manifest = {**identity, "counts": _counts(journal)}
+        manifest["files"] = _write(files, journal, settings)
+    write_json(files.manifest, manifest)
+    files.work.unlink()
+    return manifest
+
+
+def split_ids(ids: Iterable[str], parts: Mapping[str, int], *, seed: int) -> dict[str, str]:
+    """Return the part of every id: a random split in proportion to the weights, exact in size.
+
+    The order is that of a hash of seed and id, so it depends neither on the order of the ids nor
+    on the version of a random number generator. Raises InvalidValueError for an empty part.
+    """
+    order = sorted(ids, key=lambda name: hashlib.sha256(f"{seed}\0{name}".encode()).digest())
+    total, weight, start = sum(parts.values()), 0, 0
+    found: dict[str, str] = {}
+    for part, share in parts.items():
+        weight += share
+        end = round(len(order) * weight / total)
+        if end == start:
+            raise InvalidValueError(
+                f"parts: {len(order)} problems are too few, {part!r} would get none"
+            )
+        found |= dict.fromkeys(order[start:end], part)
+        start = end
+    return found
+
+
+class _Stages:
+    """The filters between a row's problem and the file, in the order in which they are counted."""
+
+    def __init__(
+        self, settings: PrepareSettings, count_tokens: CountTokens | None, ids: set[str]
+    ) -> None:
+        self._settings, self._count_tokens, self._ids = settings, count_tokens, ids
+        self._taken = overlap_keys(settings.overlap) if settings.overlap else set()
+
+    def apply(self, row: Row, solved: SolvedProblem) -> tuple[Converted, int]:
+        """Return the problem as it is written and its dropped tests, or why it is left out."""
+        settings, problem = self._settings, solved.problem
+        if settings.overlap and codeforces_keys(row) & self._taken:
+            return LeftOut(problem.id, f"is in {settings.overlap.benchmark} too"), 0
+        if problem.id in self._ids:
+            return LeftOut(problem.id, "an earlier row has its id"), 0
+        longest = settings.max_solution_length
+        if longest is not None and len(solved.solution or " " * (longest + 1)) > longest:
+            return LeftOut(problem.id, f"has no solution of at most {longest} characters"), 0
+        dropped = 0
+        if settings.duplicate_tests == "drop":
+            problem, dropped = without_duplicate_tests(problem)
+        if settings.max_prompt_tokens is not None and self._count_tokens is not None:
+            tokens = self._count_tokens(problem.prompt)
+            if tokens > settings.max_prompt_tokens:
+                reason = f"its prompt is longer than {settings.max_prompt_tokens} tokens"
+                return LeftOut(problem.id, reason), 0
+        return dataclasses.replace(solved, problem=problem), dropped
+
+
+def overlap_keys(overlap: Overlap) -> set[ContestKey]:
+    """Return the (contest, index) keys of every problem of another data set."""
+    return {
+        key
+        for source in overlap.sources()
+        for _, row in source.rows(only=KEY_COLUMNS)
+        for key in contest_keys(row)
+    }
+
+
+def contest_keys(row: Row) -> set[ContestKey]:
+    """Return the key of a CodeContests row, of a problem made from one, or nothing.
+
+    It is taken from `cf_contest_id` and `cf_index`, and from the name or id
+    (`1041_E. Tree Reconstruction`) too, where they name a problem of Codeforces.
+    """
+    keys: set[ContestKey] = set()
+    if row.get("cf_contest_id") and row.get("cf_index"):
+        keys.add((str(row["cf_contest_id"]), str(row["cf_index"]).upper()))
+    named = _NAME.match(str(row.get("name") or row.get("id") or ""))
+    if named:
+        keys.add((named[1], named[2]))
+    return keys
+
+
+def codeforces_keys(row: Row) -> set[ContestKey]:
+    """Return the keys of an open-r1/codeforces row: its id, its contest and index, its aliases."""
+    names: Iterable[object] = [
+        row.get("id"),
+        f"{row.get('contest_id')}/{row.get('index')}",
+        *(row.get("aliases") or ()),
+    ]
+    found = (_ID.match(str(name).strip().upper().replace("CODEFORCES/", "")) for name in names)
+    return {(match[1], match[2]) for match in found if match}
+
+
+def _convert_rows(
+    source: Source,
+    settings: PrepareSettings,
+    stages: _Stages,
+    journal: Journal,
+    progress: Progress | None,
+) -> None:
+    total, counts = source.count(), journal.counts
+    for row, outcome in source.outcomes(start=counts.rows, bad_rows=settings.bad_rows):
+        if settings.limit is not None and counts.kept == settings.limit:
+            break
+        dropped = 0
+        if isinstance(outcome, SolvedProblem):
+            outcome, dropped = stages.apply(row, outcome)
+        if isinstance(outcome, SolvedProblem):
+            journal.keep(outcome, dropped=dropped)
+        else:
+            journal.leave_out(outcome)
+        if progress is not None:
+            progress(counts.rows, max(total or 0, counts.rows + (total is None)))
+    if progress is not None and counts.rows != total:
+        progress(counts.rows, counts.rows)
+
+
+def _identity(settings: PrepareSettings, source: Source) -> dict[str, Any]:
+    overlap = settings.overlap
+    chosen = dataclasses.asdict(settings)
+    for place in ("file", "split", "revision", "options", "benchmark", "overlap"):
+        del chosen[place]  # `source` and `overlap` say what they stand for
+    return {
+        "version": VERSION,
+        "prompts": PROMPTS_VERSION,
+        "source": source.describe(),
+        "overlap": [found.describe() for found in overlap.sources()] if overlap else [],
+        "settings": chosen,
+    }
+
+
+def _finished(files: Outputs, identity: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the manifest of the same preparation where all its files still lie as written."""
+    if files.work.exists() or not files.manifest.is_file():
+        return None
+    manifest = read_json(files.manifest)
+    before = {name: manifest.get(name) for name in identity}
+    if before != json.loads(json.dumps(identity)):
+        return None
+    paths = [*files.problems.values(), *files.solutions.values(), files.left_out]
+    return manifest if all(path.is_file() for path in paths) else None
+
+
+def _counts(journal: Journal) -> dict[str, Any]:
+    numbers = dict(vars(journal.counts))
+    return {**numbers, "left_out": dict(numbers.pop("reasons").most_common())}
+
+
+def _write(files: Outputs, journal: Journal, settings: PrepareSettings) -> dict[str, Any]:
+    """Write problems, solutions and the rows left out; return name, lines and SHA-256 of each."""
+    parts = settings.parts if journal.ids else {}
+    part_of = split_ids(journal.ids, parts, seed=settings.seed)
+    with contextlib.ExitStack() as stack:
+        problems, solutions = (
+            {name: stack.enter_context(LineFile(path)) for name, path in paths.items()}
+            for paths in (files.problems, files.solutions)
+        )
+        left_out = stack.enter_context(LineFile(files.left_out))
+        for problem_id, problem, solution in journal.kept():
+            part = part_of.get(problem_id, "")
+            problems[part].write(problem)
+            if solution is not None:
+                sample = Sample(problem_id=problem_id, sample=0, completion=solution)
+                solutions[part].write(json.dumps(sample.to_json()))
+        for row in journal.left_out():
+            left_out.write(json.dumps(dataclasses.asdict(row)))
+    written = [*problems.values(), *solutions.values(), left_out]
+    return {lines.path.name: {"lines": lines.count, "sha256": lines.sha256} for lines in written}

@@ -1,1 +1,0 @@
-"""From a benchmark to files: filtered, split, counted, and the same bytes every time."""

@@ -1,0 +1,311 @@
+"""Tables: cells and columns, how numbers are written, and the text of other programs."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal, TypeAlias
+
+from maxatk.errors import InvalidValueError, unknown_name
+from maxatk.evaluation.results import Mean
+from maxatk.statistics.intervals import FEW_PROBLEMS
+
+MINUS = "−"
+STAR = "*"
+TableFormat: TypeAlias = Literal["md", "csv", "latex"]
+TidyRow: TypeAlias = Mapping[str, Any]
+"""A row for programs, one number a field."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """One cell: its text, a second line, and how it stands.
+
+    `mark` is "best" or "second" of its column, "above" or "below" for a difference that can be
+    told from zero, and "" otherwise. `shade` is the place of its value between the lowest (0) and
+    the highest (1) of its column, or None where the column is not shaded. `note` says what the
+    value rests on, where that is not what the rest of the table rests on.
+    """
+
+    text: str
+    detail: str = ""
+    mark: str = ""
+    shade: float | None = None
+    note: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """A header and rows of equal length; the first cell of a row is its name.
+
+    Raises InvalidValueError for a row of another length than the header.
+    """
+
+    header: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+
+    def __post_init__(self) -> None:
+        for row in self.rows:
+            if len(row) != len(self.header):
+                raise InvalidValueError(
+                    f"table: the row {[cell.text for cell in row]} has {len(row)} cells, the "
+                    f"header {list(self.header)} has {len(self.header)}"
+                )
+
+
+def table_of(columns: Mapping[str, Iterable[Cell | str]]) -> Table:
+    """Return the table of columns of one length by their headings; a text is a cell as well."""
+    cells = [
+        [Cell(cell) if isinstance(cell, str) else cell for cell in column]
+        for column in columns.values()
+    ]
+    return Table(tuple(columns), tuple(zip(*cells, strict=True)))
+
+
+def ranked_cells(means: Mapping[str, Mean], *, of: int, starred: str = "") -> list[Cell]:
+    """Return the column of a metric by the names of models, best and second best marked.
+
+    `of` is the number of problems that the table is about, and the model `starred` gets a star.
+    """
+    marks = ranks([found.mean for found in means.values()])
+    cells = [mean_cell(found, of=of) for found in means.values()]
+    return [
+        dataclasses.replace(cell, text=cell.text + (STAR if name == starred else ""), mark=mark)
+        for name, cell, mark in zip(means, cells, marks, strict=True)
+    ]
+
+
+def shaded_cells(means: Mapping[str, Mean], *, of: int) -> list[Cell]:
+    """Return the column of a metric as `ranked_cells` does, shaded instead of marked."""
+    shades = shaded([found.mean for found in means.values()])
+    return [
+        dataclasses.replace(mean_cell(found, of=of), shade=shade)
+        for found, shade in zip(means.values(), shades, strict=True)
+    ]
+
+
+def mean_cell(found: Mean, *, of: int = 0) -> Cell:
+    """Return the cell of a mean, with a note where it rests on less than `of` problems.
+
+    On fewer problems, since the others have too few scored samples; or on the few that are below 1,
+    since most are at this ceiling, where more samples cannot move them.
+    """
+    notes = []
+    if found.problems < of:
+        notes.append(f"{found.problems:,} problems")
+    below = found.below
+    if below is not None and below < FEW_PROBLEMS and 2 * below < found.problems:
+        notes.append(f"{below} problem{'' if below == 1 else 's'} below 1")
+    return Cell(share(found.mean), interval(found.low, found.high), note=", ".join(notes))
+
+
+def ranks(means: Sequence[float | None]) -> list[str]:
+    """Return the mark of every value of a column: "best", "second" or ""."""
+    # Ranked as they are printed: two equal numbers on the page never get different marks.
+    printed = [None if mean is None else round(mean, 3) for mean in means]
+    order = sorted({mean for mean in printed if mean is not None}, reverse=True)
+    if len(means) < 2:
+        return [""] * len(means)
+    marks = dict(zip(order, ("best", "second"), strict=False))
+    return ["" if mean is None else marks.get(mean, "") for mean in printed]
+
+
+def shaded(values: Sequence[float | None]) -> list[float | None]:
+    """Return the place of every value between the lowest (0) and the highest (1) of them.
+
+    All are None where there are fewer than two different values.
+    """
+    known = [value for value in values if value is not None]
+    low, high = min(known, default=0.0), max(known, default=0.0)
+    if low == high:
+        return [None] * len(values)
+    return [None if value is None else (value - low) / (high - low) for value in values]
+
+
+def share(value: float | None) -> str:
+    """Return a value of a metric as `0.123`; a dash where there is none."""
+    if value is None or math.isnan(value):
+        return "–"
+    text = f"{abs(value):.3f}"
+    return MINUS + text if value < 0 and text != "0.000" else text
+
+
+def change(value: float | None) -> str:
+    """Return a difference with its sign, as `+0.123`; zero has none, a missing one is a dash."""
+    text = share(value)
+    return text if text.startswith(MINUS) or text in ("–", "0.000") else "+" + text
+
+
+def interval(low: float | None, high: float | None) -> str:
+    """Return the interval of a metric as `[0.120, 0.140]`."""
+    return f"[{share(low)}, {share(high)}]"
+
+
+def change_interval(low: float | None, high: float | None) -> str:
+    """Return the interval of a difference as `[+0.120, +0.140]`; a dash where there is none."""
+    return "–" if low is None or high is None else f"[{change(low)}, {change(high)}]"
+
+
+def p_value(value: float | None) -> str:
+    """Return a p-value as `0.039`, or `<0.001`; a dash where there is none."""
+    return "<0.001" if value is not None and value < 0.0005 else share(value)
+
+
+def decimal(value: float | None, digits: int) -> str:
+    """Return a number with so many decimals, as `12.45`; a dash where there is none."""
+    return "–" if value is None else f"{value:.{digits}f}"
+
+
+def format_table(table: Table, table_format: TableFormat) -> str:
+    """Return a table as text that ends with a newline.
+
+    Markdown and LaTeX (for `booktabs`, and `colortbl` where columns are shaded) set the best of a
+    column in bold and the second best underlined. CSV has more columns, `... interval`, `... mark`
+    and `... note`, for a column with such cells. Numbers are written so that programs can read
+    them, a missing one is empty, and a text that a spreadsheet would compute gets an apostrophe.
+
+    Raises InvalidValueError for another format.
+    """
+    if table_format not in _FORMATS:
+        raise unknown_name("format", table_format, _FORMATS)
+    return _FORMATS[table_format](table)
+
+
+def _markdown(table: Table) -> str:
+    def text(cell: Cell) -> str:
+        before, after = {"best": ("**", "**"), "second": ("<u>", "</u>")}.get(cell.mark, ("", ""))
+        shown = f"{before}{_plain_markdown(cell.text)}{after}"
+        note = f"({cell.note})" if cell.note else ""
+        return " ".join(filter(None, (shown, cell.detail, note)))
+
+    lines = ["| " + " | ".join(map(_plain_markdown, table.header)) + " |"]
+    lines.append("|---" * len(table.header) + "|")
+    lines += ["| " + " | ".join(map(text, row)) + " |" for row in table.rows]
+    return "\n".join(lines) + "\n"
+
+
+def _plain_markdown(text: str) -> str:
+    """Return a text on one line that Markdown takes for no mark, no column and no HTML."""
+    return re.sub(r"([|*]|<(?=[A-Za-z/!?]))", r"\\\1", _one_line(text))
+
+
+def _one_line(text: str) -> str:
+    return re.sub(r"[\x00-\x1f\x7f-\x9f]", " ", text)
+
+
+def _csv(table: Table) -> str:
+    columns = []
+    for heading, *cells in zip(table.header, *table.rows, strict=True):
+        parts = zip(*map(_plain, cells), strict=True) if cells else [()]
+        for part, texts in zip(("", " interval", " mark", " note"), parts, strict=False):
+            if not part or any(texts):
+                columns.append([_no_formula(heading) + part, *texts])
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerows(zip(*columns, strict=True))
+    return out.getvalue()
+
+
+def _plain(cell: Cell) -> tuple[str, str, str, str]:
+    """Return the parts of a cell, each of which is a column where one cell has it."""
+    text = cell.text.removesuffix(STAR)
+    mark = cell.mark + (STAR if text != cell.text else "")
+    text = "" if text == "–" else text
+    numeric = text.replace(MINUS, "-")
+    shown = numeric if _is_number(numeric) else _no_formula(text)
+    return shown, cell.detail.replace(MINUS, "-"), mark, cell.note
+
+
+def _no_formula(text: str) -> str:
+    """Return a text that a spreadsheet does not compute: a model may be named `=1+1`."""
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+_ESCAPES = {
+    "\\": r"\textbackslash{}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    MINUS: "$-$",
+    "–": "--",
+}
+
+
+def _latex(table: Table) -> str:
+    def cell_text(cell: Cell) -> str:
+        star = "$^{*}$" if cell.text.endswith(STAR) else ""
+        text = _escaped(cell.text.removesuffix(STAR))
+        before = {"best": r"\textbf{", "second": r"\underline{"}.get(cell.mark, "")
+        shade = "" if cell.shade is None else rf"\cellcolor{{blue!{round(30 * cell.shade)}}}"
+        shown = f"{shade}{before}{text}{'}' if before else ''}{star}"
+        note = f"({cell.note})" if cell.note else ""
+        small = " ".join(filter(None, (cell.detail, note)))
+        return shown + (rf" {{\scriptsize {_escaped(small)}}}" if small else "")
+
+    def line(cells: Iterable[str]) -> str:
+        # A bracket at the start of a row would be read as an argument of the line break before.
+        return "  " + " & ".join(f"{{{c}}}" if c.startswith("[") else c for c in cells) + r" \\"
+
+    columns = "l" + "r" * (len(table.header) - 1)
+    return "\n".join(
+        [
+            rf"\begin{{tabular}}{{{columns}}}",
+            r"  \toprule",
+            line(map(_escaped, table.header)),
+            r"  \midrule",
+            *(line(map(cell_text, row)) for row in table.rows),
+            r"  \bottomrule",
+            r"\end{tabular}",
+            "",
+        ]
+    )
+
+
+def _escaped(text: str) -> str:
+    return "".join(_ESCAPES.get(character, character) for character in _one_line(text))
+
+
+_FORMATS: dict[str, Callable[[Table], str]] = {"md": _markdown, "csv": _csv, "latex": _latex}
+
+
+def as_csv(rows: Sequence[TidyRow]) -> str:
+    """Return rows as CSV with a header, in ASCII; a number that does not exist is empty."""
+    out = io.StringIO()
+    if rows:
+        writer = csv.DictWriter(out, rows[0], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    return out.getvalue()
+
+
+def as_json(tables: Mapping[str, Sequence[TidyRow]]) -> str:
+    """Return tables of rows as one JSON object in ASCII; a number that does not exist is null."""
+
+    def strict(value: Any) -> Any:  # JSON has no NaN and no infinities
+        return None if isinstance(value, float) and not math.isfinite(value) else value
+
+    rows = {
+        name: [{key: strict(value) for key, value in row.items()} for row in found]
+        for name, found in tables.items()
+    }
+    return json.dumps(rows, indent=1, allow_nan=False) + "\n"

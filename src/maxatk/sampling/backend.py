@@ -1,0 +1,162 @@
+"""Sampling backends: one class each, listed in `BACKENDS`.
+
+A backend draws the samples of a queue of requests, each for indices of one problem.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import importlib.util
+import logging
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+from maxatk.errors import InvalidValueError, MissingDependencyError, unknown_name
+from maxatk.models import fingerprint, refuse_missing_model
+from maxatk.records import Sample
+from maxatk.sampling.settings import (
+    BACKENDS,
+    VLLM_LACKS,
+    ModelSettings,
+    Request,
+    SamplingSettings,
+)
+
+_log = logging.getLogger(__name__)
+
+
+class Backend(Protocol):
+    """What the evaluation run needs of a sampler.
+
+    `batch_size`, known after `prepare`, is how many samples are under way at a time.
+    """
+
+    batch_size: int
+
+    def describe(self) -> dict[str, Any]:
+        """Return what identifies the model and its numerics, as JSON, for the manifest."""
+
+    def prepare(self, prompts: Mapping[str, str], settings: SamplingSettings) -> None:
+        """Make ready for these prompts (by problem id), and choose the batch size if none is given.
+
+        Raises InvalidValueError for a prompt or a setting that it cannot sample with.
+        """
+
+    def sample(
+        self, requests: Iterable[Request], settings: SamplingSettings
+    ) -> Generator[list[Sample], None, None]:
+        """Yield the samples asked for, in that order, as they are drawn; the same on every call.
+
+        The batch is kept full across the requests. Closing the generator drops the rest.
+        """
+
+
+def load_backend(model: str, settings: ModelSettings) -> Backend:
+    """Return the backend of the settings with `model` loaded.
+
+    Raises InvalidValueError for an unknown backend and for settings the backend has no use for,
+    MissingDependencyError when its packages are not installed, MissingFileError when there is no
+    such model.
+    """
+    name = settings.backend
+    if name == "auto":
+        name = _backend_here(settings)
+        settings = dataclasses.replace(settings, backend=name)
+    if name not in BACKENDS:
+        raise unknown_name("backend", name, BACKENDS)
+    row = BACKENDS[name]
+    if row.has_files:  # before torch is imported, which takes seconds
+        refuse_missing_model(model, revision=settings.revision)
+    module, _, attribute = row.path.partition(":")
+    try:
+        backend_class = getattr(importlib.import_module(module), attribute)
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"backend {name!r} needs the package {error.name!r}: {row.install}"
+        ) from error
+    backend: Backend = backend_class.open(model, settings)
+    return backend
+
+
+def describe_files(name: str, model: str, settings: ModelSettings) -> dict[str, Any]:
+    """Return what a backend that opens a model's files says of them."""
+    adapter = settings.adapter
+    given = {
+        "adapter": adapter,
+        "adapter_weights": adapter and fingerprint(adapter),
+        "revision": settings.revision,
+    }
+    return {
+        "name": name,
+        "model": model,
+        "weights": fingerprint(model),
+        "prompt": settings.prompt.to_json(),
+        **{name: value for name, value in given.items() if value is not None},
+    }
+
+
+def _backend_here(settings: ModelSettings) -> str:
+    """Return "vllm" on a GPU, where it is installed and has the settings, and else "hf"; log it."""
+    without = ModelSettings()
+    lacks = [name for name in VLLM_LACKS if getattr(settings, name) != getattr(without, name)]
+    if importlib.util.find_spec("vllm") is None:
+        name, why = "hf", "vllm is not installed"
+    elif lacks:
+        name, why = "hf", f"vllm has no {lacks[0]}"
+    elif not importlib.import_module("torch").cuda.is_available():
+        name, why = "hf", "there is no GPU"
+    else:
+        name, why = "vllm", "it is installed and there is a GPU"
+    _log.warning("backend auto: %s, because %s", name, why)
+    return name
+
+
+def check_indices(requests: Iterable[Request], settings: SamplingSettings) -> None:
+    """Raise InvalidValueError for an index that the settings have no sample for."""
+    for request in requests:
+        for index in request.indices:
+            if not 0 <= index < settings.samples:
+                raise InvalidValueError(
+                    f"sample index: must be in [0, {settings.samples}), got {index!r}"
+                )
+
+
+def check_lengths(lengths: Mapping[str, int], new_tokens: int, limit: int | None) -> int:
+    """Return the longest of the prompts' lengths in tokens, by problem id.
+
+    Raises InvalidValueError for an empty prompt, or one that the context does not hold together
+    with the new tokens.
+    """
+    for problem_id, length in lengths.items():
+        if length == 0:
+            raise InvalidValueError(f"problem {problem_id!r}: the prompt has no tokens")
+        if limit is not None and length + new_tokens > limit:
+            raise InvalidValueError(
+                f"problem {problem_id!r}: prompt of {length} tokens and max_new_tokens="
+                f"{new_tokens} exceed the model's context of {limit}"
+            )
+    return max(lengths.values(), default=0)
+
+
+def in_order(
+    requests: Iterable[Request], found: Generator[Sequence[Sample], None, None]
+) -> Generator[list[Sample], None, None]:
+    """Yield the samples as soon as all those asked for before them are there.
+
+    Closing this iterator closes `found`.
+    """
+    keys = ((request.problem_id, index) for request in requests for index in request.indices)
+    early: dict[tuple[str, int], Sample] = {}
+    wanted = next(keys, None)
+    try:
+        for some in found:
+            early.update({(sample.problem_id, sample.sample): sample for sample in some})
+            ready = []
+            while wanted is not None and wanted in early:
+                ready.append(early.pop(wanted))
+                wanted = next(keys, None)
+            if ready:
+                yield ready
+    finally:
+        found.close()

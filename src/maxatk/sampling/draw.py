@@ -1,0 +1,187 @@
+"""Tokens drawn from logits, and where a completion ends before its end token.
+
+Tokens are drawn by inverting the cumulative distribution, without sorting it whole.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import torch
+
+from maxatk.sampling.settings import SamplingSettings
+
+_BLOCK = 256  # tokens whose masses are summed before the cumulative distribution is taken
+_CHUNK = 1 << 19  # logits handled at once on a CPU: 2 MiB of float32 stay in its cache
+# Where the set of likely tokens begins, relative to the most probable one; the next value is tried
+# where the set before was too small.
+_LIKELY = (2.0**-10, 2.0**-16, 0.0)
+
+_FENCE = re.compile(r"^[ \t]*(```+|~~~+)[ \t]*([^\n`]*)\n", re.MULTILINE)
+_TOKENS_A_CHARACTER = 4  # of tokenizers that fall back to bytes
+_BEFORE = 4  # tokens more, for what a tokenizer strips at the beginning of a text
+
+
+class Tokens(NamedTuple):
+    """One token a row: its id, its log-probability and the entropy it was drawn at, in nats."""
+
+    ids: torch.Tensor
+    logprobs: torch.Tensor
+    entropies: torch.Tensor
+
+
+def draw_tokens(logits: torch.Tensor, noise: torch.Tensor, settings: SamplingSettings) -> Tokens:
+    """Draw one token a row from logits (R, V) with uniform noise (R,) in [0, 1).
+
+    Log-probabilities and entropies are those of softmax(logits / temperature) before any cut, at
+    temperature 1 where the temperature is 0. A row does not depend on the other rows.
+    """
+    rows = len(logits)
+    if logits.device.type == "cpu":
+        rows = max(1, _CHUNK // logits.shape[1])
+    parts = [
+        _draw_chunk(some, part, settings)
+        for some, part in zip(logits.split(rows), noise.split(rows), strict=True)
+    ]
+    return parts[0] if len(parts) == 1 else Tokens(*map(torch.cat, zip(*parts, strict=True)))
+
+
+def _draw_chunk(logits: torch.Tensor, noise: torch.Tensor, settings: SamplingSettings) -> Tokens:
+    scaled = logits.float()
+    if settings.temperature not in (0, 1):
+        scaled = scaled / settings.temperature
+    # Offset so that the most probable token has mass 1.
+    scaled = scaled - scaled.amax(-1, keepdim=True)
+    blocks = math.ceil(scaled.shape[1] / _BLOCK)
+    masses = scaled.new_zeros((len(scaled), blocks * _BLOCK))
+    torch.exp(scaled, out=masses[:, : scaled.shape[1]])
+    sums = masses.view(len(scaled), blocks, _BLOCK).sum(-1)
+    total = sums.sum(-1)
+    if settings.temperature == 0:
+        ids = scaled.argmax(-1)
+    elif settings.cut:
+        ids = _draw_cut(masses, total, noise, settings)
+    else:
+        ids = _draw_whole(masses, sums, noise)
+    log_total = total.log()
+    chosen = scaled.gather(1, ids[:, None]).squeeze(1) - log_total
+    # The mean of a masked token, 0 * -inf, would be NaN.
+    finite = scaled.clamp_(min=torch.finfo(torch.float32).min)
+    weighted = torch.linalg.vecdot(masses[:, : finite.shape[1]], finite)
+    return Tokens(ids, chosen, log_total - weighted / total)
+
+
+def _draw_whole(masses: torch.Tensor, sums: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
+    # First the block, then the token in it: the cumulative sum over a vocabulary is the slowest
+    # part of drawing from it.
+    cumulative = sums.cumsum(-1)
+    target = noise * cumulative[:, -1]
+    block = _invert(cumulative, target)
+    before = (cumulative - sums).gather(1, block[:, None]).squeeze(1)
+    rows = torch.arange(len(masses), device=masses.device)
+    within = masses.view(len(masses), -1, _BLOCK)[rows, block].cumsum(-1)
+    return block * _BLOCK + _invert(within, target - before)
+
+
+def _draw_cut(
+    masses: torch.Tensor, total: torch.Tensor, noise: torch.Tensor, settings: SamplingSettings
+) -> torch.Tensor:
+    values, tokens = _likely(masses, total, settings)
+    ordered, order = values.sort(dim=-1, descending=True, stable=True)
+    if settings.top_k:
+        ordered[:, settings.top_k :] = 0.0
+    if settings.top_p < 1:
+        whole = ordered.sum(-1) if settings.top_k or settings.min_p else total
+        before = ordered.cumsum(-1) - ordered
+        ordered = ordered.masked_fill(before >= settings.top_p * whole[:, None], 0.0)
+    cumulative = torch.zeros_like(values).scatter(1, order, ordered).cumsum(-1)
+    place = _invert(cumulative, noise * cumulative[:, -1])
+    return tokens.gather(1, place[:, None]).squeeze(1)
+
+
+def _likely(
+    masses: torch.Tensor, total: torch.Tensor, settings: SamplingSettings
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return masses and tokens of a set that holds all those kept, in the vocabulary's order.
+
+    Both are (R, N), filled up with masses of 0 behind the tokens of a row.
+    """
+    by_mass = not settings.top_k and not settings.min_p
+    for least in _LIKELY if settings.top_k or by_mass else (0.0,):
+        bound = max(least, settings.min_p)
+        chosen = (masses >= bound) & (masses > 0)
+        counts = chosen.sum(-1)
+        if by_mass:
+            enough = (masses * chosen).sum(-1) >= settings.top_p * total
+        else:
+            enough = counts >= settings.top_k
+        if bound == settings.min_p or bool(enough.all()):
+            break
+    row, token = chosen.nonzero(as_tuple=True)
+    place = torch.arange(len(row), device=row.device) - (counts.cumsum(0) - counts)[row]
+    shape = (len(masses), int(counts.max()))
+    tokens = token.new_zeros(shape).index_put((row, place), token)
+    values = masses.new_zeros(shape).index_put((row, place), masses[row, token])
+    return values, tokens
+
+
+def _invert(cumulative: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    # The target stays in [0, total): rounded below or up to it, a token of probability zero would
+    # be drawn.
+    total = cumulative[:, -1]
+    target = torch.minimum(target, torch.nextafter(total, torch.zeros_like(total))).clamp_(min=0)
+    return torch.searchsorted(cumulative, target[:, None], right=True).squeeze(1)
+
+
+class Stopper:
+    """Tells where completions end, from the ids drawn so far.
+
+    `decode` turns ids into text. A text is looked at only where its last tokens could have ended
+    it, so that the work of a completion grows with its length and not with its square.
+    """
+
+    def __init__(self, settings: SamplingSettings, decode: Callable[[Sequence[int]], str]) -> None:
+        self._settings, self._decode = settings, decode
+        longest = max(map(len, settings.stop), default=1)
+        self._tail = _TOKENS_A_CHARACTER * longest + _BEFORE
+
+    @property
+    def active(self) -> bool:
+        """Return whether anything but the end token ends a completion."""
+        return bool(self._settings.stop) or self._settings.stop_at_fence
+
+    def ends(self, ids: Sequence[int]) -> bool:
+        """Return whether the last of these ids ends the completion."""
+        tail = self._decode(ids[-self._tail :])
+        if not any(stop in tail for stop in self._settings.stop) and not (
+            self._settings.stop_at_fence and "\n" in self._decode(ids[-1:])
+        ):
+            return False
+        return end_of(self._decode(ids), self._settings) is not None
+
+    def text(self, ids: Sequence[int]) -> str:
+        """Return the text of these ids, up to where it ends."""
+        text = self._decode(ids)
+        return text[: end_of(text, self._settings)]
+
+
+def end_of(text: str, settings: SamplingSettings) -> int | None:
+    """Return where a text ends: before the first stop text, or behind the first closed block."""
+    found = [place for place in map(text.find, settings.stop) if place >= 0]
+    if settings.stop_at_fence:
+        closed = _end_of_block(text)
+        found += [] if closed is None else [closed]
+    return min(found, default=None)
+
+
+def _end_of_block(text: str) -> int | None:
+    opened = ""
+    for fence in _FENCE.finditer(text):
+        if not opened:
+            opened = fence[1]
+        elif fence[1].startswith(opened) and not fence[2].strip():
+            return fence.end() - 1
+    return None

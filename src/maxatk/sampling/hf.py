@@ -1,0 +1,190 @@
+"""The `hf` backend: any decoder-only transformers model, with a sampling loop of its own.
+
+A prompt is evaluated once for all of its samples, and rows that have ended make room for the next
+ones, of any problem. Memory is rows x vocabulary: the logits of one position at a time, from which
+the log-probabilities and entropies are taken as they pass.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from maxatk.models import prompt_ids, refuse_missing_folder
+from maxatk.records import Sample
+from maxatk.sampling.backend import check_indices, check_lengths, describe_files, in_order
+from maxatk.sampling.decoding import Decoder, LoneDecoder, shares, supports
+from maxatk.sampling.draw import Stopper
+from maxatk.sampling.loading import load_model
+from maxatk.sampling.loop import Drawn, Loop, Work
+from maxatk.sampling.settings import ModelSettings, Request, SamplingSettings
+
+_MOST_ROWS = 256
+
+
+class HFBackend:
+    """Draw samples from a local folder or a hub name.
+
+    Sample `s` of a problem depends on the seed, the problem id and `s` alone, up to the rounding
+    of the matrix products, whichever other samples are drawn beside it. On a CPU and one thread
+    PyTorch rounds the rows of a product alike however many there are, if there are four, and a
+    batch has no fewer: samples are the same to the last bit with any batch size and after any
+    resumption.
+
+    `logprob` is the sum over sampled tokens of log softmax(logits / temperature), in nats, before
+    any cut of the distribution; `entropy` is the mean entropy of these distributions, in nats. The
+    end token counts as a sampled token, and so do tokens behind a stop text. At temperature 0 both
+    are taken at temperature 1.
+
+    Raises MissingFileError when `model` cannot be loaded, InvalidValueError for settings that do
+    not fit it.
+    """
+
+    def __init__(self, model: str | Path, settings: ModelSettings | None = None) -> None:
+        settings = settings or ModelSettings()
+        settings.refuse("server", "engine")
+        self.name, self.settings = str(model), settings
+        refuse_missing_folder(self.name)
+        loaded = load_model(self.name, settings)
+        self.model, self.stored_dtype = loaded.model, loaded.stored_dtype
+        self.tokenizer = loaded.tokenizer
+        self.device = self.model.device
+        self.batch_size = settings.batch_size or 0  # 0 until `prepare` has chosen one
+        self._end_tokens = _end_tokens(self.model, self.tokenizer)
+        self.keeps_full = supports(self.model)
+
+    @classmethod
+    def open(cls, model: str, settings: ModelSettings) -> HFBackend:
+        """Return the backend with its model; raises as the class, and for settings of others."""
+        return cls(model, settings)
+
+    def describe(self) -> dict[str, Any]:
+        """Return what was loaded, how it computes, and how a prompt becomes tokens."""
+        settings = self.settings
+        dtype = str(self.model.dtype).removeprefix("torch.")
+        given = {
+            "stored_dtype": None if self.stored_dtype == dtype else self.stored_dtype,
+            "gpu": torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else None,
+            "attn_implementation": settings.attn_implementation,
+            "device_map": settings.device_map,
+        }
+        return {
+            **describe_files("hf", self.name, settings),
+            "dtype": dtype,
+            "device": self.device.type,
+            "decoder": "batch" if self.keeps_full else "prompt by prompt",
+            "batch_size": self.batch_size,
+            **{name: value for name, value in given.items() if value is not None},
+        }
+
+    def prepare(self, prompts: Mapping[str, str], settings: SamplingSettings) -> None:
+        """Choose the batch size if none was given; refuse prompts that do not fit the model.
+
+        Raises InvalidValueError for an empty prompt or one too long for the context.
+        """
+        limit = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
+        longest = check_lengths(
+            {name: len(self._prompt_ids(prompt)) for name, prompt in prompts.items()},
+            settings.max_new_tokens,
+            limit,
+        )
+        if not self.batch_size:
+            self.batch_size = self._fitting_batch_size(longest, settings)
+
+    def sample(
+        self, requests: Iterable[Request], settings: SamplingSettings
+    ) -> Generator[list[Sample], None, None]:
+        """Yield the samples asked for, in that order, as they are drawn.
+
+        Raises InvalidValueError for an index out of range.
+        """
+        requests = list(requests)
+        check_indices(requests, settings)
+        if not self.batch_size:
+            self.prepare({request.problem_id: request.prompt for request in requests}, settings)
+        stopper, rows = Stopper(settings, self._text), self.batch_size
+        loop = Loop(
+            Decoder(self.model, rows=rows) if self.keeps_full else LoneDecoder(self.model),
+            settings,
+            rows=rows,
+            shared=shares(settings.samples, self.device),
+            end_tokens=self._end_tokens,
+            stopper=stopper,
+        )
+        drawn = loop.run(self._work(request, settings) for request in requests if request.indices)
+        return in_order(requests, ([_sample(row, stopper) for row in some] for some in drawn))
+
+    def _work(self, request: Request, settings: SamplingSettings) -> Work:
+        noise = sampling_noise(request.problem_id, max(request.indices) + 1, settings)
+        return Work(
+            prompt=self._prompt_ids(request.prompt),
+            keys=[(request.problem_id, index) for index in request.indices],
+            noise=noise[list(request.indices)],
+        )
+
+    def _prompt_ids(self, prompt: str) -> list[int]:
+        return prompt_ids(self.tokenizer, prompt, self.settings.prompt)
+
+    def _text(self, ids: Sequence[int]) -> str:
+        text: str = self.tokenizer.decode(
+            ids, skip_special_tokens=True, clean_up_tokenization_spaces=False
+        )
+        return text
+
+    def _fitting_batch_size(self, longest_prompt: int, settings: SamplingSettings) -> int:
+        config = self.model.config.get_text_config()
+        heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+        head_size = getattr(config, "head_dim", None) or (
+            config.hidden_size // config.num_attention_heads
+        )
+        cache = 2 * config.num_hidden_layers * heads * head_size * self.model.dtype.itemsize
+        positions = settings.max_new_tokens
+        if not (self.keeps_full and shares(settings.samples, self.device)):
+            positions += longest_prompt
+        # A cache that grows is copied: two of them are alive at a time. Six rows of float32 over
+        # the vocabulary are what the sampling step needs.
+        row = 2 * cache * positions + 6 * 4 * config.vocab_size
+        fitting = max(1, _free_memory(self.device) // 2 // row)
+        return min(_MOST_ROWS, 1 << (int(fitting).bit_length() - 1))
+
+
+def sampling_noise(problem_id: str, rows: int, settings: SamplingSettings) -> np.ndarray:
+    """Return the uniform numbers in [0, 1) behind samples 0 to rows - 1: (rows, max_new_tokens).
+
+    Row `s` does not depend on `rows`, nor on which other problems or samples are drawn.
+    """
+    identity = hashlib.sha256(f"{settings.seed}\0{problem_id}".encode()).digest()
+    generator = np.random.default_rng(int.from_bytes(identity, "big"))
+    return generator.random((rows, settings.max_new_tokens), dtype=np.float32)
+
+
+def _sample(drawn: Drawn, stopper: Stopper) -> Sample:
+    problem_id, index = drawn.key
+    tokens = len(drawn.ids)
+    return Sample(
+        problem_id=problem_id,
+        sample=index,
+        completion=stopper.text(drawn.ids),
+        tokens=tokens,
+        finish_reason="stop" if drawn.ended else "length",
+        logprob=round(drawn.logprob, 4),
+        entropy=round(drawn.entropy / tokens, 4),
+    )
+
+
+def _end_tokens(model: Any, tokenizer: Any) -> list[int]:
+    declared = model.generation_config.eos_token_id
+    ends = declared if isinstance(declared, list) else [declared]
+    return sorted({token for token in [*ends, tokenizer.eos_token_id] if token is not None})
+
+
+def _free_memory(device: torch.device) -> int:
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

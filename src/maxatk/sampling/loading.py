@@ -1,0 +1,159 @@
+"""Load a causal language model of transformers with its tokenizer and adapter."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+from transformers import AutoModelForCausalLM
+
+from maxatk.errors import InvalidValueError, MissingDependencyError, MissingFileError
+from maxatk.models import load_tokenizer, no_progress_bar
+from maxatk.sampling.settings import ModelSettings
+
+_log = logging.getLogger(__name__)
+
+_LARGE = 32_000_000  # weights from which bfloat16 is faster where there are instructions for it
+_AMPERE = (8, 0)  # the first GPUs with them
+_BFLOAT16_FLAGS = ("avx512_bf16", "amx_bf16", "bf16")  # of x86 and ARM in /proc/cpuinfo
+
+
+@dataclasses.dataclass(frozen=True)
+class Loaded:
+    """A model ready for inference; `stored_dtype` is that of its files."""
+
+    model: Any
+    tokenizer: Any
+    stored_dtype: str
+
+
+def load_model(name: str, settings: ModelSettings) -> Loaded:
+    """Return a model with its tokenizer.
+
+    Raises MissingFileError where it cannot be loaded, InvalidValueError for an adapter of another
+    model and for a device beside a device map, MissingDependencyError without peft for an adapter.
+    """
+    if settings.device_map is not None and settings.device is not None:
+        raise InvalidValueError(
+            f"device: a device map decides it, got {settings.device!r} beside "
+            f"device_map={settings.device_map!r}"
+        )
+    with no_progress_bar(), found_or_missing(name):
+        tokenizer = load_tokenizer(name, revision=settings.revision, prompt=settings.prompt)
+        model = AutoModelForCausalLM.from_pretrained(
+            name,
+            dtype=settings.dtype,
+            revision=settings.revision or "main",
+            attn_implementation=settings.attn_implementation,
+            device_map=settings.device_map,
+        )
+    stored = str(model.dtype).removeprefix("torch.")
+    if settings.adapter is not None:
+        model = _merged(model, settings.adapter)
+    device = settings.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    where = torch.device(device) if settings.device_map is None else model.device
+    if settings.dtype == "auto" and is_made_bfloat16(name, stored, model, where.type):
+        model.to(torch.bfloat16)
+    if settings.device_map is None:
+        model.to(where)
+    return Loaded(model.eval(), tokenizer, stored)
+
+
+@contextlib.contextmanager
+def found_or_missing(model: str) -> Iterator[None]:
+    """Raise MissingFileError for a model whose files transformers does not find or cannot read."""
+    try:
+        yield
+    except OSError as error:
+        raise MissingFileError(f"model {model!r}: cannot be loaded: {error}") from error
+
+
+def check_adapter(adapter: str, model: Any) -> None:
+    """Raise for an adapter's folder that is none, or whose weights are not of this model.
+
+    Only names and shapes are looked at: a model on the device "meta" will do. PEFT itself passes
+    over weights of layers that the model does not have, and vLLM over all of another model.
+
+    Raises MissingFileError without adapter_config.json, InvalidValueError naming the weight.
+    """
+    folder = Path(adapter)
+    if not (folder / "adapter_config.json").is_file():
+        raise MissingFileError(f"adapter: the folder {adapter!r} holds no adapter_config.json")
+    modules = dict(model.named_modules())
+    for name, shape in _stored_shapes(folder / "adapter_model.safetensors").items():
+        place, is_low_rank, part = name.removeprefix("base_model.model.").partition(".lora_")
+        module = modules.get(place if is_low_rank else place.rpartition(".")[0])
+        if module is None:
+            raise _not_its_adapter(adapter, f"no place for {name!r}")
+        size = {"A.weight": shape[-1], "B.weight": shape[0]}.get(part)
+        if size is not None and size not in module.weight.shape:
+            shapes = f"{shape} beside {list(module.weight.shape)}"
+            raise _not_its_adapter(adapter, f"{name!r} is {shapes}")
+
+
+def _stored_shapes(path: Path) -> dict[str, list[int]]:
+    if not path.is_file():
+        return {}
+    with safe_open(path, framework="pt") as file:
+        return {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118
+
+
+def _merged(model: Any, adapter: str) -> Any:
+    check_adapter(adapter, model)
+    try:
+        from peft import PeftModel
+    except ImportError as error:
+        raise MissingDependencyError("an adapter needs peft: pip install 'maxatk[peft]'") from error
+    try:
+        return PeftModel.from_pretrained(model, adapter).merge_and_unload()
+    except (RuntimeError, ValueError, KeyError) as error:
+        raise _not_its_adapter(adapter, str(error)) from error
+
+
+def _not_its_adapter(adapter: str, reason: str) -> InvalidValueError:
+    first = reason.strip().splitlines()[0]
+    return InvalidValueError(f"adapter: {adapter!r} is not of this model: {first}")
+
+
+def reason_of(error: Exception) -> str:
+    """Return why an engine did not start, in one line; pydantic's lines of advice are left out."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if not lines:
+        return type(error).__name__
+    if "validation error" not in lines[0]:
+        return lines[-1]
+    told = [line.partition(" [type=")[0] for line in lines[1:]]
+    return ": ".join(line for line in told if not line.startswith("For further information"))
+
+
+def is_made_bfloat16(name: str, stored: str, model: Any, device: str) -> bool:
+    """Return whether a model of float32 files is computed in bfloat16, and log it.
+
+    So that a trained model, which TRL writes in float32, is compared with its base in one
+    numerics: large models are, on a device that is faster in bfloat16.
+    """
+    if stored != "float32" or model.num_parameters() < _LARGE or not _has_bfloat16(device):
+        return False
+    _log.warning(
+        "%s: computed in bfloat16, which this %s is faster in, and not in the float32 of its "
+        "files; dtype float32 keeps that",
+        name,
+        "GPU" if device == "cuda" else "CPU",
+    )
+    return True
+
+
+def _has_bfloat16(device: str) -> bool:
+    if device == "cuda":
+        return tuple(torch.cuda.get_device_capability()) >= _AMPERE
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if device == "cpu" and line.startswith(("flags", "Features")):
+                return any(flag in line.split() for flag in _BFLOAT16_FLAGS)
+    return False

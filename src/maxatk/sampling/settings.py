@@ -1,0 +1,201 @@
+"""How completions are sampled and models run: frozen records, validated when they are made."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from maxatk.check import is_finite, require, whole
+from maxatk.errors import InvalidValueError
+from maxatk.models import PromptSettings
+from maxatk.settings import masked_url
+
+
+@dataclasses.dataclass(frozen=True)
+class SamplingSettings:
+    """The sampling distribution and the number of samples; the defaults are the paper's.
+
+    The distribution is cut by `min_p`, then by `top_k`, then by `top_p`, and renormalized each
+    time.
+
+    Args:
+        temperature: Divides the logits; 0 takes the most probable token.
+        top_p: The smallest set of tokens with this probability is kept, from above 0 to 1 (no cut).
+        top_k: So many of the most probable tokens are kept; 0 keeps all.
+        min_p: Tokens with at least this share of the largest probability are kept, from 0 to 1.
+        max_new_tokens: The most tokens of a completion.
+        stop: Texts; a completion ends before the first of them.
+        stop_at_fence: A completion ends after the line that closes its first fenced block.
+        seed: Fixes every draw, from 0.
+        samples: Completions drawn for every problem.
+
+    Raises InvalidValueError naming the field, its value and what is allowed.
+    """
+
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+    max_new_tokens: int = 256
+    stop: tuple[str, ...] = ()
+    stop_at_fence: bool = False
+    seed: int = 0
+    samples: int = 256
+
+    def __post_init__(self) -> None:
+        where, heat = "SamplingSettings", self.temperature
+        require(0 <= heat < math.inf, f"{where}.temperature", "0 or more", heat)
+        require(0 < self.top_p <= 1, f"{where}.top_p", "in (0, 1]", self.top_p)
+        require(0 <= self.min_p < 1, f"{where}.min_p", "in [0, 1)", self.min_p)
+        for name, least in {"max_new_tokens": 1, "samples": 1, "seed": 0, "top_k": 0}.items():
+            whole(f"{where}.{name}", getattr(self, name), least)
+        texts = not isinstance(self.stop, str) and all(isinstance(s, str) and s for s in self.stop)
+        require(texts, f"{where}.stop", "texts that are not empty", self.stop)
+        object.__setattr__(self, "stop", tuple(self.stop))
+
+    @property
+    def cut(self) -> bool:
+        """Return whether the distribution is cut."""
+        return self.top_p < 1 or self.top_k > 0 or self.min_p > 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the settings as a JSON object."""
+        return {**dataclasses.asdict(self), "stop": list(self.stop)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """The samples to draw of one problem: those with these indices, in this order."""
+
+    problem_id: str
+    prompt: str
+    indices: Sequence[int]
+
+
+@dataclasses.dataclass(frozen=True)
+class BackendRow:
+    """One backend.
+
+    Args:
+        path: Its class, as module:class; nothing is imported before a model is opened.
+        install: The command that installs its packages.
+        has_files: It opens the files of a model, from a folder or the hub.
+    """
+
+    path: str
+    install: str = "pip install 'maxatk[eval]'"
+    has_files: bool = True
+
+
+BACKENDS: dict[str, BackendRow] = {
+    "hf": BackendRow("maxatk.sampling.hf:HFBackend"),
+    "openai": BackendRow("maxatk.sampling.openai:OpenAIBackend", has_files=False),
+    "vllm": BackendRow("maxatk.sampling.vllm:VLLMBackend", install="pip install 'maxatk[vllm]'"),
+}
+
+if TYPE_CHECKING:
+    BackendName: TypeAlias = str
+else:  # what recipes and the command line check a name against
+    _NAMES = ("auto", *BACKENDS)
+    BackendName = Literal[_NAMES]
+
+VLLM_LACKS = ("device", "server", "attn_implementation", "device_map")
+"""Settings that the backend vllm has no use for."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ServerSettings:
+    """How an OpenAI-compatible server is asked.
+
+    Args:
+        url: The base of its API, such as http://localhost:8000/v1.
+        chat: A prompt goes to /chat/completions as a user turn; else to /completions as it is.
+        concurrency: The most requests under way at a time, each for one sample.
+        retries: How often a request that may succeed later is repeated (after 429, 5xx, a time-out
+            or a lost connection).
+        timeout_s: Seconds that one request may take.
+        backoff_s: Seconds before the first repetition; then twice as long each time, up to a
+            minute.
+        key_variable: The environment variable with the API key, if there is one.
+
+    Raises InvalidValueError naming the field, its value and what is allowed.
+    """
+
+    url: str | None = None
+    chat: bool = False
+    concurrency: int = 64
+    retries: int = 10
+    timeout_s: float = 300.0
+    backoff_s: float = 0.5
+    key_variable: str = "OPENAI_API_KEY"
+
+    def __post_init__(self) -> None:
+        whole("ServerSettings.concurrency", self.concurrency, 1)
+        whole("ServerSettings.retries", self.retries, 0)
+        for name in ("timeout_s", "backoff_s"):
+            value = getattr(self, name)
+            require(is_finite(value) and value > 0, f"ServerSettings.{name}", "positive", value)
+        if self.url is not None and not self.url.startswith(("http://", "https://")):
+            raise InvalidValueError(
+                f"ServerSettings.url: must start with http:// or https://, got "
+                f"{masked_url(self.url)!r}"
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelSettings:
+    """How a model is run; a backend that has no use for a setting refuses it.
+
+    Args:
+        backend: hf runs the model here, vllm does with its own engine, openai asks a server; auto
+            takes vllm on a GPU where it is installed, else hf.
+        dtype: Of the weights; auto takes that of the model's files, or bfloat16 for larger float32
+            models on a CPU that is faster in it (hf).
+        device: Where the model runs; a GPU if there is one.
+        batch_size: Samples drawn at once; chosen by the backend if not given.
+        server: The server of the backend openai.
+        prompt: How a problem's prompt becomes what the model reads.
+        adapter: A folder with a LoRA adapter of the model (hf, vllm).
+        revision: A branch, tag or commit of a model on the hub (hf, vllm).
+        attn_implementation: The attention of transformers that evaluates prompts (hf).
+        device_map: How the weights are spread over devices, such as auto (hf).
+        engine: More arguments of vLLM's engine, such as engine.max_model_len=4096 (vllm).
+
+    Raises InvalidValueError for a batch size below 1 and an engine that is no mapping.
+    """
+
+    backend: BackendName = "hf"
+    dtype: Literal["auto", "bfloat16", "float16", "float32"] = "auto"
+    device: str | None = None
+    batch_size: int | None = None
+    server: ServerSettings = dataclasses.field(default_factory=ServerSettings)
+    prompt: PromptSettings = dataclasses.field(default_factory=PromptSettings)
+    adapter: str | None = None
+    revision: str | None = None
+    attn_implementation: str | None = None
+    device_map: str | None = None
+    engine: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        size = self.batch_size
+        require(size is None or size >= 1, "batch_size", "1 or more", size)
+        require(isinstance(self.engine, Mapping), "engine", "a mapping", self.engine)
+
+    def refuse(self, *names: str) -> None:
+        """Raise InvalidValueError if one of these settings, which the backend lacks, was given."""
+        without = ModelSettings()
+        for name in names:
+            value: Any = getattr(self, name)
+            if value != getattr(without, name):
+                raise InvalidValueError(
+                    f"{name}: the backend {self.backend!r} has no such setting, got {value!r}"
+                )
+
+
+def sample_seed(seed: int, problem_id: str, index: int) -> int:
+    """Return the seed of one sample, from 0 to 2^31 - 1."""
+    digest = hashlib.sha256(f"{seed}\0{problem_id}\0{index}".encode()).digest()
+    return int.from_bytes(digest[:4], "big") >> 1

@@ -1,0 +1,229 @@
+"""The `vllm` backend: vLLM's engine in this process."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Generator, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+# Before the import. The engine in a process of its own would survive a SIGKILL of this one, and
+# standard output is for results.
+os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
+os.environ.setdefault("VLLM_LOGGING_STREAM", "ext://sys.stderr")
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+from vllm import LLM, SamplingParams
+from vllm.lora.request import LoRARequest
+from vllm.platforms import current_platform
+from vllm.sampling_params import RequestOutputKind
+
+from maxatk.errors import InvalidValueError
+from maxatk.models import load_tokenizer, prompt_ids, refuse_missing_folder
+from maxatk.records import Sample
+from maxatk.sampling.backend import check_indices, check_lengths, describe_files, in_order
+from maxatk.sampling.loading import check_adapter, found_or_missing, is_made_bfloat16, reason_of
+from maxatk.sampling.settings import (
+    VLLM_LACKS,
+    ModelSettings,
+    Request,
+    SamplingSettings,
+    sample_seed,
+)
+
+_BATCH = 256
+_OURS = ("model", "tokenizer", "dtype", "revision", "generation_config", "enable_lora")
+_BATCHED_TOKENS = 8192  # at a time, of prompts that are not evaluated in chunks
+
+
+class VLLMBackend:
+    """Draw samples with vLLM's engine, which at most `batch_size` are in at a time.
+
+    Prompts become the tokens that the backend "hf" gives its model. Every sample is a sequence with
+    a seed of its own, decided by the seed of the settings, the problem id and its index. `logprob`
+    is vLLM's `cumulative_logprob`, which is taken before the temperature: it is given at
+    temperature 1, and at 0. vLLM has no entropies.
+
+    Raises MissingFileError for a model or an adapter that is not there, InvalidValueError for
+    settings that the engine does not start with.
+    """
+
+    def __init__(self, model: str, settings: ModelSettings) -> None:
+        refuse_missing_folder(model)
+        self.name, self.settings = model, settings
+        self.batch_size = settings.batch_size or _BATCH
+        for name in _OURS:
+            if name in settings.engine:
+                raise InvalidValueError(f"engine.{name}: is decided by maxatk; leave it out")
+        revision = settings.revision
+        with found_or_missing(model):
+            self.tokenizer = load_tokenizer(model, revision=revision, prompt=settings.prompt)
+            config = AutoConfig.from_pretrained(model, revision=revision or "main")
+        self._adapter = _adapter(settings.adapter, config)
+        arguments = _engine_arguments(settings, config, self.batch_size)
+        try:
+            self.engine = LLM(model=model, dtype=_dtype(model, settings, config), **arguments)
+        except Exception as error:  # whatever the engine, its platform and pydantic raise
+            raise InvalidValueError(
+                f"engine: vLLM does not start with {json.dumps(dict(settings.engine))}: "
+                f"{reason_of(error)}"
+            ) from error
+
+    @classmethod
+    def open(cls, model: str, settings: ModelSettings) -> VLLMBackend:
+        """Return the backend; raises InvalidValueError for settings it has no use for."""
+        settings.refuse(*VLLM_LACKS)
+        return cls(model, settings)
+
+    def describe(self) -> dict[str, Any]:
+        """Return what was loaded, what the engine made of it, and how a prompt becomes tokens."""
+        made = self.engine.llm_engine.model_config
+        return {
+            **describe_files("vllm", self.name, self.settings),
+            "dtype": str(made.dtype).removeprefix("torch."),
+            "device": current_platform.device_type,
+            **({} if current_platform.is_cpu() else {"gpu": current_platform.get_device_name()}),
+            "batch_size": self.batch_size,
+            "context": made.max_model_len,
+            "engine": dict(self.settings.engine),
+        }
+
+    def prepare(self, prompts: Mapping[str, str], settings: SamplingSettings) -> None:
+        """Raise InvalidValueError for what the engine would refuse, or cut, in mid-run.
+
+        That is an empty prompt, one too long for the context together with the new tokens, and
+        sampling settings that vLLM does not know.
+        """
+        if settings.stop_at_fence:
+            raise InvalidValueError("stop_at_fence: the backend 'vllm' cannot stop there")
+        if settings.temperature > 2:
+            raise InvalidValueError(
+                f"temperature: the backend 'vllm' takes 2 at most, got {settings.temperature!r}"
+            )
+        check_lengths(
+            {name: len(self._prompt_ids(prompt)) for name, prompt in prompts.items()},
+            settings.max_new_tokens,
+            self.engine.llm_engine.model_config.max_model_len,
+        )
+
+    def sample(
+        self, requests: Iterable[Request], settings: SamplingSettings
+    ) -> Generator[list[Sample], None, None]:
+        """Yield the samples asked for, in that order, as they are drawn.
+
+        Raises InvalidValueError for an index out of range.
+        """
+        requests = list(requests)
+        check_indices(requests, settings)
+        return in_order(requests, self._drawn(requests, settings))
+
+    def _drawn(
+        self, requests: Iterable[Request], settings: SamplingSettings
+    ) -> Generator[list[Sample], None, None]:
+        engine = self.engine.llm_engine
+        waiting = (
+            (request.problem_id, index, ids)
+            for request in requests
+            for ids in [self._prompt_ids(request.prompt)]
+            for index in request.indices
+        )
+        under_way: dict[str, tuple[str, int]] = {}
+        try:
+            while True:
+                while len(under_way) < self.batch_size and (row := next(waiting, None)):
+                    problem_id, index, ids = row
+                    name = f"{problem_id}\0{index}"
+                    engine.add_request(
+                        name,
+                        {"prompt_token_ids": ids},
+                        _parameters(settings, sample_seed(settings.seed, problem_id, index)),
+                        lora_request=self._adapter,
+                    )
+                    under_way[name] = problem_id, index
+                if not under_way:
+                    return
+                yield [
+                    _sample(output.outputs[0], *under_way.pop(output.request_id))
+                    for output in engine.step()
+                    if output.finished
+                ]
+        finally:
+            if under_way:
+                engine.abort_request(list(under_way))
+
+    def _prompt_ids(self, prompt: str) -> list[int]:
+        return prompt_ids(self.tokenizer, prompt, self.settings.prompt)
+
+
+def _engine_arguments(settings: ModelSettings, config: Any, batch_size: int) -> dict[str, Any]:
+    arguments: dict[str, Any] = {
+        # Without its own defaults: what generation_config.json says must not change the sampling.
+        "generation_config": "vllm",
+        "max_num_seqs": batch_size,
+    }
+    if settings.revision is not None:
+        arguments |= {"revision": settings.revision, "tokenizer_revision": settings.revision}
+    if settings.adapter is not None:
+        rank = json.loads((Path(settings.adapter) / "adapter_config.json").read_text())["r"]
+        arguments |= {"enable_lora": True, "max_lora_rank": max(8, 1 << (rank - 1).bit_length())}
+    if current_platform.is_cpu():
+        # Seeds and prompts evaluated in chunks end the engine there: its generator has no offset.
+        context = getattr(config.get_text_config(), "max_position_embeddings", 0)
+        arguments |= {
+            "enable_chunked_prefill": False,
+            "max_num_batched_tokens": max(_BATCHED_TOKENS, context),
+        }
+    return {**arguments, **settings.engine}
+
+
+def _dtype(model: str, settings: ModelSettings, config: Any) -> str:
+    """Return the type that the backend "hf" would compute in; vLLM's own auto is another one."""
+    stored = getattr(config.get_text_config(), "dtype", None) or getattr(config, "dtype", None)
+    if settings.dtype != "auto" or stored is None:
+        return settings.dtype
+    name = str(stored).removeprefix("torch.")
+    if name != "float32":
+        return name
+    device = current_platform.device_type
+    return "bfloat16" if is_made_bfloat16(model, name, _without_weights(config), device) else name
+
+
+def _adapter(folder: str | None, config: Any) -> LoRARequest | None:
+    if folder is None:
+        return None
+    check_adapter(folder, _without_weights(config))
+    return LoRARequest("adapter", 1, folder)
+
+
+def _without_weights(config: Any) -> Any:
+    with torch.device("meta"):
+        return AutoModelForCausalLM.from_config(config)
+
+
+def _parameters(settings: SamplingSettings, seed: int) -> SamplingParams:
+    return SamplingParams(
+        n=1,
+        temperature=settings.temperature,
+        top_p=settings.top_p,
+        top_k=settings.top_k,
+        min_p=settings.min_p,
+        max_tokens=settings.max_new_tokens,
+        stop=list(settings.stop) or None,
+        seed=seed,
+        logprobs=0 if settings.temperature in (0, 1) else None,
+        output_kind=RequestOutputKind.FINAL_ONLY,
+    )
+
+
+def _sample(found: Any, problem_id: str, index: int) -> Sample:
+    logprob = found.cumulative_logprob
+    return Sample(
+        problem_id=problem_id,
+        sample=index,
+        completion=found.text,
+        tokens=len(found.token_ids),
+        finish_reason=found.finish_reason,
+        logprob=None if logprob is None else round(float(logprob), 4),
+    )

@@ -1,0 +1,162 @@
+"""Metrics of an evaluation and their uncertainty: arrays in, arrays out.
+
+Shapes: P problems, n samples of a problem, K values of k. NaN is a sample that could not be
+scored, or a problem with too few scored samples for a k. SciPy is imported where it is used.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from maxatk.check import is_finite, require
+from maxatk.errors import InvalidValueError
+from maxatk.objectives import max_at_k
+
+FloatArray = npt.NDArray[np.float64]
+
+RESAMPLES = 10_000
+LEVEL = 0.95
+FEW_PROBLEMS = 30
+"""Below so many problems an interval is Student's: the bootstrap's is too narrow there."""
+_BLOCK = 500  # resamples at a time: bounds the memory at 500 x P numbers
+
+
+@dataclasses.dataclass(frozen=True)
+class Interval:
+    """Means with the ends of their intervals: (K,) each.
+
+    `problems` (K,) counts the problems behind each mean: those with a value, not NaN.
+    """
+
+    mean: FloatArray
+    low: FloatArray
+    high: FloatArray
+    problems: npt.NDArray[np.int64]
+
+
+def default_ks(samples: int) -> list[int]:
+    """Return 1, 2, 4, ... up to `samples`, and `samples` itself."""
+    return sorted({1 << power for power in range(samples.bit_length())} | {samples})
+
+
+def check_ks(ks: Sequence[int], samples: int) -> list[int]:
+    """Return `ks` ascending, each once; raises InvalidValueError unless 1 <= k <= samples."""
+    for k in ks:
+        fits = not isinstance(k, bool) and isinstance(k, (int, np.integer)) and 1 <= k <= samples
+        allowed = f"an integer from 1 to the {samples} samples of a problem"
+        require(fits, "k", allowed, k)
+    return sorted({int(k) for k in ks})
+
+
+def check_threshold(threshold: float) -> None:
+    """Raise InvalidValueError for a threshold that is no finite number."""
+    require(is_finite(threshold), "threshold", "a finite number", threshold)
+
+
+def metric_values(
+    rewards: FloatArray, ks: Sequence[int], *, threshold: float = 1.0
+) -> dict[str, FloatArray]:
+    """Return the unbiased max@k and pass@k of every problem: {"max@k", "pass@k"}, each (P, K).
+
+    rewards: (P, n), NaN where unscored, which shrinks that problem's n. A sample passes when its
+    reward is `threshold` or more. A problem with fewer than k scored samples has NaN there.
+    Source: "The Best of N Worlds", appendix C.1.
+    """
+    passes = np.where(np.isnan(rewards), np.nan, rewards >= threshold)
+    return {"max@k": max_at_k(rewards, list(ks)), "pass@k": max_at_k(passes, list(ks))}
+
+
+def t_quantile(chance: float, df: npt.ArrayLike) -> FloatArray:
+    """Return the t that Student's variable with `df` degrees of freedom stays below."""
+    from scipy import special
+
+    found: FloatArray = special.stdtrit(df, chance)
+    return found
+
+
+def t_tails(t: npt.ArrayLike, df: npt.ArrayLike) -> FloatArray:
+    """Return the chance that Student's variable is at least as far from 0 as `t`: two-sided."""
+    from scipy import special
+
+    found: FloatArray = 2 * special.stdtr(df, -np.abs(t))
+    return found
+
+
+def mean_and_error(values: FloatArray) -> tuple[FloatArray, FloatArray, npt.NDArray[np.int64]]:
+    """Return the mean over the rows, its standard error, and how many rows have a value: (K,) each.
+
+    values: (P, K). The mean is NaN without a value, the error for fewer than two. Raises
+    InvalidValueError when there are no rows.
+    """
+    if values.ndim != 2 or not len(values):
+        raise InvalidValueError(f"values: must have shape (P, K) with P > 0, got {values.shape}")
+    known = ~np.isnan(values)
+    count = known.sum(axis=0)
+    mean = np.where(known, values, 0.0).sum(axis=0) / np.where(count, count, np.nan)
+    squares = np.where(known, values - mean, 0.0) ** 2
+    error = np.sqrt(squares.sum(axis=0) / np.where(count > 1, count * (count - 1), np.nan))
+    return mean, error, count
+
+
+def student_mean(values: FloatArray) -> Interval:
+    """Return the mean over problems with Student's t-interval, NaN where fewer than two have one.
+
+    values: (P, K). Raises InvalidValueError when there are no problems.
+    """
+    mean, error, problems = mean_and_error(values)
+    half = error * t_quantile((1 + LEVEL) / 2, np.maximum(problems - 1, 1))
+    return Interval(mean=mean, low=mean - half, high=mean + half, problems=problems)
+
+
+def mean_interval(values: FloatArray, *, resamples: int = RESAMPLES) -> Interval:
+    """Return the mean over problems with the interval that suits their number.
+
+    values: (P, K). A column with 30 values or more has the percentile bootstrap's: whole problems
+    are resampled, the same ones in every column, and the interval holds the middle 95% of the
+    resampled means. It answers how the mean would vary over other problems of this kind with as
+    many new samples each: the noise of the samples is part of the spread over problems. A column
+    with fewer has that of `student_mean`: over 5 problems with 256 samples the bootstrap's holds
+    the true max@1 in 83% of all cases instead of 95%, Student's in 94%. Neither helps where most
+    problems are at their ceiling: what is left then are the few below it.
+
+    Raises InvalidValueError when there are no problems.
+    """
+    mean, _, problems = mean_and_error(values)
+    many = problems >= FEW_PROBLEMS
+    if not many.any():
+        return student_mean(values)
+    # SciPy takes 17 MiB, and is loaded only where some interval is Student's.
+    all_many = Interval(mean, mean, mean, problems)
+    found = all_many if many.all() else student_mean(values)
+    tail = (1 - LEVEL) / 2
+    means = _resampled_means(values, resamples)[:, many]
+    low, high = found.low.copy(), found.high.copy()
+    low[many], high[many] = np.nanquantile(means, [tail, 1 - tail], axis=0)
+    return dataclasses.replace(found, low=low, high=high)
+
+
+def _resampled_means(values: FloatArray, resamples: int) -> FloatArray:
+    """Return the means over resampled problems, (resamples, K); NaN where none has a value."""
+    known = ~np.isnan(values)
+    filled = np.where(known, values, 0.0)
+    means = np.full((resamples, values.shape[1]), np.nan)
+    generator = np.random.default_rng(0)
+    for start in range(0, resamples, _BLOCK):
+        times = _times_drawn(generator, min(_BLOCK, resamples - start), len(values))
+        # All values known, as nearly always: then every resample has all P problems.
+        drawn = len(values) if known.all() else times @ known
+        np.divide(
+            times @ filled, drawn, out=means[start : start + _BLOCK], where=np.greater(drawn, 0)
+        )
+    return means
+
+
+def _times_drawn(generator: np.random.Generator, resamples: int, problems: int) -> FloatArray:
+    drawn = generator.integers(problems, size=(resamples, problems))
+    drawn += problems * np.arange(resamples)[:, None]
+    times = np.bincount(drawn.ravel(), minlength=resamples * problems)
+    return times.reshape(resamples, problems).astype(np.float64)

@@ -1,0 +1,122 @@
+"""How many problems show a difference: arrays in, numbers out.
+
+A difference of two models is seen through two kinds of noise: a finite number of samples for each
+problem, and models that differ more on some problems than on others. Both shrink with the number of
+problems; more samples only help with the first.
+"""
+
+from __future__ import annotations
+
+import math
+from statistics import NormalDist
+
+import numpy as np
+import numpy.typing as npt
+
+from maxatk.check import require
+from maxatk.errors import InvalidValueError
+from maxatk.objectives import pass_at_k
+from maxatk.statistics.intervals import FloatArray, t_quantile
+
+_FARTHEST = 60.0  # a shift of log odds that leaves no chance but 0 and 1
+
+
+def pairs_needed(
+    difference: float, deviation: float, *, level: float = 0.05, power: float = 0.8
+) -> int:
+    """Return how many pairs a paired t-test needs to find a mean difference.
+
+    `deviation` is the standard deviation of the differences of single pairs: of problems, or of
+    seeds. The test is two-sided at `level` and finds the difference with the chance `power`.
+    n is ((t_{1 - level/2} + t_{power}) deviation / difference)^2 with n - 1 degrees of freedom.
+    Raises InvalidValueError for a difference of 0, a negative deviation, and a level or power
+    outside (0, 1).
+    """
+    finite = difference != 0 and math.isfinite(difference)
+    require(finite, "difference", "finite and not 0", difference)
+    if not deviation >= 0:
+        raise InvalidValueError(f"deviation: must not be negative, got {deviation!r}")
+    for name, value in (("level", level), ("power", power)):
+        if not 0 < value < 1:
+            raise InvalidValueError(f"{name}: must lie between 0 and 1, got {value!r}")
+
+    def wanted(pairs: int) -> float:
+        quantiles = (float(t_quantile(chance, pairs - 1)) for chance in (1 - level / 2, power))
+        return float((sum(quantiles) * deviation / difference) ** 2)
+
+    normal = sum(map(NormalDist().inv_cdf, (1 - level / 2, power)))
+    pairs = max(2, math.ceil((normal * deviation / difference) ** 2))
+    while wanted(pairs) > pairs:  # t needs a few more than the normal distribution
+        pairs += 1
+    return pairs
+
+
+def problems_needed(
+    difference: float, *, k: int, samples: int, chances: npt.ArrayLike, scatter: float = 0.8
+) -> int:
+    """Return how many problems show that one model's pass@k is above another's by a difference.
+
+    For the chance 0.8 to find it with a two-sided paired test at the level 0.05. With rewards of 0
+    and 1 pass@k is max@k.
+
+    Args:
+        difference: Of the two means of pass@k, such as 0.02.
+        k: Of pass@k.
+        samples: Drawn from either model for every problem.
+        chances: (P,), the first model's chance to solve each of some typical problems, in [0, 1]:
+            `correct` / `scored` of the problems in a results.json will do.
+        scatter: How unevenly the second model gains: the standard deviation over problems of the
+            change of a problem's log odds. 0 is the same change everywhere; 0.8 spreads the
+            differences of problems as training did in the study of five seeds.
+
+    Raises InvalidValueError for a k above the samples, chances outside [0, 1], a negative scatter,
+    a difference that no shift of the log odds makes, and as `pairs_needed`.
+    """
+    first = np.asarray(chances, dtype=np.float64)
+    if first.ndim != 1 or not len(first) or not ((first >= 0) & (first <= 1)).all():
+        raise InvalidValueError("chances: must be one number or more from 0 to 1, in one dimension")
+    require(1 <= k <= samples, "k", f"from 1 to the {samples} samples", k)
+    if not scatter >= 0:
+        raise InvalidValueError(f"scatter: must not be negative, got {scatter!r}")
+    second = _shifted(first, scatter, difference, k)
+    moved = _solved(second, k) - _solved(first, k)
+    noise = _noise(first, k, samples) + _noise(second, k, samples)
+    return pairs_needed(difference, math.sqrt(float(moved.var() + noise.mean())))
+
+
+def _solved(chances: FloatArray, k: int) -> FloatArray:
+    solved: FloatArray = 1 - (1 - chances) ** k
+    return solved
+
+
+def _shifted(first: FloatArray, scatter: float, difference: float, k: int) -> FloatArray:
+    """Return chances whose log odds moved at random, and alike until pass@k differs so much."""
+    from scipy import optimize, special
+
+    odds = special.logit(first) + scatter * np.random.default_rng(0).standard_normal(len(first))
+
+    def gain(shift: float) -> float:
+        return float((_solved(special.expit(odds + shift), k) - _solved(first, k)).mean())
+
+    low, high = gain(-_FARTHEST), gain(_FARTHEST)
+    if not low <= difference <= high:
+        before = float(_solved(first, k).mean())
+        raise InvalidValueError(
+            f"difference: pass@{k} of these problems is {before:.3f} and can be moved to between "
+            f"{before + low:.3f} and {before + high:.3f}, not by {difference!r}"
+        )
+    shift = optimize.brentq(lambda shift: gain(shift) - difference, -_FARTHEST, _FARTHEST)
+    second: FloatArray = special.expit(odds + shift)
+    return second
+
+
+def _noise(chances: FloatArray, k: int, samples: int) -> FloatArray:
+    """Return the variance of the estimate of pass@k from so many samples, problem by problem."""
+    from scipy import stats
+
+    correct = np.arange(samples + 1)
+    estimates = pass_at_k(samples, correct, k)
+    weights = stats.binom.pmf(correct, samples, chances[:, None])
+    means = weights @ estimates
+    variance: FloatArray = np.maximum(weights @ estimates**2 - means**2, 0.0)
+    return variance

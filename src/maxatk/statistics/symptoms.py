@@ -1,0 +1,261 @@
+"""What the log of a training shows to be wrong: a table of rules.
+
+A rule reads the rows of a log, a mapping each, as the trainer logs them. The last third of the
+values of a key says how a training is, and the first third how it was.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from maxatk.folders import known
+from maxatk.statistics.intervals import mean_and_error
+
+LogRow: TypeAlias = Mapping[str, Any]
+Evidence: TypeAlias = Callable[[Sequence[LogRow]], str | None]
+
+SILENT = "frac_groups_without_signal"
+DISTINCT = "completions/distinct"
+WITHOUT, FAILED = "frac_without_reward", "frac_reward_failed"
+MOST_WITHOUT_SIGNAL = 0.5  # share of groups; above it most of the sampling teaches nothing
+MAX_AT_K = re.compile(r"max@(\d+)")
+
+_SURE, _CERTAIN = 2.5, 4.0  # standard errors of a fall that prompts and samples do not make
+
+
+@dataclasses.dataclass(frozen=True)
+class Rule:
+    """One thing that goes wrong, the keys of the log that show it, and `when` it fires, in words.
+
+    `evidence` returns the numbers of a log in words, or None where the rule does not fire.
+    """
+
+    name: str
+    reads: tuple[str, ...]
+    when: str
+    evidence: Evidence
+    remedy: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """A rule that fires, with its evidence."""
+
+    rule: Rule
+    evidence: str
+
+    def __str__(self) -> str:
+        return f"{self.rule.name}: {self.evidence}; {self.rule.remedy}"
+
+
+def findings(log: Sequence[LogRow]) -> list[Finding]:
+    """Return what the rows of a log show to be wrong, in the order of `RULES`."""
+    rows = training_rows(log)
+    found = ((rule, rule.evidence(rows)) for rule in RULES if rows)
+    return [Finding(rule, evidence) for rule, evidence in found if evidence is not None]
+
+
+def training_rows(log: Sequence[LogRow]) -> list[LogRow]:
+    """Return the rows about training; the others are summaries and evaluations."""
+    return [row for row in log if not row.keys().isdisjoint(("loss", "reward", "max@1"))]
+
+
+def group_size(rows: Sequence[LogRow]) -> int:
+    """Return the samples of a group: the largest k of max@k that is logged, 1 without any."""
+    keys = {key for row in rows for key in row}
+    return max((int(m[1]) for key in keys if (m := MAX_AT_K.fullmatch(key))), default=1)
+
+
+def values(rows: Sequence[LogRow], key: str) -> list[float]:
+    """Return the values of a key that are known."""
+    return [value for row in rows if (value := known(row, key)) is not None]
+
+
+def _thirds(rows: Sequence[LogRow], key: str) -> tuple[list[float], list[float]]:
+    found = values(rows, key)  # steps that use samples again log no rewards
+    third = max(1, len(found) // 3)
+    return found[:third], found[-third:]
+
+
+def _now(rows: Sequence[LogRow], key: str) -> float | None:
+    _, found = _thirds(rows, key)
+    return float(np.mean(found)) if found else None
+
+
+def _bounded(name: str, bounds: Mapping[str, tuple[float, float, str]], remedy: str) -> Rule:
+    """Return a rule about keys that leave their bounds: key -> (least, most, sentence)."""
+
+    def evidence(rows: Sequence[LogRow]) -> str | None:
+        found = ((_now(rows, key), *bound) for key, bound in bounds.items())
+        said = [
+            text.format(x)
+            for x, least, most, text in found
+            if x is not None and not least <= x <= most
+        ]
+        return ", ".join(said) or None
+
+    when = [
+        f"{key} above {most:g}" if most < math.inf else f"{key} below {least:g}"
+        for key, (least, most, _) in bounds.items()
+    ]
+    return Rule(name, tuple(bounds), " or ".join(when), evidence, remedy)
+
+
+def _moved(rows: Sequence[LogRow], key: str) -> tuple[float, str]:
+    """Return how many standard errors a key has moved from the first third to the last, and how.
+
+    0 where a third has fewer than three values.
+    """
+    thirds = _thirds(rows, key)
+    if min(map(len, thirds)) < 3:
+        return 0.0, ""
+    (before, error), (now, other) = (
+        (float(mean[0]), float(error[0]))
+        for mean, error, _ in (mean_and_error(np.array(third)[:, None]) for third in thirds)
+    )
+    error = max(math.hypot(error, other), 1e-9)
+    return (now - before) / error, f"{key} {before:.3f} to {now:.3f}"
+
+
+def _constant(rows: Sequence[LogRow]) -> str | None:
+    rewards, silent = values(rows, "reward"), values(rows, SILENT)
+    varies = len(rewards) < 2 or max(rewards) - min(rewards) > 1e-9 * abs(max(rewards))
+    if varies or not silent or min(silent) < 1:
+        return None
+    return f"every reward was {rewards[0]:.3g} in all {len(rewards)} rows of the log"
+
+
+def _without_signal(rows: Sequence[LogRow]) -> str | None:
+    silent = _now(rows, SILENT)
+    if silent is None or silent <= MOST_WITHOUT_SIGNAL or _constant(rows):
+        return None
+    shown = [f"{k} {v:.3f}" for k in ("max@1", _largest(rows)) if (v := _now(rows, k)) is not None]
+    return f"{silent:.0%} of the groups had no signal" + (f" ({', '.join(shown)})" if shown else "")
+
+
+def _largest(rows: Sequence[LogRow]) -> str:
+    return f"max@{group_size(rows)}"
+
+
+def _one_answer(rows: Sequence[LogRow]) -> str | None:
+    distinct, size = _now(rows, DISTINCT), group_size(rows)
+    if distinct is None or size == 1 or distinct > max(0.2, 1.5 / size):
+        return None
+    first = np.mean(_thirds(rows, DISTINCT)[0])
+    return f"{distinct:.0%} of the samples of a group differ, {first:.0%} at first"
+
+
+def _moves(wrong: Callable[[float, float], bool]) -> Evidence:
+    """Return the evidence that max@1 and max@n have moved so, each in standard errors."""
+
+    def evidence(rows: Sequence[LogRow]) -> str | None:
+        (one, first), (best, last) = (_moved(rows, key) for key in ("max@1", _largest(rows)))
+        return f"{first}, {last}" if group_size(rows) > 1 and wrong(one, best) else None
+
+    return evidence
+
+
+def _not_finite(rows: Sequence[LogRow]) -> str | None:
+    last = rows[-max(1, len(rows) // 3) :]
+    keys = ("loss", "grad_norm")
+    found = [k for k in keys if any(k in row and known(row, k) is None for row in last)]
+    return f"{' and '.join(found)} not a finite number" if found else None
+
+
+_SMALLER_STEPS = "a smaller learning_rate, fewer optimizer steps per rollout batch, a small beta"
+_BACK = f"{_SMALLER_STEPS}; go back to an earlier checkpoint"
+
+RULES = (
+    Rule(
+        "reward never varies",
+        ("reward", SILENT),
+        "all rewards of the log are one number",
+        _constant,
+        "score a right and a wrong answer by hand; maxatk problems check",
+    ),
+    Rule(
+        "no signal",
+        (SILENT, "max@1", "max@n"),
+        f"more than {MOST_WITHOUT_SIGNAL:.0%} of the groups have advantages that are all 0",
+        _without_signal,
+        "problems that are solved sometimes (maxatk problems select), more samples a prompt, a "
+        "smaller k, a reward with partial credit",
+    ),
+    Rule(
+        "one answer for all",
+        (DISTINCT,),
+        "at most 20% of the samples of a group differ, or 1.5 samples",
+        _one_answer,
+        f"a temperature of 1, {_BACK}",
+    ),
+    _bounded(
+        "cut off",
+        {"completions/clipped_ratio": (0, 0.2, "{:.0%} of the completions were cut off")},
+        "a larger max_completion_length; look whether the model ends its answers at all",
+    ),
+    _bounded(
+        "verifier fails",
+        {
+            WITHOUT: (0, 0.01, "{:.1%} of the samples have no reward"),
+            FAILED: (0, 0.01, "the reward failed for {:.1%} of the samples"),
+            "verifier/infra_error": (0, 0.01, "the verifier failed at {:.1%} of the tests"),
+        },
+        "maxatk doctor, fewer verifier.workers; a reward of your own must return a number",
+    ),
+    _bounded(
+        "time limit",
+        {"verifier/time_limit": (0, 0.2, "{:.0%} of the tests ran out of time")},
+        "a larger verifier.time_limit, fewer verifier.workers; else the programs do not end",
+    ),
+    _bounded(
+        "ratios off",
+        {
+            "ratio/effective_samples": (0.1, math.inf, "{:.1%} effective samples"),
+            "ratio/clamped": (0, 0.2, "{:.0%} of the ratios were clamped"),
+            "ratio/mean_abs_delta": (0, 0.5, "the mean |ratio - 1| is {:.2f}"),
+            "sampling/sampling_logp_difference/mean": (0, 0.1, "sampler {:.2f} nats off"),
+        },
+        "fewer num_iterations, a smaller learning_rate; a sampler of the same dtype",
+    ),
+    _bounded(
+        "clipping",
+        dict.fromkeys(
+            ("clip_ratio/region_mean", "cispo_clip_ratio"),
+            (0, 0.1, "{:.0%} of the tokens were clipped"),
+        ),
+        "fewer optimizer steps per rollout batch, a smaller learning_rate",
+    ),
+    Rule(
+        "best of many falls",
+        ("max@1", "max@n"),
+        f"max@n falls from the first third to the last by {_SURE} standard errors, and max@1 rises",
+        _moves(lambda one, best: one > 1 and best < -_SURE),
+        f"a larger k, {_BACK}",
+    ),
+    Rule(
+        "training destroys",
+        ("max@1", "max@n"),
+        f"max@1 and max@n fall from the first third to the last by {_CERTAIN:g} standard errors",
+        _moves(lambda one, best: max(one, best) < -_CERTAIN),
+        f"max_grad_norm, {_BACK}",
+    ),
+    _bounded(
+        "far from the start",
+        {"kl": (-math.inf, 1, "KL of {:.2f} nats a token")},
+        "a smaller learning_rate, a larger beta",
+    ),
+    Rule(
+        "not finite",
+        ("loss", "grad_norm"),
+        "a loss or a gradient is NaN or infinite",
+        _not_finite,
+        "a smaller learning_rate, max_grad_norm, bf16 instead of fp16",
+    ),
+)
+"""What can be wrong, in the order in which it is told."""

@@ -1,0 +1,223 @@
+"""The recipe of a study: which models it has, and how they are trained and evaluated."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import itertools
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from maxatk.check import require
+from maxatk.errors import InvalidValueError
+from maxatk.evaluation.recipe import EvalRecipe
+from maxatk.mini import MiniSettings
+from maxatk.report.runs import check_name
+from maxatk.settings import apply_overrides, from_mapping, read_extended
+
+FigureName = Literal["metric", "entropy", "drift", "heat_map"]
+BASE = "base"
+_FILLED_IN = ("model", "out")  # of the recipes of `train` and `eval`
+Changes = Mapping[str, Any]  # dotted key of the section `train` -> value
+Grid = Mapping[str, Mapping[str, Changes]]  # axis -> level -> what the level changes
+
+
+@dataclasses.dataclass(frozen=True)
+class Variant:
+    """One model of a study: its level on every axis, and how it is trained (the base: None)."""
+
+    levels: Mapping[str, str]
+    train: Mapping[str, Any] | None
+
+    @property
+    def name(self) -> str:
+        """Return the level of the first axis, then `axis=level` of the others."""
+        if not self.levels:
+            return BASE
+        first, others = split_levels(self.levels)
+        return ",".join([first, *(f"{axis}={level}" for axis, level in others.items())])
+
+
+@dataclasses.dataclass(frozen=True)
+class StudyRecipe:
+    """The keys of a study's recipe.
+
+    Args:
+        title: Of the page.
+        out: The folder that gets tables, figures and the page.
+        seeds: Each changes the seeds of training and sampling, and the built-in model with its
+            problems.
+        train: The recipe of `maxatk train` without `model` and `out`.
+        eval: The recipe of `maxatk eval` without `model` and `out`.
+        grids: Lists of models. Each grid maps axes to levels, and a level to the keys of `train`
+            that it changes; its models are all combinations of levels.
+        model: The model that is trained: a local folder or a hub name. `train` and `eval` name
+            their `problems`.
+        mini: In place of `model`: the settings of the built-in model, which brings its problems.
+        work: The folder of recipes, models and evaluations, which studies share where their
+            settings are the same; the folder `work` in `out` if not given.
+        baseline: The model that the others are compared to.
+        pairs: Two levels each, of one axis, that are tested against each other wherever all other
+            levels are the same.
+        figures: The figures that are drawn.
+    """
+
+    title: str
+    out: str
+    seeds: list[int]
+    train: dict[str, Any]
+    eval: dict[str, Any]
+    grids: list[dict[str, Any]]
+    model: str | None = None
+    mini: MiniSettings | None = None
+    work: str | None = None
+    baseline: str = BASE
+    pairs: list[list[str]] = dataclasses.field(default_factory=list)
+    figures: list[FigureName] = dataclasses.field(default_factory=lambda: ["metric", "entropy"])
+
+    def __post_init__(self) -> None:
+        different = 0 < len(self.seeds) == len(set(self.seeds))
+        require(different, "seeds", "different numbers", self.seeds)
+        if (self.model is None) == (self.mini is None):
+            raise InvalidValueError("recipe: must have either 'model' or 'mini'")
+        self._check_section(self.eval, "eval")
+        self._check_section(self.train, "train")
+        models = self.variants
+        for model in models:
+            if model.train is not None:
+                self._check_section(model.train, model.name)
+        self.eval_recipe(seed=0)
+        names = [model.name for model in models]
+        require(self.baseline in names, "baseline", f"one of {', '.join(names)}", self.baseline)
+        paired_names(models, self.pairs)
+
+    @property
+    def variants(self) -> list[Variant]:
+        """The models, the base first."""
+        return variants(self.train, self.grids)
+
+    @property
+    def work_folder(self) -> Path:
+        """The folder of recipes, models and evaluations."""
+        return Path(self.out) / "work" if self.work is None else Path(self.work)
+
+    def train_recipe(self, model: Variant, *, seed: int) -> dict[str, Any]:
+        """Return the recipe of `maxatk train` for a model that is trained.
+
+        Its model and folder are empty, and so are the problems where the built-in ones are meant.
+        """
+        section = dict(model.train or {})
+        problems = section.pop("problems", None)
+        trainer = {**section.pop("trainer", {}), "seed": seed}
+        return {"model": "", "problems": problems, "out": "", **section, "trainer": trainer}
+
+    def eval_recipe(self, *, seed: int) -> EvalRecipe:
+        """Return the recipe of `maxatk eval`; its model and folder are empty.
+
+        Raises InvalidValueError for settings that are not allowed.
+        """
+        problems = {} if self.mini is None else {"problems": "test.jsonl"}
+        filled = {**self.eval, **problems, "model": "", "out": ""}
+        found = from_mapping(EvalRecipe, filled, where="recipe.eval")
+        return dataclasses.replace(found, sampling=dataclasses.replace(found.sampling, seed=seed))
+
+    def _check_section(self, section: Mapping[str, Any], where: str) -> None:
+        filled_in = _FILLED_IN if self.mini is None else (*_FILLED_IN, "problems")
+        for key in filled_in:
+            if key in section:
+                raise InvalidValueError(f"{where}.{key}: is set by the study itself; leave it out")
+        for name in ("trainer", "sampling"):
+            inner = section.get(name, {})
+            require(isinstance(inner, Mapping), f"{where}.{name}", "a mapping", inner)
+            if "seed" in inner:
+                raise InvalidValueError(f"{where}.{name}.seed: is that of 'seeds'; leave it out")
+        if self.mini is None and "problems" not in section:
+            raise InvalidValueError(f"{where}: the key 'problems' is required beside 'model'")
+
+
+def load_study(path: Path, overrides: Sequence[str] = ()) -> StudyRecipe:
+    """Return the study of a recipe file, laid over the recipe it extends.
+
+    Raises InvalidValueError for a recipe that extends itself, and as `read_recipe` and
+    `from_mapping`.
+    """
+    settings = apply_overrides(read_extended(path), overrides)
+    return from_mapping(StudyRecipe, settings, where="recipe")
+
+
+def split_levels(levels: Mapping[str, str]) -> tuple[str, dict[str, str]]:
+    """Return a model's level on the first axis, and its levels on the others."""
+    (_, first), *others = levels.items()
+    return first, dict(others)
+
+
+def variants(train: Mapping[str, Any], grids: Sequence[Any]) -> list[Variant]:
+    """Return the models of a study whose template is `train`, the base first.
+
+    Raises InvalidValueError for a grid that is not axes of levels of settings, for two models of
+    one name, and for a name that is not printable.
+    """
+    found = [Variant({}, None)]
+    for number, grid in enumerate(grids):
+        axes = _checked_grid(grid, where=f"grids[{number}]")
+        for levels in itertools.product(*axes.values()):
+            changed = copy.deepcopy(dict(train))
+            named = dict(zip(axes, levels, strict=True))
+            for axis, level in named.items():
+                for key, value in axes[axis][level].items():
+                    apply_overrides(changed, [f"{key}={json.dumps(value)}"])
+            found.append(Variant(named, changed))
+    names = [variant.name for variant in found]
+    for name in names:
+        check_name(name, where="grids")
+        if names.count(name) > 1:
+            raise InvalidValueError(f"grids: the model {name!r} is there twice")
+    return found
+
+
+def paired_names(models: Sequence[Variant], pairs: Sequence[Any]) -> list[tuple[str, str]]:
+    """Return the names of the models that `pairs` tests, the first level's before the second's.
+
+    Raises InvalidValueError for a pair that no two models make.
+    """
+    by_levels = {frozenset(model.levels.items()): model for model in models}
+    found = []
+    for pair in pairs:
+        if len(pair) != 2:
+            raise InvalidValueError(f"pairs: each must be two levels, got {pair!r}")
+        first, second = pair
+        partners = [
+            (model.name, by_levels.get(_exchanged(model.levels, first, second)))
+            for model in models
+            if first in model.levels.values()
+        ]
+        names = [(name, partner.name) for name, partner in partners if partner is not None]
+        if not names:
+            levels = sorted({level for model in models for level in model.levels.values()})
+            raise InvalidValueError(
+                f"pairs: no two models differ by {first!r} and {second!r} alone; the levels are "
+                f"{', '.join(levels)}"
+            )
+        found += names
+    return found
+
+
+def _exchanged(levels: Mapping[str, str], first: str, second: str) -> frozenset[tuple[str, str]]:
+    return frozenset((axis, second if level == first else level) for axis, level in levels.items())
+
+
+def _checked_grid(grid: Any, *, where: str) -> Grid:
+    if not isinstance(grid, Mapping) or not grid:
+        raise InvalidValueError(f"{where}: must map axes to levels, got {grid!r}")
+    for axis, levels in grid.items():
+        if not isinstance(levels, Mapping) or not levels:
+            raise InvalidValueError(f"{where}.{axis}: must map levels to settings, got {levels!r}")
+        for level, changes in levels.items():
+            if not isinstance(changes, Mapping):
+                raise InvalidValueError(
+                    f"{where}.{axis}.{level}: must map keys of the section train, such as "
+                    f"trainer.method, to values; got {changes!r}"
+                )
+    return {axis: {str(level): c for level, c in levels.items()} for axis, levels in grid.items()}

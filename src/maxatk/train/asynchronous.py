@@ -1,0 +1,294 @@
+"""Asynchronous training for max@k: TRL's AsyncGRPOTrainer with the advantages of whole groups.
+
+A server samples while the trainer trains, so that a group comes from weights of some versions ago.
+TRL forms advantages in a process of its own (`_score_group`); here they are those of a row of
+`maxatk.METHODS`. A method with a correction gets them again in the loss, from the ratios of the
+whole group to the weights that sampled it: section 3.3 and eq. (10).
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+import trl
+
+from maxatk.errors import InvalidValueError, MissingDependencyError
+from maxatk.objectives.objective import Objective
+from maxatk.train import log
+from maxatk.train.checks import check_objective, check_untruncated, objective_of
+from maxatk.train.reward_functions import refuse_best_of
+
+try:
+    from trl.experimental.async_grpo import AsyncGRPOConfig, AsyncGRPOTrainer
+    from trl.experimental.async_grpo.async_rollout_worker import _AsyncRolloutLoop
+    from trl.experimental.async_grpo.packing import TreeRow
+    from trl.trainer.utils import disable_dropout_in_model
+except ImportError as error:
+    raise MissingDependencyError(
+        f"trl {trl.__version__}: asynchronous training needs version 1.16: pip install 'trl>=1.16'"
+    ) from error
+
+__all__ = ["MaxAtKAsyncConfig", "MaxAtKAsyncTrainer", "MaxAtKRolloutLoop"]
+
+# What the rows of a group carry in the metrics, the only field that TRL hands on unread.
+_PLACE = "maxatk/place"  # of the conversation in its group
+_ROWS = "maxatk/rows"  # of the whole group; a conversation may have several
+# What the collator adds to a micro-batch, both with one line a process.
+_REWARDS = "maxatk_rewards"  # of all conversations, group by group
+_CONVERSATION = "maxatk_conversation"  # of each row
+
+
+@dataclasses.dataclass
+class MaxAtKAsyncConfig(AsyncGRPOConfig):
+    """Settings of `MaxAtKAsyncTrainer`: every field of TRL's AsyncGRPOConfig and five of its own.
+
+    `k`, `delta_clamp` and `max_weight` are those of `MaxAtKConfig`.
+
+    Args:
+        method: As there; one with a correction corrects for the versions between sampling and
+            training.
+        form: "ppo" leaves a sample's own ratio to TRL's clipped surrogate, token by token;
+            "reinforce" puts that of the whole sequence into the weight and takes the surrogate
+            away.
+        token_budget: TRL's, 0 by default: a correction needs micro-batches of whole groups.
+
+    Raises InvalidValueError for a value that is not allowed; with a correction also for a
+    `token_budget` or a `per_device_train_batch_size` that splits groups, and for settings that
+    truncate the sampler's distribution, whose probabilities the trainer would not have.
+    """
+
+    method: str | dict[str, Any] = "bon_off_policy_exact"
+    k: int = 4
+    form: str = "ppo"
+    delta_clamp: float | None = 0.5
+    max_weight: float = 1.0
+    token_budget: int | None = 0
+
+    def __post_init__(self) -> None:
+        check_objective(self)
+        if self.objective.needs_ratios:
+            check_untruncated(self, why=f"with the method {self.method!r}, made of ratios")
+            self._refuse_split_groups()
+        super().__post_init__()
+
+    @property
+    def objective(self) -> Objective:
+        """Return what these settings train for."""
+        return objective_of(self)
+
+    def _refuse_split_groups(self) -> None:
+        rows, group = self.per_device_train_batch_size, self.num_generations
+        if rows % group:
+            raise InvalidValueError(
+                f"per_device_train_batch_size: {rows} splits groups of num_generations {group}, "
+                f"which the method {self.method!r} needs whole; allowed: a multiple of {group}"
+            )
+        if self.token_budget is None or self.token_budget > 0:
+            raise InvalidValueError(
+                f"token_budget: must be 0 with the method {self.method!r}, which needs whole "
+                f"groups in a micro-batch; got {self.token_budget!r}"
+            )
+
+
+class MaxAtKRolloutLoop(_AsyncRolloutLoop):
+    """TRL's loop that samples and scores, with the advantages of an `objective`.
+
+    A worker of your own is an AsyncRolloutWorker with `_loop_cls = MaxAtKRolloutLoop` that is given
+    `objective=config.objective`.
+    """
+
+    def __init__(self, *, objective: Objective, **settings: Any) -> None:
+        super().__init__(**settings)
+        self._objective = objective
+
+    async def _score_group(self, group: Any) -> list[Any]:
+        """Return TRL's rows of a group, with this package's advantages and log.
+
+        A conversation without a trained token has no row, and counts as one without a reward.
+        """
+        samples: list[Any] = await super()._score_group(group)
+        counts = [len(sequences) for sequences in group.completions_sequences]
+        places = np.repeat(np.arange(len(counts)), counts)
+        rewards = np.full((1, len(counts)), np.nan)
+        for place, sample in zip(places, samples, strict=True):
+            rewards[0, place] = sample.metrics["reward"]
+        fresh = _advantages(self._objective, rewards)
+        found: dict[str, list[float]] = collections.defaultdict(list)
+        texts = [str(ids) for ids in group.completions_ids]
+        log.log_groups(found, rewards, fresh, texts, k=self._objective.k)
+        log.log_unscored(found, rewards)
+        for place, sample in zip(places, samples, strict=True):
+            sample.advantage = float(fresh[place])
+            sample.metrics |= {name: values[0] for name, values in found.items()}
+            if self._objective.needs_ratios:
+                sample.metrics |= {_PLACE: float(place), _ROWS: float(len(samples))}
+        return samples
+
+
+@dataclasses.dataclass
+class WholeGroups(torch.utils.data.IterableDataset):
+    """Micro-batches of whole groups from TRL's stream of `rows`, `groups` for each process.
+
+    Rows of a group come one after the other. A group of which TRL has dropped a part, because it
+    became too old in the middle of it, is dropped: `metrics` counts its other rows.
+    """
+
+    rows: Iterable[Mapping[str, Any]]
+    processes: int
+    groups: int
+    metrics: Mapping[str, list[float]]
+
+    def __iter__(self) -> Iterator[list[TreeRow]]:
+        """Yield micro-batches, each with a packed row a process."""
+        waiting: list[list[Mapping[str, Any]]] = []
+        for group in self._whole():
+            waiting.append(group)
+            if len(waiting) == self.processes * self.groups:
+                batch = [TreeRow() for _ in range(self.processes)]
+                for place, row in ((i, row) for i, rows in enumerate(waiting) for row in rows):
+                    batch[place % self.processes].add(row)
+                yield batch
+                waiting = []
+
+    def _whole(self) -> Iterator[list[Mapping[str, Any]]]:
+        group: list[Mapping[str, Any]] = []
+        for row in self.rows:
+            if group and group[0]["group_id"] != row["group_id"]:
+                self.metrics["sample/dropped_incomplete_total"].append(float(len(group)))
+                group = []
+            group.append(row)
+            if len(group) == row["metrics"][_ROWS]:
+                yield group
+                group = []
+
+
+class MaxAtKAsyncTrainer(AsyncGRPOTrainer):
+    """Train for max@k while a server samples: an AsyncGRPOTrainer with advantages of this package.
+
+    Takes the arguments of TRL's AsyncGRPOTrainer; `args` is a `MaxAtKAsyncConfig`. Sampling,
+    transfer of weights, staleness and loss are TRL's. With a correction the advantages are set in
+    every micro-batch from the ratios rho = pi_theta / pi_sampled of whole sequences, which its own
+    forward pass gives (a conversation of several rows has the product of theirs). Dropout is off.
+
+    Raises InvalidValueError for settings of another class, for a reward of `maxatk.best_of`, and
+    for a `rollout_worker` that scores groups by itself, since TRL's divides by the deviation.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        reward_funcs: Any = None,
+        args: MaxAtKAsyncConfig | None = None,
+        *more: Any,
+        rollout_worker: Any = None,
+        **others: Any,
+    ) -> None:
+        if not isinstance(args, MaxAtKAsyncConfig):
+            raise InvalidValueError(f"args: must be a MaxAtKAsyncConfig, got {type(args).__name__}")
+        refuse_best_of(reward_funcs if isinstance(reward_funcs, list) else [reward_funcs])
+        own_loop = getattr(rollout_worker, "_loop_cls", object)
+        if rollout_worker is not None and not issubclass(own_loop, MaxAtKRolloutLoop):
+            raise InvalidValueError(
+                f"rollout_worker: {type(rollout_worker).__name__} scores groups by itself (TRL's "
+                "divides by their deviation); allowed: None, or a _loop_cls of MaxAtKRolloutLoop"
+            )
+        self._objective = args.objective
+        super().__init__(model, reward_funcs, args, *more, rollout_worker=rollout_worker, **others)
+        disable_dropout_in_model(self.model)
+        if rollout_worker is None and self.rollout_worker is not None:  # the main process alone
+            self.rollout_worker._loop_cls = MaxAtKRolloutLoop
+            self.rollout_worker._loop_kwargs["objective"] = self._objective
+
+    def get_train_dataloader(self) -> Any:
+        """Return TRL's loader; with a correction, of micro-batches of whole groups."""
+        loader = super().get_train_dataloader()
+        if not self._objective.needs_ratios:
+            return loader
+        size, rows = self.args.num_generations, loader.dataset
+        if self.accelerator.is_main_process:
+            groups = self.args.per_device_train_batch_size // size
+            processes = self.accelerator.num_processes
+            rows = WholeGroups(self._rollout_dataset, processes, groups, self._metrics["train"])
+        collate = functools.partial(_collate, loader.collate_fn, size)
+        return self.accelerator.prepare(
+            torch.utils.data.DataLoader(rows, batch_size=1, collate_fn=collate)
+        )
+
+    def compute_loss(
+        self, model: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any
+    ) -> torch.Tensor:
+        """Return TRL's loss; with a correction, of advantages that its own forward pass sets."""
+        if not self._objective.needs_ratios:
+            return super().compute_loss(model, inputs, *args, **kwargs)
+        selected = inputs["token_index"] >= 0
+        token_index = inputs["token_index"][selected]
+        sampled, advantages = inputs["old_log_probs"][selected], inputs["advantages"][selected]
+        conversation = inputs[_CONVERSATION][0][inputs["segment_id"][selected]]
+        rewards = inputs[_REWARDS]
+
+        def forward(**tokens: Any) -> Any:
+            outputs = model(**tokens)
+            now = outputs.log_probs.detach().flatten()[token_index]
+            log_ratios = torch.zeros_like(rewards[0])
+            log_ratios.index_add_(0, conversation, (now - sampled).to(log_ratios))
+            fresh = torch.from_numpy(self._corrected(rewards, log_ratios)).to(advantages)
+            advantages.copy_(fresh[conversation])
+            if self._objective.form == "reinforce":  # the surrogate is to have no ratio
+                sampled.copy_(now)
+            return outputs
+
+        late = {"old_log_probs": _Selected(sampled), "advantages": _Selected(advantages)}
+        return super().compute_loss(forward, {**inputs, **late}, *args, **kwargs)
+
+    def _corrected(self, rewards: torch.Tensor, log_ratios: torch.Tensor) -> np.ndarray:
+        """Return the advantages of the conversations of this process, flat, and log the ratios."""
+        size, clamp = self.args.num_generations, self._objective.delta_clamp
+        seen = self.accelerator.gather(log_ratios)
+        own, logs, seen = (x.cpu().numpy().reshape(-1, size) for x in (rewards, log_ratios, seen))
+        log.log_ratios(self._metrics["train"], seen, k=self._objective.k, clamp=clamp)
+        return _advantages(self._objective, own, logs)
+
+
+class _Selected:
+    """What TRL's loss selects before its forward pass, while that pass still sets the values."""
+
+    def __init__(self, values: torch.Tensor) -> None:
+        self._values = values
+
+    def __getitem__(self, _: Any) -> torch.Tensor:
+        return self._values
+
+
+def _advantages(
+    objective: Objective, rewards: np.ndarray, log_ratios: np.ndarray | None = None
+) -> np.ndarray:
+    """Return advantages as TRL's mean over tokens needs them, flat, of rewards (P, n)."""
+    found = objective.advantages(rewards, objective.k, log_ratios=log_ratios)
+    return objective.scale().factor(rewards.shape[1]) * found.reshape(-1)
+
+
+def _collate(
+    pack: Callable[[list[Any]], dict[str, Any]], size: int, examples: list[list[TreeRow]]
+) -> dict[str, Any]:
+    """Return TRL's micro-batch, with the rewards of its groups and the conversation of each row."""
+    rewards, conversations = [], []
+    for packed in examples[0]:
+        groups: dict[int, int] = {}
+        places, values = [], np.full(len(packed.groups) * size, np.nan)
+        for row in packed.samples:
+            group = groups.setdefault(row["group_id"], len(groups))
+            places.append(group * size + int(row["metrics"].pop(_PLACE)))
+            values[places[-1]] = row["metrics"]["reward"]
+            del row["metrics"][_ROWS]
+        rewards.append(torch.from_numpy(values))
+        conversations.append(torch.tensor(places))
+    batch = pack(examples)
+    batch[_REWARDS] = torch.stack(rewards)
+    padded = torch.nn.utils.rnn.pad_sequence(conversations, batch_first=True, padding_value=-1)
+    return {**batch, _CONVERSATION: padded}

@@ -1,0 +1,120 @@
+"""Micro-batches as TRL buffers them: their groups, their rows, their importance ratios."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import torch
+from trl import GRPOTrainer
+
+Batch = dict[str, Any]
+
+# Keys that this package adds to TRL's batches; both survive TRL's shuffling and splitting.
+GROUP_ROW = "maxatk_group_row"  # place of a sample in the rollout batch of all processes
+BEHAVIOUR_LOGPS = "maxatk_behaviour_logps"  # what ratios are taken to, where it is not TRL's old
+
+_OF_TOKENS = ("self", "model", "input_ids", "attention_mask", "logits_to_keep", "batch_size")
+
+
+def in_whole_groups(slices: list[Batch], rows: torch.Tensor, group_size: int) -> list[Batch] | None:
+    """Return the same buffer with whole groups in every micro-batch, or None if they do not fit.
+
+    `slices` are the micro-batches of one process in TRL's form, `rows` the places of their samples
+    in the rollout batch of all processes. Groups come in a random order, as TRL's samples do.
+    None also where the batch holds more than one row a sample (images).
+    """
+    per_slice = len(slices[0]["completion_ids"])
+    order = torch.argsort(rows)
+    firsts = rows[order][::group_size]
+    whole = len(rows) % group_size == 0 and bool((firsts % group_size == 0).all())
+    if per_slice % group_size or not whole or not _plain(slices, per_slice):
+        return None
+    groups = order.reshape(-1, group_size)
+    places = groups[torch.randperm(len(groups))].reshape(-1).to(rows.device)
+    return [
+        {key: _pick(slices, key, part) for key in slices[0]} for part in places.split(per_slice)
+    ]
+
+
+def rows_that_train(batch: Batch, least: int = 1) -> torch.Tensor:
+    """Return the places of the samples whose advantage is not 0, in order, (rows,).
+
+    At least `least` places: those of the first samples of advantage 0 fill up.
+    """
+    idle = batch["advantages"] == 0
+    count = max(least, int((~idle).sum()))
+    places = torch.argsort(idle.long(), stable=True)[:count]
+    return places.sort().values
+
+
+def of_rows(batch: Batch, places: torch.Tensor) -> Batch:
+    """Return the micro-batch with these samples alone; the same where entries lack one a sample."""
+    rows = len(batch["completion_ids"])
+    if len(places) == rows or not _plain([batch], rows):
+        return batch
+    return {key: _pick([batch], key, places) for key in batch}
+
+
+def _plain(slices: list[Batch], rows: int) -> bool:
+    """Say whether every entry is None, one number, or has one row a sample."""
+    return all(
+        value is None
+        or (isinstance(value, torch.Tensor) and (value.ndim == 0 or len(value) == rows))
+        for part in slices
+        for value in part.values()
+    )
+
+
+def _pick(slices: list[Batch], key: str, places: torch.Tensor) -> Any:
+    first = slices[0][key]
+    if first is None or first.ndim == 0:
+        return first
+    return torch.cat([part[key] for part in slices])[places.to(first.device)]
+
+
+def trained_tokens(batch: Batch) -> torch.Tensor:
+    """Return where a completion holds tokens of the policy, bool (rows, tokens).
+
+    Not padding, and not what a tool or an environment said (TRL's `tool_mask`): TRL's loss leaves
+    both out, and the policy gave neither a probability.
+    """
+    mask = batch["completion_mask"]
+    said = batch.get("tool_mask")
+    return (mask if said is None else mask * said).bool()
+
+
+def behaviour_logps(batch: Batch) -> torch.Tensor | None:
+    """Return the log-probabilities that ratios are taken to; None where every step is on-policy."""
+    return batch.get(BEHAVIOUR_LOGPS, batch.get("old_per_token_logps"))
+
+
+def sampler_logps(batch: Batch) -> torch.Tensor:
+    """Return the log-probabilities that vLLM sampled with, (rows, tokens).
+
+    A token for which vLLM has none (NaN) gets the trainer's, so that its ratio at sampling is one:
+    TRL's rule for its own ratio.
+    """
+    found, old = batch["sampling_per_token_logps"], batch["old_per_token_logps"]
+    return torch.where(found.isnan(), old, found)
+
+
+def log_ratios(batch: Batch, now: torch.Tensor) -> torch.Tensor:
+    """Return log pi_theta(y) - log pi_behaviour(y) of every sequence in nats, (rows,).
+
+    `now` are the log-probabilities of the tokens under today's policy, (rows, tokens).
+    """
+    behaviour = behaviour_logps(batch)
+    if behaviour is None:
+        return torch.zeros(len(now), device=now.device)
+    return torch.where(trained_tokens(batch), now - behaviour, 0.0).sum(dim=1)
+
+
+def model_inputs(batch: Batch) -> dict[str, Any]:
+    """Return what a forward pass over a batch needs besides token ids: images and the like.
+
+    TRL's loss passes it on by the names of its own parameters, from the batch.
+    """
+    forward = GRPOTrainer._get_per_token_logps_and_entropies
+    names = inspect.signature(forward).parameters
+    return {n: batch[n] for n in names if n not in _OF_TOKENS and batch.get(n) is not None}

@@ -1,0 +1,235 @@
+"""Best-of-N distillation: supervised training (SFT) on what the best of k samples would be.
+
+Each sample of a problem is weighed by its chance to be the best of k (`chance_of_best`). The
+weighed samples are draws from the policy that answers with its best of k, and a model that is
+fitted to them gives such an answer at once.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from datasets import Dataset
+from transformers import PrinterCallback
+from trl import SFTConfig, SFTTrainer
+
+from maxatk.check import require, whole
+from maxatk.environment import environment
+from maxatk.errors import DataError, InvalidValueError, MissingFileError
+from maxatk.evaluation.folder import SAMPLES, SCORES
+from maxatk.evaluation.recipe import EvalRecipe
+from maxatk.evaluation.run import UnitProgress, evaluate
+from maxatk.evaluation.store import read_records
+from maxatk.exchange.export import Exported, sft_rows
+from maxatk.folders import TRAIN_RECORD, last_checkpoint, write_json
+from maxatk.models import load_tokenizer, refuse_missing_model
+from maxatk.problems import load_problems, problems_by_id
+from maxatk.records import Sample, Score
+from maxatk.settings import from_mapping, masked
+from maxatk.train.adapter import lora_config
+from maxatk.train.run import Progress, finished, save, trainer_settings
+
+
+@dataclasses.dataclass(frozen=True)
+class DistillRecipe:
+    """What `maxatk distill` needs: the keys of its recipe.
+
+    `model` is a local folder or a hub name, `problems` a benchmark's name or a problems.jsonl,
+    `out` the folder of the distilled model, `k` that of best-of-k, at most the samples of a
+    problem. `run` is a folder of samples that eval wrote for these problems; without one they are
+    drawn from the model, as `eval` says, a recipe of `maxatk eval` without model, problems and
+    out. Each of the `rounds` draws from the model of the one before. `draws` takes so many rows a
+    problem, in proportion to the weights, in place of a weighed loss. `trainer` has the fields of
+    TRL's SFTConfig, and `peft` those of peft's LoraConfig (None trains the whole model).
+
+    Raises InvalidValueError for k, rounds and draws below 1, and rounds with a run.
+    """
+
+    model: str
+    problems: str
+    out: str
+    k: int
+    run: str | None = None
+    eval: dict[str, Any] = dataclasses.field(default_factory=dict)
+    rounds: int = 1
+    draws: int | None = None
+    trainer: dict[str, Any] = dataclasses.field(default_factory=dict)
+    peft: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        given = {"k": self.k, "rounds": self.rounds, "draws": self.draws}
+        for name, value in given.items():
+            if value is not None:
+                whole(name, value, 1)
+        samples = self.eval_recipe(self.model, Path(self.out), 0).sampling.samples
+        require(self.run is not None or self.k <= samples, "k", f"at most {samples}", self.k)
+        if self.run is not None and self.rounds > 1:
+            raise InvalidValueError(f"rounds: must be 1 with a run, got {self.rounds}")
+
+    def eval_recipe(self, model: str, out: Path, number: int) -> EvalRecipe:
+        """Return how a round draws its samples, with a seed of its own."""
+        for name in ("model", "problems", "out"):
+            if name in self.eval:
+                raise InvalidValueError(f"eval.{name}: is set by the run itself; leave it out")
+        filled = {**self.eval, "model": model, "problems": self.problems, "out": str(out)}
+        found = from_mapping(EvalRecipe, filled, where="eval")
+        sampling = dataclasses.replace(found.sampling, seed=found.sampling.seed + number)
+        return dataclasses.replace(found, sampling=sampling)
+
+
+def distill(recipe: DistillRecipe, *, progress: UnitProgress | None = None) -> Path:
+    """Distil the best of k as `recipe` says and return the folder of the distilled model.
+
+    A folder where the same recipe has finished is left as it is. Samples, rounds and checkpoints
+    that are there already are gone on with; those of another recipe are refused.
+    `progress(done, total, part)` counts the "samples" and "scores" of a round, and its "steps".
+
+    Raises InvalidValueError for settings that are not allowed, MissingFileError for a model, a run
+    or a problems file that does not exist, MissingDependencyError for a package that is needed and
+    not here, all before any work; DataError where no problem has samples of different rewards.
+    """
+    out = Path(recipe.out)
+    if finished(out, recipe):
+        return out
+    config_of(recipe, out)
+    lora_config(recipe.peft)
+    refuse_missing_model(recipe.model)
+    load_problems(recipe.problems, limit=1)
+    if recipe.run is not None and not (Path(recipe.run) / SCORES).is_file():
+        raise MissingFileError(f"run: {recipe.run}: holds no {SCORES}")
+    model = recipe.model
+    for number in range(recipe.rounds):
+        target = out if number + 1 == recipe.rounds else out / f"round-{number}"
+        if not finished(target, recipe):
+            target.mkdir(parents=True, exist_ok=True)
+            write_json(target / TRAIN_RECORD, _record(recipe))
+            rows = _rows(recipe, model, out / f"samples-{number}", number, progress)
+            log = _fit(recipe, model, target, rows, progress)
+            write_json(target / TRAIN_RECORD, {**_record(recipe), "log_history": log})
+        model = str(target)
+    return out
+
+
+def config_of(recipe: DistillRecipe, out: Path) -> SFTConfig:
+    """Return the settings of TRL's trainer; raise InvalidValueError for one that is not allowed."""
+    own = {"output_dir": str(out), "packing": False, "remove_unused_columns": False}
+    return trainer_settings(SFTConfig, recipe.trainer, **own)
+
+
+def _record(recipe: DistillRecipe) -> dict[str, Any]:
+    return {"recipe": masked(dataclasses.asdict(recipe)), "environment": environment()}
+
+
+def _rows(
+    recipe: DistillRecipe, model: str, folder: Path, number: int, progress: UnitProgress | None
+) -> list[dict[str, Any]]:
+    """Return the weighed samples of a round, which are drawn where no run has them."""
+    if recipe.run is None:
+        evaluate(recipe.eval_recipe(model, folder, number), progress=progress)
+    else:
+        folder = Path(recipe.run)
+    problems = problems_by_id(load_problems(recipe.problems), source=recipe.problems)
+    samples = read_records(folder / SAMPLES, Sample)
+    scores = read_records(folder / SCORES, Score)
+    rows = (Exported(s, samples.get(key), problems.get(s.problem_id)) for key, s in scores.items())
+    found = sft_rows(rows, k=recipe.k, draws=recipe.draws)
+    if not found:
+        raise DataError(
+            f"{folder}: no problem has samples of different rewards, so there is nothing to distil"
+        )
+    return found
+
+
+def _fit(
+    recipe: DistillRecipe,
+    model: str,
+    out: Path,
+    rows: Sequence[Mapping[str, Any]],
+    progress: UnitProgress | None,
+) -> list[dict[str, Any]]:
+    """Train a model on weighed rows into the folder `out` and return the log."""
+    prompt = recipe.eval_recipe(model, out, 0).prompt
+    tokenizer = load_tokenizer(model, prompt=prompt)
+    chat = tokenizer.chat_template is not None
+    trainer = WeightedSFTTrainer(
+        model=model,
+        args=config_of(recipe, out),
+        processing_class=tokenizer,
+        train_dataset=sft_dataset(rows, before=prompt.turns_before, chat=chat),
+        callbacks=[Progress(lambda done, total: progress(done, total, "steps"))]
+        if progress
+        else [],
+        peft_config=lora_config(recipe.peft),
+    )
+    trainer.remove_callback(PrinterCallback)
+    trainer.train(resume_from_checkpoint=last_checkpoint(out))
+    save(trainer, recipe.peft, out)
+    return list(trainer.state.log_history)
+
+
+def sft_dataset(
+    rows: Sequence[Mapping[str, Any]], *, before: Sequence[Mapping[str, str]] = (), chat: bool
+) -> Dataset:
+    """Return rows of `sft_rows` as TRL reads them; their weights have the mean 1.
+
+    With `chat` a prompt is a conversation, after the turns `before`; without, a text.
+    """
+    mean = sum(row["weight"] for row in rows) / len(rows)
+    return Dataset.from_list(
+        [
+            {
+                "prompt": [*before, *row["prompt"]] if chat else row["prompt"][0]["content"],
+                "completion": row["completion"] if chat else row["completion"][0]["content"],
+                "weight": row["weight"] / mean,
+            }
+            for row in rows
+        ]
+    )
+
+
+class WeightedSFTTrainer(SFTTrainer):
+    """TRL's SFTTrainer whose rows have a column `weight`, a factor on the loss of their tokens.
+
+    The loss is the sum over rows of weight times the negative log-likelihood of the completion,
+    over the tokens of all completions of the optimizer step.
+    """
+
+    def __init__(self, *, train_dataset: Dataset, **arguments: Any) -> None:
+        super().__init__(train_dataset=train_dataset, **arguments)
+        self.data_collator: Any = _WithWeights(self.data_collator)
+
+    def compute_loss(
+        self,
+        model: Any,
+        inputs: dict[str, Any],
+        return_outputs: bool = False,
+        num_items_in_batch: Any = None,
+    ) -> Any:
+        """Return the weighed loss, a number, as transformers' Trainer calls for it."""
+        weights, labels = inputs.pop("weight"), inputs["labels"][:, 1:]
+        outputs = model(
+            input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"], use_cache=False
+        )
+        losses = torch.nn.functional.cross_entropy(
+            outputs.logits[:, :-1].float().transpose(1, 2), labels, reduction="none"
+        )
+        tokens = (labels != -100).sum() if num_items_in_batch is None else num_items_in_batch
+        loss = (losses.sum(dim=1) * weights).sum() / tokens
+        if self.args.average_tokens_across_devices and num_items_in_batch is not None:
+            loss = loss * self.accelerator.num_processes  # its gradients are averaged over them
+        return (loss, outputs) if return_outputs else loss
+
+
+@dataclasses.dataclass
+class _WithWeights:
+    """TRL's collator, and the weights of the rows as a tensor (rows,)."""
+
+    collate: Any
+
+    def __call__(self, rows: list[dict[str, Any]]) -> dict[str, Any]:
+        weights = torch.tensor([row["weight"] for row in rows])
+        return {**self.collate(rows), "weight": weights}

@@ -1,0 +1,203 @@
+"""Rollout batches drawn by this package's own loop, in place of transformers' `generate`.
+
+The loop is that of the evaluation's backend "hf": a prompt is evaluated once for all of its
+completions, and completions that have ended make the batch smaller. The distribution is the same,
+and the weights are those that are trained, where they lie.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from transformers import GenerationConfig, PretrainedConfig, ProcessorMixin
+
+from maxatk.errors import InvalidValueError
+from maxatk.sampling.decoding import Decoder, is_plain, shares, supports
+from maxatk.sampling.draw import Stopper
+from maxatk.sampling.loop import Loop, Work
+from maxatk.sampling.settings import SamplingSettings
+
+# What `generation_kwargs` may change for the loop.
+_FOLLOWED = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
+# What the generation_config of a model may say: TRL has a value of its own for each of these, or it
+# has no part in which tokens are drawn.
+_WITHOUT_EFFECT = {
+    *("temperature", "top_p", "top_k", "repetition_penalty", "do_sample", "max_length"),
+    *("max_new_tokens", "bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id"),
+    *("use_cache", "cache_implementation", "disable_compile", "transformers_version"),
+    *("output_attentions", "output_hidden_states", "output_scores", "return_dict_in_generate"),
+    "_from_model_config",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class OwnLoop:
+    """The loop with the settings of a training; `end_tokens` are the ids that end a completion."""
+
+    settings: SamplingSettings
+    end_tokens: tuple[int, ...]
+
+    def draw(
+        self,
+        model: Any,
+        prompts: Sequence[Sequence[int]],
+        *,
+        ended: Callable[[int, list[int]], None] | None = None,
+    ) -> list[list[int]]:
+        """Return the ids of one completion for each prompt (its ids), the end token included.
+
+        `ended` is called with the place of a prompt and these ids as soon as they are complete,
+        while others are still drawn. Equal prompts are evaluated once. The draws come from
+        PyTorch's generator of the CPU, whose state is in a checkpoint.
+
+        Raises InvalidValueError for a prompt without a token.
+        """
+        if not all(prompts):
+            raise InvalidValueError(
+                "prompt: one has no token, since the tokenizer knows none of it"
+            )
+        noise = torch.rand((len(prompts), self.settings.max_new_tokens)).numpy()
+        rows: dict[tuple[int, ...], list[int]] = {}
+        for row, prompt in enumerate(prompts):
+            rows.setdefault(tuple(prompt), []).append(row)
+        loop = Loop(
+            Decoder(model, rows=len(prompts)),
+            self.settings,
+            rows=len(prompts),
+            shared=shares(len(prompts) / len(rows), model.device),
+            end_tokens=self.end_tokens,
+            stopper=Stopper(self.settings, lambda _: ""),  # nothing but the end token ends one
+        )
+        work = (Work(prompt, found, noise[found]) for prompt, found in rows.items())
+        drawn: dict[int, list[int]] = {}
+        for found in itertools.chain.from_iterable(loop.run(work)):
+            drawn[found.key] = found.ids
+            if ended is not None:
+                ended(found.key, found.ids)
+        return [drawn[row] for row in range(len(prompts))]
+
+
+def own_loop(trainer: Any, *, end_tokens: Sequence[int]) -> OwnLoop | None:
+    """Return the loop that samples for a trainer of TRL, None where TRL or vLLM does.
+
+    `end_tokens` are the ids that end a completion. "auto" takes the loop on a CPU, where it is the
+    faster one, for settings and models that it follows.
+
+    Raises InvalidValueError where "own" was asked for and does not follow them.
+    """
+    config, model = trainer.args, trainer.model
+    auto = config.rollouts == "auto"
+    if config.use_vllm or config.rollouts == "trl" or (auto and model.device.type != "cpu"):
+        return None
+    obstacle = next(
+        itertools.chain(
+            _of_settings(config),
+            _of_model(config, model.config, model.generation_config),
+            _of_trainer(trainer),
+        ),
+        None,
+    )
+    if obstacle is not None:
+        if auto:
+            return None
+        raise InvalidValueError(obstacle)
+    values = _values(config)
+    settings = SamplingSettings(
+        temperature=values["temperature"],
+        top_p=values["top_p"],
+        top_k=max(values["top_k"] or 0, 0),
+        min_p=values["min_p"] or 0.0,
+        max_new_tokens=values["max_new_tokens"],
+        samples=config.num_generations,
+    )
+    return OwnLoop(settings, tuple(end_tokens))
+
+
+def refuse_unfollowed(
+    config: Any, *, model: PretrainedConfig | None = None, name: str | None = None
+) -> None:
+    """Raise InvalidValueError for what rollouts "own" do not follow, before any weight is read.
+
+    That are settings of a `MaxAtKConfig`, and of a model its config and what generation is told by
+    its folder or its name on the hub, if it has one.
+    """
+    if config.rollouts != "own":
+        return
+    obstacles = _of_settings(config)
+    if model is not None:
+        generation = GenerationConfig()
+        if name is not None:
+            with contextlib.suppress(OSError):  # a model need not have one
+                generation = GenerationConfig.from_pretrained(name)
+        obstacles = itertools.chain(obstacles, _of_model(config, model, generation))
+    for obstacle in obstacles:
+        raise InvalidValueError(obstacle)
+
+
+def _values(config: Any) -> dict[str, Any]:
+    """Return what decides the distribution, with the names that `generate` has for it."""
+    named = {name: getattr(config, name) for name in _FOLLOWED}
+    longest = {"max_new_tokens": config.max_completion_length}
+    return {**named, **longest, **(config.generation_kwargs or {})}
+
+
+def _of_settings(config: Any) -> Iterator[str]:
+    """Yield why the loop does not follow the settings."""
+    values = _values(config)
+    two_cuts = bool(values["min_p"]) and values["top_p"] < 1
+    batching = config.use_transformers_continuous_batching
+    needed = [
+        ("fsdp or deepspeed", config.shards_weights, False, "needs whole weights"),
+        ("torch_compile", config.torch_compile, False, "changes the shape of its steps"),
+        ("disable_dropout", config.disable_dropout, True, "evaluates a prompt once"),
+        ("use_transformers_continuous_batching", batching, False, "is not `generate`"),
+        ("cache_implementation", config.cache_implementation, None, "has a cache of its own"),
+        ("repetition_penalty", values["repetition_penalty"], 1.0, "has no penalties"),
+        ("min_p", values["min_p"] if two_cuts else None, None, "cuts by min_p before top_p"),
+    ]
+    for name, value in values.items():
+        if name not in (*_FOLLOWED, "max_new_tokens"):
+            yield _sentence(f"generation_kwargs.{name}", value, "left out", "is not `generate`")
+    for name, value, allowed, why in needed:
+        if value != allowed:
+            yield _sentence(name, value, repr(allowed), why)
+    if not values["temperature"] > 0:
+        yield _sentence("temperature", values["temperature"], "positive", "samples")
+
+
+def _of_model(config: Any, model: PretrainedConfig, generation: GenerationConfig) -> Iterator[str]:
+    without_effect = _WITHOUT_EFFECT | {"min_p"} if _values(config)["min_p"] else _WITHOUT_EFFECT
+    for name, value in generation.to_diff_dict().items():
+        if value and name not in without_effect:
+            why = "draws from the distribution of the model alone"
+            yield _sentence(f"the model's generation_config.{name}", value, "left out", why)
+    if not is_plain(model):
+        yield _unsupported(model)
+
+
+def _of_trainer(trainer: Any) -> Iterator[str]:
+    if trainer.rollout_func is not None:
+        yield _sentence("rollout_func", "one", "None", "samples by itself")
+    if isinstance(trainer.processing_class, ProcessorMixin):
+        yield _sentence("processing_class", "a processor", "a tokenizer", "reads text alone")
+    for adapter in getattr(trainer.model, "peft_config", {}).values():
+        if adapter.is_prompt_learning:
+            yield _sentence("peft_config", adapter.peft_type, "LoRA", "needs the model's layers")
+    if not supports(trainer.model):
+        yield _unsupported(trainer.model.config)
+
+
+def _unsupported(model: PretrainedConfig) -> str:
+    return (
+        f"rollouts: 'own' computes full attention of every layer to every token, and a "
+        f"{model.model_type} model of this config has another one; allowed with it: trl, auto"
+    )
+
+
+def _sentence(name: str, value: Any, allowed: str, why: str) -> str:
+    return f"{name}: must be {allowed} with rollouts 'own', which {why}; got {value!r}"

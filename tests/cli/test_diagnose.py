@@ -1,0 +1,58 @@
+"""`maxatk diagnose` of an evaluation, and of a folder that is neither that nor a training."""
+
+import csv
+import io
+import json
+
+import pytest
+
+from maxatk.cli.main import main
+from maxatk.records import Outcome, Score
+from runs import write_run
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A run of four problems, solved in 0, 4, 8 and 16 of 16 samples."""
+    write_run(
+        tmp_path,
+        [
+            Score(f"p{right}", s, float(s < right), 0, 1, Outcome.SCORED, 0.0)
+            for right in (0, 4, 8, 16)
+            for s in range(16)
+        ],
+    )
+    return str(tmp_path)
+
+
+def printed(capsys, *arguments):
+    assert main(["diagnose", *arguments]) == 0
+    return capsys.readouterr().out
+
+
+def test_the_tables_of_an_evaluation_are_printed_in_every_format(folder, capsys):
+    flags = (folder, "--n", "2", "8", "--k", "1", "4", "--best-of", "4")
+    found = json.loads(printed(capsys, *flags, "--format", "json"))
+    assert found["problems"] == [{"problems": 4, "samples": 16}]
+    assert [(row["n"], row["k"]) for row in found["signal"]] == [(2, 1), (8, 1), (8, 4)]
+    mixed = [2 * 4 * 12 / (16 * 15), 2 * 8 * 8 / (16 * 15)]  # of two samples one is right
+    assert found["signal"][0]["share"] == pytest.approx(sum(mixed) / 4)
+    assert found["suggestion"][0]["k"] == 4
+    rows = list(csv.DictReader(io.StringIO(printed(capsys, *flags, "--format", "csv"))))
+    assert [row["share"] for row in rows] == [str(row["share"]) for row in found["signal"]]
+    for form in ("text", "md", "latex"):
+        shown = printed(capsys, *flags, "--format", form).replace("\\_", "_")
+        assert "bon_loo1" in shown
+        assert "0.233" in shown
+    assert "for the best of 4" in printed(capsys, *flags)
+
+
+def test_a_folder_that_is_no_run_and_numbers_that_are_not_allowed_are_refused(
+    folder, tmp_path, capsys
+):
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    assert main(["diagnose", str(empty)]) == 2
+    assert "must hold scores.jsonl of an evaluation, or train.json" in capsys.readouterr().err
+    assert main(["diagnose", folder, "--n", "32"]) == 2
+    assert "n: must be at most the samples with a reward" in capsys.readouterr().err

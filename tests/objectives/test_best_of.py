@@ -1,0 +1,221 @@
+"""`best_of` by TRL's protocol: its values, its groups, what it refuses and what it logs."""
+
+import asyncio
+import types
+
+import numpy as np
+import pytest
+
+import maxatk
+from maxatk import advantages, best_of, max_at_k
+from maxatk.errors import InvalidValueError
+
+REWARDS = [0.0, 0.2, 0.5, 1.0, 0.3, 0.3, 0.0, 0.9]
+PROMPTS = ["a"] * 4 + ["b"] * 4
+
+
+def of(values):
+    """A reward function that returns these values."""
+
+    def own(prompts, completions, **columns):
+        return values
+
+    return own
+
+
+def call(reward, prompts=PROMPTS, **columns):
+    return reward(prompts=prompts, completions=["text"] * len(prompts), **columns)
+
+
+def trainer(training=True, **args):
+    """What TRL's bound methods show of a trainer, and the metrics it was given."""
+
+    class Trainer:
+        def __init__(self):
+            self.args = types.SimpleNamespace(**args)
+            self.model = types.SimpleNamespace(training=training)
+            self.metrics, self.extra = {}, {}
+
+        def log_metric(self, name, value):
+            self.metrics[name] = value
+
+        def log_extra(self, column, values):
+            self.extra[column] = values
+
+    return Trainer()
+
+
+@pytest.mark.parametrize("k", [1, 2, 3])
+@pytest.mark.parametrize("method", ["bon_centred", "bon_mean", "rloo"])
+def test_the_values_are_n_times_the_centred_advantages(method, k):
+    found = np.reshape(call(best_of(of(REWARDS), k=k, method=method)), (2, 4))
+    expected = 4 * advantages(np.reshape(REWARDS, (2, 4)), method, k)
+    np.testing.assert_allclose(found, expected, atol=1e-15)
+    np.testing.assert_allclose(found.sum(axis=1), 0, atol=1e-12)
+
+
+def test_methods_are_taken_by_whether_their_advantages_sum_to_0():
+    rng = np.random.default_rng(1)
+    for name, method in maxatk.METHODS.items():
+        if method.kind.needs_answers:
+            continue
+        found = advantages(rng.random((20, 6)), method, 3)
+        if np.abs(found.sum(axis=1)).max() < 1e-9:
+            best_of(of(REWARDS), k=3, method=name)
+        else:
+            with pytest.raises(InvalidValueError, match="do not sum to 0"):
+                best_of(of(REWARDS), k=3, method=name)
+
+
+def test_one_method_of_ones_own_is_taken():
+    top_two = maxatk.Method(credit=maxatk.OrderWeights.top(2, of=3), baseline="remove_one")
+    found = call(best_of(of(REWARDS), k=1, method=top_two))
+    expected = 4 * advantages(np.reshape(REWARDS, (2, 4)), top_two)
+    np.testing.assert_allclose(np.reshape(found, (2, 4)), expected)
+
+
+def test_conversations_and_a_named_column_are_groups():
+    expected = call(best_of(of(REWARDS), k=2))
+    talks = [[{"role": "user", "content": p}] for p in PROMPTS]
+    assert call(best_of(of(REWARDS), k=2), prompts=talks) == expected
+    found = call(best_of(of(REWARDS), k=2, groups="id"), prompts=["same"] * 8, id=PROMPTS)
+    assert found == expected
+
+
+def test_the_number_of_samples_tells_two_equal_prompts_in_a_row_apart():
+    expected = call(best_of(of(REWARDS), k=2))
+    shown = trainer(num_generations=4, scale_rewards="none")
+    found = call(best_of(of(REWARDS), k=2), prompts=["same"] * 8, log_metric=shown.log_metric)
+    assert found == expected
+
+
+def test_an_evaluation_has_its_own_number_of_samples():
+    args = {"num_generations": 8, "num_generations_eval": 4, "scale_rewards": "none"}
+    shown = trainer(training=False, **args)
+    assert call(best_of(of(REWARDS), k=2), log_metric=shown.log_metric)
+
+
+def test_a_sample_without_a_reward_has_none_and_the_others_sum_to_0():
+    found = call(best_of(of([0.0, None, 0.5, float("nan"), 0.3, 0.3, 0.0, 0.9]), k=1))
+    assert found[1] is None
+    assert found[3] is None
+    assert found[0] + found[2] == pytest.approx(0)
+    assert found[2] == pytest.approx(4 * 0.25)
+
+
+def test_several_rewards_are_summed_with_their_weights():
+    second = [1.0, None, 0.0, 0.0, 0.0, 0.0, None, 1.0]
+    first = [None, None, 0.5, 1.0, 0.3, 0.3, 0.0, 0.9]
+    total = [2.0, None, 0.5, 1.0, 0.3, 0.3, 0.0, 2.9]
+    found = call(best_of([of(first), of(second)], k=2, weights=[1, 2]))
+    assert found == call(best_of(of(total), k=2))
+
+
+def test_an_async_reward_gives_an_async_function():
+    async def later(prompts, completions, **columns):
+        await asyncio.sleep(0)
+        return REWARDS
+
+    class Later:
+        async def __call__(self, prompts, completions, **columns):
+            return REWARDS
+
+    expected = call(best_of(of(REWARDS), k=2))
+    for function in (later, Later()):
+        assert asyncio.run(call(best_of(function, k=2))) == expected
+    twice = best_of([later, of(REWARDS)], k=2, weights=[0.5, 0.5])
+    assert asyncio.run(call(twice)) == expected
+
+
+def test_the_log_gets_what_the_training_is_about():
+    shown = trainer(num_generations=4, scale_rewards="none")
+    rewards = [*REWARDS[:4], 0.5, 0.5, 0.5, 0.5]
+    both = {"log_metric": shown.log_metric, "log_extra": shown.log_extra}
+    call(best_of(of(rewards), k=2), **both)
+    rows = np.reshape(rewards, (2, 4))
+    assert shown.metrics == {
+        "best_of/reward": pytest.approx(rows.mean()),
+        "best_of/max@2": pytest.approx(max_at_k(rows, 2).mean()),
+        "best_of/frac_groups_without_signal": 0.5,
+    }
+    assert shown.extra == {"reward before best_of": rewards}
+
+
+def test_nothing_is_logged_of_samples_that_have_no_reward():
+    shown = trainer(num_generations=4)
+    assert call(best_of(of([None] * 8), k=2), log_metric=shown.log_metric) == [None] * 8
+    assert shown.metrics == {"best_of/frac_groups_without_signal": 1.0}
+
+
+@pytest.mark.parametrize(
+    "arguments, said",
+    [
+        ({"k": 0}, "k: must be"),
+        ({"k": 2, "method": "bon_loo1"}, "do not sum to 0"),
+        ({"k": 2, "method": "majority"}, "needs answers"),
+        ({"k": 2, "method": "bon_centered"}, "bon_centred"),
+        ({"k": 2, "weights": [1, 2]}, "must be 1 finite numbers"),
+        ({"k": 2, "weights": [float("nan")]}, "must be 1 finite numbers"),
+    ],
+)
+def test_arguments_that_cannot_work_are_refused_at_once(arguments, said):
+    with pytest.raises(InvalidValueError, match=said):
+        best_of(of(REWARDS), **arguments)
+
+
+def test_what_is_no_function_is_refused():
+    with pytest.raises(InvalidValueError, match="must be a function, got 'accuracy'"):
+        best_of(["accuracy"], k=2)
+    with pytest.raises(InvalidValueError, match="at least one function"):
+        best_of([], k=2)
+
+
+@pytest.mark.parametrize(
+    "prompts, said",
+    [
+        (["a"] * 3 + ["b"] * 5, r"groups of one size, got runs of \[3, 5\]"),
+        (["a", "b"] * 4, "got k=2 with 1 samples"),
+        (["a"] * 7, "must return 7 values"),
+    ],
+)
+def test_groups_that_are_not_whole_are_refused(prompts, said):
+    with pytest.raises(InvalidValueError, match=said):
+        call(best_of(of(REWARDS), k=2), prompts=prompts)
+
+
+def test_k_of_the_whole_group_is_refused():
+    with pytest.raises(InvalidValueError, match="needs at least 5 samples, got 4"):
+        call(best_of(of(REWARDS), k=4))
+
+
+@pytest.mark.parametrize(
+    "values", [REWARDS[:7], [*REWARDS, 1.0], 0.5, None, ["1"] * 8, [float("inf")] * 8, [1j] * 8]
+)
+def test_values_that_are_not_one_number_a_completion_are_refused(values):
+    with pytest.raises(InvalidValueError, match="best_of: own must return"):
+        call(best_of(of(values), k=2))
+
+
+def test_a_missing_column_of_groups_is_refused():
+    with pytest.raises(InvalidValueError, match="no column 'id'; there are task"):
+        call(best_of(of(REWARDS), k=2, groups="id"), task=["x"] * 8)
+
+
+@pytest.mark.parametrize(
+    "args, said",
+    [
+        ({"scale_rewards": "group"}, "scale_rewards: must be 'none', got 'group'"),
+        ({"scale_rewards": True}, "scale_rewards: must be 'none', got True"),
+        ({"multi_objective_aggregation": "normalize_then_sum"}, "multi_objective_aggregation"),
+        ({"num_generations": 8}, r"whole groups of 8, got runs of \[4, 4\]"),
+    ],
+)
+def test_a_configuration_that_changes_the_values_is_refused(args, said):
+    with pytest.raises(InvalidValueError, match=said):
+        call(best_of(of(REWARDS), k=2), log_metric=trainer(**args).log_metric)
+
+
+def test_arrays_are_taken_and_the_name_says_what_it_is():
+    reward = best_of(of(np.array(REWARDS)), k=2)
+    assert call(reward) == call(best_of(of(REWARDS), k=2))
+    assert reward.__name__ == "best_of_2_own"

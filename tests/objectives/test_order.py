@@ -1,0 +1,100 @@
+"""L-statistics by their textbook definitions, over all subsets."""
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from maxatk.errors import InvalidValueError
+from maxatk.objectives import Method, OrderWeights, advantages, influence, method_of, order_at_k
+
+REWARDS = np.random.default_rng(2).normal(size=(2, 7)).round(1)
+
+
+def gini(values):
+    return np.mean([abs(a - b) for a, b in itertools.combinations(values, 2)])
+
+
+def l_moment(values):
+    """The r-th of r values, by its definition as an alternating mean of order statistics."""
+    r, ascending = len(values), sorted(values)
+    pascal = np.polynomial.polynomial.polypow([-1, 1], r - 1)
+    return pascal @ ascending / r
+
+
+def harrell_davis(q):
+    return lambda values: float(stats.mstats.hdquantiles(values, [q])[0])
+
+
+def trimmed(m):
+    return lambda values: np.mean(sorted(values)[m : len(values) - m])
+
+
+def winsorised(m):
+    return lambda values: np.mean(np.clip(values, np.sort(values)[m], np.sort(values)[-m - 1]))
+
+
+# credit of a recipe, k, the statistic of k samples
+ROWS = {
+    "trimmed": ({"trimmed": 1, "of": 5}, 5, trimmed(1)),
+    "trimmed to one": ({"trimmed": 2, "of": 5}, 5, trimmed(2)),
+    "winsorised": ({"winsorised": 1, "of": 5}, 5, winsorised(1)),
+    "winsorised to two": ({"winsorised": 2, "of": 6}, 6, winsorised(2)),
+    "winsorised to one": ({"winsorised": 1, "of": 3}, 3, winsorised(1)),
+    "Harrell-Davis": ({"harrell_davis": 0.5, "of": 4}, 4, harrell_davis(0.5)),
+    "Harrell-Davis, low": ({"harrell_davis": 0.05, "of": 3}, 3, harrell_davis(0.05)),
+    "Harrell-Davis, high": ({"harrell_davis": 0.9, "of": 6}, 6, harrell_davis(0.9)),
+    "Gini of 2": ({"gini": 2}, 2, gini),
+    "Gini of 5": ({"gini": 5}, 5, gini),
+    "mean": ({"l_moment": 1}, 1, l_moment),
+    "half of Gini": ({"l_moment": 2}, 2, lambda values: gini(values) / 2),
+    "L-skewness": ({"l_moment": 3}, 3, l_moment),
+    "L-kurtosis": ({"l_moment": 4}, 4, l_moment),
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_the_metric_is_the_mean_of_the_statistic_over_all_subsets(name):
+    credit, k, statistic = ROWS[name]
+    method = method_of({"credit": credit, "baseline": "leave_one_out"})
+    want = [np.mean([statistic(s) for s in itertools.combinations(row, k)]) for row in REWARDS]
+    np.testing.assert_allclose(order_at_k(REWARDS, method.credit), want, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_the_advantages_are_those_of_the_statistic_over_all_subsets(name):
+    credit, k, statistic = ROWS[name]
+    method = method_of({"credit": credit, "baseline": "leave_one_out"})
+    want = influence(statistic, REWARDS, k=k)
+    np.testing.assert_allclose(advantages(REWARDS, method), want, atol=1e-12)
+
+
+def test_the_weights_of_many_samples_are_those_of_the_beta_distribution():
+    for k, q in ((2000, 0.5), (2000, 0.999), (300, 0.01)):
+        edges = stats.beta.cdf(np.arange(k + 1) / k, (k + 1) * q, (k + 1) * (1 - q))
+        found = OrderWeights.harrell_davis(q, of=k).values
+        np.testing.assert_allclose(found, np.diff(edges), atol=1e-13)
+
+
+def test_gini_is_one_statistic_for_every_k():
+    rows = [Method(credit=OrderWeights.gini(k), baseline="remove_one") for k in (2, 4, 6)]
+    first, *others = [advantages(REWARDS, row) for row in rows]
+    for other in others:
+        np.testing.assert_allclose(other, first, atol=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("credit", "message"),
+    [
+        ({"trimmed": 2, "of": 4}, "trimmed: must leave one of=4 samples or more, got 2"),
+        ({"winsorised": 0, "of": 4}, "winsorised: must be an integer >= 1, got 0"),
+        ({"harrell_davis": 1, "of": 4}, "harrell_davis: must be above 0 and below 1, got 1"),
+        ({"harrell_davis": 0.5}, "'harrell_davis' needs the key 'of'"),
+        ({"gini": 1}, "gini: must be an integer >= 2, got 1"),
+        ({"l_moment": 0}, "r: must be an integer >= 1, got 0"),
+    ],
+)
+def test_what_has_no_weights_is_refused(credit, message):
+    with pytest.raises(InvalidValueError, match=message):
+        method_of({"credit": credit, "baseline": "remove_one"})

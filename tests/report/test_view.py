@@ -1,0 +1,409 @@
+"""The page of `maxatk view`: over real HTTP, and in a real browser, on records that still grow."""
+
+import http.client
+import itertools
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+
+import numpy as np
+import pytest
+
+from maxatk import METHODS, advantages
+from maxatk.errors import InvalidValueError, MissingFileError
+from maxatk.group_log import GROUPS, GroupLog, prompt_key
+from maxatk.report.training import Training, advantages_under
+from maxatk.report.view import View
+from processes import patience
+
+from .test_browser import BROWSER
+
+HIT = "document.body.dataset.hit=1"
+HOSTILE = f'<img src=x onerror="{HIT}"></pre><script>{HIT}</script>'
+REWARDS = [0.0, 1.0, 0.5, 0.5]
+
+
+def a_group(step, name, *, rewards=REWARDS, text="print(1)\nprint(2)", k=2):
+    found = advantages([rewards], "bon_loo1", k)[0] * len(rewards)
+    samples = [
+        {"text": f"{text}\n# {number}", "reward": reward, "advantage": advantage, "tokens": 7}
+        for number, (reward, advantage) in enumerate(zip(rewards, found.tolist(), strict=True))
+    ]
+    failure = {"test": 1, "outcome": "wrong answer", "given": "3", "expected": "6", "got": HOSTILE}
+    samples[0] |= {"passed": 1, "tests": 2, "outcome": "wrong_answer", "failure": failure}
+    about = {"step": step, "group": prompt_key(name), "id": name, "k": k}
+    return {**about, "prompt": f"Solve {name}.", "samples": samples}
+
+
+def a_log(step):
+    values = {"reward": step / 10, "max@1": step / 10, "max@2": step / 5, "entropy": 1.5}
+    return {"step": step, "log": {**values, "frac_groups_without_signal": 0.25, "step_time": 2.0}}
+
+
+def write(folder, steps, *, first=1, most=30, **changes):
+    about = {"method": "bon_loo1", "k": 2, "num_generations": 4, "max_steps": most}
+    log = GroupLog(folder / GROUPS, step=first - 1, about=about)
+    for step in range(first, first + steps):
+        log.append([a_group(step, f"p{step % 3}", **changes), a_group(step, "other"), a_log(step)])
+    log.close()
+
+
+@pytest.fixture
+def served(tmp_path):
+    write(tmp_path / "a", 5)
+    write(tmp_path / "b", 3, text=HOSTILE)
+    trainings = {name: Training(tmp_path / name) for name in ("a", "b")}
+    with View(trainings) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield server
+        server.shutdown()
+
+
+def ask(server, path, **headers):
+    request = urllib.request.Request(server.address + path, headers=headers)
+    with urllib.request.urlopen(request, timeout=patience(20)) as answer:
+        return answer, answer.read()
+
+
+def found(server, path):
+    return json.loads(ask(server, path)[1])
+
+
+def test_only_the_token_and_this_host_are_answered(served):
+    answer, _ = ask(served, "")
+    assert answer.status == 200
+    assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
+    base = f"http://127.0.0.1:{served.server_port}"
+    for address in (base, f"{base}/", f"{base}/wrong/", f"{base}/{served.token[:-1]}/api/state"):
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(address, timeout=patience(20))
+        assert refused.value.code == 403
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        ask(served, "api/state", Host=f"evil.example:{served.server_port}")
+    assert refused.value.code == 403
+    assert served.server_address[0] == "127.0.0.1"
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("../secret", 404), ("api/refresh", 404), ("api/step?run=9&step=1", 400),
+        ("api/group?run=0&step=1&place=7", 400), ("api/group?run=0", 400),
+        ("api/step?run=x&step=1", 400),
+    ],
+)  # fmt: skip
+def test_what_is_not_there_is_said_and_the_server_goes_on(served, path, status):
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        ask(served, path)
+    assert refused.value.code == status
+    assert found(served, "api/state")["runs"][0]["steps"] == [1, 2, 3, 4, 5]
+
+
+def test_nothing_can_be_written(served):
+    for method in ("POST", "PUT", "DELETE"):
+        connection = http.client.HTTPConnection("127.0.0.1", served.server_port)
+        connection.request(method, f"/{served.token}/api/state")
+        assert connection.getresponse().status == 501
+
+
+def test_the_page_grows_with_the_file(served, tmp_path):
+    state = found(served, "api/state")
+    assert found(served, f"api/state?known={state['version']}") == {"version": state["version"]}
+    assert [key for key, _ in state["quantities"]] == [
+        "reward", "max@2", "entropy", "frac_groups_without_signal", "step_time",
+    ]  # fmt: skip
+    assert state["runs"][0]["rows"][1] == [2, 0.2, 0.4, 1.5, 0.25, 2.0]
+    with (tmp_path / "a" / GROUPS).open("ab") as file:
+        whole = json.dumps(a_group(6, "p0"), separators=(",", ":")).encode() + b"\n"
+        file.write(whole[:50])
+        file.flush()
+        assert found(served, "api/state")["runs"][0]["steps"] == [1, 2, 3, 4, 5]
+        file.write(whole[50:])
+    assert found(served, "api/state")["runs"][0]["steps"] == [1, 2, 3, 4, 5, 6]
+    assert found(served, "api/step?run=0&step=6")["groups"][0]["rewards"] == REWARDS
+
+
+def test_a_training_that_resumes_is_shown_with_one_history(served, tmp_path):
+    before = found(served, "api/state")["version"]
+    # From checkpoint 3, and further than before.
+    write(tmp_path / "a", 4, first=4, text="again", most=40)
+    state = found(served, f"api/state?known={before}")
+    assert state["runs"][0]["about"]["max_steps"] == 40
+    assert state["runs"][0]["steps"] == [1, 2, 3, 4, 5, 6, 7]
+    assert [row[0] for row in state["runs"][0]["rows"]] == [1, 2, 3, 4, 5, 6, 7]
+    texts = [found(served, f"api/group?run=0&step={step}&place=0")["samples"][0]["text"]
+             for step in (3, 4)]  # fmt: skip
+    assert [text.startswith("again") for text in texts] == [False, True]
+
+
+def test_a_prompt_is_found_in_both_trainings_and_by_what_a_completion_says(served):
+    drawn = found(served, f"api/prompt?key={prompt_key('p1')}")["drawn"]
+    assert [(one["run"], one["step"]) for one in drawn] == [(0, 1), (0, 4), (1, 1)]
+    hits = found(served, "api/search?text=ONERROR%3D%22document")["groups"]
+    assert {(hit["run"], hit["step"]) for hit in hits} >= {(1, 1), (1, 2), (1, 3)}
+    assert len(found(served, "api/search?text=Solve%20p2.")["groups"]) == 3
+    assert found(served, "api/search?text=nowhere")["groups"] == []
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_advantages_of_every_method_are_those_of_the_package(method):
+    group = a_group(1, "p")
+    for number, sample in enumerate(group["samples"]):
+        sample["answer"] = number % 2
+    row = METHODS[method]
+    answers = [[0, 1, 0, 1]] if row.kind.needs_answers else None
+    expected = advantages([REWARDS], method, 2, answers=answers)[0]
+    per_sample = 1 if row.kind.per_sample or row.scale == "std" else 4
+    values = np.array(advantages_under(group, method, 2))
+    assert np.allclose(values, expected) or np.allclose(values, per_sample * expected)
+    assert np.any(values != 0)
+
+
+def test_a_method_that_does_not_go_with_a_group_is_refused_by_name():
+    with pytest.raises(InvalidValueError, match="'majority' needs answers"):
+        advantages_under(a_group(1, "p"), "majority", 2)
+    with pytest.raises(InvalidValueError, match="k"):
+        advantages_under(a_group(1, "p"), "bon_loo1", 9)
+
+
+def test_an_unscored_sample_has_no_advantage():
+    group = a_group(1, "p")
+    group["samples"][2]["reward"] = None
+    assert advantages_under(group, "rloo", 1)[2] == 0
+
+
+def test_a_folder_without_a_record_says_what_shows_it(tmp_path):
+    with pytest.raises(MissingFileError, match="log_groups is 0"):
+        Training(tmp_path)
+    (tmp_path / "results.json").write_text("{}")
+    with pytest.raises(MissingFileError, match="maxatk report"):
+        Training(tmp_path)
+
+
+class Browser:
+    """Chromium without a window, driven over its debugging pipe."""
+
+    def __init__(self, profile):
+        (self._in, to), (back, self._out) = os.pipe(), os.pipe()
+        self._numbers, self._rest = itertools.count(1), b""
+        command = [
+            BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+            "--no-first-run", "--disable-background-networking", "--remote-debugging-pipe",
+            f"--user-data-dir={profile}", "about:blank",
+        ]  # fmt: skip
+
+        def ends():  # where Chromium expects them
+            os.dup2(os.dup(self._in), 3)
+            os.dup2(os.dup(self._out), 4)
+
+        self._process = subprocess.Popen(
+            command, close_fds=False, preexec_fn=ends, stderr=subprocess.DEVNULL
+        )
+        self._to, self._back = to, back
+        targets = self._call("Target.getTargets", {})["targetInfos"]
+        page = next(t["targetId"] for t in targets if t["type"] == "page")
+        attach = {"targetId": page, "flatten": True}
+        self._session = {"sessionId": self._call("Target.attachToTarget", attach)["sessionId"]}
+
+    def _call(self, method, params, **more):
+        number = next(self._numbers)
+        message = {"id": number, "method": method, "params": params, **more}
+        os.write(self._to, json.dumps(message).encode() + b"\0")
+        while True:
+            while b"\0" not in self._rest:
+                self._rest += os.read(self._back, 1 << 20)
+            line, self._rest = self._rest.split(b"\0", 1)
+            answer = json.loads(line)
+            if answer.get("id") == number:
+                assert "error" not in answer, answer
+                return answer["result"]
+
+    def call(self, method, **params):
+        return self._call(method, params, **self._session)
+
+    def evaluate(self, text):
+        answer = self.call(
+            "Runtime.evaluate", expression=text, returnByValue=True, awaitPromise=True
+        )
+        assert "exceptionDetails" not in answer, answer
+        return answer["result"].get("value")
+
+    def until(self, text):
+        """Wait until an expression is true, and return its value."""
+        end = time.monotonic() + patience(60)
+        while not (value := self.evaluate(text)):
+            assert time.monotonic() < end, self.evaluate("document.body.innerText")
+            time.sleep(0.02)
+        return value
+
+    def open(self, address, *, width=1280, scheme="light"):
+        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+        self.call("Emulation.setDeviceMetricsOverride", **size)
+        feature = {"name": "prefers-color-scheme", "value": scheme}
+        self.call("Emulation.setEmulatedMedia", features=[feature])
+        self.call("Page.navigate", url="about:blank")
+        self.call("Page.navigate", url=address)
+        self.until("document.getElementById('place')?.dataset.page")
+
+    def press(self, key):
+        for kind in ("keyDown", "keyUp"):
+            self.call("Input.dispatchKeyEvent", type=kind, key=key)
+
+    def close(self):
+        self._process.kill()
+        self._process.wait()
+        for end in (self._in, self._out, self._to, self._back):
+            os.close(end)
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    if BROWSER is None:
+        pytest.skip("no Chromium on this machine")
+    opened = Browser(tmp_path_factory.mktemp("profile"))
+    yield opened
+    opened.close()
+
+
+def on(page):
+    return f"document.getElementById('place').dataset.page === {page!r}"
+
+
+def test_from_the_figures_to_a_step_a_prompt_and_its_completions(served, browser):
+    browser.open(served.address)
+    assert browser.evaluate("document.querySelectorAll('figure svg').length") == 5
+    assert browser.evaluate("document.querySelectorAll('#steps tbody tr').length") == 8
+    browser.evaluate("document.querySelector('#steps tbody a').click()")
+    browser.until(on("#step/0/5"))
+    spread = browser.evaluate("document.querySelector('#groups tbody td').textContent")
+    assert spread == "1 × 1, 0.500 × 2, 0 × 1"
+    browser.evaluate("document.querySelector('#groups tbody a').click()")
+    browser.until(on("#group/0/5/0"))
+    heads = browser.evaluate("[...document.querySelectorAll('.group h3')].map(e => e.textContent)")
+    assert heads[:4] == [
+        "2: reward 1, the best",
+        "3: reward 0.500",
+        "4: reward 0.500",
+        "1: reward 0",
+    ]
+    marks = browser.evaluate("[...document.querySelectorAll('mark')].map(e => e.textContent)")
+    assert marks[:3] == ["# 2", "# 3", "# 0"]
+    assert "b: step 2, the same prompt" in browser.evaluate("document.body.innerText")
+    failed = browser.evaluate("document.querySelector('.failure').innerText")
+    assert "test 2: wrong answer" in failed
+    assert HOSTILE in failed
+
+
+def test_the_advantages_of_another_method_stand_beside_those_that_trained(served, browser):
+    browser.open(served.address + "#group/0/5/0")
+    change = "const s = document.querySelector('#place select'); s.value = 'rloo';"
+    browser.evaluate(change + " s.dispatchEvent(new Event('change'))")
+    browser.until(on("#group/0/5/0/rloo/2"))
+    shown = browser.evaluate("[...document.querySelectorAll('.numbers')].map(e => e.textContent)")
+    values = advantages([REWARDS], "rloo", 1)[0]
+    order = [1, 2, 3, 0]
+    for place, text in zip(order, shown, strict=False):
+        assert f"under rloo, k = 2: {values[place]:.3f}".rstrip("0").rstrip(".") in text
+    browser.evaluate("location.hash = '#group/0/5/0/majority/2'")
+    browser.until(on("#group/0/5/0/majority/2"))
+    assert "needs answers" in browser.evaluate("document.querySelector('.error').textContent")
+
+
+def test_keys_lead_to_neighbours_up_and_to_the_search(served, browser):
+    browser.open(served.address + "#step/0/3")
+    for key, page in [("ArrowRight", "#step/0/4"), ("ArrowLeft", "#step/0/3"), ("Escape", "#")]:
+        browser.press(key)
+        browser.until(on(page))
+    browser.press("/")
+    assert browser.evaluate("document.activeElement.id") == "search"
+    browser.call("Input.insertText", text="Solve p2.")
+    browser.call(
+        "Input.dispatchKeyEvent", type="keyDown", key="Enter", text="\r", windowsVirtualKeyCode=13
+    )
+    browser.until(on("#search/Solve%20p2."))
+    assert browser.evaluate("document.querySelectorAll('#found tbody tr').length") == 3
+
+
+def test_a_hostile_completion_stays_text(served, browser):
+    browser.open(served.address + "#group/1/2/0")
+    assert browser.evaluate("document.querySelector('.group pre').textContent").startswith(HOSTILE)
+    assert browser.evaluate("document.querySelectorAll('#place img, #place script').length") == 0
+    assert browser.evaluate("document.body.dataset.hit ?? 'none'") == "none"
+    # Nor would markup run, or bring anything from elsewhere.
+    browser.evaluate(f"document.getElementById('place').innerHTML = {HOSTILE!r}")
+    time.sleep(0.2)
+    assert browser.evaluate("document.body.dataset.hit ?? 'none'") == "none"
+    away = "fetch('http://127.0.0.1:1/').then(() => 'sent', () => 'refused')"
+    assert browser.evaluate(away) == "refused"
+
+
+@pytest.mark.parametrize("page", ["#", "#step/0/5", "#group/0/5/0/rloo/2", "#group/1/2/0"])
+@pytest.mark.parametrize("width", [1280, 390])
+def test_nothing_scrolls_sideways(served, browser, page, width):
+    browser.open(served.address + page, width=width)
+    root = "document.documentElement"
+    assert browser.evaluate(f"{root}.scrollWidth - {root}.clientWidth") == 0
+    boxes = "[...document.querySelectorAll('.wide, pre')]"
+    assert browser.evaluate(f"{boxes}.filter(e => e.scrollWidth > e.clientWidth).length") == 0
+
+
+def test_the_ground_follows_the_reader(served, browser):
+    grounds = []
+    for scheme in ("light", "dark"):
+        browser.open(served.address, scheme=scheme)
+        grounds.append(browser.evaluate("getComputedStyle(document.body).backgroundColor"))
+    assert grounds == ["rgb(255, 255, 255)", "rgb(20, 23, 26)"]
+
+
+def test_an_open_page_grows(served, browser, tmp_path):
+    browser.open(served.address)
+    write(tmp_path / "a", 1, first=6)
+    browser.until("document.querySelector('#steps tbody a')?.hash === '#step/0/6'")
+    assert "a: step 6 of 30" in browser.evaluate("document.getElementById('runs').innerText")
+
+
+def test_a_thousand_steps_of_64_completions_are_open_within_a_second(tmp_path, browser):
+    rewards, text = [0.0, 0.25, 0.5, 1.0] * 2, "x = int(input())\nprint(x)\n" * 20
+    lines = [json.dumps(a_group(1, f"p{n}", rewards=rewards, text=text)) for n in range(8)]
+    log = GroupLog(tmp_path / GROUPS, step=0, about={"method": "bon_loo1", "max_steps": 1000})
+    for step in range(1, 1001):
+        groups = [{**json.loads(line), "step": step} for line in lines]
+        log.append([*groups, a_log(step)])
+    log.close()
+    with View({"a": Training(tmp_path)}) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        start = time.perf_counter()
+        browser.open(server.address)
+        spent = time.perf_counter() - start
+        assert browser.evaluate("document.querySelectorAll('figure svg').length") == 5
+        start = time.perf_counter()
+        browser.open(server.address + "#step/0/500")
+        server.shutdown()
+    assert browser.evaluate("document.querySelectorAll('#groups tbody tr').length") == 8
+    assert max(spent, time.perf_counter() - start) < patience(1 if os.cpu_count() > 8 else 5)
+
+
+def test_the_command_prints_its_address_and_serves_until_it_is_interrupted(tmp_path):
+    write(tmp_path / "run", 2)
+    command = [sys.executable, "-m", "maxatk", "view", str(tmp_path / "run")]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            address = process.stdout.readline().split()[-1]
+            with urllib.request.urlopen(f"{address}api/state", timeout=patience(20)) as answer:
+                assert json.load(answer)["runs"][0]["name"] == "run"
+        finally:
+            process.send_signal(2)
+        assert process.wait(patience(20)) == 130
+    done = subprocess.run(
+        [*command[:-1], str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "groups.jsonl" in done.stderr

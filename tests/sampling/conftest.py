@@ -1,0 +1,3 @@
+"""The tiny model."""
+
+from tiny import one_thread, tiny_model  # noqa: F401

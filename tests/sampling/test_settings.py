@@ -1,0 +1,44 @@
+import math
+
+import pytest
+
+from maxatk.errors import InvalidValueError
+from maxatk.sampling import SamplingSettings
+
+
+def test_defaults_are_the_papers():
+    assert SamplingSettings().to_json() == {
+        "temperature": 1.0,
+        "top_p": 1.0,
+        "top_k": 0,
+        "min_p": 0.0,
+        "stop": [],
+        "stop_at_fence": False,
+        "max_new_tokens": 256,
+        "seed": 0,
+        "samples": 256,
+    }
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("temperature", -0.1),
+        ("temperature", math.inf),
+        ("temperature", math.nan),
+        ("top_p", 0.0),
+        ("top_p", 1.1),
+        ("top_k", -1),
+        ("min_p", 1.0),
+        ("stop", "text"),
+        ("stop", [""]),
+        ("max_new_tokens", 0),
+        ("samples", 0),
+        ("samples", 2.5),
+        ("samples", True),
+        ("seed", -1),
+    ],
+)
+def test_bad_values_name_the_field_and_the_value(field, value):
+    with pytest.raises(InvalidValueError, match=rf"SamplingSettings\.{field}: must be .* got"):
+        SamplingSettings(**{field: value})

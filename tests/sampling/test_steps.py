@@ -1,0 +1,115 @@
+"""What a step of the sampling loop costs, counted with PyTorch's dispatcher: a GPU would pay it."""
+
+import collections
+
+import numpy as np
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from maxatk.sampling import ModelSettings, SamplingSettings
+from maxatk.sampling.decoding import Decoder, shares
+from maxatk.sampling.draw import Stopper
+from maxatk.sampling.hf import HFBackend
+from maxatk.sampling.loop import Loop, Work
+from tiny import save_tiny_model
+
+VIEWS = {"view", "_unsafe_view", "transpose", "expand", "slice", "select", "unsqueeze", "t"}
+VIEWS |= {"detach", "alias", "split", "squeeze", "unbind", "permute", "as_strided"}
+COPIES = {"copy_", "clone", "_to_copy", "contiguous"}
+PROMPT_TOKENS, ROWS, LAYERS = 100, 8, 2
+POSITIONS = 192  # of a row: its prompt and what it draws, in multiples of 64
+
+
+class Counted(TorchDispatchMode):
+    """The operations that launch a kernel, and the elements that each copy writes.
+
+    A product of a tensor with gaps copies it first, within its kernel.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.launched = collections.Counter()
+        self.copied = []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        found = function(*args, **(kwargs or {}))
+        name = function.overloadpacket.__name__
+        if name not in VIEWS:
+            self.launched[name] += 1
+        if name in COPIES:
+            self.copied.append(found.numel())
+        if name == "bmm":
+            gaps = [part for part in args if not (part.is_contiguous() or part.mT.is_contiguous())]
+            self.copied += [part.numel() for part in gaps]
+        return found
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    folder = save_tiny_model(tmp_path_factory.mktemp("long"), max_position_embeddings=256)
+    return HFBackend(folder, ModelSettings(batch_size=ROWS)).model
+
+
+def stepped(model, *, prompts, shared, steps=3, counted=1):
+    """Take steps of rows that are dealt over prompts, and count the last ones."""
+    decoder = Decoder(model, rows=ROWS)
+    with torch.no_grad():  # in inference mode the dispatcher would not show what is in a matmul
+        found = decoder.evaluate(
+            [[3 + i % 4] * PROMPT_TOKENS for i in range(prompts)], shared=shared
+        )
+        for place, prompt in enumerate(found):
+            decoder.admit(range(place, ROWS, prompts), prompt)
+        tokens = torch.full((ROWS,), 4)
+        for _ in range(steps - counted):
+            decoder.step(tokens)
+        with Counted() as count:
+            for _ in range(counted):
+                decoder.step(tokens)
+    return count
+
+
+def test_a_step_copies_no_cache_of_rows_with_prompts_of_their_own(model):
+    copied = stepped(model, prompts=ROWS, shared=False).copied
+    cache = ROWS * POSITIONS * 8  # one key/value head of size 8, in one layer
+    assert max(copied, default=0) < cache / 4
+
+
+def test_a_shared_prompt_costs_at_most_eight_launches_a_layer(model):
+    counts = [
+        sum(stepped(model, prompts=prompts, shared=True).launched.values()) for prompts in (1, 2, 4)
+    ]
+    for before, after, more in zip(counts, counts[1:], (1, 2), strict=False):
+        assert after - before <= 8 * LAYERS * more
+
+
+def test_few_rows_share_a_prompt_on_a_cpu_alone():
+    assert shares(4, torch.device("cpu"))
+    assert not shares(3, torch.device("cpu"))
+    assert not shares(16, torch.device("cuda"))
+    assert shares(64, torch.device("cuda"))
+
+
+def test_steps_send_nothing_to_the_device_while_no_row_comes_or_goes(model):
+    # A tensor made of a Python list is sent, and the host then waits.
+    count = stepped(model, prompts=2, shared=True, steps=6, counted=4)
+    assert count.launched["lift_fresh"] == 0
+
+
+def test_the_loop_reads_back_once_a_token(model, monkeypatch):
+    reads = []
+    tolist = torch.Tensor.tolist
+    monkeypatch.setattr(torch.Tensor, "tolist", lambda self: reads.append(1) or tolist(self))
+    settings = SamplingSettings(max_new_tokens=20)
+    noise = np.random.default_rng(0).random((ROWS, 20), dtype=np.float32)
+    loop = Loop(
+        Decoder(model, rows=ROWS),
+        settings,
+        rows=ROWS,
+        shared=True,
+        end_tokens=(),
+        stopper=Stopper(settings, lambda _: ""),
+    )
+    drawn = [row for some in loop.run(iter([Work([3, 4], range(ROWS), noise)])) for row in some]
+    assert [len(row.ids) for row in drawn] == [20] * ROWS
+    assert len(reads) == 20 + 4  # and four columns of the rows that have ended

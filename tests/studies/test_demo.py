@@ -1,0 +1,87 @@
+"""What a demo says at its end, and the table of other seeds that the package carries."""
+
+import csv
+import json
+from importlib import resources
+from pathlib import Path
+
+import pytest
+
+from maxatk.evaluation.results import Counts, Diversity, Mean, PerProblem, Results
+from maxatk.studies.demo import MODELS, SEEDS, remarks
+from maxatk.studies.recipe import load_study
+
+RECIPE = Path(__file__).parents[2] / "recipes" / "mini" / "demo.yaml"
+STUDY = Path(__file__).parents[2] / "docs" / "study" / "demo_seeds" / "results.json"
+
+
+def results_of(best, k=128):
+    """Results that know one k alone."""
+    found = {k: Mean(best, best, best, 40)}
+    return Results(
+        metrics={"max@k": found, "pass@k": found},
+        per_problem=PerProblem(),
+        counts=Counts(40, 10240, 0, {}),
+        entropy=None,
+        diversity=Diversity(),
+        manifest={},
+    )
+
+
+def said(base, grpo, bon_loo1):
+    values = {"base": base, "grpo": grpo, "bon_loo1": bon_loo1}
+    return remarks(load_study(RECIPE), {name: results_of(best) for name, best in values.items()})
+
+
+def test_one_sentence_says_what_the_best_of_many_is_worth():
+    first, second, _ = said(0.82, 0.71, 0.84).sentences
+    assert first == (
+        "Of 128 answers, the best is worth 0.71 after GRPO, 0.82 before training and 0.84 after "
+        "max@8 training."
+    )
+    assert second.startswith("Ordinary training lost part of it")
+
+
+@pytest.mark.parametrize("values", [(0.82, 0.83, 0.84), (0.82, 0.75, 0.72)])
+def test_a_run_that_does_not_show_the_effect_says_so(values):
+    assert said(*values).sentences[1].startswith("This run does not show what the other seeds show")
+
+
+def test_a_run_without_the_models_or_with_few_samples_says_nothing():
+    demo = load_study(RECIPE)
+    assert remarks(demo, {"base": results_of(0.8)}) is None
+    assert remarks(demo, dict.fromkeys(MODELS, results_of(0.8, k=8))) is None
+
+
+def test_a_study_of_another_model_says_nothing(recipe, of_a_llama):
+    found = dict.fromkeys(MODELS, results_of(0.8))
+    assert remarks(load_study(recipe()), found) is not None
+    assert remarks(load_study(recipe(**of_a_llama)), found) is None
+
+
+def test_the_table_of_the_package_is_that_of_the_study():
+    study = json.loads(STUDY.read_text(encoding="utf-8"))
+    text = (resources.files("maxatk") / SEEDS).read_text(encoding="utf-8")
+    rows = list(csv.DictReader(text.splitlines()))
+    assert len(rows) == 3 * 8
+    for row in rows:
+        found = study["models"][row["model"]]["by_seed"][row["seed"]]["max@k"]
+        assert [float(row[k]) for k in ("1", "8", "32", "128")] == pytest.approx(
+            [found[k] for k in ("1", "8", "32", "128")], abs=5e-5
+        )
+
+
+def test_every_seed_of_the_table_shows_the_effect():
+    text = (resources.files("maxatk") / SEEDS).read_text(encoding="utf-8")
+    seeds = {}
+    for row in csv.DictReader(text.splitlines()):
+        seeds.setdefault(row["seed"], {})[row["model"]] = {
+            k: float(row[k]) for k in ("1", "8", "32", "128")
+        }
+    for scores in seeds.values():
+        assert scores["grpo"]["128"] < scores["base"]["128"]
+        assert all(scores["bon_loo1"][k] > scores["grpo"][k] for k in ("8", "32", "128"))
+        assert scores["bon_loo1"]["8"] > scores["base"]["8"]
+    sentence = said(0.8, 0.7, 0.8).sentences[-1]
+    assert "-0.141 [-0.191, -0.091] (0 of 8 above 0)" in sentence
+    assert "+0.137 [0.085, 0.188] (8 of 8 above 0)" in sentence

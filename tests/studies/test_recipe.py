@@ -1,0 +1,102 @@
+"""The recipe of a study: its models, what it extends, and what is refused."""
+
+import dataclasses
+from typing import get_args
+
+import pytest
+
+from maxatk.errors import InvalidValueError
+from maxatk.studies.recipe import FigureName, load_study, paired_names
+from studies.conftest import RECIPE
+
+
+def test_models_are_all_combinations_of_levels_and_the_base(recipe):
+    found = load_study(recipe()).variants
+    assert [model.name for model in found] == ["base", "grpo", "loo,updates=1", "loo,updates=2"]
+    assert found[2].levels == {"method": "loo", "updates": "1"}
+    assert found[2].train["trainer"]["num_iterations"] == 1
+    assert found[2].train["trainer"]["method"] == "bon_loo1"
+    assert found[2].train["trainer"]["k"] == RECIPE["train"]["trainer"]["k"]
+
+
+def test_pairs_are_models_that_differ_by_the_two_levels_alone(recipe):
+    updates = {1: {"trainer.num_iterations": 1}, 2: {"trainer.num_iterations": 2}}
+    methods = {name: {"trainer.method": name} for name in ("bon_loo1", "bon_mean")}
+    grids = [
+        {"method": methods, "updates": updates},
+        {"method": {"grpo": {"trainer.method": "grpo"}}, "updates": {1: updates[1]}},
+    ]
+    pairs = [["bon_mean", "bon_loo1"], ["grpo", "bon_mean"], ["2", "1"]]
+    study = load_study(recipe(grids=grids, pairs=pairs))
+    assert paired_names(study.variants, study.pairs) == [
+        ("bon_mean,updates=1", "bon_loo1,updates=1"),
+        ("bon_mean,updates=2", "bon_loo1,updates=2"),
+        ("grpo,updates=1", "bon_mean,updates=1"),
+        ("bon_loo1,updates=2", "bon_loo1,updates=1"),
+        ("bon_mean,updates=2", "bon_mean,updates=1"),
+    ]
+
+
+def test_a_recipe_may_extend_another(recipe, tmp_path):
+    recipe("first.yaml")
+    second = tmp_path / "second.yaml"
+    second.write_text("extends: first.yaml\ntitle: Other\nseeds: [7]\n")
+    study = load_study(second, ["mini.tests=3"])
+    assert (study.title, study.seeds, study.mini.tests) == ("Other", [7], 3)
+    assert study.grids == load_study(tmp_path / "first.yaml").grids
+
+
+def test_a_recipe_that_extends_itself_is_refused(tmp_path):
+    (tmp_path / "a.yaml").write_text("extends: b.yaml\n")
+    (tmp_path / "b.yaml").write_text("extends: a.yaml\n")
+    with pytest.raises(InvalidValueError, match="extends itself"):
+        load_study(tmp_path / "a.yaml")
+
+
+def test_mappings_of_an_extended_recipe_are_laid_over_each_other(recipe, tmp_path):
+    recipe("first.yaml")
+    second = tmp_path / "second.yaml"
+    second.write_text(
+        "extends: first.yaml\nmini: {tests: 3}\ntrain: {trainer: {num_iterations: 1}}\n"
+    )
+    first, found = load_study(tmp_path / "first.yaml"), load_study(second)
+    assert found.mini == dataclasses.replace(first.mini, tests=3)
+    assert found.train == {
+        **first.train,
+        "trainer": {**first.train["trainer"], "num_iterations": 1},
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"seeds": []}, "seeds"),
+        ({"seeds": [1, 1]}, "seeds"),
+        ({"grids": [{"method": {"grpo": {}}}, {"method": {"grpo": {}}}]}, "'grpo' is there twice"),
+        ({"grids": [{"method": ["grpo"]}]}, r"grids\[0\].method"),
+        ({"grids": [{"method": {"gr\npo": {}}}]}, "grids: a name must be printable text"),
+        ({"grids": [{"method": {"grpo": "grpo"}}]}, r"grids\[0\].method.grpo"),
+        ({"baseline": "gpro"}, "baseline"),
+        ({"figures": ["metrics"]}, "did you mean 'metric'"),
+        ({"model": "some/model"}, "must have either 'model' or 'mini'"),
+        ({"mini": None}, "must have either 'model' or 'mini'"),
+        ({"mini": None, "model": "m"}, "eval: the key 'problems' is required beside 'model'"),
+        ({"train": {"problems": "p.jsonl"}}, "train.problems: is set by the study itself"),
+        ({"eval": {"model": "m"}}, "eval.model: is set by the study itself"),
+        ({"train": {"trainer": {"seed": 3}}}, "train.trainer.seed: is that of 'seeds'"),
+        ({"train": {"trainer": 3}}, "train.trainer: must be a mapping, got 3"),
+        ({"eval": {"sampling": {"sampels": 1}}}, "recipe.eval.sampling: unknown key 'sampels'"),
+        ({"eval": {"batch_size": 0}}, "batch_size: must be 1 or more, got 0"),
+        ({"pairs": [["loo"]]}, "pairs: each must be two levels"),
+        ({"pairs": [["loo", "exact"]]}, "pairs: no two models .* levels are 1, 2, grpo, loo"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_any_work(recipe, changes, said):
+    with pytest.raises(InvalidValueError, match=said):
+        load_study(recipe(**changes))
+
+
+def test_the_figures_of_a_recipe_are_those_that_can_be_drawn():
+    from maxatk.studies.figures import FIGURES
+
+    assert set(get_args(FigureName)) == set(FIGURES)

@@ -1,0 +1,148 @@
+"""From a recipe to stages: what each makes, what studies share, and what the trainer refuses."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from maxatk.cli.main import main
+from maxatk.errors import StageError
+from maxatk.studies.recipe import load_study
+from maxatk.studies.schedule import (
+    check_study,
+    places,
+    planned,
+    refusal_of,
+    trainings_of,
+    write_recipes,
+)
+from studies.conftest import RECIPE
+from tiny import save_tiny_model
+
+
+def names_of(study):
+    return {stage.name for stage in planned(study, cores=2, jobs=2)}
+
+
+def test_every_seed_has_its_own_corpus_prompts_training_and_samples(recipe):
+    study = load_study(recipe())
+    recipes = {stage.name: recipe for stage, recipe in planned(study, cores=2, jobs=2).items()}
+    assert len(recipes) == 2 * (1 + 3 + 4)
+    for place in places(study):
+        assert recipes[place.warm_start]["seed"] == place.seed
+        assert recipes[place.evaluation]["sampling"]["seed"] == place.seed
+        assert recipes[place.evaluation]["problems"].endswith(f"{place.warm_start}/test.jsonl")
+        if place.training is not None:
+            assert recipes[place.training]["trainer"]["seed"] == place.seed
+            assert recipes[place.training]["model"].endswith(f"{place.warm_start}/base")
+            assert recipes[place.evaluation]["model"].endswith(place.training)
+
+
+def test_studies_share_what_is_the_same_and_nothing_else(recipe):
+    names = names_of(load_study(recipe()))
+    grids = [
+        {
+            "k": {
+                "k=2": {"trainer.method": "grpo"},
+                "k=3": {"trainer.method": "grpo", "trainer.k": 3},
+            }
+        }
+    ]
+    other = names_of(load_study(recipe("b.yaml", grids=grids, seeds=[1])))
+    assert len(other - names) == 2  # the training with k=3 and its evaluation
+    warmer = {**RECIPE["mini"], "tests": 3}
+    assert not names & names_of(load_study(recipe("c.yaml", mini=warmer)))
+
+
+def test_a_method_with_parameters_of_its_own_gives_a_plain_name_of_a_folder(recipe):
+    own = {"credit": {"cvar": 0.25, "of": 4}, "baseline": "replace_one"}
+    grids = [{"method": {"quarter": {"trainer.method": own}}}]
+    trainings = [place.training for place in places(load_study(recipe(grids=grids)))]
+    assert all(re.fullmatch(r"train-own-[12]-[0-9a-f]{8}", name) for name in trainings if name)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"verifier": None}, "grpo: train.verifier: must be VerifierSettings, got nothing"),
+        ({"rewrad": "binary"}, "grpo: train: unknown key 'rewrad'; did you mean 'reward'"),
+        ({"peft": {"rr": 4}}, "grpo: peft: unknown key 'rr'"),
+        ({"trainer": {"method": "grop"}}, "did you mean 'grpo'"),
+        ({"trainer": {"num_generations": 200, "k": 1}}, "grpo: "),
+    ],
+)
+def test_what_the_trainer_refuses_names_the_model(recipe, change, said):
+    grids = [{"method": {"grpo": {}}}]
+    study = load_study(recipe(train={**RECIPE["train"], **change}, grids=grids))
+    assert said in refusal_of(trainings_of(study))
+
+
+def test_the_stages_of_an_outside_model_begin_with_it_and_depend_on_its_files(
+    recipe, of_a_llama, tmp_path, capsys
+):
+    study = load_study(recipe(**of_a_llama))
+    stages = planned(study, cores=2, jobs=2)
+    assert sum(not stage.needs for stage in stages) == 2 * (2 + 1)  # trainings, and the base
+    for stage, settings in stages.items():
+        if stage.name.startswith("train-"):
+            assert settings["model"] == of_a_llama["model"]
+    before = names_of(study)
+    assert names_of(load_study(recipe(**of_a_llama))) == before
+    (tmp_path / "test.jsonl").open("a").write("\n")
+    changed = names_of(study)
+    assert {name for name in before if name.startswith("train-")} == before & changed
+    save_tiny_model(tmp_path / "llama", architecture="Llama", seed=1)
+    assert not names_of(study) & before
+    assert main(["study", str(recipe(**{**of_a_llama, "grids": []})), "--dry-run"]) == 0
+    assert "eval       2 left" in capsys.readouterr().out
+
+
+def test_the_stages_of_a_study_are_told_of_its_cluster(recipe):
+    stages = planned(load_study(recipe()), cores=2, jobs=1, flags=["--cluster.address", "auto"])
+    told = {s.arguments[0] for s in stages if s.arguments[-2:] == ("--cluster.address", "auto")}
+    assert told == {"train", "eval"}
+
+
+def test_an_evaluation_waits_for_its_training_and_a_training_for_its_warm_start(recipe):
+    study = load_study(recipe())
+    stages = list(planned(study, cores=4, jobs=2))
+    before = set()
+    for stage in stages:
+        assert set(stage.needs) <= before
+        before.add(stage.name)
+    needs = {stage.name: stage.needs for stage in stages}
+    for place in places(study):
+        made = place.training or place.warm_start
+        assert needs[place.evaluation] == (made,)
+        if place.training is not None:
+            assert needs[place.training] == (place.warm_start,)
+
+
+@pytest.mark.parametrize(("cores", "warm", "others"), [(1, 1, 1), (8, 4, 1)])
+def test_a_warm_start_has_the_cores_that_those_of_other_seeds_leave_it(recipe, cores, warm, others):
+    threads = {}
+    for stage in planned(load_study(recipe()), cores=cores, jobs=4):
+        threads.setdefault(stage.name.partition("-")[0], set()).add(stage.threads)
+    assert threads == {"mini": {warm}, "train": {others}, "eval": {others}}
+
+
+def test_another_model_has_all_cores_between_the_stages_at_once(recipe, of_a_llama):
+    study = load_study(recipe(**of_a_llama))
+    assert {stage.threads for stage in planned(study, cores=8, jobs=2)} == {4}
+
+
+def test_a_stage_reads_the_recipe_that_is_written_for_it(recipe):
+    study = load_study(recipe())
+    stages = planned(study, cores=2, jobs=2)
+    write_recipes(study, stages)
+    for stage, settings in stages.items():
+        (path,) = (part for part in stage.arguments if part.endswith(".yaml"))
+        assert yaml.safe_load(Path(path).read_text()) == json.loads(json.dumps(settings))
+
+
+def test_the_check_of_the_trainings_that_dies_is_said(recipe, monkeypatch):
+    monkeypatch.setattr("sys.executable", "/bin/false")
+    with pytest.raises(StageError, match="the check of the trainings failed"):
+        check_study(load_study(recipe()))

@@ -1,0 +1,89 @@
+"""What a finished study leaves in its folder, from toy folders of its stages."""
+
+import json
+
+import pytest
+
+from maxatk.evaluation.folder import RESULTS
+from maxatk.folders import TRAIN_RECORD, read_json, write_json
+from maxatk.studies.findings import Study
+from maxatk.studies.recipe import load_study
+from maxatk.studies.schedule import places
+from maxatk.studies.tables import study_tables
+from maxatk.studies.write import PAGE, studied_models, write_study
+from report.conftest import make_results
+from studies.conftest import CHANCES, SPIKED
+
+GRIDS = [{"method": {"better": {"trainer.method": "bon_loo1"}, "same": {"trainer.method": "grpo"}}}]
+
+
+@pytest.fixture
+def finished(recipe):
+    """Return a function: a study of so many seeds whose stages have left their folders."""
+
+    def make(seeds):
+        study = load_study(recipe(grids=GRIDS, seeds=seeds, pairs=[["better", "same"]]))
+        for place in places(study):
+            names = list(CHANCES)
+            seed = 10 * place.seed + names.index(place.variant.name)
+            ids = [f"{place.seed}-{i}" for i in range(6)]  # every seed has its own
+            found = make_results(seed, *CHANCES[place.variant.name], ids=ids, samples=16)
+            folder = study.work_folder / place.evaluation
+            folder.mkdir(parents=True)
+            write_json(folder / RESULTS, found)
+            if place.training is not None:
+                folder = study.work_folder / place.training
+                folder.mkdir()
+                write_json(folder / TRAIN_RECORD, {"log_history": SPIKED, "seconds": 2.0})
+        return study
+
+    return make
+
+
+def files_below(folder):
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("seeds", [[1], [1, 2, 3]])
+def test_a_finished_study_leaves_results_tables_figures_and_a_page(finished, tmp_path, seeds):
+    recipe = finished(seeds)
+    study = write_study(recipe)
+    out = tmp_path / "out"
+    tables = {f"tables/{n}.{s}" for n in study_tables(study) for s in ("md", "csv", "tex")}
+    figures = {f"figures/{name}.{s}" for name in recipe.figures for s in ("svg", "pdf")}
+    assert files_below(out) == {RESULTS, PAGE, *tables, *figures}
+    written = read_json(out / RESULTS)
+    assert written == json.loads(json.dumps(study.to_json()))
+    assert study_tables(Study.from_json(written)) == study_tables(study)
+    assert study.over == ("seeds" if len(seeds) >= 3 else "problems")
+    assert recipe.title in (out / PAGE).read_text(encoding="utf-8")
+
+
+def test_the_models_of_a_study_have_a_folder_a_seed_and_the_base_no_training(finished):
+    recipe = finished([1, 2])
+    base, *trained = studied_models(recipe)
+    assert (base.name, dict(base.levels), dict(base.trainings)) == ("base", {}, {})
+    assert [model.name for model in trained] == ["better", "same"]
+    for model in (base, *trained):
+        assert list(model.evaluations) == [1, 2]
+        assert all((folder / RESULTS).is_file() for folder in model.evaluations.values())
+    for model in trained:
+        assert list(model.trainings) == [1, 2]
+        assert dict(model.levels) == {"method": model.name}
+
+
+def test_a_study_written_twice_is_the_same(finished, tmp_path):
+    recipe = finished([1, 2, 3])
+    write_study(recipe)
+    first = read_json(tmp_path / "out" / RESULTS)
+    write_study(recipe)
+    assert read_json(tmp_path / "out" / RESULTS) == first
+
+
+def test_a_missing_evaluation_is_named_and_nothing_is_written(finished, tmp_path):
+    recipe = finished([1, 2])
+    missing = studied_models(recipe)[1].evaluations[2] / RESULTS
+    missing.unlink()
+    with pytest.raises(FileNotFoundError, match=missing.parent.name):
+        write_study(recipe)
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,144 @@
+"""The calculator of the site, in a real browser, against NumPy and SciPy."""
+
+import html
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from maxatk import max_at_k, pass_at_k
+from processes import patience
+
+DOCS = Path(__file__).parents[1] / "docs"
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+BROWSER = next(filter(None, map(shutil.which, NAMES)), None)
+
+pytestmark = pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine")
+
+PAGE = """<body>{form}<script>{script}</script><script>
+const given = {given};
+{steps}
+document.body.dataset.found = JSON.stringify(found);
+</script></body>"""
+COMPUTE = """const value = (i) => [i.mean, i.low, i.high, i.p];
+const found = given.map(([a, b, ks]) => {
+  const [left, right] = [bestOfN.parse(a), bestOfN.parse(b)];
+  return ks.map((k) => [
+    bestOfN.column(left, bestOfN.maxAtK, k), bestOfN.column(left, bestOfN.passAtK, k),
+    value(bestOfN.interval(bestOfN.column(left, bestOfN.maxAtK, k))),
+    value(bestOfN.difference(left, right, bestOfN.maxAtK, k)),
+  ]); });"""
+TYPE = """const input = document.querySelector("#rewards-a");
+const found = given.map((text) => {
+  input.value = text; input.dispatchEvent(new Event("input"));
+  const output = document.querySelector("output");
+  const count = (selector) => output.querySelectorAll(selector).length;
+  return {text: output.textContent, alert: count("[role=alert]") === 1, tables: count("table"),
+    curves: count("polyline"), images: count("img")};
+});"""
+
+
+def browsed(folder, given, steps):
+    """What the browser finds on the calculator with the script of the site and `given`."""
+    form = re.search(r"<div id=.*?</div>", (DOCS / "calculator.md").read_text(), re.DOTALL)[0]
+    script = (DOCS / "assets" / "calculator.js").read_text()
+    page = folder / "page.html"
+    text = PAGE.replace("{form}", form).replace("{script}", script)
+    page.write_text(text.replace("{given}", json.dumps(given)).replace("{steps}", steps))
+    command = [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+    command += ["--no-first-run", "--disable-background-networking", "--virtual-time-budget=60000"]
+    command += [f"--user-data-dir={folder / 'profile'}", "--host-resolver-rules=MAP * ~NOTFOUND"]
+    done = subprocess.run(
+        [*command, "--dump-dom", page.as_uri()],
+        capture_output=True,
+        text=True,
+        timeout=patience(120),
+        check=True,
+    )
+    found = re.search(r'data-found="([^"]*)"', done.stdout)
+    assert found is not None, done.stdout[-500:]
+    return json.loads(html.unescape(found[1]))
+
+
+def as_csv(rewards, random):
+    """Rewards as a line a problem or, by chance, as a line a sample."""
+    if random.random() < 0.5:
+        return "\n".join(",".join(map(repr, row)) for row in rewards.tolist())
+    lines = [f"{i + 1},{r!r}" for i, row in enumerate(rewards.tolist()) for r in row]
+    return "\n".join(["problem,reward", *lines])
+
+
+def some_table(random):
+    shape = (int(random.integers(2, 40)), int(random.integers(1, 64)))
+    levels = random.choice([2, 3, 1000])
+    rewards = random.integers(0, levels, (2, *shape)) / (levels - 1)
+    rewards[random.random(rewards.shape) < random.choice([0, 0.1])] = np.nan
+    return rewards
+
+
+def test_200_tables_have_the_numbers_of_numpy(tmp_path):
+    random = np.random.default_rng(0)
+    tables = [some_table(random) for _ in range(200)]
+    ks = [sorted({1, min(4, t.shape[2]), t.shape[2]}) for t in tables]
+    given = [
+        [as_csv(a, random), as_csv(b, random), k] for (a, b), k in zip(tables, ks, strict=True)
+    ]
+    for (a, b), k, found in zip(tables, ks, browsed(tmp_path, given, COMPUTE), strict=True):
+        left, right = max_at_k(a, k), max_at_k(b, k)
+        passes = max_at_k(np.where(np.isnan(a), np.nan, a >= 1), k)
+        for i, (values, passed, mean, difference) in enumerate(found):
+            np.testing.assert_allclose(np.array(values, float), left[:, i], atol=1e-10)
+            np.testing.assert_allclose(np.array(passed, float), passes[:, i], atol=1e-10)
+            np.testing.assert_allclose(
+                np.array(mean, float)[:3], expected(left[:, i])[:3], atol=1e-9
+            )
+            paired = expected(right[:, i] - left[:, i])
+            np.testing.assert_allclose(np.array(difference, float), paired, atol=1e-9)
+
+
+def expected(values):
+    """Mean, ends of the t-interval and p-value, by SciPy."""
+    known = values[~np.isnan(values)]
+    if len(known) < 2:
+        return [known.mean() if len(known) else np.nan, np.nan, np.nan, np.nan]
+    if np.ptp(known) < 1e-12:  # equal but for rounding
+        return [known[0], known[0], known[0], float(abs(known[0]) < 1e-12)]
+    test = stats.ttest_1samp(known, 0)
+    low, high = test.confidence_interval(0.95)
+    return [known.mean(), low, high, test.pvalue]
+
+
+def test_pass_at_k_of_many_samples(tmp_path):
+    row = ",".join(["1"] * 12 + ["0"] * 244)
+    (found,) = browsed(tmp_path, [[row, row, [1, 10, 100]]], COMPUTE)
+    np.testing.assert_allclose(
+        [k[1][0] for k in found], pass_at_k(256, 12, [1, 10, 100]), rtol=1e-9
+    )
+
+
+def test_what_is_typed_is_drawn_and_what_is_wrong_is_said(tmp_path):
+    table, named, wrong, hostile, empty = browsed(
+        tmp_path,
+        [
+            "0,0,1\n0,1,1",
+            "name;first;second\nx;0;0,5\n".replace("0,5", "0.5") + "y;1;0",
+            "0,1\n0,one",
+            'problem,reward\n"<img src=x onerror=alert(1)>",1\np,x<img src=x>',
+            "",
+        ],
+        TYPE,
+    )
+    assert table["tables"] == 1
+    assert table["curves"] == 1
+    assert "0.500" in table["text"]
+    assert "A: 2 problems" in named["text"]
+    assert wrong["alert"]
+    assert 'line 2: a reward must be a finite number, got "one"' in wrong["text"]
+    assert hostile["alert"]
+    assert hostile["images"] == 0
+    assert empty["text"] == ""

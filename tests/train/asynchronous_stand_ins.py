@@ -1,0 +1,128 @@
+"""What asynchronous training has on GPUs: FlashAttention's kernel, NCCL, and vLLM's server.
+
+The server is a real one: it answers over HTTP, in threads of its own, with samples of the weights
+that it was handed last. Everything else is TRL's.
+"""
+
+import contextlib
+import copy
+import http.server
+import itertools
+import json
+import queue
+import threading
+import types
+
+import torch
+from transformers import AutoModelForCausalLM
+from trl.experimental.async_grpo import async_grpo_trainer, async_rollout_worker, packing
+
+from maxatk.train.asynchronous import MaxAtKRolloutLoop
+
+
+def attend(query, key, value, starts, key_starts, *_, softmax_scale, causal, window_size):
+    """What FlashAttention's kernel for sequences of different lengths computes, in PyTorch."""
+    assert causal
+    assert window_size == (-1, -1)
+    repeated = query.shape[1] // key.shape[1]
+    parts = []
+    bounds = zip(itertools.pairwise(starts), itertools.pairwise(key_starts), strict=True)
+    for (first, last), (start, stop) in bounds:
+        k, v = (x[start:stop].repeat_interleave(repeated, dim=1) for x in (key, value))
+        scores = torch.einsum("qhd,khd->hqk", query[first:last], k) * softmax_scale
+        ahead = torch.ones(last - first, stop - start).tril(int(stop - start - (last - first)))
+        weights = scores.masked_fill(ahead == 0, float("-inf")).softmax(-1)
+        parts.append(torch.einsum("hqk,khd->qhd", weights, v))
+    return torch.cat(parts)
+
+
+def without_gpu(monkeypatch):
+    """Let TRL's asynchronous trainer run here."""
+    kernel = types.SimpleNamespace(flash_attn_varlen_func=attend)
+    monkeypatch.setattr(packing, "_flash_attn", lambda: kernel)
+    monkeypatch.setattr(async_grpo_trainer, "get_peak_flops_per_device", lambda *_: None)
+    monkeypatch.setattr(async_rollout_worker, "is_vllm_available", lambda: True)
+
+
+class Prepared:
+    """A worker whose rows are there from the start, twice because TRL reads a batch ahead."""
+
+    _loop_cls = MaxAtKRolloutLoop
+
+    def __init__(self, rows):
+        self.rollout_buffer, self.metrics_queue = queue.Queue(), queue.Queue()
+        for row in [*rows, *copy.deepcopy(rows)]:
+            self.rollout_buffer.put(row)
+
+    def start(self): ...
+    def stop(self): ...
+    def update_model_version(self, version): ...
+    def check_health(self, stale_after_s):
+        raise RuntimeError("the prepared rows are used up")
+
+
+class NoTransfer:
+    def init_weight_transfer(self): ...
+    def pause(self): ...
+    def send_weights(self, iterator): ...
+    def resume(self): ...
+    def destroy(self): ...
+
+
+class Server(NoTransfer):
+    """Samples over HTTP with the weights of the last transfer, and is itself the transfer."""
+
+    def __init__(self, folder):
+        self.model = AutoModelForCausalLM.from_pretrained(folder).eval()
+        self.transfers, self.requests = 0, 0
+        self._lock = threading.Lock()
+
+    def send_weights(self, iterator):
+        with self._lock, torch.no_grad():
+            own = dict(self.model.named_parameters())
+            for name, weight in iterator:
+                own[name].copy_(weight)
+        self.transfers += 1
+
+    @torch.no_grad()
+    def complete(self, asked):
+        """The answer to a request for one completion; the lock is free between two tokens."""
+        ids, logps = list(asked["prompt"]), []
+        generator = torch.Generator().manual_seed(asked["seed"])
+        for _ in range(asked["max_tokens"]):
+            with self._lock:
+                last = self.model(input_ids=torch.tensor([ids])).logits[0, -1].log_softmax(-1)
+            token = int(torch.multinomial(last.exp(), 1, generator=generator))
+            ids.append(token)
+            logps.append(float(last[token]))
+            if token == self.model.generation_config.eos_token_id:
+                break
+        self.requests += 1
+        drawn = ids[len(asked["prompt"]) :]
+        return {"choices": [{"token_ids": drawn, "logprobs": {"token_logprobs": logps}}]}
+
+    @contextlib.contextmanager
+    def listening(self):
+        """Yield the address while the server answers."""
+        served = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self):
+                asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                found = json.dumps(served.complete(asked)).encode()
+                self.send_response(200 if self.path == "/v1/completions" else 404)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(found)))
+                self.end_headers()
+                self.wfile.write(found)
+
+            def log_message(self, *_): ...
+
+        with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+            thread = threading.Thread(target=server.serve_forever, daemon=True)
+            thread.start()
+            try:
+                yield f"http://127.0.0.1:{server.server_port}"
+            finally:
+                server.shutdown()
+                thread.join()

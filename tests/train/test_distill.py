@@ -1,0 +1,153 @@
+"""Best-of-N distillation: its loss, its rounds, and what it refuses."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+from trl import SFTConfig
+
+from maxatk.errors import DataError, InvalidValueError, MissingFileError
+from maxatk.folders import TRAIN_RECORD
+from maxatk.settings import from_mapping
+from maxatk.train import DistillRecipe, distill
+from maxatk.train.distill import WeightedSFTTrainer, sft_dataset
+
+TRAINER = {
+    "per_device_train_batch_size": 16,
+    "max_steps": 2,
+    "learning_rate": 1e-2,
+    "use_cpu": True,
+    "bf16": False,
+    "gradient_checkpointing": False,
+    "logging_steps": 1,
+    "save_strategy": "no",
+    "report_to": "none",
+}
+
+
+@pytest.fixture
+def recipe(toy_recipe):
+    toy = toy_recipe()
+    verifier, reward = toy.pop("verifier"), toy.pop("reward")
+    sampling = {"samples": 4, "max_new_tokens": 60, "stop_at_fence": False}
+    return {
+        **toy,
+        "k": 2,
+        "eval": {"sampling": sampling, "verifier": verifier, "reward": reward},
+        "trainer": TRAINER,
+    }
+
+
+def run(recipe, **changes):
+    return distill(from_mapping(DistillRecipe, {**recipe, **changes}, where="recipe"))
+
+
+def weighted(rows, *, batch, folder, model):
+    return WeightedSFTTrainer(
+        model=str(model),
+        train_dataset=sft_dataset(rows, chat=False),
+        args=SFTConfig(
+            str(folder),
+            **{**TRAINER, "max_steps": 1, "optim": "sgd", "per_device_train_batch_size": batch},
+            gradient_accumulation_steps=4 // batch,
+            max_grad_norm=0.0,
+            lr_scheduler_type="constant",
+            remove_unused_columns=False,
+            disable_tqdm=True,
+        ),
+        processing_class=AutoTokenizer.from_pretrained(model),
+    )
+
+
+@pytest.mark.parametrize("batch", [4, 2])
+def test_a_step_follows_the_gradient_of_the_weighed_likelihood(model_folder, tmp_path, batch):
+    texts = [(f"order cut {n}\n#\n", "return x\n" * n) for n in (1, 2, 3, 4)]
+    weights = [1.0, 0.5, 0.0, 2.5]
+    rows = [
+        {"prompt": [{"content": p}], "completion": [{"content": c}], "weight": w}
+        for (p, c), w in zip(texts, weights, strict=True)
+    ]
+    trainer = weighted(rows, batch=batch, folder=tmp_path, model=model_folder)
+    before = AutoModelForCausalLM.from_pretrained(model_folder)
+    trainer.train()
+
+    tokenizer, loss, tokens = AutoTokenizer.from_pretrained(model_folder), 0.0, 0
+    for (prompt, completion), weight in zip(texts, weights, strict=True):
+        start = len(tokenizer(prompt)["input_ids"])
+        ids = torch.tensor([tokenizer(prompt + completion + tokenizer.eos_token)["input_ids"]])
+        logs = before(ids).logits[0, :-1].log_softmax(-1)
+        own = logs[range(start - 1, ids.shape[1] - 1), ids[0, start:]]
+        loss, tokens = loss - weight * own.sum(), tokens + len(own)
+    (loss / tokens).backward()
+    after = dict(trainer.model.named_parameters())
+    for name, parameter in before.named_parameters():
+        expected = parameter - TRAINER["learning_rate"] * parameter.grad
+        torch.testing.assert_close(after[name], expected, atol=1e-6, rtol=1e-4)
+
+
+def test_rounds_draw_from_the_model_of_the_one_before(recipe):
+    out = run(recipe, rounds=2)
+    manifest = json.loads((out / "samples-1" / "manifest.json").read_text())
+    assert manifest["settings"]["model"]["model"] == str(out / "round-0")
+    assert manifest["settings"]["sampling"]["seed"] == 1
+    first, last = (
+        AutoModelForCausalLM.from_pretrained(folder) for folder in (out / "round-0", out)
+    )
+    assert not torch.equal(first.lm_head.weight, last.lm_head.weight)
+    record = json.loads((out / TRAIN_RECORD).read_text())
+    assert record["recipe"]["rounds"] == 2
+    assert record["log_history"]
+
+
+def test_a_finished_run_is_left_alone_and_another_recipe_refused(recipe):
+    out = run(recipe)
+    before = (out / TRAIN_RECORD).stat().st_mtime_ns
+    assert run(recipe) == out
+    assert (out / TRAIN_RECORD).stat().st_mtime_ns == before
+    with pytest.raises(InvalidValueError, match="k: 2 in the folder"):
+        run(recipe, k=3)
+
+
+def test_stored_samples_are_distilled_and_drawn_rows_have_no_weights(recipe, tmp_path):
+    out = run(recipe)
+    stored = run(
+        {k: v for k, v in recipe.items() if k != "eval"},
+        run=str(out / "samples-0"),
+        draws=4,
+        out=str(tmp_path / "stored"),
+    )
+    assert not (stored / "samples-0").exists()
+    assert (stored / "model.safetensors").is_file()
+
+
+@pytest.mark.parametrize(
+    "changes, error, message",
+    [
+        ({"k": 0}, InvalidValueError, "k: must be an integer of 1 or more, got 0"),
+        ({"k": 9}, InvalidValueError, "k: must be at most 4, got 9"),
+        ({"run": "none", "rounds": 2}, InvalidValueError, "rounds: must be 1 with a run"),
+        ({"run": "none"}, MissingFileError, "run: none: holds no scores.jsonl"),
+        ({"model": "./no"}, MissingFileError, "model"),
+        ({"eval": {"out": "x"}}, InvalidValueError, "eval.out: is set by the run itself"),
+        ({"trainer": {"packing": True}}, InvalidValueError, "trainer.packing: is set by the run"),
+        ({"trainer": {"learning_rat": 1}}, InvalidValueError, "learning_rate"),
+    ],
+)
+def test_what_is_wrong_is_refused_before_any_work(recipe, changes, error, message):
+    with pytest.raises(error, match=message):
+        run(recipe, **changes)
+    assert not list(Path(recipe["out"]).glob("samples-*"))
+
+
+def test_nothing_to_distil_is_said(recipe, own_rewards):
+    level = {**recipe["eval"], "reward": f"{own_rewards}:same"}
+    with pytest.raises(DataError, match="nothing to distil"):
+        run(recipe, eval=level)
+
+
+def test_an_adapter_is_trained_and_merged(recipe):
+    out = run(recipe, peft={"r": 2, "target_modules": "all-linear"})
+    assert (out / "adapter" / "adapter_model.safetensors").is_file()
+    AutoModelForCausalLM.from_pretrained(out)

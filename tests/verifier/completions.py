@@ -1,0 +1,136 @@
+"""A table of completions as models write them, with the program that a reader would take."""
+
+ADD = "def add(a, b):\n    return a + b\n"
+WRONG = "def add(a, b):\n    return a - b\n"
+USE = "print(add(1, 2))\n"
+LOOP = "n = int(input())\nfor i in range(n):\n    print(i * i)\n"
+SOLUTION = "class Solution:\n    def run(self, n):\n        return n + 1\n"
+SIEVE = "import math\n\n\ndef primes(n):\n    return [i for i in range(2, n) if is_prime(i)]\n"
+PRIME = "def is_prime(n):\n    return all(n % i for i in range(2, n))\n"
+BODY = "    total = a + b\n    return total\n"
+IMPORT, ROOT = "import math\n", "def root(x):\n    return math.sqrt(x)\n"
+TYPES, TYPED = (
+    "from typing import List\n",
+    "class Solution:\n    def f(self, x: List[int]): return x\n",
+)
+LIMITED = "def f(x):\n    return min(x, LIMIT)\n"
+MAIN = "a, b = map(int, input().split())\nprint(add(a, b))\n"
+PY = "```python\n"
+END = "```\n"
+
+
+def indented(text, by="    "):
+    return "".join(by + line if line.strip() else line for line in text.splitlines(keepends=True))
+
+
+# Each row: the completion, the name that the problem's tests call (or None), the program.
+COMPLETIONS = [
+    # no fence
+    (LOOP, None, LOOP),
+    ("print(1)", None, "print(1)"),
+    (ADD, "add", ADD),
+    ("", None, ""),
+    ("I do not know.", None, "I do not know."),
+    ("I do not know.", "add", "I do not know."),
+    ("Use `x` and ```y``` here", None, "Use `x` and ```y``` here"),
+    (BODY, "add", BODY),  # the body of a function that the prompt begins
+    # one block
+    (f"Sure:\n{PY}{LOOP}{END}Done.", None, LOOP),
+    (f"a\n{PY}print(1)\n{END}b", None, "print(1)\n"),
+    (f"```\n{LOOP}{END}", None, LOOP),
+    (f"```Python3\n{LOOP}{END}", None, LOOP),
+    (f"```py\n{ADD}{END}", "add", ADD),
+    (f"```python3\n{ADD}{END}", "add", ADD),
+    (f"``` python\n{ADD}{END}", "add", ADD),
+    (f"```python title='x.py'\n{ADD}{END}", "add", ADD),
+    (f"```{{.python}}\n{ADD}{END}", "add", ADD),
+    (f"~~~python\n{ADD}~~~\n", "add", ADD),
+    ("~~~python\nprint('```')\n~~~", None, "print('```')\n"),
+    ("````python\nx = '''\n```\n'''\n````", None, "x = '''\n```\n'''\n"),
+    ("```python\nprint('a ``` b')\n```", None, "print('a ``` b')\n"),
+    ('```python\ns = """\n~~~\n"""\n```', None, 's = """\n~~~\n"""\n'),
+    ("```python\r\nprint(1)\r\n```\r\n", None, "print(1)\r\n"),
+    ("```cpp\nint x;\n```", None, "int x;\n"),
+    ("```python\n```\n", None, ""),
+    ("```", None, ""),
+    (f"{PY}{SOLUTION}{END}", "Solution", SOLUTION),
+    (f"{PY}{SOLUTION}{END}", "Solution().run", SOLUTION),
+    # a fence that is indented, or whose code is
+    ("  ```python\n  print(1)\n  ```", None, "print(1)\n"),
+    ("\t```python\n\tprint(1)\n\t```", None, "print(1)\n"),
+    (f"1. So:\n   ```python\n{indented(LOOP, '   ')}   ```\n2. Done", None, LOOP),
+    ("1. So:\n   ```python\n   if 1:\n       x\n\n   y\n   ```", None, "if 1:\n    x\n\ny\n"),
+    (f"- Answer:\n\n    ```python\n{LOOP}    ```\n", None, LOOP),  # the fence alone is
+    (f"{PY}{indented(LOOP)}{END}", None, LOOP),  # the code alone is
+    (f"{PY}{indented(ADD)}{END}", "add", ADD),
+    (f"{PY}\n{indented(ADD, '  ')}\n{END}", "add", f"\n{ADD}\n"),
+    (f"```\n{indented(SOLUTION, chr(9))}{END}", "Solution", SOLUTION),
+    (f"{PY}{BODY}{END}", "add", BODY),  # the body of a function: prompt and answer are joined
+    # a fence on a line with other text
+    (f"Answer: {PY}{LOOP}{END}", None, LOOP),
+    (f"Answer: {PY}{ADD}{END}", "add", ADD),
+    (f"**Solution** ```\n{ADD}{END}That is all.", "add", ADD),
+    (f"\u200b{PY}{ADD}{END}", "add", ADD),
+    (f"\ufeff{PY}{ADD}\u200b{END}", None, ADD),
+    (f"{PY}{ADD.rstrip()}```", "add", ADD),
+    (f"{PY}{ADD.rstrip()}```\nIt adds.\n", "add", ADD),
+    (f"{PY}{ADD.rstrip()} ```\nFor example:\n{PY}{USE}{END}", "add", ADD),
+    (f"```\n{LOOP.rstrip()}```\n", None, LOOP),
+    (f"Answer: {PY}{LOOP.rstrip()}```\nThis prints squares.", None, LOOP),
+    (f"{PY}{LOOP}```</s>", None, LOOP),
+    ('```python\ns = """\nA fence: ```\n"""\n```\n', None, 's = """\nA fence: ```\n"""\n'),
+    # the prompt has opened the block
+    (f"{ADD}{END}", "add", ADD),
+    (f"{ADD}{END}This adds two numbers.", "add", ADD),
+    (f"{LOOP}{END}\nExample:\n```\n3\n{END}", None, "3\n"),
+    (f"{ADD}{END}\nUse:\n{PY}{USE}{END}", "add", ADD),
+    (f"Here is the code\n```\n{ADD}{END}", "add", ADD),
+    (f"Note: it adds\n```\n{ADD}{END}", "add", ADD),
+    # several blocks
+    (f"```py\nprint(1)\n{END}{PY}print(2)\n{END}", None, "print(2)\n"),
+    (f"{PY}print(1)\n{END}```\n3\n{END}", None, "print(1)\n"),
+    (f"{PY}print(1)\n{END}```bash\npython x.py\n{END}", None, "print(1)\n"),
+    (f"```json\n{{}}\n{END}{PY}print(1)\n{END}```text\n5\n{END}", None, "print(1)\n"),
+    (f"```\n1 2\n{END}{PY}{LOOP}{END}", None, LOOP),
+    (f"{PY}{ADD}{END}Example:\n{PY}{USE}{END}", "add", ADD),
+    (f"{PY}{ADD}{END}Example:\n{PY}{USE}{END}", None, USE),
+    (f"{PY}{ADD}{END}Example:\n{PY}{USE}{END}", "nowhere", USE),
+    (f"{PY}{ADD}{END}Example:\n{PY}{USE}", "add", ADD),
+    (f"{PY}{SOLUTION}{END}Use:\n{PY}print(Solution().run(1))\n{END}", "Solution", SOLUTION),
+    (f"{PY}{SOLUTION}{END}Use:\n{PY}s = Solution()\nprint(s.run(1))\n{END}", "Solution", SOLUTION),
+    (f"{PY}{SOLUTION}{END}Output:\n```\n2\n{END}", "Solution", SOLUTION),
+    (f"{PY}{WRONG}{END}Wait, that subtracts.\n{PY}{ADD}{END}", "add", ADD),
+    (f"{PY}{WRONG}{END}Wait:\n{PY}{ADD}{END}Use:\n{PY}{USE}{END}", "add", ADD),
+    (f"{PY}add = lambda a, b: a + b\n{END}{PY}{USE}{END}", "add", "add = lambda a, b: a + b\n"),
+    (f"{PY}async {ADD}{END}{PY}x\n{END}", "add", f"async {ADD}"),
+    (f"{PY}{LOOP}{END}Input:\n```\n3\n{END}Output:\n```\n0\n1\n4\n{END}", None, LOOP),
+    (f"{PY}first\n{END}text\n{PY}second, cut o", None, "first\n"),
+    (f"{PY}print(1)\n{END}and then {PY}no", None, "print(1)\n"),
+    (f"{PY}{ADD}{END}Its signature is:\n{PY}def add(a, b): ...\n{END}", "add", ADD),
+    (f"{PY}{ADD}{END}that is\n```\ndef add(a, b):\n{END}", "add", ADD),
+    (f"{PY}def add(a, b):\n    pass\n{END}becomes\n{PY}{ADD}{END}", "add", ADD),
+    (f"{PY}def add(a, b): ...\n{END}", "add", "def add(a, b): ...\n"),
+    ("```\ndef adder(): 1\n```\n```\nx\n```", "add", "x\n"),
+    ("```\ndef a(): 1\n```\n```\nx\n```", "[", "x\n"),
+    (f"```cpp\nint add(int a, int b);\n{END}or in Python\n{PY}{ADD}{END}", "add", ADD),
+    # the program in several blocks
+    (f"{PY}{PRIME}{END}With it:\n{PY}{SIEVE}{END}", "primes", f"{PRIME}\n{SIEVE}"),
+    (f"{PY}{SIEVE}{END}where\n{PY}{PRIME}{END}", "primes", f"{SIEVE}\n{PRIME}"),
+    (f"{PY}{IMPORT}{END}\n{PY}{ROOT}{END}", "root", f"{IMPORT}\n{ROOT}"),
+    (f"{PY}LIMIT = 3\n{END}{PY}{LIMITED}{END}", "f", f"LIMIT = 3\n\n{LIMITED}"),
+    (f"{PY}{TYPES}{END}{PY}{TYPED}{END}", "Solution", f"{TYPES}\n{TYPED}"),
+    (f"{PY}{ADD}{END}The rest:\n{PY}{MAIN}{END}", None, f"{ADD}\n{MAIN}"),
+    (f"{PY}{PRIME}print(is_prime(7))\n{END}{PY}{SIEVE}{END}", "primes", SIEVE),  # it would print
+    (f"{PY}n = int(input())\n{END}{PY}{LOOP}{END}", None, LOOP),  # nothing is lacking
+    (f"{PY}{PRIME}{END}not needed:\n{PY}{ADD}{END}", "add", ADD),
+    # tags
+    (f"[PYTHON]\n{ADD}[/PYTHON]\n[TESTS]\nassert add(1, 2) == 3\n[/TESTS]", "add", ADD),
+    (f"[PYTHON]\n{LOOP}[/PYTHON]", None, LOOP),
+    (f"<think>\n{PY}{WRONG}{END}No.</think>\n<answer>\n{ADD}</answer>", "add", ADD),
+    (f"<think>add them</think><answer>\n{PY}{ADD}{END}</answer>", "add", ADD),
+    (f"<think>\n{PY}no\n{END}</think>\n{PY}yes\n{END}", None, "yes\n"),
+    (f"<answer>\n{indented(LOOP)}</answer>\n", None, LOOP),
+    (f"{PY}{ADD}{END}<answer>The function adds.</answer>", "add", ADD),
+    (f"{PY}{LOOP}{END}\n<answer>9</answer>", None, LOOP),
+    (f"<answer>\n{LOOP}", None, LOOP),
+]  # fmt: skip
