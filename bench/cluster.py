@@ -9,7 +9,7 @@ import time
 from cpu import Counted, own_cpu_seconds
 from maxatk import TestCase
 from maxatk.engines.cluster import ClusterSettings, verifying
-from maxatk.engines.cluster.connection import connected
+from maxatk.engines.cluster.shards import connected
 from maxatk.engines.cluster.verifying import ClusterVerifier, VerifyingShard
 from maxatk.verifier import Job, VerifierSettings
 
@@ -51,7 +51,7 @@ def on_a_cluster(ray, turn):
         before, started = own_cpu_seconds(), time.perf_counter()
         verdicts = verifier.verify_many(jobs(turn))
         wall = time.perf_counter() - started
-        shard = ray.get(verifier._actors[0].used.remote())
+        shard = ray.get(verifier._shards.actors[0].used.remote())
         return own_cpu_seconds() - before, shard + of_tests(verdicts), wall
 
 

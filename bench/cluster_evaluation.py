@@ -5,19 +5,20 @@ Start-up is not counted, and neither are the sandboxes, which run the same progr
 Ray: run it in the environment of `make test-verl`.
 """
 
+import contextlib
 import importlib.util
 import tempfile
 from pathlib import Path
 
 from cpu import Counted, own_cpu_seconds
 from maxatk.engines.cluster import ClusterSettings, sampling, verifying
-from maxatk.engines.cluster.connection import connected
 from maxatk.engines.cluster.sampling import ClusterSampler, SamplingShard
+from maxatk.engines.cluster.shards import connected
 from maxatk.engines.cluster.verifying import ClusterVerifier, VerifyingShard
-from maxatk.evaluation import ModelSettings, SamplingSettings, evaluate
-from maxatk.evaluation.backends import load_backend
+from maxatk.evaluation import EvalRecipe, evaluate
 from maxatk.jsonl import read_jsonl, write_jsonl
 from maxatk.problems import load_problems
+from maxatk.sampling import ModelSettings, SamplingSettings, load_backend
 from maxatk.verifier import VerifierSettings
 
 PROBLEMS, SAMPLES, TURNS = 40, 64, 3
@@ -39,8 +40,7 @@ class MeasuredVerifying(Counted, VerifyingShard):
 def mini(folder):
     """A model whose texts vary, and problems."""
     from maxatk.mini import Noise, generate_problems
-    from maxatk.mini.model import new_model
-    from maxatk.mini.tokenizer import train_tokenizer
+    from maxatk.mini.model import new_model, train_tokenizer
     from maxatk.mini.warm_start import noisy_corpus
 
     found = list(generate_problems(PROBLEMS, seed=0, tests=3))
@@ -60,16 +60,10 @@ def run(model, problems, out, sampler, verifier):
         if not ready:
             ready.append(own_cpu_seconds())
 
-    evaluate(
-        model,
-        problems,
-        out,
-        settings=SAMPLING,
-        model_settings=MODEL,
-        sampler=sampler,
-        verifier=verifier,
-        progress=progress,
+    recipe = EvalRecipe(
+        **vars(MODEL), model=str(model), problems=problems, out=out, sampling=SAMPLING
     )
+    evaluate(recipe, backend=sampler, verifier=verifier, progress=progress)
     return own_cpu_seconds() - ready[0]
 
 
@@ -82,10 +76,10 @@ def on_a_cluster(ray, model, problems, out):
     sampling.SamplingShard, verifying.VerifyingShard = MeasuredSampling, MeasuredVerifying
     with (
         ClusterVerifier(ray, CLUSTER, VERIFIER) as verifier,
-        ClusterSampler(ray, CLUSTER, str(model), MODEL) as sampler,
+        contextlib.closing(ClusterSampler(ray, CLUSTER, str(model), MODEL)) as sampler,
     ):
         driver = run(model, problems, out, sampler, verifier)
-        used = [ray.get(one._actors[0].used.remote()) for one in (sampler, verifier)]
+        used = [ray.get(one._shards.actors[0].used.remote()) for one in (sampler, verifier)]
         return driver, *used
 
 

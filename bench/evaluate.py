@@ -11,10 +11,11 @@ from pathlib import Path
 
 import torch
 
-from maxatk.evaluation import ModelSettings, SamplingSettings, evaluate, load_backend, score
-from maxatk.evaluation.sampling import Request
+from maxatk.evaluation import EvalRecipe, ScoreRecipe, evaluate, score
 from maxatk.mini import MiniSettings, WarmStart, build_mini
 from maxatk.problems import load_problems
+from maxatk.sampling import ModelSettings, SamplingSettings, load_backend
+from maxatk.sampling.settings import Request
 from maxatk.verifier import Verifier
 
 PROBLEMS, SAMPLES, TOKENS = 24, 64, 32  # TOKENS: as the recipe of the built-in model
@@ -33,17 +34,17 @@ def overlap(model, problems, folder, settings):
 
     def sample():  # with the loading of the model, which `evaluate` does too
         sampler = load_backend(model, ModelSettings(batch_size=SAMPLES))
-        sampler.check({problem.id: problem.prompt for problem in problems}, settings)
+        sampler.prepare({problem.id: problem.prompt for problem in problems}, settings)
         requests = [Request(p.id, p.prompt, range(SAMPLES)) for p in problems]
         for _ in sampler.sample(requests, settings):
             pass
 
     def both(verifier, out):
-        batches = ModelSettings(batch_size=SAMPLES)
-        evaluate(model, problems, out, settings=settings, verifier=verifier, model_settings=batches)
+        given = {"model": model, "problems": problems, "out": out, "sampling": settings}
+        evaluate(EvalRecipe(**given, batch_size=SAMPLES), verifier=verifier)
 
     def verify(verifier, samples, out):
-        score(samples, problems, out, verifier=verifier)
+        score(ScoreRecipe(samples=samples, problems=problems, out=out), verifier=verifier)
 
     found = {"sampling": [], "verification": [], "evaluate": []}
     with Verifier(workers=1) as verifier:

@@ -26,10 +26,11 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from gradient import max_gradient
-from maxatk.evaluation import SamplingSettings, evaluate
+from maxatk.evaluation import EvalRecipe, evaluate
 from maxatk.jsonl import read_jsonl
 from maxatk.mini import MiniSettings, WarmStart, build_mini
 from maxatk.objectives import advantages
+from maxatk.sampling import SamplingSettings
 
 SIZES = [(8, 4), (16, 4), (16, 8), (32, 8)]
 COMPARED = ("bon_loo1", "bon_replace", "bon_centred", "pkpo_sloo")
@@ -89,7 +90,8 @@ def made(folder: Path, prompts: int) -> Path:
     mini = MiniSettings(train_problems=1, test_problems=2 * prompts, warm_start=warm_start)
     build_mini(folder, mini)
     settings = SamplingSettings(samples=256, max_new_tokens=32, temperature=1.0)
-    evaluate(folder / "base", folder / "test.jsonl", folder / "eval", settings=settings)
+    places = {"problems": folder / "test.jsonl", "out": folder / "eval"}
+    evaluate(EvalRecipe(model=str(folder / "base"), **places, sampling=settings))
     return folder / "eval"
 
 

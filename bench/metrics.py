@@ -87,12 +87,12 @@ def make_files(folder):
 def measure(folder):
     """Print the seconds, of the clock and of the processor, and the peak memory of one summary."""
     started = time.perf_counter()
-    from maxatk.evaluation.recount import results_of_folder
+    from maxatk.evaluation.open import results_of_folder
 
     results = results_of_folder(folder)
     seconds, cpu = time.perf_counter() - started, time.process_time()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    assert results["counts"]["samples"] == PROBLEMS * SAMPLES
+    assert results.counts.samples == PROBLEMS * SAMPLES
     before = time.process_time()
     for name in FILES:
         with (folder / name).open() as lines:

@@ -2,10 +2,12 @@
 
 PKPO's `sloo` (2505.15201) as a matrix product and one group without each sample, the bootstrap
 with replacement that verl reports as best@k, and consensus@k by all subsets as NeMo-RL has it.
+OrderGrad (2606.06096) is its own code, where `ordergrad` can be imported: no package index has it.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
 import os
 
@@ -15,11 +17,19 @@ from collections import Counter
 
 import numpy as np
 
-from maxatk.objectives import advantages, majority_at_k, max_at_k, pass_at_k
+from maxatk.objectives import (
+    Method,
+    OrderWeights,
+    advantages,
+    majority_at_k,
+    max_at_k,
+    pass_at_k,
+)
 from maxatk.objectives.answers import _majority_chances
 from maxatk.objectives.subsets import max_weights, pair_weights
 from timing import measure
 
+ORDERGRAD_ERRORS = {(1024, 16): 8e-15, (64, 256): 1e-12}  # (P, n): its counts are logarithms
 MAJORITY_TARGET = 50e-3  # seconds, 16 of 64 samples with 12 answers
 
 
@@ -59,6 +69,41 @@ def consensus(answers: np.ndarray, rewards: np.ndarray, k: int) -> float:
     return total / count
 
 
+def ordergrad() -> None:
+    """Compare OrderGrad's advantages, which are n/k times ours with the baseline remove_one."""
+    if importlib.util.find_spec("ordergrad") is None:
+        print("OrderGrad: skipped, `ordergrad` (github.com/paavo5/ordergrad) cannot be imported")
+        return
+    from ordergrad import OrderStatTransform
+
+    k = 8
+    presets = {  # but for LMoment, whose weights are not those of the textbook definition
+        "ReMax": OrderWeights.max(k),
+        "ReMin": OrderWeights.min(k),
+        "TopM:2": OrderWeights.top(2, of=k),
+        "Median": OrderWeights.quantile(0.5, of=k),
+        "TrimM:1": OrderWeights.trimmed(1, of=k),
+        "WinsorizedM:1": OrderWeights.winsorised(1, of=k),
+        "HarrellDavis:0.75": OrderWeights.harrell_davis(0.75, of=k),
+        "GMD": OrderWeights.gini(k),
+    }
+    for (prompts, n), most in ORDERGRAD_ERRORS.items():
+        rewards = np.random.default_rng(4).random((prompts, n))
+        for preset, weights in presets.items():
+            theirs_of = OrderStatTransform.precompute_lstat(n, k, preset)
+            method = Method(credit=weights, baseline="remove_one")
+            ours, theirs = measure(
+                lambda r=rewards, m=method, x=n / k: x * advantages(r, m, k),
+                lambda r=rewards, t=theirs_of: np.stack([t.lstat_advantage(row) for row in r]),
+            )
+            error = np.abs(ours[2] - theirs[2]).max()
+            print(
+                f"OrderGrad {preset:<18} {(prompts, n, k)!s:<15} {1e3 * theirs[0]:>7.2f} ms, ours "
+                f"{1e3 * ours[0]:.3f} ms, at most {error:.0e} apart"
+            )
+            assert error <= most, preset
+
+
 def report(missed: list[str]) -> None:
     """Print times and errors, and add what misses its target to `missed`."""
     print("\nother projects' formulas")
@@ -68,6 +113,7 @@ def report(missed: list[str]) -> None:
     )
     np.testing.assert_allclose(ours[2], theirs[2], rtol=1e-10, atol=1e-13)
     print(f"PKPO sloo (128, 16, 8): {1e3 * theirs[0]:.2f} ms, ours {1e3 * ours[0]:.3f} ms")
+    ordergrad()
     for correct, k in ((1, 256), (1, 16), (12, 16)):
         passed = (np.arange(256) < correct).astype(float)
         ours, theirs = measure(

@@ -20,7 +20,6 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "verifier"))
 from mutants import mutants
 
 from maxatk.mini import Noise, generate_problems
-from maxatk.mini.problems import noisy_solution
 from maxatk.problems import load_benchmark
 from maxatk.problems.benchmarks.base import SolvedProblem
 from maxatk.verifier import Job, Verifier, problem_job
@@ -72,7 +71,7 @@ def _solved(benchmark, file):
         return load_benchmark(benchmark, file=file).solved
     generator, exact = random.Random(0), Noise(0.0, 0.0, 0.0, 0.0)
     return [
-        SolvedProblem(made.problem, noisy_solution(made.pipeline, generator, noise=exact))
+        SolvedProblem(made.problem, made.noisy(generator, exact))
         for made in generate_problems(BUILT_IN, seed=0)
     ]
 

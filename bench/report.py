@@ -56,7 +56,7 @@ def make(folder, seed, sources):
                 write("failures", **key, test=1, outcome="wrong answer", **texts)
     for file in files.values():
         file.close()
-    (folder / "results.json").write_text(json.dumps(results_of_folder(folder)))
+    (folder / "results.json").write_text(json.dumps(results_of_folder(folder).to_json()))
 
 
 def milliseconds_to_open(browser, page):

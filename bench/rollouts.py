@@ -38,7 +38,7 @@ from maxatk.mini import MiniSettings, WarmStart, build_mini
 from maxatk.models import load_tokenizer
 from maxatk.problems import load_problems
 from maxatk.rewards import load_reward
-from maxatk.train import MaxAtKConfig, MaxAtKTrainer, trainer_log
+from maxatk.train import MaxAtKConfig, MaxAtKTrainer, log
 from maxatk.train.run import to_dataset
 from maxatk.verifier import VerifierSettings
 
@@ -65,7 +65,7 @@ PRETRAINED = {
 }
 
 
-class Clock(trainer_log.Clock):
+class Clock(log.Clock):
     """The trainer's own clock, which keeps what it measured in every rollout batch."""
 
     def __init__(self):
@@ -83,7 +83,7 @@ class Clock(trainer_log.Clock):
 class Timed(MaxAtKTrainer):
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
-        self._clock = Clock()
+        self._clock = self._rollouts._clock = Clock()
 
     def training_step(self, *args, **kwargs):
         start, cpu, others = time.perf_counter(), time.process_time(), self._clock.total

@@ -34,10 +34,10 @@ import torch
 from transformers import AutoTokenizer
 
 from cpu import cpu_seconds
-from maxatk.evaluation import ModelSettings, SamplingSettings, ServerSettings, load_backend
-from maxatk.evaluation.sampling import Request
 from maxatk.mini import MiniSettings, WarmStart, build_mini
 from maxatk.problems import load_problems
+from maxatk.sampling import ModelSettings, SamplingSettings, ServerSettings, load_backend
+from maxatk.sampling.settings import Request
 
 SETTINGS = {
     "rows": "16,64,256",
@@ -175,7 +175,7 @@ def measure(model, problems, asked):
                 dtype = str(backend.model.dtype).removeprefix("torch.")  # of the engines after it
             torch.set_num_threads(1)
             for case, requests, sampling in cases(problems, asked, settings):
-                backend.check({r.problem_id: r.prompt for r in requests}, sampling)
+                backend.prepare({r.problem_id: r.prompt for r in requests}, sampling)
                 first = dataclasses.replace(requests[0], indices=[0])
                 draw(backend, [first], sampling)  # what is made at the first use does not count
                 speed = rate(draw, backend, requests, sampling, int(asked["turns"]))

@@ -14,9 +14,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from maxatk.evaluation.recount import results_of_folder
-from maxatk.evaluation.results import build_results
+from maxatk.evaluation.open import results_of_folder
 from maxatk.evaluation.store import Store
+from maxatk.evaluation.tally import build_results
 from maxatk.records import Sample, Score
 
 SAMPLES_A_PROBLEM = 256
@@ -58,8 +58,8 @@ def measure(folder, problems):
     """Open both stores and compute the results; print seconds and MiB."""
     started = time.process_time()
     with (
-        Store(folder / "samples.jsonl", Sample.from_json) as samples,
-        Store(folder / "scores.jsonl", Score.from_json) as scores,
+        Store(folder / "samples.jsonl", Sample) as samples,
+        Store(folder / "scores.jsonl", Score) as scores,
     ):
         opened = time.process_time() - started
         names = [f"problem/{problem}" for problem in range(problems)]

@@ -1,1 +1,0 @@
-"""The objectives before one rule for all of them, for comparisons within one run."""
