@@ -16,9 +16,9 @@ import re
 import shutil
 from pathlib import Path
 
-from maxatk.report.formats import format_table
+from maxatk.report.tables import format_table
 from maxatk.studies.findings import Study
-from maxatk.studies.study_tables import study_tables, write_tables
+from maxatk.studies.tables import study_tables, write_tables
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs" / "study"

@@ -1,11 +1,10 @@
 """The page of commands is what the commands say of themselves when the site is built."""
 
+import contextlib
 import functools
+import io
 import os
 import re
-import subprocess
-import sys
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 MARK = "<!-- commands -->"
@@ -28,9 +27,7 @@ def _sections() -> str:
             listed = re.search(r"\{([\w,-]+)\}", help_of(command))
             assert listed is not None, command
             calls += [(command, name) for name in listed[1].split(",")]
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        texts = pool.map(lambda call: help_of(*call), calls)
-        return "\n".join(_section(call, text) for call, text in zip(calls, texts, strict=True))
+    return "\n".join(_section(call, help_of(*call)) for call in calls)
 
 
 def _section(call: tuple[str, ...], text: str) -> str:
@@ -40,15 +37,19 @@ def _section(call: tuple[str, ...], text: str) -> str:
 @functools.cache
 def help_of(*command: str) -> str:
     """Return what `maxatk COMMAND --help` prints, without the frames of a terminal."""
-    environment = {**os.environ, "COLUMNS": "78", "NO_COLOR": "1"}
-    done = subprocess.run(
-        [sys.executable, "-m", "maxatk", *command, "--help"],
-        capture_output=True,
-        text=True,
-        check=True,
-        env=environment,
-    )
-    return "\n".join(map(_unframed, done.stdout.strip().splitlines())).rstrip()
+    from maxatk.cli.main import main
+
+    printed = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")  # as a terminal: frames, not ASCII
+    kept = dict(os.environ)
+    os.environ.update(COLUMNS="78", NO_COLOR="1")
+    try:
+        with contextlib.redirect_stdout(printed), contextlib.suppress(SystemExit):
+            main([*command, "--help"])
+    finally:
+        os.environ.clear()
+        os.environ.update(kept)
+    printed.seek(0)
+    return "\n".join(map(_unframed, printed.read().strip().splitlines())).rstrip()
 
 
 def _unframed(line: str) -> str:
