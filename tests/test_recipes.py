@@ -29,7 +29,8 @@ STUDIES = [
     )
 ]
 ON_POLICY = [
-    FOLDER / "mini" / f"{name}.yaml" for name in ("demo_seeds", "learning_rate", "top_two")
+    FOLDER / "mini" / f"{name}.yaml"
+    for name in ("demo_seeds", "learning_rate", "top_two", "distillation")
 ]
 PRETRAINED = [
     FOLDER / "smollm2" / f"{name}.yaml"

@@ -139,7 +139,9 @@ def test_a_killed_study_of_two_seeds_goes_on_and_writes_what_it_found(recipe, of
 def check_stages(study, work):
     """Every stage has the seed of its place and the model of the study."""
     for place in places(study):
-        settings = json.loads((work / place.evaluation / "manifest.json").read_text())["settings"]
+        settings = json.loads((work / place.chain["eval"] / "manifest.json").read_text())[
+            "settings"
+        ]
         assert settings["sampling"]["seed"] == place.seed
         if place.training is None:
             assert settings["model"]["model"] == study.model
@@ -148,7 +150,7 @@ def check_stages(study, work):
         assert config["model_type"] == "llama"
         assert (work / place.training / "adapter" / "adapter_config.json").is_file()
     completions = {
-        (work / place.evaluation / "samples.jsonl").read_text()
+        (work / place.chain["eval"] / "samples.jsonl").read_text()
         for place in places(study)
         if place.training is None
     }

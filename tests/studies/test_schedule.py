@@ -31,13 +31,14 @@ def test_every_seed_has_its_own_corpus_prompts_training_and_samples(recipe):
     recipes = {stage.name: recipe for stage, recipe in planned(study, cores=2, jobs=2).items()}
     assert len(recipes) == 2 * (1 + 3 + 4)
     for place in places(study):
-        assert recipes[place.warm_start]["seed"] == place.seed
-        assert recipes[place.evaluation]["sampling"]["seed"] == place.seed
-        assert recipes[place.evaluation]["problems"].endswith(f"{place.warm_start}/test.jsonl")
+        warm, evaluation = place.chain["mini"], recipes[place.chain["eval"]]
+        assert recipes[warm]["seed"] == place.seed
+        assert evaluation["sampling"]["seed"] == place.seed
+        assert evaluation["problems"].endswith(f"{warm}/test.jsonl")
         if place.training is not None:
             assert recipes[place.training]["trainer"]["seed"] == place.seed
-            assert recipes[place.training]["model"].endswith(f"{place.warm_start}/base")
-            assert recipes[place.evaluation]["model"].endswith(place.training)
+            assert recipes[place.training]["model"].endswith(f"{warm}/base")
+            assert evaluation["model"].endswith(place.training)
 
 
 def test_studies_share_what_is_the_same_and_nothing_else(recipe):
@@ -63,9 +64,44 @@ def test_a_method_with_parameters_of_its_own_gives_a_plain_name_of_a_folder(reci
     assert all(re.fullmatch(r"train-own-[12]-[0-9a-f]{8}", name) for name in trainings if name)
 
 
+def test_a_model_is_distilled_after_its_training_or_in_place_of_one(recipe):
+    distill = {"eval": {"sampling": {"samples": 8}}, "trainer": {"bf16": False, "use_cpu": True}}
+    grids = [
+        {
+            "way": {
+                "trained": {},
+                "distilled": {"trainer.max_steps": 0, "distill.k": 4},
+                "both": {"distill.k": 4},
+            }
+        }
+    ]
+    study = load_study(recipe(train={**RECIPE["train"], "distill": distill}, grids=grids))
+    stages = planned(study, cores=2, jobs=2)
+    needs = {stage.name: stage.needs for stage in stages}
+    recipes = {stage.name: recipe for stage, recipe in stages.items()}
+    chains = {p.variant.name: p.chain for p in places(study) if p.seed == study.seeds[1]}
+    assert list(chains["trained"]) == ["mini", "train", "eval"]
+    assert list(chains["distilled"]) == ["mini", "distill", "eval"]
+    assert list(chains["both"]) == ["mini", "train", "distill", "eval"]
+    assert chains["both"]["train"] == chains["trained"]["train"]
+    assert chains["both"]["distill"] != chains["distilled"]["distill"]
+    for chain in (chains["distilled"], chains["both"]):
+        before, distilled, evaluation = list(chain.values())[-3:]
+        assert needs[distilled] == (before,)
+        assert needs[evaluation] == (distilled,)
+        found = recipes[distilled]
+        assert Path(found["model"]).parts[-2 if "mini" in before else -1].startswith(before)
+        assert (found["k"], found["trainer"]["seed"]) == (4, study.seeds[1])
+        assert found["eval"]["sampling"] == {"samples": 8, "seed": study.seeds[1]}
+        assert recipes[evaluation]["model"] == found["out"]
+    assert refusal_of(trainings_of(study)) is None
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
+        ({"distill": {"k": 300}}, "grpo: k: must be at most 256"),
+        ({"distill": {"k": 2, "rate": 1}}, "grpo: train.distill: unknown key 'rate'"),
         ({"verifier": None}, "grpo: train.verifier: must be VerifierSettings, got nothing"),
         ({"rewrad": "binary"}, "grpo: train: unknown key 'rewrad'; did you mean 'reward'"),
         ({"peft": {"rr": 4}}, "grpo: peft: unknown key 'rr'"),
@@ -114,10 +150,10 @@ def test_an_evaluation_waits_for_its_training_and_a_training_for_its_warm_start(
         before.add(stage.name)
     needs = {stage.name: stage.needs for stage in stages}
     for place in places(study):
-        made = place.training or place.warm_start
-        assert needs[place.evaluation] == (made,)
+        made = place.training or place.chain["mini"]
+        assert needs[place.chain["eval"]] == (made,)
         if place.training is not None:
-            assert needs[place.training] == (place.warm_start,)
+            assert needs[place.training] == (place.chain["mini"],)
 
 
 @pytest.mark.parametrize(("cores", "warm", "others"), [(1, 1, 1), (8, 4, 1)])

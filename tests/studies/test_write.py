@@ -28,7 +28,7 @@ def finished(recipe):
             seed = 10 * place.seed + names.index(place.variant.name)
             ids = [f"{place.seed}-{i}" for i in range(6)]  # every seed has its own
             found = make_results(seed, *CHANCES[place.variant.name], ids=ids, samples=16)
-            folder = study.work_folder / place.evaluation
+            folder = study.work_folder / place.chain["eval"]
             folder.mkdir(parents=True)
             write_json(folder / RESULTS, found)
             if place.training is not None:

@@ -19,6 +19,7 @@ from maxatk.settings import apply_overrides, from_mapping, read_extended
 
 FigureName = Literal["metric", "entropy", "drift", "heat_map"]
 BASE = "base"
+TRAININGS = ("train", "distill")  # the commands that train, in their order
 _FILLED_IN = ("model", "out")  # of the recipes of `train` and `eval`
 Changes = Mapping[str, Any]  # dotted key of the section `train` -> value
 Grid = Mapping[str, Mapping[str, Changes]]  # axis -> level -> what the level changes
@@ -49,7 +50,10 @@ class StudyRecipe:
         out: The folder that gets tables, figures and the page.
         seeds: Each changes the seeds of training and sampling, and the built-in model with its
             problems.
-        train: The recipe of `maxatk train` without `model` and `out`.
+        train: The recipe of `maxatk train` without `model` and `out`. Its key `distill` is the
+            recipe of `maxatk distill` without `model`, `problems` and `out`: a model whose
+            `distill.k` is set is distilled after its training, or in place of one with
+            `trainer.max_steps` 0.
         eval: The recipe of `maxatk eval` without `model` and `out`.
         grids: Lists of models. Each grid maps axes to levels, and a level to the keys of `train`
             that it changes; its models are all combinations of levels.
@@ -103,15 +107,29 @@ class StudyRecipe:
         """The folder of recipes, models and evaluations."""
         return Path(self.out) / "work" if self.work is None else Path(self.work)
 
-    def train_recipe(self, model: Variant, *, seed: int) -> dict[str, Any]:
-        """Return the recipe of `maxatk train` for a model that is trained.
+    def trainings(self, model: Variant, *, seed: int) -> dict[str, dict[str, Any]]:
+        """Return the recipes of `maxatk train` and `maxatk distill` that make a model, by command.
 
-        Its model and folder are empty, and so are the problems where the built-in ones are meant.
+        Their model and folder are empty, and so are the problems where the built-in ones are
+        meant. A training of no steps is left out.
         """
-        section = dict(model.train or {})
-        problems = section.pop("problems", None)
-        trainer = {**section.pop("trainer", {}), "seed": seed}
-        return {"model": "", "problems": problems, "out": "", **section, "trainer": trainer}
+        if model.train is None:
+            return {}
+        section = dict(model.train)
+        problems, distill = section.pop("problems", None), dict(section.pop("distill", {}))
+        trained = section.get("trainer", {}).get("max_steps") != 0
+        found = {"train": section} if trained else {}
+        if "k" in distill:
+            drawn = distill.get("eval", {})
+            sampling = {**drawn.get("sampling", {}), "seed": seed}
+            found["distill"] = {**distill, "eval": {**drawn, "sampling": sampling}}
+        return {
+            command: {
+                **{"model": "", "problems": problems, "out": "", **recipe},
+                "trainer": {**recipe.get("trainer", {}), "seed": seed},
+            }
+            for command, recipe in found.items()
+        }
 
     def eval_recipe(self, *, seed: int) -> EvalRecipe:
         """Return the recipe of `maxatk eval`; its model and folder are empty.
@@ -124,17 +142,25 @@ class StudyRecipe:
         return dataclasses.replace(found, sampling=dataclasses.replace(found.sampling, seed=seed))
 
     def _check_section(self, section: Mapping[str, Any], where: str) -> None:
-        filled_in = _FILLED_IN if self.mini is None else (*_FILLED_IN, "problems")
-        for key in filled_in:
-            if key in section:
-                raise InvalidValueError(f"{where}.{key}: is set by the study itself; leave it out")
-        for name in ("trainer", "sampling"):
-            inner = section.get(name, {})
-            require(isinstance(inner, Mapping), f"{where}.{name}", "a mapping", inner)
-            if "seed" in inner:
-                raise InvalidValueError(f"{where}.{name}.seed: is that of 'seeds'; leave it out")
         if self.mini is None and "problems" not in section:
             raise InvalidValueError(f"{where}: the key 'problems' is required beside 'model'")
+        filled_in = _FILLED_IN if self.mini is None else (*_FILLED_IN, "problems")
+        distill = section.get("distill", {})
+        require(isinstance(distill, Mapping), f"{where}.distill", "a mapping", distill)
+        _check_own(section, filled_in, where)
+        _check_own(distill, (*_FILLED_IN, "problems"), f"{where}.distill")
+
+
+def _check_own(section: Mapping[str, Any], filled_in: Sequence[str], where: str) -> None:
+    """Refuse keys that the study fills in, and seeds, in the section of a command."""
+    for key in filled_in:
+        if key in section:
+            raise InvalidValueError(f"{where}.{key}: is set by the study itself; leave it out")
+    for name in ("trainer", "sampling"):
+        inner = section.get(name, {})
+        require(isinstance(inner, Mapping), f"{where}.{name}", "a mapping", inner)
+        if "seed" in inner:
+            raise InvalidValueError(f"{where}.{name}.seed: is that of 'seeds'; leave it out")
 
 
 def load_study(path: Path, overrides: Sequence[str] = ()) -> StudyRecipe:

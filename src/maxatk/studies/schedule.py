@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import functools
 import hashlib
+import itertools
 import json
 import subprocess
 import sys
@@ -25,26 +26,32 @@ from maxatk.folders import file_digest
 from maxatk.models import fingerprint, refuse_missing_model
 from maxatk.problems import BENCHMARKS, load_problems
 from maxatk.settings import from_mapping
-from maxatk.studies.recipe import BASE, StudyRecipe, Variant
+from maxatk.studies.recipe import BASE, TRAININGS, StudyRecipe, Variant
 from maxatk.studies.stages import Stage, end_with_parent
 
+COMMANDS = ("mini", *TRAININGS, "eval")  # in the order of their stages
+FLAGGED = ("train", "eval")  # they take the flags of a cluster
 _MOST_SHOWN = 2000  # characters of what a process printed that failed
 
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """Where one model of one seed is: the stages that make it, which are folders of `work`.
+    """Where one model of one seed is: the stages that make and evaluate it, folders of `work`.
 
-    `warm_start` makes the built-in model (None: the study names another), `training` trains it
-    (None: the base), `evaluation` evaluates it. `recipes` has what the command of each one reads.
+    `chain` maps a command to its stage, each of which needs the one before: `mini` makes the
+    built-in model (left out where the study names another), `train` and `distill` train it (left
+    out for the base), `eval` evaluates it. `recipes` has what the command of a stage reads.
     """
 
     variant: Variant
     seed: int
-    warm_start: str | None
-    training: str | None
-    evaluation: str
+    chain: Mapping[str, str]
     recipes: Mapping[str, dict[str, Any]]
+
+    @property
+    def training(self) -> str | None:
+        """The stage whose folder holds the model and its log; None for the base."""
+        return self.chain.get("distill", self.chain.get("train"))
 
 
 def places(study: StudyRecipe) -> list[Place]:
@@ -67,18 +74,16 @@ def planned(
     threads = 1 if study.mini is not None else max(1, cores // jobs)
     everywhere = places(study)
     found: dict[Stage, dict[str, Any]] = {}
-    for seed in study.seeds:
-        mine = [place for place in everywhere if place.seed == seed]
-        for command, name, needed, recipes in (
-            *(("mini", p.warm_start, None, p.recipes) for p in mine),
-            *(("train", p.training, p.warm_start, p.recipes) for p in mine),
-            *(("eval", p.evaluation, p.training or p.warm_start, p.recipes) for p in mine),
-        ):
-            if name is not None:
-                arguments = _arguments(study, command, name, flags)
-                needs = () if needed is None else (needed,)
+    for seed, command in itertools.product(study.seeds, COMMANDS):
+        for place in everywhere:
+            if place.seed == seed and command in place.chain:
+                stages = list(place.chain.values())
+                position = stages.index(place.chain[command])
+                arguments = _arguments(study, command, stages[position], flags)
                 own = warm_threads if command == "mini" else threads
-                found[Stage(name, arguments, needs, own)] = recipes[name]
+                needs = tuple(stages[max(0, position - 1) : position])
+                stage = Stage(stages[position], arguments, needs, own)
+                found[stage] = place.recipes[stage.name]
     return found
 
 
@@ -96,7 +101,7 @@ def _arguments(
     file = str(_recipe_path(study, stage))
     if command == "mini":
         return command, str(study.work_folder / stage), "--recipe", file
-    return command, file, *flags
+    return (command, file, *(flags if command in FLAGGED else ()))
 
 
 def _recipe_path(study: StudyRecipe, stage: str) -> Path:
@@ -108,31 +113,30 @@ def _place(study: StudyRecipe, model: Variant, seed: int) -> Place:
 
     Their recipes are filled in after the digest, which no folder above the study's may change.
     """
-    work, recipes = study.work_folder, dict[str, dict[str, Any]]()
-    warm_start, warm, start = None, None, str(study.model)
-    identity = [study.model, fingerprint(study.model or "")]
+    work, recipes, chain = study.work_folder, dict[str, dict[str, Any]](), dict[str, str]()
+    warm, start, name = None, str(study.model), BASE
+    identity: Any = [study.model, fingerprint(study.model or "")]
     if study.mini is not None:
         mini = dataclasses.asdict(dataclasses.replace(study.mini, seed=seed))
-        warm_start = f"mini-{seed}-{_digest(mini)}"
-        recipes[warm_start] = mini
-        warm, identity = work / warm_start, [warm_start]
+        chain["mini"] = f"mini-{seed}-{_digest(mini)}"
+        recipes[chain["mini"]] = mini
+        warm, identity = work / chain["mini"], [chain["mini"]]
         start = str(warm / "base")
-    training, name = None, BASE
-    if model.train is not None:
-        recipe = study.train_recipe(model, seed=seed)
+    for command, recipe in study.trainings(model, seed=seed).items():
         method = recipe["trainer"].get("method", "trained")
         name = method if isinstance(method, str) else "own"  # a mapping is no name of a folder
         content = _content(recipe["problems"])
-        training = f"train-{name}-{seed}-{_digest([identity, recipe, content])}"
-        out = str(work / training)
-        recipes[training] = {**recipe, **_built_in(warm, "train"), "model": start, "out": out}
-        start = out
+        stage = f"{command}-{name}-{seed}-{_digest([identity, recipe, content])}"
+        filled = {**recipe, **_built_in(warm, "train"), "model": start, "out": str(work / stage)}
+        chain[command], recipes[stage] = stage, filled
+        start, identity = str(work / stage), stage
     asked = dataclasses.asdict(study.eval_recipe(seed=seed))
-    content = None if warm_start else _content(asked["problems"])
-    evaluation = f"eval-{name}-{seed}-{_digest([training or identity, asked, content])}"
+    content = None if warm else _content(asked["problems"])
+    evaluation = f"eval-{name}-{seed}-{_digest([identity, asked, content])}"
     out = str(work / evaluation)
+    chain["eval"] = evaluation
     recipes[evaluation] = {**asked, **_built_in(warm, "test"), "model": start, "out": out}
-    return Place(model, seed, warm_start, training, evaluation, recipes)
+    return Place(model, seed, chain, recipes)
 
 
 def _built_in(warm: Path | None, name: str) -> dict[str, str]:
@@ -181,20 +185,23 @@ def trainings_of(study: StudyRecipe) -> dict[str, Any]:
 
     The number is None where the recipes name problems that exist.
     """
-    recipes = {
-        place.variant.name: place.recipes[place.training]
+    recipes = [
+        (place.variant.name, command, place.recipes[place.chain[command]])
         for place in (_place(study, model, study.seeds[0]) for model in study.variants)
-        if place.training is not None
-    }
+        for command in TRAININGS
+        if command in place.chain
+    ]
     problems = None if study.mini is None else study.mini.train_problems
     return {"recipes": recipes, "problems": problems}
 
 
 def refusal_of(question: Mapping[str, Any]) -> str | None:
     """Return the first refusal of the trainer to what `trainings_of` asks. Imports the trainer."""
-    for name, recipe in question["recipes"].items():
+    for name, command, recipe in question["recipes"]:
         try:
-            _check_training(recipe, question["problems"])
+            (_check_training if command == "train" else _check_distillation)(
+                recipe, question["problems"]
+            )
         except MaxAtKError as error:
             return f"{name}: {error}"
         except ModuleNotFoundError as error:
@@ -213,6 +220,13 @@ def _check_training(recipe: Mapping[str, Any], problems: int | None) -> None:
     problems = problems or _count(chosen.problems)
     if problems is not None or config.max_steps > 0:
         plan(config, problems=problems)
+
+
+def _check_distillation(recipe: Mapping[str, Any], _problems: int | None) -> None:
+    from maxatk.train import DistillRecipe
+    from maxatk.train.distill import config_of
+
+    config_of(from_mapping(DistillRecipe, recipe, where="train.distill"), Path(recipe["out"]))
 
 
 @functools.cache

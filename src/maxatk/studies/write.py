@@ -54,7 +54,7 @@ def studied_models(recipe: StudyRecipe) -> list[StudiedModel]:
     found = []
     for model in recipe.variants:
         mine = [place for place in everywhere if place.variant.name == model.name]
-        evaluations = {place.seed: work / place.evaluation for place in mine}
+        evaluations = {place.seed: work / place.chain["eval"] for place in mine}
         trainings = {p.seed: work / p.training for p in mine if p.training is not None}
         found.append(StudiedModel(model.name, model.levels, evaluations, trainings))
     return found
