@@ -31,7 +31,7 @@ mini) small=(--train-problems 16 --test-problems 4 --tests 2 --warm-start.proble
 train)
   small=(trainer.max_steps=2 trainer.save_strategy=no trainer.use_cpu=true) ;;
 esac
-if [[ " $* " == *" mini/sums "* || " $* " == *" mini/train "* ]]; then
+if [[ " $* " == *" mini/train "* ]]; then
   small+=(trainer.per_device_train_batch_size=32)
 fi
 exec CALL "$@" "${small[@]}"
@@ -108,10 +108,10 @@ def test_best_of_n_in_production(tiny, run):
     assert "random" in printed
 
 
-def test_your_own_reward_without_code(run, folder):
+def test_your_own_reward(run, folder):
     printed = run(*blocks("docs/tutorials/own-reward.md"))
     assert "max@8" in printed
-    assert (folder / "runs" / "sums" / "own" / "train.json").exists()
+    assert (folder / "runs" / "own" / "trained" / "train.json").exists()
 
 
 def test_your_own_code_problems_up_to_the_gpu(run, folder, tmp_path):

@@ -48,13 +48,3 @@ def test_what_is_no_recipe_is_refused(tmp_path, monkeypatch, name, error, messag
     monkeypatch.chdir(tmp_path)
     with pytest.raises(error, match=message):
         find_recipe(Path(name))
-
-
-def test_a_reward_function_of_the_package_is_found_too(tmp_path, monkeypatch):
-    from maxatk.functions import load_function
-
-    monkeypatch.chdir(tmp_path)
-    closeness = load_function("recipes/mini/partial_credit.py:closeness", field="reward")
-    assert closeness(completions=["so 7", "6", "", "7 then 5"], answer=["7"] * 4) == [
-        *(1.0, 0.5, 0.0, 1 / 3)
-    ]

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
 
 from maxatk.check import at_least, require
 from maxatk.folders import read_json, write_json
 from maxatk.jsonl import write_jsonl
 from maxatk.mini.model import new_model, train_tokenizer
 from maxatk.mini.problems import generate_problems
-from maxatk.mini.sums import generate_sums
-from maxatk.mini.warm_start import Spoilable, WarmStart, noisy_corpus, warm_start
+from maxatk.mini.warm_start import WarmStart, noisy_corpus, warm_start
 from maxatk.records import Problem
 
 MANIFEST = "mini.json"
@@ -27,7 +26,6 @@ class MiniSettings:
     """What to build: problem sets, tests a problem, the warm start and the seed of it all.
 
     Args:
-        task: programs of the built-in language with tests, or sums, word problems with an answer.
         train_problems: Problems of train.jsonl.
         test_problems: Problems of test.jsonl, none of which the model has seen.
         tests: Tests of a program.
@@ -36,7 +34,6 @@ class MiniSettings:
         warm_start: The supervised training before.
     """
 
-    task: Literal["programs", "sums"] = "programs"
     train_problems: int = 1_000
     test_problems: int = 96
     tests: int = 10
@@ -72,34 +69,15 @@ def build_mini(
     for package in ("torch", "transformers", "tokenizers"):  # missing ones, before any file
         importlib.import_module(package)
     (out / MANIFEST).unlink(missing_ok=True)
-    test = draw_problems(settings, settings.test_problems, prefix="test")
+    draw = functools.partial(generate_problems, seed=settings.seed, tests=settings.tests)
+    test = list(draw(settings.test_problems, prefix="test"))
     held_out = frozenset(p.problem.prompt for p in test)
-    train = draw_problems(settings, settings.train_problems, prefix="train", exclude=held_out)
+    train = draw(settings.train_problems, prefix="train", exclude=held_out)
     for name, problems in (("train", train), ("test", test)):
         shown = (_with_visible(p.problem, settings.visible_tests) for p in problems)
         write_jsonl(out / f"{name}.jsonl", (problem.to_json() for problem in shown))
     _build_model(out / "base", settings, held_out=held_out, progress=progress)
     write_json(out / MANIFEST, manifest)
-
-
-def draw_problems(
-    settings: MiniSettings,
-    count: int,
-    *,
-    prefix: str,
-    exclude: frozenset[str] = frozenset(),
-) -> Sequence[Spoilable]:
-    """Return problems of the settings' task with their solutions, none with an excluded prompt.
-
-    `prefix` begins their names. Raises InvalidValueError for a count below 1.
-    """
-    if settings.task == "sums":
-        return list(generate_sums(count, seed=settings.seed, prefix=prefix, exclude=exclude))
-    return list(
-        generate_problems(
-            count, seed=settings.seed, tests=settings.tests, prefix=prefix, exclude=exclude
-        )
-    )
 
 
 def _with_visible(problem: Problem, count: int) -> Problem:
@@ -113,9 +91,13 @@ def _build_model(
     held_out: frozenset[str],
     progress: Callable[[int, int], None] | None,
 ) -> None:
-    untested = dataclasses.replace(settings, tests=1, visible_tests=0)  # nothing is verified
-    count = settings.warm_start.problems
-    problems = draw_problems(untested, count, prefix="corpus", exclude=held_out)
+    problems = generate_problems(
+        settings.warm_start.problems,
+        seed=settings.seed,
+        tests=1,  # nothing is verified
+        prefix="corpus",
+        exclude=held_out,
+    )
     corpus = noisy_corpus(problems, noise=settings.warm_start.noise, seed=settings.seed)
     sampled = random.Random(settings.seed).sample(corpus, min(len(corpus), _TOKENIZER_TEXTS))
     tokenizer = train_tokenizer([prompt + completion for prompt, completion in sampled])

@@ -30,10 +30,9 @@ class Noise:
     has to work with: a clean model has nothing to explore.
 
     Args:
-        same_category: That a stage is replaced by another one of its category, or that an event of
-            a word problem is read as its opposite.
-        any_stage: That a stage is replaced by any stage, or an event by any event.
-        drop: That one stage or line is dropped.
+        same_category: That a stage is replaced by another one of its category.
+        any_stage: That a stage is replaced by any stage.
+        drop: That one stage is dropped.
         delete: That one character is deleted.
     """
 
@@ -41,13 +40,6 @@ class Noise:
     any_stage: float = 0.2
     drop: float = 0.15
     delete: float = 0.5
-
-    def typo(self, text: str, rng: random.Random) -> str:
-        """Return a text, with the probability `delete` without one of its characters."""
-        if not text or rng.random() >= self.delete:
-            return text
-        place = rng.randrange(len(text))
-        return text[:place] + text[place + 1 :]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,7 +54,11 @@ class MiniProblem:
         stages = [_replace_stage(stage, rng, noise) for stage in self.pipeline.stages]
         if rng.random() < noise.drop:
             del stages[rng.randrange(len(stages))]
-        return noise.typo(READ + "".join(stage.line for stage in stages), rng)
+        text = READ + "".join(stage.line for stage in stages)
+        if rng.random() >= noise.delete:
+            return text
+        place = rng.randrange(len(text))
+        return text[:place] + text[place + 1 :]
 
 
 def generate_problems(

@@ -5,12 +5,11 @@ from __future__ import annotations
 import dataclasses
 import math
 import random
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from maxatk.check import at_least, positive
-from maxatk.mini.problems import Noise
-from maxatk.records import Problem
+from maxatk.mini.problems import MiniProblem, Noise
 
 if TYPE_CHECKING:
     import torch
@@ -49,19 +48,8 @@ class WarmStart:
         return math.ceil(self.problems / self.batch_size)
 
 
-class Spoilable(Protocol):
-    """A problem of the built-in model that knows its solution."""
-
-    @property
-    def problem(self) -> Problem:
-        """The problem itself."""
-
-    def noisy(self, rng: random.Random, noise: Noise) -> str:
-        """Return its solution, spoilt as `noise` says."""
-
-
 def noisy_corpus(
-    problems: Sequence[Spoilable], *, noise: Noise, seed: int
+    problems: Iterable[MiniProblem], *, noise: Noise, seed: int
 ) -> list[tuple[str, str]]:
     """Return one (prompt, spoilt solution) pair for every problem."""
     rng = random.Random(f"noise/{seed}")

@@ -118,7 +118,8 @@ def _place(study: StudyRecipe, model: Variant, seed: int) -> Place:
     identity: Any = [study.model, fingerprint(study.model or "")]
     if study.mini is not None:
         mini = dataclasses.asdict(dataclasses.replace(study.mini, seed=seed))
-        chain["mini"] = f"mini-{seed}-{_digest(mini)}"
+        # The name of the task, of which there were two, keeps the names of the folders.
+        chain["mini"] = f"mini-{seed}-{_digest({'task': 'programs', **mini})}"
         recipes[chain["mini"]] = mini
         warm, identity = work / chain["mini"], [chain["mini"]]
         start = str(warm / "base")
