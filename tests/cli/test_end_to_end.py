@@ -17,17 +17,25 @@ def test_a_benchmarks_reference_solutions_from_rows_to_a_page(maxatk, tmp_path):
     )
     made = maxatk(
         *("problems", "prepare", "mbpp", "--file", "rows.jsonl"),
-        *("--out", "mbpp.jsonl", "--solutions", "solutions.jsonl"),
+        *("--out", "mbpp.jsonl"),
     )
     assert made.returncode == 0, made.stderr
     assert "rows left out, by reason" in made.stdout
-    assert re.search(r"mbpp/3 +│ an assert is not of the form: f\(literals\)", made.stdout)
-    for file, lines in {"mbpp": 2, "solutions": 2, "mbpp.left_out": 1}.items():
+    assert re.search(r"mbpp +│ an assert is not of the form: f\(literals\)", made.stdout)
+    for file, lines in {"mbpp": 2, "mbpp.solutions": 2, "mbpp.left_out": 1}.items():
         assert re.search(rf"│ {file}\.jsonl +│ {lines} +│", made.stdout)
-    checked = maxatk("problems", "check", "mbpp.jsonl", "--solutions", "solutions.jsonl")
+    checked = maxatk("problems", "check", "mbpp.jsonl", "--solutions", "mbpp.solutions.jsonl")
     assert re.search(r"mbpp\.jsonl +│ 1 +│ 1 +│ 0 +│ 0 +│", checked.stdout)
     assert "wrong_answer" in checked.stdout
-    score = ("score", "--samples", "solutions.jsonl", "--problems", "mbpp.jsonl", "--out", "scored")
+    score = (
+        "score",
+        "--samples",
+        "mbpp.solutions.jsonl",
+        "--problems",
+        "mbpp.jsonl",
+        "--out",
+        "scored",
+    )
     scored = maxatk(*score)
     assert scored.returncode == 0, scored.stderr
     assert "max@1" in scored.stdout

@@ -55,12 +55,6 @@ def test_every_row_is_kept_or_left_out_for_a_counted_reason(rows_file, tmp_path)
     assert not (out.parent / "mbpp.work").exists()
 
 
-def test_duplicate_tests_can_be_kept(rows_file, tmp_path):
-    path = rows_file(mbpp_row(1, tests=["assert f(1) == 1"] * 3))
-    manifest = prepare(settings("mbpp", path, duplicate_tests="keep"), tmp_path / "out.jsonl")
-    assert (manifest["counts"]["tests"], manifest["counts"]["duplicates"]) == (3, 0)
-
-
 def test_difficulty_and_length_are_counted_one_after_the_other(rows_file, tmp_path):
     long = contest_row("100_A. Sum", difficulty=1, description="long " * 200)
     path = rows_file(*contests(10), long)
@@ -247,7 +241,6 @@ def test_nothing_kept_is_no_error_of_the_library(rows_file, tmp_path):
         ({"benchmark": "mbpp", "parts": {"a": 1}}, "parts: must be two or more"),
         ({"benchmark": "mbpp", "parts": {"a": 1, "b": 0}}, "parts.b: must be a positive number"),
         ({"benchmark": "mbpp", "parts": {"a": 1, "../b": 1}}, "must be a word"),
-        ({"benchmark": "mbpp", "duplicate_tests": "dorp"}, "did you mean 'drop'"),
         ({"benchmark": "codeforces", "overlap": {"benchmark": "mbpp"}}, "unknown value 'mbpp'"),
         ({"benchmark": "mbpp", "limmit": 3}, "did you mean 'limit'"),
     ],
@@ -278,12 +271,6 @@ def test_outputs_need_a_name_that_ends_right(rows_file, tmp_path):
     path = rows_file(mbpp_row())
     with pytest.raises(InvalidValueError, match=r"out: .* must end in \.jsonl"):
         prepare(settings("mbpp", path), tmp_path / "out")
-    with pytest.raises(InvalidValueError, match="solutions: names one file"):
-        prepare(
-            settings("mbpp", path, parts={"a": 1, "b": 1}),
-            tmp_path / "o.jsonl",
-            solutions="s.jsonl",
-        )
 
 
 def test_sets_of_a_recipe_share_seed_and_tokenizer():

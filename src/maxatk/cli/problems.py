@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -14,7 +14,7 @@ from maxatk.cli.progress import ProgressMode, progress_of
 from maxatk.engines.verl.dataset import write_parquet
 from maxatk.errors import DataError, InvalidValueError, MissingFileError, unknown_name
 from maxatk.evaluation.problem_selection import select_problems
-from maxatk.jsonl import read_jsonl, write_jsonl
+from maxatk.jsonl import write_jsonl
 from maxatk.problems import (
     BENCHMARKS,
     PrepareSettings,
@@ -31,8 +31,6 @@ from maxatk.settings import apply_overrides, from_mapping, read_recipe
 from maxatk.verifier import VerifierSettings
 
 _RECIPES = (".yaml", ".yml")
-_FEW = 20  # rows left out that are named on the terminal too
-_LEFT_OUT = ".left_out.jsonl"
 _LONGEST = 1000  # characters of one text of a test that are shown
 Overrides = Annotated[tuple[str, ...], tyro.conf.Positional]
 
@@ -97,7 +95,6 @@ def prepare_files(
     split: str | None = None,
     limit: int | None = None,
     file: Path | None = None,
-    solutions: Path | None = None,
     format: OutputFormat = "text",
     progress: ProgressMode = "auto",
 ) -> None:
@@ -117,7 +114,6 @@ def prepare_files(
         split: A split of the benchmark; its default one if not given.
         limit: Take only the first problems.
         file: A local file or folder of the benchmark's schema, instead of the hub.
-        solutions: Where the reference solutions go, instead of beside the problems.
     """
     refuse_two_outputs(format, progress)
     flags = {"split": split, "limit": limit, "file": str(file) if file else None}
@@ -126,21 +122,17 @@ def prepare_files(
     sets = _sets(recipe, (*overrides, *mapped), given, only)
     targets = _targets(sets, out)
     for name, settings in sets.items():  # everything that can be refused is refused before work
-        outputs(targets[name], settings.parts, solutions=solutions)
+        outputs(targets[name], settings.parts)
         settings.source().check()
     counters = {name: _token_counter(settings) for name, settings in sets.items()}
     manifests = {}
     for name, settings in sets.items():
         with progress_of(name, progress) as report:
             manifests[name] = prepare(
-                settings,
-                targets[name],
-                solutions=solutions,
-                count_tokens=counters[name],
-                progress=report,
+                settings, targets[name], count_tokens=counters[name], progress=report
             )
     if progress != "json":
-        emit(_prepared(manifests, targets), format)
+        emit(_prepared(manifests), format)
     for name, manifest in manifests.items():
         if not manifest["counts"]["kept"]:
             raise DataError(f"{name}: no row became a problem; {targets[name]} is empty")
@@ -326,13 +318,8 @@ def _shortened(text: str) -> str:
     return f"{text[:_LONGEST]}... ({len(text):,} characters)"
 
 
-def _prepared(
-    manifests: Mapping[str, Mapping[str, Any]], targets: Mapping[str, Path]
-) -> dict[str, Output]:
-    """Return the tables of preparations: counts, rows left out by reason, files, and few of them.
-
-    The files have every row left out; few are named here too.
-    """
+def _prepared(manifests: Mapping[str, Mapping[str, Any]]) -> dict[str, Output]:
+    """Return the tables of preparations: counts, rows left out by reason, and files."""
     counts = {name: found["counts"] for name, found in manifests.items()}
     kept = ("rows", "kept", "solutions", "tests", "with_duplicates", "duplicates")
     reasons = [
@@ -348,26 +335,13 @@ def _prepared(
     rows = {
         "sets": [{"set": name, **{k: found[k] for k in kept}} for name, found in counts.items()],
         "left_out": reasons,
-        "left_out_rows": [
-            row
-            for name, manifest in manifests.items()
-            for row in _few_left_out(name, manifest, targets[name].parent)
-        ],
         "files": files,
     }
-    titles = {"left_out": "rows left out, by reason", "left_out_rows": "rows left out"}
+    titles = {"left_out": "rows left out, by reason"}
     return {
         name: Output(found, plain(found) if found else None, titles.get(name, ""))
         for name, found in rows.items()
     }
-
-
-def _few_left_out(name: str, manifest: Mapping[str, Any], folder: Path) -> Iterator[dict[str, str]]:
-    if not 0 < sum(manifest["counts"]["left_out"].values()) <= _FEW:
-        return
-    (file,) = (file for file in manifest["files"] if file.endswith(_LEFT_OUT))
-    for row in read_jsonl(folder / file, dict):
-        yield {"set": name, "row": row["row_id"], "reason": row["reason"]}
 
 
 def _checked(checked: Checked) -> dict[str, Output]:

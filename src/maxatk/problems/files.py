@@ -1,7 +1,6 @@
-"""Rows of local files: JSONL, JSON arrays, parquet and CSV, or a folder of them, one at a time.
+"""Rows of local files: JSONL, JSON arrays, parquet and CSV, or a folder of them.
 
-Nothing is held but the row at hand (for parquet a small batch), so a file may be larger than the
-memory.
+Nothing is held but the row at hand, for parquet a small batch, and for a JSON array the whole.
 """
 
 from __future__ import annotations
@@ -9,10 +8,9 @@ from __future__ import annotations
 import contextlib
 import csv
 import json
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from maxatk.errors import DataError, InvalidValueError, MissingDependencyError, MissingFileError
 from maxatk.folders import file_digest
@@ -21,8 +19,6 @@ from maxatk.problems.benchmarks.base import Row
 
 FORMATS = (".jsonl", ".json", ".parquet", ".csv", ".tsv")
 _BATCH = 16  # rows of parquet decoded at a time; one row of CodeContests can hold 10 MB
-_CHUNK = 1 << 20
-_BETWEEN = re.compile(r"[\s,]*")
 
 
 def data_files(path: Path, *, split: str | None, names: Sequence[str] | None) -> list[Path]:
@@ -137,41 +133,11 @@ def _table_rows(path: Path) -> Iterator[Row]:
 
 
 def _array_rows(path: Path) -> Iterator[Row]:
-    """Yield the objects of a JSON array, reading on only when the next one is not yet complete."""
-    with path.open(encoding="utf-8-sig") as text:
-        try:
-            for value in _array_values(text):
-                if not isinstance(value, dict):
-                    raise DataError(f"{path}: must hold a JSON array of rows, got {value!r:.60}")
-                yield value
-        except DataError:
-            raise
-        except ValueError as error:  # text that is not UTF-8 is one too
-            raise DataError(f"{path}: must hold a JSON array of rows ({error})") from error
-
-
-def _array_values(text: TextIO) -> Iterator[Any]:
-    decoder = json.JSONDecoder()
-    buffer, at, wanted, opened = "", 0, _CHUNK, False
-    while True:
-        at = _BETWEEN.match(buffer, at).end()  # type: ignore[union-attr]  # matches nothing too
-        try:
-            if not opened and buffer[at : at + 1] == "[":
-                at, opened = at + 1, True
-                continue
-            if opened and buffer[at : at + 1] == "]":
-                return
-            if opened or buffer[at:]:
-                value, at = decoder.raw_decode(buffer, at)
-                if not opened:
-                    raise ValueError("it does not start with '['")
-                yield value
-                wanted = _CHUNK
-                continue
-        except json.JSONDecodeError:
-            pass
-        more = text.read(wanted)
-        if not more:
-            raise ValueError("it ends inside the array")
-        buffer, at = buffer[at:] + more, 0
-        wanted *= 2  # a row of many chunks is parsed again a few times only
+    try:
+        rows = json.loads(path.read_text(encoding="utf-8-sig"))
+    except (ValueError, RecursionError) as error:  # text that is not UTF-8 is a ValueError
+        raise DataError(f"{path}: must hold a JSON array of rows ({error})") from error
+    for value in rows if isinstance(rows, list) else [rows]:
+        if not isinstance(rows, list) or not isinstance(value, dict):
+            raise DataError(f"{path}: must hold a JSON array of rows, got {value!r:.60}")
+        yield value

@@ -26,7 +26,6 @@ from maxatk.records import Problem, Sample
 from maxatk.verifier import problem_job
 
 _log = logging.getLogger(__name__)
-_WORTH_SHARING = 32  # characters; the entry of a shorter text costs more than it saves
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,8 +47,7 @@ def load_problems(
 ) -> list[Problem]:
     """Return the problems of a benchmark, or of a problems.jsonl when `name` is a path.
 
-    Rows that do not make a problem are left out and counted by reason in a log message. Texts that
-    occur in several tests are held once.
+    Rows that do not make a problem are left out and counted by reason in a log message.
 
     Args:
         name: A name in `BENCHMARKS`, or the path of a problems.jsonl.
@@ -79,8 +77,7 @@ def load_problems(
         raise InvalidValueError(
             "split, file, revision, options: are for benchmarks; a problems.jsonl has none of them"
         )
-    pool: dict[str, str] = {}
-    problems = read_jsonl(name, lambda row: Problem.from_json(_with_shared_texts(row, pool)))
+    problems = read_jsonl(name, Problem.from_json)
     return list(problems_by_id(itertools.islice(problems, limit), source=str(name)).values())
 
 
@@ -185,18 +182,3 @@ def read_problems(
         if problem.tests:
             problem_job("", problem)  # an unknown comparison rule is refused now, not in the middle
     return by_id, source
-
-
-def _with_shared_texts(row: Mapping[str, Any], pool: dict[str, str]) -> Mapping[str, Any]:
-    """Return the JSON object of a problem whose tests take each text from the pool, held once."""
-    tests = row.get("tests")
-    if not isinstance(tests, list):
-        return row
-    return {**row, "tests": [_shared(test, pool) for test in tests]}
-
-
-def _shared(test: Any, pool: dict[str, str]) -> Any:
-    if not isinstance(test, dict):
-        return test
-    texts = {n: v for n, v in test.items() if isinstance(v, str) and len(v) >= _WORTH_SHARING}
-    return {**test, **{name: pool.setdefault(text, text) for name, text in texts.items()}}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import hashlib
 import json
@@ -17,13 +16,12 @@ from maxatk.folders import read_json, write_json
 from maxatk.problems.benchmarks.base import (
     PROMPTS_VERSION,
     Converted,
-    DuplicateTests,
     LeftOut,
     Row,
     SolvedProblem,
     without_duplicate_tests,
 )
-from maxatk.problems.outputs import Journal, LineFile, Outputs, outputs
+from maxatk.problems.outputs import Journal, Outputs, outputs, write_lines
 from maxatk.problems.source import BadRows, Source, open_source
 from maxatk.records import Sample
 from maxatk.settings import from_mapping
@@ -82,10 +80,9 @@ class PrepareSettings:
     `max_prompt_tokens` leaves out longer prompts, counted by `tokenizer` (a model's folder or hub
     name) in its chat template. `max_solution_length` leaves out problems whose reference solution
     has more characters, or that have none: a rough measure of difficulty. `overlap` leaves out the
-    problems another data set holds.
-    `duplicate_tests` "drop" keeps each test of a problem once. `bad_rows` "leave_out" leaves out
-    rows without the schema instead of stopping. `parts` (name -> weight) splits the problems at
-    random by `seed`, in proportion to the weights.
+    problems another data set holds. `bad_rows` "leave_out" leaves out rows without the schema
+    instead of stopping. `parts` (name -> weight) splits the problems at random by `seed`, in
+    proportion to the weights.
     """
 
     benchmark: str
@@ -98,7 +95,6 @@ class PrepareSettings:
     max_prompt_tokens: int | None = None
     max_solution_length: int | None = None
     overlap: Overlap | None = None
-    duplicate_tests: DuplicateTests = "drop"
     bad_rows: BadRows = "stop"
     parts: dict[str, int] = dataclasses.field(default_factory=dict)
     seed: int = 0
@@ -165,7 +161,6 @@ def prepare(
     settings: PrepareSettings,
     out: str | Path,
     *,
-    solutions: str | Path | None = None,
     count_tokens: CountTokens | None = None,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
@@ -180,7 +175,7 @@ def prepare(
     Where no row becomes a problem the files are empty. Raises InvalidValueError, MissingFileError
     and DataError, for what can be checked beforehand before the first row is converted.
     """
-    files = outputs(Path(out), settings.parts, solutions=solutions)
+    files = outputs(Path(out), settings.parts)
     if settings.max_prompt_tokens is not None and count_tokens is None:
         raise InvalidValueError("count_tokens: is needed to count max_prompt_tokens")
     source = settings.source()
@@ -239,9 +234,7 @@ class _Stages:
         longest = settings.max_solution_length
         if longest is not None and len(solved.solution or " " * (longest + 1)) > longest:
             return LeftOut(problem.id, f"has no solution of at most {longest} characters"), 0
-        dropped = 0
-        if settings.duplicate_tests == "drop":
-            problem, dropped = without_duplicate_tests(problem)
+        problem, dropped = without_duplicate_tests(problem)
         if settings.max_prompt_tokens is not None and self._count_tokens is not None:
             tokens = self._count_tokens(problem.prompt)
             if tokens > settings.max_prompt_tokens:
@@ -345,19 +338,14 @@ def _write(files: Outputs, journal: Journal, settings: PrepareSettings) -> dict[
     """Write problems, solutions and the rows left out; return name, lines and SHA-256 of each."""
     parts = settings.parts if journal.ids else {}
     part_of = split_ids(journal.ids, parts, seed=settings.seed)
-    with contextlib.ExitStack() as stack:
-        problems, solutions = (
-            {name: stack.enter_context(LineFile(path)) for name, path in paths.items()}
-            for paths in (files.problems, files.solutions)
-        )
-        left_out = stack.enter_context(LineFile(files.left_out))
-        for problem_id, problem, solution in journal.kept():
-            part = part_of.get(problem_id, "")
-            problems[part].write(problem)
-            if solution is not None:
-                sample = Sample(problem_id=problem_id, sample=0, completion=solution)
-                solutions[part].write(json.dumps(sample.to_json()))
-        for row in journal.left_out():
-            left_out.write(json.dumps(dataclasses.asdict(row)))
-    written = [*problems.values(), *solutions.values(), left_out]
-    return {lines.path.name: {"lines": lines.count, "sha256": lines.sha256} for lines in written}
+    written = {}
+    for part, path in files.problems.items():
+        mine = (kept for kept in journal.kept() if part_of.get(kept[0], "") == part)
+        written[path.name] = write_lines(path, (problem for _, problem, _ in mine))
+    for part, path in files.solutions.items():
+        mine = (kept for kept in journal.kept() if part_of.get(kept[0], "") == part)
+        samples = (Sample(name, 0, solution) for name, _, solution in mine if solution is not None)
+        written[path.name] = write_lines(path, (json.dumps(s.to_json()) for s in samples))
+    left_out = (json.dumps(dataclasses.asdict(row)) for row in journal.left_out())
+    written[files.left_out.name] = write_lines(files.left_out, left_out)
+    return written

@@ -109,7 +109,6 @@ class Benchmark:
 
 Converted: TypeAlias = SolvedProblem | LeftOut
 Tests: TypeAlias = tuple[TestCase, ...]
-DuplicateTests: TypeAlias = Literal["drop", "keep"]
 
 
 def stdin_tests(pairs: Iterable[tuple[str, str]]) -> Tests:
