@@ -40,16 +40,14 @@ def test_it_shows_what_the_run_would_do_and_writes_nothing(recipe, tmp_path, cap
     changes = ("trainer.num_iterations=3", "trainer.method=bon_off_policy")
     assert dry_run(tmp_path, recipe, *changes) == 0
     text = capsys.readouterr().out
-    assert "8 completions per rollout batch: 2 prompts x 4" in text
-    assert "3 optimizer steps per rollout batch" in text
-    assert "108 optimizer steps, 36 rollout batches, 288 completions in all" in text
-    assert "whole groups fit into micro-batches" in text
-    assert re.search(r"the longest prompt has \d+ tokens", text)
-    given, defaults = text.split("defaults (")
-    assert "num_iterations=3" in given
-    assert "form=ppo" in defaults
-    assert "adam_beta1" not in defaults  # of transformers, as 180 others
-    assert re.search(r"\d{3} more, of TRL and transformers: --format json lists them", defaults)
+    shown = dict(re.findall(r"^  (\S.*?)  +(.*)$", text, re.MULTILINE))
+    assert (shown["completions per rollout batch"], shown["group size"]) == ("8", "4")
+    assert (shown["steps per rollout batch"], shown["optimizer steps"]) == ("3", "108")
+    assert (shown["rollout batches"], shown["completions"]) == ("36", "288")
+    assert shown["whole groups"] == "yes"
+    assert int(shown["longest prompt (tokens)"]) > 0
+    assert shown["num iterations"] == "3"
+    assert "adam beta1" not in shown  # was not given
     assert not (tmp_path / "out").exists()
 
 
@@ -57,7 +55,6 @@ def test_json_holds_the_same(recipe, tmp_path, capsys):
     assert dry_run(tmp_path, recipe, "--format", "json") == 0
     found = json.loads(capsys.readouterr().out)
     assert found["plan"]["optimizer_steps"] == 36
-    assert found["plan"]["advantage_scale"].startswith("times the 4 samples of a group")
     assert found["given"] == {**recipe["trainer"], "report_to": []}
     assert found["defaults"]["k_schedule"] == "constant"
     assert not found["given"].keys() & found["defaults"].keys()
@@ -104,7 +101,9 @@ def test_an_own_reward_function_is_called_with_three_completions(recipe, tmp_pat
     recipe["reward"] = [{"reward": reward, "on_error": "zero"}]
     assert dry_run(tmp_path, recipe) == 0
     text = capsys.readouterr().out
-    assert "reward of three completions: raised ZeroDivisionError: division by zero, 1, " in text
+    assert re.search(
+        "reward of three completions +raised ZeroDivisionError: division by zero, 1.0, ", text
+    )
 
 
 @pytest.mark.parametrize(

@@ -11,13 +11,20 @@ import tyro
 import yaml
 
 from maxatk.cli.flags import RewardFlag, set_threads
-from maxatk.cli.output import Output, OutputFormat, emit, print_results, refuse_two_outputs
+from maxatk.cli.output import (
+    Output,
+    OutputFormat,
+    emit,
+    facts_text,
+    print_results,
+    refuse_two_outputs,
+)
 from maxatk.cli.progress import ProgressMode, progress_of
 from maxatk.engines.cluster import ClusterSettings
 from maxatk.engines.cluster.sampling import open_sampler, work_by_part
 from maxatk.engines.cluster.verifying import open_verifier
 from maxatk.evaluation import EvalRecipe, evaluate, plan
-from maxatk.evaluation.run import Plan, resumed
+from maxatk.evaluation.run import resumed
 from maxatk.sampling import SamplingSettings
 from maxatk.settings import apply_overrides, from_mapping, read_recipe
 
@@ -80,8 +87,8 @@ def run(arguments: Sequence[str]) -> None:
     if asked.show_config:
         print(yaml.safe_dump(asked.settings.to_mapping(), sort_keys=False), end="")
     elif asked.dry_run:
-        planned = plan(asked.settings)
-        emit({"plan": Output([planned.to_json()])}, asked.format, text=_plan_text(planned))
+        planned = plan(asked.settings).to_json()
+        emit({"plan": Output([planned])}, asked.format, text=facts_text(planned))
     else:
         _evaluate(asked.settings, asked)
 
@@ -128,13 +135,3 @@ def _evaluate(recipe: RecipeFlags, asked: Arguments) -> None:
         results = evaluate(recipe, backend=backend, verifier=verifier, progress=report)
     if asked.progress != "json":
         print_results(recipe.name, results, ks=recipe.k, by=recipe.by, output_format=asked.format)
-
-
-def _plan_text(planned: Plan) -> str:
-    return "\n".join(
-        [
-            f"problems   {planned.problems:,}",
-            f"samples    {planned.samples:,}, {planned.found:,} of them found",
-            f"tokens     at most {planned.most_tokens:,}",
-        ]
-    )

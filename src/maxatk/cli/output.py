@@ -70,8 +70,15 @@ def emit(
         print("\n".join(format_table(table, output_format) for table in whole), end="")
 
 
+def facts_text(facts: Mapping[str, Any]) -> str:
+    """Return one thing that a command knows, such as a plan, for people: a line a fact."""
+    width = max(map(len, facts), default=0)
+    lines = (f"{name.replace('_', ' '):<{width}}  {_value(value)}" for name, value in facts.items())
+    return "\n".join(lines)
+
+
 def emit_facts(facts: Mapping[str, Any], output_format: OutputFormat, *, text: str) -> None:
-    """Print one thing that a command knows, such as a plan; in JSON it is an object of its own."""
+    """Print one thing that a command knows; in JSON it is an object of its own."""
     if output_format == "text":
         print(printable(text))
     elif output_format == "json":

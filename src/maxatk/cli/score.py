@@ -16,6 +16,7 @@ from maxatk.cli.output import (
     Output,
     OutputFormat,
     emit,
+    facts_text,
     metric_rows,
     print_results,
     refuse_two_outputs,
@@ -30,7 +31,6 @@ from maxatk.evaluation.open import TABLES
 from maxatk.evaluation.outside import natural, score_rewards
 from maxatk.evaluation.recipe import RunRecipe
 from maxatk.evaluation.results import Results, check_by
-from maxatk.evaluation.run import Plan
 from maxatk.evaluation.submissions import problems_of_log
 from maxatk.evaluation.verify import BY_TESTS
 from maxatk.exchange import parse_mapping
@@ -173,9 +173,8 @@ def _verified(asked: Arguments) -> tuple[Results | None, str]:
         given["reward"] = "answer" if asked.reward == BY_TESTS else asked.reward
     recipe = ScoreRecipe(**given, map=mapping)
     if asked.dry_run:
-        planned = plan(recipe)
-        tables = {"plan": Output([planned.to_json()])}
-        emit(tables, asked.output_format, text=_plan_text(planned))
+        planned = plan(recipe).to_json()
+        emit({"plan": Output([planned])}, asked.output_format, text=facts_text(planned))
         return None, ""
     with (
         open_verifier(asked.verifier, asked.cluster) as verifier,
@@ -190,14 +189,3 @@ def _verified(asked: Arguments) -> tuple[Results | None, str]:
             "named (see --format)?"
         )
     return results, report.summary()
-
-
-def _plan_text(planned: Plan) -> str:
-    return "\n".join(
-        [
-            f"problems   {planned.problems:,}",
-            f"programs   {planned.samples:,}, {planned.found:,} of them verified",
-            f"distinct   {planned.distinct:,}",
-            f"tests      {planned.tests:,} of the distinct programs",
-        ]
-    )

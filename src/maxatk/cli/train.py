@@ -6,15 +6,22 @@ import contextlib
 import dataclasses
 import os
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 import yaml
 
 from maxatk.cli.flags import set_threads
-from maxatk.cli.output import Output, OutputFormat, emit, emit_facts, refuse_two_outputs, say_aside
+from maxatk.cli.output import (
+    Output,
+    OutputFormat,
+    emit,
+    emit_facts,
+    facts_text,
+    refuse_two_outputs,
+    say_aside,
+)
 from maxatk.cli.progress import ProgressMode, progress_of
 from maxatk.engines.cluster import ClusterSettings
 from maxatk.engines.cluster.verifying import open_verifier
@@ -24,8 +31,6 @@ from maxatk.statistics.symptoms import findings
 
 if TYPE_CHECKING:
     from maxatk.train.preview import Preview
-
-_WIDTH = 100
 
 
 def command(
@@ -127,65 +132,13 @@ def _print_outcome(out: Path, output_format: OutputFormat) -> None:
 
 def _as_text(found: Preview) -> str:
     """Return a preview for people."""
-    recipe = found.recipe
+    about = {name: getattr(found.recipe, name) for name in ("model", "problems", "out", "reward")}
+    tried = {f"{name} of three completions": values for name, values in found.rewards.items()}
+    unchecked = {"not checked": found.unchecked} if found.unchecked else {}
     sections = {
-        "run": [
-            f"model {recipe.model}" + (", with an adapter" if recipe.peft is not None else ""),
-            f"problems {recipe.problems}",
-            f"out {recipe.out}",
-            f"reward {recipe.reward}",
-            *(f"{name} of three completions: {_values(v)}" for name, v in found.rewards.items()),
-        ],
-        "batch": list(_batch(found)),
-        "trainer settings that were given": _wrapped(found.given),
-        "defaults (those that are None are left out)": _defaults(found),
+        "run": {**about, **tried, "longest prompt (tokens)": found.prompt_tokens, **unchecked},
+        "batch": dataclasses.asdict(found.plan),
+        "trainer settings that were given (--show-config has all)": found.given,
     }
-    if found.unchecked:
-        sections["not checked"] = [f"the model: {found.unchecked}"]
-    lines = []
-    for title, body in sections.items():
-        lines += [title, *(f"  {line}" for line in body), ""]
-    return "\n".join([*lines, "the settings are fine; nothing was loaded or written"])
-
-
-def _values(values: Sequence[float | str | None]) -> str:
-    return ", ".join(f"{v:g}" if isinstance(v, float) else v or "no reward" for v in values)
-
-
-def _defaults(found: Preview) -> list[str]:
-    """Return the defaults of our own settings, and how many of TRL there are beside them."""
-    from maxatk.train import MaxAtKConfig
-
-    ours = {n: v for n, v in found.defaults.items() if n in MaxAtKConfig.__annotations__}
-    own = {name: value for name, value in ours.items() if value is not None}
-    others = len(found.defaults) - len(ours)
-    return [*_wrapped(own), f"{others} more, of TRL and transformers: --format json lists them"]
-
-
-def _batch(found: Preview) -> Iterator[str]:
-    plan = found.plan
-    yield (
-        f"{plan.completions_per_rollout_batch} completions per rollout batch: "
-        f"{plan.prompts_per_rollout_batch} "
-        f"prompts x {plan.group_size} (a group), in micro-batches of {plan.micro_batch} on "
-        f"{plan.processes} processes"
-    )
-    yield f"{plan.steps_per_rollout_batch:g} optimizer steps per rollout batch"
-    yield f"advantages {plan.advantage_scale}"
-    yield (
-        f"{plan.optimizer_steps:,} optimizer steps, {plan.rollout_batches:,} rollout batches, "
-        f"{plan.completions:,} completions in all"
-    )
-    if plan.whole_groups:
-        yield "whole groups fit into micro-batches: the loss's own pass gives the ratios"
-    if plan.problems is None:
-        yield "the number of problems is known when they are loaded"
-    else:
-        yield f"{plan.problems:,} problems, {plan.epochs:.3g} epochs"
-    if found.prompt_tokens is not None:
-        yield f"the longest prompt has {found.prompt_tokens:,} tokens"
-
-
-def _wrapped(settings: Mapping[str, Any]) -> list[str]:
-    text = ", ".join(f"{name}={value}" for name, value in settings.items())
-    return textwrap.wrap(text, _WIDTH - 2, break_long_words=False, break_on_hyphens=False)
+    shown = [f"{title}\n{textwrap.indent(facts_text(s), '  ')}" for title, s in sections.items()]
+    return "\n\n".join([*shown, "the settings are fine; nothing was loaded or written"])

@@ -27,17 +27,6 @@ FILE = "advantage_scale.json"
 """The file of a checkpoint that holds the running root mean square."""
 
 
-def describe(name: str, method: Method, *, group_size: int) -> str:
-    """Return in a few words what the scale `name` does to the advantages of a method."""
-    if method.scale != "none":
-        return f"as the method has them, which divides by its {method.scale}"
-    if name == "batch":
-        return "divided by their running root mean square"
-    if name == "mean" and not method.kind.per_sample:
-        return f"times the {group_size} samples of a group, for a loss that is a mean over samples"
-    return "as the method has them"
-
-
 def root_mean_square(values: np.ndarray) -> float:
     """Return the root of the mean square of at least one value; no square overflows."""
     return float(root_sum_of_squares(values.ravel())[0]) / math.sqrt(values.size)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from maxatk.objectives import Method, method_of
-from maxatk.objectives.scale import describe
 from maxatk.train.log import first_and_last, lacking
 
 WITHOUT_SIGNAL = (
@@ -47,8 +46,7 @@ def _settings(args: Any, base: str) -> Iterator[str]:
     yield f"| form | `{args.form}` |"
     if method.kind.uses_k:
         yield f"| share of max@k | {args.max_weight} (the rest is max@1) |"
-    scale = describe(args.advantage_scale, method, group_size=args.num_generations)
-    yield f"| scale of the advantages | {scale} |"
+    yield f"| `advantage_scale` | `{args.advantage_scale}` |"
     yield f"| samples a prompt | {args.num_generations} |"
     yield f"| passes over a rollout batch | {args.num_iterations} |"
     yield ""

@@ -16,8 +16,6 @@ from maxatk.models import (
     refuse_missing_folder,
     why_missing,
 )
-from maxatk.objectives import method_of
-from maxatk.objectives.scale import describe
 from maxatk.problems import BENCHMARKS, load_problems
 from maxatk.records import Problem
 from maxatk.rewards import load_rewards
@@ -54,8 +52,7 @@ class TrainingPlan:
 
     `steps_per_rollout_batch` is the number of optimizer steps on one rollout batch, less than 1
     where a step holds several. `whole_groups` says whether the loss's own pass gives the ratios of
-    reused samples, and `advantage_scale` in words what the scale does to the advantages of this
-    method. None stands for what the number of problems decides, if unknown.
+    reused samples. None stands for what the number of problems decides, if unknown.
     """
 
     processes: int
@@ -70,7 +67,6 @@ class TrainingPlan:
     optimizer_steps: int
     completions: int
     whole_groups: bool
-    advantage_scale: str
 
 
 def plan(config: MaxAtKConfig, *, problems: int | None) -> TrainingPlan:
@@ -91,7 +87,6 @@ def plan(config: MaxAtKConfig, *, problems: int | None) -> TrainingPlan:
         updates = -int(-config.num_train_epochs * updates_an_epoch // 1)
     full, rest = divmod(updates, updates_an_epoch)
     batches = full * -(-epoch // reuse) + -(-min(rest * accumulation, epoch) // reuse)
-    method = method_of(config.method)
     return TrainingPlan(
         processes=int(os.environ.get("WORLD_SIZE", "1")),
         problems=problems,
@@ -105,7 +100,6 @@ def plan(config: MaxAtKConfig, *, problems: int | None) -> TrainingPlan:
         optimizer_steps=updates,
         completions=batches * batch,
         whole_groups=config.whole_groups,
-        advantage_scale=describe(config.advantage_scale, method, group_size=group),
     )
 
 
