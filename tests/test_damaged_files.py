@@ -1,5 +1,6 @@
 """One value of a file or of a server's answer is damaged: a named error, or right without it."""
 
+import contextlib
 import csv
 import io
 import json
@@ -12,8 +13,13 @@ import yaml
 from pyarrow import parquet
 
 from maxatk.cli.main import main
+from maxatk.errors import MaxAtKError
+from maxatk.folders import write_json
+from maxatk.group_log import GROUPS
 from maxatk.jsonl import write_jsonl
 from maxatk.records import Problem, Sample, TestCase
+from maxatk.studies.recipe import load_study
+from maxatk.studies.schedule import planned, refusal_of, trainings_of
 from sampling.servers import serving
 
 CASES = 500
@@ -47,6 +53,43 @@ RECIPES = {
         "sampling": {"samples": 4, "temperature": 1.0},
         "verifier": {"memory_limit_mb": 512, "time_limit": 2.0},
     },
+    "train.yaml": {
+        "model": "m",
+        "problems": "p.jsonl",
+        "out": "new",
+        "reward": {"reward": "continuous"},
+        "verifier": {"time_limit": 1.0},
+        "peft": {"r": 4, "target_modules": ["q_proj"]},
+        "trainer": {
+            "method": {"credit": {"cvar": 0.5, "of": 4}, "baseline": "remove_one"},
+            "num_generations": 8,
+            "per_device_train_batch_size": 8,
+            "learning_rate": 1.0e-4,
+            "max_steps": 2,
+            "bf16": False,
+            "use_cpu": True,
+        },
+    },
+    "study.yaml": {
+        "title": "t",
+        "out": "new",
+        "seeds": [1, 2],
+        "mini": {"train_problems": 8, "test_problems": 4},
+        "train": {
+            "verifier": {"workers": 1},
+            "trainer": {
+                "num_generations": 8,
+                "per_device_train_batch_size": 8,
+                "max_steps": 1,
+                "bf16": False,
+                "use_cpu": True,
+            },
+            "distill": {"trainer": {"bf16": False, "use_cpu": True}},
+        },
+        "eval": {"sampling": {"samples": 4}},
+        "pairs": [["a", "b"]],
+        "grids": [{"way": {"a": {"trainer.k": 2}, "b": {"distill.k": 4}}}],
+    },
     "sets.yaml": {
         "seed": 1,
         "sets": {"a": {"benchmark": "mbpp", "file": "mbpp.parquet", "parts": {"x": 1, "y": 2}}},
@@ -78,6 +121,12 @@ def whole(tmp_path_factory):
     more = ("--out", folder / "run", "--verifier.workers", 1, "--progress", "none")
     assert main([*map(str, ("score", *flags, *more))]) == 0
     shutil.copy(folder / "s.jsonl", folder / "run" / "samples.jsonl")
+    log = [{"step": n, "loss": 0.1, "reward": 0.5, "entropy": 1.0, "epoch": 0.1} for n in (1, 2)]
+    (folder / "trained").mkdir()
+    write_json(folder / "trained" / "train.json", {"recipe": {}, "log_history": log})
+    (folder / "logged").mkdir()
+    lines = [{"step": row["step"], "log": row} for row in log]
+    write_jsonl(folder / "logged" / GROUPS, [{"step": 0, "training": {"k": 2}}, *lines])
     return folder
 
 
@@ -189,6 +238,9 @@ COMMANDS = {
     "r.parquet": ("rewards of parquet",),
     "mbpp.parquet": ("prepare",),
     "eval.yaml": ("show",),
+    "train.yaml": ("show training",),
+    "logged/groups.jsonl": ("diagnose groups",),
+    "trained/train.json": ("diagnose training",),
     "sets.yaml": ("sets",),
 }
 ARGUMENTS = {
@@ -204,6 +256,9 @@ ARGUMENTS = {
     "rewards of parquet": "score --rewards r.parquet --out judged --problems p.jsonl",
     "prepare": "problems prepare mbpp --file mbpp.parquet --out q.jsonl --progress none",
     "show": "eval eval.yaml --show-config",
+    "show training": "train train.yaml --show-config",
+    "diagnose training": "diagnose trained",
+    "diagnose groups": "diagnose logged",
     "sets": "problems prepare sets.yaml --out made --progress none",
     "compare rewards": "compare a=r.jsonl b=run --allow-other-problems",
 }
@@ -232,6 +287,24 @@ def test_a_damaged_value_anywhere_ends_in_a_named_error_or_a_right_result(
         assert status in (0, 2), where
         assert "\x1b" not in printed.out + printed.err, where
         assert status == 0 or printed.err.startswith(("maxatk: ", "note: ", "warning: ")), where
+
+
+def test_a_damaged_recipe_of_a_study_is_refused_with_a_name_or_gives_its_stages(whole, tmp_path):
+    pytest.importorskip("trl", reason="the trainer checks the settings of a study")
+    chance = random.Random(21)
+    path = tmp_path / "study.yaml"
+    whole_recipe = (whole / "study.yaml").read_bytes()
+    given = 0
+    for _ in range(150):
+        path.write_bytes(whole_recipe)
+        damage(path, chance)
+        with contextlib.suppress(MaxAtKError):
+            study = load_study(path)
+            assert planned(study, cores=2, jobs=1)
+            refusal = refusal_of(trainings_of(study))
+            assert refusal is None or isinstance(refusal, str)
+            given += 1
+    assert 0 < given < 150
 
 
 ANSWER = {

@@ -144,6 +144,11 @@ def test_dates_are_text_and_what_a_recipe_extends_is_a_name(tmp_path):
         read_extended(path)
 
 
+def test_an_integer_that_no_machine_holds_is_refused():
+    with pytest.raises(InvalidValueError, match=r"must be an integer of 64 bits, got 1000"):
+        parse(f"{{out: a, steps: {10**30}}}")
+
+
 @pytest.mark.parametrize("value", [".inf", "1e999", "nan", 10**400])
 def test_a_number_that_is_none_is_refused(value):
     with pytest.raises(

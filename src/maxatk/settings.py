@@ -11,6 +11,7 @@ import dataclasses
 import functools
 import math
 import re
+import sys
 import types
 import typing
 from collections.abc import Mapping, Sequence
@@ -298,6 +299,8 @@ def _convert_scalar(value: Any, allowed: list[type], *, where: str) -> Any:
     require(type(number) in allowed, where, _names(allowed), value)
     finite = type(number) is not float or math.isfinite(number)
     require(finite, where, "a finite number", value)
+    small = type(number) is not int or abs(number) <= sys.maxsize
+    require(small, where, "an integer of 64 bits", value)
     return number
 
 

@@ -78,6 +78,15 @@ def test_groups_smaller_than_k_are_verified_as_a_whole():
         ({"method": "bon_loo"}, r"method: unknown value 'bon_loo'.*did you mean 'bon_loo1'"),
         ({"method": {"credit": {"cvr": 1}}}, r"method: the key 'baseline' is required"),
         ({"method": {"credit": {"cvar": 2, "of": 3}, "baseline": "mean"}}, "method: cvar: must be"),
+        ({"method": {"credit": "reward", "baseline": ["mean"]}}, "Method.baseline: unknown value"),
+        (
+            {"method": {"credit": {"cvar": 0.5, "of": 10**400}, "baseline": "mean"}},
+            "method: of: must be at most 1,000,000",
+        ),
+        (
+            {"method": {"credit": {"l_moment": 2000}, "baseline": "mean"}},
+            "method: r: must be at most 1,000",
+        ),
         (
             {"method": {"credit": {"min": 9}, "baseline": "mean"}},
             r"method: OrderWeights.* with the baseline 'mean' needs at least 9 samples, got 4",

@@ -19,6 +19,9 @@ from .conftest import config
         ({"k": 5}, r"k: must be a whole number from 1 to num_generations \(4\).*got 5"),
         ({"num_generations": 3, "k": 2}, r"num_generations: 3 does not divide .* 8 .*2, 4, 8"),
         ({"num_generations": 1, "k": 1}, r"num_generations: 1 .*allowed: 2, 4, 8"),
+        ({"num_generations": None}, r"num_generations: must be an integer of 1 or more, got None"),
+        ({"per_device_train_batch_size": 0}, r"per_device_train_batch_size: must be an integer"),
+        ({"gradient_accumulation_steps": 0}, r"gradient_accumulation_steps: must be an integer"),
         ({"scale_rewards": "none"}, r"scale_rewards: must be 'group' because .*got 'none'"),
         (
             {"multi_objective_aggregation": "normalize_then_sum"},

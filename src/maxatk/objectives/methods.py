@@ -210,7 +210,7 @@ class Method:
 
     def _check(self, field: str, known: Iterable[str], fitting: Iterable[str]) -> None:
         name = getattr(self, field)
-        if name not in known:
+        if not isinstance(name, str) or name not in known:
             raise unknown_name(f"Method.{field}", str(name), known)
         if name not in fitting:
             beside = f" and the correction {self.correction!r}" if field == "baseline" else ""

@@ -18,6 +18,8 @@ from maxatk.errors import InvalidValueError, unknown_name
 from maxatk.objectives.checks import FloatArray, as_k
 from maxatk.objectives.subsets import max_weights
 
+LARGEST_SIZE = 1_000_000
+"""Of the k of a statistic of order."""
 _BETA_TERMS = 200  # more than enough for thousands of samples: it takes some root of them
 
 
@@ -53,29 +55,29 @@ class OrderWeights:
     @classmethod
     def max(cls, k: int) -> OrderWeights:
         """Return the weights of max@k."""
-        return cls(maxima=((as_k(k), 1.0),))
+        return cls(maxima=((_as_size(k), 1.0),))
 
     @classmethod
     def min(cls, k: int) -> OrderWeights:
         """Return the weights of min@k, which is pass^k for 0/1 rewards."""
-        return cls((1.0,) + (0.0,) * (as_k(k) - 1))
+        return cls((1.0,) + (0.0,) * (_as_size(k) - 1))
 
     @classmethod
     def mean(cls, k: int) -> OrderWeights:
         """Return the weights of the mean of k."""
-        return cls((1 / as_k(k),) * k)
+        return cls((1 / _as_size(k),) * k)
 
     @classmethod
     def top(cls, m: int, *, of: int) -> OrderWeights:
         """Return the weights of the mean of the m largest of k, 1 <= m <= k."""
-        k = as_k(of, field="of")
-        require(as_k(m, field="top") <= k, "top", f"from 1 to of={k}", m)
+        k = _as_size(of, field="of")
+        require(_as_size(m, field="top") <= k, "top", f"from 1 to of={k}", m)
         return cls((0.0,) * (k - m) + (1 / m,) * m)
 
     @classmethod
     def quantile(cls, q: float, *, of: int) -> OrderWeights:
         """Return the weights of the quantile q of k, 0 <= q <= 1, interpolated as NumPy does."""
-        k = as_k(of, field="of")
+        k = _as_size(of, field="of")
         require(is_number(q) and 0 <= q <= 1, "quantile", "from 0 to 1", q)
         place = q * (k - 1)
         return cls(tuple(max(0.0, 1 - abs(place - m)) for m in range(k)))
@@ -85,7 +87,7 @@ class OrderWeights:
         cls, share: float, *, of: int, tail: Literal["upper", "lower"] = "upper"
     ) -> OrderWeights:
         """Return the weights of the mean of a tail: that share of k, the last one in part."""
-        k = as_k(of, field="of")
+        k = _as_size(of, field="of")
         require(is_number(share) and 0 < share <= 1, "cvar", "above 0 and at most 1", share)
         if tail not in ("upper", "lower"):
             raise unknown_name("tail", str(tail), ("upper", "lower"))
@@ -112,7 +114,7 @@ class OrderWeights:
 
         The weight of rank m is the share of Beta((k+1) q, (k+1) (1-q)) from (m-1)/k to m/k.
         """
-        k = as_k(of, field="of")
+        k = _as_size(of, field="of")
         if not (is_number(q) and 0 < q < 1):
             raise InvalidValueError(f"harrell_davis: must be above 0 and below 1, got {q!r}")
         a, b = (k + 1) * q, (k + 1) * (1 - q)
@@ -121,15 +123,15 @@ class OrderWeights:
     @classmethod
     def gini(cls, k: int) -> OrderWeights:
         """Return the weights of Gini's mean difference, the mean |r_i - r_j| of pairs of k >= 2."""
-        if as_k(k) < 2:
+        if _as_size(k) < 2:
             raise InvalidValueError(f"gini: must be an integer >= 2, got {k}")
         return cls(tuple(2 * (2 * m - k + 1) / (k * (k - 1)) for m in range(k)))
 
     @classmethod
     def l_moment(cls, r: int) -> OrderWeights:
         """Return the weights of the r-th L-moment, of r samples: the mean, half of Gini's, ..."""
-        signed = ((-1) ** (r - 1 - m) * math.comb(r - 1, m) / r for m in range(as_k(r, field="r")))
-        return cls(tuple(signed))
+        require(_as_size(r, field="r") <= 1000, "r", "at most 1,000: its weights overflow", r)
+        return cls(tuple((-1) ** (r - 1 - m) * math.comb(r - 1, m) / r for m in range(r)))
 
     @classmethod
     def mixture(cls, shares: Mapping[int, float]) -> OrderWeights:
@@ -137,12 +139,12 @@ class OrderWeights:
         if not isinstance(shares, Mapping) or not shares:
             raise InvalidValueError(f"mixture: must map each k to its share, got {shares!r}")
         weights = _as_weights(tuple(shares.values()))
-        return cls(maxima=tuple(zip(map(as_k, shares), weights, strict=True)))
+        return cls(maxima=tuple(zip(map(_as_size, shares), weights, strict=True)))
 
     @classmethod
     def any_k(cls, upto: int) -> OrderWeights:
         """Return the weights of the mean of max@1 to max@k: for a k that is not known yet."""
-        upto = as_k(upto, field="upto")
+        upto = _as_size(upto, field="upto")
         return cls(maxima=tuple((k, 1 / upto) for k in range(1, upto + 1)))
 
     @classmethod
@@ -154,7 +156,7 @@ class OrderWeights:
         """
         if upto is None:
             return cls(by_rank=True)
-        return cls(maxima=tuple((k, 1 / k) for k in range(1, as_k(upto, field="upto") + 1)))
+        return cls(maxima=tuple((k, 1 / k) for k in range(1, _as_size(upto, field="upto") + 1)))
 
     def parts(self, n: int) -> Iterator[FloatArray]:
         """Yield the weight vectors (k,) that the statistic of a group of n is the sum of."""
@@ -175,10 +177,17 @@ class OrderWeights:
         return whole
 
 
+def _as_size(k: object, *, field: str = "k") -> int:
+    """Return the size of a statistic that is written out, one weight a sample."""
+    size = as_k(k, field=field)
+    require(size <= LARGEST_SIZE, field, f"at most {LARGEST_SIZE:,}", size)
+    return size
+
+
 def _inner(name: str, m: int, of: int) -> int:
     """Return how many of k samples are left without m at either end."""
-    k = as_k(of, field="of")
-    if as_k(m, field=name) > (k - 1) / 2:
+    k = _as_size(of, field="of")
+    if _as_size(m, field=name) > (k - 1) / 2:
         raise InvalidValueError(f"{name}: must leave one of={k} samples or more, got {m}")
     return k - 2 * m
 

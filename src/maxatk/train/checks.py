@@ -21,7 +21,7 @@ from transformers.integrations.integration_utils import (
 )
 from trl import GRPOTrainer
 
-from maxatk.check import is_whole, require
+from maxatk.check import is_whole, require, whole
 from maxatk.errors import InvalidValueError, MissingDependencyError, unknown_name
 from maxatk.functions import load_function
 from maxatk.objectives import check_group_size, method_of
@@ -39,6 +39,11 @@ TRACKERS = ("tensorboard", "trackio", "wandb")
 TRL_VERSIONS = "1.14 to 1.16"
 """The versions of TRL that were tried."""
 
+_MAY_BE_NONE = ("steps_per_generation", "generation_batch_size")
+_COUNTS = (
+    *("num_generations", "per_device_train_batch_size", "gradient_accumulation_steps"),
+    *("num_iterations", *_MAY_BE_NONE),
+)
 # Each of these changes the ratios, or takes samples from the loss behind the back of the weights.
 _RATIOS_NEED = {
     "disable_dropout": (True,),
@@ -68,6 +73,9 @@ def objective_of(config: Any) -> Objective:
 
 def check_values(config: Any) -> None:
     """Refuse values that are wrong by themselves, before TRL looks at them."""
+    for name in _COUNTS:
+        if (value := getattr(config, name)) is not None or name not in _MAY_BE_NONE:
+            whole(name, value, 1)
     check_objective(config)
     if config.num_generations_eval:
         method, samples = method_of(config.method), config.num_generations_eval
