@@ -15,6 +15,9 @@ import runs
 from maxatk.jsonl import write_jsonl
 from maxatk.records import Problem, Sample, TestCase
 from maxatk.report import write_report
+from maxatk.report.deciding import advice, decide
+from maxatk.report.runs import load_comparison
+from maxatk.report.tables import change, change_interval, interval, p_value, share
 from maxatk.verifier import Verifier
 from processes import patience
 
@@ -39,7 +42,7 @@ addEventListener("load", () => {
     clipped: shown(".wide, pre, .controls, nav, .legend").filter((e) => beyond(e) > 0)
       .map((e) => e.firstElementChild?.id || e.tagName),
     cards: shown("table.cards").map((table) => table.id),
-    figures: shown("figure svg").length,
+    figures: shown("figure > svg").length,
     tables: shown("table").map((table) => table.id),
     ground: getComputedStyle(document.body).backgroundColor,
     requests: performance.getEntriesByType("resource").map((entry) => entry.name),
@@ -48,6 +51,8 @@ addEventListener("load", () => {
 </script></body>"""
 FRAME = """<body><iframe src="{}" style="width:{}px;height:900px"
   onload="document.body.dataset.found = this.contentDocument.body.dataset.found"></iframe></body>"""
+OF_MAX = ("winners-max-at-k", "against-max-at-k", "scores-max-at-k")
+TABLES = (*OF_MAX, "settings", "models", "outcomes")
 ROWS = """const rows = () => [...document.querySelectorAll("#problem-table tbody tr")]
   .map((row) => [...row.cells].map((cell) => cell.textContent));
 const choose = (key, value) => {
@@ -56,12 +61,17 @@ const choose = (key, value) => {
 """
 
 
+def name_of(row):
+    """The problem of a row: its id without the sign of its address."""
+    return row[0].removesuffix(" #")
+
+
 @pytest.fixture(scope="module")
 def probe(tmp_path_factory):
     """Return a function: what the browser measures on a page of HTML."""
     assert BROWSER is not None
 
-    def measured(text, *flags, width=None, steps="return null"):
+    def measured(text, *flags, width=None, steps="return null", address=""):
         folder = tmp_path_factory.mktemp("browser")
         page = folder / "page.html"
         page.write_text(text.replace("</body>", PROBE % steps), encoding="utf-8")
@@ -76,7 +86,7 @@ def probe(tmp_path_factory):
                 "--allow-file-access-from-files",
             ),
             *(f"--user-data-dir={folder / 'profile'}", "--host-resolver-rules=MAP * ~NOTFOUND"),
-            *(*flags, "--dump-dom", page.as_uri()),
+            *(*flags, "--dump-dom", page.as_uri() + address),
         ]
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=patience(120), check=True
@@ -105,10 +115,76 @@ def crowded(results, make, tmp_path_factory):
 
 def test_figures_and_tables_are_laid_out_and_nothing_is_asked_for(probe, page):
     found = probe(page)
-    assert found["figures"] == 3
-    tables = {"winners", "against", "models", "settings", "overview", "differences", "outcomes"}
-    assert tables | {"every-1", "every-2", "paper-1", "problem-table"} <= set(found["tables"])
+    assert found["figures"] == 2
+    assert {*TABLES, "pairs", "paper-1", "problem-table"} <= set(found["tables"])
     assert found["requests"] == []
+
+
+def test_the_switch_decides_by_the_other_metric_everywhere_on_the_page(probe, page, results):
+    steps = """
+document.querySelector("button[data-by='pass@k']").click();
+const all = (selector, read) => [...document.querySelectorAll(selector)].map(read);
+const parts = all("[data-metric]", (e) => [e.dataset.metric, e.hidden]);
+const pressed = all("#metric button", (e) => e.ariaPressed);
+const caption = (id) => document.querySelector(`#${id} caption`).textContent;
+return [parts, pressed, caption("pairs"), caption("problem-table"), rows()];"""
+    found = probe(page, steps=ROWS + steps)
+    parts, pressed, pairs, problems, rows = found["done"]
+    assert parts == [["max@k", True], ["pass@k", False]]
+    assert pressed == ["false", "true"]
+    assert "pass@N" in pairs
+    assert problems.startswith("pass@8 of 30 of 30 problems")
+    values = results["base"]["per_problem"]["pass@k"]["8"]
+    assert [float(row[1]) for row in rows] == pytest.approx(values[:20], abs=6e-4)
+    assert "scores-pass-at-k" in found["tables"]
+    assert "scores-max-at-k" not in found["tables"]
+    assert found["figures"] == 2
+
+
+@pytest.mark.parametrize(("first", "second"), [("sharp", "same"), ("same", "sharp")])
+def test_any_two_models_are_compared_by_the_tests_of_the_verdict(
+    probe, page, results, first, second
+):
+    comparison = load_comparison(results)
+    place = comparison.names.index
+    steps = """
+choose("a", "%d"); choose("b", "%d");
+const texts = (cell) => [...cell.childNodes].map((e) => e.textContent);
+return [...document.querySelectorAll("#pairs tbody tr")].map((row) =>
+  [...row.cells].map((cell) => [cell.className, ...texts(cell)]));"""
+    rows = probe(page, steps=ROWS + steps % (place(first), place(second)))["done"]
+    tests = [
+        t.seen_from(first)
+        for t in decide(comparison).tests
+        if {t.first, t.second} == {first, second}
+    ]
+    assert len(rows) == len(tests) == 8
+    for (k, one, other, moved, plot, p), test in zip(rows, tests, strict=True):
+        mean = comparison.run(first).metric("max@k", test.measure.k)
+        assert k[1] == str(test.measure.k)
+        assert one[1:] == [share(mean.mean), interval(mean.low, mean.high)]
+        assert other[1] == share(comparison.run(second).metric("max@k", test.measure.k).mean)
+        assert moved[0] == test.mark
+        assert moved[1:] == [change(test.difference), change_interval(test.low, test.high)]
+        assert plot[0].split() == ["interval", *test.mark.split()]
+        assert p[1] == p_value(test.adjusted_p)
+
+
+def test_the_sentence_for_the_chosen_number_of_attempts_is_copied(probe, page, results):
+    steps = """
+let copied = "";
+const clipboard = { writeText: async (text) => { copied = text; } };
+Object.defineProperty(navigator, "clipboard", { value: clipboard });
+const box = document.querySelector(".send");
+const choice = box.querySelector("select");
+choice.value = "64"; choice.dispatchEvent(new Event("change"));
+box.querySelector("button").click();
+const shown = [...box.querySelectorAll("p")].filter((p) => !p.hidden);
+return [copied, shown.map((p) => p.textContent)];"""
+    copied, shown = probe(page, steps=steps)["done"]
+    comparison = load_comparison(results)
+    assert copied == advice(decide(comparison), comparison, 64)
+    assert shown == [copied]
 
 
 def test_a_request_would_be_noticed(probe, page):
@@ -122,17 +198,17 @@ def test_nothing_is_clipped_and_nothing_scrolls_sideways(probe, request, which, 
     found = probe(request.getfixturevalue(which), width=width)
     assert found["width"] == pytest.approx(width, abs=20)
     assert (found["beyond"], found["clipped"]) == (0, [])
-    assert found["figures"] == 3
+    assert found["figures"] == 2
     if width == 390:
-        assert {"overview", "every-1", "outcomes"} <= set(found["cards"])
+        assert {"scores-max-at-k", "pairs"} <= set(found["cards"])
     elif which == "page":
-        assert "overview" not in found["cards"]
+        assert "scores-max-at-k" not in found["cards"]
 
 
 def test_a_printed_page_clips_nothing_and_shows_its_set_up(probe, crowded):
     found = probe(crowded, width=1280, steps='dispatchEvent(new Event("beforeprint"))')
     assert found["clipped"] == []
-    assert {"models", "settings", "overview"} <= set(found["tables"])
+    assert {*TABLES, "scores-pass-at-k"} <= set(found["tables"])
     assert "outcomes" in found["cards"]
 
 
@@ -152,14 +228,16 @@ def test_problems_are_filtered_by_who_beats_whom_and_sorted(probe, page, results
     steps = """
 choose("k", "0"); choose("a", "1"); choose("b", "0"); choose("which", "A beats B");
 document.querySelectorAll("#problem-table thead button")[4].click();
-return rows();"""
-    rows = probe(page, steps=ROWS + steps)["done"]
+const heads = [...document.querySelectorAll("#problem-table th[aria-sort]")];
+return [rows(), heads.map((e) => e.ariaSort)];"""
+    rows, order = probe(page, steps=ROWS + steps)["done"]
+    assert order == ["none"] * 4 + ["ascending"]
     ids = results["base"]["per_problem"]["ids"]
     base, sharp = (results[n]["per_problem"]["max@k"]["1"] for n in ("base", "sharp"))
     gains = {i: s - b for i, b, s in zip(ids, base, sharp, strict=True) if s > b + 5e-7}
-    assert {row[0] for row in rows} == gains.keys()
+    assert {name_of(row) for row in rows} == gains.keys()
     assert 0 < len(rows) < len(ids)
-    shown = [float(row[4]) for row in rows]
+    shown = [float(row[4].replace("−", "-")) for row in rows]
     assert shown == sorted(shown)
     assert shown == pytest.approx(sorted(gains.values()), abs=2e-3)
 
@@ -169,15 +247,17 @@ def test_a_problem_without_a_value_beats_nothing_and_is_sorted_last(probe, resul
     lost["per_problem"]["max@k"]["1"][1] = None
     path = write_report({"base": results["base"], "lost": lost}, tmp_path / "r.html")
     steps = """
-choose("k", "0"); choose("which", "%s");
+choose("k", "0"); choose("which", "%s"); document.querySelector(".more")?.click();
 for (const _ of [1, 2]) document.querySelectorAll("#problem-table thead button")[2].click();
 return rows();"""
     text = path.read_text(encoding="utf-8")
     shown = probe(text, steps=ROWS + steps % "all")["done"]
-    assert shown[-1][0] == "p<1>"
+    assert name_of(shown[-1]) == "p<1>"
     assert shown[-1][2:] == ["–", "–"]
     for which in ("A beats B", "B beats A"):
-        assert "p<1>" not in [row[0] for row in probe(text, steps=ROWS + steps % which)["done"]]
+        assert "p<1>" not in [
+            name_of(row) for row in probe(text, steps=ROWS + steps % which)["done"]
+        ]
 
 
 def test_a_search_leaves_the_problems_with_that_id(probe, page):
@@ -185,7 +265,19 @@ def test_a_search_leaves_the_problems_with_that_id(probe, page):
 const search = document.querySelector("input[type=search]");
 search.value = "P<7"; search.dispatchEvent(new Event("input"));
 return rows();"""
-    assert [row[0] for row in probe(page, steps=ROWS + steps)["done"]] == ["p<7>"]
+    assert [name_of(row) for row in probe(page, steps=ROWS + steps)["done"]] == ["p<7>"]
+
+
+def test_a_problem_has_an_address_that_shows_it_wherever_it_stands_in_the_list(probe, page):
+    steps = """return [rows().length, document.getElementById("row-27").getBoundingClientRect().top,
+  document.querySelector("#row-27 th a").getAttribute("href")];"""
+    found = probe(page, steps=ROWS + steps, address="#problem=p%3C27%3E")
+    shown, top, href = found["done"]
+    assert shown == 30
+    assert -1 <= top < 600
+    assert href == "#problem=p%3C27%3E"
+    unknown = probe(page, steps=ROWS + "return rows().length", address="#problem=none")
+    assert unknown["done"] == 20
 
 
 def test_every_table_has_a_csv_of_its_numbers(probe, page, results):
@@ -198,14 +290,19 @@ for (const link of document.querySelectorAll("a.download")) {
 }
 return found;"""
     found = probe(page, steps=steps)["done"]
-    tables = {"winners", "against", "models", "settings", "overview", "differences", "outcomes"}
-    assert {f"{name}.csv" for name in tables | {"every-1", "paper-2", "problems"}} <= found.keys()
-    rows = list(csv.DictReader(io.StringIO(found["overview.csv"])))
+    tables = {*TABLES, "pairs", "paper-2", "problems", "scores-pass-at-k"}
+    assert {f"{name}.csv" for name in tables} <= found.keys()
+    rows = list(csv.DictReader(io.StringIO(found["scores-max-at-k.csv"])))
     for row in rows:
         mean = results[row["model"]]["metrics"]["max@k"]["8"]["mean"]
         assert float(row["max@8"]) == pytest.approx(mean, abs=5e-4)
-    moved = {row["model"]: row for row in csv.DictReader(io.StringIO(found["differences.csv"]))}
-    assert float(moved["sharp"]["max@128"]) < 0
+    pairs = list(csv.DictReader(io.StringIO(found["pairs.csv"])))
+    assert [row["N"] for row in pairs] == [str(2**i) for i in range(8)]
+    moved = [
+        r for r in decide(load_comparison(results)).tests if (r.first, r.second) == ("same", "base")
+    ]
+    shown = [float(row["difference"]) for row in pairs]
+    assert shown == pytest.approx([test.difference for test in moved], abs=6e-4)
     problems = list(csv.DictReader(io.StringIO(found["problems.csv"])))
     assert [row["problem"] for row in problems] == results["base"]["per_problem"]["ids"]
     values = results["same"]["per_problem"]["max@k"]["4"]
@@ -230,6 +327,7 @@ def scored(tmp_path_factory):
 def test_a_problem_opens_its_prompt_and_why_a_sample_failed(probe, scored):
     steps = """
 document.querySelector("button.open").click();
+if (location.protocol === "file:" && location.hash !== "#problem=double") return "no address";
 const cell = document.querySelector("tr.detail td");
 for (const box of cell.querySelectorAll("details")) box.open = true;
 const texts = (inner) => [...cell.querySelectorAll(inner)].map((e) => e.textContent);
@@ -248,5 +346,5 @@ def test_every_entry_of_the_contents_is_a_place_on_the_page(probe, page):
     steps = """return [...document.querySelectorAll("nav a")]
   .map((link) => document.querySelector(link.getAttribute("href"))?.tagName);"""
     found = probe(page, steps=steps)["done"]
-    assert len(found) == 7
+    assert len(found) == 6
     assert set(found) == {"H2"}

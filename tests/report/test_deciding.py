@@ -11,11 +11,13 @@ from maxatk.errors import InvalidValueError
 from maxatk.evaluation.pooling import pool_results
 from maxatk.evaluation.results import Results
 from maxatk.report import CompareOptions, compare, write_report
-from maxatk.report.deciding import decide, sentences
+from maxatk.report.deciding import advice, decide, sentences
 from maxatk.report.run_tables import against_baseline, winners
 from maxatk.report.runs import load_comparison, with_seeds
 from maxatk.statistics.seeds import over_seeds, over_seeds_and_problems, sign_flip_p
 from maxatk.statistics.tests import adjusted_p_values, paired_difference
+
+KS = tuple(2**i for i in range(8))
 
 
 @pytest.fixture(scope="module")
@@ -34,11 +36,34 @@ def test_the_leaders_are_the_best_mean_and_whom_the_test_does_not_tell_from_it(d
     assert set(decision.leaders[128]) == {"base", "same"}
 
 
-def test_both_lists_are_corrected_over_all_models_and_all_k(decision):
-    for tests in (decision.against_best, decision.against_baseline):
-        assert len(tests) == 2 * 8
-        assert [t.adjusted_p for t in tests] == adjusted_p_values([t.p for t in tests])
-        assert [t.significant for t in tests] == [t.adjusted_p <= 0.05 for t in tests]
+def test_all_pairs_of_models_are_corrected_together_over_all_k(decision):
+    tests = decision.tests
+    assert len({frozenset((t.first, t.second, t.measure.k)) for t in tests}) == 3 * 8
+    assert [t.adjusted_p for t in tests] == adjusted_p_values([t.p for t in tests])
+    assert [t.significant for t in tests] == [t.adjusted_p <= 0.05 for t in tests]
+    of = {(frozenset((t.first, t.second)), t.measure.k): t for t in tests}
+    for shown in (decision.against_best, decision.against_baseline):
+        assert len(shown) == 2 * 8
+        for test in shown:
+            same = of[frozenset((test.first, test.second)), test.measure.k]
+            assert (test.adjusted_p, test.zeros) == (same.adjusted_p, same.zeros)
+
+
+@pytest.mark.parametrize("metric", ["max@k", "pass@k"])
+def test_the_sentence_to_send_has_the_best_model_its_worth_and_whom_it_is_tied_with(
+    results, metric
+):
+    comparison = load_comparison(results)
+    found = decide(comparison, metric)
+    for k, (best, *tied) in found.leaders.items():
+        said = advice(found, comparison, k)
+        mean = comparison.run(best).metric(metric, k)
+        other = "base" if best != "base" else comparison.ranked(metric, k)[1].name
+        start = f"{best} is not told apart from {other}" if other in tied else f"take {best}"
+        assert said.startswith(f"For N = {k} {start}: ")
+        assert f" {mean.mean:.3f} [{mean.low:.3f}, {mean.high:.3f}] against " in said
+        assert all(name in said for name in tied)
+        assert said.count(". ") + 1 <= 2
 
 
 def test_words_and_strips_say_what_was_decided(decision):
@@ -79,18 +104,19 @@ class Marks(html.parser.HTMLParser):
 
 
 def test_the_page_and_compare_never_disagree(results, tmp_path):
-    compared = compare(results, CompareOptions(metric=("max@k", "pass@k"), k=(1, 8, 32, 128)))
+    compared = compare(results, CompareOptions(metric=("max@k", "pass@k"), k=KS))
     page = write_report(results, tmp_path / "r.html").read_text()
-    marks = Marks(page, "differences").rows[1:]
-    for at, name in enumerate(("sharp", "same")):
-        tests = {t.measure.name: t for t in compared.differences if t.first == name}
-        expected = [
-            "" if not t.significant else "above" if t.difference > 0 else "below"
-            for t in tests.values()
-        ]
-        assert marks[at] == expected
+    for metric in ("max", "pass"):
+        marks = Marks(page, f"against-{metric}-at-k").rows[1:]
+        for at, name in enumerate(("sharp", "same")):
+            expected = [
+                "" if not t.significant else "above" if t.difference > 0 else "below"
+                for t in compared.differences
+                if t.first == name and t.measure.metric == f"{metric}@k"
+            ]
+            assert marks[at] == expected
     assert compared.decisions["", "max@k"] == decide(load_comparison(results))
-    assert page.index('id="findings"') < page.index('id="overview"')
+    assert page.index('class="findings"') < page.index('id="scores-max-at-k"')
     assert "paired t-test over 30 problems" in page
 
 

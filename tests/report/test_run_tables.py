@@ -21,13 +21,12 @@ from maxatk.report.comparing import scores_table, table_of_tests
 from maxatk.report.deciding import decide, sentences
 from maxatk.report.run_tables import (
     PAPER_BENCHMARKS,
-    differences,
     every_k,
     paper_tables,
     samples_table,
 )
 from maxatk.report.runs import load_comparison, metric_name
-from maxatk.report.tables import change
+from maxatk.report.tables import transposed
 from maxatk.statistics.tests import paired_difference
 
 SHOWN = (1, 8, 32, 128)
@@ -51,7 +50,6 @@ SHAPES = {
     "overview": (("model", *METRICS), 3),
     "every max@k": (("model", *(f"max@{k}" for k in EVERY)), 3),
     "every pass@k": (("model", *(f"pass@{k}" for k in EVERY)), 3),
-    "differences": (("model", *METRICS), 2),
     "samples": (SAMPLED, 3),
     "outcomes": (("outcome", "samples", "share"), 2),
     "scores": (("model", "max@1", "max@128"), 3),
@@ -67,7 +65,6 @@ def tables(results):
         "overview": overview_table(runs),
         "every max@k": every_k(runs, "max@k"),
         "every pass@k": every_k(runs, "pass@k"),
-        "differences": differences(runs),
         "samples": samples_table(runs),
         "outcomes": outcomes_table(Results.from_json(results["base"], place="")),
         "scores": scores_table(compared.comparisons, compared.measures, compared.stars),
@@ -102,15 +99,23 @@ def test_the_models_are_named_in_every_table_of_models(tables):
         assert [row[0].text for row in tables[name].rows] == ["base", "sharp", "same"]
 
 
-def test_differences_are_those_of_the_problems(tables, results):
-    (sharp, _), header = tables["differences"].rows, tables["differences"].header
-    for name, cell in zip(header[1:], sharp[1:], strict=True):
-        metric, k = name.split("@")
-        pair = [
-            np.array([results[model]["per_problem"][f"{metric}@k"][k]], dtype=np.float64).T
-            for model in ("sharp", "base")
-        ]
-        assert cell.text == change(paired_difference(*pair).mean[0])
+@pytest.mark.parametrize("metric", ["max@k", "pass@k"])
+def test_differences_are_those_of_the_problems(results, metric):
+    tests = decide(load_comparison(results), metric).tests
+    assert len(tests) == 3 * len(EVERY)
+    for test in tests:
+        first, second = (
+            np.array(
+                [results[model]["per_problem"][metric][str(test.measure.k)]], dtype=np.float64
+            ).T
+            for model in (test.first, test.second)
+        )
+        found = paired_difference(first, second)
+        assert test.difference == pytest.approx(found.mean[0])
+        assert (test.low, test.high) == pytest.approx((found.low[0], found.high[0]))
+        turned, back = test.seen_from(test.second), paired_difference(second, first)
+        assert (turned.low, turned.high) == pytest.approx((back.low[0], back.high[0]))
+        assert turned.seen_from(test.first) == test
 
 
 def results_of(rewards, *, programs=None):
@@ -142,8 +147,8 @@ def test_a_mean_over_fewer_problems_says_over_how_many():
     }
     assert found["base", "max@1"] == found["base", "max@2"] == ""
     assert (found["lost", "max@1"], found["lost", "max@2"]) == ("9 problems", "8 problems")
-    (difference,) = differences(load_comparison(runs), ks=(1, 2)).rows
-    assert [cell.note for cell in difference[1:3]] == ["9 problems", "8 problems"]
+    tests = decide(load_comparison(runs)).tests
+    assert [test.problems for test in tests] == [9, 8]
     written = format_table(table, "csv").splitlines()[0]
     assert "max@2 note" in written
     assert "(8 problems)" in format_table(table, "md")
@@ -206,3 +211,11 @@ def test_a_column_more_is_one_entry(results, monkeypatch, tmp_path):
     median = results["base"]["entropy"]["sequence"]["median"]
     assert (table.header[-1], table.rows[0][-1].text) == ("median nats", f"{median:.1f}")
     assert "median nats" in write_report(results, tmp_path / "r.html").read_text()
+
+
+def test_a_transposed_table_has_models_as_columns_and_no_empty_rows():
+    runs = {"a": results_of({"p": (1.0, 0.0)}), "b": results_of({"p": (1.0, 1.0)})}
+    table = transposed(samples_table(load_comparison(runs)))
+    assert table.header == ("model", "a", "b")
+    rows = {row[0].text: [cell.text for cell in row[1:]] for row in table.rows}
+    assert rows == {"samples": ["2", "2"], "passed": ["2", "2"], "unscored": ["0", "0"]}

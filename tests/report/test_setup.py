@@ -13,10 +13,10 @@ from maxatk.report.setup import described, models_table, settings_table
 TRAINER = {"method": "bon_loo1", "k": 8, "max_steps": 40, "learning_rate": 1.5e-4}
 
 
-def by_first(table):
+def by_model(table):
     return {
-        row[0].text: dict(zip(table.header[1:], (cell.text for cell in row[1:]), strict=True))
-        for row in table.rows
+        name: {row[0].text: row[place].text for row in table.rows}
+        for place, name in enumerate(table.header[1:], start=1)
     }
 
 
@@ -33,7 +33,7 @@ def changed(results):
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_is_described_in_a_line(name):
     text = described(METHODS[name], 8)
-    assert text.startswith("raises the ")
+    assert text.startswith("trained for ")
     assert METHODS[name].source in text
     assert "@k" not in text
     assert "\n" not in text
@@ -41,18 +41,20 @@ def test_every_method_is_described_in_a_line(name):
 
 def test_a_model_is_described_by_its_training(changed):
     comparison = load_comparison(changed)
-    rows = by_first(models_table(comparison, {}))
+    rows = by_model(models_table(comparison, {}))
     assert rows["base"]["what it is"] == "the model before training"
-    assert rows["same"]["what it is"].startswith("raises the max@8, less ")
+    assert rows["same"]["what it is"].startswith("trained for max@8, baseline leave one out (")
     assert (rows["same"]["method"], rows["same"]["k of training"]) == ("bon_loo1", "8")
     assert rows["same"]["training"] == "40 steps, learning rate 0.00015"
 
 
 def test_a_training_that_is_passed_in_serves_runs_without_a_record(results):
     comparison = load_comparison({name: results[name] for name in ("base", "sharp")})
-    rows = by_first(models_table(comparison, {"sharp": {"trainer": {"method": "grpo", "k": 8}}}))
-    assert (rows["sharp"]["method"], rows["sharp"]["k of training"]) == ("grpo", "–")
-    assert by_first(models_table(comparison, {}))["sharp"]["what it is"].startswith("not known")
+    rows = by_model(models_table(comparison, {"sharp": {"trainer": {"method": "grpo", "k": 8}}}))
+    assert rows["sharp"]["method"] == "grpo"
+    assert "k of training" not in rows["sharp"]
+    assert rows["base"]["what it is"] == "the model before training"
+    assert by_model(models_table(comparison, {}))["base"] == {"evaluated": "runs/2"}
 
 
 def test_settings_are_said_once_and_by_run_where_they_differ(changed):
@@ -65,9 +67,8 @@ def test_settings_are_said_once_and_by_run_where_they_differ(changed):
 
 def test_the_set_up_is_always_open(changed, tmp_path):
     page = write_report(changed, tmp_path / "r.html").read_text()
-    start, end = page.index('id="set-up"'), page.index('id="quality"')
+    start, end = page.index('id="set-up"'), page.index("<details>")
     assert "1.0 (base); 0.7 (same)" in page[start:end]
-    assert "<details" not in page[start:end]
 
 
 @pytest.mark.parametrize(
@@ -75,7 +76,7 @@ def test_the_set_up_is_always_open(changed, tmp_path):
 )
 def test_a_training_record_of_another_kind_is_shown_as_far_as_it_goes(results, trainer):
     table = models_table(load_comparison(results), {"sharp": {"trainer": trainer}})
-    assert [row[0].text for row in table.rows] == ["base", "sharp", "same"]
+    assert table.header == ("model", "base", "sharp", "same")
     for recipe in ("x", 3, None):
         models_table(load_comparison(results), {"sharp": recipe})
 

@@ -34,7 +34,7 @@ def command(
     First the verdict in words, which model for which N, as on the page of `report`. Then three
     tables: the scores, with the best and second best of a column marked and a star where the best
     is significantly above all others; the tests behind the stars; and every model against the
-    baseline. The test is the paired t-test over problems, corrected over all k and models
+    baseline. The test is the paired t-test over problems, corrected over all k and pairs of models
     (Benjamini-Hochberg). Settings in which the runs differ, other than the model, are noted on
     standard error, and so are samples that are not missing at random.
 

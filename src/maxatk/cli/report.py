@@ -13,7 +13,7 @@ from maxatk.errors import DataError, MissingFileError
 from maxatk.evaluation.results import check_by
 from maxatk.folders import TRAIN_RECORD, read_training
 from maxatk.problems import load_problems
-from maxatk.report.run_tables import KS, every_k
+from maxatk.report.run_tables import every_k
 from maxatk.report.runs import METRICS, Reading, load_comparison
 
 
@@ -62,7 +62,6 @@ def command(
         comparison,
         out,
         title=title,
-        ks=reading.k or KS,
         curves=[_curve(name, folder) for name, folder in named_paths(train).items()],
         paper=paper,
         problems=[] if problems is None else load_problems(problems),

@@ -1,7 +1,7 @@
 """The test of one model against another, and its verdict: which model is best at which k.
 
-A p-value is corrected for all models and all k that the runs have (Benjamini-Hochberg), whichever k
-are shown: so a difference that is one in a table is one everywhere.
+A p-value is corrected for all pairs of models and all k that the runs have (Benjamini-Hochberg),
+whichever are shown: so a difference that is one in a table is one everywhere.
 """
 
 from __future__ import annotations
@@ -11,13 +11,22 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from maxatk.report.runs import ALPHA, SPEAKS_OF, Comparison, metric_name
-from maxatk.statistics.intervals import FloatArray, mean_and_error
+from maxatk.report.tables import interval, share
+from maxatk.statistics.intervals import FloatArray, in_unit, mean_and_error, within
 from maxatk.statistics.seeds import over_seeds, over_seeds_and_problems, sign_flip_p
 from maxatk.statistics.tests import PairedDifference, adjusted_p_values, paired_difference
+
+_TURNED = {
+    "difference": "difference",
+    **{"low": "high", "high": "low"},
+    **{"prompts_low": "prompts_high", "prompts_high": "prompts_low"},
+}
+"""The numbers of a test, and those whose negatives they are with the models changed over."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,6 +81,20 @@ class PairedTest:
             return ""
         return "above" if self.difference > 0 else "below"
 
+    def seen_from(self, first: str) -> PairedTest:
+        """Return the test with this one of its two models as the first."""
+        if first == self.first:
+            return self
+        moved: dict[str, Any] = {name: getattr(self, turned) for name, turned in _TURNED.items()}
+        moved = {name: None if value is None else -value for name, value in moved.items()}
+        return dataclasses.replace(
+            self,
+            first=self.second,
+            second=self.first,
+            by_seed=tuple(None if one is None else -one for one in self.by_seed),
+            **moved,
+        )
+
     @property
     def above(self) -> int:
         """The number of seeds in which the first model is above the second."""
@@ -89,14 +112,17 @@ def paired_tests(
     """Return what tests one run against another at a k, not yet corrected for being one of many.
 
     From three training seeds on the test is over them, crossed with the problems that they share;
-    it is over problems otherwise. The test raises InvalidValueError for the name of no run.
+    it is over problems otherwise. Intervals are cut at -1 and 1 where all values lie in [0, 1]. The
+    test raises InvalidValueError for the name of no run.
     """
     ks = comparison.ks
+    known = np.concatenate([run.values(metric, ks) for run in comparison.runs])
+    most = 1.0 if in_unit(known) else math.inf
 
     @functools.cache
     def at_every_k(first: str, second: str) -> list[PairedTest]:
         moved = comparison.moved(first, second, metric, ks)
-        found, prompts = _differences(comparison, moved)
+        found, prompts = (within(one, -most, most) for one in _differences(comparison, moved))
         means = [mean_and_error(of_seed)[0] for of_seed in moved] if comparison.seeds else []
         return [
             PairedTest(
@@ -152,11 +178,10 @@ def corrected(tests: Sequence[PairedTest], alpha: float) -> tuple[PairedTest, ..
 class Decision:
     """The verdict on one metric.
 
-    `against_best` has every other model against the one with the highest mean at each k,
-    `against_baseline` every other model against the baseline; the two lists are corrected
-    separately, at the level `alpha`, for the test of that name, which speaks of `speaks_of`.
-    `leaders` maps a k to the models that are best there: the one with the highest mean first, then
-    those that the test does not tell from it, by their means.
+    `tests` has every model against every earlier one, the baseline first, at each k; they are
+    corrected together, at the level `alpha`, for the test of that name, which speaks of
+    `speaks_of`. `leaders` maps a k to the models that are best there: the one with the highest mean
+    first, then those that the test does not tell from it, by their means.
     """
 
     metric: str
@@ -165,13 +190,27 @@ class Decision:
     speaks_of: str
     alpha: float
     leaders: Mapping[int, tuple[str, ...]]
-    against_best: tuple[PairedTest, ...]
-    against_baseline: tuple[PairedTest, ...]
+    tests: tuple[PairedTest, ...]
 
     @property
     def ks(self) -> list[int]:
         """The k that were decided about, ascending."""
         return list(self.leaders)
+
+    @property
+    def against_best(self) -> list[PairedTest]:
+        """The one with the highest mean against every other model, at each k."""
+        best = {k: leaders[0] for k, leaders in self.leaders.items()}
+        return [
+            test.seen_from(best[test.measure.k])
+            for test in self.tests
+            if best[test.measure.k] in (test.first, test.second)
+        ]
+
+    @property
+    def against_baseline(self) -> list[PairedTest]:
+        """Every other model against the baseline, at each k."""
+        return [test for test in self.tests if test.second == self.baseline]
 
 
 def decide(
@@ -179,27 +218,47 @@ def decide(
 ) -> Decision:
     """Return which model is best at every k, of two runs or more."""
     test = paired_tests(comparison, metric, benchmark=benchmark)
-    ranked = {k: [run.name for run in comparison.ranked(metric, k)] for k in comparison.ks}
-    base, others = comparison.baseline.name, [run.name for run in comparison.others]
-    against_best = corrected(
-        [test(best, other, k) for k, (best, *rest) in ranked.items() for other in rest], alpha
-    )
-    below = {(found.measure.k, found.second) for found in against_best if found.mark == "above"}
+    pairs = list(itertools.combinations(comparison.names, 2))
+    tests = corrected([test(b, a, k) for k in comparison.ks for a, b in pairs], alpha)
+    of = {(t.measure.k, frozenset((t.first, t.second))): t for t in tests}
+    leaders = {}
+    for k in comparison.ks:
+        best, *rest = [run.name for run in comparison.ranked(metric, k)]
+        marks = {name: of[k, frozenset((best, name))].seen_from(best).mark for name in rest}
+        leaders[k] = (best, *(name for name in rest if marks[name] != "above"))
     return Decision(
         metric=metric,
-        baseline=base,
+        baseline=comparison.baseline.name,
         test=comparison.test_name,
         speaks_of=SPEAKS_OF[comparison.over],
         alpha=alpha,
-        leaders={
-            k: tuple(name for name in names if (k, name) not in below)
-            for k, names in ranked.items()
-        },
-        against_best=against_best,
-        against_baseline=corrected(
-            [test(other, base, k) for k in comparison.ks for other in others], alpha
-        ),
+        leaders=leaders,
+        tests=tests,
     )
+
+
+def advice(decision: Decision, comparison: Comparison, k: int) -> str:
+    """Return the verdict at one k as one sends it to a colleague, in a sentence or two.
+
+    The best model stands beside the baseline, or beside the second best where it is the baseline.
+    """
+    best, *tied = decision.leaders[k]
+    ranked = [run.name for run in comparison.ranked(decision.metric, k)]
+    other = decision.baseline if best != decision.baseline else ranked[1]
+    first, second = (
+        f"{share(found.mean)} {interval(found.low, found.high)}"
+        for found in (comparison.run(name).metric(decision.metric, k) for name in (best, other))
+    )
+    start = f"For N = {k} " + (
+        f"{best} is not told apart from {other}" if other in tied else f"take {best}"
+    )
+    if decision.metric == "pass@k":
+        worth = f"one of {k} passes with a chance of" if k > 1 else "it passes with a chance of"
+    else:
+        worth = f"its best of {k} is worth" if k > 1 else "its answer is worth"
+    others = [name for name in tied if name != other]
+    last = f" The test does not tell it from {_listed(others)}." if others else ""
+    return f"{start}: {worth} {first} against {second} of {other}.{last}"
 
 
 def sentences(decision: Decision) -> list[str]:

@@ -15,6 +15,7 @@ from maxatk.evaluation.folder import FAILURES, PROMPTS, SAMPLES, SCORES
 from maxatk.evaluation.store import key_of, read_records
 from maxatk.jsonl import read_jsonl, read_typed
 from maxatk.records import Problem, Sample, Score
+from maxatk.report.deciding import Decision, PairedTest
 from maxatk.report.runs import Comparison
 from maxatk.report.tables import share
 
@@ -176,27 +177,53 @@ def _cut(text: str) -> str:
     return text if len(text) <= MOST_TEXT else text[:MOST_TEXT] + " …"
 
 
-def problem_data(comparison: Comparison, details: Sequence[ProblemDetail]) -> str:
+def problem_data(
+    comparison: Comparison, decisions: Sequence[Decision], details: Sequence[ProblemDetail]
+) -> str:
     """Return the JSON that `problems.js` reads, fit to stand in a script element.
 
-    "ids", "models" and "ks"; "values" by model, k and problem; "details" of every problem, or of
-    none.
+    "ids", "models", "metrics" and "ks"; "values" by metric, model, k and problem; "means" by
+    metric, model and k as mean, low and high; "tests" by metric, as places of two models and of k
+    and the numbers of the test; "details" of every problem, or of none.
     """
+    place = {name: at for at, name in enumerate(comparison.names)}
+
+    def test_row(test: PairedTest) -> list[Any]:
+        models = [place[test.first], place[test.second], comparison.ks.index(test.measure.k)]
+        numbers = [test.difference, test.low, test.high, test.adjusted_p]
+        return [*models, *map(_rounded, numbers), test.mark, test.problems]
+
     data = {
         "ids": comparison.baseline.results.ids,
         "models": comparison.names,
         "ks": comparison.ks,
+        "metrics": comparison.metrics,
         "values": [
             [
-                [None if value is None else round(value, 4) for value in values[k]]
-                for k in comparison.ks
+                [
+                    list(map(_rounded, run.results.per_problem.values[metric][k]))
+                    for k in comparison.ks
+                ]
+                for run in comparison.runs
             ]
-            for values in (run.results.per_problem.values["max@k"] for run in comparison.runs)
+            for metric in comparison.metrics
         ],
+        "means": [
+            [
+                [[m.mean, m.low, m.high] for m in (run.metric(metric, k) for k in comparison.ks)]
+                for run in comparison.runs
+            ]
+            for metric in comparison.metrics
+        ],
+        "tests": [list(map(test_row, decision.tests)) for decision in decisions],
         "details": [dataclasses.asdict(detail, dict_factory=_known) for detail in details],
     }
     # Nothing in a text may end the element, nor begin a comment in it.
     return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 4)
 
 
 def _known(fields: Iterable[tuple[str, Any]]) -> dict[str, Any]:

@@ -13,11 +13,11 @@ import jinja2
 
 from maxatk.records import Problem
 from maxatk.report import figures, run_tables, setup
-from maxatk.report.deciding import decide, sentences
+from maxatk.report.deciding import advice, decide, sentences
 from maxatk.report.drilldown import problem_data, problem_details
 from maxatk.report.notices import notices
-from maxatk.report.runs import METRICS, Runs, comparison_of
-from maxatk.report.tables import Table
+from maxatk.report.runs import Runs, comparison_of
+from maxatk.report.tables import Table, transposed
 from maxatk.version import VERSION
 
 
@@ -35,7 +35,6 @@ def write_report(
     out_html: str | Path,
     *,
     title: str = "Best of N",
-    ks: Sequence[int] = run_tables.KS,
     curves: Sequence[Mapping[str, Any]] = (),
     paper: str | None = None,
     problems: Iterable[Problem] = (),
@@ -50,7 +49,6 @@ def write_report(
         results: The results of each run by its name, or what `load_comparison` makes of them.
         out_html: The file to write.
         title: The heading of the page.
-        ks: The k of the first table, as far as all runs have them.
         curves: Trainings: {"name", "log_history"} and, if known, the "recipe" of each, as in
             `training_curves` and `models_table`.
         paper: A benchmark whose numbers in the paper are shown too (see `paper_tables`).
@@ -62,20 +60,21 @@ def write_report(
     """
     comparison = comparison_of(results)
     details = problem_details(comparison, problems=problems, samples=samples) if samples else []
+    metrics = comparison.metrics if comparison.others else ()
+    decisions = {metric: decide(comparison, metric) for metric in metrics}
     # The template asks for the tables and figures that it shows, each beside its caption.
     text = (
         _environment()
         .get_template("report.html")
         .render(
             comparison=comparison,
-            decision=decide(comparison) if comparison.others else None,
+            decisions=decisions,
             notices=notices(comparison),
             lines=figures.lines_for(comparison.names),
             curves=figures.training_curves(curves, comparison.names),
             recipes={curve["name"]: curve.get("recipe") or {} for curve in curves},
-            problem_data=problem_data(comparison, details),
+            problem_data=problem_data(comparison, list(decisions.values()), details),
             title=title,
-            ks=ks,
             paper=paper,
             remarks=remarks,
         )
@@ -99,12 +98,14 @@ def _environment() -> jinja2.Environment:
         "figures": figures,
         "tables": run_tables,
         "setup": setup,
+        "transposed": transposed,
         "sentences": sentences,
-        "metrics": METRICS,
+        "advice": advice,
         "version": VERSION,
         "style": _part("report.css"),
         "script": _part("report.js") + _part("problems.js"),
     }
+    environment.filters["slug"] = lambda metric: metric.replace("@", "-at-")
     environment.filters["json"] = lambda value: json.dumps(value, indent=1, ensure_ascii=False)
     return environment
 

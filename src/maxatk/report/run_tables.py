@@ -1,4 +1,4 @@
-"""The tables about the runs of a report: metrics, differences, verdict, samples, the paper's."""
+"""The tables about the runs of a report: metrics, verdict, samples, the paper's."""
 
 from __future__ import annotations
 
@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING
 from maxatk.errors import MissingDependencyError, unknown_name
 from maxatk.evaluation.results import Entropy, Results
 from maxatk.records import Outcome
-from maxatk.report.deciding import Decision, PairedTest, decide
+from maxatk.report.deciding import Decision
 from maxatk.report.runs import METRICS, Comparison, Reading, Runs, comparison_of, metric_name
 from maxatk.report.tables import (
     MINUS,
     Cell,
     Table,
-    change,
-    change_interval,
     decimal,
     mean_cell,
     ranked_cells,
@@ -93,28 +91,6 @@ def groups_table(groups: Mapping[str, Results], *, heading: str, ks: Sequence[in
         for k in Comparison((), tuple(sorted(known))).shown_ks(ks)
     }
     return table_of({heading: groups, **columns})
-
-
-def differences(comparison: Comparison, ks: Sequence[int] = KS) -> Table:
-    """Return the paired difference of every other run to the baseline, with 95% intervals.
-
-    Those are marked that the test of `decide` tells from zero.
-    """
-    columns: dict[str, list[Cell]] = {}
-    for metric in METRICS:
-        tests = decide(comparison, metric).against_baseline
-        for k in comparison.shown_ks(ks):
-            columns[metric_name(metric, k)] = [
-                _difference(test, of=comparison.baseline.problems)
-                for test in tests
-                if test.measure.k == k
-            ]
-    return table_of({"model": [run.name for run in comparison.others], **columns})
-
-
-def _difference(test: PairedTest, *, of: int) -> Cell:
-    note = f"{test.problems:,} problems" if test.problems < of else ""
-    return Cell(change(test.difference), change_interval(test.low, test.high), test.mark, note=note)
 
 
 def samples_table(comparison: Comparison) -> Table:

@@ -79,6 +79,21 @@ class Comparison:
         """The names of the runs, the baseline first."""
         return [run.name for run in self.runs]
 
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The metrics that differ: for rewards of 0 and 1 pass@k is max@k."""
+        found = [run.results.metrics for run in self.runs]
+        return METRICS[:1] if all(one["max@k"] == one["pass@k"] for one in found) else METRICS
+
+    @property
+    def passes(self) -> str:
+        """What a sample does that passes."""
+        if all(run.results.recorded("settings.verifier") for run in self.runs):
+            return "passes every test"
+        thresholds = {run.results.threshold for run in self.runs} - {None}
+        least = thresholds.pop() if len(thresholds) == 1 else "the threshold" if thresholds else 1
+        return f"has a reward of {least if isinstance(least, str) else f'{least:g}'} or more"
+
     def means(self, metric: str, k: int) -> dict[str, Mean]:
         """Return what `Run.metric` gives for every run, by its name."""
         return {run.name: run.metric(metric, k) for run in self.runs}

@@ -8,9 +8,9 @@ from typing import Any
 
 from maxatk.evaluation.results import Results
 from maxatk.objectives import METHODS
-from maxatk.objectives.methods import BASELINES, Method
+from maxatk.objectives.methods import Method
 from maxatk.report.runs import BASE, Comparison, Run
-from maxatk.report.tables import Table, table_of
+from maxatk.report.tables import Table, table_of, transposed
 
 _OF_METHODS = {
     "std": "divided by the standard deviation of the group",
@@ -64,20 +64,20 @@ _SETTINGS: Mapping[str, str] = {
 
 
 def described(method: Method, k: int | None) -> str:
-    """Return a line on what a method is: what it raises, by which baseline, and its source."""
-    aim = method.kind.statistic or "reward of the best sample of a group"
+    """Return a line on what a method is: what it trains for, its baseline, and its source."""
+    aim = method.kind.statistic or "the best sample of a group"
     if k is not None and method.kind.uses_k:
         aim = aim.replace("@k", f"@{k}").replace("of k", f"of {k}")
     parts = [
-        f"raises the {aim}",
-        *([] if method.baseline == "none" else [f"less {BASELINES[method.baseline].formula}"]),
+        f"trained for {aim}",
+        *([] if method.baseline == "none" else [f"baseline {method.baseline.replace('_', ' ')}"]),
         *(_OF_METHODS[part] for part in (method.scale, method.correction) if part in _OF_METHODS),
     ]
     return ", ".join(parts) + (f" ({method.source})" if method.source else "")
 
 
 def models_table(comparison: Comparison, recipes: Mapping[str, Mapping[str, Any]]) -> Table:
-    """Return one row a model: what it is, its method and k, and how it was trained.
+    """Return one column a model: what it is, its method and k, and how it was trained.
 
     `recipes` are those of trainings by the name of the model, for runs whose manifest has none.
     """
@@ -87,16 +87,20 @@ def models_table(comparison: Comparison, recipes: Mapping[str, Mapping[str, Any]
         return _mapping(_mapping(recipe).get("trainer"))
 
     trainers = {run.name: trainer(run) for run in comparison.runs}
-    return table_of(
+    trained = any(trainers.values())
+    table = table_of(
         {
             "model": trainers,
-            "what it is": [_what(name, found) for name, found in trainers.items()],
+            "what it is": [
+                _what(name, found) if trained else "" for name, found in trainers.items()
+            ],
             "method": [str(found.get("method", "–")) for found in trainers.values()],
             "k of training": map(_k, trainers.values()),
             "training": map(_training, trainers.values()),
             "evaluated": [_evaluated(run.results) for run in comparison.runs],
         }
     )
+    return transposed(table)
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
@@ -127,13 +131,16 @@ def _training(trainer: Mapping[str, Any]) -> str:
 def settings_table(comparison: Comparison) -> Table:
     """Return one row a setting of the evaluations; where runs differ it says whose value is whose.
 
-    Settings that no run recorded are left out.
+    Settings that no run recorded are left out, and so is the machine where all rewards were given.
     """
+    given = all(run.results.recorded("settings.rewards") for run in comparison.runs)
     rows = {
         "problems": {run.name: f"{run.problems:,}" for run in comparison.runs},
         "samples a problem": {run.name: _samples(run) for run in comparison.runs},
     }
     for heading, key in _SETTINGS.items():
+        if given and key.startswith("environment."):
+            continue
         shown = _SHOWN.get(key, _plain)
         values = {run.name: shown(run.results.recorded(key)) for run in comparison.runs}
         if any(values.values()):

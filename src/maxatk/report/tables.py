@@ -67,6 +67,18 @@ def table_of(columns: Mapping[str, Iterable[Cell | str]]) -> Table:
     return Table(tuple(columns), tuple(zip(*cells, strict=True)))
 
 
+def transposed(table: Table) -> Table:
+    """Return the table with its columns as rows, those left out that say nothing of any row."""
+    name, *headings = table.header
+    names, *columns = zip(*table.rows, strict=True)
+    rows = (
+        (Cell(heading), *column)
+        for heading, column in zip(headings, columns, strict=True)
+        if any(cell.text not in ("", "–") for cell in column)
+    )
+    return Table((name, *(cell.text for cell in names)), tuple(rows))
+
+
 def ranked_cells(means: Mapping[str, Mean], *, of: int, starred: str = "") -> list[Cell]:
     """Return the column of a metric by the names of models, best and second best marked.
 

@@ -49,7 +49,48 @@ function failure(found) {
   return box;
 }
 
+// A long name may be broken behind an underscore.
+for (const cell of document.querySelectorAll(".strip th[scope=row]")) {
+  const parts = cell.textContent.split(/(?<=_)/);
+  cell.replaceChildren(...parts.flatMap((part) => [part, make("wbr")]));
+}
+
+// The sentence to send, for the N that is chosen.
+async function copy(text, button) {
+  try { await navigator.clipboard.writeText(text); } catch {
+    const area = make("textarea", text);
+    document.body.append(area);
+    area.select();
+    document.execCommand("copy");
+    area.remove();
+  }
+  const before = button.textContent;
+  button.textContent = "copied";
+  setTimeout(() => { button.textContent = before; }, 1500);
+}
+for (const box of document.querySelectorAll(".send")) {
+  const [choice, button] = [box.querySelector("select"), box.querySelector("button")];
+  const messages = [...box.querySelectorAll(".message")];
+  button.parentElement.hidden = false;
+  choice.addEventListener("change", () => { for (const one of messages) one.hidden = one.dataset.k !== choice.value; });
+  button.addEventListener("click", () => copy(messages.find((one) => !one.hidden).textContent, button));
+}
+
+// The switch between max@N and pass@N: everything on the page follows it.
+const metrics = document.getElementById("metric");
+function decideBy(metric) {
+  for (const part of document.querySelectorAll("[data-metric]")) part.hidden = part.dataset.metric !== metric;
+  for (const button of metrics.querySelectorAll("button")) button.setAttribute("aria-pressed", String(button.dataset.by === metric));
+  fit();
+  dispatchEvent(new CustomEvent("metric", { detail: metric }));
+}
+if (metrics) {
+  metrics.hidden = false;
+  for (const button of metrics.querySelectorAll("button")) button.addEventListener("click", () => decideBy(button.dataset.by));
+}
+
 for (const table of document.querySelectorAll("main table[id]")) {
   table.caption.append(download(table.id, () => cells(table)));
 }
+if (metrics) decideBy(metrics.querySelector("button").dataset.by);
 fit();
