@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from maxatk.errors import DataError, MissingFileError
 from maxatk.jsonl import read_jsonl, write_jsonl
@@ -18,34 +19,23 @@ _SHOWN = 300  # characters of a failed test's standard error
 
 
 @dataclasses.dataclass(frozen=True)
-class Failure:
-    """A reference solution that does not pass: the first test it fails, and why."""
-
-    problem_id: str
-    outcome: Outcome
-    passed: int
-    total: int
-    test: int
-    stderr: str
-
-
-@dataclasses.dataclass(frozen=True)
 class Checked:
     """What a check found.
 
-    `passed` counts solutions that pass, `failures` are the others, `unverified` the ids of those
-    where the verifier itself failed, `unsolved` the ids of problems without a solution.
+    `passed` counts solutions that pass, `failures` are rows about the others with the first test
+    that fails, `unverified` the ids of those where the verifier itself failed, `unsolved` the ids
+    of problems without a solution.
     """
 
     problems: Path
     passed: int
-    failures: tuple[Failure, ...]
+    failures: tuple[dict[str, Any], ...]
     unverified: tuple[str, ...]
     unsolved: tuple[str, ...]
 
     def write_passing(self, out: Path) -> int:
         """Write the problems whose own solution does not fail and return how many there are."""
-        failed = {failure.problem_id for failure in self.failures}
+        failed = {failure["problem_id"] for failure in self.failures}
         kept = [p for p in read_jsonl(self.problems, Problem.from_json) if p.id not in failed]
         write_jsonl(out, (problem.to_json() for problem in kept))
         return len(kept)
@@ -96,15 +86,15 @@ def _programs(path: Path, by_id: dict[str, Problem]) -> dict[str, str]:
     return programs
 
 
-def _failures(problem_id: str, verdict: Verdict) -> Iterator[Failure]:
+def _failures(problem_id: str, verdict: Verdict) -> Iterator[dict[str, Any]]:
     for number, test in enumerate(verdict.tests):
         if test.outcome is not Outcome.PASSED:
-            yield Failure(
-                problem_id,
-                test.outcome,
-                verdict.passed,
-                verdict.total,
-                number,
-                test.stderr.strip()[-_SHOWN:],
-            )
+            yield {
+                "problem_id": problem_id,
+                "outcome": str(test.outcome),
+                "passed": verdict.passed,
+                "total": verdict.total,
+                "test": number,
+                "stderr": test.stderr.strip()[-_SHOWN:],
+            }
             return

@@ -18,7 +18,6 @@ from maxatk.problems.benchmarks.base import (
     Converted,
     LeftOut,
     SolvedProblem,
-    without_duplicate_tests,
 )
 from maxatk.problems.outputs import solutions_file
 from maxatk.problems.source import open_source
@@ -159,8 +158,7 @@ def load_benchmark(
         if isinstance(outcome, LeftOut):
             left_out.append(outcome)
         else:
-            problem, _ = without_duplicate_tests(outcome.problem)
-            solved.append(dataclasses.replace(outcome, problem=problem))
+            solved.append(outcome)
         if limit is not None and len(solved) == limit:
             break
     return Loaded(solved=tuple(solved), left_out=tuple(left_out))

@@ -107,10 +107,10 @@ class Journal:
         if not end:
             self._file.write(self._header)
 
-    def keep(self, solved: SolvedProblem, *, dropped: int) -> None:
-        """Append a problem; `dropped` counts the duplicate tests it had."""
-        problem = solved.problem
-        fields = [problem.id, len(problem.tests), dropped, solved.solution, problem.to_json()]
+    def keep(self, solved: SolvedProblem) -> None:
+        """Append a problem."""
+        problem, tests = solved.problem, len(solved.problem.tests)
+        fields = [problem.id, tests, solved.dropped, solved.solution, problem.to_json()]
         self._append("K", fields)
 
     def leave_out(self, row: LeftOut) -> None:

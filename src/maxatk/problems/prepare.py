@@ -19,7 +19,6 @@ from maxatk.problems.benchmarks.base import (
     LeftOut,
     Row,
     SolvedProblem,
-    without_duplicate_tests,
 )
 from maxatk.problems.outputs import Journal, Outputs, outputs, write_lines
 from maxatk.problems.source import BadRows, Source, open_source
@@ -224,23 +223,22 @@ class _Stages:
         self._settings, self._count_tokens, self._ids = settings, count_tokens, ids
         self._taken = overlap_keys(settings.overlap) if settings.overlap else set()
 
-    def apply(self, row: Row, solved: SolvedProblem) -> tuple[Converted, int]:
-        """Return the problem as it is written and its dropped tests, or why it is left out."""
+    def apply(self, row: Row, solved: SolvedProblem) -> Converted:
+        """Return the problem, or why it is left out."""
         settings, problem = self._settings, solved.problem
         if settings.overlap and codeforces_keys(row) & self._taken:
-            return LeftOut(problem.id, f"is in {settings.overlap.benchmark} too"), 0
+            return LeftOut(problem.id, f"is in {settings.overlap.benchmark} too")
         if problem.id in self._ids:
-            return LeftOut(problem.id, "an earlier row has its id"), 0
+            return LeftOut(problem.id, "an earlier row has its id")
         longest = settings.max_solution_length
         if longest is not None and len(solved.solution or " " * (longest + 1)) > longest:
-            return LeftOut(problem.id, f"has no solution of at most {longest} characters"), 0
-        problem, dropped = without_duplicate_tests(problem)
+            return LeftOut(problem.id, f"has no solution of at most {longest} characters")
         if settings.max_prompt_tokens is not None and self._count_tokens is not None:
             tokens = self._count_tokens(problem.prompt)
             if tokens > settings.max_prompt_tokens:
                 reason = f"its prompt is longer than {settings.max_prompt_tokens} tokens"
-                return LeftOut(problem.id, reason), 0
-        return dataclasses.replace(solved, problem=problem), dropped
+                return LeftOut(problem.id, reason)
+        return solved
 
 
 def overlap_keys(overlap: Overlap) -> set[ContestKey]:
@@ -290,11 +288,10 @@ def _convert_rows(
     for row, outcome in source.outcomes(start=counts.rows, bad_rows=settings.bad_rows):
         if settings.limit is not None and counts.kept == settings.limit:
             break
-        dropped = 0
         if isinstance(outcome, SolvedProblem):
-            outcome, dropped = stages.apply(row, outcome)
+            outcome = stages.apply(row, outcome)
         if isinstance(outcome, SolvedProblem):
-            journal.keep(outcome, dropped=dropped)
+            journal.keep(outcome)
         else:
             journal.leave_out(outcome)
         if progress is not None:

@@ -132,7 +132,8 @@ class Source:
             found = self.benchmark.split_of(row) if self.files and self.benchmark.split_of else None
             if self.split is not None and found not in (None, self.split):
                 return LeftOut(place, f"is in the split {found}")
-            return self.benchmark.convert(row, self.options)
+            made = self.benchmark.convert(row, self.options)
+            return made if isinstance(made, LeftOut) else made.without_duplicate_tests()
         except KeyError as error:
             missing = error.args[0]
             raise DataError(

@@ -43,10 +43,25 @@ _TASKS: Mapping[Kind, str] = {
 
 @dataclasses.dataclass(frozen=True)
 class SolvedProblem:
-    """A problem and the source of a program known to solve it, or None where the row has none."""
+    """A problem and the source of a program known to solve it, or None where the row has none.
+
+    `dropped` counts the tests of the row that were the same as an earlier one.
+    """
 
     problem: Problem
     solution: str | None
+    dropped: int = 0
+
+    def without_duplicate_tests(self) -> SolvedProblem:
+        """Return it with each of its tests once, in the order given.
+
+        A repeated test tells nothing new about a program, costs a run, and gives its outcome double
+        weight in a reward that is the fraction of tests passed.
+        """
+        once = tuple(dict.fromkeys(self.problem.tests))
+        dropped = len(self.problem.tests) - len(once)
+        problem = dataclasses.replace(self.problem, tests=once)
+        return SolvedProblem(problem, self.solution, dropped) if dropped else self
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,17 +139,6 @@ def require_type(row: Row, column: str, kind: type) -> Any:
             f"column {column!r} must be {kind.__name__}, got {type(value).__name__}: {value!r:.60}"
         )
     return value
-
-
-def without_duplicate_tests(problem: Problem) -> tuple[Problem, int]:
-    """Return the problem with each of its tests once, in the order given, and how many went.
-
-    A repeated test tells nothing new about a program, costs a run, and gives its outcome double
-    weight in a reward that is the fraction of tests passed. Whether all tests pass stays the same.
-    """
-    once = tuple(dict.fromkeys(problem.tests))
-    dropped = len(problem.tests) - len(once)
-    return (dataclasses.replace(problem, tests=once) if dropped else problem), dropped
 
 
 def render(kind: Kind, statement: str, *, starter: str | None = None, style: Style = "chat") -> str:
