@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ from maxatk.train.log import Clock, log_unscored
 from maxatk.train.loop import own_loop
 from maxatk.train.record import tested
 from maxatk.train.reward_functions import RewardFunctions
-from maxatk.train.signal_groups import Draw, fill, refuse_irreplaceable
+from maxatk.train.signal_groups import Draw, Scored, fill, refuse_irreplaceable
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,14 +76,6 @@ class Rollout:
         beside = (None if values is None else values.cpu().numpy() for values in state["beside"])
         arrays = {"rewards": state["rewards"].cpu().numpy(), "beside": Beside(*beside)}
         return cls(**{**state, **arrays})
-
-
-class Scored(NamedTuple):
-    """The scores (rows, functions) and texts of all processes, and what tests said of each."""
-
-    scores: torch.Tensor
-    texts: list[str]
-    tested: list[Any]
 
 
 class Rollouts:
@@ -157,7 +149,7 @@ class Rollouts:
         metrics["prompts/drawn"].append(float(drawn))
         metrics["prompts/with_signal"].append(found / drawn)
         seconds[first:] = [sum(seconds[first:])]  # of all the draws of the rollout batch
-        self._scored = Scored(draw.scores, draw.texts, draw.tested)
+        self._scored = draw.scored
         return draw.generated
 
     def complete(self, prompt_ids: list[Any], *args: Any, **kwargs: Any) -> Any:
@@ -199,7 +191,7 @@ class Rollouts:
     def _scored_draw(self, prompts: list[Any], generated: tuple[Any, ...]) -> Draw:
         ids, completions = generated[1], generated[3]
         found = self._score(self._rows, prompts, completions, ids)
-        return Draw(self._rows, prompts, generated, *found)
+        return Draw(self._rows, prompts, generated, found)
 
     def _signal(self, draw: Draw) -> np.ndarray:
         """Return which groups of a draw have an advantage that trains, (processes, groups)."""
@@ -207,7 +199,7 @@ class Rollouts:
         if self._args.mask_truncated_completions:
             cut_off = [ids[-1] not in self._cut_unless for ids in draw.generated[1]]
             masked = np.array(gather_object(cut_off))
-        rollout = self._rollout(Scored(draw.scores, draw.texts, draw.tested), masked)
+        rollout = self._rollout(draw.scored, masked)
         trained = rollout.advantages(self._objective) != 0
         if masked is not None:
             trained &= ~masked.reshape(trained.shape)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sized
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -20,34 +20,34 @@ Moves = list[tuple[int, int]]
 """Groups of a process that give way, each with the group of another draw that takes its place."""
 
 
+class Scored(NamedTuple):
+    """The scores (rows, functions) and texts of all processes, and what tests said of each."""
+
+    scores: torch.Tensor
+    texts: list[str]
+    tested: list[Any]
+
+
 @dataclasses.dataclass
 class Draw:
-    """The rows of one process, and the scores and texts of the rows of all processes.
+    """The rows of one process and what those of all processes came to.
 
-    Args:
-        inputs: Rows of the data set, one a completion.
-        prompts: Their prompts.
-        generated: What TRL's `_generate` returned for them.
-        scores: The values of the reward functions, (all rows, functions).
-        texts: The completions of all processes.
-        tested: What tests said of them, None where nothing is known.
+    `inputs` are rows of the data set, one a completion, with their `prompts` and what TRL's
+    `_generate` returned for them.
     """
 
     inputs: list[Any]
     prompts: list[Any]
     generated: tuple[Any, ...]
-    scores: torch.Tensor
-    texts: list[str]
-    tested: list[Any]
+    scored: Scored
 
     def take(self, fresh: Draw, moves: list[Moves], *, process: int, group_size: int) -> None:
         """Put groups of another draw where the moves of each process say; lists stay the same."""
-        kept, found = len(self.scores) // len(moves), len(fresh.scores) // len(moves)
+        kept, found = (len(draw.scored.texts) // len(moves) for draw in (self, fresh))
         for index, own in enumerate(moves):
             for to, source in _rows(own, group_size).items():
-                self.scores[index * kept + to] = fresh.scores[index * found + source]
-                self.texts[index * kept + to] = fresh.texts[index * found + source]
-                self.tested[index * kept + to] = fresh.tested[index * found + source]
+                for values, others in zip(self.scored, fresh.scored, strict=True):
+                    values[index * kept + to] = others[index * found + source]
         rows = _rows(moves[process], group_size)
         others = (fresh.inputs, fresh.prompts, *fresh.generated)
         for value, other in zip((self.inputs, self.prompts, *self.generated), others, strict=True):
