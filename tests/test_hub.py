@@ -1,4 +1,4 @@
-"""A name that is neither here nor on the hub is refused at once, with what is near it."""
+"""A name that is neither here nor on the hub is refused at once."""
 
 import http.server
 import os
@@ -11,7 +11,7 @@ import pytest
 
 from maxatk.errors import MissingFileError
 from maxatk.jsonl import write_jsonl
-from maxatk.models import refuse_missing_folder, refuse_missing_model
+from maxatk.models import refuse_missing_folder
 from processes import patience
 
 
@@ -85,26 +85,14 @@ def test_a_hub_that_cannot_be_reached_is_not_asked_again_and_again():
     assert asking("http://127.0.0.1:9", "print(why_missing('a name'))").startswith("the hub")
 
 
-@pytest.fixture
-def models(tmp_path, monkeypatch):
+@pytest.mark.parametrize("missing", ["runs/mini/bas", "./base", "~/base"])
+def test_what_can_only_be_a_folder_is_refused_without_the_hub(tmp_path, monkeypatch, missing):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("maxatk.models.why_missing", lambda *_, **__: "it is not asked here")
-    for name in ("runs/mini/base", "runs/mini/grpo", "other/place/of/base"):
-        (tmp_path / name).mkdir(parents=True)
-        (tmp_path / name / "config.json").write_text("{}")
-    return tmp_path
-
-
-@pytest.mark.parametrize("missing", ["runs/mini/bas", "rnus/mini/base", "./runs/base", "base"])
-def test_the_models_near_a_missing_folder_are_named(models, missing):
-    with pytest.raises(MissingFileError, match=r"models near it: .*'runs/mini/base'"):
-        refuse_missing_model(missing)
-    refuse_missing_model("runs/mini/base")
-
-
-def test_a_folder_of_models_is_told_from_a_model(models):
-    with pytest.raises(MissingFileError, match=r"holds no config.json; models near it: 'runs/mini"):
-        refuse_missing_folder("runs/mini")
+    with pytest.raises(MissingFileError, match="there is no folder"):
+        refuse_missing_folder(missing)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(MissingFileError, match=r"the folder 'empty' holds no config\.json"):
+        refuse_missing_folder("empty")
 
 
 def test_an_evaluation_of_a_model_that_is_not_there_ends_before_torch_is_imported(tmp_path):

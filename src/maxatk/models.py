@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import difflib
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
@@ -19,9 +18,6 @@ if TYPE_CHECKING:
 
 _CONFIG = "config.json"  # what every model has, so that its presence in the cache says enough
 ANSWER_S = 5.0  # seconds that the hub has for an answer; without a network it fails at once
-_DEPTH = 3  # folders below the one where a search begins
-_MOST_LOOKED_AT = 500  # folders, so that a misspelt name is refused at once
-_MOST_NAMED = 3
 _BLOCKS, _BLOCK_SIZE = 16, 1 << 16  # of a file of weights, for its fingerprint
 _GENERIC_TOKENIZERS = ("PreTrainedTokenizerFast", "TokenizersBackend")
 
@@ -35,13 +31,11 @@ def refuse_missing_folder(model: str) -> None:
     folder = Path(model)
     if folder.is_dir():
         if not (folder / _CONFIG).is_file():
-            raise MissingFileError(
-                f"model: the folder {model!r} holds no {_CONFIG}{_near_folders(folder / 'model')}"
-            )
+            raise MissingFileError(f"model: the folder {model!r} holds no {_CONFIG}")
         return
     beside = "/" in model and folder.parent.is_dir()
     if model.startswith((".", "/", "~")) or model.count("/") > 1 or beside:
-        raise MissingFileError(f"model: there is no folder {model!r}{_near_folders(folder)}")
+        raise MissingFileError(f"model: there is no folder {model!r}")
 
 
 def refuse_missing_model(model: str, *, revision: str | None = None) -> None:
@@ -54,9 +48,7 @@ def refuse_missing_model(model: str, *, revision: str | None = None) -> None:
         return
     reason = why_missing(model, revision=revision)
     if reason is not None:
-        raise MissingFileError(
-            f"model: {model!r} is no folder here, and {reason}{_near_folders(Path(model))}"
-        )
+        raise MissingFileError(f"model: {model!r} is no folder here, and {reason}")
 
 
 def why_missing(
@@ -89,26 +81,6 @@ def why_missing(
 
 def _first_line(error: Exception) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0][:200]
-
-
-def _near_folders(missing: Path) -> str:
-    """Return the models in folders near a missing one, as the end of a message, or ""."""
-    start = missing.parent if missing.parent.is_dir() else Path()
-    found: list[str] = []
-    waiting = [(start, 0)]
-    for seen, (folder, depth) in enumerate(waiting):
-        if seen >= _MOST_LOOKED_AT:
-            break
-        try:
-            inside = sorted(path for path in folder.iterdir() if path.is_dir())
-        except OSError:
-            continue
-        found += [str(path) for path in inside if (path / _CONFIG).is_file()]
-        if depth + 1 < _DEPTH:
-            waiting += [(path, depth + 1) for path in inside if not path.name.startswith(".")]
-    close = difflib.get_close_matches(str(missing), found, n=_MOST_NAMED)
-    named = ", ".join(map(repr, close or found[:_MOST_NAMED]))
-    return f"; models near it: {named}" if named else ""
 
 
 @dataclasses.dataclass(frozen=True)

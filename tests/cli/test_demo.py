@@ -1,6 +1,5 @@
 """The demo end to end at its smallest, killed in the middle and started again."""
 
-import dataclasses
 import json
 import os
 import re
@@ -14,8 +13,6 @@ import pytest
 import yaml
 
 from maxatk.cli.main import main
-from maxatk.folders import write_json
-from maxatk.studies.recipe import load_study
 from processes import patience, still_alive, wait_for
 
 RECIPE = {
@@ -113,16 +110,6 @@ def check_results(run, output):
         row = next(line for line in output.splitlines() if re.search(rf"│ {name} +│", line))
         assert shown in row
         assert shown in page
-
-
-def test_a_folder_of_another_demo_is_refused(recipe, tmp_path, capsys):
-    run = tmp_path / "run"
-    run.mkdir()
-    write_json(run / "demo.json", dataclasses.asdict(load_study(recipe)))
-    (run / "work" / "stages").mkdir(parents=True)
-    write_json(run / "work" / "stages" / "mini-0.json", {"seconds": 1.0})
-    assert main(["demo", "eval.sampling.samples=4", "--recipe", str(recipe)]) == 2
-    assert "eval.sampling.samples: 8 in the folder, 4 now" in capsys.readouterr().err
 
 
 def test_a_demo_of_several_seeds_is_refused(recipe, tmp_path, capsys):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import importlib.resources
 from pathlib import Path
 from typing import Annotated
@@ -14,13 +13,10 @@ from maxatk.cli.output import Output, OutputFormat, emit, results_output
 from maxatk.cli.study import carry_out
 from maxatk.errors import InvalidValueError
 from maxatk.evaluation.open import load_results
-from maxatk.folders import read_json, refuse_other_settings, write_json
-from maxatk.settings import masked
-from maxatk.studies.recipe import StudyRecipe, load_study
+from maxatk.studies.recipe import load_study
 from maxatk.studies.schedule import check_study
-from maxatk.studies.stages import any_finished, default_jobs
+from maxatk.studies.stages import default_jobs
 
-RECORD = "demo.json"
 _MOST_JOBS = 3  # each stage takes half a GiB
 
 
@@ -53,7 +49,7 @@ def command(
         raise InvalidValueError(
             f"seeds: a demo has one, got {study.seeds!r}; maxatk study takes several"
         )
-    _claim_folder(study)
+    check_study(study)
     _, seconds = carry_out(study, jobs=jobs or min(default_jobs(), _MOST_JOBS))
     from maxatk.studies.demo import remarks
     from maxatk.studies.write import PAGE, studied_models
@@ -71,15 +67,3 @@ def command(
     said = remarks(study, results)
     lines = [*(said.sentences if said else ()), f"report: {page}", f"stages: {spent}"]
     emit(tables, format, text="\n".join(lines))
-
-
-def _claim_folder(study: StudyRecipe) -> None:
-    """Check a new demo and record its settings; refuse a folder with finished stages of another."""
-    out = Path(study.out)
-    settings = dataclasses.asdict(study)
-    if (out / RECORD).is_file() and any_finished(study.work_folder):
-        refuse_other_settings(out, read_json(out / RECORD), settings)
-        return
-    check_study(study)
-    out.mkdir(parents=True, exist_ok=True)
-    write_json(out / RECORD, masked(settings))

@@ -355,9 +355,8 @@ def _checked(checked: Checked) -> dict[str, Output]:
             "without_solution": len(checked.unsolved),
         }
     ]
-    failures = [{**dataclasses.asdict(f), "outcome": str(f.outcome)} for f in checked.failures]
-    shown = [{**row, "stderr": row["stderr"].strip().rpartition("\n")[2]} for row in failures]
+    shown = [{**row, "stderr": row["stderr"].rpartition("\n")[2]} for row in checked.failures]
     return {
         "checked": Output(counts, plain(counts)),
-        "failures": Output(failures, plain(shown) if shown else None),
+        "failures": Output(checked.failures, plain(shown) if shown else None),
     }

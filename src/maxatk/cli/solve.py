@@ -29,6 +29,17 @@ _RUNNING = ModelSettings(batch_size=DRAWN_AT_ONCE)
 
 
 @dataclasses.dataclass(frozen=True)
+class Drawing(SamplingSettings):
+    """How the programs are drawn.
+
+    Args:
+        samples: How many programs are drawn at most.
+    """
+
+    samples: Annotated[int, tyro.conf.arg(name="n", aliases=["-n"])] = 64
+
+
+@dataclasses.dataclass(frozen=True)
 class Arguments:
     """Draw programs for one problem, verify them as they come, and print the best.
 
@@ -44,13 +55,7 @@ class Arguments:
         prompt: A text file with the prompt.
         tests: Its tests, a line each as in problems.jsonl, such as {"input": "2", "output": "4"}.
         entry_point: The function that check tests are given.
-        n: How many programs are drawn at most.
-        temperature: Of the sampling, as in eval.
-        top_p: Of the sampling, as in eval.
-        top_k: Of the sampling, as in eval.
-        min_p: Of the sampling, as in eval.
-        max_new_tokens: Most tokens of a program.
-        seed: Fixes every draw.
+        drawing: How the programs are drawn, as in eval.
         keep_going: Draw all n, even after a program has passed every test.
         reward: What rewards a sample, as in eval; the tests, if not given.
         select: Choose one of n samples without looking at the tests: likelihood, visible-tests,
@@ -66,13 +71,7 @@ class Arguments:
     prompt: Path | None = None
     tests: Path | None = None
     entry_point: str | None = None
-    n: Annotated[int, tyro.conf.arg(aliases=["-n"])] = 64
-    temperature: float = 1.0
-    top_p: float = 1.0
-    top_k: int = 0
-    min_p: float = 0.0
-    max_new_tokens: int = 256
-    seed: int = 0
+    drawing: Annotated[Drawing, tyro.conf.arg(name="")] = Drawing()
     keep_going: bool = False
     reward: RewardFlag = "continuous"
     select: str | None = None
@@ -81,13 +80,6 @@ class Arguments:
     verifier: VerifierSettings = dataclasses.field(default_factory=VerifierSettings)
     format: OutputFormat = "text"
     progress: ProgressMode = "auto"
-
-    @property
-    def settings(self) -> SamplingSettings:
-        """Return how the programs are drawn."""
-        names = ("temperature", "top_p", "top_k", "min_p", "max_new_tokens", "seed")
-        given: dict[str, Any] = {name: getattr(self, name) for name in names}
-        return SamplingSettings(**given)
 
     @property
     def model_settings(self) -> ModelSettings:
@@ -107,9 +99,9 @@ def run(arguments: Sequence[str]) -> None:
         found = solve(
             asked.model,
             problem,
-            n=asked.n,
+            n=asked.drawing.samples,
             by=asked.select or "reward",
-            settings=asked.settings,
+            settings=asked.drawing,
             model_settings=asked.model_settings,
             verifier=verifier,
             reward=asked.reward,

@@ -178,11 +178,6 @@ def _reports(lines: Iterator[str]) -> Iterator[tuple[int, int]]:
             yield report["done"], report["total"]
 
 
-def any_finished(folder: Path) -> bool:
-    """Return whether any stage has finished in a work folder, of whatever settings."""
-    return next((folder / _STAGES).glob("*.json"), None) is not None
-
-
 def finished_seconds(folder: Path, name: str) -> float | None:
     """Return the seconds that a finished stage took, or None where it has not finished."""
     marker = _marker(folder, name)
