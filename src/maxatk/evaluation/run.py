@@ -125,6 +125,13 @@ class Run:
         self._progress = progress
         self._started = time.monotonic()
 
+    def carry_out(self) -> Results:
+        """Add what the source gives and return the results."""
+        with self:
+            for found in self.source.draw(self):
+                self.add(found)
+        return self.finish()
+
     def __enter__(self) -> Run:
         with contextlib.ExitStack() as opened:
             write_manifest(self.out, self.settings)
@@ -337,7 +344,9 @@ def evaluate(
     InvalidValueError (settings; a difference to the folder's manifest), all before any sampling;
     ServerError when a server fails for good: the same call resumes where it stopped.
     """
-    return _carry_out(recipe, functools.partial(Drawn, backend=backend), verifier, progress)
+    kind = functools.partial(Drawn, backend=backend)
+    with _prepared(recipe, kind, verifier, progress) as run:
+        return run.carry_out()
 
 
 def score(
@@ -354,7 +363,8 @@ def score(
     Raises MissingFileError, DataError (an unreadable line, a sample of an unknown problem, a
     problem without samples) or InvalidValueError (k, settings), all before any verification.
     """
-    return _carry_out(recipe, Filed, verifier, progress)
+    with _prepared(recipe, Filed, verifier, progress) as run:
+        return run.carry_out()
 
 
 def plan(recipe: EvalRecipe | ScoreRecipe) -> Plan:
@@ -363,7 +373,7 @@ def plan(recipe: EvalRecipe | ScoreRecipe) -> Plan:
     Raises as they do, also where the folder belongs to another run.
     """
     kind = Drawn if isinstance(recipe, EvalRecipe) else Filed
-    with _prepared(recipe, kind, None, None) as run:
+    with _prepared(recipe, kind) as run:
         return run.source.plan(run.out)
 
 
@@ -377,8 +387,8 @@ def resumed(recipe: RecipeT) -> RecipeT:
 def _prepared(
     recipe: RunRecipe,
     kind: SourceKind,
-    verifier: AnyVerifier | None,
-    progress: UnitProgress | None,
+    verifier: AnyVerifier | None = None,
+    progress: UnitProgress | None = None,
 ) -> Iterator[Run]:
     """Yield the run of a recipe: everything is checked and nothing is written."""
     # Samples of problems behind the limit may be in a file, and are no strangers there.
@@ -388,19 +398,6 @@ def _prepared(
     with contextlib.ExitStack() as opened:
         verifier = verifier or opened.enter_context(recipe.verifier.open())
         yield Run(recipe, kind(recipe, problems, verifier), verifier, progress)
-
-
-def _carry_out(
-    recipe: RunRecipe,
-    kind: SourceKind,
-    verifier: AnyVerifier | None,
-    progress: UnitProgress | None,
-) -> Results:
-    with _prepared(recipe, kind, verifier, progress) as prepared:
-        with prepared as run:
-            for found in run.source.draw(run):
-                run.add(found)
-        return run.finish()
 
 
 def _training_of(recipe: EvalRecipe) -> dict[str, Any]:

@@ -103,7 +103,6 @@ def _text(lines: Any) -> str:
 
 BENCHMARK = Benchmark(
     hub="codeparrot/apps",
-    config=None,
     revision="21e74ddf8de1a21436da12e3e653065c5213e9d1",
     splits=("train", "test"),
     licence="MIT",

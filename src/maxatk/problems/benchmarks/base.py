@@ -101,12 +101,12 @@ class Benchmark:
     """
 
     hub: str
-    config: str | None
-    revision: str | None
     splits: tuple[str, ...]
     licence: str
     size: str
     convert: Callable[[Row, Any], SolvedProblem | LeftOut]
+    config: str | None = None
+    revision: str | None = None
     options: type[RowOptions] = RowOptions
     default_split: str = "test"
     data_files: Callable[[str, Any], list[str]] | None = None

@@ -105,7 +105,6 @@ def _python_solution(row: Row) -> str | None:
 
 BENCHMARK = Benchmark(
     hub="deepmind/code_contests",
-    config=None,
     revision="802411c3010cb00d1b05bad57ca77365a3c699d6",
     splits=("train", "valid", "test"),
     licence="CC BY 4.0",

@@ -40,8 +40,6 @@ def convert(row: Row, options: RowOptions | None = None) -> SolvedProblem | Left
 
 BENCHMARK = Benchmark(
     hub="Gen-Verse/CodeContests_train",
-    config=None,
-    revision=None,
     splits=tuple(_FILES),
     default_split="train",
     licence="MIT",

@@ -62,7 +62,6 @@ def _without(name: str, source: str) -> str:
 
 BENCHMARK = Benchmark(
     hub="openai/openai_humaneval",
-    config=None,
     revision="7dce6050a7d6d172f3cc5c32aa97f52fa1a2e544",
     splits=("test",),
     licence="MIT",

@@ -72,7 +72,6 @@ def _solution(row: Row, partial: str) -> str | None:
 
 BENCHMARK = Benchmark(
     hub="livebench/coding",
-    config=None,
     revision="a958549fdd8aa57be0a3fafe7b205ffc160ed5f4",
     splits=("test",),
     licence="not stated on its card",

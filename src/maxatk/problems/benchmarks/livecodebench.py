@@ -200,7 +200,6 @@ def _inflate(packed: bytes, max_bytes: int) -> bytes:
 
 BENCHMARK = Benchmark(
     hub="livecodebench/code_generation_lite",
-    config=None,
     revision="0fe84c3912ea0c4d4a78037083943e8f0c4dd505",
     splits=("test",),
     licence="CC (version not stated)",

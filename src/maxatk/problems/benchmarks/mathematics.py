@@ -148,7 +148,6 @@ BENCHMARKS = {
     ),
     "math_500": Benchmark(
         hub="HuggingFaceH4/MATH-500",
-        config=None,
         revision="6e4ed1a2a79af7d8630a6b768ec859cb5af4d3be",
         splits=("test",),
         licence="none stated; MATH is MIT",
@@ -157,7 +156,6 @@ BENCHMARKS = {
     ),
     "aime24": Benchmark(
         hub="HuggingFaceH4/aime_2024",
-        config=None,
         revision="2fe88a2f1091d5048c0f36abc874fb997b3dd99a",
         splits=("train",),
         default_split="train",
@@ -167,7 +165,6 @@ BENCHMARKS = {
     ),
     "aime25": Benchmark(
         hub="math-ai/aime25",
-        config=None,
         revision="563bb8404243c5f09de6ec262f2db674fe5bce9b",
         splits=("test",),
         licence="Apache 2.0",
@@ -176,8 +173,6 @@ BENCHMARKS = {
     ),
     "table": Benchmark(
         hub="",
-        config=None,
-        revision=None,
         splits=("train", "validation", "test"),
         default_split="train",
         licence="that of the table",
