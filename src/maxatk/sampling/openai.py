@@ -183,8 +183,10 @@ class OpenAIBackend:
 
             async def worker() -> None:
                 for request, index in asked:  # shared by the workers: each takes the next one
-                    while found.qsize() > _AHEAD * self.batch_size:
+                    while found.qsize() > _AHEAD * self.batch_size and not stop.is_set():
                         await asyncio.sleep(_LOOK_S)
+                    if stop.is_set():  # before Python 3.12 `wait_for` may swallow a cancellation
+                        return
                     place = f"sample {index} of {request.problem_id!r}"
                     body = self._body(request, index, settings)
                     answer = await self._ask(client, body, place)
@@ -201,6 +203,7 @@ class OpenAIBackend:
                 if work.done():
                     work.result()
             finally:  # after an error, the others must not go on behind our back
+                stop.set()
                 for task in tasks:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
