@@ -48,6 +48,7 @@ test-verl: $(VERL)/.installed
 
 # Trainings that have to learn. verl and TRL need environments of their own.
 nightly: $(VENV)/.installed $(VERL)/.installed
+	$(BIN)/pytest -s -m nightly tests/train
 	MAXATK_TRL_PYTHON=$(abspath $(BIN)/python) $(VERL)/bin/pytest -s -m nightly tests/engines
 
 # vLLM's engine on a CPU. Its build asks for packages whose CUDA builds break the import of models.

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -13,11 +14,13 @@ import yaml
 from safetensors.torch import load_file
 
 import maxatk
+from maxatk.errors import InvalidValueError
 from maxatk.jsonl import write_jsonl
 from maxatk.records import Problem, TestCase
+from maxatk.train.checks import check_processes
 from processes import patience
 
-from .conftest import PROMPTS
+from .conftest import PROMPTS, config
 
 RECIPES = Path(maxatk.__file__).parent / "recipes" / "accelerate"
 PATCH = Path(__file__).parent / "fsdp_on_cpu"
@@ -49,7 +52,7 @@ def launch(model_folder, tmp_path):
     sharded |= {"num_processes": 2, "mixed_precision": "no"}
     (tmp_path / "fsdp.yaml").write_text(yaml.safe_dump(sharded))
 
-    def start(out, *, fsdp=True, patched=True, peft=None, **changes):
+    def start(out, *, fsdp=True, peft=None, **changes):
         recipe = {
             **{
                 "model": str(model_folder),
@@ -65,10 +68,10 @@ def launch(model_folder, tmp_path):
         config = tmp_path / "fsdp.yaml" if fsdp else RECIPES / "two_cpus.yaml"
         command = [sys.executable, "-m", "accelerate.commands.launch", "--config_file", str(config)]
         command += ["--main_process_port", "0", "-m", "maxatk", "train", str(path)]
-        folders = [*([str(PATCH)] if patched else []), str(SOURCE)]
+        packages = f"{PATCH}{os.pathsep}{SOURCE}"
         return subprocess.Popen(
             [*command, "--progress", "none"],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(folders), "OMP_NUM_THREADS": "1"},
+            env={**os.environ, "PYTHONPATH": packages, "OMP_NUM_THREADS": "1"},
             cwd=tmp_path,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -114,6 +117,7 @@ def test_weights_are_those_of_ddp_also_after_a_kill(launch, tmp_path, model_fold
     assert apart(tmp_path / "sharded", model_folder) > 1e-2
 
 
+@pytest.mark.nightly
 def test_split_groups_with_a_penalty_and_an_adapter_train(launch, tmp_path):
     split = {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 4, "beta": 0.1}
     finished(launch("split", peft={"r": 4, "target_modules": "all-linear"}, **split))
@@ -122,17 +126,15 @@ def test_split_groups_with_a_penalty_and_an_adapter_train(launch, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("use_cpu", "message"),
+    ("kind", "message"),
     [
-        (True, "fsdp: accelerate runs processes on a CPU as DDP"),
-        (False, "use_cpu: 2 processes were launched, and without a GPU each of them would train"),
+        ("MULTI_CPU", "fsdp: accelerate runs processes on a CPU as DDP"),
+        ("NO", "use_cpu: 2 processes were launched, and without a GPU each of them would train"),
     ],
 )
-def test_what_accelerate_would_not_shard_is_refused_before_a_rollout(
-    launch, tmp_path, use_cpu, message
-):
-    process = launch("refused", patched=False, use_cpu=use_cpu)
-    said, _ = process.communicate(timeout=patience(200))
-    assert process.returncode != 0
-    assert message in said, said[-5000:]
-    assert not list((tmp_path / "refused").glob("checkpoint-*"))
+def test_what_accelerate_would_not_shard_is_refused(tmp_path, monkeypatch, kind, message):
+    settings = config(tmp_path)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+    with pytest.raises(InvalidValueError, match=message):
+        check_processes(settings, SimpleNamespace(distributed_type=kind))

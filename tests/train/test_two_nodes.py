@@ -42,6 +42,7 @@ def two_namespaces():
             ip("netns", "del", name)  # its end of the cable goes with it, and the other end too
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(not shutil.which("ip") or os.geteuid() != 0, reason="needs ip and root")
 def test_two_nodes_with_groups_in_pieces_match_brute_force(model_folder, tmp_path):
     script = [TESTS / "train" / "two_processes.py", model_folder, tmp_path, GROUP // 2]
