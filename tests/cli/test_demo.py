@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 import time
@@ -72,21 +71,17 @@ def start(recipe, *flags, stderr=subprocess.STDOUT):
 
 
 @pytest.mark.timeout(patience(280))
-@pytest.mark.parametrize("kill", [signal.SIGKILL, signal.SIGINT])
-def test_a_killed_demo_goes_on_from_the_last_finished_stage(recipe, tmp_path, kill):
+def test_a_killed_demo_goes_on_from_the_last_finished_stage(recipe, tmp_path):
     run = tmp_path / "run"
     first = start(recipe)
     marker = wait_for(run / "work" / "stages", "mini-*.json")
     time.sleep(3)  # into the trainings
     children = psutil.Process(first.pid).children(recursive=True)
     assert children
-    first.send_signal(kill)
+    first.kill()
     first.wait(timeout=patience(30))
     assert still_alive(children, seconds=20) == []
     made = marker.stat().st_mtime_ns
-    if kill == signal.SIGINT:
-        assert first.returncode == 130
-        return
     second = start(recipe)
     output = second.communicate(timeout=patience(240))[0]
     assert second.returncode == 0, output

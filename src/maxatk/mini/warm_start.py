@@ -42,11 +42,6 @@ class WarmStart:
         at_least("batch_size", self.batch_size, 1)
         positive("learning_rate", self.learning_rate)
 
-    @property
-    def steps(self) -> int:
-        """Return the number of optimizer steps of the one epoch."""
-        return math.ceil(self.problems / self.batch_size)
-
 
 def noisy_corpus(
     problems: Iterable[MiniProblem], *, noise: Noise, seed: int
