@@ -164,7 +164,8 @@ def open_source(
     if split is not None and split not in benchmark.splits:
         raise unknown_name("split", split, benchmark.splits)
     chosen = _options(name, benchmark, options or {})
-    benchmark = benchmark.chosen(chosen)
+    if hub := getattr(chosen, "hub", None):  # the options of a table name its data set
+        benchmark = dataclasses.replace(benchmark, hub=hub, config=getattr(chosen, "config", None))
     if file is None:
         if not benchmark.hub:
             raise InvalidValueError(f"{name}: needs options.hub, a data set's name, or a file")

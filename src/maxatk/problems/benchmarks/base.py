@@ -82,11 +82,6 @@ class RowOptions:
 
     prompt_style: Style = "chat"
 
-    @property
-    def data_set(self) -> tuple[str, str | None] | None:
-        """Return the data set and the configuration that the options name, if they name one."""
-        return None
-
 
 @dataclasses.dataclass(frozen=True)
 class Benchmark:
@@ -113,13 +108,6 @@ class Benchmark:
     unused: tuple[str, ...] = ()
     split_of: Callable[[Row], str] | None = None
     note: str = ""
-
-    def chosen(self, options: RowOptions) -> Benchmark:
-        """Return the benchmark with the data set that its options name."""
-        if options.data_set is None:
-            return self
-        hub, config = options.data_set
-        return dataclasses.replace(self, hub=hub, config=config)
 
 
 Converted: TypeAlias = SolvedProblem | LeftOut

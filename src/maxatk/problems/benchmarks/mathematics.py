@@ -103,11 +103,6 @@ class TableOptions(RowOptions):
     id: str | None = None
     instruct: bool = False
 
-    @property
-    def data_set(self) -> tuple[str, str | None] | None:
-        """Return `hub` and `config`, where a hub is named."""
-        return None if self.hub is None else (self.hub, self.config)
-
 
 def table(row: Row, options: TableOptions) -> SolvedProblem | LeftOut:
     """Return the problem of a row of any table with a question and an answer."""
