@@ -1,9 +1,11 @@
 """The page of `maxatk view`: over real HTTP, and in a real browser, on records that still grow."""
 
+import html
 import http.client
 import itertools
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -16,9 +18,14 @@ import pytest
 
 from maxatk import METHODS, advantages
 from maxatk.errors import InvalidValueError, MissingFileError
+from maxatk.evaluation import results_of_folder
+from maxatk.evaluation.failures import Failure
+from maxatk.folders import write_json
 from maxatk.group_log import GROUPS, GroupLog, prompt_key
+from maxatk.jsonl import write_jsonl
+from maxatk.records import Outcome, Sample, Score
 from maxatk.report.training import Training, advantages_under
-from maxatk.report.view import View
+from maxatk.report.view import View, runs_in
 from processes import patience
 
 from .test_browser import BROWSER
@@ -75,6 +82,13 @@ def found(server, path):
     return json.loads(ask(server, path)[1])
 
 
+def rows_of(answer):
+    """Return the cells of the rows of the tables in an answer."""
+    rows = re.findall(r"<tr><th scope=\"row\">(.*)</tr>", answer["html"])
+    texts = [re.split(r"</t[hd]><td[^>]*>|</td>", row) for row in rows]
+    return [[html.unescape(re.sub("<[^>]*>", "", cell)) for cell in row if cell] for row in texts]
+
+
 def test_only_the_token_and_this_host_are_answered(served):
     answer, _ = ask(served, "")
     assert answer.status == 200
@@ -95,7 +109,7 @@ def test_only_the_token_and_this_host_are_answered(served):
     [
         ("../secret", 404), ("api/refresh", 404), ("api/step?run=9&step=1", 400),
         ("api/group?run=0&step=1&place=7", 400), ("api/group?run=0", 400),
-        ("api/step?run=x&step=1", 400),
+        ("api/step?run=x&step=1", 400), ("api/figure?key=secret", 400),
     ],
 )  # fmt: skip
 def test_what_is_not_there_is_said_and_the_server_goes_on(served, path, status):
@@ -115,10 +129,12 @@ def test_nothing_can_be_written(served):
 def test_the_page_grows_with_the_file(served, tmp_path):
     state = found(served, "api/state")
     assert found(served, f"api/state?known={state['version']}") == {"version": state["version"]}
-    assert [key for key, _ in state["quantities"]] == [
+    assert [key for key, _ in state["figures"]] == [
         "reward", "max@2", "entropy", "frac_groups_without_signal", "step_time",
     ]  # fmt: skip
-    assert state["runs"][0]["rows"][1] == [2, 0.2, 0.4, 1.5, 0.25, 2.0]
+    assert rows_of(found(served, "api/tables?most=9"))[1] == [
+        "a, 4", "0.400", "0.800", "1.500", "2",
+    ]  # fmt: skip
     with (tmp_path / "a" / GROUPS).open("ab") as file:
         whole = json.dumps(a_group(6, "p0"), separators=(",", ":")).encode() + b"\n"
         file.write(whole[:50])
@@ -126,7 +142,9 @@ def test_the_page_grows_with_the_file(served, tmp_path):
         assert found(served, "api/state")["runs"][0]["steps"] == [1, 2, 3, 4, 5]
         file.write(whole[50:])
     assert found(served, "api/state")["runs"][0]["steps"] == [1, 2, 3, 4, 5, 6]
-    assert found(served, "api/step?run=0&step=6")["groups"][0]["rewards"] == REWARDS
+    assert rows_of(found(served, "api/step?run=0&step=6")) == [
+        ["p0: Solve p0.", "1.000 × 1, 0.500 × 2, 0.000 × 1", "0.500", "1", "yes"]
+    ]
 
 
 def test_a_training_that_resumes_is_shown_with_one_history(served, tmp_path):
@@ -134,21 +152,22 @@ def test_a_training_that_resumes_is_shown_with_one_history(served, tmp_path):
     # From checkpoint 3, and further than before.
     write(tmp_path / "a", 4, first=4, text="again", most=40)
     state = found(served, f"api/state?known={before}")
-    assert state["runs"][0]["about"]["max_steps"] == 40
+    assert state["runs"][0]["progress"] == "step 7 of 40"
     assert state["runs"][0]["steps"] == [1, 2, 3, 4, 5, 6, 7]
-    assert [row[0] for row in state["runs"][0]["rows"]] == [1, 2, 3, 4, 5, 6, 7]
+    steps = [row[0] for row in rows_of(found(served, "api/tables?most=9"))]
+    assert steps == ["a, 7", "a, 6", "a, 5", "a, 4", "a, 3", "b, 3", "a, 2", "b, 2", "a, 1"]
     texts = [found(served, f"api/group?run=0&step={step}&place=0")["samples"][0]["text"]
              for step in (3, 4)]  # fmt: skip
     assert [text.startswith("again") for text in texts] == [False, True]
 
 
 def test_a_prompt_is_found_in_both_trainings_and_by_what_a_completion_says(served):
-    drawn = found(served, f"api/prompt?key={prompt_key('p1')}")["drawn"]
-    assert [(one["run"], one["step"]) for one in drawn] == [(0, 1), (0, 4), (1, 1)]
-    hits = found(served, "api/search?text=ONERROR%3D%22document")["groups"]
-    assert {(hit["run"], hit["step"]) for hit in hits} >= {(1, 1), (1, 2), (1, 3)}
-    assert len(found(served, "api/search?text=Solve%20p2.")["groups"]) == 3
-    assert found(served, "api/search?text=nowhere")["groups"] == []
+    drawn = rows_of(found(served, f"api/prompt?wanted={prompt_key('p1')}"))
+    assert [row[-1] for row in drawn] == ["a, 1", "a, 4", "b, 1"]
+    hits = rows_of(found(served, "api/search?wanted=ONERROR%3D%22document"))
+    assert {row[-1] for row in hits} >= {"b, 1", "b, 2", "b, 3"}
+    assert len(rows_of(found(served, "api/search?wanted=Solve%20p2."))) == 3
+    assert rows_of(found(served, "api/search?wanted=nowhere")) == []
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -178,12 +197,9 @@ def test_an_unscored_sample_has_no_advantage():
     assert advantages_under(group, "rloo", 1)[2] == 0
 
 
-def test_a_folder_without_a_record_says_what_shows_it(tmp_path):
+def test_a_folder_without_anything_to_see_says_what_it_lacks(tmp_path):
     with pytest.raises(MissingFileError, match="log_groups is 0"):
-        Training(tmp_path)
-    (tmp_path / "results.json").write_text("{}")
-    with pytest.raises(MissingFileError, match="maxatk report"):
-        Training(tmp_path)
+        runs_in({"a": tmp_path})
 
 
 class Browser:
@@ -277,12 +293,12 @@ def on(page):
 
 def test_from_the_figures_to_a_step_a_prompt_and_its_completions(served, browser):
     browser.open(served.address)
-    assert browser.evaluate("document.querySelectorAll('figure svg').length") == 5
+    browser.until("document.querySelectorAll('figure svg').length === 5")
     assert browser.evaluate("document.querySelectorAll('#steps tbody tr').length") == 8
     browser.evaluate("document.querySelector('#steps tbody a').click()")
     browser.until(on("#step/0/5"))
     spread = browser.evaluate("document.querySelector('#groups tbody td').textContent")
-    assert spread == "1 × 1, 0.500 × 2, 0 × 1"
+    assert spread == "1.000 × 1, 0.500 × 2, 0.000 × 1"
     browser.evaluate("document.querySelector('#groups tbody a').click()")
     browser.until(on("#group/0/5/0"))
     heads = browser.evaluate("[...document.querySelectorAll('.group h3')].map(e => e.textContent)")
@@ -327,7 +343,7 @@ def test_keys_lead_to_neighbours_up_and_to_the_search(served, browser):
         "Input.dispatchKeyEvent", type="keyDown", key="Enter", text="\r", windowsVirtualKeyCode=13
     )
     browser.until(on("#search/Solve%20p2."))
-    assert browser.evaluate("document.querySelectorAll('#found tbody tr').length") == 3
+    assert browser.evaluate("document.querySelectorAll('#groups tbody tr').length") == 3
 
 
 def test_a_hostile_completion_stays_text(served, browser):
@@ -368,6 +384,73 @@ def test_an_open_page_grows(served, browser, tmp_path):
     assert "a: step 6 of 30" in browser.evaluate("document.getElementById('runs').innerText")
 
 
+def an_evaluation(folder, *, done=2, name="p", ended=False):
+    """The files of an evaluation of two samples of each problem, `done` of three scored."""
+    folder.mkdir(parents=True, exist_ok=True)
+    drawn = [(f"{name}{at}", number) for at in range(3) for number in range(2)]
+    samples = [Sample(*key, HOSTILE if key[1] else "print(1)", tokens=3) for key in drawn]
+    write_jsonl(folder / "samples.jsonl", [sample.to_json() for sample in samples])
+    scores = [Score(*key, float(key[1]), key[1], 1, Outcome.PASSED, 0.1) for key in drawn]
+    write_jsonl(folder / "scores.jsonl", [score.to_json() for score in scores[: 2 * done]])
+    write_jsonl(folder / "prompts.jsonl", [{"problem_id": f"{name}0", "prompt": "Solve p0."}])
+    failure = Failure(f"{name}0", 0, 0, "wrong answer", given="3", expected="6", got=HOSTILE)
+    write_jsonl(folder / "failures.jsonl", [failure.to_json()])
+    settings = {"sampling": {"samples": 2}, "problems": {"count": 3}}
+    (folder / "manifest.json").write_text(json.dumps({"settings": settings}))
+    if ended:
+        write_json(folder / "results.json", results_of_folder(folder).to_json())
+
+
+@pytest.fixture
+def study(tmp_path):
+    """A server about a study with a training, an evaluation that ended and one that runs."""
+    write(tmp_path / "work" / "train-a", 4)
+    an_evaluation(tmp_path / "work" / "eval-a", done=3, ended=True)
+    an_evaluation(tmp_path / "work" / "eval-b")
+    with View(runs_in({"study": tmp_path})) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+def test_a_study_shows_its_trainings_and_evaluations_and_grows(study, tmp_path):
+    state = found(study, "api/state")
+    assert [(run["name"], run["progress"]) for run in state["runs"]] == [
+        ("eval-a", "6 samples verified"),
+        ("eval-b", "4 of 6 samples verified"),
+        ("train-a", "step 4 of 30"),
+    ]
+    assert [key for key, _ in state["figures"]][-2:] == ["max@k", "pass@k"]
+    assert "<svg" in found(study, "api/figure?key=pass%40k")["svg"]
+    rows = {row[0]: row[1:] for row in rows_of(found(study, "api/tables?most=50"))}
+    assert rows["p0"] == ["0.500max@2 1.000", "0.500max@2 1.000"]
+    assert rows["p2"] == ["0.500max@2 1.000", "–"]
+    an_evaluation(tmp_path / "work" / "eval-b", done=3)
+    assert found(study, "api/state")["runs"][1]["progress"] == "6 samples verified"
+    rows = {row[0]: row[1:] for row in rows_of(found(study, "api/tables?most=50"))}
+    assert rows["p2"] == ["0.500max@2 1.000"] * 2
+
+
+def test_a_problem_of_two_models_and_its_training_stand_side_by_side(study, browser):
+    browser.open(study.address + "#group/0/0/0")
+    heads = browser.evaluate("[...document.querySelectorAll('h2')].map(e => e.textContent)")
+    assert heads == ["eval-a, p0", "eval-b, the same prompt"]
+    samples = browser.evaluate("[...document.querySelectorAll('h3')].map(e => e.textContent)")
+    assert samples == ["2: reward 1, the best", "1: reward 0"] * 2
+    assert HOSTILE in browser.evaluate("document.querySelector('.failure').innerText")
+    assert browser.evaluate("document.querySelectorAll('#place img, #place script').length") == 0
+    choose = "const s = document.querySelector('select[aria-label=beside]'); s.value = '2';"
+    browser.evaluate(choose + " s.dispatchEvent(new Event('change'))")
+    browser.until("document.querySelectorAll('h2')[1]?.textContent.startsWith('train-a: step')")
+    browser.evaluate("document.querySelector('a[rel=next]').click()")
+    browser.until("document.querySelector('h2').textContent === 'eval-a, p1'")
+
+
+def test_a_search_finds_the_samples_of_an_evaluation(study):
+    rows = rows_of(found(study, "api/search?wanted=ONERROR%3D%22document"))
+    assert [row[0] for row in rows if row[-1].startswith("eval-b")] == ["p0", "p1"]
+
+
 def test_a_thousand_steps_of_64_completions_are_open_within_a_second(tmp_path, browser):
     rewards, text = [0.0, 0.25, 0.5, 1.0] * 2, "x = int(input())\nprint(x)\n" * 20
     lines = [json.dumps(a_group(1, f"p{n}", rewards=rewards, text=text)) for n in range(8)]
@@ -381,7 +464,7 @@ def test_a_thousand_steps_of_64_completions_are_open_within_a_second(tmp_path, b
         start = time.perf_counter()
         browser.open(server.address)
         spent = time.perf_counter() - start
-        assert browser.evaluate("document.querySelectorAll('figure svg').length") == 5
+        browser.until("document.querySelectorAll('figure svg').length === 5")
         start = time.perf_counter()
         browser.open(server.address + "#step/0/500")
         server.shutdown()
@@ -402,8 +485,9 @@ def test_the_command_prints_its_address_and_serves_until_it_is_interrupted(tmp_p
         finally:
             process.send_signal(2)
         assert process.wait(patience(20)) == 130
+    (tmp_path / "empty").mkdir()
     done = subprocess.run(
-        [*command[:-1], str(tmp_path)], capture_output=True, text=True, check=False
+        [*command[:-1], str(tmp_path / "empty")], capture_output=True, text=True, check=False
     )
     assert done.returncode == 2
     assert "groups.jsonl" in done.stderr

@@ -1,4 +1,4 @@
-"""The command `view`: a local page about a training that runs or has ended."""
+"""The command `view`: a local page about trainings and evaluations that run or have ended."""
 
 from __future__ import annotations
 
@@ -7,29 +7,23 @@ from typing import Annotated
 import tyro
 
 from maxatk.cli.flags import named_paths
-from maxatk.errors import InvalidValueError
 
 
 def command(folders: Annotated[tuple[str, ...], tyro.conf.Positional], /, port: int = 0) -> None:
-    """Look into the groups of a training that runs or has ended, on a page of this machine.
+    """Look into a training, an evaluation or a study, on a page of this machine.
 
-    The page has what was logged, the prompts of every step, and the completions of a prompt side
-    by side with their rewards, advantages and failed tests. It reads groups.jsonl alone. Two
-    trainings are shown together. Ctrl-C ends it.
+    The page has the figures of the report, the groups of every step of a training, the problems of
+    an evaluation, and the completions of a prompt side by side with their rewards, advantages and
+    failed tests, those of two models too. It reads files alone and grows with them. Ctrl-C ends it.
 
     Example: maxatk view runs/k4
 
     Args:
-        folders: One folder of a training, or two; name=folder gives it a name.
+        folders: Folders of trainings, evaluations or studies; name=folder gives one a name.
         port: The port on 127.0.0.1; 0 takes a free one.
     """
-    from maxatk.report.training import Training
-    from maxatk.report.view import View
+    from maxatk.report.view import View, runs_in
 
-    named = named_paths(folders)
-    if len(named) > 2:
-        raise InvalidValueError(f"folders: must be one or two, got {len(named)}")
-    trainings = {name: Training(folder) for name, folder in named.items()}
-    with View(trainings, port=port) as server:
+    with View(runs_in(named_paths(folders)), port=port) as server:
         print(f"the page, until Ctrl-C: {server.address}", flush=True)
         server.serve_forever()

@@ -107,7 +107,11 @@ def _run_details(name: str, folder: Path, count: int) -> dict[str, RunDetail]:
         )
 
     return {
-        problem_id: RunDetail(name, _rewards_text(scores[problem_id]), tuple(map(shown, some)))
+        problem_id: RunDetail(
+            name,
+            rewards_text([score.reward for score in scores[problem_id]]),
+            tuple(map(shown, some)),
+        )
         for problem_id, some in chosen.items()
     }
 
@@ -156,10 +160,12 @@ def _texts(path: Path, wanted: set[tuple[str, int]]) -> dict[tuple[str, int], st
     }
 
 
-def _rewards_text(scores: Sequence[Score]) -> str:
-    counts = Counter(score.reward for score in scores)
-    unscored = counts.pop(None, 0)
-    parts = [f"{share(reward)} × {count}" for reward, count in counts.items()]
+def rewards_text(rewards: Iterable[float | None]) -> str:
+    """Return how often each reward occurs, the highest first and None last, as text."""
+    found = list(rewards)
+    counts = Counter(reward for reward in found if reward is not None)
+    unscored = len(found) - counts.total()
+    parts = [f"{share(reward)} × {counts[reward]}" for reward in sorted(counts, reverse=True)]
     return ", ".join([*parts, *([f"unscored × {unscored}"] if unscored else [])])
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import colorsys
 import contextlib
 import dataclasses
-import functools
 import io
 import itertools
 import re
@@ -119,10 +118,13 @@ def _from(place: int) -> Iterator[str]:
         yield "#" + "".join(f"{round(255 * part):02x}" for part in linear ** (1 / 2.2))
 
 
-def metric_svg(comparison: Comparison, metric: str) -> str:
-    """Return one panel of Figure 1 as inline SVG: a metric against k, bands of 95%."""
+def metric_svg(comparison: Comparison, metric: str, names: Sequence[str] = ()) -> str:
+    """Return one panel of Figure 1 as inline SVG: a metric against k, bands of 95%.
+
+    `names` are all that the page has, where it has more than the runs: they decide on colours.
+    """
     name, label = metric.replace("@", "-at-"), f"{metric} against k"
-    return _inline(name, label, lambda axes: _draw_metric(axes, comparison, metric))
+    return _inline(name, label, lambda axes: _draw_metric(axes, comparison, metric, names))
 
 
 def entropy_svg(comparison: Comparison) -> str | None:
@@ -178,9 +180,11 @@ def figure_file(path: str | Path, size: tuple[float, float]) -> Iterator[Figure]
         figure.savefig(path, metadata={_DATES[path.suffix]: None})
 
 
-def _draw_metric(axes: Axes, comparison: Comparison, metric: str) -> None:
+def _draw_metric(
+    axes: Axes, comparison: Comparison, metric: str, names: Sequence[str] = ()
+) -> None:
     ks = comparison.ks
-    lines = lines_for(comparison.names)
+    lines = lines_for(names or comparison.names)
     for run in comparison.runs:
         line = lines[run.name]
         found = [run.metric(metric, k) for k in ks]
@@ -222,22 +226,31 @@ def _draw_entropies(axes: Axes, comparison: Comparison) -> None:
 
 
 def _inline(name: str, label: str, draw: Callable[[Axes], None], height: float = 3.6) -> str:
-    """Return what is drawn as SVG to stand in a page; ids begin with `name`, unique on the page."""
+    """Return what is drawn as SVG to stand in a page; ids begin with `name`, unique on the page.
+
+    Its `data-x` are the left and right end of the axes, as shares of the width, and their limits.
+    """
     buffer = io.StringIO()
     nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(5.0, height), layout="constrained")
-        draw(figure.subplots())
+        axes = figure.subplots()
+        draw(axes)
         figure.savefig(buffer, format="svg", metadata=nothing, transparent=True)
+    place = axes.get_position()
+    ends = " ".join(f"{value:.6g}" for value in (place.x0, place.x1, *axes.get_xlim()))
     svg = buffer.getvalue()
     svg = svg[svg.index("<svg") :].replace(_INK, "currentColor")
-    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", svg, flags=re.DOTALL)
     # Ids are unique in one figure, not on a page of several.
     for before in (' id="', "url(#", 'href="#'):
         svg = svg.replace(before, f"{before}{name}-")
     head, body = svg.split(">", 1)
     svg = re.sub(r' (width|height)="[^"]*"', "", head) + ">" + body
-    return svg.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1)
+    # What a style element said of the whole page.
+    said = f'role="img" aria-label="{label}" data-x="{ends}"'
+    joints = 'stroke-linejoin="round" stroke-linecap="butt"'
+    return svg.replace("<svg ", f"<svg {said} {joints} ", 1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -257,27 +270,24 @@ def training_curves(curves: Sequence[Mapping[str, Any]], names: Sequence[str]) -
     is the reward. `names` are the runs of the report, baseline first: a curve with the name of a
     run has its colour.
     """
+    return [
+        Curve(key, caption, curve_svg(curves, names, key))
+        for key, caption in drawn_quantities(curves)
+    ]
+
+
+def curve_svg(curves: Sequence[Mapping[str, Any]], names: Sequence[str], key: str) -> str:
+    """Return the figure of one key, as in `training_curves`."""
     lines = lines_for([*names, *(c["name"] for c in curves if c["name"] not in names)])
 
-    def draw(axes: Axes, key: str) -> None:
+    def draw(axes: Axes) -> None:
         for curve in curves:
             _draw_curve(axes, curve["log_history"], key, lines[curve["name"]])
         axes.set(xlabel="optimizer step", ylabel=key)
         axes.locator_params(axis="x", integer=True)
 
-    return [
-        Curve(
-            key,
-            caption,
-            _inline(
-                f"curve-{number}",
-                f"{key} during training",
-                functools.partial(draw, key=key),
-                height=3.0,
-            ),
-        )
-        for number, (key, caption) in enumerate(drawn_quantities(curves))
-    ]
+    name = "curve-" + re.sub(r"\W", "-", key)
+    return _inline(name, f"{key} during training", draw, height=3.0)
 
 
 def smoothed(values: Sequence[float]) -> npt.NDArray[np.float64]:

@@ -64,7 +64,7 @@ def write_report(
     decisions = {metric: decide(comparison, metric) for metric in metrics}
     # The template asks for the tables and figures that it shows, each beside its caption.
     text = (
-        _environment()
+        environment()
         .get_template("report.html")
         .render(
             comparison=comparison,
@@ -86,15 +86,16 @@ def write_report(
     return out
 
 
-def _environment() -> jinja2.Environment:
-    environment = jinja2.Environment(
+def environment() -> jinja2.Environment:
+    """Return what renders the templates of pages; what they are given is text, not markup."""
+    found = jinja2.Environment(
         loader=jinja2.PackageLoader("maxatk.report"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals |= {
+    found.globals |= {
         "figures": figures,
         "tables": run_tables,
         "setup": setup,
@@ -105,9 +106,9 @@ def _environment() -> jinja2.Environment:
         "style": _part("report.css"),
         "script": _part("report.js") + _part("problems.js"),
     }
-    environment.filters["slug"] = lambda metric: metric.replace("@", "-at-")
-    environment.filters["json"] = lambda value: json.dumps(value, indent=1, ensure_ascii=False)
-    return environment
+    found.filters["slug"] = lambda metric: metric.replace("@", "-at-")
+    found.filters["json"] = lambda value: json.dumps(value, indent=1, ensure_ascii=False)
+    return found
 
 
 def _part(name: str) -> str:

@@ -29,7 +29,8 @@ class Cell:
     `mark` is "best" or "second" of its column, "above" or "below" for a difference that can be
     told from zero, and "" otherwise. `shade` is the place of its value between the lowest (0) and
     the highest (1) of its column, or None where the column is not shaded. `note` says what the
-    value rests on, where that is not what the rest of the table rests on.
+    value rests on, where that is not what the rest of the table rests on. `link` is where on the
+    page the cell leads.
     """
 
     text: str
@@ -37,6 +38,7 @@ class Cell:
     mark: str = ""
     shade: float | None = None
     note: str = ""
+    link: str = ""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -35,7 +35,9 @@ class Training:
     def __init__(self, folder: Path) -> None:
         self._path = folder / GROUPS
         if not self._path.is_file():
-            raise MissingFileError(_hint(folder))
+            raise MissingFileError(
+                f"{folder}: holds no {GROUPS}, which a training writes unless its log_groups is 0"
+            )
         self._lock = threading.Lock()
         self._resumed = 0
         self._forget()
@@ -81,9 +83,11 @@ class Training:
         return True
 
     @property
-    def ended(self) -> bool:
-        """Return whether the training has reached its end."""
-        return bool(self.log) and "train_runtime" in self.log[-1]
+    def progress(self) -> str:
+        """Return how far the training is."""
+        last = self.log[-1] if self.log else {"step": 0}
+        most = f" of {self.about['max_steps']}" if self.about.get("max_steps") else ""
+        return f"step {last['step']}{most}{', ended' if 'train_runtime' in last else ''}"
 
     @property
     def steps(self) -> list[int]:
@@ -92,15 +96,28 @@ class Training:
 
     def groups(self, step: int) -> list[dict[str, Any]]:
         """Return the groups of a step; none where nothing is known of it."""
+        return [self.group(step, place) for place in range(self.count(step))]
+
+    def count(self, step: int) -> int:
+        """Return how many groups of a step are known."""
+        return len(self._groups.get(step, ()))
+
+    def group(self, step: int, place: int) -> dict[str, Any]:
+        """Return one group; raises IndexError where there is none."""
+        found = self._groups.get(step, [])[place]
         with self._path.open("rb") as file:
-            return [_read(file, place) for place in list(self._groups.get(step, ()))]
+            file.seek(found.start)
+            group: dict[str, Any] = json.loads(file.read(found.size))
+        return group
+
+    summary = group
 
     def places(self, key: str) -> list[tuple[int, int]]:
         """Return step and place within the step of every group of a prompt."""
         return list(self._prompts.get(key, ()))
 
-    def search(self, text: str, most: int) -> Iterator[tuple[int, int, dict[str, Any]]]:
-        """Yield at most so many groups that hold a text in either case: step, place, group."""
+    def search(self, text: str, most: int) -> Iterator[tuple[int, int]]:
+        """Yield step and place of at most so many groups that hold a text in either case."""
         wanted = json.dumps(text.lower(), ensure_ascii=False)[1:-1].encode("utf-8", "replace")
         with self._path.open("rb") as file:
             for step, places in list(self._groups.items()):
@@ -108,16 +125,9 @@ class Training:
                     if most <= 0:
                         return
                     file.seek(place.start)
-                    line = file.read(place.size)
-                    if wanted in line.lower():
+                    if wanted in file.read(place.size).lower():
                         most -= 1
-                        yield step, number, json.loads(line)
-
-
-def _read(file: Any, place: _Place) -> dict[str, Any]:
-    file.seek(place.start)
-    found: dict[str, Any] = json.loads(file.read(place.size))
-    return found
+                        yield step, number
 
 
 def advantages_under(group: Mapping[str, Any], method: str, k: int) -> list[float]:
@@ -146,13 +156,3 @@ def advantages_under(group: Mapping[str, Any], method: str, k: int) -> list[floa
     )
     values: list[float] = (AdvantageScale("mean", row).factor(len(samples)) * found[0]).tolist()
     return values
-
-
-def _hint(folder: Path) -> str:
-    """Return why a folder cannot be looked at, and which command shows what it holds."""
-    if (folder / "results.json").is_file() or (folder / "scores.jsonl").is_file():
-        return f"{folder}: holds an evaluation: maxatk report {folder} --out report.html"
-    pages = sorted(folder.glob("*.html"))
-    if pages:
-        return f"{folder}: holds no training, but a page: {pages[0]}"
-    return f"{folder}: holds no {GROUPS}, which a training writes unless its log_groups is 0"

@@ -1,8 +1,8 @@
-"""A local page about a training that runs or has ended: files alone, served to this machine only.
+"""A local page about trainings and evaluations that run or have ended, served to this machine only.
 
 The address holds a token: without it, or under the name of another host, nothing is answered.
-What models wrote is text on the page. Its policy admits no script, style or address of another
-origin.
+Figures and tables are drawn as those of the report. What models wrote is text on the page. Its
+policy admits no script, style sheet or address of another origin.
 """
 
 from __future__ import annotations
@@ -11,19 +11,31 @@ import functools
 import http.server
 import json
 import secrets
+import threading
 import urllib.parse
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
-from maxatk.errors import MaxAtKError
+from maxatk.errors import MaxAtKError, MissingFileError
+from maxatk.evaluation.folder import SCORES
+from maxatk.folders import known
+from maxatk.group_log import GROUPS, prompt_key
 from maxatk.objectives import METHODS
-from maxatk.report.figures import drawn_quantities, lines_for
+from maxatk.report.drilldown import rewards_text
+from maxatk.report.evaluated import Evaluation
+from maxatk.report.figures import curve_svg, drawn_quantities, lines_for, metric_svg
+from maxatk.report.page import environment
+from maxatk.report.run_tables import overview_table
+from maxatk.report.runs import METRICS, Comparison, Run
+from maxatk.report.tables import Cell, Table, share, table_of
 from maxatk.report.training import Training, advantages_under
 
 _POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    "default-src 'none'; script-src 'self'; style-src 'self'; style-src-attr 'unsafe-inline'; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 _HEADERS = {
     "Content-Security-Policy": _POLICY,
@@ -37,20 +49,51 @@ _PARTS = {
     "view.css": ("text/css", ("report.css", "view.css")),
     "view.js": ("text/javascript", ("report.js", "view.js")),
 }
+_ANSWERS = {
+    f"api/{name}": name
+    for name in ("state", "figure", "tables", "step", "group", "prompt", "search")
+}
+_TOLD = ("reward", "entropy", "step_time")  # of a step, beside max@k; figures have the rest
 _MOST_FOUND = 200  # groups that a search returns
 
 
+def runs_in(folders: Mapping[str, Path]) -> dict[str, Training | Evaluation]:
+    """Return the runs of folders by name; of a study, which is no run, those in it or its `work`.
+
+    Raises MissingFileError for a folder without a run.
+    """
+    found: dict[str, Training | Evaluation] = {}
+    for name, folder in folders.items():
+        run = _run(folder)
+        inner = [] if run else sorted([*folder.glob("*"), *folder.glob("work/*")])
+        runs = {name: run, **{path.name: _run(path) for path in inner}}
+        if not any(runs.values()):
+            raise MissingFileError(
+                f"{folder}: holds no {GROUPS}, which a training writes unless its log_groups is "
+                f"0, no {SCORES} of an evaluation, and no folder that does"
+            )
+        found |= {name: run for name, run in runs.items() if run is not None}
+    return found
+
+
+def _run(folder: Path) -> Training | Evaluation | None:
+    if (folder / GROUPS).is_file():
+        return Training(folder)
+    return Evaluation(folder) if (folder / SCORES).is_file() else None
+
+
 class View(http.server.ThreadingHTTPServer):
-    """A server of the page about one or two trainings, on a port of the loopback; 0 is a free one.
+    """A server of the page about some runs, on a port of the loopback; 0 is a free one.
 
     `address` is where the page is. Raises OSError for a port that is taken.
     """
 
     daemon_threads = True
 
-    def __init__(self, trainings: Mapping[str, Training], *, port: int = 0) -> None:
-        self.trainings = dict(trainings)
+    def __init__(self, runs: Mapping[str, Training | Evaluation], *, port: int = 0) -> None:
+        self.names, self.runs = list(runs), list(runs.values())
         self.token = secrets.token_urlsafe(16)
+        self._drawing = threading.Lock()  # matplotlib is not made for several threads
         super().__init__(("127.0.0.1", port), _Handler)
 
     @property
@@ -64,72 +107,178 @@ class View(http.server.ThreadingHTTPServer):
         return f"127.0.0.1:{self.server_port}", f"localhost:{self.server_port}"
 
     def state(self, query: Mapping[str, str]) -> dict[str, Any]:
-        """Return what every training has logged; nothing where that is `known` already."""
-        found = list(self.trainings.values())
-        version = "-".join(training.refresh() for training in found)
+        """Return what the runs are and which figures they have; nothing where that is `known`."""
+        version = "-".join(run.refresh() for run in self.runs)
         if query.get("known") == version:
             return {"version": version}
-        logs = [{"name": name, "log_history": t.log} for name, t in self.trainings.items()]
-        drawn = drawn_quantities(logs)
-        lines, keys = lines_for(list(self.trainings)), ["step", *(key for key, _ in drawn)]
+        lines = lines_for(self.names)
+        drawn = drawn_quantities(self._curves())
+        if self._comparison().runs:
+            drawn += [(each, "against k, with 95% intervals") for each in METRICS]
         return {
             "version": version,
-            "quantities": drawn,
+            "figures": drawn,
             "methods": list(METHODS),
             "runs": [
                 {
                     "name": name,
                     "color": lines[name].color,
-                    "about": training.about,
-                    "ended": training.ended,
-                    "rows": [[row.get(key) for key in keys] for row in training.log],
-                    "steps": training.steps,
+                    "progress": run.progress,
+                    "trained": isinstance(run, Training),
+                    "steps": list(run.steps),
                 }
-                for name, training in self.trainings.items()
+                for name, run in zip(self.names, self.runs, strict=True)
             ],
         }
 
+    def figure(self, query: Mapping[str, str]) -> dict[str, Any]:
+        """Return a figure as SVG, as the report draws it."""
+        key = query["key"]
+        with self._drawing:
+            if key in METRICS:
+                return {"svg": metric_svg(self._comparison(), key, self.names)}
+            curves = self._curves()
+            if key not in dict(drawn_quantities(curves)):
+                raise KeyError(key)
+            return {"svg": curve_svg(curves, self.names, key)}
+
+    def tables(self, query: Mapping[str, str]) -> dict[str, Any]:
+        """Return the tables of the runs as markup, `most` rows of the long ones."""
+        most = int(query["most"])
+        found, comparison = list[str](), self._comparison()
+        if comparison.runs:
+            said = "Unbiased estimates over the problems that have all samples so far."
+            found.append(_markup(overview_table(comparison), said, "overview"))
+            found.append(self._problems(comparison, most))
+        if self._curves():
+            found.append(self._steps(most))
+        longest = max([len(self._drawn()), *(len(run.results.ids) for run in comparison.runs)])
+        return {"html": "".join(found), "more": max(0, longest - most)}
+
     def step(self, query: Mapping[str, str]) -> dict[str, Any]:
-        """Return the groups of a step without their texts."""
-        training = self._training(query)
-        groups = training.groups(int(query["step"]))
-        return {"groups": [_summary(group) for group in groups]}
+        """Return the table of the groups of a step as markup."""
+        run, step = int(query["run"]), int(query["step"])
+        places = [(run, step, place) for place in range(self.runs[run].count(step))]
+        said = f"{len(places)} groups that were kept; a prompt opens its completions."
+        return {"html": self._groups(places, said)}
 
     def group(self, query: Mapping[str, str]) -> dict[str, Any]:
         """Return a group, its advantages under a `method`, and where else its prompt was drawn."""
-        step, place = int(query["step"]), int(query["place"])
-        found = self._training(query).groups(step)[place]
-        method, k = query.get("method") or None, int(query.get("k") or found["k"])
+        step, place, run = int(query["step"]), int(query["place"]), self.runs[int(query["run"])]
+        found = run.group(step, place)
+        method = query.get("method") or None
         if method is not None:
-            found["other"] = advantages_under(found, method, k)
-        found["method"] = self._training(query).about["method"]
-        found["drawn"] = [
-            {"run": run, "step": step, "place": place}
-            for run, training in enumerate(self.trainings.values())
-            for step, place in training.places(found["group"])
-        ]
+            found["other"] = advantages_under(found, method, int(query.get("k") or found["k"]))
+        if isinstance(run, Training):
+            found["method"] = run.about["method"]
+        found["count"] = run.count(step)
+        found["drawn"] = self._places(found["group"])
         return found
 
     def prompt(self, query: Mapping[str, str]) -> dict[str, Any]:
-        """Return the groups of a prompt in all trainings."""
-        return {
-            "drawn": [
-                {"run": run, "step": step, "place": at, **_summary(training.groups(step)[at])}
-                for run, training in enumerate(self.trainings.values())
-                for step, at in training.places(query["key"])
-            ]
-        }
+        """Return the table of the groups of a prompt in all runs as markup."""
+        said = "The groups of one prompt."
+        return {"html": self._groups(self._places(query["wanted"]), said, named=True)}
 
     def search(self, query: Mapping[str, str]) -> dict[str, Any]:
-        """Return the groups whose prompt, completions or verdicts hold a text."""
-        found: list[dict[str, Any]] = []
-        for run, training in enumerate(self.trainings.values()):
-            for step, place, group in training.search(query["text"], _MOST_FOUND - len(found)):
-                found.append({"run": run, "step": step, "place": place, **_summary(group)})
-        return {"groups": found, "most": _MOST_FOUND}
+        """Return the table of the groups whose prompt, completions or verdicts hold a text."""
+        found: list[tuple[int, int, int]] = []
+        for number, run in enumerate(self.runs):
+            places = run.search(query["wanted"], _MOST_FOUND - len(found))
+            found += [(number, step, place) for step, place in places]
+        said = f"{'The first ' * (len(found) == _MOST_FOUND)}{len(found)} groups that hold it."
+        return {"html": self._groups(found, said, named=True)}
 
-    def _training(self, query: Mapping[str, str]) -> Training:
-        return list(self.trainings.values())[int(query["run"])]
+    def _curves(self) -> list[dict[str, Any]]:
+        pairs = zip(self.names, self.runs, strict=True)
+        return [{"name": n, "log_history": r.log} for n, r in pairs if isinstance(r, Training)]
+
+    def _comparison(self) -> Comparison:
+        """Return the evaluations that have results, whatever problems they are over."""
+        runs = tuple(
+            Run(name, run.results)
+            for name, run in zip(self.names, self.runs, strict=True)
+            if isinstance(run, Evaluation) and run.results is not None
+        )
+        ks = set.intersection(*(set(run.results.ks) for run in runs)) if runs else set[int]()
+        return Comparison(runs, tuple(sorted(ks)))
+
+    def _places(self, key: str) -> list[tuple[int, int, int]]:
+        return [(at, *place) for at, run in enumerate(self.runs) for place in run.places(key)]
+
+    def _drawn(self) -> list[tuple[int, int]]:
+        """Return the steps of all trainings with their runs, the last first."""
+        found = [
+            (step, -at)
+            for at, run in enumerate(self.runs)
+            if isinstance(run, Training)
+            for step in run.steps
+        ]
+        return [(step, -at) for step, at in sorted(found, reverse=True)]
+
+    def _steps(self, most: int) -> str:
+        keys = [key for key, _ in drawn_quantities(self._curves()) if key in _TOLD or "@" in key]
+        logged: dict[tuple[int, int], dict[str, Any]] = defaultdict(dict)
+        for at, run in enumerate(self.runs):
+            for row in run.log if isinstance(run, Training) else ():
+                logged[row["step"], at].update(row)
+        drawn, rows, window = self._drawn(), [], dict[int, dict[str, Any]]()
+        for step, at in drawn[:most]:
+            window[at] = logged.get((step, at)) or window.get(at, {})
+            name = Cell(self._step_name(at, step), link=f"#step/{at}/{step}")
+            rows.append((name, *(Cell(_digits(known(window[at], key))) for key in keys)))
+        said = (
+            f"{len(drawn)} steps with groups, the last first, with means over the steps of a row "
+            "of the log; a step opens its prompts, and so does a figure."
+        )
+        return _markup(Table(("step", *keys), tuple(rows)), said, "steps")
+
+    def _step_name(self, run: int, step: int) -> str:
+        return str(step) if len(self.runs) == 1 else f"{self.names[run]}, {step}"
+
+    def _problems(self, comparison: Comparison, most: int) -> str:
+        """Return the table of the problems: max@1 of every model, and max@k for its largest k."""
+        ids = list(dict.fromkeys(name for run in comparison.runs for name in run.results.ids))[
+            :most
+        ]
+        last = comparison.ks[-1]
+        columns: dict[str, list[Cell]] = {"problem": [Cell(name) for name in ids]}
+        for run in comparison.runs:
+            at, values = self.names.index(run.name), run.results.per_problem.values["max@k"]
+            ends = dict(
+                zip(run.results.ids, zip(values[1], values[last], strict=True), strict=True)
+            )
+            columns[run.name] = [
+                Cell(
+                    share(ends[name][0]),
+                    f"max@{last} {share(ends[name][1])}",
+                    link=f"#group/{at}/0/{self.runs[at].places(prompt_key(name))[0][1]}",
+                )
+                if name in ends
+                else Cell("–")
+                for name in ids
+            ]
+        said = "max@1 of the problems; a value opens the samples of its model."
+        return _markup(table_of(columns), said, "problems")
+
+    def _groups(
+        self, places: Iterable[tuple[int, int, int]], said: str, *, named: bool = False
+    ) -> str:
+        rows = []
+        for run, step, place in places:
+            group = self.runs[run].summary(step, place)
+            rewards = [sample["reward"] for sample in group["samples"]]
+            scored = [reward for reward in rewards if reward is not None]
+            told = [value for value in (group["id"], group["prompt"][:80]) if value]
+            cells = [Cell(": ".join(told) or "–", link=f"#group/{run}/{step}/{place}")]
+            cells.append(Cell(rewards_text(rewards)))
+            cells.append(Cell(_digits(sum(scored) / len(scored) if scored else None)))
+            cells.append(Cell(_digits(max(scored, default=None))))
+            silent = not any(sample.get("advantage", True) for sample in group["samples"])
+            cells.append(Cell("none" if silent else "yes"))
+            rows.append((*cells, *([Cell(self._step_name(run, step))] if named else [])))
+        header = ("prompt", "rewards", "mean", "best", "signal", *(("step",) if named else ()))
+        return _markup(Table(header, tuple(rows)), said, "groups")
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
@@ -147,22 +296,12 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             kind, files = _PARTS[name]
             self._answer(200, kind, _parts(files))
             return
-        answers: dict[str, Callable[[Mapping[str, str]], Any]] = {
-            f"api/{answer.__name__}": answer
-            for answer in (
-                self.server.state,
-                self.server.step,
-                self.server.group,
-                self.server.prompt,
-                self.server.search,
-            )
-        }
-        if name not in answers:
+        if name not in _ANSWERS:
             self._answer(404, "text/plain", b"there is no such page\n")
             return
         query = dict(urllib.parse.parse_qsl(path.query))
         try:
-            status, found = 200, answers[name](query)
+            status, found = 200, getattr(self.server, _ANSWERS[name])(query)
         except (MaxAtKError, KeyError, ValueError, IndexError) as error:
             status, found = 400, {"error": str(error) if isinstance(error, MaxAtKError) else "gone"}
         self._answer(status, "application/json", json.dumps(found).encode())
@@ -186,13 +325,13 @@ def _parts(files: Sequence[str]) -> bytes:
     return b"".join((folder / name).read_bytes() for name in files)
 
 
-def _summary(group: Mapping[str, Any]) -> dict[str, Any]:
-    samples = group["samples"]
-    return {
-        "id": group["id"],
-        "key": group["group"],
-        "k": group["k"],
-        "prompt": group["prompt"][:200],
-        "rewards": [sample["reward"] for sample in samples],
-        "silent": not any(sample["advantage"] for sample in samples),
-    }
+def _markup(table: Table, said: str, name: str) -> str:
+    parts = _templates().get_template("parts.html").module
+    return str(parts.table(table, said, name))  # type: ignore[attr-defined]
+
+
+_templates = functools.cache(environment)
+
+
+def _digits(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}".removesuffix(".000")

@@ -89,8 +89,9 @@ if (metrics) {
   for (const button of metrics.querySelectorAll("button")) button.addEventListener("click", () => decideBy(button.dataset.by));
 }
 
-for (const table of document.querySelectorAll("main table[id]")) {
-  table.caption.append(download(table.id, () => cells(table)));
+function downloads(place) {
+  for (const table of place.querySelectorAll("table[id]")) table.caption.append(download(table.id, () => cells(table)));
 }
+downloads(document.querySelector("main"));
 if (metrics) decideBy(metrics.querySelector("button").dataset.by);
 fit();
