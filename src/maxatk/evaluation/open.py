@@ -17,7 +17,7 @@ from maxatk.records import Sample, Score
 
 ResultsSource = str | Path | Results | Mapping[str, Any]
 
-TABLES = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".jsonl", ".parquet", ".eval")
+TABLES = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".jsonl", ".parquet", ".eval", ".pt")
 """How files of rewards end."""
 
 

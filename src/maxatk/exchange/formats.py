@@ -20,6 +20,7 @@ from typing import Any
 from maxatk.errors import DataError
 from maxatk.exchange import harnesses, log
 from maxatk.exchange.log import LogFormat, LogRow, RawRow
+from maxatk.exchange.rollouts import ROLLOUTS
 from maxatk.records import Sample
 
 OURS = "samples"
@@ -252,6 +253,7 @@ FORMATS: dict[str, LogFormat] = {
         lambda row: {"task_id", "completion", "passed"} <= row.keys(),
         _human_eval,
     ),
+    **ROLLOUTS,
     TABLE: LogFormat(
         "a table of problem_id, sample, reward",
         lambda row: "problem_id" in row and ("reward" in row or "completion" in row),

@@ -82,6 +82,22 @@ def text_or_none(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
+def mapping(row: RawRow, name: str, absent: RawRow | None = None) -> RawRow:
+    """Return the object of a field, `absent` where it is missing; raises DataError as `text`."""
+    value = field(row, name) if absent is None else row.get(name, absent)
+    if not isinstance(value, Mapping):
+        raise DataError(f"field {name!r}: must be an object, got {value!r:.60}")
+    return value
+
+
+def mappings(row: RawRow, name: str) -> list[RawRow]:
+    """Return the list of objects of a field; raises DataError as `text`."""
+    value = field(row, name)
+    if not isinstance(value, list) or not all(isinstance(item, Mapping) for item in value):
+        raise DataError(f"field {name!r}: must be a list of objects, got {value!r:.60}")
+    return value
+
+
 def field(row: RawRow, name: str) -> Any:
     """Return a field; raises DataError where it is missing."""
     if name not in row:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import csv
 import dataclasses
 import functools
-import gzip
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,12 +15,12 @@ from maxatk.errors import DataError, InvalidValueError, MissingFileError, unknow
 from maxatk.exchange.formats import FORMATS, OURS, TABLE
 from maxatk.exchange.log import LogFormat, LogRow, PlacedRow, RawRow, identifier, index, reward
 from maxatk.jsonl import bad_lines, json_object, lines_of
-from maxatk.problems.files import read_rows
+from maxatk.problems.files import csv_rows, read_rows, whole_row
 
 MAPPED = ("problem_id", "sample", "reward", "completion", "prompt", "answer")
 """The fields of a sample that `mapping` can take from elsewhere in a row."""
 
-_INSPECT_LOG = ".eval"
+_OF_SUFFIX = {".eval": "inspect", ".pt": "slime"}
 _OWN = (TABLE, OURS)  # what files hold where no format is named
 
 
@@ -89,8 +87,8 @@ def format_of(path: str | Path, default: str = TABLE) -> str:
     verified. Raises as `placed_rows`.
     """
     path = Path(path)
-    if path.suffix == _INSPECT_LOG:
-        return "inspect"
+    if path.suffix in _OF_SUFFIX:
+        return _OF_SUFFIX[path.suffix]
     row = _first_row(path)
     found = None if row is None or FORMATS[default].matches(row) else recognised(row)
     return default if found is None or found in _OWN else found
@@ -147,20 +145,8 @@ def _an_object(value: Any) -> RawRow:
 
 
 def _csv(path: Path) -> Iterator[PlacedRow]:
-    opened = gzip.open if path.suffix == ".gz" else open
-    with opened(path, "rt", encoding="utf-8-sig", newline="") as file:
-        reader = csv.DictReader(file, delimiter="\t" if ".tsv" in path.suffixes else ",")
-        try:
-            for row in reader:
-                yield f"{path}:{reader.line_num}", functools.partial(_whole_line, row)
-        except (csv.Error, UnicodeDecodeError, gzip.BadGzipFile, EOFError) as error:
-            raise DataError(f"{path}: not a CSV file in UTF-8 ({error})") from error
-
-
-def _whole_line(row: dict[Any, Any]) -> RawRow:
-    if None in row:
-        raise DataError(f"has {len(row[None])} more values than the header has names")
-    return row
+    for number, row in csv_rows(path):
+        yield f"{path}:{number}", functools.partial(whole_row, row)
 
 
 def _parquet(path: Path) -> Iterator[PlacedRow]:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import gzip
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -124,12 +125,35 @@ def _damage_named(path: Path) -> Iterator[None]:
         raise DataError(f"{path}: not a parquet file ({error})") from error
 
 
-def _table_rows(path: Path) -> Iterator[Row]:
-    with path.open(encoding="utf-8-sig", newline="") as text:
+def csv_rows(path: Path) -> Iterator[tuple[int, Row]]:
+    """Yield the rows of a table with a line of names, CSV or TSV, and the line that each ends on.
+
+    A name that ends in .gz is read through gzip. A row with more values than names has them under
+    None. Raises DataError for another file.
+    """
+    opened = gzip.open if path.suffix == ".gz" else open
+    with opened(path, "rt", encoding="utf-8-sig", newline="") as text:
+        reader = csv.DictReader(text, delimiter="\t" if ".tsv" in path.suffixes else ",")
         try:
-            yield from csv.DictReader(text, delimiter="\t" if path.suffix == ".tsv" else ",")
-        except (csv.Error, ValueError) as error:  # text that is not UTF-8 is a ValueError
-            raise DataError(f"{path}: must hold a table with a line of names ({error})") from error
+            for row in reader:
+                yield reader.line_num, row
+        except (csv.Error, UnicodeDecodeError, gzip.BadGzipFile, EOFError) as error:
+            raise DataError(f"{path}: not a CSV file in UTF-8 ({error})") from error
+
+
+def whole_row(row: Mapping[Any, Any]) -> Row:
+    """Return a row of `csv_rows`; raises DataError for one with more values than names."""
+    if None in row:
+        raise DataError(f"has {len(row[None])} more values than the header has names")
+    return row
+
+
+def _table_rows(path: Path) -> Iterator[Row]:
+    for number, row in csv_rows(path):
+        try:
+            yield whole_row(row)
+        except DataError as error:
+            raise DataError(f"{path}:{number}: {error}") from error
 
 
 def _array_rows(path: Path) -> Iterator[Row]:
