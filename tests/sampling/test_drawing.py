@@ -79,3 +79,18 @@ def test_a_masked_token_is_never_drawn(noise, cut):
     found = draw_tokens(logits, torch.tensor([noise]), SamplingSettings(**cut))
     assert found.ids.item() == (1 if noise == 0 else 3)
     assert torch.isfinite(found.entropies).all()
+
+
+@pytest.mark.parametrize("broken", [[torch.nan] * 300, [torch.inf, 0.0] * 150, [-torch.inf] * 300])
+@pytest.mark.parametrize(
+    "cut", [{}, {"top_p": 0.9}, {"top_k": 8}, {"min_p": 0.1}, {"temperature": 0.0}]
+)
+def test_logits_that_are_no_distribution_give_nan_and_leave_the_others_alone(broken, cut):
+    whole = torch.linspace(0, 3, 300).repeat(2, 1)
+    noise = torch.tensor([0.2, 0.5, 0.9])
+    logits = torch.stack([whole[0], torch.tensor(broken), whole[1]])
+    found = draw_tokens(logits, noise, SamplingSettings(**cut))
+    assert found.logprobs.isnan().tolist() == [False, True, False]
+    assert all(0 <= token < 300 for token in found.ids.tolist())
+    expected = draw_tokens(whole, noise[[0, 2]], SamplingSettings(**cut))
+    assert [part[[0, 2]].tolist() for part in found] == [part.tolist() for part in expected]

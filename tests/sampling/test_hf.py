@@ -66,6 +66,16 @@ def test_logprob_and_entropy_equal_a_plain_forward_pass(backend, temperature):
         assert row.entropy == pytest.approx(entropy.item(), abs=1e-4)
 
 
+@pytest.mark.parametrize("changes", [{}, {"top_k": 3}, {"temperature": 0.0}])
+def test_a_model_whose_weights_are_not_numbers_is_refused_with_its_sample(tiny_model, changes):
+    broken = HFBackend(tiny_model, ModelSettings(batch_size=8))
+    with torch.no_grad():
+        broken.model.get_output_embeddings().weight[3] = torch.nan
+    settings = SamplingSettings(samples=8, **changes)
+    with pytest.raises(InvalidValueError, match=r"logits are NaN .*\('problem', 0\)"):
+        sampled(broken, "problem", range(8), settings)
+
+
 def test_rows_end_at_the_end_token_or_at_the_limit(backend):
     drawn = draw(backend)
     assert len({row.ended for row in drawn}) == 2

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from maxatk.sampling import ModelSettings, SamplingSettings
+from maxatk.sampling import ModelSettings, SamplingSettings, loop
 from maxatk.sampling.decoding import Decoder, shares
 from maxatk.sampling.draw import Stopper
 from maxatk.sampling.hf import HFBackend
@@ -96,13 +96,41 @@ def test_steps_send_nothing_to_the_device_while_no_row_comes_or_goes(model):
     assert count.launched["lift_fresh"] == 0
 
 
+def test_prompts_are_evaluated_together_up_to_a_number_of_tokens(model, monkeypatch):
+    monkeypatch.setattr(loop, "_PROMPTS_AT_ONCE", {"cpu": 4})
+    monkeypatch.setattr(loop, "_TOKENS_AT_ONCE", 60)
+    decoder, evaluated = Decoder(model, rows=ROWS), []
+    evaluate = decoder.evaluate
+    monkeypatch.setattr(
+        decoder,
+        "evaluate",
+        lambda prompts, **more: (
+            evaluated.append(list(map(len, prompts))) or evaluate(prompts, **more)
+        ),
+    )
+    settings = SamplingSettings(max_new_tokens=2)
+    noise = np.full((1, 2), 0.5, dtype=np.float32)
+    lengths = [10, 10, 10, 10, 5, 20, 30, 5, 100, 3]
+    work = [Work([3] * length, [place], noise) for place, length in enumerate(lengths)]
+    found = Loop(
+        decoder,
+        settings,
+        rows=ROWS,
+        shared=False,
+        end_tokens=(),
+        stopper=Stopper(settings, lambda _: ""),
+    ).run(iter(work))
+    assert sorted(row.key for some in found for row in some) == list(range(10))
+    assert evaluated == [[10, 10, 10, 10], [5, 20], [30, 5], [100], [3]]
+
+
 def test_the_loop_reads_back_once_a_token(model, monkeypatch):
     reads = []
     tolist = torch.Tensor.tolist
     monkeypatch.setattr(torch.Tensor, "tolist", lambda self: reads.append(1) or tolist(self))
     settings = SamplingSettings(max_new_tokens=20)
     noise = np.random.default_rng(0).random((ROWS, 20), dtype=np.float32)
-    loop = Loop(
+    drawing = Loop(
         Decoder(model, rows=ROWS),
         settings,
         rows=ROWS,
@@ -110,6 +138,6 @@ def test_the_loop_reads_back_once_a_token(model, monkeypatch):
         end_tokens=(),
         stopper=Stopper(settings, lambda _: ""),
     )
-    drawn = [row for some in loop.run(iter([Work([3, 4], range(ROWS), noise)])) for row in some]
+    drawn = [row for some in drawing.run(iter([Work([3, 4], range(ROWS), noise)])) for row in some]
     assert [len(row.ids) for row in drawn] == [20] * ROWS
     assert len(reads) == 20 + 4  # and four columns of the rows that have ended

@@ -37,7 +37,8 @@ def draw_tokens(logits: torch.Tensor, noise: torch.Tensor, settings: SamplingSet
     """Draw one token a row from logits (R, V) with uniform noise (R,) in [0, 1).
 
     Log-probabilities and entropies are those of softmax(logits / temperature) before any cut, at
-    temperature 1 where the temperature is 0. A row does not depend on the other rows.
+    temperature 1 where the temperature is 0. They are NaN, and the token is any, where logits are
+    NaN, infinite or all -infinite. A row does not depend on the other rows.
     """
     rows = len(logits)
     if logits.device.type == "cpu":
@@ -65,7 +66,7 @@ def _draw_chunk(logits: torch.Tensor, noise: torch.Tensor, settings: SamplingSet
     elif settings.cut:
         ids = _draw_cut(masses, total, noise, settings)
     else:
-        ids = _draw_whole(masses, sums, noise)
+        ids = _draw_whole(masses, sums, noise).clamp_(max=scaled.shape[1] - 1)
     log_total = total.log()
     chosen = scaled.gather(1, ids[:, None]).squeeze(1) - log_total
     # The mean of a masked token, 0 * -inf, would be NaN.
@@ -122,7 +123,7 @@ def _likely(
             break
     row, token = chosen.nonzero(as_tuple=True)
     place = torch.arange(len(row), device=row.device) - (counts.cumsum(0) - counts)[row]
-    shape = (len(masses), int(counts.max()))
+    shape = (len(masses), max(int(counts.max()), 1))  # none in rows that are NaN
     tokens = token.new_zeros(shape).index_put((row, place), token)
     values = masses.new_zeros(shape).index_put((row, place), masses[row, token])
     return values, tokens
@@ -133,7 +134,8 @@ def _invert(cumulative: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     # be drawn.
     total = cumulative[:, -1]
     target = torch.minimum(target, torch.nextafter(total, torch.zeros_like(total))).clamp_(min=0)
-    return torch.searchsorted(cumulative, target[:, None], right=True).squeeze(1)
+    found = torch.searchsorted(cumulative, target[:, None], right=True).squeeze(1)
+    return found.clamp_(max=cumulative.shape[1] - 1)  # behind the last one where it is NaN
 
 
 class Stopper:

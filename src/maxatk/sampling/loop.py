@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from maxatk.errors import InvalidValueError
 from maxatk.sampling.draw import Stopper, draw_tokens
 from maxatk.sampling.settings import SamplingSettings
 
@@ -18,6 +19,7 @@ _DROP_BELOW = 0.9
 _REFILL_AT = 0.125
 _PROMPTS_AT_ONCE = {"cpu": 1}  # a GPU is not busy with one; a CPU is, and repeats to the last bit
 _OTHER_PROMPTS_AT_ONCE = 16
+_TOKENS_AT_ONCE = 1 << 14  # of them, with the filling: activations of long prompts are large
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,7 +86,10 @@ class Loop:
         }
 
     def run(self, queue: Iterator[Work]) -> Iterator[list[Drawn]]:
-        """Yield rows as they end, until the queue is empty."""
+        """Yield rows as they end, until the queue is empty.
+
+        Raises InvalidValueError naming the row whose logits are no distribution.
+        """
         waiting = _Waiting(queue, lambda some: self._decoder.evaluate(some, shared=self._shared))
         while True:
             while self._room(waiting):
@@ -173,12 +178,21 @@ class Loop:
         state["entropies"][index] += found.entropies.double()
         state["counts"][index] = places + 1
         state["last"][index] = found.ids
-        ends = [torch.isin(found.ids, self._ends), places + 1 == settings.max_new_tokens]
+        told = [
+            torch.isin(found.ids, self._ends),
+            places + 1 == settings.max_new_tokens,
+            found.logprobs.isnan(),
+        ]
         # The only time that a step waits for the device.
-        ids, ended, full = torch.stack([found.ids, *ends]).tolist()
+        columns = torch.stack([found.ids, *told]).tolist()
         over = {}
-        for row, token, stop, last in zip(rows, ids, ended, full, strict=True):
+        for row, token, stop, last, unknown in zip(rows, *columns, strict=True):
             if self._keys[row] is not None:
+                if unknown:
+                    raise InvalidValueError(
+                        f"model: its logits are NaN or infinite in sample {self._keys[row]!r}; "
+                        "the weights are broken, or too large for the dtype"
+                    )
                 stops = bool(stop) or self._stops(row, token)
                 if stops or last:
                     over[row] = stops
@@ -232,7 +246,10 @@ class _Waiting:
         """Return a prompt with at most so many of its rows: their keys and noise."""
         if not self._prompts:
             self._look(at_once)
-            self._prompts = self._evaluate([work.prompt for work in self._ahead[:at_once]])
+            lengths = [len(work.prompt) for work in self._ahead[:at_once]]
+            while len(lengths) > 1 and len(lengths) * max(lengths) > _TOKENS_AT_ONCE:
+                lengths.pop()
+            self._prompts = self._evaluate([work.prompt for work in self._ahead[: len(lengths)]])
         work, prompt, start = self._ahead[0], self._prompts[0], self._taken
         stop = min(start + most, len(work.keys))
         self._taken = stop
