@@ -1,3 +1,4 @@
+import dataclasses
 import importlib.machinery
 import importlib.util
 import sys
@@ -7,7 +8,7 @@ import pytest
 import torch
 
 from maxatk.errors import MissingDependencyError
-from maxatk.sampling import BACKENDS, BackendRow, ModelSettings, load_backend
+from maxatk.sampling import BACKENDS, ModelSettings, load_backend
 
 
 @pytest.mark.skipif(importlib.util.find_spec("vllm") is not None, reason="vllm is installed")
@@ -16,12 +17,9 @@ def test_without_vllm_the_error_says_what_to_install(tiny_model):
         load_backend(str(tiny_model), ModelSettings(backend="vllm"))
 
 
-class Opened:
-    """Stands for vLLM's class; returns what it was opened with."""
-
-    @classmethod
-    def open(cls, model, settings):
-        return settings
+def opened(model, settings):
+    """Stand for vLLM's class and return what it was opened with."""
+    return settings
 
 
 @pytest.mark.parametrize(
@@ -40,7 +38,8 @@ def test_auto_takes_vllm_on_a_gpu_and_says_so(
     monkeypatch.setitem(sys.modules, "vllm", module)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
     for name in ("vllm", "hf"):
-        monkeypatch.setitem(BACKENDS, name, BackendRow(f"{__name__}:Opened"))
+        row = dataclasses.replace(BACKENDS[name], path=f"{__name__}:opened")
+        monkeypatch.setitem(BACKENDS, name, row)
     found = load_backend(str(tiny_model), ModelSettings("auto", **changes))
     assert found.backend == expected
     assert f"backend auto: {expected}, because {why}" in caplog.text

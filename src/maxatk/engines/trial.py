@@ -108,13 +108,16 @@ def _plain_log_probabilities(model: str, problems: Sequence[Problem]) -> list[fl
     loaded: Any = AutoModelForCausalLM.from_pretrained(model, dtype="float32").eval()
     means = []
     for problem in problems:
-        ids, total, end = prompt_ids(tokenizer, problem.prompt), 0.0, tokenizer.eos_token_id
-        length = len(ids)
-        while len(ids) - length < _NEW_TOKENS and (len(ids) == length or ids[-1] != end):
-            with torch.inference_mode():
-                logits = loaded(input_ids=torch.tensor([ids])).logits[0, -1]
-            value, token = torch.log_softmax(logits, -1).max(-1)
-            total += float(value)
-            ids.append(int(token))
-        means.append(total / (len(ids) - length))
+        ids = torch.tensor([prompt_ids(tokenizer, problem.prompt)])
+        found = loaded.generate(
+            ids,
+            attention_mask=torch.ones_like(ids),
+            max_new_tokens=_NEW_TOKENS,
+            do_sample=False,
+            use_cache=False,
+            output_logits=True,
+            return_dict_in_generate=True,
+        )
+        logps = torch.log_softmax(torch.cat(found.logits), -1).amax(-1)
+        means.append(float(logps.mean()))
     return means

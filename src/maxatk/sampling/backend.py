@@ -9,19 +9,14 @@ import dataclasses
 import importlib
 import importlib.util
 import logging
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
+from maxatk.check import require
 from maxatk.errors import InvalidValueError, MissingDependencyError, unknown_name
 from maxatk.models import fingerprint, refuse_missing_model
 from maxatk.records import Sample
-from maxatk.sampling.settings import (
-    BACKENDS,
-    VLLM_LACKS,
-    ModelSettings,
-    Request,
-    SamplingSettings,
-)
+from maxatk.sampling.settings import BACKENDS, ModelSettings, Request, SamplingSettings
 
 _log = logging.getLogger(__name__)
 
@@ -66,6 +61,11 @@ def load_backend(model: str, settings: ModelSettings) -> Backend:
     if name not in BACKENDS:
         raise unknown_name("backend", name, BACKENDS)
     row = BACKENDS[name]
+    for lacking in settings.given(row.lacks):
+        raise InvalidValueError(
+            f"{lacking}: the backend {name!r} has no such setting, got "
+            f"{getattr(settings, lacking)!r}"
+        )
     if row.has_files:  # before torch is imported, which takes seconds
         refuse_missing_model(model, revision=settings.revision)
     module, _, attribute = row.path.partition(":")
@@ -75,7 +75,7 @@ def load_backend(model: str, settings: ModelSettings) -> Backend:
         raise MissingDependencyError(
             f"backend {name!r} needs the package {error.name!r}: {row.install}"
         ) from error
-    backend: Backend = backend_class.open(model, settings)
+    backend: Backend = backend_class(model, settings)
     return backend
 
 
@@ -98,8 +98,7 @@ def describe_files(name: str, model: str, settings: ModelSettings) -> dict[str, 
 
 def _backend_here(settings: ModelSettings) -> str:
     """Return "vllm" on a GPU, where it is installed and has the settings, and else "hf"; log it."""
-    without = ModelSettings()
-    lacks = [name for name in VLLM_LACKS if getattr(settings, name) != getattr(without, name)]
+    lacks = settings.given(BACKENDS["vllm"].lacks)
     if importlib.util.find_spec("vllm") is None:
         name, why = "hf", "vllm is not installed"
     elif lacks:
@@ -110,16 +109,6 @@ def _backend_here(settings: ModelSettings) -> str:
         name, why = "vllm", "it is installed and there is a GPU"
     _log.warning("backend auto: %s, because %s", name, why)
     return name
-
-
-def check_indices(requests: Iterable[Request], settings: SamplingSettings) -> None:
-    """Raise InvalidValueError for an index that the settings have no sample for."""
-    for request in requests:
-        for index in request.indices:
-            if not 0 <= index < settings.samples:
-                raise InvalidValueError(
-                    f"sample index: must be in [0, {settings.samples}), got {index!r}"
-                )
 
 
 def check_lengths(lengths: Mapping[str, int], new_tokens: int, limit: int | None) -> int:
@@ -140,12 +129,25 @@ def check_lengths(lengths: Mapping[str, int], new_tokens: int, limit: int | None
 
 
 def in_order(
-    requests: Iterable[Request], found: Generator[Sequence[Sample], None, None]
+    requests: Iterable[Request],
+    settings: SamplingSettings,
+    draw: Callable[[list[Request], SamplingSettings], Generator[Sequence[Sample], None, None]],
 ) -> Generator[list[Sample], None, None]:
-    """Yield the samples as soon as all those asked for before them are there.
+    """Yield the samples that `draw` yields, each as soon as all asked for before it are there.
 
-    Closing this iterator closes `found`.
+    Closing this iterator closes that of `draw`. Raises InvalidValueError, at once, for an index
+    that the settings have no sample for.
     """
+    asked = list(requests)
+    for index in (index for request in asked for index in request.indices):
+        allowed = f"in [0, {settings.samples})"
+        require(0 <= index < settings.samples, "sample index", allowed, index)
+    return _ordered(asked, draw(asked, settings))
+
+
+def _ordered(
+    requests: Sequence[Request], found: Generator[Sequence[Sample], None, None]
+) -> Generator[list[Sample], None, None]:
     keys = ((request.problem_id, index) for request in requests for index in request.indices)
     early: dict[tuple[str, int], Sample] = {}
     wanted = next(keys, None)

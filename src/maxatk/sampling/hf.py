@@ -18,7 +18,7 @@ import torch
 
 from maxatk.models import prompt_ids, refuse_missing_folder
 from maxatk.records import Sample
-from maxatk.sampling.backend import check_indices, check_lengths, describe_files, in_order
+from maxatk.sampling.backend import check_lengths, describe_files, in_order
 from maxatk.sampling.decoding import Decoder, LoneDecoder, shares, supports
 from maxatk.sampling.draw import Stopper
 from maxatk.sampling.loading import load_model
@@ -48,7 +48,6 @@ class HFBackend:
 
     def __init__(self, model: str | Path, settings: ModelSettings | None = None) -> None:
         settings = settings or ModelSettings()
-        settings.refuse("server", "engine")
         self.name, self.settings = str(model), settings
         refuse_missing_folder(self.name)
         loaded = load_model(self.name, settings)
@@ -58,11 +57,6 @@ class HFBackend:
         self.batch_size = settings.batch_size or 0  # 0 until `prepare` has chosen one
         self._end_tokens = _end_tokens(self.model, self.tokenizer)
         self.keeps_full = supports(self.model)
-
-    @classmethod
-    def open(cls, model: str, settings: ModelSettings) -> HFBackend:
-        """Return the backend with its model; raises as the class, and for settings of others."""
-        return cls(model, settings)
 
     def describe(self) -> dict[str, Any]:
         """Return what was loaded, how it computes, and how a prompt becomes tokens."""
@@ -104,8 +98,11 @@ class HFBackend:
 
         Raises InvalidValueError for an index out of range.
         """
-        requests = list(requests)
-        check_indices(requests, settings)
+        return in_order(requests, settings, self._drawn)
+
+    def _drawn(
+        self, requests: list[Request], settings: SamplingSettings
+    ) -> Generator[list[Sample], None, None]:
         if not self.batch_size:
             self.prepare({request.problem_id: request.prompt for request in requests}, settings)
         stopper, rows = Stopper(settings, self._text), self.batch_size
@@ -118,7 +115,7 @@ class HFBackend:
             stopper=stopper,
         )
         drawn = loop.run(self._work(request, settings) for request in requests if request.indices)
-        return in_order(requests, ([_sample(row, stopper) for row in some] for some in drawn))
+        return ([_sample(row, stopper) for row in some] for some in drawn)
 
     def _work(self, request: Request, settings: SamplingSettings) -> Work:
         noise = sampling_noise(request.problem_id, max(request.indices) + 1, settings)

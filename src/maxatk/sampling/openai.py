@@ -11,25 +11,24 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import dataclasses
+import itertools
 import json
 import math
 import os
-import queue
 import random
-import threading
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping
 from typing import Any
 
 import httpx
+from anyio.from_thread import start_blocking_portal
 
 from maxatk.errors import InvalidValueError, ServerError
 from maxatk.records import Sample
-from maxatk.sampling.backend import check_indices, in_order
+from maxatk.sampling.backend import in_order
 from maxatk.sampling.settings import ModelSettings, Request, SamplingSettings, sample_seed
 from maxatk.settings import HIDDEN, masked_url
 
-_AHEAD = 8  # batches of answers that may wait to be stored
-_LOOK_S = 0.05  # until a closed iterator is noticed
+_AHEAD = 4  # batches that are asked for, or answered and not yet stored
 _MAY_PASS = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
 _LONGEST_WAIT_S = 60.0
 _EXCERPT = 300  # characters of a server's answer in an error message
@@ -89,15 +88,6 @@ class OpenAIBackend:
         self._headers = {"Accept-Encoding": "identity"}
         self._headers |= {"Authorization": f"Bearer {key}"} if key else {}
 
-    @classmethod
-    def open(cls, model: str, settings: ModelSettings) -> OpenAIBackend:
-        """Return the backend; raises InvalidValueError for settings it has no use for."""
-        settings.refuse(
-            *("dtype", "device", "adapter", "revision"),
-            *("attn_implementation", "device_map", "engine"),
-        )
-        return cls(model, settings)
-
     def describe(self) -> dict[str, Any]:
         """Return model name and API; not the address, which may change between two runs."""
         return {
@@ -119,8 +109,8 @@ class OpenAIBackend:
                 raise InvalidValueError(f"problem {problem_id!r}: the prompt is empty")
         url = f"{self._base}/models"
         try:
-            with concurrent.futures.ThreadPoolExecutor(1) as thread:  # here a loop may be running
-                answer = thread.submit(asyncio.run, self._get(url)).result()
+            with start_blocking_portal() as portal:  # a thread: here a loop may be running
+                answer = portal.call(self._get, url)
         except (httpx.HTTPError, httpx.InvalidURL, asyncio.TimeoutError) as error:
             shown, reason = masked_url(url), self._reason(error)
             raise ServerError(f"{shown}: the server cannot be reached: {reason}") from error
@@ -141,72 +131,39 @@ class OpenAIBackend:
         Raises ServerError when a request is refused or goes on failing after its retries; the
         other requests are then dropped, as they are when the iterator is closed.
         """
-        requests = list(requests)
-        check_indices(requests, settings)
-        return in_order(requests, self._answers(requests, settings))
+        return in_order(requests, settings, self._answers)
 
     def _answers(
-        self, requests: Sequence[Request], settings: SamplingSettings
+        self, requests: list[Request], settings: SamplingSettings
     ) -> Generator[list[Sample], None, None]:
-        # The event loop has a thread of its own: it goes on asking while samples are stored, and
-        # it works within another loop, as in a notebook.
-        found: queue.Queue[Sample | BaseException | None] = queue.Queue()
-        stop = threading.Event()
-
-        def work() -> None:
-            try:
-                asyncio.run(self._ask_all(requests, settings, found, stop))
-            except BaseException as error:
-                found.put(error)
-            found.put(None)
-
-        thread = threading.Thread(target=work, name="maxatk-openai", daemon=True)
-        thread.start()
-        try:
-            while (answer := found.get()) is not None:
-                if isinstance(answer, BaseException):
-                    raise answer
-                yield [answer]
-        finally:
-            stop.set()
-            thread.join()
-
-    async def _ask_all(
-        self,
-        requests: Sequence[Request],
-        settings: SamplingSettings,
-        found: queue.Queue[Any],
-        stop: threading.Event,
-    ) -> None:
         asked = ((request, index) for request in requests for index in request.indices)
-        async with self._client() as client:
-
-            async def worker() -> None:
-                for request, index in asked:  # shared by the workers: each takes the next one
-                    while found.qsize() > _AHEAD * self.batch_size and not stop.is_set():
-                        await asyncio.sleep(_LOOK_S)
-                    if stop.is_set():  # before Python 3.12 `wait_for` may swallow a cancellation
+        # The event loop has a thread of its own: it goes on asking while samples are stored, and
+        # it works within another loop, as in a notebook. What is left when it ends is cancelled.
+        with start_blocking_portal() as portal:
+            slots = asyncio.Semaphore(self.batch_size)
+            with portal.wrap_async_context_manager(self._client()) as client:
+                waiting: set[concurrent.futures.Future[Sample]] = set()
+                while True:
+                    for one in itertools.islice(asked, _AHEAD * self.batch_size - len(waiting)):
+                        body = self._body(*one, settings)
+                        waiting.add(portal.start_task_soon(self._asked, client, slots, body, *one))
+                    if not waiting:
                         return
-                    place = f"sample {index} of {request.problem_id!r}"
-                    body = self._body(request, index, settings)
-                    answer = await self._ask(client, body, place)
-                    found.put(self._sample_of(answer, request.problem_id, index))
+                    first = concurrent.futures.FIRST_COMPLETED
+                    done, waiting = concurrent.futures.wait(waiting, return_when=first)
+                    yield [future.result() for future in done]
 
-            async def stopped() -> None:
-                while not stop.is_set():
-                    await asyncio.sleep(_LOOK_S)
-
-            work = asyncio.gather(*(worker() for _ in range(self.batch_size)))
-            tasks: list[asyncio.Future[Any]] = [work, asyncio.ensure_future(stopped())]
-            try:
-                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-                if work.done():
-                    work.result()
-            finally:  # after an error, the others must not go on behind our back
-                stop.set()
-                for task in tasks:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
+    async def _asked(
+        self,
+        client: httpx.AsyncClient,
+        slots: asyncio.Semaphore,
+        body: Mapping[str, Any],
+        request: Request,
+        index: int,
+    ) -> Sample:
+        async with slots:
+            answer = await self._ask(client, body, f"sample {index} of {request.problem_id!r}")
+        return self._sample_of(answer, request.problem_id, index)
 
     def _body(self, request: Request, index: int, settings: SamplingSettings) -> dict[str, Any]:
         extra: dict[str, Any] = {"top_k": settings.top_k, "min_p": settings.min_p}

@@ -83,17 +83,30 @@ class BackendRow:
         path: Its class, as module:class; nothing is imported before a model is opened.
         install: The command that installs its packages.
         has_files: It opens the files of a model, from a folder or the hub.
+        lacks: Settings that it has no use for.
     """
 
     path: str
     install: str = "pip install 'maxatk[eval]'"
     has_files: bool = True
+    lacks: tuple[str, ...] = ()
 
+
+_OF_FILES = ("adapter", "revision", "dtype")
+_OF_TORCH = ("device", "attn_implementation", "device_map")
 
 BACKENDS: dict[str, BackendRow] = {
-    "hf": BackendRow("maxatk.sampling.hf:HFBackend"),
-    "openai": BackendRow("maxatk.sampling.openai:OpenAIBackend", has_files=False),
-    "vllm": BackendRow("maxatk.sampling.vllm:VLLMBackend", install="pip install 'maxatk[vllm]'"),
+    "hf": BackendRow("maxatk.sampling.hf:HFBackend", lacks=("server", "engine")),
+    "openai": BackendRow(
+        "maxatk.sampling.openai:OpenAIBackend",
+        has_files=False,
+        lacks=(*_OF_FILES, *_OF_TORCH, "engine"),
+    ),
+    "vllm": BackendRow(
+        "maxatk.sampling.vllm:VLLMBackend",
+        install="pip install 'maxatk[vllm]'",
+        lacks=(*_OF_TORCH, "server"),
+    ),
 }
 
 if TYPE_CHECKING:
@@ -101,9 +114,6 @@ if TYPE_CHECKING:
 else:  # what recipes and the command line check a name against
     _NAMES = ("auto", *BACKENDS)
     BackendName = Literal[_NAMES]
-
-VLLM_LACKS = ("device", "server", "attn_implementation", "device_map")
-"""Settings that the backend vllm has no use for."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -184,15 +194,10 @@ class ModelSettings:
         require(size is None or size >= 1, "batch_size", "1 or more", size)
         require(isinstance(self.engine, Mapping), "engine", "a mapping", self.engine)
 
-    def refuse(self, *names: str) -> None:
-        """Raise InvalidValueError if one of these settings, which the backend lacks, was given."""
+    def given(self, names: Sequence[str]) -> list[str]:
+        """Return those of these settings that were given: that are not the defaults."""
         without = ModelSettings()
-        for name in names:
-            value: Any = getattr(self, name)
-            if value != getattr(without, name):
-                raise InvalidValueError(
-                    f"{name}: the backend {self.backend!r} has no such setting, got {value!r}"
-                )
+        return [name for name in names if getattr(self, name) != getattr(without, name)]
 
 
 def sample_seed(seed: int, problem_id: str, index: int) -> int:

@@ -23,15 +23,9 @@ from vllm.sampling_params import RequestOutputKind
 from maxatk.errors import InvalidValueError
 from maxatk.models import load_tokenizer, prompt_ids, refuse_missing_folder
 from maxatk.records import Sample
-from maxatk.sampling.backend import check_indices, check_lengths, describe_files, in_order
+from maxatk.sampling.backend import check_lengths, describe_files, in_order
 from maxatk.sampling.loading import check_adapter, found_or_missing, is_made_bfloat16, reason_of
-from maxatk.sampling.settings import (
-    VLLM_LACKS,
-    ModelSettings,
-    Request,
-    SamplingSettings,
-    sample_seed,
-)
+from maxatk.sampling.settings import ModelSettings, Request, SamplingSettings, sample_seed
 
 _BATCH = 256
 _OURS = ("model", "tokenizer", "dtype", "revision", "generation_config", "enable_lora")
@@ -71,12 +65,6 @@ class VLLMBackend:
                 f"{reason_of(error)}"
             ) from error
 
-    @classmethod
-    def open(cls, model: str, settings: ModelSettings) -> VLLMBackend:
-        """Return the backend; raises InvalidValueError for settings it has no use for."""
-        settings.refuse(*VLLM_LACKS)
-        return cls(model, settings)
-
     def describe(self) -> dict[str, Any]:
         """Return what was loaded, what the engine made of it, and how a prompt becomes tokens."""
         made = self.engine.llm_engine.model_config
@@ -115,12 +103,10 @@ class VLLMBackend:
 
         Raises InvalidValueError for an index out of range.
         """
-        requests = list(requests)
-        check_indices(requests, settings)
-        return in_order(requests, self._drawn(requests, settings))
+        return in_order(requests, settings, self._drawn)
 
     def _drawn(
-        self, requests: Iterable[Request], settings: SamplingSettings
+        self, requests: list[Request], settings: SamplingSettings
     ) -> Generator[list[Sample], None, None]:
         engine = self.engine.llm_engine
         waiting = (

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import threading
+import dataclasses
+import itertools
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,9 @@ from maxatk.engines.cluster.shards import (
 )
 from maxatk.engines.cluster.verifying import ClusterVerifier
 from maxatk.environment import environment
-from maxatk.errors import InvalidValueError
 from maxatk.records import Sample
 from maxatk.sampling import Backend, ModelSettings, Request, SamplingSettings, load_backend
+from maxatk.sampling.backend import in_order
 from maxatk.verifier import AnyVerifier
 
 BATCHES = 4
@@ -41,7 +42,6 @@ class SamplingShard:
     ) -> None:
         self._model, self._model_settings = model, model_settings
         self._settings = settings
-        self._lock = threading.Lock()
         self._backend: Backend | None = None
 
     def describe(self, prompts: Sequence[Any]) -> dict[str, Any]:
@@ -60,14 +60,13 @@ class SamplingShard:
         return [sample for batch in drawn for sample in batch]
 
     def _opened(self, prompts: Sequence[Any]) -> Backend:
-        with self._lock:
-            if self._backend is None:
-                import ray
+        if self._backend is None:
+            import ray
 
-                backend = load_backend(self._model, self._model_settings)
-                backend.prepare(ray.get(prompts[0]), self._settings)
-                self._backend = backend
-            return self._backend
+            backend = load_backend(self._model, self._model_settings)
+            backend.prepare(ray.get(prompts[0]), self._settings)
+            self._backend = backend
+        return self._backend
 
 
 class ClusterSampler:
@@ -99,14 +98,8 @@ class ClusterSampler:
         self._shards.close()
         self._prompts = [self._ray.put(dict(prompts))]  # kept, for a shard that is started again
         self._shards.start(self._model, self._model_settings, settings, told=[self._prompts])
-        first, *others = self._shards.said
-        for shard in others:
-            for name in ("maxatk", "model"):
-                if shard[name] != first[name]:
-                    raise InvalidValueError(
-                        f"cluster: the node {shard['node']} has another {name} than "
-                        f"{first['node']}: {shard[name]!r} instead of {first[name]!r}"
-                    )
+        first = self._shards.said[0]
+        self._shards.check_same(maxatk=first["maxatk"], model=first["model"])
         self.batch_size = first["batch_size"]
 
     def work(self) -> list[ShardWork]:
@@ -114,24 +107,23 @@ class ClusterSampler:
         return self._shards.work()
 
     def sample(
-        self,
-        requests: Iterable[Request],
-        settings: SamplingSettings,  # noqa: ARG002  (given to the shards by `prepare`)
+        self, requests: Iterable[Request], settings: SamplingSettings
     ) -> Generator[list[Sample], None, None]:
-        """Yield the samples asked for, a chunk at a time, in that order."""
+        """Yield the samples asked for, in that order; the settings are those of `prepare`."""
+        return in_order(requests, settings, self._drawn)
+
+    def _drawn(
+        self,
+        requests: list[Request],
+        settings: SamplingSettings,  # noqa: ARG002  (given to the shards by `prepare`)
+    ) -> Generator[Sequence[Sample], None, None]:
         found = self._shards.stream(
             _chunks(requests, self.batch_size * BATCHES),
             lambda actor, chunk: actor.sample.remote(chunk, self._prompts),
             ahead=AHEAD,
             window=2 * AHEAD * len(self._shards.actors),
         )
-        early: dict[int, Sequence[Sample]] = {}
-        handed = 0
-        for number, _, samples in found:
-            early[number] = samples
-            while handed in early:
-                yield list(early.pop(handed))
-                handed += 1
+        return (samples for _, _, samples in found)
 
     def close(self) -> None:
         """End the shards."""
@@ -173,16 +165,9 @@ def work_by_part(
 
 def _chunks(requests: Iterable[Request], size: int) -> Iterator[list[Request]]:
     """Yield the requests cut into lists of `size` samples, the last one smaller."""
-    chunk: list[Request] = []
-    room = size
-    for request in requests:
-        indices = list(request.indices)
-        while indices:
-            part, indices = indices[:room], indices[room:]
-            chunk.append(Request(request.problem_id, request.prompt, part))
-            room -= len(part)
-            if room == 0:
-                yield chunk
-                chunk, room = [], size
-    if chunk:
-        yield chunk
+    asked = ((request, index) for request in requests for index in request.indices)
+    while chunk := list(itertools.islice(asked, size)):
+        yield [
+            dataclasses.replace(request, indices=[index for _, index in pairs])
+            for request, pairs in itertools.groupby(chunk, key=lambda pair: pair[0])
+        ]

@@ -166,6 +166,16 @@ class Shards:
         self.said = [ray.get(one) for one in waiting]
         self._done = [0] * shards
 
+    def check_same(self, **expected: Any) -> None:
+        """Raise InvalidValueError naming a node whose shard said something else than `expected`."""
+        for said in self.said:
+            for name, value in expected.items():
+                if said[name] != value:
+                    raise InvalidValueError(
+                        f"cluster: the node {said['node']} has another {name} than the others or "
+                        f"this one: {said[name]!r} instead of {value!r}"
+                    )
+
     def work(self) -> list[ShardWork]:
         """Return what each shard has done so far."""
         pairs = zip(self.said, self._done, strict=True)

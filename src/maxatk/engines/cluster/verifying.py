@@ -17,8 +17,8 @@ from maxatk.engines.cluster.shards import (
     node_of_shard,
 )
 from maxatk.environment import environment
-from maxatk.errors import InvalidValueError, SandboxError
-from maxatk.records import TestCase, Verdict
+from maxatk.errors import SandboxError
+from maxatk.records import Verdict
 from maxatk.verifier import Ahead, AnyVerifier, Job, Verifier, VerifierSettings
 from maxatk.verifier.jobs import Pair, as_jobs
 
@@ -27,11 +27,6 @@ CHUNK = 16
 
 AHEAD = 4
 """Chunks that a shard has at a time."""
-
-_KEPT = 256  # problems whose tests stay in the object store
-
-Stripped = tuple[Any, ...]
-"""The fields of a job with the place of its tests instead of them."""
 
 
 class VerifyingShard:
@@ -55,10 +50,9 @@ class VerifyingShard:
             "limits": verifier.limits,
         }
 
-    def verify(self, jobs: Sequence[Stripped], *tests: tuple[TestCase, ...]) -> list[Verdict]:
-        """Return the verdicts of jobs in order; each names its tests by their place."""
-        whole = [Job(program, tests[place], *rest) for program, place, *rest in jobs]
-        return self._opened().verify_many(whole)
+    def verify(self, jobs: Sequence[Job]) -> list[Verdict]:
+        """Return the verdicts of jobs in order."""
+        return self._opened().verify_many(jobs)
 
     def _opened(self) -> Verifier:
         with self._lock:
@@ -83,20 +77,12 @@ class ClusterVerifier(AnyVerifier):
     """
 
     def __init__(self, ray: Any, settings: ClusterSettings, verifier: VerifierSettings) -> None:
-        self._ray = ray
         self._limits = verifier.limits()
         self._shards = Shards(ray, VerifyingShard, settings, at_a_time=AHEAD)
         self._shards.start(verifier)
         self.shards = self._shards.said
-        own = environment()["maxatk"]
-        for shard in self.shards:
-            if shard["maxatk"] != own:
-                raise InvalidValueError(
-                    f"cluster: the node {shard['node']} has maxatk {shard['maxatk']}, this one "
-                    f"{own}; install the same on all"
-                )
+        self._shards.check_same(maxatk=environment()["maxatk"])
         self.isolation = _weakest([shard["isolation"] for shard in self.shards])
-        self._stored: collections.OrderedDict[int, tuple[Any, Any]] = collections.OrderedDict()
 
     def work(self) -> list[ShardWork]:
         """Return the programs that each shard has verified."""
@@ -111,8 +97,12 @@ class ClusterVerifier(AnyVerifier):
         indices: dict[Job, list[int]] = collections.defaultdict(list)
         for index, job in enumerate(as_jobs(items)):
             indices[job].append(index)
-        chunks = _chunks(list(indices), len(self.shards))
-        for _, chunk, verdicts in self._shards.stream(chunks, self._sent, ahead=AHEAD):
+        found = self._shards.stream(
+            _chunks(list(indices), len(self.shards)),
+            lambda actor, chunk: actor.verify.remote(chunk),
+            ahead=AHEAD,
+        )
+        for _, chunk, verdicts in found:
             for job, verdict in zip(chunk, verdicts, strict=True):
                 for index in indices[job]:
                     yield index, verdict
@@ -124,28 +114,6 @@ class ClusterVerifier(AnyVerifier):
     def close(self) -> None:
         """End the shards."""
         self._shards.close()
-
-    def _sent(self, actor: Any, chunk: list[Job]) -> Any:
-        """Return the reference of the chunk's verdicts; its tests travel once a node."""
-        places: dict[int, int] = {}
-        references: list[Any] = []
-        stripped: list[Stripped] = []
-        for job in chunk:
-            place = places.setdefault(id(job.tests), len(places))
-            if place == len(references):
-                references.append(self._reference(job.tests))
-            limits = (job.compare, job.time_limit, job.memory_limit, job.entry_point, job.checker)
-            stripped.append((job.program, place, *limits))
-        return actor.verify.remote(stripped, *references)
-
-    def _reference(self, tests: tuple[TestCase, ...]) -> Any:
-        key = id(tests)  # kept beside the reference, so that no other tests get this id
-        if key not in self._stored:
-            self._stored[key] = tests, self._ray.put(tests)
-            if len(self._stored) > _KEPT:
-                self._stored.popitem(last=False)
-        self._stored.move_to_end(key)
-        return self._stored[key][1]
 
 
 @contextlib.contextmanager
