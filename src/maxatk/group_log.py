@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +22,8 @@ from maxatk.folders import TRAIN_RECORD, TRAINER_STATE, last_checkpoint, read_tr
 
 GROUPS = "groups.jsonl"
 """The file of a training's folder that holds it."""
+
+LONGEST = 1 << 15  # characters of a text that is kept
 
 _HEAD = re.compile(rb'\{"step":(\d+),"(training|group|log)":(?:"(\w+)")?')
 
@@ -71,6 +74,26 @@ def _logged(path: Path) -> Iterator[dict[str, Any]]:
 def prompt_key(prompt: str) -> str:
     """Return what stands for a prompt, equal in two trainings: 12 hexadecimal digits."""
     return hashlib.sha256(prompt.encode("utf-8", "replace")).hexdigest()[:12]
+
+
+def group_row(
+    step: int, *, name: Any, prompt: str, k: int, samples: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Return the line of a group; `name` is the problem's id, None where it has none."""
+    key = prompt_key(prompt if name is None else str(name))
+    about = {"step": step, "group": key, "id": name, "k": k}
+    return {**about, "prompt": shortened(prompt), "samples": samples}
+
+
+def shortened(text: str) -> str:
+    """Return as much of a text as is kept."""
+    return text if len(text) <= LONGEST else text[:LONGEST] + " …"
+
+
+def rounded(value: Any) -> float | None:
+    """Return a number with seven digits, those of single precision; None for NaN."""
+    number = float(f"{value:.7g}")
+    return number if math.isfinite(number) else None
 
 
 class GroupLog:

@@ -48,7 +48,7 @@ def _rows(batches):
 
 
 def _step(model, optimizer, rows, method, k, n):
-    logps = [_log_probs(model, row["prompts"], row["responses"]) for row in rows]
+    logps = [log_probs(model, row["prompts"], row["responses"]) for row in rows]
     old = [torch.tensor(row["old"]) for row in rows]
     ratios = np.array([float((a.detach() - b).sum()) for a, b in zip(logps, old, strict=True)])
     used = [sum(row["now"]) - sum(row["old"]) for row in rows]
@@ -71,7 +71,7 @@ def _step(model, optimizer, rows, method, k, n):
     )
 
 
-def _log_probs(model, prompt, response):
+def log_probs(model, prompt, response):
     logits = model(torch.tensor([prompt + response])).logits[0, len(prompt) - 1 : -1]
     return logits.log_softmax(-1).gather(-1, torch.tensor(response)[:, None])[:, 0]
 

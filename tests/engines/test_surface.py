@@ -10,10 +10,9 @@ def test_the_installed_verl_has_all_that_the_plug_in_needs(capsys):
     pytest.importorskip("verl", reason="runs in its own environment: make test-verl")
     from maxatk.cli.small import doctor as command
 
-    surface.check_surface()
-    found = surface.surface() + surface.registrations()
+    surface.check_versions()
+    found = surface.versions() + surface.registrations()
     assert [part for part in found if not part.holds] == []
-    assert len(found) > 15
     command()
     printed = capsys.readouterr().out
     assert "verl 0.9" in printed
@@ -26,7 +25,7 @@ def test_another_version_is_named_with_the_remedy(monkeypatch):
     with pytest.raises(
         MissingDependencyError, match=r"verl 0.10.0: must be 0.9 or newer, below 0.10"
     ):
-        surface.check_surface()
+        surface.check_versions()
 
 
 def test_nothing_installed_is_said_part_by_part(monkeypatch):
@@ -35,21 +34,19 @@ def test_nothing_installed_is_said_part_by_part(monkeypatch):
 
     monkeypatch.setattr(surface.metadata, "version", missing)
     with pytest.raises(MissingDependencyError) as refused:
-        surface.check_surface()
+        surface.check_versions()
     assert str(refused.value).count("is not installed") == 3
     assert "pip install 'maxatk[verl]'" in str(refused.value)
 
 
-def test_a_name_that_moved_and_a_parameter_that_went_are_found(monkeypatch):
-    used = {
-        "json:loads": ("s", "no_such_parameter"),
-        "json:no_such_function": (),
-        "no_such_module:name": (),
-    }
-    versions = {"verl": "0.9.1", "ray": "2.60.0", "TransferQueue": "0.1.11"}
-    monkeypatch.setattr(surface.metadata, "version", versions.__getitem__)
-    monkeypatch.setattr(surface, "_USED", used)
-    monkeypatch.setattr(surface, "_IN_SOURCE", {"json:loads": "no such text"})
-    missing = [part for part in surface.surface() if not part.holds]
-    assert [part.name for part in missing] == [*used, "no such text in json:loads"]
-    assert "no_such_parameter" in missing[0].reason
+def test_a_trainer_that_cannot_be_imported_is_told_with_the_reason(monkeypatch):
+    monkeypatch.setattr(surface, "_REGISTERED", {"no_such_verl:TABLE": ("maxatk", "rows")})
+    (part,) = surface.registrations()
+    assert part.reason == "ModuleNotFoundError: No module named 'no_such_verl'"
+    assert not part.holds
+
+
+def test_an_entry_point_that_was_not_loaded_is_missing(monkeypatch):
+    monkeypatch.setattr(surface, "_REGISTERED", {"string:digits": ("maxatk", "rows")})
+    (part,) = surface.registrations()
+    assert (part.holds, part.reason) == (False, "the entry point was not loaded")

@@ -8,13 +8,18 @@ import pytest
 
 pytest.importorskip("verl", reason="runs in its own environment: make test-verl")
 
-from transformers import AutoTokenizer
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from engines.replay import replay
+from engines.replay import log_probs, replay
 from engines.training import LEARNING_RATE, K, N, train, variables
 from maxatk import advantages
 from maxatk.evaluation.outside import score_rewards
 from maxatk.exchange import read_log
+from maxatk.group_log import training_log
+from maxatk.problems import load_problems
+from maxatk.report.training import Training, advantages_under
+from maxatk.statistics.symptoms import findings
 from processes import patience
 
 METHOD = "bon_off_policy_exact"
@@ -83,14 +88,46 @@ def test_the_samples_come_from_the_weights_that_are_trained(in_loss):
 
 
 def test_the_log_tells_the_objective_and_unbiased_validation(in_loss):
-    for name in ("maxatk/k", "maxatk/max_at_k", "maxatk/unscored", "maxatk/advantages_rms"):
-        assert len(logged(in_loss, name)) == 2
+    for name in ("objective/k", "max@1", "max@4", "frac_without_reward", "advantages/rms"):
+        assert len(logged(in_loss, f"maxatk/{name}")) == 2
     at_k = [logged(in_loss, f"val-core/mini/reward/max@{k}") for k in (1, 2, 4)]
     assert [len(values) for values in at_k] == [1, 1, 1]
     assert at_k == sorted(at_k)
     assert 0 < at_k[0][0] < at_k[-1][0] <= 1
     # verl's own draws with replacement: in a group of n it sees fewer than n samples.
-    assert at_k[-1][0] > logged(in_loss, "val-core/mini/reward/best@4/mean")[0]
+    assert at_k[-1][0] > logged(in_loss, "val-aux/mini/reward/best@4/mean")[0]
+    assert not [
+        name
+        for row in in_loss.metrics
+        for name in row["data"]
+        if "val-core" in name and "best@" in name
+    ]
+
+
+def test_the_record_holds_what_the_losses_saw_and_is_read_as_that_of_a_training(in_loss, mini):
+    training = Training(in_loss.out / "checkpoints")
+    assert training.progress == "step 2 of 2, ended"
+    assert training.steps == [1, 2]
+    assert training.about["num_generations"] == N
+    decode = AutoTokenizer.from_pretrained(mini / "model").decode
+    ids = {problem.id for problem in load_problems(mini / "problems.jsonl")}
+    for step in (1, 2):
+        groups = training.groups(step)
+        seen = {}
+        for batch in in_loss.seen[0][8 * step - 8 : 8 * step - 4]:
+            texts = [decode(tokens, skip_special_tokens=True) for tokens in batch["responses"]]
+            seen[decode(batch["prompts"][0])] = sorted(zip(texts, batch["rewards"], strict=True))
+        assert {group["prompt"] for group in groups} == seen.keys()
+        for group in groups:
+            samples = [(one["text"], one["reward"]) for one in group["samples"]]
+            assert sorted(samples) == seen[group["prompt"]]
+            assert group["id"] in ids
+            given = [one["advantage"] for one in group["samples"]]
+            np.testing.assert_allclose(given, advantages_under(group, METHOD, K), atol=1e-5)
+    rows = training_log(in_loss.out / "checkpoints")
+    assert [row["max@8"] for row in rows] == logged(in_loss, "maxatk/max@8")
+    assert all(np.isfinite(row["loss"]) and row["grad_norm"] > 0 for row in rows)
+    assert findings(rows) is not None
 
 
 def test_the_rollouts_that_verl_dumps_are_read_with_their_groups_and_rewards(in_loss):
@@ -226,6 +263,38 @@ def test_a_resumed_training_goes_on_with_the_running_scale(selected, mini, tmp_p
     )
 
 
+def test_the_kl_term_is_about_the_weights_before_the_training(mini, tmp_path):
+    """The reference worker offloads its weights; the advantages are those of the rewards alone."""
+    run = train(
+        mini,
+        tmp_path,
+        overrides=[
+            "trainer.total_training_steps=2",
+            "actor_rollout_ref.actor.use_kl_loss=True",
+            "actor_rollout_ref.actor.kl_loss_coef=0.05",
+            "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu=16",
+            "+actor_rollout_ref.ref.fsdp_config.mixed_precision.param_dtype=fp32",
+        ],
+    )
+    assert run.status == 0, run.log[-3000:]
+    model = AutoModelForCausalLM.from_pretrained(mini / "model", dtype=torch.float32)
+    seen = run.seen[0]
+    assert len(seen) == 16
+    for batch in seen:
+        rows = zip(batch["prompts"], batch["responses"], batch["reference"], strict=True)
+        with torch.no_grad():
+            gaps = [log_probs(model, *row) - torch.tensor(told) for *row, told in rows]
+        assert max(gap.abs().max() for gap in gaps) < 1e-4
+        ratios = [
+            [sum(now) - sum(old) for now, old in zip(batch["now"], batch["old"], strict=True)]
+        ]
+        expected = N * advantages([batch["rewards"]], METHOD, K, log_ratios=ratios)[0]
+        np.testing.assert_allclose([row[0] for row in batch["advantages"]], expected, atol=1e-4)
+    first, second = logged(run, "actor/kl_loss")
+    assert 0 < first < second
+    assert training_log(tmp_path / "checkpoints")[1]["kl"] == pytest.approx(second)
+
+
 def test_two_ranks_with_groups_in_pieces_use_the_ratios_of_whole_groups(mini, tmp_path):
     """Micro-batches of four rows: the ratios come from a pass before each optimizer step."""
     run = train(
@@ -244,7 +313,7 @@ def test_two_ranks_with_groups_in_pieces_use_the_ratios_of_whole_groups(mini, tm
     assert max(step.largest_log_ratio for step in found) > 0.1
     (norm,) = logged(run, "actor/grad_norm")
     np.testing.assert_allclose(norm, np.mean([s.gradient_norm for s in found]), rtol=1e-3)
-    assert logged(run, "maxatk/unscored")[0] > 0
+    assert logged(run, "maxatk/frac_without_reward")[0] > 0
 
 
 def test_two_nodes_with_failed_rollouts_keep_groups_whole(mini, tmp_path, monkeypatch):

@@ -34,6 +34,12 @@ def test_tests_decide_what_passes_where_the_verifier_counts_them():
     assert (found["val-core/s/reward/pass@1"], found["val-core/t/reward/pass@1"]) == (0.0, 1.0)
 
 
+def test_nothing_is_solved_by_passing_none_of_no_tests():
+    columns = {"reward": [1.0, 1.0], "passed": [0, None], "total": [0, None]}
+    found = validation_metrics(["s", "s"], ["p", "q"], columns, k=1)
+    assert found["val-core/s/reward/pass@1"] == 0.0
+
+
 def test_one_success_in_256_is_one_at_256():
     rewards = [1.0] + [0.0] * 255
     found = validation_metrics(["s"] * 256, ["p"] * 256, {"reward": rewards}, k=8)

@@ -265,9 +265,9 @@ def _tried_engines() -> list[Part]:
 def _verl() -> list[Part]:
     if importlib.util.find_spec("verl") is None:
         return []
-    from maxatk.engines.verl.surface import registrations, surface  # takes seconds to import
+    from maxatk.engines.verl.surface import registrations, versions  # takes seconds to import
 
-    return [*surface(), *registrations()]
+    return [*versions(), *registrations()]
 
 
 def _layer_lines(rows: list[tuple[str, bool, str]]) -> str:

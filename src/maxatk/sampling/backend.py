@@ -79,13 +79,18 @@ def load_backend(model: str, settings: ModelSettings) -> Backend:
     return backend
 
 
-def describe_files(name: str, model: str, settings: ModelSettings) -> dict[str, Any]:
-    """Return what a backend that opens a model's files says of them."""
+def describe_files(
+    name: str, model: str, settings: ModelSettings, facts: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return what a backend that opens a model's files says of them, and `facts` that are known."""
     adapter = settings.adapter
     given = {
         "adapter": adapter,
         "adapter_weights": adapter and fingerprint(adapter),
         "revision": settings.revision,
+        "attn_implementation": settings.attn_implementation,
+        "device_map": settings.device_map,
+        **facts,
     }
     return {
         "name": name,
@@ -111,19 +116,22 @@ def _backend_here(settings: ModelSettings) -> str:
     return name
 
 
-def check_lengths(lengths: Mapping[str, int], new_tokens: int, limit: int | None) -> int:
-    """Return the longest of the prompts' lengths in tokens, by problem id.
+def check_lengths(
+    prompts: Mapping[str, str], ids: Callable[[str], Sequence[int]], most: int, limit: int | None
+) -> int:
+    """Return the tokens of the longest of the prompts (by problem id), which `ids` encodes.
 
-    Raises InvalidValueError for an empty prompt, or one that the context does not hold together
-    with the new tokens.
+    Raises InvalidValueError for an empty prompt, or one that the context, the `limit`, does not
+    hold together with `most` new tokens.
     """
+    lengths = {problem_id: len(ids(prompt)) for problem_id, prompt in prompts.items()}
     for problem_id, length in lengths.items():
         if length == 0:
             raise InvalidValueError(f"problem {problem_id!r}: the prompt has no tokens")
-        if limit is not None and length + new_tokens > limit:
+        if limit is not None and length + most > limit:
             raise InvalidValueError(
-                f"problem {problem_id!r}: prompt of {length} tokens and max_new_tokens="
-                f"{new_tokens} exceed the model's context of {limit}"
+                f"problem {problem_id!r}: prompt of {length} tokens and max_new_tokens={most} "
+                f"exceed the model's context of {limit}"
             )
     return max(lengths.values(), default=0)
 

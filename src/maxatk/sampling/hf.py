@@ -60,22 +60,16 @@ class HFBackend:
 
     def describe(self) -> dict[str, Any]:
         """Return what was loaded, how it computes, and how a prompt becomes tokens."""
-        settings = self.settings
         dtype = str(self.model.dtype).removeprefix("torch.")
-        given = {
-            "stored_dtype": None if self.stored_dtype == dtype else self.stored_dtype,
-            "gpu": torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else None,
-            "attn_implementation": settings.attn_implementation,
-            "device_map": settings.device_map,
-        }
-        return {
-            **describe_files("hf", self.name, settings),
+        facts = {
             "dtype": dtype,
+            "stored_dtype": None if self.stored_dtype == dtype else self.stored_dtype,
             "device": self.device.type,
+            "gpu": torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else None,
             "decoder": "batch" if self.keeps_full else "prompt by prompt",
             "batch_size": self.batch_size,
-            **{name: value for name, value in given.items() if value is not None},
         }
+        return describe_files("hf", self.name, self.settings, facts)
 
     def prepare(self, prompts: Mapping[str, str], settings: SamplingSettings) -> None:
         """Choose the batch size if none was given; refuse prompts that do not fit the model.
@@ -83,11 +77,7 @@ class HFBackend:
         Raises InvalidValueError for an empty prompt or one too long for the context.
         """
         limit = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
-        longest = check_lengths(
-            {name: len(self._prompt_ids(prompt)) for name, prompt in prompts.items()},
-            settings.max_new_tokens,
-            limit,
-        )
+        longest = check_lengths(prompts, self._prompt_ids, settings.max_new_tokens, limit)
         if not self.batch_size:
             self.batch_size = self._fitting_batch_size(longest, settings)
 

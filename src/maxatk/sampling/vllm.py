@@ -68,15 +68,15 @@ class VLLMBackend:
     def describe(self) -> dict[str, Any]:
         """Return what was loaded, what the engine made of it, and how a prompt becomes tokens."""
         made = self.engine.llm_engine.model_config
-        return {
-            **describe_files("vllm", self.name, self.settings),
+        facts = {
             "dtype": str(made.dtype).removeprefix("torch."),
             "device": current_platform.device_type,
-            **({} if current_platform.is_cpu() else {"gpu": current_platform.get_device_name()}),
+            "gpu": None if current_platform.is_cpu() else current_platform.get_device_name(),
             "batch_size": self.batch_size,
             "context": made.max_model_len,
             "engine": dict(self.settings.engine),
         }
+        return describe_files("vllm", self.name, self.settings, facts)
 
     def prepare(self, prompts: Mapping[str, str], settings: SamplingSettings) -> None:
         """Raise InvalidValueError for what the engine would refuse, or cut, in mid-run.
@@ -90,11 +90,8 @@ class VLLMBackend:
             raise InvalidValueError(
                 f"temperature: the backend 'vllm' takes 2 at most, got {settings.temperature!r}"
             )
-        check_lengths(
-            {name: len(self._prompt_ids(prompt)) for name, prompt in prompts.items()},
-            settings.max_new_tokens,
-            self.engine.llm_engine.model_config.max_model_len,
-        )
+        context = self.engine.llm_engine.model_config.max_model_len
+        check_lengths(prompts, self._prompt_ids, settings.max_new_tokens, context)
 
     def sample(
         self, requests: Iterable[Request], settings: SamplingSettings

@@ -8,7 +8,6 @@ whole group to the weights that sampled it: section 3.3 and eq. (10).
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -20,6 +19,8 @@ import trl
 
 from maxatk.errors import InvalidValueError, MissingDependencyError
 from maxatk.objectives.objective import Objective
+from maxatk.statistics.groups import group_values
+from maxatk.statistics.symptoms import WITHOUT
 from maxatk.train import log
 from maxatk.train.checks import check_objective, check_untruncated, objective_of
 from maxatk.train.reward_functions import refuse_best_of
@@ -119,13 +120,12 @@ class MaxAtKRolloutLoop(_AsyncRolloutLoop):
         for place, sample in zip(places, samples, strict=True):
             rewards[0, place] = sample.metrics["reward"]
         fresh = _advantages(self._objective, rewards)
-        found: dict[str, list[float]] = collections.defaultdict(list)
         texts = [str(ids) for ids in group.completions_ids]
-        log.log_groups(found, rewards, fresh, texts, k=self._objective.k)
-        log.log_unscored(found, rewards)
+        found = group_values(rewards, fresh[None], [texts], k=self._objective.k)
+        found[WITHOUT] = float(np.isnan(rewards).mean())
         for place, sample in zip(places, samples, strict=True):
             sample.advantage = float(fresh[place])
-            sample.metrics |= {name: values[0] for name, values in found.items()}
+            sample.metrics |= found
             if self._objective.needs_ratios:
                 sample.metrics |= {_PLACE: float(place), _ROWS: float(len(samples))}
         return samples

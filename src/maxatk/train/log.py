@@ -1,6 +1,6 @@
 """The log of a training: what it holds beside TRL's metrics, and what it says in words.
 
-Logged are groups, ratios, outcomes of the verifier, and time; TRL averages the values of each key
+Logged are ratios, outcomes of the verifier, and time; TRL averages the values of each key
 between two lines of the log. In words there are a line every `logging_steps`, what is found to be
 wrong, and what moved.
 """
@@ -18,11 +18,9 @@ import torch
 from transformers import TrainerCallback
 
 from maxatk.folders import known
-from maxatk.objectives import effective_sample_size, max_at_k
-from maxatk.objectives.scale import root_mean_square
+from maxatk.objectives import effective_sample_size
 from maxatk.records import Outcome
 from maxatk.statistics.symptoms import (
-    DISTINCT,
     FAILED,
     MOST_WITHOUT_SIGNAL,
     SILENT,
@@ -57,30 +55,7 @@ class Clock:
         metrics["seconds/" + name].append(spent)
 
 
-def log_groups(
-    metrics: Metrics, rewards: np.ndarray, fresh: np.ndarray, texts: Sequence[str], *, k: int
-) -> None:
-    """Log the groups of one rollout batch: rewards (P, n), advantages (P * n,), their texts.
-
-    max@k for k = 1, 2, 4 .. n and the trained k; the trained k itself; the root mean square of the
-    advantages as the loss gets them; the share of groups whose advantages are all 0; the share of
-    distinct completions within a group.
-    """
-    prompts, n = rewards.shape
-    ks = {2**i for i in range(n.bit_length()) if 2**i <= n} | {min(k, n), n}
-    for size in sorted(ks):
-        values = max_at_k(rewards, size)  # NaN for a group with fewer scored samples
-        scored = values[np.isfinite(values)]
-        metrics[f"max@{size}"].append(float(scored.mean()) if len(scored) else float("nan"))
-    metrics["objective/k"].append(float(k))
-    metrics["advantages/rms"].append(root_mean_square(fresh))
-    silent = (fresh.reshape(-1, n) == 0).all(axis=1)
-    metrics[SILENT].append(float(silent.mean()))
-    distinct = [len(set(texts[row * n : (row + 1) * n])) / n for row in range(prompts)]
-    metrics[DISTINCT].append(float(np.mean(distinct)))
-
-
-def log_unscored(metrics: Metrics, rewards: np.ndarray, masked: np.ndarray | None = None) -> None:
+def log_unscored(metrics: Metrics, rewards: np.ndarray, masked: np.ndarray | None) -> None:
     """Log the share of samples without a reward, (P, n), those that are masked (P * n,) aside."""
     missing = np.isnan(rewards).reshape(-1)
     metrics[WITHOUT].append(float((missing if masked is None else missing & ~masked).mean()))

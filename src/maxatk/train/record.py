@@ -12,13 +12,12 @@ from transformers import TrainerCallback
 
 from maxatk.evaluation.failures import failure_of
 from maxatk.folders import writable
-from maxatk.group_log import GROUPS, GroupLog, prompt_key
+from maxatk.group_log import GROUPS, GroupLog, group_row, rounded, shortened
 from maxatk.records import TestCase, Verdict
 
 if TYPE_CHECKING:
     from maxatk.train.rollouts import Rollout
 
-LONGEST = 1 << 15  # characters of a text that is kept
 _ABOUT = ("method", "k", "num_generations", "form", "delta_clamp", "advantage_scale", "max_weight")
 
 
@@ -120,17 +119,15 @@ class Record(TrainerCallback):
         for first in range(0, most * size, size):
             samples = [
                 {
-                    "text": _cut(rollout.texts[row]),
-                    **{name: _number(values[row]) for name, values in columns.items()},
+                    "text": shortened(rollout.texts[row]),
+                    **{name: rounded(values[row]) for name, values in columns.items()},
                     **({"rewards": _at(named, row)} if len(named) > 1 else {}),
                     **(rollout.tested[row] or {}),
                 }
                 for row in range(first, first + size)
             ]
-            prompt, name = prompts[first], ids[first]
-            key = prompt_key(prompt if name is None else str(name))
-            about = {"step": step, "group": key, "id": name, "k": rollout.k}
-            lines.append({**about, "prompt": _cut(prompt), "samples": samples})
+            about = {"name": ids[first], "prompt": prompts[first], "k": rollout.k}
+            lines.append(group_row(step, **about, samples=samples))
         self._log.append(lines)
 
 
@@ -147,13 +144,7 @@ def _columns(rollout: Rollout) -> dict[str, np.ndarray]:
 
 
 def _at(named: Mapping[str, Sequence[float]], row: int) -> dict[str, float | None]:
-    return {name: _number(values[row]) for name, values in named.items()}
-
-
-def _number(value: Any) -> float | None:
-    """Return a number with seven digits, as TRL's single precision has them; None for NaN."""
-    number = float(f"{value:.7g}")
-    return number if np.isfinite(number) else None
+    return {name: rounded(values[row]) for name, values in named.items()}
 
 
 def _text(prompt: Any) -> str:
@@ -163,7 +154,3 @@ def _text(prompt: Any) -> str:
     if len(prompt) == 1:
         return str(prompt[0].get("content"))
     return "\n\n".join(f"{turn.get('role')}: {turn.get('content')}" for turn in prompt)
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST else text[:LONGEST] + " …"

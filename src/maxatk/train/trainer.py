@@ -34,6 +34,7 @@ from trl import GRPOTrainer
 
 from maxatk.errors import InvalidValueError
 from maxatk.folders import atomic_write, known
+from maxatk.statistics.groups import group_values
 from maxatk.train import batch as batches
 from maxatk.train import log
 from maxatk.train.batch import BEHAVIOUR_LOGPS, GROUP_ROW, Batch
@@ -179,7 +180,11 @@ class MaxAtKTrainer(GRPOTrainer):
         first = self.accelerator.process_index * rows
         output["advantages"] = _like(scaled[first : first + rows], output["advantages"])
         self._replace_logged_advantages(scaled)
-        log.log_groups(metrics, rollout.rewards, scaled, rollout.texts, k=rollout.k)
+        shape = rollout.rewards.shape
+        texts = np.array(rollout.texts, dtype=object).reshape(shape).tolist()
+        values = group_values(rollout.rewards, scaled.reshape(shape), texts, k=rollout.k)
+        for name, value in values.items():
+            metrics[name].append(value)
         for reward in self.reward_funcs:
             log.log_outcomes(metrics, reward, self.accelerator)
         if training and self._record:

@@ -7,6 +7,9 @@ from types import ModuleType
 import torch
 from verl.plugin.platform import PlatformBase, PlatformRegistry
 
+# Memory that an accelerator reads while the host works, where verl offloads weights; here is none.
+torch.Tensor.pin_memory = lambda self, *_: self
+
 _NOTHING = ("empty_cache", "synchronize", "set_device")
 _ZERO = (
     "max_memory_allocated",

@@ -26,6 +26,8 @@ def watch(folder):
             "prompts": [one.tolist() for one in data["prompts"].unbind()],
             "responses": [one.tolist() for one in data["responses"].unbind()],
         }
+        if "ref_log_prob" in data:
+            row["reference"] = [one.tolist() for one in data["ref_log_prob"].unbind()]
         path = Path(folder) / f"rank-{os.environ['RANK']}.jsonl"
         with path.open("a") as file:
             file.write(json.dumps(row) + "\n")

@@ -42,14 +42,24 @@ def group_loss(
     if k is None:
         return ppo_loss(config, model_output, data, dp_group)
     now = no_padding_2_padding(model_output["log_probs"].detach(), data)
-    ratios, rewards = log_ratios(now, data), row_rewards(data)
-    found = row_advantages(objective, data, k=int(k), group_size=group_size, log_ratios=ratios)
+    found, moved = corrected(objective, data, now, k=int(k), group_size=group_size)
     data["advantages"] = spread(data, tu.get_non_tensor_data(data, FACTOR_KEY, 1.0) * found)
     loss, metrics = ppo_loss(config, model_output, data, dp_group)
-    scored = ~np.isnan(rewards)
-    if scored.any():  # a micro-batch may hold nothing but the rows that fill a batch
-        metrics["actor/maxatk/abs_log_ratio"] = float(np.abs(ratios[scored]).mean())
-    return loss, metrics
+    return loss, metrics | moved
+
+
+def corrected(
+    objective: Objective, data: TensorDict, now: torch.Tensor, *, k: int, group_size: int
+) -> tuple[np.ndarray, dict[str, float]]:
+    """Return unscaled advantages (N,) under log-probabilities `now` (N, tokens), and what to log.
+
+    Nothing is logged of a batch that holds nothing but the rows that fill it.
+    """
+    ratios, scored = log_ratios(now, data), ~np.isnan(row_rewards(data))
+    found = row_advantages(objective, data, k=k, group_size=group_size, log_ratios=ratios)
+    if not scored.any():
+        return found, {}
+    return found, {"actor/maxatk/abs_log_ratio": float(np.abs(ratios[scored]).mean())}
 
 
 def row_advantages(

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from maxatk.check import whole
 from maxatk.errors import InvalidValueError, MaxAtKError
 from maxatk.objectives import method_of
 from maxatk.objectives.objective import Objective
 from maxatk.settings import from_mapping
 
 WHERE = "algorithm.maxatk"
+_PARTS = "actor_rollout_ref"
 REWARD = "score"
 """The key of what a reward function returns that is the reward."""
 
@@ -19,6 +21,10 @@ MODE = "maxatk_sync"
 
 CURRENT = "current"
 """The key of `algorithm.maxatk` in which the trainer tells the estimator the advantage of a row."""
+
+
+KEPT = "log_groups"
+"""The key of `algorithm.maxatk` that is about the record and not about the objective."""
 
 
 def read_objective(algorithm: Mapping[str, Any]) -> Objective:
@@ -31,7 +37,7 @@ def read_objective(algorithm: Mapping[str, Any]) -> Objective:
     that is none; the rest is found by `problems_of`.
     """
     found = algorithm.get("maxatk") or {}
-    given = {name: _plain(found[name]) for name in found if name != CURRENT}
+    given = {name: _plain(found[name]) for name in found if name not in (CURRENT, KEPT)}
     if not given:
         raise InvalidValueError(
             f"{WHERE}: the estimator 'maxatk' needs a method and a k; add +{WHERE}.method=bon_loo1 "
@@ -49,6 +55,13 @@ def read_objective(algorithm: Mapping[str, Any]) -> Objective:
             f"{WHERE}.method: {objective.method} looks at answers, which verl does not hand over"
         )
     return objective
+
+
+def groups_kept(algorithm: Mapping[str, Any]) -> int:
+    """Return how many groups of a step groups.jsonl keeps; raises InvalidValueError for no int."""
+    most: int = (algorithm.get("maxatk") or {}).get(KEPT, 8)
+    whole(f"{WHERE}.{KEPT}", most, 0)
+    return most
 
 
 def problems_of(objective: Objective, group_size: int) -> list[str]:
@@ -90,6 +103,7 @@ def check_config(config: Any) -> Objective:
     wrong = list(_settings(config))
     try:
         objective = read_objective(config.algorithm)
+        groups_kept(config.algorithm)
     except MaxAtKError as error:
         raise _refusal([str(error), *wrong]) from error
     wrong += problems_of(objective, config.actor_rollout_ref.rollout.n)
@@ -145,24 +159,19 @@ def _refusal(wrong: list[str]) -> InvalidValueError:
 
 def _settings(config: Any) -> Iterator[str]:
     """Yield what is wrong with verl's own settings under any method."""
-    rollout, actor = config.actor_rollout_ref.rollout, config.actor_rollout_ref.actor
-    if config.algorithm.adv_estimator != "maxatk":
-        yield (
-            f"algorithm.adv_estimator: {config.algorithm.adv_estimator} is not this package's; "
-            f"trainer.v1.trainer_mode={MODE} needs algorithm.adv_estimator=maxatk"
-        )
-    if rollout.n < 2:
-        yield f"actor_rollout_ref.rollout.n: must be at least 2 samples a prompt, got {rollout.n}"
-    if config.algorithm.get("use_kl_in_reward"):
-        yield (
-            "algorithm.use_kl_in_reward: must be False, else max@k of a penalised reward is "
-            "trained; use actor_rollout_ref.actor.use_kl_loss=True"
-        )
-    if config.data.train_batch_size % actor.ppo_mini_batch_size:
-        yield (
-            f"actor_rollout_ref.actor.ppo_mini_batch_size: {actor.ppo_mini_batch_size} prompts do "
-            f"not divide data.train_batch_size={config.data.train_batch_size}"
-        )
+    algorithm, prompts = config.algorithm, config.data.train_batch_size
+    n, mini = config.actor_rollout_ref.rollout.n, config.actor_rollout_ref.actor.ppo_mini_batch_size
+    if algorithm.adv_estimator != "maxatk":
+        why = f"the one of trainer.v1.trainer_mode={MODE}"
+        yield _must("algorithm.adv_estimator", f"maxatk, {why}", algorithm.adv_estimator)
+    if n < 2:
+        yield _must(f"{_PARTS}.rollout.n", "at least 2 samples a prompt", n)
+    if algorithm.get("use_kl_in_reward"):
+        why = f"else max@k of a penalised reward is trained; use {_PARTS}.actor.use_kl_loss=True"
+        yield _must("algorithm.use_kl_in_reward", f"False, {why}", True)
+    if prompts % mini:
+        allowed = f"a divisor of data.train_batch_size={prompts}"
+        yield _must(f"{_PARTS}.actor.ppo_mini_batch_size", allowed, mini)
     yield from _passes(config)
 
 
@@ -181,37 +190,31 @@ def _passes(config: Any) -> Iterator[str]:
         part = parts.get(name) or {}
         micro = part.get("log_prob_micro_batch_size_per_gpu")
         if micro and not part.get("log_prob_use_dynamic_bsz") and prompts * n % (ranks * micro):
-            yield (
-                f"actor_rollout_ref.{name}.log_prob_micro_batch_size_per_gpu: must divide what "
-                f"each of {ranks} ranks has of {prompts} prompts x {n} samples, got {micro}"
-            )
+            allowed = f"a divisor of what each of {ranks} ranks has of {prompts} prompts x {n}"
+            yield _must(f"{_PARTS}.{name}.log_prob_micro_batch_size_per_gpu", allowed, micro)
 
 
 def _correction(config: Any) -> Iterator[str]:
     """Yield what does not go with importance ratios of whole groups."""
     actor, n = config.actor_rollout_ref.actor, config.actor_rollout_ref.rollout.n
+    where, loss = f"{_PARTS}.actor", actor.policy_loss.get("loss_mode", "vanilla")
     if actor.get("shuffle"):
-        yield "actor_rollout_ref.actor.shuffle: must be False, because it splits groups"
-    if actor.policy_loss.get("loss_mode", "vanilla") != "vanilla":
-        yield (
-            "actor_rollout_ref.actor.policy_loss.loss_mode: must be vanilla, whose surrogate has "
-            f"the sample's own ratio; got {actor.policy_loss.loss_mode}"
-        )
-    if (config.algorithm.get("rollout_correction") or {}).get("rollout_is"):
-        yield (
-            "algorithm.rollout_correction.rollout_is: must be null, because the importance ratios "
-            "of the correction would be counted twice; allowed beside it: bypass_mode=True"
-        )
+        yield _must(f"{where}.shuffle", "False, because it splits groups", True)
+    if loss != "vanilla":
+        allowed = "vanilla, whose surrogate has the sample's own ratio"
+        yield _must(f"{where}.policy_loss.loss_mode", allowed, loss)
+    if weights := (config.algorithm.get("rollout_correction") or {}).get("rollout_is"):
+        allowed = "null, or ratios are counted twice; allowed beside it: bypass_mode=True"
+        yield _must("algorithm.rollout_correction.rollout_is", allowed, weights)
     ranks, mini = data_parallel(config), actor.ppo_mini_batch_size
-    if mini * n % ranks:
-        yield (
-            f"actor_rollout_ref.actor.ppo_mini_batch_size: {mini} prompts x {n} samples do not "
-            f"divide into {ranks} ranks"
-        )
-    elif not actor.use_dynamic_bsz:
-        micro, rows = actor.ppo_micro_batch_size_per_gpu, mini * n // ranks
-        if micro is None or rows % micro:
-            yield (
-                f"actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu: must divide the {rows} "
-                f"samples that a rank has of a mini-batch, got {micro}"
-            )
+    rows, micro = mini * n / ranks, actor.ppo_micro_batch_size_per_gpu
+    if rows % 1:
+        allowed = f"prompts whose {n} samples each divide into {ranks} ranks"
+        yield _must(f"{where}.ppo_mini_batch_size", allowed, mini)
+    elif not actor.use_dynamic_bsz and (micro is None or rows % micro):
+        allowed = f"a divisor of the {rows:.0f} samples that a rank has of a mini-batch"
+        yield _must(f"{where}.ppo_micro_batch_size_per_gpu", allowed, micro)
+
+
+def _must(setting: str, allowed: str, value: Any) -> str:
+    return f"{setting}: must be {allowed}; got {value}"

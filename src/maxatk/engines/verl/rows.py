@@ -9,9 +9,9 @@ import numpy as np
 
 from maxatk.engines.verl.options import WHERE
 from maxatk.errors import InvalidValueError
-from maxatk.objectives import max_at_k
 from maxatk.objectives.layout import layout_of_ids
 from maxatk.objectives.objective import Beside, Objective
+from maxatk.statistics.groups import logged_ks, mean_max_at_k
 
 _RETURNED = "reward_extra_info"  # verl's name for what the reward function returned
 
@@ -49,16 +49,17 @@ def selection_scores(extra: Sequence[Any], key: str) -> np.ndarray:
     `extra` holds verl's `extra_fields` of every row. Raises InvalidValueError where no row has the
     key or its value is no number.
     """
-    returned = [_returned(one) for one in extra]
-    if not any(key in row for row in returned):
-        names = ", ".join(sorted({name for row in returned for name in row})) or "no key at all"
+    rows = [returned(one) for one in extra]
+    if not any(key in row for row in rows):
+        names = ", ".join(sorted({name for row in rows for name in row})) or "no key at all"
         raise InvalidValueError(
             f"{WHERE}.selection: the reward function returns no {key!r}; it returned: {names}"
         )
-    return np.asarray([_number(row.get(key), key) for row in returned])
+    return np.asarray([_number(row.get(key), key) for row in rows])
 
 
-def _returned(extra: Any) -> dict[str, Any]:
+def returned(extra: Any) -> dict[str, Any]:
+    """Return what the reward function returned of a row, from verl's `extra_fields` of it."""
     found = extra.get(_RETURNED) if isinstance(extra, dict) else None
     return found if isinstance(found, dict) else {}
 
@@ -95,11 +96,8 @@ def validation_metrics(
         found[f"val-aux/{source}/reward/unscored"] = float(np.isnan(rewards[here]).mean())
         for name, values in (("max", rewards), ("pass", solved)):
             table = layout.rows("reward", values[here])
-            for size in _sizes(layout.width, k):
-                at_k = max_at_k(table, size)
-                known = at_k[~np.isnan(at_k)]
-                mean = float(known.mean()) if len(known) else float("nan")
-                found[f"val-core/{source}/reward/{name}@{size}"] = mean
+            for size in logged_ks(layout.width, k):
+                found[f"val-core/{source}/reward/{name}@{size}"] = mean_max_at_k(table, size)
     return found
 
 
@@ -108,8 +106,4 @@ def _solved(rewards: np.ndarray, columns: Mapping[str, Sequence[Any]]) -> np.nda
     if passed is None or total is None:
         return rewards >= 1
     rows = zip(passed, total, strict=True)
-    return np.asarray([p is not None and t is not None and p == t for p, t in rows])
-
-
-def _sizes(n: int, k: int) -> list[int]:
-    return sorted({2**i for i in range(n.bit_length()) if 2**i <= n} | {min(k, n), n})
+    return np.asarray([bool(t) and p == t for p, t in rows])  # nothing is solved without a test

@@ -32,15 +32,17 @@ from maxatk.engines.verl.options import (
     MODE,
     check_config,
     data_parallel,
+    groups_kept,
     holds_whole_groups,
     keeps_sampler_log_probs,
 )
+from maxatk.engines.verl.record import FIELDS, OWN, Record
 from maxatk.engines.verl.rows import selection_scores, validation_metrics
-from maxatk.engines.verl.surface import check_surface
+from maxatk.engines.verl.surface import check_versions
 from maxatk.errors import InvalidValueError
-from maxatk.objectives import max_at_k
 from maxatk.objectives.layout import layout_of_ids
-from maxatk.objectives.scale import root_mean_square
+from maxatk.statistics.groups import group_values
+from maxatk.statistics.symptoms import WITHOUT
 
 
 @register_trainer(MODE)
@@ -52,9 +54,10 @@ class MaxAtKTrainerSync(PPOTrainerSync):
     """
 
     def __init__(self, config: Any) -> None:
-        check_surface()
+        check_versions()
         self._objective = check_config(config)
         self._scale = self._objective.scale()
+        self._record: Record | None = None  # until the training begins
         self._fields = ["uid", "response_mask", "rm_scores"]
         if self._objective.selection is not None:
             self._fields.append(loss.SELECTION_KEY)
@@ -92,6 +95,13 @@ class MaxAtKTrainerSync(PPOTrainerSync):
                 partial(loss.group_loss, actor, self._objective, self._n)
             )
 
+    def on_train_begin(self) -> None:
+        """Open the record, after the checkpoint that a training goes on from."""
+        super().on_train_begin()
+        if most := groups_kept(self.config.algorithm):
+            places = {"step": self.global_steps - 1, "steps": self.total_training_steps}
+            self._record = Record(self.config, self._objective, **places, most=most)
+
     def _balance_batch(self, batch: Any, metrics: dict[str, Any], **others: Any) -> Any:
         """Return the batch with the rows of a group adjacent and every group filled to n rows.
 
@@ -115,7 +125,7 @@ class MaxAtKTrainerSync(PPOTrainerSync):
         self._k = self._objective.k_at((self.global_steps - 1) / max(self.total_training_steps, 1))
         if self._objective.selection is not None:
             self._put_selection(batch, self._objective.selection)
-        data = self._fetch(batch, self._fields)
+        data = self._fetch(batch, [*self._fields, *FIELDS])
         found = loss.row_advantages(self._objective, data, k=self._k, group_size=self._n)
         layout = layout_of_ids(loss.row_ids(data), least=self._n)
         self._scale.observe(np.nan_to_num(layout.rows("advantages", found)))
@@ -125,8 +135,29 @@ class MaxAtKTrainerSync(PPOTrainerSync):
             batch = super()._compute_advantage(batch, metrics)
             del self.config.algorithm.maxatk[CURRENT]
         data["advantages"] = loss.spread(data, told)
-        metrics.update(group_metrics(data, k=self._k))
+        self._observe(data, told, metrics)
         return batch
+
+    def _observe(self, data: Any, told: np.ndarray, metrics: dict[str, Any]) -> None:
+        """Log and record the groups of a rollout batch, without the rows that fill it."""
+        mask = data["response_mask"].to_padded_tensor(0).sum(-1).cpu().numpy()
+        real, ids, rewards = np.flatnonzero(mask), loss.row_ids(data), loss.row_rewards(data)
+        groups: dict[str, list[int]] = defaultdict(list)
+        for row in real:
+            groups[ids[row]].append(int(row))
+        layout = layout_of_ids([ids[row] for row in real], least=self._n)
+        values = group_values(
+            layout.rows("rewards", rewards[real]),
+            np.nan_to_num(layout.rows("advantages", told[real])),
+            [[str(data["responses"][row].tolist()) for row in rows] for rows in groups.values()],
+            k=self._k,
+        )
+        values[WITHOUT] = float(np.isnan(rewards[real]).mean())
+        values["reward"] = float(np.nanmean(rewards[real])) if values[WITHOUT] < 1 else math.nan
+        metrics.update({OWN + name: value for name, value in values.items()})
+        if self._record is not None:
+            rows = list(groups.values())
+            self._record.add(self.global_steps, data, self.tokenizer, rows, k=self._k)
 
     def _put_selection(self, batch: Any, key: str) -> None:
         """Give the batch a column of the scores that select, in the shape of verl's own columns."""
@@ -149,10 +180,8 @@ class MaxAtKTrainerSync(PPOTrainerSync):
         fresh = not keeps_sampler_log_probs(self.config)  # ratios of one before the first step
         for _ in range(self._epochs):
             for part in self._mini_batches(batch):
-                if not fresh:
-                    self._refresh(part, collected)
+                own: dict[str, Any] = {} if fresh else self._refresh(part)
                 fresh = False
-                own: dict[str, Any] = {}
                 super()._update_actor(part, own)
                 for name, value in own.items():
                     collected[name].append(value)
@@ -166,8 +195,8 @@ class MaxAtKTrainerSync(PPOTrainerSync):
             part = batch.select_keys(batch.keys[start : start + size])
             yield super()._balance_batch(part, metrics={})
 
-    def _refresh(self, batch: Any, metrics: dict[str, list[float]]) -> None:
-        """Put the advantages under today's weights into a batch of whole groups."""
+    def _refresh(self, batch: Any) -> dict[str, float]:
+        """Put today's advantages into a batch of whole groups, and return what to log of them."""
         rollout = self.config.actor_rollout_ref.rollout
         batch.extra_info.update(
             calculate_entropy=False, compute_loss=False, temperature=rollout.temperature
@@ -180,14 +209,10 @@ class MaxAtKTrainerSync(PPOTrainerSync):
         batch.extra_info.pop("micro_batch_size_per_gpu", None)  # the update has its own
         data = self._fetch(batch, [*self._fields, "old_log_probs", "log_probs"])
         now = response_from_nested(data["log_probs"], data["response_mask"]).to_padded_tensor(0.0)
-        ratios, rewards = loss.log_ratios(now, data), loss.row_rewards(data)
-        found = loss.row_advantages(
-            self._objective, data, k=self._k, group_size=self._n, log_ratios=ratios
-        )
+        found, moved = loss.corrected(self._objective, data, now, k=self._k, group_size=self._n)
         scaled = self._scale.factor(self._n) * found
         self._put(batch, {"advantages": loss.spread(data, scaled)})
-        scored = ~np.isnan(rewards)
-        metrics["actor/maxatk/abs_log_ratio"].append(float(np.abs(ratios[scored]).mean()))
+        return moved
 
     def _fetch(self, batch: Any, fields: list[str]) -> Any:
         return tq.kv_batch_get(
@@ -208,10 +233,17 @@ class MaxAtKTrainerSync(PPOTrainerSync):
         trainer = self.config.trainer
         if self.global_steps == 0:
             return
-        if trainer.resume_mode == "resume_path":
-            self._scale.load(Path(trainer.resume_from_path))
-        else:
-            self._scale.load(Path(trainer.default_local_dir) / f"global_step_{self.global_steps}")
+        latest = Path(trainer.default_local_dir) / f"global_step_{self.global_steps}"
+        given = trainer.resume_mode == "resume_path"
+        self._scale.load(Path(trainer.resume_from_path) if given else latest)
+
+    def _compute_metrics(
+        self, batch: Any, metrics: dict[str, Any], *others: Any, **more: Any
+    ) -> None:
+        super()._compute_metrics(batch, metrics, *others, **more)
+        if self._record is not None:
+            ended = self.global_steps >= self.total_training_steps
+            self._record.log(self.global_steps, metrics, ended=ended)
 
     def _val_metrics_update(
         self,
@@ -223,32 +255,12 @@ class MaxAtKTrainerSync(PPOTrainerSync):
     ) -> dict[str, float]:
         columns = reward_extra_infos_dict
         found = super()._val_metrics_update(data_sources, sample_uids, columns, *others, **more)
+        # verl's own best@k draws with replacement: it stands aside.
+        aside = {name: name.replace("val-core", "val-aux") for name in found if "/best@" in name}
         return {
-            **found,
+            **{aside.get(name, name): value for name, value in found.items()},
             **validation_metrics(data_sources, sample_uids, columns, k=self._objective.k),
         }
-
-
-def group_metrics(data: Any, *, k: int) -> dict[str, Any]:
-    """Return k, max@k, the unscored share and the groups without signal of a rollout batch.
-
-    `data` holds uid, rm_scores, response_mask and advantages of every row.
-    """
-    rewards = loss.row_rewards(data)
-    real = data["response_mask"].to_padded_tensor(0).sum(-1).cpu().numpy() > 0
-    ids = [one for one, is_real in zip(loss.row_ids(data), real, strict=True) if is_real]
-    layout = layout_of_ids(ids)
-    values = max_at_k(layout.rows("rewards", rewards[real]), min(k, layout.width))
-    known = values[~np.isnan(values)]
-    first = np.asarray([float(row[0]) for row in data["advantages"].unbind()])[real]
-    silent = (np.nan_to_num(layout.rows("advantages", first)) == 0).all(axis=1)
-    return {
-        "maxatk/k": k,
-        "maxatk/max_at_k": float(known.mean()) if len(known) else float("nan"),
-        "maxatk/unscored": float(np.isnan(rewards[real]).mean()),
-        "maxatk/groups_without_signal": float(silent.mean()),
-        "maxatk/advantages_rms": root_mean_square(first),
-    }
 
 
 def _uid(key: str) -> str:

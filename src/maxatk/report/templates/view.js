@@ -105,7 +105,7 @@
       ...(sample.advantage === undefined ? [] : [["advantage", digits(sample.advantage)]]),
       ...(other === undefined ? [] : [[`under ${named}`, digits(other)]]),
       ...(sample.tokens === null ? [] : [["tokens", digits(sample.tokens)]]), ...Object.entries(sample.rewards || {}).map(([name, value]) => [name, digits(value)]),
-      ...(sample.outcome ? [["tests", `${sample.passed} of ${sample.tests}, ${sample.outcome.replaceAll("_", " ")}`]] : []),
+      ...(sample.tests ? [["tests", `${sample.passed} of ${sample.tests}${sample.outcome ? `, ${sample.outcome.replaceAll("_", " ")}` : ""}`]] : []),
     ];
     said.append(...facts.map(([name, value]) => make("span", `${name}: ${value}`)));
     box.append(make("h3", `${number + 1}: ${sample.reward === null ? "unscored" : `reward ${digits(sample.reward)}`}${sample === best ? ", the best" : ""}`), said);

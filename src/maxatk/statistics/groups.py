@@ -1,0 +1,43 @@
+"""What the groups of a rollout batch come to: the part of a training's log that is max@k's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from maxatk.objectives import max_at_k
+from maxatk.objectives.scale import root_mean_square
+from maxatk.statistics.intervals import default_ks
+from maxatk.statistics.symptoms import DISTINCT, SILENT
+
+
+def group_values(
+    rewards: np.ndarray, advantages: np.ndarray, texts: Sequence[Sequence[str]], *, k: int
+) -> dict[str, float]:
+    """Return what is logged of groups: rewards and advantages (P, n), and the texts of each group.
+
+    max@k for k = 1, 2, 4 .. n and the trained k; the trained k itself; the root mean square of the
+    advantages as the loss gets them; the share of groups whose advantages are all 0; the share of
+    distinct completions within a group. Of max@k a group with fewer scored samples is left out.
+    """
+    n = rewards.shape[1]
+    return {
+        **{f"max@{size}": mean_max_at_k(rewards, size) for size in logged_ks(n, k)},
+        "objective/k": float(k),
+        "advantages/rms": root_mean_square(advantages),
+        SILENT: float((advantages == 0).all(axis=1).mean()),
+        DISTINCT: float(np.mean([len(set(group)) / len(group) for group in texts])),
+    }
+
+
+def logged_ks(n: int, k: int) -> list[int]:
+    """Return the k that a log has of groups of n: 1, 2, 4 .. n and the trained one, ascending."""
+    return sorted({*default_ks(n), min(k, n)})
+
+
+def mean_max_at_k(rewards: np.ndarray, k: int) -> float:
+    """Return the mean max@k of the groups (P, n) with k scored samples; NaN where none has."""
+    values = max_at_k(rewards, k)
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if len(known) else float("nan")
