@@ -161,23 +161,41 @@ def test_no_table_is_clipped_at_any_width(site, tmp_path):
     assert wrong == {}
 
 
+@pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine")
+def test_the_search_works_from_the_folder_and_leaves_out_the_tables_of_studies(site, tmp_path):
+    for words, place in (
+        ("groups_with_signal", "/training.html"),
+        ("bon_loo1", "/objectives.html"),
+    ):
+        address = f"{(site / 'index.html').as_uri()}?q={words}"
+        shown = browsed(address, tmp_path, "--virtual-time-budget=60000")
+        found = re.findall(r'href="([^"]*)" class="md-search-result__link"', shown)
+        assert any(f"/{place}.html?" in link for link in found), words
+        assert not any("/study/" in link for link in found), words
+
+
 def frames(site, names, folder):
     """Return the number of tables of every page, and what does not fit on it."""
     harness = site / "harness.htm"
     script = MEASURE.replace("WIDTHS", json.dumps(WIDTHS))
     parts = [FRAME.format(path.relative_to(site)) for path in names]
     harness.write_text(f"<body>{script}{''.join(parts)}</body>")
-    command = [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
-    command += [
-        "--no-first-run",
-        "--disable-background-networking",
-        "--allow-file-access-from-files",
-    ]
-    command += [f"--user-data-dir={folder / 'profile'}", "--host-resolver-rules=MAP * ~NOTFOUND"]
-    command += ["--window-size=1400,1000", "--dump-dom", harness.as_uri()]
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=patience(200), check=True
-    )
+    shown = browsed(harness.as_uri(), folder, "--allow-file-access-from-files")
     harness.unlink()
-    found = re.findall(r'<iframe [^>]*data-found="([^"]*)" data-tables="(\d+)"', done.stdout)
+    found = re.findall(r'<iframe [^>]*data-found="([^"]*)" data-tables="(\d+)"', shown)
     return [(tables, json.loads(html.unescape(one))) for one, tables in found]
+
+
+def browsed(address, folder, *flags):
+    """Return the document at an address as it is after its scripts, without a network."""
+    command = [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+    command += ["--no-first-run", "--disable-background-networking", "--window-size=1400,1000"]
+    command += [f"--user-data-dir={folder / 'profile'}", "--host-resolver-rules=MAP * ~NOTFOUND"]
+    done = subprocess.run(
+        [*command, *flags, "--dump-dom", address],
+        capture_output=True,
+        text=True,
+        timeout=patience(200),
+        check=True,
+    )
+    return done.stdout

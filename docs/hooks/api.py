@@ -3,7 +3,10 @@
 import importlib
 import importlib.util
 import re
+from types import ModuleType
 from typing import Any
+
+import griffe
 
 _PLACE = re.compile(r"^<!-- api: (?P<package>[\w.]+) -->$", re.MULTILINE)
 _NAMES = re.compile(r"^<!-- names: (?P<package>[\w.]+) -->$", re.MULTILINE)
@@ -38,6 +41,13 @@ def _list(place: re.Match[str]) -> str:
     for name in exported(place["package"]):
         home = getattr(getattr(module, name), "__module__", "maxatk.objectives")
         package = ".".join(home.split(".")[:2])
-        summary = (getattr(module, name).__doc__ or "").partition("\n")[0]
-        lines.append(f"| [`{name}`][{path_of(package, name)}] | {summary} |")
+        lines.append(f"| [`{name}`][{path_of(package, name)}] | {_summary(module, name)} |")
     return "\n".join(["| name | what it is |", "|---|---|", *lines])
+
+
+def _summary(module: ModuleType, name: str) -> str:
+    found = getattr(module, name)
+    text = found.__doc__
+    if not hasattr(found, "__name__"):  # a constant: its own text, and not that of its type
+        text = griffe.load(path_of(module.__name__, name)).docstring.value
+    return (text or "").partition("\n")[0]

@@ -16,9 +16,9 @@ _ROOMS = {"s": 340, "m": 640, "l": 880}  # px of a phone, of a page with two sid
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Give the tables of studies the room of the table of contents, which they do not have."""
+    """Give the tables of studies the width of the page, and leave them out of the search."""
     if page.file.src_uri.startswith("study/"):
-        page.meta["hide"] = ["toc"]
+        page.meta |= {"hide": ["toc"], "search": {"exclude": True}}
     return markdown
 
 
