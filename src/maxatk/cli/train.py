@@ -62,7 +62,7 @@ def command(
         recipe: A YAML file with model, problems, out, reward, verifier and trainer.
         overrides: Settings that win over the recipe, such as trainer.k=4 out=runs/k4.
         show_config: Print the recipe with this package's defaults, as a recipe, and stop.
-        dry_run: Check everything without loading weights, show what the run would do, and stop.
+        dry_run: Check all that needs no weights, show what the run would do, and stop.
         cluster: A Ray cluster whose nodes run the programs; this machine without an address.
     """
     refuse_two_outputs(format, progress)
