@@ -207,7 +207,7 @@ def export(
 def _export_to_hub(run: Path, out: Path, rows: Sequence[Exported]) -> None:
     results = load_results(run)
     metrics = {
-        f"{metric.removesuffix('k')}{k}": mean
+        f"{metric.removesuffix('k')}{k}": (mean.mean, mean.low, mean.high)
         for metric in METRICS
         for k, mean in results.metrics[metric].items()
     }

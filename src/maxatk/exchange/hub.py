@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import yaml
 
@@ -35,20 +35,8 @@ Written by `maxatk export --to hub`.
 """
 
 
-class Interval(Protocol):
-    """A mean with the ends of its interval, None where there is none."""
-
-    @property
-    def mean(self) -> float | None:
-        """The mean."""
-
-    @property
-    def low(self) -> float | None:
-        """The lower end."""
-
-    @property
-    def high(self) -> float | None:
-        """The upper end."""
+Interval: TypeAlias = tuple[float | None, float | None, float | None]
+"""A mean and the ends of its interval, None where there is none."""
 
 
 def write_hub(
@@ -105,7 +93,7 @@ def _card(
             dataset_name=source or "problems",
             metric_type=metric.partition("@")[0] + "@k",
             metric_name=metric,
-            metric_value=found.mean,
+            metric_value=found[0],
         )
         for metric, found in metrics.items()
     ]
@@ -116,8 +104,8 @@ def _card(
         samples=len(rows),
         problems=len({row["problem_id"] for row in rows}),
         rows="\n".join(
-            f"| {metric} | {_shown(found.mean)} | [{_shown(found.low)}, {_shown(found.high)}] |"
-            for metric, found in metrics.items()
+            f"| {metric} | {_shown(mean)} | [{_shown(low)}, {_shown(high)}] |"
+            for metric, (mean, low, high) in metrics.items()
         ),
     )
 
@@ -127,12 +115,12 @@ def _entry(samples: int, metrics: Mapping[str, Interval], source: str | None) ->
     from huggingface_hub import EvalResultEntry, eval_result_entries_to_yaml
 
     benchmark, first = BENCHMARKS.get(source or ""), metrics.get("pass@1")
-    if benchmark is None or not benchmark.hub or first is None or first.mean is None:
+    if benchmark is None or not benchmark.hub or first is None or first[0] is None:
         return None
     entry = EvalResultEntry(
         dataset_id=benchmark.hub,
         task_id=benchmark.config or "default",
-        value=round(100 * first.mean, 2),
+        value=round(100 * first[0], 2),
         dataset_revision=benchmark.revision,
         date=datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
         notes=f"pass@1 from {samples:,} samples; see the model card for pass@k and max@k",
