@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from maxatk.errors import MaxAtKError
+from maxatk.errors import MaxAtKError, MissingDependencyError
 from maxatk.objectives import (
     METHODS,
     Method,
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from maxatk.evaluation import evaluate, solve
     from maxatk.problems import load_problems
     from maxatk.report import compare
+    from maxatk.report.figures import plot
     from maxatk.verifier import Verifier
 
 __version__ = VERSION
@@ -60,6 +61,7 @@ __all__ = [
     "max_at_k",
     "order_at_k",
     "pass_at_k",
+    "plot",
     "solve",
     "weighting",
 ]
@@ -69,6 +71,7 @@ _LAZY = {
     "compare": "maxatk.report",
     "evaluate": "maxatk.evaluation",
     "load_problems": "maxatk.problems",
+    "plot": "maxatk.report.figures",
     "solve": "maxatk.evaluation",
 }
 
@@ -76,4 +79,9 @@ _LAZY = {
 def __getattr__(name: str) -> Any:
     if name not in _LAZY:
         raise AttributeError(f"module 'maxatk' has no attribute {name!r}")
-    return getattr(importlib.import_module(_LAZY[name]), name)
+    try:
+        return getattr(importlib.import_module(_LAZY[name]), name)
+    except ModuleNotFoundError as error:
+        raise MissingDependencyError(
+            f"maxatk.{name} needs the package {error.name!r}: pip install 'maxatk[report]'"
+        ) from error

@@ -101,7 +101,7 @@ def probe(tmp_path_factory):
 @pytest.fixture(scope="module")
 def page(results, tmp_path_factory):
     path = tmp_path_factory.mktemp("page") / "report.html"
-    return write_report(results, path, paper="mbpp").read_text(encoding="utf-8")
+    return write_report(results, path).read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +116,7 @@ def crowded(results, make, tmp_path_factory):
 def test_figures_and_tables_are_laid_out_and_nothing_is_asked_for(probe, page):
     found = probe(page)
     assert found["figures"] == 2
-    assert {*TABLES, "pairs", "paper-1", "problem-table"} <= set(found["tables"])
+    assert {*TABLES, "pairs", "problem-table"} <= set(found["tables"])
     assert found["requests"] == []
 
 
@@ -290,7 +290,7 @@ for (const link of document.querySelectorAll("a.download")) {
 }
 return found;"""
     found = probe(page, steps=steps)["done"]
-    tables = {*TABLES, "pairs", "paper-2", "problems", "scores-pass-at-k"}
+    tables = {*TABLES, "pairs", "problems", "scores-pass-at-k"}
     assert {f"{name}.csv" for name in tables} <= found.keys()
     rows = list(csv.DictReader(io.StringIO(found["scores-max-at-k.csv"])))
     for row in rows:

@@ -32,28 +32,28 @@ PROBLEMS = [Problem("p<0>", "What is <b>?", (TestCase(input="", output=""),))]
 
 def test_rewards_are_sorted_and_samples_spread_from_best_to_worst(folder):
     first, second = problem_details(load_comparison({"run": folder}), problems=PROBLEMS)
-    assert (first.id, first.prompt, second.prompt) == ("p<0>", "What is <b>?", "")
-    (run,) = first.runs
-    assert run.rewards == "1.000 × 1, 0.500 × 2, 0.000 × 1, unscored × 1"
-    assert [sample.index for sample in run.samples] == [1, 4, 2]
-    assert [sample.verdict for sample in run.samples] == [
+    assert (first["prompt"], "prompt" in second) == ("What is <b>?", False)
+    (run,) = first["runs"]
+    assert run["rewards"] == "1.000 × 1, 0.500 × 2, 0.000 × 1, unscored × 1"
+    assert [sample["index"] for sample in run["samples"]] == [1, 4, 2]
+    assert [sample["verdict"] for sample in run["samples"]] == [
         "reward 1.000, 2 of 2 tests, passed",
         "reward 0.500, 1 of 2 tests, time limit",
         "unscored, 0 of 2 tests, infra error",
     ]
-    assert run.samples[0].text == "<p<0>> 1 ?"
+    assert run["samples"][0]["text"] == "<p<0>> 1 ?"
 
 
 @pytest.mark.parametrize(("count", "indices"), [(1, [1]), (2, [1, 2]), (9, [1, 0, 4, 3, 2])])
 def test_any_number_of_samples(folder, count, indices):
     (first, _) = problem_details(load_comparison({"run": folder}), samples=count)
-    assert sorted(s.index for s in first.runs[0].samples) == sorted(indices)
+    assert sorted(s["index"] for s in first["runs"][0]["samples"]) == sorted(indices)
 
 
 def test_without_texts_the_verdicts_are_shown(folder):
     (folder / "samples.jsonl").unlink()
     (first, _) = problem_details(load_comparison({"run": folder}))
-    assert {sample.text for sample in first.runs[0].samples} == {""}
+    assert not any("text" in sample for sample in first["runs"][0]["samples"])
 
 
 def test_runs_that_are_no_folders_have_no_details(folder):
@@ -65,7 +65,7 @@ def test_runs_that_are_no_folders_have_no_details(folder):
 def test_long_texts_are_cut(folder):
     problem = Problem("p1", "x" * 10 * MOST_TEXT, (TestCase(input="", output=""),))
     (_, second) = problem_details(load_comparison({"run": folder}), problems=[problem])
-    assert second.prompt == "x" * MOST_TEXT + " …"
+    assert second["prompt"] == "x" * MOST_TEXT + " …"
 
 
 def test_the_page_holds_them_as_data(folder, tmp_path):
@@ -75,7 +75,7 @@ def test_the_page_holds_them_as_data(folder, tmp_path):
         return json.loads(re.search(r'id="problem-data">(.*?)</script>', page)[1])["details"]
 
     first, second = details(3)
-    assert (first["id"], first["prompt"], second["id"]) == ("p<0>", "What is <b>?", "p1")
+    assert (first["prompt"], list(second)) == ("What is <b>?", ["runs"])
     assert first["runs"][0]["samples"][0]["verdict"] == "reward 1.000, 2 of 2 tests, passed"
     assert details(0) == []
 

@@ -17,9 +17,7 @@ from maxatk.report import Reading, figure1, overview_table, write_report
 from maxatk.report.deciding import decide
 from maxatk.report.figures import entropy_svg, lines_for, metric_svg, smoothed, training_curves
 from maxatk.report.run_tables import (
-    PAPER_BENCHMARKS,
     every_k,
-    paper_tables,
     samples_table,
 )
 from maxatk.report.runs import load_comparison
@@ -299,32 +297,6 @@ def test_the_page_shades_every_k(page, results):
     assert len(parsed.tables["scores-max-at-k"]) == len(parsed.tables["scores-pass-at-k"]) == 4
     shades = [v for tag, name, v in parsed.attributes if (tag, name) == ("td", "style")]
     assert {"--shade:0%", "--shade:45%"} <= set(shades)
-    assert "paper-1" not in parsed.tables
-
-
-def test_the_papers_numbers_are_shown_on_request(results, tmp_path):
-    page = write_report(results, tmp_path / "r.html", paper="mbpp").read_text()
-    parsed = Page(page)
-    header, *rows = parsed.tables["paper-1"]
-    assert header[0] == ["Table 14 of the paper"]
-    assert [row[0] for row in rows][0::5] == [["Base model"], ["Off-policy BoN (ours)"]]
-    assert rows[0][8] == ["0.619"]
-    assert rows[5][8] == ["0.710"]
-    assert "prompts that are not published" in page
-    with pytest.raises(InvalidValueError, match="paper: unknown value 'mpbb'"):
-        write_report(results, tmp_path / "r.html", paper="mpbb")
-
-
-def test_every_table_of_the_papers_appendix_is_there():
-    numbers = []
-    for benchmark in PAPER_BENCHMARKS:
-        for table in paper_tables(benchmark).values():
-            numbers.append(int(re.fullmatch(r"Table (\d+) of the paper", table.header[0])[1]))
-            assert [len(row) for row in table.rows] == [10] * 6
-            for row in table.rows:  # more samples never make the best of them worse
-                values = [float(cell.text) for cell in row[1:]]
-                assert values == sorted(values)
-    assert sorted(numbers) == list(range(5, 15))
 
 
 def test_results_are_read_from_files_and_folders(results, tmp_path):

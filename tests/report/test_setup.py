@@ -43,7 +43,7 @@ def test_a_model_is_described_by_its_training(changed):
     comparison = load_comparison(changed)
     rows = by_model(models_table(comparison, {}))
     assert rows["base"]["what it is"] == "the model before training"
-    assert rows["same"]["what it is"].startswith("trained for max@8, baseline leave one out (")
+    assert rows["same"]["what it is"].startswith("trained for max@8 (")
     assert (rows["same"]["method"], rows["same"]["k of training"]) == ("bon_loo1", "8")
     assert rows["same"]["training"] == "40 steps, learning rate 0.00015"
 

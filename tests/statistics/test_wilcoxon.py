@@ -35,8 +35,7 @@ quarters = st.lists(st.integers(-4, 4).map(lambda i: i / 4), min_size=1, max_siz
 @given(quarters)
 def test_small_samples_equal_the_enumeration_of_all_signs(differences):
     found = wilcoxon(np.array(differences), np.zeros(len(differences)))
-    assert found.p == pytest.approx(brute_p(differences), abs=1e-12)
-    assert (found.problems, found.zeros) == (len(differences), differences.count(0))
+    assert found == pytest.approx(brute_p(differences), abs=1e-12)
 
 
 @given(quarters, st.randoms(use_true_random=False))
@@ -44,32 +43,29 @@ def test_the_order_of_models_and_problems_does_not_matter(differences, order):
     values = np.array(differences)
     shuffled = list(differences)
     order.shuffle(shuffled)
-    expected = wilcoxon(values, 0 * values).p
-    assert wilcoxon(0 * values, values).p == pytest.approx(expected)
-    assert wilcoxon(np.array(shuffled), 0 * values).p == pytest.approx(expected)
+    expected = wilcoxon(values, 0 * values)
+    assert wilcoxon(0 * values, values) == pytest.approx(expected)
+    assert wilcoxon(np.array(shuffled), 0 * values) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("size", [20, 90, 400])
 def test_agrees_with_scipy_without_ties(size):
     values = np.random.default_rng(size).normal(0.1, 1.0, size)
     expected = stats.wilcoxon(values, method="exact" if size <= 100 else "approx").pvalue
-    assert wilcoxon(values, 0 * values).p == pytest.approx(expected, abs=1e-6)
+    assert wilcoxon(values, 0 * values) == pytest.approx(expected, abs=1e-6)
 
 
 def test_ties_are_recognised_in_spite_of_rounding():
     # 0.3 - 0.1 is not 0.2 in floating point, but the same difference.
     values, baseline = np.array([0.3, 0.0, 0.7]), np.array([0.1, 0.2, 0.5])
-    assert wilcoxon(values, baseline).p == brute_p([2, -2, 2])
-    same = wilcoxon(np.array([0.1 + 0.2]), np.array([0.3]))
-    assert (same.p, same.zeros) == (1.0, 1)
+    assert wilcoxon(values, baseline) == brute_p([2, -2, 2])
+    assert wilcoxon(np.array([0.1 + 0.2]), np.array([0.3])) == 1.0
 
 
 def test_problems_without_a_value_on_one_side_are_left_out():
     values, baseline = np.array([1.0, np.nan, 0.5, 0.2]), np.array([0.5, 0.1, np.nan, 0.1])
-    found = wilcoxon(values, baseline)
-    assert found.problems == 2
-    assert found.p == brute_p([0.5, 0.1])
-    assert wilcoxon(values[:0], baseline[:0]).p == 1.0
+    assert wilcoxon(values, baseline) == brute_p([0.5, 0.1])
+    assert wilcoxon(values[:0], baseline[:0]) == 1.0
 
 
 def test_different_shapes_are_refused():

@@ -13,12 +13,11 @@ from maxatk.report.comparing import (
     CompareOptions,
     ModelComparison,
     compare,
-    scores_table,
     table_of_tests,
     tidy_rows,
 )
-from maxatk.report.deciding import sentences
 from maxatk.report.notices import notices
+from maxatk.report.run_tables import scores_table
 
 
 def command(
@@ -52,19 +51,11 @@ def command(
         for line in (line for notice in notices(comparison) for line in notice.lines):
             say_aside(f"note: {f'{benchmark}: ' if benchmark else ''}{line}")
     if format == "text" and table in ("all", "verdict"):
-        print(printable(_verdict(compared)))
+        print(printable(compared.verdict))
     tables = {
         n: found for n, found in _tables(compared, options.alpha).items() if table in ("all", n)
     }
     emit(tables, format)
-
-
-def _verdict(compared: ModelComparison) -> str:
-    lines = []
-    for (benchmark, metric), decision in compared.decisions.items():
-        lines.append(f"{benchmark} {metric}, {decision.test}:".strip())
-        lines += [f"  {sentence}" for sentence in sentences(decision)]
-    return "\n".join(lines)
 
 
 def _tables(compared: ModelComparison, alpha: float) -> dict[str, Output]:

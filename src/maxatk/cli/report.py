@@ -26,8 +26,6 @@ def command(
     by: str | None = None,
     train: tuple[str, ...] = (),
     title: str = "Best of N",
-    paper: Literal["code_contests", "livecodebench", "livebench", "codeforces", "mbpp"]
-    | None = None,
     format: OutputFormat = "text",
     figure: Literal["svg", "pdf"] = "svg",
     problems: str | None = None,
@@ -48,7 +46,6 @@ def command(
         by: A field of the problems' meta: also print the results by its values (text and json).
         train: Folders written by train, or name=folder, whose curves the page shows.
         title: Title of the page.
-        paper: Also show the paper's numbers for this benchmark.
         figure: The file type of Figure 1.
         problems: A benchmark's name or a problems.jsonl, for the prompts of the problems.
         samples: How many samples of every problem and run are shown; 0 leaves them out.
@@ -63,7 +60,6 @@ def command(
         out,
         title=title,
         curves=[_curve(name, folder) for name, folder in named_paths(train).items()],
-        paper=paper,
         problems=[] if problems is None else load_problems(problems),
         samples=samples,
     )

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from html import escape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
 from maxatk.errors import DataError, InvalidValueError, unknown_name
 from maxatk.folders import read_json
+from maxatk.notebook import data_frame, html_table
 from maxatk.statistics.intervals import FloatArray, mean_interval
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 FORMAT = 1
 METRICS = ("max@k", "pass@k")
@@ -217,6 +222,38 @@ class Results:
             found = found.get(part) if isinstance(found, Mapping) else None
         return found
 
+    def to_frame(self) -> pd.DataFrame:
+        """Return one row a problem, metric and k: value (NaN without one), samples, scored.
+
+        Raises MissingDependencyError without pandas.
+        """
+        found = self.per_problem
+        named = zip(self.ids, found.samples, found.scored, strict=True)
+        problems = [dict(zip(("problem", "samples", "scored"), row, strict=True)) for row in named]
+        return data_frame(
+            [
+                {**row, "metric": metric, "k": k, "value": np.nan if value is None else value}
+                for metric in METRICS
+                for k in self.ks
+                for row, value in zip(problems, found.values[metric][k], strict=True)
+            ]
+        )
+
+    def _repr_html_(self) -> str:
+        """Return the scores, and what the samples lack, for a notebook."""
+        rows = [
+            [f"{metric.replace('@k', f'@{k}')}", *(_shown(end) for end in ends)]
+            for metric in METRICS
+            for k, mean in self.metrics[metric].items()
+            if (ends := (mean.mean, mean.low, mean.high))
+        ]
+        said = f"{self.counts.problems:,} problems, {self.counts.samples:,} samples"
+        lacking = f". {self.counts.lacking}" if self.counts.lacking else ""
+        return (
+            html_table(("metric", "mean", "95% from", "to"), rows)
+            + f"<p>{escape(said + lacking)}.</p>"
+        )
+
     def to_json(self) -> dict[str, Any]:
         """Return the content of `results.json`."""
         row = msgspec.to_builtins(self, str_keys=True)
@@ -368,6 +405,10 @@ def diversity_of(per_problem: PerProblem) -> Diversity:
 def _order(value: Any) -> tuple[int, float, str]:
     is_number = isinstance(value, (int, float))
     return (value == WITHOUT, float(value) if is_number else 0.0, "" if is_number else str(value))
+
+
+def _shown(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"
 
 
 def number_or_none(value: float) -> float | None:

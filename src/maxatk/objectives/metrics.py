@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeAlias
@@ -18,6 +19,8 @@ from maxatk.objectives.order import OrderWeights
 from maxatk.objectives.rule import selected_weights
 from maxatk.objectives.subsets import hit_shares, max_weights
 
+LONG_GROUP = 1_000
+"""Above so many rewards in one dimension a metric asks whether they are those of one prompt."""
 Column: TypeAlias = tuple[int, Callable[[Group], FloatArray]]
 """The samples that a statistic needs, and the statistic of groups, (P,)."""
 
@@ -167,6 +170,12 @@ def _statistics(
     With 0 `axes` for them, the only one comes without the last axis.
     """
     layout, rows = _rows_of(rewards, groups)
+    if rows.ndim == 1 and rows.size > LONG_GROUP:
+        warnings.warn(
+            f"rewards: {rows.size:,} in one dimension are taken for the samples of one prompt; "
+            "give `groups`, the prompt of each, or the shape (prompts, samples)",
+            stacklevel=3,
+        )
     scores = None if selection is None else layout.rows("selection", selection)
     codes = None if answers is None else layout.codes("answers", answers)
     n, flat = rows.shape[-1], rows.reshape(-1, rows.shape[-1])

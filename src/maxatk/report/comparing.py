@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from html import escape
+from typing import TYPE_CHECKING, Any, Literal
 
 from maxatk.errors import InvalidValueError, MissingFileError, unknown_name
 from maxatk.evaluation.folder import RESULTS
 from maxatk.evaluation.open import ResultsSource
 from maxatk.evaluation.results import results_by
-from maxatk.report.deciding import Decision, Measure, PairedTest, decide
-from maxatk.report.run_tables import without_reward
+from maxatk.notebook import data_frame, html_table
+from maxatk.report.deciding import Decision, Measure, PairedTest, decide, sentences
+from maxatk.report.run_tables import scores_table
 from maxatk.report.runs import (
     ALPHA,
     METRICS,
@@ -35,11 +37,13 @@ from maxatk.report.tables import (
     change,
     change_interval,
     p_value,
-    ranked_cells,
     table_of,
 )
 from maxatk.statistics.seeds import FEWEST_SEEDS
 from maxatk.statistics.tests import smallest_sign_flip_p, wilcoxon
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 DEFAULT_KS = (1, 128)
 
@@ -64,6 +68,25 @@ class ModelComparison:
     def names(self) -> list[str]:
         """Return the names of the models, the baseline first."""
         return next(iter(self.comparisons.values())).names
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return the scores as `score_rows` has them; raises MissingDependencyError w/o pandas."""
+        return data_frame(score_rows(self.comparisons, self.measures))
+
+    @property
+    def verdict(self) -> str:
+        """Which model for which N, in lines: of every benchmark and metric, with its test."""
+        lines = []
+        for (benchmark, metric), decision in self.decisions.items():
+            lines.append(f"{benchmark} {metric}, {decision.test}:".strip())
+            lines += [f"  {sentence}" for sentence in sentences(decision)]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        """Return the verdict and the scores for a notebook."""
+        table = scores_table(self.comparisons, self.measures, self.stars)
+        rows = ([f"{cell.text} {cell.detail}" for cell in row] for row in table.rows)
+        return f"<pre>{escape(self.verdict)}</pre>" + html_table(table.header, rows)
 
     @property
     def stars(self) -> dict[Measure, str]:
@@ -160,7 +183,7 @@ def _wilcoxon_p(test: PairedTest, comparisons: Mapping[str, Comparison]) -> floa
         comparison.run(name).values(measure.metric, [measure.k])[:, 0]
         for name in (test.first, test.second)
     )
-    return wilcoxon(first, second).p
+    return wilcoxon(first, second)
 
 
 def _by_benchmark(results: Mapping[str, ResultsSource]) -> dict[str, dict[str, ResultsSource]]:
@@ -204,28 +227,6 @@ def _benchmarks(source: ResultsSource) -> dict[str, ResultsSource]:
     if not inner:
         raise MissingFileError(f"{folder}: holds no {RESULTS}, and no folders of benchmarks")
     return dict(inner)
-
-
-def scores_table(
-    comparisons: Mapping[str, Comparison], measures: Sequence[Measure], stars: Mapping[Measure, str]
-) -> Table:
-    """Return one row a model, one column a benchmark and metric, as Tables 2 and 3 of the paper.
-
-    The best and the second best of a column are marked; a star follows the model that `stars` has
-    for a measure.
-    """
-    columns: dict[str, Sequence[Cell | str]] = {"model": next(iter(comparisons.values())).names}
-    for measure in measures:
-        comparison = comparisons[measure.benchmark]
-        columns[measure.name] = ranked_cells(
-            comparison.means(measure.metric, measure.k),
-            of=comparison.baseline.problems,
-            starred=stars.get(measure, ""),
-        )
-    for name, comparison in comparisons.items():
-        lacking = without_reward(comparison)
-        columns |= {f"{name} {heading}".strip(): cells for heading, cells in lacking.items()}
-    return table_of(columns)
 
 
 def table_of_tests(heading: str, tests: Sequence[PairedTest], *, over: Over = "problems") -> Table:

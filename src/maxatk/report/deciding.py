@@ -200,12 +200,8 @@ class Decision:
     @property
     def against_best(self) -> list[PairedTest]:
         """The one with the highest mean against every other model, at each k."""
-        best = {k: leaders[0] for k, leaders in self.leaders.items()}
-        return [
-            test.seen_from(best[test.measure.k])
-            for test in self.tests
-            if best[test.measure.k] in (test.first, test.second)
-        ]
+        best = [(self.leaders[test.measure.k][0], test) for test in self.tests]
+        return [t.seen_from(name) for name, t in best if name in (t.first, t.second)]
 
     @property
     def against_baseline(self) -> list[PairedTest]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,52 +16,22 @@ from maxatk.evaluation.store import key_of, read_records
 from maxatk.jsonl import read_jsonl, read_typed
 from maxatk.records import Problem, Sample, Score
 from maxatk.report.deciding import Decision, PairedTest
-from maxatk.report.runs import Comparison
+from maxatk.report.runs import Comparison, Run
 from maxatk.report.tables import share
 
 MOST_TEXT = 4000  # characters of a prompt or a completion on the page
 
 
-@dataclasses.dataclass(frozen=True)
-class ShownSample:
-    """One sample of a problem: its verdict, its text ("" where unknown), and why it failed.
-
-    `failure` is None where the sample passed, and where the run's folder does not tell.
-    """
-
-    index: int
-    verdict: str
-    text: str
-    failure: Failure | None = None
-
-
-@dataclasses.dataclass(frozen=True)
-class RunDetail:
-    """One run on one problem: its rewards from the highest, as text, and samples along them."""
-
-    name: str
-    rewards: str
-    samples: tuple[ShownSample, ...]
-
-
-@dataclasses.dataclass(frozen=True)
-class ProblemDetail:
-    """One problem with what every run made of it; the prompt is "" where it is unknown."""
-
-    id: str
-    prompt: str
-    runs: tuple[RunDetail, ...]
-
-
 def problem_details(
     comparison: Comparison, *, problems: Iterable[Problem] = (), samples: int = 3
-) -> list[ProblemDetail]:
-    """Return the details of the problems, from the runs given as folders with a scores.jsonl.
+) -> list[dict[str, Any]]:
+    """Return what the page shows of the problems, from the runs given as folders of scores.
 
-    `samples` of every run are shown, spread from the best to the worst, with their texts where
-    the folder has a samples.jsonl. Of equal rewards those are preferred whose failure is stored.
-    Prompts are those of the `problems`, else of the folders. There are no details without such a
-    folder. Raises DataError for a corrupt file.
+    A problem has "prompt" and "runs"; a run "name", "rewards" from the highest, as text, and
+    "samples", each with "index", "verdict", "text" and its first "failure". So many `samples` of
+    every run are shown, spread from the best to the worst, of equal rewards those whose failure is
+    stored. What is not known is left out; prompts are those of the `problems`, else of the folders.
+    There are no details without such a folder. Raises DataError for a corrupt file.
     """
     folders = {
         run.name: run.folder
@@ -77,16 +47,15 @@ def problem_details(
     prompts.update({problem.id: _cut(problem.prompt) for problem in problems})
     runs = {name: _run_details(name, folder, samples) for name, folder in folders.items()}
     return [
-        ProblemDetail(
-            problem_id,
-            prompts.get(problem_id, ""),
-            tuple(found[problem_id] for found in runs.values() if problem_id in found),
+        _known(
+            prompt=prompts.get(problem_id),
+            runs=[found[problem_id] for found in runs.values() if problem_id in found],
         )
         for problem_id in comparison.baseline.results.ids
     ]
 
 
-def _run_details(name: str, folder: Path, count: int) -> dict[str, RunDetail]:
+def _run_details(name: str, folder: Path, count: int) -> dict[str, dict[str, Any]]:
     scores: dict[str, list[Score]] = defaultdict(list)
     for score in read_records(folder / SCORES, Score).values():
         scores[score.problem_id].append(score)
@@ -100,18 +69,18 @@ def _run_details(name: str, folder: Path, count: int) -> dict[str, RunDetail]:
     wanted = {(score.problem_id, score.sample) for some in chosen.values() for score in some}
     texts = _texts(folder / SAMPLES, wanted)
 
-    def shown(score: Score) -> ShownSample:
+    def shown(score: Score) -> dict[str, Any]:
         key = score.problem_id, score.sample
-        return ShownSample(
-            score.sample, _verdict_text(score), texts.get(key, ""), failures.get(key)
-        )
+        failure = _known(**dataclasses.asdict(failures[key])) if key in failures else None
+        verdict, text = _verdict_text(score), texts.get(key)
+        return _known(index=score.sample, verdict=verdict, text=text, failure=failure)
 
     return {
-        problem_id: RunDetail(
-            name,
-            rewards_text([score.reward for score in scores[problem_id]]),
-            tuple(map(shown, some)),
-        )
+        problem_id: {
+            "name": name,
+            "rewards": rewards_text([score.reward for score in scores[problem_id]]),
+            "samples": list(map(shown, some)),
+        }
         for problem_id, some in chosen.items()
     }
 
@@ -184,7 +153,7 @@ def _cut(text: str) -> str:
 
 
 def problem_data(
-    comparison: Comparison, decisions: Sequence[Decision], details: Sequence[ProblemDetail]
+    comparison: Comparison, decisions: Sequence[Decision], details: Sequence[Mapping[str, Any]]
 ) -> str:
     """Return the JSON that `problems.js` reads, fit to stand in a script element.
 
@@ -199,30 +168,21 @@ def problem_data(
         numbers = [test.difference, test.low, test.high, test.adjusted_p]
         return [*models, *map(_rounded, numbers), test.mark, test.problems]
 
+    def by_run(read: Callable[[Run, str, int], Any]) -> list[Any]:
+        runs, ks = comparison.runs, comparison.ks
+        return [[[read(run, m, k) for k in ks] for run in runs] for m in comparison.metrics]
+
     data = {
         "ids": comparison.baseline.results.ids,
         "models": comparison.names,
         "ks": comparison.ks,
         "metrics": comparison.metrics,
-        "values": [
-            [
-                [
-                    list(map(_rounded, run.results.per_problem.values[metric][k]))
-                    for k in comparison.ks
-                ]
-                for run in comparison.runs
-            ]
-            for metric in comparison.metrics
-        ],
-        "means": [
-            [
-                [[m.mean, m.low, m.high] for m in (run.metric(metric, k) for k in comparison.ks)]
-                for run in comparison.runs
-            ]
-            for metric in comparison.metrics
-        ],
+        "values": by_run(
+            lambda run, metric, k: list(map(_rounded, run.results.per_problem.values[metric][k]))
+        ),
+        "means": by_run(lambda run, metric, k: dataclasses.astuple(run.metric(metric, k))[:3]),
         "tests": [list(map(test_row, decision.tests)) for decision in decisions],
-        "details": [dataclasses.asdict(detail, dict_factory=_known) for detail in details],
+        "details": details,
     }
     # Nothing in a text may end the element, nor begin a comment in it.
     return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
@@ -232,6 +192,6 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 4)
 
 
-def _known(fields: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+def _known(**fields: Any) -> dict[str, Any]:
     """Return the fields that say something: no empty text and no None."""
-    return {name: value for name, value in fields if value not in ("", None)}
+    return {name: value for name, value in fields.items() if value not in ("", None)}

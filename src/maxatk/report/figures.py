@@ -8,6 +8,7 @@ from __future__ import annotations
 import colorsys
 import contextlib
 import dataclasses
+import functools
 import io
 import itertools
 import re
@@ -22,10 +23,13 @@ import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from maxatk.errors import unknown_name
+from maxatk.errors import InvalidValueError, unknown_name
+from maxatk.evaluation.results import Results
 from maxatk.folders import known
 from maxatk.objectives import METHODS, weighting
-from maxatk.report.runs import BASE, METRICS, Comparison, Runs, comparison_of
+from maxatk.report.comparing import ModelComparison
+from maxatk.report.deciding import decide
+from maxatk.report.runs import BASE, METRICS, Comparison, Run, Runs, comparison_of
 
 # Drawn in this colour, then replaced by the text colour of the page, light or dark.
 _INK = "#010203"
@@ -180,25 +184,100 @@ def figure_file(path: str | Path, size: tuple[float, float]) -> Iterator[Figure]
         figure.savefig(path, metadata={_DATES[path.suffix]: None})
 
 
+def plot(
+    source: Runs | Results | ModelComparison | str | list[str] | tuple[str, ...],
+    metric: str = "max@k",
+    *,
+    against: str | None = None,
+    n: int = 8,
+    k: int = 4,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw on Matplotlib axes and return them: `ax`, or those of a new figure.
+
+    Results, alone, by name or compared, are drawn as a metric against k with 95% intervals.
+    `against` names a model: then every other one is drawn less that one, paired over problems.
+    Names of `METHODS` are drawn as the factor that each puts on the gradient of a prompt's success
+    rate, on-policy, for `n` samples and `k`.
+
+    Raises InvalidValueError for a metric, a model or a method that there is not and for several
+    benchmarks at once, MissingDependencyError without Matplotlib, and as `load_comparison`.
+    """
+    draw: Callable[[Axes], None]
+    if isinstance(source, str | list | tuple):
+        names = [source] if isinstance(source, str) else source
+        curves = {name: weighting(name, n, k, _RATES) for name in names}
+        draw = functools.partial(_draw_weightings, curves=curves, n=n, k=k)
+    else:
+        comparison = _comparison_in(source)
+        metrics = set.intersection(*(set(run.results.metrics) for run in comparison.runs))
+        if metric not in metrics:
+            raise unknown_name("metric", metric, metrics)
+        draw = functools.partial(_draw_metric, comparison=comparison, metric=metric)
+        if against is not None:
+            run = comparison.run(against)
+            draw = functools.partial(_draw_gains, comparison=comparison, metric=metric, run=run)
+    if ax is None:
+        from matplotlib import pyplot
+
+        ax = pyplot.figure(layout="constrained").subplots()
+    draw(ax)
+    ax.legend()
+    return ax
+
+
+def _comparison_in(source: Runs | Results | ModelComparison) -> Comparison:
+    if isinstance(source, Results):
+        source = {str(source.manifest.get("label", "results")): source}
+    if isinstance(source, ModelComparison):
+        if len(source.comparisons) > 1:
+            raise InvalidValueError(
+                f"source: draw one of its comparisons, {list(source.comparisons)}"
+            )
+        (source,) = source.comparisons.values()
+    return comparison_of(source)
+
+
 def _draw_metric(
     axes: Axes, comparison: Comparison, metric: str, names: Sequence[str] = ()
 ) -> None:
-    ks = comparison.ks
-    lines = lines_for(names or comparison.names)
-    for run in comparison.runs:
-        line = lines[run.name]
-        found = [run.metric(metric, k) for k in ks]
-        mean, low, high = (
-            np.array([getattr(row, part) for row in found], dtype=np.float64)
-            for part in ("mean", "low", "high")
-        )
+    found = {
+        run.name: [(m.mean, m.low, m.high) for k in comparison.ks for m in [run.metric(metric, k)]]
+        for run in comparison.runs
+    }
+    _draw_bands(axes, comparison.ks, found, lines_for(names or comparison.names))
+    axes.set_ylabel(metric)
+
+
+def _draw_gains(axes: Axes, comparison: Comparison, metric: str, run: Run) -> None:
+    found: dict[str, list[tuple[float | None, ...]]] = {}
+    for test in decide(comparison, metric).tests:
+        if run.name in (test.first, test.second):
+            name = test.second if test.first == run.name else test.first
+            seen = test.seen_from(name)
+            found.setdefault(name, []).append((seen.difference, seen.low, seen.high))
+    lines = lines_for(comparison.names)
+    _draw_bands(axes, comparison.ks, found, lines)
+    axes.axhline(0, color=lines[run.name].color, linewidth=1)
+    axes.set_ylabel(f"{metric} less that of {drawn_name(run.name)}")
+
+
+def _draw_bands(
+    axes: Axes,
+    ks: Sequence[int],
+    found: Mapping[str, Sequence[Sequence[float | None]]],
+    lines: Mapping[str, Line],
+) -> None:
+    """Draw a mean and the ends of its interval at every k, by the names of runs."""
+    for name, numbers in found.items():
+        line, (mean, low, high) = lines[name], np.array(numbers, dtype=np.float64).T
         axes.fill_between(ks, low, high, color=line.color, alpha=0.12, linewidth=0)
         (drawn,) = axes.plot(ks, mean, color=line.color, linestyle=line.dash, marker=line.marker)
-        drawn.set_label(drawn_name(run.name))
+        drawn.set_label(drawn_name(name))
     axes.set_xscale("log", base=2)
     axes.set_xticks(ks, [str(k) for k in ks])
     axes.set_xticks([], minor=True)
-    axes.set(xlabel="k", ylabel=metric)
+    axes.set_xlabel("k")
 
 
 def _draw_entropies(axes: Axes, comparison: Comparison) -> None:
@@ -291,10 +370,7 @@ def curve_svg(curves: Sequence[Mapping[str, Any]], names: Sequence[str], key: st
 
 
 def smoothed(values: Sequence[float]) -> npt.NDArray[np.float64]:
-    """Return the running mean over 15% of the points, centred; at an end the line through them.
-
-    So a straight line stays one, and the ends neither lag nor jump to single points.
-    """
+    """Return the running mean over 15% of the points, centred; at an end the line through them."""
     points = np.asarray(values, dtype=np.float64)
     reach = int(_WINDOW * len(points) / 2)
     if not reach:
@@ -335,23 +411,29 @@ def weighting_figure(path: str | Path, *, n: int = 8, k: int = 4) -> Path:
     Methods are drawn on-policy; those with one curve share a line. Raises as `figure_file` and
     `weighting`.
     """
-    curves: dict[tuple[float, ...], list[str]] = {}
+    names: dict[tuple[float, ...], list[str]] = {}
     for name, method in METHODS.items():
-        factor = weighting(method, n, k, _RATES)
-        curves.setdefault(tuple(factor.round(9)), []).append(name)
-    unbiased = [c for c, names in curves.items() if METHODS[names[0]].unbiased_for]
+        names.setdefault(tuple(weighting(method, n, k, _RATES).round(9)), []).append(name)
+    curves = {", ".join(found): np.array(curve) for curve, found in names.items()}
+    unbiased = {", ".join(f) for f in names.values() if METHODS[f[0]].unbiased_for}
     titles = ("unbiased for what they name", "scaled, centred or as published")
-    groups = (unbiased, [curve for curve in curves if curve not in unbiased])
     with figure_file(path, (9.5, 5.6)) as figure:
         panels = figure.subplots(1, 2, sharey=True)
-        for axes, title, group in zip(panels, titles, groups, strict=True):
-            labels = [", ".join(curves[curve]) for curve in group]
-            lines = lines_for(["", *labels])
-            for label, curve in zip(labels, group, strict=True):
-                line = lines[label]
-                axes.plot(_RATES, curve, color=line.color, linestyle=line.dash, label=label)
-            axes.set_yscale("symlog", linthresh=0.1)
-            axes.set(title=title, xlabel="success rate p of a prompt")
+        for axes, title in zip(panels, titles, strict=True):
+            shown = [label for label in curves if (label in unbiased) == (title == titles[0])]
+            _draw_weightings(axes, {label: curves[label] for label in shown}, n, k)
+            axes.set_title(title)
             axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.13), fontsize=8)
-        panels[0].set_ylabel(f"factor on grad p, n = {n}, k = {k}")
+        panels[1].set_ylabel("")
     return Path(path)
+
+
+def _draw_weightings(
+    axes: Axes, curves: Mapping[str, npt.NDArray[np.float64]], n: int, k: int
+) -> None:
+    lines = lines_for(["", *curves])
+    for label, curve in curves.items():
+        line = lines[label]
+        axes.plot(_RATES, curve, color=line.color, linestyle=line.dash, label=label)
+    axes.set_yscale("symlog", linthresh=0.1)
+    axes.set(xlabel="success rate p of a prompt", ylabel=f"factor on grad p, n = {n}, k = {k}")

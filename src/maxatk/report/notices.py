@@ -113,7 +113,7 @@ def unscored_warnings(comparison: Comparison) -> list[str]:
         for pair in itertools.combinations(comparison.runs, 2)
         if any(shares[run.name].any() for run in pair)
     ]
-    p_values = [wilcoxon(shares[one.name], shares[other.name]).p for one, other in pairs]
+    p_values = [wilcoxon(shares[one.name], shares[other.name]) for one, other in pairs]
     return [
         f"{_said(one)} and {_said(other)}: not by chance (p {_p_said(p)}), so that a difference "
         "of the two may be one of what was scored."

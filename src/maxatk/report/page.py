@@ -36,7 +36,6 @@ def write_report(
     *,
     title: str = "Best of N",
     curves: Sequence[Mapping[str, Any]] = (),
-    paper: str | None = None,
     problems: Iterable[Problem] = (),
     samples: int = 3,
     remarks: Remarks | None = None,
@@ -51,7 +50,6 @@ def write_report(
         title: The heading of the page.
         curves: Trainings: {"name", "log_history"} and, if known, the "recipe" of each, as in
             `training_curves` and `models_table`.
-        paper: A benchmark whose numbers in the paper are shown too (see `paper_tables`).
         problems: The problems whose prompts are shown.
         samples: How many samples of a problem are shown; 0 leaves prompts and samples out.
         remarks: What is said before anything else.
@@ -75,7 +73,6 @@ def write_report(
             recipes={curve["name"]: curve.get("recipe") or {} for curve in curves},
             problem_data=problem_data(comparison, list(decisions.values()), details),
             title=title,
-            paper=paper,
             remarks=remarks,
         )
     )

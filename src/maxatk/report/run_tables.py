@@ -1,16 +1,15 @@
-"""The tables about the runs of a report: metrics, verdict, samples, the paper's."""
+"""The tables about the runs of a report: scores, verdict, samples."""
 
 from __future__ import annotations
 
-import csv
-import importlib.resources
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from maxatk.errors import MissingDependencyError, unknown_name
 from maxatk.evaluation.results import Entropy, Results
+from maxatk.notebook import data_frame
 from maxatk.records import Outcome
-from maxatk.report.deciding import Decision
+from maxatk.report.deciding import Decision, Measure
 from maxatk.report.runs import METRICS, Comparison, Reading, Runs, comparison_of, metric_name
 from maxatk.report.tables import (
     MINUS,
@@ -18,10 +17,7 @@ from maxatk.report.tables import (
     Table,
     decimal,
     mean_cell,
-    ranked_cells,
-    shaded,
-    shaded_cells,
-    share,
+    metric_cells,
     table_of,
 )
 
@@ -38,7 +34,6 @@ SAMPLES_COLUMNS: tuple[tuple[str, int, Callable[[Results], float | None]], ...] 
     ("tokens", 1, lambda found: _of(found.entropy, lambda e: e.tokens_mean)),
 )
 """Heading, decimals and value of what is said of the samples of a run, beside their counts."""
-PAPER_BENCHMARKS = ("code_contests", "livecodebench", "livebench", "codeforces", "mbpp")
 _SIGNS = {"above": "+", "": "=", "below": MINUS}
 
 
@@ -49,27 +44,41 @@ def overview_table(results: Runs, *, ks: Sequence[int] = ()) -> Table:
     `ks` those of `KS` that all runs have. Raises as `load_comparison`.
     """
     comparison = comparison_of(results, Reading(k=tuple(ks)))
-    return _by_model(comparison, METRICS, comparison.shown_ks(ks or KS), ranked_cells)
+    shown = comparison.shown_ks(ks or KS)
+    return scores_table({"": comparison}, [Measure("", m, k) for m in METRICS for k in shown])
 
 
 def every_k(comparison: Comparison, metric: str) -> Table:
     """Return a metric of every run at every k, shaded by column as Tables 5 to 14 of the paper."""
-    return _by_model(comparison, [metric], comparison.ks, shaded_cells)
+    measures = [Measure("", metric, k) for k in comparison.ks]
+    return scores_table({"": comparison}, measures, shade=True)
 
 
-def _by_model(
-    comparison: Comparison,
-    metrics: Sequence[str],
-    ks: Sequence[int],
-    cells: Callable[..., list[Cell]],
+def scores_table(
+    comparisons: Mapping[str, Comparison],
+    measures: Sequence[Measure],
+    stars: Mapping[Measure, str] = MappingProxyType({}),
+    *,
+    shade: bool = False,
 ) -> Table:
-    of = comparison.baseline.problems
-    columns = {
-        metric_name(metric, k): cells(comparison.means(metric, k), of=of)
-        for metric in metrics
-        for k in ks
-    }
-    return table_of({"model": comparison.names, **columns, **without_reward(comparison)})
+    """Return one row a model, one column a benchmark and metric, as Tables 2 and 3 of the paper.
+
+    The best and the second best of a column are marked, or it is shaded; a star follows the model
+    that `stars` has for a measure.
+    """
+    columns: dict[str, Sequence[Cell | str]] = {"model": next(iter(comparisons.values())).names}
+    for measure in measures:
+        comparison = comparisons[measure.benchmark]
+        columns[measure.name] = metric_cells(
+            comparison.means(measure.metric, measure.k),
+            of=comparison.baseline.problems,
+            starred=stars.get(measure, ""),
+            shade=shade,
+        )
+    for name, comparison in comparisons.items():
+        lacking = without_reward(comparison)
+        columns |= {f"{name} {heading}".strip(): cells for heading, cells in lacking.items()}
+    return table_of(columns)
 
 
 def without_reward(comparison: Comparison) -> dict[str, list[str]]:
@@ -172,60 +181,16 @@ def against_baseline(decision: Decision) -> Table:
     return table_of({f"against {decision.baseline}": names, **columns})
 
 
-def paper_tables(benchmark: str) -> dict[str, Table]:
-    """Return {"max@k", "pass@k"} of the paper's models on a benchmark, k = 1, 2, 4 ... 256.
-
-    The paper's model has 7 billion parameters and its prompts are not published, so that the
-    numbers tell the shape to expect, not a value to reach. Raises InvalidValueError for a
-    benchmark that the paper does not have.
-    """
-    if benchmark not in PAPER_BENCHMARKS:
-        raise unknown_name("paper", benchmark, PAPER_BENCHMARKS)
-    data = importlib.resources.files("maxatk.report") / "data" / "paper.csv"
-    header, *rows = csv.reader(data.read_text(encoding="utf-8").splitlines())
-    tables = {}
-    for metric in METRICS:
-        chosen = [row for row in rows if row[1:3] == [benchmark, metric]]
-        columns: dict[str, list[Cell | str]] = {
-            f"Table {chosen[0][0]} of the paper": [row[3] for row in chosen]
-        }
-        for place in range(4, len(header)):
-            values = [float(row[place]) for row in chosen]
-            columns[metric_name(metric, int(header[place]))] = [
-                Cell(share(value), shade=shade)
-                for value, shade in zip(values, shaded(values), strict=True)
-            ]
-        tables[metric] = table_of(columns)
-    return tables
-
-
 def problem_frame(results: Runs) -> pd.DataFrame:
-    """Return one row a model, problem, metric and k, with the value; NaN where there is none.
+    """Return what `Results.to_frame` gives for every run, at the k that all have, with its model.
 
-    The columns are model, problem, metric, k, value, samples and scored (of the problem). Raises
-    MissingDependencyError without pandas, and as `load_comparison`.
+    Raises MissingDependencyError without pandas, and as `load_comparison`.
     """
-    try:
-        import pandas as pd
-    except ImportError as error:
-        raise MissingDependencyError(
-            "data frames need the package 'pandas': pip install 'maxatk[report]'"
-        ) from error
     comparison = comparison_of(results)
-    frames = [
-        pd.DataFrame(
-            {
-                "model": run.name,
-                "problem": run.results.ids,
-                "metric": metric,
-                "k": k,
-                "value": values,
-                "samples": run.results.per_problem.samples,
-                "scored": run.results.per_problem.scored,
-            }
-        )
+    rows = [
+        {"model": run.name, **row}
         for run in comparison.runs
-        for metric in METRICS
-        for k, values in zip(comparison.ks, run.values(metric, comparison.ks).T, strict=True)
+        for row in run.results.to_frame().to_dict("records")
+        if row["k"] in comparison.ks
     ]
-    return pd.concat(frames, ignore_index=True)
+    return data_frame(rows)

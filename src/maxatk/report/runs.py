@@ -90,9 +90,8 @@ class Comparison:
         """What a sample does that passes."""
         if all(run.results.recorded("settings.verifier") for run in self.runs):
             return "passes every test"
-        thresholds = {run.results.threshold for run in self.runs} - {None}
-        least = thresholds.pop() if len(thresholds) == 1 else "the threshold" if thresholds else 1
-        return f"has a reward of {least if isinstance(least, str) else f'{least:g}'} or more"
+        thresholds = {f"{1 if (t := run.results.threshold) is None else t:g}" for run in self.runs}
+        return f"has a reward of {' or '.join(sorted(thresholds))} or more"
 
     def means(self, metric: str, k: int) -> dict[str, Mean]:
         """Return what `Run.metric` gives for every run, by its name."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
@@ -11,15 +11,6 @@ from maxatk.objectives import METHODS
 from maxatk.objectives.methods import Method
 from maxatk.report.runs import BASE, Comparison, Run
 from maxatk.report.tables import Table, table_of, transposed
-
-_OF_METHODS = {
-    "std": "divided by the standard deviation of the group",
-    "mean": "divided by the mean of the group",
-    "subset_std": "divided by the standard deviation over subsets",
-    "first_order": "first-order correction for samples of an older policy",
-    "exact": "exact correction for samples of an older policy",
-}
-"""How the scale and the correction of a method are said."""
 
 _TRAINING = (
     ("max_steps", "{} steps"),
@@ -45,7 +36,7 @@ _SETTINGS: Mapping[str, str] = {
     "seed of the samples": "settings.sampling.seed",
     "reward": "settings.reward",
     "CPU seconds a test": "settings.verifier.time_limit_s",
-    "memory a test, MiB": "settings.verifier.memory_limit_bytes",
+    "memory a test, bytes": "settings.verifier.memory_limit_bytes",
     "backend": "settings.model.name",
     "weights as": "settings.model.dtype",
     "device": "settings.model.device",
@@ -64,16 +55,11 @@ _SETTINGS: Mapping[str, str] = {
 
 
 def described(method: Method, k: int | None) -> str:
-    """Return a line on what a method is: what it trains for, its baseline, and its source."""
+    """Return a line on what a method trains for, and its source."""
     aim = method.kind.statistic or "the best sample of a group"
     if k is not None and method.kind.uses_k:
         aim = aim.replace("@k", f"@{k}").replace("of k", f"of {k}")
-    parts = [
-        f"trained for {aim}",
-        *([] if method.baseline == "none" else [f"baseline {method.baseline.replace('_', ' ')}"]),
-        *(_OF_METHODS[part] for part in (method.scale, method.correction) if part in _OF_METHODS),
-    ]
-    return ", ".join(parts) + (f" ({method.source})" if method.source else "")
+    return f"trained for {aim}" + (f" ({method.source})" if method.source else "")
 
 
 def models_table(comparison: Comparison, recipes: Mapping[str, Mapping[str, Any]]) -> Table:
@@ -141,8 +127,7 @@ def settings_table(comparison: Comparison) -> Table:
     for heading, key in _SETTINGS.items():
         if given and key.startswith("environment."):
             continue
-        shown = _SHOWN.get(key, _plain)
-        values = {run.name: shown(run.results.recorded(key)) for run in comparison.runs}
+        values = {run.name: _plain(run.results.recorded(key)) for run in comparison.runs}
         if any(values.values()):
             rows[heading] = values
     return table_of({"setting": rows, "value": map(_together, rows.values())})
@@ -164,27 +149,10 @@ def _together(values: Mapping[str, str]) -> str:
 
 
 def _plain(value: Any) -> str:
-    if value is None or value == [] or value == "":
-        return ""
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return ", ".join(map(repr, value))
-    return f"{value:,}" if isinstance(value, int) and value >= 10_000 else str(value)
-
-
-def _rewards(value: Any) -> str:
-    if not isinstance(value, Sequence) or isinstance(value, str):
-        return _plain(value)
-    return ", ".join(str(part.get("target", part)) for part in value if isinstance(part, Mapping))
-
-
-_SHOWN: Mapping[str, Callable[[Any], str]] = {
-    "settings.reward": _rewards,
-    "settings.sampling.top_k": lambda value: _plain(value or None),
-    "settings.verifier.memory_limit_bytes": lambda value: (
-        f"{value >> 20:,}" if isinstance(value, int) and value else _plain(value)
-    ),
-    "environment.commit": lambda value: str(value or "")[:12],
-}
+        return ", ".join(str(_mapping(part).get("target", repr(part))) for part in value)
+    large = isinstance(value, int) and value >= 10_000
+    return "" if value is None else f"{value:,}" if large else str(value)
 
 
 def _evaluated(results: Results) -> str:

@@ -81,26 +81,22 @@ def transposed(table: Table) -> Table:
     return Table((name, *(cell.text for cell in names)), tuple(rows))
 
 
-def ranked_cells(means: Mapping[str, Mean], *, of: int, starred: str = "") -> list[Cell]:
-    """Return the column of a metric by the names of models, best and second best marked.
+def metric_cells(
+    means: Mapping[str, Mean], *, of: int, starred: str = "", shade: bool = False
+) -> list[Cell]:
+    """Return the column of a metric by the names of models, shaded or best and second best marked.
 
     `of` is the number of problems that the table is about, and the model `starred` gets a star.
     """
-    marks = ranks([found.mean for found in means.values()])
-    cells = [mean_cell(found, of=of) for found in means.values()]
-    return [
-        dataclasses.replace(cell, text=cell.text + (STAR if name == starred else ""), mark=mark)
-        for name, cell, mark in zip(means, cells, marks, strict=True)
-    ]
-
-
-def shaded_cells(means: Mapping[str, Mean], *, of: int) -> list[Cell]:
-    """Return the column of a metric as `ranked_cells` does, shaded instead of marked."""
-    shades = shaded([found.mean for found in means.values()])
-    return [
-        dataclasses.replace(mean_cell(found, of=of), shade=shade)
-        for found, shade in zip(means.values(), shades, strict=True)
-    ]
+    values = [found.mean for found in means.values()]
+    marks = [""] * len(values) if shade else ranks(values)
+    shades = shaded(values) if shade else [None] * len(values)
+    found = []
+    for (name, mean), mark, place in zip(means.items(), marks, shades, strict=True):
+        cell = mean_cell(mean, of=of)
+        text = cell.text + (STAR if name == starred else "")
+        found.append(dataclasses.replace(cell, text=text, mark=mark, shade=place))
+    return found
 
 
 def mean_cell(found: Mean, *, of: int = 0) -> Cell:

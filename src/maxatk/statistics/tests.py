@@ -92,27 +92,15 @@ def smallest_sign_flip_p(moved: npt.ArrayLike) -> FloatArray:
     return smallest
 
 
-@dataclasses.dataclass(frozen=True)
-class SignedRank:
-    """A two-sided Wilcoxon signed-rank test.
+def wilcoxon(values: FloatArray, baseline: FloatArray) -> float:
+    """Return the p of Wilcoxon's signed-rank test of `values` against `baseline`, two-sided.
 
-    `problems` have a value on both sides; `zeros` of them are equal on both and were dropped
-    before ranking. `p` is 1.0 where no difference is left.
-    """
-
-    p: float
-    problems: int
-    zeros: int
-
-
-def wilcoxon(values: FloatArray, baseline: FloatArray) -> SignedRank:
-    """Return Wilcoxon's signed-rank test of `values` against `baseline`, paired over problems.
-
-    Both are (P,); NaN on either side leaves the problem out. Two-sided; zero differences are
-    dropped (Wilcoxon's own rule), equal ones share their mean rank. The p-value is that of the
+    Both are (P,), paired over problems; NaN on either side leaves the problem out. Zero differences
+    are dropped (Wilcoxon's own rule), equal ones share their mean rank. The p-value is that of the
     exact distribution up to 100 differences, ties or not, and of the normal approximation with the
-    tie correction above. Source: "The Best of N Worlds", section 4.5, which names the test and
-    leaves sides and zeros open; these are the defaults of `scipy.stats.wilcoxon`.
+    tie correction above. It is 1 where no difference is left. Source: "The Best of N Worlds",
+    section 4.5, which names the test and leaves sides and zeros open; these are the defaults of
+    `scipy.stats.wilcoxon`.
 
     Raises InvalidValueError for different shapes.
     """
@@ -126,10 +114,8 @@ def wilcoxon(values: FloatArray, baseline: FloatArray) -> SignedRank:
     differences = differences[~np.isnan(differences)]
     moved = differences[differences != 0]
     if len(moved) > _EXACT:
-        p = float(stats.wilcoxon(moved, method="approx").pvalue)
-    else:
-        p = _exact_p(moved, stats.rankdata(np.abs(moved)))
-    return SignedRank(p=p, problems=len(differences), zeros=len(differences) - len(moved))
+        return float(stats.wilcoxon(moved, method="approx").pvalue)
+    return _exact_p(moved, stats.rankdata(np.abs(moved)))
 
 
 def _exact_p(moved: FloatArray, ranks: FloatArray) -> float:

@@ -10,11 +10,10 @@ from pathlib import Path
 from maxatk.report.comparing import (
     row_of_test,
     score_rows,
-    scores_table,
     seeds_above,
     table_of_tests,
 )
-from maxatk.report.run_tables import every_k, samples_table
+from maxatk.report.run_tables import every_k, samples_table, scores_table
 from maxatk.report.runs import Run
 from maxatk.report.tables import (
     Cell,
