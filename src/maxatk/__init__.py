@@ -30,8 +30,7 @@ from maxatk.version import VERSION
 if TYPE_CHECKING:
     from maxatk.evaluation import evaluate, solve
     from maxatk.problems import load_problems
-    from maxatk.report import compare
-    from maxatk.report.figures import plot
+    from maxatk.report import compare, plot
     from maxatk.verifier import Verifier
 
 __version__ = VERSION
@@ -71,7 +70,7 @@ _LAZY = {
     "compare": "maxatk.report",
     "evaluate": "maxatk.evaluation",
     "load_problems": "maxatk.problems",
-    "plot": "maxatk.report.figures",
+    "plot": "maxatk.report",
     "solve": "maxatk.evaluation",
 }
 

@@ -11,10 +11,9 @@ from maxatk.report.tables import (
     Table,
     decimal,
     mean_cell,
+    metric_cells,
     p_value,
-    ranked_cells,
     ranks,
-    shaded_cells,
     table_of,
 )
 
@@ -58,7 +57,7 @@ def test_a_number_has_its_decimals_and_a_missing_one_is_a_dash():
 
 def test_best_and_second_of_a_column_are_marked_and_the_starred_one_has_its_star():
     means = {"a": mean(0.5), "b": mean(0.7), "c": mean(None), "d": mean(0.1)}
-    a, b, c, d = ranked_cells(means, of=100, starred="b")
+    a, b, c, d = metric_cells(means, of=100, starred="b")
     assert b == Cell("0.700*", "[0.600, 0.800]", "best")
     assert a == Cell("0.500", "[0.400, 0.600]", "second")
     assert c == Cell("–", "[–, –]")
@@ -66,7 +65,7 @@ def test_best_and_second_of_a_column_are_marked_and_the_starred_one_has_its_star
 
 
 def test_a_shaded_column_goes_from_its_lowest_to_its_highest():
-    cells = shaded_cells({"a": mean(0.5), "b": mean(0.7), "c": mean(0.6)}, of=100)
+    cells = metric_cells({"a": mean(0.5), "b": mean(0.7), "c": mean(0.6)}, of=100, shade=True)
     assert [cell.shade for cell in cells] == [0, 1, pytest.approx(0.5)]
 
 
@@ -87,8 +86,8 @@ def test_a_shaded_column_goes_from_its_lowest_to_its_highest():
 def test_a_note_says_what_a_mean_rests_on(found, note):
     of = 100 if found.problems <= 100 else 2000
     assert mean_cell(found, of=of).note == note
-    for cells in (ranked_cells, shaded_cells):
-        assert [cell.note for cell in cells({"a": found}, of=of)] == [note]
+    for shade in (False, True):
+        assert [cell.note for cell in metric_cells({"a": found}, of=of, shade=shade)] == [note]
 
 
 @given(st.lists(st.none() | st.integers(0, 6).map(lambda i: i / 6), min_size=2, max_size=6))

@@ -6,7 +6,7 @@ from maxatk.report import problem_frame
 def test_the_frame_holds_every_value(results):
     frame = problem_frame(results)
     assert len(frame) == 3 * 30 * 2 * 8
-    assert list(frame) == ["model", "problem", "metric", "k", "value", "samples", "scored"]
+    assert list(frame) == ["model", "problem", "samples", "scored", "metric", "k", "value"]
     means = frame.groupby(["model", "metric", "k"])["value"].mean()
     for model, found in results.items():
         for metric, columns in found["metrics"].items():

@@ -11,7 +11,7 @@ from maxatk.report.runs import Reading, load_comparison
 from maxatk.report.tables import Cell, Table, format_table
 
 if TYPE_CHECKING:
-    from maxatk.report.figures import figure1
+    from maxatk.report.figures import figure1, plot
     from maxatk.report.page import write_report
 
 __all__ = [
@@ -26,11 +26,16 @@ __all__ = [
     "load_comparison",
     "outcomes_table",
     "overview_table",
+    "plot",
     "problem_frame",
     "write_report",
 ]
 
-_LAZY = {"figure1": "maxatk.report.figures", "write_report": "maxatk.report.page"}
+_LAZY = {
+    "figure1": "maxatk.report.figures",
+    "plot": "maxatk.report.figures",
+    "write_report": "maxatk.report.page",
+}
 
 
 def __getattr__(name: str) -> Any:
