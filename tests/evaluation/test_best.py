@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import json
 import threading
+import time
 from collections import Counter
 
 import numpy as np
@@ -21,6 +22,7 @@ from maxatk.objectives import max_at_k
 from maxatk.records import Outcome, Problem, Sample, Score, TestCase, TestResult, Verdict
 from maxatk.sampling import ModelSettings, SamplingSettings, ServerSettings
 from maxatk.verifier import Verifier, extract_code
+from processes import patience
 from runs import evaluated, rows_of, scored, write_run, write_samples
 from sampling.servers import serving
 
@@ -110,6 +112,9 @@ def test_a_server_that_fails_ends_it_and_leaves_no_thread(verifier):
         asked = ModelSettings("openai", server=ServerSettings(url=server.url, concurrency=1))
         with pytest.raises(ServerError):
             solve("m", SOLVABLE, n=8, model_settings=asked, verifier=verifier)
+    until = time.monotonic() + patience(10)  # the server's thread of a connection ends by itself
+    while threading.active_count() > before and time.monotonic() < until:
+        time.sleep(0.05)
     assert threading.active_count() <= before
 
 
