@@ -19,6 +19,9 @@ from trl.experimental.async_grpo import async_grpo_trainer, async_rollout_worker
 
 from maxatk.train.asynchronous import MaxAtKRolloutLoop
 
+TEMPLATE = "{% for m in messages %}{{ m['content'] }}{% endfor %}"
+RESPONSE = {"defaults": {"role": "assistant"}, "fields": {"content": {"content": "text"}}}
+
 
 def attend(query, key, value, starts, key_starts, *_, softmax_scale, causal, window_size):
     """What FlashAttention's kernel for sequences of different lengths computes, in PyTorch."""

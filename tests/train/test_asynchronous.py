@@ -38,11 +38,16 @@ from maxatk.train.asynchronous import (
     MaxAtKRolloutLoop,
     WholeGroups,
 )
-from train.asynchronous_stand_ins import NoTransfer, Prepared, Server, without_gpu
+from train.asynchronous_stand_ins import (
+    RESPONSE,
+    TEMPLATE,
+    NoTransfer,
+    Prepared,
+    Server,
+    without_gpu,
+)
 
 PROMPT = [2, 3]
-TEMPLATE = "{% for m in messages %}{{ m['content'] }}{% endfor %}"
-RESPONSE = {"defaults": {"role": "assistant"}, "fields": {"content": {"content": "text"}}}
 
 
 @pytest.fixture(autouse=True)
