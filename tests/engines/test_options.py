@@ -5,6 +5,8 @@ import pytest
 
 from maxatk import METHODS, advantages
 from maxatk.engines.verl.options import (
+    ASYNC_MODE,
+    MODE,
     check_config,
     data_parallel,
     holds_whole_groups,
@@ -32,7 +34,11 @@ def node(mapping):
 def config(**changes):
     """A valid configuration; `actor__ppo_epochs=2` and the like win."""
     tree = {
-        "trainer": {"n_gpus_per_node": 2, "nnodes": 1},
+        "trainer": {
+            "n_gpus_per_node": 2,
+            "nnodes": 1,
+            "v1": {"trainer_mode": MODE, "separate_async": {"parameter_sync_step": 2}},
+        },
         "data": {"train_batch_size": 8, "max_prompt_length": 64, "max_response_length": 64},
         "algorithm": {
             "adv_estimator": "maxatk",
@@ -71,6 +77,22 @@ def test_every_method_is_taken_unless_it_needs_answers(method):
             check_config(chosen)
     else:
         assert check_config(chosen).method == method
+
+
+def test_an_asynchronous_correction_needs_the_samplers_probabilities_and_whole_groups():
+    mode = {"trainer__v1__trainer_mode": ASYNC_MODE}
+    with pytest.raises(InvalidValueError) as refused:
+        check_config(config(**mode, actor__ppo_micro_batch_size_per_gpu=4))
+    assert "rollout_correction.bypass_mode: must be True with maxatk_sep" in str(refused.value)
+    assert "per_gpu: must be a multiple of rollout.n with maxatk_sep" in str(refused.value)
+    check_config(config(**mode, algorithm__rollout_correction={"bypass_mode": True}))
+    plain = {"method": "bon_loo1", "k": 4}
+    check_config(config(**mode, algorithm__maxatk=plain))
+    # A pass is over what verl takes at once: half of the batch, 4 prompts x 8 on 2 ranks.
+    wide = {"rollout__log_prob_micro_batch_size_per_gpu": 32, "algorithm__maxatk": plain}
+    check_config(config(**wide))
+    with pytest.raises(InvalidValueError, match="of 4 prompts x 8; got 32"):
+        check_config(config(**wide, **mode))
 
 
 def test_a_mapping_is_the_method_that_it_stands_for():

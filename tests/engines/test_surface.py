@@ -17,6 +17,7 @@ def test_the_installed_verl_has_all_that_the_plug_in_needs(capsys):
     printed = capsys.readouterr().out
     assert "verl 0.9" in printed
     assert "maxatk_sync in" in printed
+    assert "maxatk_separate_async in" in printed
 
 
 def test_another_version_is_named_with_the_remedy(monkeypatch):

@@ -359,3 +359,37 @@ def test_settings_that_do_not_fit_are_refused_before_any_worker(mini, tmp_path):
     )
     assert "actor_rollout_ref.actor.shuffle: must be False" in run.log
     assert not run.seen
+
+
+@pytest.fixture(scope="module")
+def asynchronous(mini, tmp_path_factory):
+    """A server of its own that samples ahead; each of three steps trains on two mini-batches."""
+    rollout, out = "actor_rollout_ref.rollout", tmp_path_factory.mktemp("asynchronous")
+    return train(
+        mini,
+        out,
+        environment=variables(out, VERL_LOGGING_LEVEL="WARN"),  # verl's own line at INFO raises
+        overrides=[
+            "trainer.v1.trainer_mode=maxatk_separate_async",
+            "trainer.v1.separate_async.parameter_sync_step=2",
+            "trainer.total_training_steps=3",
+            "algorithm.rollout_correction.bypass_mode=True",
+            "actor_rollout_ref.hybrid_engine=False",
+            "actor_rollout_ref.actor.ppo_epochs=1",
+            f"{rollout}.nnodes=1",
+            f"{rollout}.checkpoint_engine.backend=file",
+            f"+{rollout}.checkpoint_engine.custom_backend_module=verl_on_cpu.transfer",
+        ],
+    )
+
+
+def test_groups_that_older_weights_sampled_are_corrected_to_what_they_were_drawn_from(
+    asynchronous, mini
+):
+    assert asynchronous.status == 0, asynchronous.log[-3000:]
+    found = check_replay(asynchronous, mini, steps=6)
+    assert found[0].largest_log_ratio < 1e-4  # the first ones are of these weights
+    assert max(step.largest_log_ratio for step in found[2:]) > 0.1
+    training = Training(asynchronous.out / "checkpoints")
+    assert training.steps == [1, 2, 3]
+    assert len(training.groups(3)) == 4

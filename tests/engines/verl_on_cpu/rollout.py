@@ -9,6 +9,7 @@ import ray
 import torch
 from verl.workers.rollout.base import BaseRollout
 from verl.workers.rollout.replica import RolloutReplica, TokenOutput
+from verl.workers.rollout.utils import ensure_async_iterator
 
 
 class RolloutFailed(RuntimeError):
@@ -27,10 +28,11 @@ class Server:
         self.eos = AutoTokenizer.from_pretrained(path).eos_token_id
         self.limit, self.seed, self.step = limit, seed, 0
         self.drawn = Counter()
-        self.waiting, self.task = [], None
+        self.waiting, self.task, self.busy = [], None, asyncio.Lock()
 
     async def load(self, state, step):
-        missing = self.model.load_state_dict(state, strict=False)
+        async with self.busy:  # a sample is of one version
+            missing = self.model.load_state_dict(state, strict=False)
         assert not missing.unexpected_keys, missing
         assert set(missing.missing_keys) <= {"lm_head.weight"}, missing  # tied
         self.step = step
@@ -54,7 +56,8 @@ class Server:
             await asyncio.sleep(0.05)  # let a batch gather
             chunk, self.waiting = self.waiting[:64], self.waiting[64:]
             try:
-                found = await asyncio.to_thread(self._run, [one[:3] for one in chunk])
+                async with self.busy:
+                    found = await asyncio.to_thread(self._run, [one[:3] for one in chunk])
             except BaseException as error:
                 for one in chunk:
                     one[3].set_exception(error)
@@ -131,8 +134,8 @@ class TransformersAdapter(BaseRollout):
     @torch.no_grad()
     async def update_weights(self, weights, wire_format="named_tensors", global_steps=0, **_):
         assert wire_format == "named_tensors"
-        state = {
-            name: tensor.detach().cpu().clone() for name, tensor in weights
-        }  # all ranks gather
+        state = {}  # all ranks gather
+        async for name, tensor in ensure_async_iterator(weights):
+            state[name] = tensor.detach().cpu().clone()
         if self.leads:
             await ray.get_actor(_name(self.replica_rank)).load.remote(state, global_steps or 0)

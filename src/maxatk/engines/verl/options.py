@@ -16,8 +16,8 @@ _PARTS = "actor_rollout_ref"
 REWARD = "score"
 """The key of what a reward function returns that is the reward."""
 
-MODE = "maxatk_sync"
-"""The value of `trainer.v1.trainer_mode` that chooses the trainer of this package."""
+MODE, ASYNC_MODE = "maxatk_sync", "maxatk_separate_async"
+"""The values of `trainer.v1.trainer_mode` that choose a trainer of this package."""
 
 CURRENT = "current"
 """The key of `algorithm.maxatk` in which the trainer tells the estimator the advantage of a row."""
@@ -96,7 +96,7 @@ def _plain(value: Any) -> Any:
 
 
 def check_config(config: Any) -> Objective:
-    """Return the objective of a run of `maxatk_sync`, all of verl's configuration looked at.
+    """Return the objective of a run of a trainer of ours, all of verl's configuration looked at.
 
     Raises InvalidValueError with everything that is wrong, each with its setting and remedy.
     """
@@ -133,6 +133,17 @@ def keeps_sampler_log_probs(config: Any) -> bool:
     """Say whether `old_log_probs` are those of the sampler: then the first step has ratios too."""
     found = config.algorithm.get("rollout_correction")
     return bool(found and found.get("bypass_mode", False))
+
+
+def updates(config: Any) -> int:
+    """Return how many parts of a rollout batch verl takes one by one: 1 unless asynchronous."""
+    if not _asynchronous(config):
+        return 1
+    return int(config.trainer.v1.separate_async.parameter_sync_step)
+
+
+def _asynchronous(config: Any) -> bool:
+    return bool((config.trainer.get("v1") or {}).get("trainer_mode") == ASYNC_MODE)
 
 
 def data_parallel(config: Any) -> int:
@@ -181,7 +192,8 @@ def _passes(config: Any) -> Iterator[str]:
     verl finds out after all samples of a rollout batch are drawn and rewarded.
     """
     parts = config.actor_rollout_ref
-    prompts, n, ranks = config.data.train_batch_size, parts.rollout.n, data_parallel(config)
+    prompts = config.data.train_batch_size // updates(config)
+    n, ranks = parts.rollout.n, data_parallel(config)
     runs = {
         "rollout": not keeps_sampler_log_probs(config),
         "ref": parts.actor.get("use_kl_loss"),
@@ -206,6 +218,8 @@ def _correction(config: Any) -> Iterator[str]:
     if weights := (config.algorithm.get("rollout_correction") or {}).get("rollout_is"):
         allowed = "null, or ratios are counted twice; allowed beside it: bypass_mode=True"
         yield _must("algorithm.rollout_correction.rollout_is", allowed, weights)
+    if _asynchronous(config):
+        yield from _ratios_to_the_sampler(config)
     ranks, mini = data_parallel(config), actor.ppo_mini_batch_size
     rows, micro = mini * n / ranks, actor.ppo_micro_batch_size_per_gpu
     if rows % 1:
@@ -214,6 +228,19 @@ def _correction(config: Any) -> Iterator[str]:
     elif not actor.use_dynamic_bsz and (micro is None or rows % micro):
         allowed = f"a divisor of the {rows:.0f} samples that a rank has of a mini-batch"
         yield _must(f"{where}.ppo_micro_batch_size_per_gpu", allowed, micro)
+
+
+def _ratios_to_the_sampler(config: Any) -> Iterator[str]:
+    """Yield why asynchronous updates would not have the ratios to what the sampler drew from."""
+    if not keeps_sampler_log_probs(config):
+        why = "whose ratios are to the sampler's weights of some steps ago"
+        yield _must(
+            "algorithm.rollout_correction.bypass_mode", f"True with {ASYNC_MODE}, {why}", False
+        )
+    if not holds_whole_groups(config):
+        where = f"{_PARTS}.actor.ppo_micro_batch_size_per_gpu"
+        allowed = f"a multiple of rollout.n with {ASYNC_MODE}, whose loss corrects whole groups"
+        yield _must(where, allowed, config.actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu)
 
 
 def _must(setting: str, allowed: str, value: Any) -> str:

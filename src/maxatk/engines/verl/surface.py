@@ -16,11 +16,13 @@ VERSIONS: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
 }
 """Distribution -> from this version up to, and without, that one."""
 
+_TRAINERS = "verl.trainer.ppo.v1.trainer_base:TRAINER_REGISTRY"
 _REGISTERED = {
-    "verl.trainer.ppo.core_algos:ADV_ESTIMATOR_REGISTRY": ("maxatk", "plugin"),
-    "verl.trainer.ppo.v1.trainer_base:TRAINER_REGISTRY": ("maxatk_sync", "trainers"),
+    "maxatk": ("verl.trainer.ppo.core_algos:ADV_ESTIMATOR_REGISTRY", "plugin"),
+    "maxatk_sync": (_TRAINERS, "trainers"),
+    "maxatk_separate_async": (_TRAINERS, "trainers"),
 }
-"""Table of verl -> what an entry point of this package has put there, and the module of it."""
+"""What an entry point of this package registers -> the table of verl, and the module of it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,7 +42,7 @@ def versions() -> list[Part]:
 def registrations() -> list[Part]:
     """Return whether verl knows the estimator and the trainer; never raises."""
     found = []
-    for table, (name, module) in _REGISTERED.items():
+    for name, (table, module) in _REGISTERED.items():
         reason = ""
         try:
             if name not in pkgutil.resolve_name(table):

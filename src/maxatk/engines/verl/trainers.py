@@ -1,4 +1,7 @@
-"""Entry point `verl.plugins`: the trainer `maxatk_sync`. All that touches verl's V1 trainer.
+"""Entry point `verl.plugins`: two trainers, and all that touches verl's V1 trainer.
+
+`maxatk_sync` samples and trains in turns. `maxatk_separate_async` trains while other devices
+sample, so that a group comes from weights of some steps ago.
 
 A method without a correction needs no more than the estimator; the trainer adds the moving k, the
 selection, the running scale, the checks before any work and unbiased metrics. A correction is
@@ -21,13 +24,15 @@ import transfer_queue as tq
 from omegaconf import open_dict
 from tensordict import TensorDict
 from verl.trainer.ppo.padding_utils import upsample_batch_to_divisible_size
-from verl.trainer.ppo.v1.trainer_base import register_trainer
+from verl.trainer.ppo.v1.trainer_base import PPOTrainer, register_trainer
+from verl.trainer.ppo.v1.trainer_separate_async import PPOTrainerSeparateAsync
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.utils.config import omega_conf_to_dataclass
 from verl.workers.utils.padding import response_from_nested
 
 from maxatk.engines.verl import loss
 from maxatk.engines.verl.options import (
+    ASYNC_MODE,
     CURRENT,
     MODE,
     check_config,
@@ -35,6 +40,7 @@ from maxatk.engines.verl.options import (
     groups_kept,
     holds_whole_groups,
     keeps_sampler_log_probs,
+    updates,
 )
 from maxatk.engines.verl.record import FIELDS, OWN, Record
 from maxatk.engines.verl.rows import selection_scores, validation_metrics
@@ -45,13 +51,14 @@ from maxatk.statistics.groups import group_values
 from maxatk.statistics.symptoms import WITHOUT
 
 
-@register_trainer(MODE)
-class MaxAtKTrainerSync(PPOTrainerSync):
-    """verl's synchronous trainer with the advantages of this package at every optimizer step.
+class MaxAtKTrainer(PPOTrainer):
+    """A trainer of verl with the advantages of this package at every optimizer step.
 
     Raises InvalidValueError for settings that do not fit, MissingDependencyError for a verl that
     does not, both before a worker is started.
     """
+
+    _mode: str  # what verl calls it
 
     def __init__(self, config: Any) -> None:
         check_versions()
@@ -67,11 +74,11 @@ class MaxAtKTrainerSync(PPOTrainerSync):
         self._on_driver = self._objective.needs_ratios and not self._in_loss
         actor = config.actor_rollout_ref.actor
         self._epochs, self._mini = actor.ppo_epochs, actor.ppo_mini_batch_size
-        self._parts = config.data.train_batch_size // self._mini
+        self._parts, self._updates = config.data.train_batch_size // self._mini, updates(config)
         with open_dict(config):
             # verl compares the mode with "sync" in six places; any other name makes the replay
             # buffer, the dataloader and the checkpoints asynchronous.
-            config.trainer.v1.trainer_mode = "sync"
+            config.trainer.v1.trainer_mode = self._mode
             if self._in_loss and not actor.use_dynamic_bsz:
                 actor.ppo_micro_batch_size_per_gpu //= self._n  # verl counts forced groups then
             if self._on_driver:
@@ -100,7 +107,8 @@ class MaxAtKTrainerSync(PPOTrainerSync):
         super().on_train_begin()
         if most := groups_kept(self.config.algorithm):
             places = {"step": self.global_steps - 1, "steps": self.total_training_steps}
-            self._record = Record(self.config, self._objective, **places, most=most)
+            each = -(-most // self._updates)
+            self._record = Record(self.config, self._objective, **places, most=each)
 
     def _balance_batch(self, batch: Any, metrics: dict[str, Any], **others: Any) -> Any:
         """Return the batch with the rows of a group adjacent and every group filled to n rows.
@@ -261,6 +269,24 @@ class MaxAtKTrainerSync(PPOTrainerSync):
             **{aside.get(name, name): value for name, value in found.items()},
             **validation_metrics(data_sources, sample_uids, columns, k=self._objective.k),
         }
+
+
+@register_trainer(MODE)
+class MaxAtKTrainerSync(MaxAtKTrainer, PPOTrainerSync):
+    """verl's synchronous trainer with the advantages of this package."""
+
+    _mode = "sync"
+
+
+@register_trainer(ASYNC_MODE)
+class MaxAtKTrainerSeparateAsync(MaxAtKTrainer, PPOTrainerSeparateAsync):
+    """verl's asynchronous trainer with the advantages of this package.
+
+    A correction takes its ratios from the loss, to the log-probabilities with which a group was
+    sampled, whichever weights those were.
+    """
+
+    _mode = "separate_async"
 
 
 def _uid(key: str) -> str:
