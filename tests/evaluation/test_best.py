@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import json
+import sys
 import threading
 import time
 from collections import Counter
@@ -13,8 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import maxatk
-from maxatk.errors import InvalidValueError, MissingFileError, ServerError
-from maxatk.evaluation import solve
+from maxatk.errors import (
+    InvalidValueError,
+    MissingDependencyError,
+    MissingFileError,
+    ServerError,
+)
+from maxatk.evaluation import scorio_rules, solve
 from maxatk.evaluation.best import answer_of, select
 from maxatk.evaluation.open import results_of_folder
 from maxatk.evaluation.submissions import program_key
@@ -309,6 +315,61 @@ def test_what_cannot_choose_is_refused_by_name(run, tmp_path):
         select(run, ["majority"])
     with pytest.raises(MissingFileError, match=r"holds no scores.jsonl; select needs a folder"):
         select(tmp_path, ["judge"])
+
+
+def test_rules_of_scorio_choose_from_a_run_what_the_exact_ways_choose(tmp_path):
+    rng = np.random.default_rng(4)
+    answers = rng.integers(3, size=(40, 8))
+    logprobs = rng.permuted(np.tile(-1.0 - np.arange(8), (40, 1)), axis=1)
+    scores = [
+        Score(f"p{p}", i, float(a == 0), 0, 1, Outcome.SCORED, 0.0, columns={"one": 1.0})
+        for (p, i), a in np.ndenumerate(answers)
+    ]
+    samples = [
+        Sample(f"p{p}", i, str(a), tokens=2, logprob=logprobs[p, i])
+        for (p, i), a in np.ndenumerate(answers)
+    ]
+    write_run(tmp_path, scores, samples)
+    best, vote = "scorio:best_of_n:likelihood", "scorio:weighted_majority_vote:one"
+    gains = select(tmp_path, [best, vote, "likelihood", "majority"], ks=[1, 4, 8]).gains
+    assert gains[best].mean[2] == gains["likelihood"].mean[2]
+    assert gains[best].mean == pytest.approx(gains["likelihood"].mean, abs=0.02)
+    assert gains[vote].mean == pytest.approx(gains["majority"].mean, abs=0.02)
+    assert abs(gains["likelihood"].mean[1] - gains["majority"].mean[1]) > 0.04
+
+
+@pytest.mark.parametrize("rule", scorio_rules.RULES)
+def test_every_rule_of_scorio_chooses_the_answer_of_most_votes_and_scores(tmp_path, rule):
+    judged = [0.9, 0.8, 0.2, 0.7]
+    scores = [
+        Score("p", i, float(i != 2), 0, 1, Outcome.SCORED, 0.0, columns={"judge": judge})
+        for i, judge in enumerate(judged)
+    ]
+    samples = [Sample("p", i, "wrong" if i == 2 else "right") for i in range(4)]
+    write_run(tmp_path, scores, samples)
+    way = f"scorio:{rule}:judge"
+    assert select(tmp_path, [way], ks=[4]).gains[way].mean == pytest.approx([1.0])
+
+
+@pytest.mark.parametrize(
+    ("way", "said"),
+    [
+        ("scorio:mobb:judge", "unknown value 'scorio:mobb:judge'; allowed: scorio:best_of_maj"),
+        ("scorio:filtered_vote", "names no scores; allowed: scorio:filtered_vote:COLUMN"),
+        ("scorio:filtered_vote:judgd", "unknown value 'judgd'.*did you mean 'judge'"),
+        ("scorio:logit_weighted_vote:likelihood", "transform='logit' requires every valid score"),
+    ],
+)
+def test_a_rule_of_scorio_that_cannot_choose_is_refused(run, way, said):
+    with pytest.raises(InvalidValueError, match=said):
+        select(run, [way], ks=[1])
+
+
+def test_without_scorio_its_rules_name_what_installs_it(run, monkeypatch):
+    monkeypatch.setitem(sys.modules, "scorio", None)
+    monkeypatch.delitem(sys.modules, "scorio.aggregate", raising=False)
+    with pytest.raises(MissingDependencyError, match=r"pip install 'maxatk\[scorio\]'"):
+        select(run, ["scorio:best_of_n:judge"])
 
 
 def test_the_command_prints_every_way_of_choosing(maxatk, run):

@@ -29,7 +29,8 @@ def command(
     Args:
         run: A folder written by eval or score.
         by: What chooses: a column of the scores (such as visible_tests), likelihood,
-            mean_likelihood (of a token), tokens, entropy, or majority (of the answers).
+            mean_likelihood (of a token), tokens, entropy, majority (of the answers), or
+            scorio:RULE:COLUMN, a rule of scorio that weighs the answers by a column.
         k: Of how many samples, from 1 to those of a problem; 1, 2, 4, ... if none is given.
     """
     found = select(run, by, ks=k or None)

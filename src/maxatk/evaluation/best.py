@@ -19,6 +19,7 @@ import numpy as np
 
 from maxatk.check import whole
 from maxatk.errors import DataError, InvalidValueError, MissingFileError, suggestion, unknown_name
+from maxatk.evaluation import scorio_rules
 from maxatk.evaluation.folder import SAMPLES, SCORES
 from maxatk.evaluation.store import read_records
 from maxatk.evaluation.submissions import Submission, program_key, submission
@@ -296,10 +297,11 @@ def select(folder: str | Path, by: Sequence[str], *, ks: Sequence[int] | None = 
     """Return what choosing the best of k by each of `by` gains, for the samples of a run.
 
     `by` are columns of the scores, "likelihood" (the log-probability), "mean_likelihood" (that of
-    a token), "tokens", "entropy" or "majority". Samples without a reward or a score are left out.
+    a token), "tokens", "entropy", "majority", or "scorio:RULE:COLUMN", which is the mean over 200
+    random subsets. Samples without a reward or a score are left out.
 
     Raises MissingFileError without scores, InvalidValueError for a column that no sample has and
-    for a k above the samples.
+    for a k above the samples, MissingDependencyError for a rule of scorio without it.
     """
     folder = Path(folder)
     if not (folder / SCORES).is_file():
@@ -312,7 +314,8 @@ def select(folder: str | Path, by: Sequence[str], *, ks: Sequence[int] | None = 
     known = sorted({name for row in table for name in row.values})
     if any(row.vote is not None for row in table):
         known.append(MAJORITY)
-    for name in by:
+    needed = [part for way in by for part in _parts(way)]
+    for name in needed:
         if name not in known and name in OF_SAMPLES:
             raise InvalidValueError(
                 f"by: {name!r} needs what {SAMPLES} of {folder} does not hold; allowed here: "
@@ -320,10 +323,10 @@ def select(folder: str | Path, by: Sequence[str], *, ks: Sequence[int] | None = 
             )
         if name not in known:
             raise unknown_name("by", name, known)
-    columns = [name for name in by if name != MAJORITY]
+    columns = [name for name in needed if name != MAJORITY]
     groups: dict[str, list[_Row]] = {}
     for row in table:
-        if _is_complete(row, columns, vote=MAJORITY in by):
+        if _is_complete(row, columns, vote=MAJORITY in needed):
             groups.setdefault(row.problem_id, []).append(row)
     if not groups:
         raise InvalidValueError(f"{folder}: no sample has a reward and all of {', '.join(by)}")
@@ -358,6 +361,13 @@ def _row(score: Score, sample: Sample | None) -> _Row:
     return _Row(score.problem_id, score.reward, values, vote)
 
 
+def _parts(way: str) -> tuple[str, ...]:
+    """Return what a way of choosing needs of a sample."""
+    if way.startswith(scorio_rules.PREFIX):
+        return MAJORITY, scorio_rules.column_of(way)
+    return (way,)
+
+
 def _is_complete(row: _Row, columns: Sequence[str], *, vote: bool) -> bool:
     has_columns = all(name in row.values for name in columns)
     return row.reward is not None and has_columns and (row.vote is not None or not vote)
@@ -372,9 +382,12 @@ def _way(name: str) -> Callable[[Sequence[_Row], Sequence[int]], FloatArray]:
             return max_at_k(rewards, list(ks))
         if name == RANDOM:
             return np.full(len(ks), rewards.mean())
+        votes = [str(row.vote) for row in rows]
         if name == MAJORITY:
-            return majority_at_k(rewards, [str(row.vote) for row in rows], list(ks))
-        scores = np.array([row.values[name] for row in rows])
+            return majority_at_k(rewards, votes, list(ks))
+        scores = np.array([row.values[_parts(name)[-1]] for row in rows])
+        if name.startswith(scorio_rules.PREFIX):
+            return scorio_rules.gain(name, rewards, votes, scores, ks)
         return max_at_k(rewards, list(ks), selection=scores)
 
     return gain
