@@ -41,13 +41,13 @@ def test_nothing_installed_is_said_part_by_part(monkeypatch):
 
 
 def test_a_trainer_that_cannot_be_imported_is_told_with_the_reason(monkeypatch):
-    monkeypatch.setattr(surface, "_REGISTERED", {"no_such_verl:TABLE": ("maxatk", "rows")})
+    monkeypatch.setattr(surface, "_REGISTERED", {"maxatk": ("no_such_verl:TABLE", "rows")})
     (part,) = surface.registrations()
     assert part.reason == "ModuleNotFoundError: No module named 'no_such_verl'"
     assert not part.holds
 
 
 def test_an_entry_point_that_was_not_loaded_is_missing(monkeypatch):
-    monkeypatch.setattr(surface, "_REGISTERED", {"string:digits": ("maxatk", "rows")})
+    monkeypatch.setattr(surface, "_REGISTERED", {"maxatk": ("string:digits", "rows")})
     (part,) = surface.registrations()
     assert (part.holds, part.reason) == (False, "the entry point was not loaded")
