@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from maxatk.sampling import ModelSettings, SamplingSettings, loop
+from maxatk.sampling import ModelSettings, SamplingSettings, decoding, loop
 from maxatk.sampling.decoding import Decoder, shares
 from maxatk.sampling.draw import Stopper
 from maxatk.sampling.hf import HFBackend
@@ -83,6 +83,40 @@ def test_a_shared_prompt_costs_at_most_eight_launches_a_layer(model):
         assert after - before <= 8 * LAYERS * more
 
 
+def test_on_a_gpu_shared_prompts_are_launched_together(model, monkeypatch):
+    monkeypatch.setattr(decoding, "_PADS", {"cpu": True})
+    counts = [
+        sum(stepped(model, prompts=prompts, shared=True).launched.values()) for prompts in (2, 4, 8)
+    ]
+    assert counts[0] == counts[1] == counts[2]
+    (alone,) = [sum(stepped(model, prompts=1, shared=True).launched.values())]
+    assert counts[0] <= alone + 8 * LAYERS
+
+
+def test_shared_prompts_computed_together_give_the_logits_of_each_alone(model, monkeypatch):
+    lengths, dealt = (5, 40, 17), ([0, 3, 4, 7], [1], [2, 5])  # row 6 has none
+
+    def logits():
+        decoder = Decoder(model, rows=ROWS)
+        found = decoder.evaluate([[3 + i] * n for i, n in enumerate(lengths)], shared=True)
+        for prompt, rows in zip(found, dealt, strict=True):
+            decoder.admit(rows, prompt)
+        steps = [decoder.step(torch.arange(ROWS) % 6) for _ in range(2)]
+        decoder.release([4, 1])  # a prompt without rows is left out
+        steps.append(decoder.step(torch.arange(ROWS) % 5))
+        decoder.keep([0, 2, 3, 5])
+        return [*steps, decoder.step(torch.arange(4))]
+
+    with torch.inference_mode():
+        alone = logits()
+        monkeypatch.setattr(decoding, "_PADS", {"cpu": True})
+        together = logits()
+    alive = [[0, 1, 2, 3, 4, 5, 7], [0, 1, 2, 3, 4, 5, 7], [0, 2, 3, 5, 7], [0, 1, 2, 3]]
+    for rows, first, second in zip(alive, alone, together, strict=True):
+        torch.testing.assert_close(first[rows], second[rows], atol=1e-5, rtol=1e-5)
+        assert torch.isfinite(second).all()
+
+
 def test_few_rows_share_a_prompt_on_a_cpu_alone():
     assert shares(4, torch.device("cpu"))
     assert not shares(3, torch.device("cpu"))
@@ -121,7 +155,7 @@ def test_prompts_are_evaluated_together_up_to_a_number_of_tokens(model, monkeypa
         stopper=Stopper(settings, lambda _: ""),
     ).run(iter(work))
     assert sorted(row.key for some in found for row in some) == list(range(10))
-    assert evaluated == [[10, 10, 10, 10], [5, 20], [30, 5], [100], [3]]
+    assert evaluated == [[3, 5, 5, 10], [10, 10, 10], [20, 30], [100]]  # shorter ones first
 
 
 def test_the_loop_reads_back_once_a_token(model, monkeypatch):

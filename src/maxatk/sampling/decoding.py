@@ -1,7 +1,8 @@
 """One step of a batch whose rows may belong to different prompts: caches and attention.
 
 Rows of a shared prompt attend to its keys and values where they lie: they are stored once, and the
-queries of all rows and of the heads of a group are one matrix product. A row's own tokens are kept
+queries of all rows and of the heads of a group are one matrix product (on a GPU one for all shared
+prompts, with their keys padded to one length). A row's own tokens are kept
 in buffers that are written in place, at a position of the row's own. The buffers have no more room
 than the longest row needs, so that attention reads them whole: a part of one would be copied.
 
@@ -22,10 +23,13 @@ NAME = "maxatk_rows"  # of the attention below, among those of transformers
 _FEWEST = 4  # rows of a product; fewer ones are rounded in another way on CPUs
 _ALIGN = 16  # sums over positions keep their order, so their rounding, where lengths are multiples
 _GROWTH = 64  # positions
-# Samples of a prompt from which its keys are kept once and not in every row. Every shared prompt is
-# products of its own: on a GPU, which waits for each to be launched, those of few rows do not pay.
+# Samples of a prompt from which its keys are kept once and not in every row. That is about 13 more
+# launches a layer, for which a GPU waits: there few rows do not pay.
 _SHARED_FROM = {"cpu": 4}
 _ELSEWHERE_SHARED_FROM = 32
+# A CPU computes each shared prompt with its own rows, in sums whose order no other prompt changes.
+# A GPU waits for each to be launched: there all of them are one padded tensor.
+_PADS = {"cpu": False}
 _UNKNOWN = ("sliding_window", "softcap", "s_aux", "position_bias")  # arguments of attention
 _OTHER_ATTENTION = ("sliding_window", "attn_logit_softcapping", "attention_chunk_size")
 _MOST_APART = 0.05  # total variation of two next-token distributions that differ by rounding
@@ -63,14 +67,51 @@ class _Group:
 
 
 @dataclasses.dataclass
+class _Padded:
+    """The rows of all shared prompts, dealt to (N, M) places of which the last may be filled up.
+
+    `dealt` are the rows at these places, `real` the places (flat) that are not filling, `taken`
+    the rows at those; `states` are (N, H, L, D), the keys of a layer, then its values, layer by
+    layer; `mask` (N, 1, 1, 1, L) is -inf behind the end of a prompt.
+    """
+
+    dealt: torch.Tensor
+    real: torch.Tensor
+    taken: torch.Tensor
+    states: list[torch.Tensor]
+    mask: torch.Tensor
+
+    def scores(self, query: torch.Tensor, layer: int) -> torch.Tensor:
+        """Return the scores (R, H, G, L) of queries (R, H, G, D), -inf where there are no keys."""
+        found = self._product(query, self.states[2 * layer].transpose(-1, -2)).float() + self.mask
+        shape = (*query.shape[:3], self.mask.shape[-1])
+        scores = torch.full(shape, -torch.inf, device=query.device)
+        scores[self.taken] = found.flatten(0, 1)[self.real]
+        return scores
+
+    def add_values(self, output: torch.Tensor, weights: torch.Tensor, layer: int) -> None:
+        """Add the weighted values of the prompts to an output (R, H, G, D)."""
+        found = self._product(weights, self.states[2 * layer + 1])
+        output[self.taken] += found.flatten(0, 1)[self.real]
+
+    def _product(self, states: torch.Tensor, prompts: torch.Tensor) -> torch.Tensor:
+        """Return (N, M, H, G, Y) of (R, H, G, X) and (N, H, X, Y)."""
+        chosen = states[self.dealt].transpose(1, 2)
+        found = torch.matmul(chosen.flatten(2, 3), prompts)
+        return found.unflatten(2, chosen.shape[2:4]).transpose(1, 2)
+
+
+@dataclasses.dataclass
 class _Batch:
     """What all steps need while no row comes or goes, on the device.
 
-    Of every row (R,): `positions` of its next token among its own, how many tokens lie `before`
-    them in a shared prompt, and 1 where it is `alive`.
+    The shared prompts are `groups`, or `padded` into one. Of every row (R,): `positions` of its
+    next token among its own, how many tokens lie `before` them in a shared prompt, and 1 where it
+    is `alive`.
     """
 
     groups: list[_Group]
+    padded: _Padded | None
     rows: torch.Tensor
     positions: torch.Tensor
     before: torch.Tensor
@@ -96,6 +137,7 @@ class Decoder(Cache):  # type: ignore[misc]
         self._prompts: list[Prompt | None] = []  # of every row
         self._lengths: list[int] = []  # own positions of every row
         self._batch: _Batch | None = None
+        self._stacked: tuple[list[Prompt], list[torch.Tensor]] = [], []
 
     def evaluate(self, prompts: Sequence[Sequence[int]], *, shared: bool) -> list[Prompt]:
         """Evaluate prompts (their ids) in one pass; causal attention ignores the filling behind."""
@@ -187,13 +229,17 @@ class Decoder(Cache):  # type: ignore[misc]
         """
         assert self._batch is not None
         groups, rows, positions = self._batch.groups, self._batch.rows, self._batch.positions
+        padded = self._batch.padded
         keys, values = (part[: len(rows)] for part in self._buffers[2 * layer : 2 * layer + 2])
         for buffer, new in zip((keys, values), states, strict=True):
             # Under autocast they may have another precision than the cache of a prompt.
             buffer[rows, :, positions] = new[:, :, 0].to(buffer.dtype)
         scores = torch.matmul(query, keys.transpose(-1, -2)).float() + mask
         ahead = _aligned(max((group.prompt.length for group in groups), default=0), _ALIGN)
-        if ahead:
+        if padded is not None:
+            before = padded.scores(query, layer)
+            ahead, scores = before.shape[-1], torch.cat([before, scores], dim=-1)
+        elif ahead:
             before = scores.new_full((*scores.shape[:-1], ahead), -torch.inf)
             for group in groups:
                 prompt = group.prompt.states[2 * layer].transpose(-1, -2)
@@ -202,6 +248,8 @@ class Decoder(Cache):  # type: ignore[misc]
             scores = torch.cat([before, scores], dim=-1)
         weights = torch.softmax(scores, dim=-1).to(query.dtype)
         output = torch.matmul(weights[..., ahead:], values)
+        if padded is not None:
+            padded.add_values(output, weights[..., :ahead], layer)
         for group in groups:
             part = weights[..., : group.prompt.length]
             found = _product(part, group.prompt.states[2 * layer + 1], group)
@@ -228,14 +276,38 @@ class Decoder(Cache):  # type: ignore[misc]
         for row, prompt in enumerate(self._prompts):
             if prompt is not None and prompt.shared:
                 shared.setdefault(prompt, []).append(row)
-        groups = []
-        for prompt, rows in shared.items():
-            filled = (rows * _FEWEST)[: max(len(rows), _FEWEST)]
-            groups.append(_Group(prompt, torch.tensor(filled, device=device), len(rows)))
+        groups, padded = [], None
+        if len(shared) > 1 and _PADS.get(device.type, True):
+            padded = self._padded(shared, device)
+        else:
+            for prompt, rows in shared.items():
+                filled = (rows * _FEWEST)[: max(len(rows), _FEWEST)]
+                groups.append(_Group(prompt, torch.tensor(filled, device=device), len(rows)))
         before = [p.length if p and p.shared else 0 for p in self._prompts]
         alive = [int(prompt is not None) for prompt in self._prompts]
         columns = range(len(alive)), self._lengths, before, alive
-        return _Batch(groups, *torch.tensor([list(column) for column in columns]).to(device))
+        return _Batch(
+            groups, padded, *torch.tensor([list(column) for column in columns]).to(device)
+        )
+
+    def _padded(self, shared: dict[Prompt, list[int]], device: torch.device) -> _Padded:
+        most = max(map(len, shared.values()))
+        places = [
+            (n, place) for n, rows in enumerate(shared.values()) for place in range(len(rows))
+        ]
+        real = torch.tensor([n * most + place for n, place in places], device=device)
+        dealt = [rows + rows[:1] * (most - len(rows)) for rows in shared.values()]
+        taken = torch.tensor([row for rows in shared.values() for row in rows], device=device)
+        prompts = list(shared)
+        if self._stacked[0] != prompts:  # which stay while their rows end one by one
+            length = _aligned(max(prompt.length for prompt in prompts), _ALIGN)
+            layers = zip(*(prompt.states for prompt in prompts), strict=True)
+            self._stacked = prompts, [_stack(states, length) for states in layers]
+        states = self._stacked[1]
+        lengths = torch.tensor([prompt.length for prompt in prompts], device=device)
+        behind = torch.arange(states[0].shape[2], device=device) >= lengths[:, None]
+        mask = torch.where(behind, -torch.inf, 0.0)[:, None, None, None]
+        return _Padded(torch.tensor(dealt, device=device), real, taken, states, mask)
 
     def _widen(self, width: int, prompt: Prompt) -> None:
         if not self._buffers:
@@ -266,6 +338,14 @@ class Decoder(Cache):  # type: ignore[misc]
 
 def _aligned(positions: int, size: int) -> int:
     return -(-positions // size) * size
+
+
+def _stack(states: Sequence[torch.Tensor], length: int) -> torch.Tensor:
+    """Return (N, H, length, D) of N times (H, L, D), with zeros behind."""
+    found = states[0].new_zeros((len(states), states[0].shape[0], length, states[0].shape[2]))
+    for place, part in enumerate(states):
+        found[place, :, : part.shape[1]] = part
+    return found
 
 
 def _product(states: torch.Tensor, prompt: torch.Tensor, group: _Group) -> torch.Tensor:

@@ -20,6 +20,7 @@ _REFILL_AT = 0.125
 _PROMPTS_AT_ONCE = {"cpu": 1}  # a GPU is not busy with one; a CPU is, and repeats to the last bit
 _OTHER_PROMPTS_AT_ONCE = 16
 _TOKENS_AT_ONCE = 1 << 14  # of them, with the filling: activations of long prompts are large
+_LOOKED_AT = 4  # times as many, for those of about one length: the shorter ones are filled up
 
 
 @dataclasses.dataclass(frozen=True)
@@ -245,7 +246,9 @@ class _Waiting:
     def take(self, most: int, at_once: int) -> tuple[Any, Sequence[Any], np.ndarray]:
         """Return a prompt with at most so many of its rows: their keys and noise."""
         if not self._prompts:
-            self._look(at_once)
+            if at_once > 1:
+                self._look(_LOOKED_AT * at_once)
+                self._ahead.sort(key=lambda work: len(work.prompt))
             lengths = [len(work.prompt) for work in self._ahead[:at_once]]
             while len(lengths) > 1 and len(lengths) * max(lengths) > _TOKENS_AT_ONCE:
                 lengths.pop()
