@@ -11,6 +11,7 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from maxatk.errors import InvalidValueError, MissingDependencyError
+from maxatk.group_log import GROUPS
 from processes import patience
 
 from .conftest import config
@@ -32,14 +33,16 @@ def test_tensorboard_gets_the_groups_of_every_step(make_trainer, monkeypatch, tm
         assert [event.value for event in events] == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("tracker", ["wandb", "trackio"])
-def test_other_trackers_get_them_without_a_network(tracker, model_folder, tmp_path):
+@pytest.mark.parametrize(
+    ("tracker", "completions"), [("wandb", False), ("wandb", True), ("trackio", False)]
+)
+def test_other_trackers_get_them_without_a_network(tracker, completions, model_folder, tmp_path):
     if importlib.util.find_spec(tracker) is None:
         pytest.skip(f"needs the package {tracker}")
     path = os.pathsep.join([str(TESTS), str(TESTS.parent / "src")])
     here = {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
     here |= {"WANDB_MODE": "offline", "WANDB_DIR": str(tmp_path), "TRACKIO_DIR": str(tmp_path)}
-    script = [TESTS / "train" / "tracked.py", tracker, model_folder, tmp_path]
+    script = [TESTS / "train" / "tracked.py", tracker, model_folder, tmp_path, int(completions)]
     run = subprocess.run(
         [sys.executable, *map(str, script)],
         env={**os.environ, **here},
@@ -54,6 +57,16 @@ def test_other_trackers_get_them_without_a_network(tracker, model_folder, tmp_pa
     keys = ["max@1", "max@2", "max@4", "objective/k", "ratio/mean_abs_delta", "seconds/rollout"]
     for key in keys:
         assert values["kept"][f"train/{key}"] == pytest.approx(values["logged"][key])
+    rows = [json.loads(line) for line in (tmp_path / GROUPS).read_text().splitlines()]
+    texts = [
+        {"step": row["step"], "prompt": row["prompt"], **sample}
+        for row in rows
+        for sample in row.get("samples", ())
+    ]
+    assert [text["step"] for text in texts] == [1] * 8 + [3] * 8  # two groups of four
+    assert [{key: told[key] for key in texts[0]} for told in values["texts"]] == (
+        [] if completions else texts  # TRL sends a table of its own
+    )
 
 
 def test_an_unknown_tracker_is_refused_with_those_that_exist(tmp_path):

@@ -1,7 +1,7 @@
-"""Train two steps with a tracker and print what was logged and what the tracker holds, as JSON.
+"""Train three steps with a tracker and print what was logged and what the tracker holds, as JSON.
 
 Started by `test_trackers.py`, because trackers read their settings when they are imported:
-tracked.py TRACKER MODEL OUT.
+tracked.py TRACKER MODEL OUT COMPLETIONS, the last being 1 where TRL sends its own table.
 """
 
 import json
@@ -34,10 +34,40 @@ def trackio_values() -> dict:
     return found
 
 
+def wandb_texts() -> list[dict]:
+    """The rows of every table of groups."""
+    import wandb
+
+    found = []
+    tables = Path(wandb.run.dir, "media", "table").glob("groups_*.json")
+    for path in sorted(tables, key=lambda path: int(path.name.split("_")[1])):
+        table = json.loads(path.read_text())
+        found += [dict(zip(table["columns"], row, strict=True)) for row in table["data"]]
+    return found
+
+
+def trackio_texts() -> list[dict]:
+    """The traces, oldest first, with what the user said and what came back."""
+    from trackio.sqlite_storage import SQLiteStorage
+
+    (project,) = SQLiteStorage.get_projects()
+    (run,) = SQLiteStorage.get_runs(project)
+    traces = SQLiteStorage.get_traces(project, run)
+    traces.sort(key=lambda trace: (trace["step"], int(trace["id"].rpartition(":")[2])))
+    found = []
+    for trace in traces:
+        user, assistant = trace["messages"]
+        assert (user["role"], assistant["role"]) == ("user", "assistant")
+        said = {"prompt": user["content"], "text": assistant["content"]}
+        found.append({**trace["metadata"], **said})
+    return found
+
+
+TEXTS = {"wandb": wandb_texts, "trackio": trackio_texts}
 VALUES = {"wandb": wandb_values, "trackio": trackio_values}
 
 
-def main(tracker: str, model: str, out: Path) -> None:
+def main(tracker: str, model: str, out: Path, completions: bool) -> None:
     torch.set_num_threads(1)
     trainer = MaxAtKTrainer(
         model=model,
@@ -46,9 +76,10 @@ def main(tracker: str, model: str, out: Path) -> None:
             out,
             method="bon_off_policy_exact",
             num_iterations=2,
-            max_steps=2,
+            max_steps=3,
+            log_groups=2,
             report_to=tracker,
-            log_completions=True,
+            log_completions=completions,
         ),
         train_dataset=Dataset.from_list([{"prompt": prompt} for prompt in PROMPTS]),
     )
@@ -57,8 +88,10 @@ def main(tracker: str, model: str, out: Path) -> None:
     for row in trainer.state.log_history:
         logged.update(row)
     kept = {k: v for k, v in VALUES[tracker]().items() if isinstance(v, (int, float))}
-    (out / "values.json").write_text(json.dumps({"logged": logged, "kept": kept}))
+    (out / "values.json").write_text(
+        json.dumps({"logged": logged, "kept": kept, "texts": TEXTS[tracker]()})
+    )
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]))
+    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]), sys.argv[4] == "1")

@@ -14,6 +14,7 @@ from maxatk.evaluation.failures import failure_of
 from maxatk.folders import writable
 from maxatk.group_log import GROUPS, GroupLog, group_row, rounded, shortened
 from maxatk.records import TestCase, Verdict
+from maxatk.train.tracked_groups import send
 
 if TYPE_CHECKING:
     from maxatk.train.rollouts import Rollout
@@ -55,13 +56,15 @@ def _told(row: Mapping[str, Any], verdict: Verdict) -> dict[str, Any]:
 class Record(TrainerCallback):
     """Writes groups.jsonl in the folder of a trainer: at most `log_groups` groups a step.
 
-    Every process takes part in `add`; the main one writes.
+    With a row of the log the groups of its step go to W&B and trackio, unless `log_completions`
+    lets TRL send them. Every process takes part in `add`; the main one writes.
     """
 
     def __init__(self, trainer: Any) -> None:
         self._trainer = trainer
         self._log: GroupLog | None = None
         self._step, self._written = 0, 0  # groups of that step
+        self._unsent: list[dict[str, Any]] = []
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
         """Open the file, without what it holds of steps that are taken again."""
@@ -73,15 +76,19 @@ class Record(TrainerCallback):
 
     def on_log(
         self,
-        args: Any,  # noqa: ARG002
+        args: Any,
         state: Any,
         control: Any,  # noqa: ARG002
         logs: Mapping[str, Any] | None = None,
         **kwargs: Any,  # noqa: ARG002
     ) -> None:
-        """Write a row of the log."""
-        if self._log is not None and logs is not None:
-            self._log.append([{"step": state.global_step, "log": writable(logs)}])
+        """Write a row of the log, and send the groups of its step where texts are shown."""
+        if self._log is None or logs is None:
+            return
+        self._log.append([{"step": state.global_step, "log": writable(logs)}])
+        if "loss" in logs and self._unsent and not args.log_completions:
+            send(self._unsent, trackers=args.report_to, step=state.global_step)
+            self._unsent = []
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
         """Close the file."""
@@ -107,7 +114,7 @@ class Record(TrainerCallback):
             return
         step = self._trainer.state.global_step + 1
         if step != self._step:
-            self._step, self._written = step, 0
+            self._step, self._written, self._unsent = step, 0, []
         most = min(self._trainer.args.log_groups - self._written, len(rollout.rewards))
         self._written += max(most, 0)
         size = rollout.rewards.shape[1]
@@ -128,6 +135,7 @@ class Record(TrainerCallback):
             ]
             about = {"name": ids[first], "prompt": prompts[first], "k": rollout.k}
             lines.append(group_row(step, **about, samples=samples))
+        self._unsent += lines
         self._log.append(lines)
 
 
