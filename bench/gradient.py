@@ -14,6 +14,7 @@ os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
 
 import numpy as np
 
+from maxatk.evaluation.gradients import max_gradient
 from maxatk.objectives import METHODS, OrderWeights, advantages, order_at_k
 
 ARMS = np.array([0.0, 0.3, 0.7, 1.0])
@@ -77,16 +78,6 @@ def rewards_of(rate: float | None, name: str, chance: np.ndarray, rng) -> np.nda
     if rate is None:
         return np.floor(np.clip(quantile, 0, 0.9999) * 5) / 4 * (quantile > 0.5)
     return (quantile > 1 - rate).astype(float)
-
-
-def max_gradient(rewards: np.ndarray, chance: np.ndarray, scores: np.ndarray, k: int) -> np.ndarray:
-    """The gradient of max@k: k sum_y pi(y) E[max(r(y), k - 1 fresh)] grad log pi(y)."""
-    values, place = np.unique(rewards, return_inverse=True)
-    below = np.cumsum(np.bincount(place, chance)) ** (k - 1)
-    mass = np.diff(np.concatenate([[0.0], below])) if k > 1 else np.zeros(len(values))
-    above = np.cumsum((values * mass)[::-1])[::-1]
-    expected = values * below + np.append(above[1:], 0.0)
-    return k * (chance * expected[place]) @ scores
 
 
 def variance() -> None:

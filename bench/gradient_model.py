@@ -18,18 +18,15 @@ os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
 
 import json
 import tempfile
-from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
-import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM
 
-from gradient import max_gradient
 from maxatk.evaluation import EvalRecipe, evaluate
-from maxatk.jsonl import read_jsonl
+from maxatk.evaluation.gradients import group_weights, max_gradient, pools, scores_of
 from maxatk.mini import MiniSettings, WarmStart, build_mini
-from maxatk.objectives import advantages
+from maxatk.models import load_tokenizer
 from maxatk.sampling import SamplingSettings
 
 SIZES = [(8, 4), (16, 4), (16, 8), (32, 8)]
@@ -37,50 +34,10 @@ COMPARED = ("bon_loo1", "bon_replace", "bon_centred", "pkpo_sloo")
 GROUPS = 1500
 
 
-def pools(folder: Path, prompts: int) -> list[tuple[str, list[str], np.ndarray]]:
-    """Return prompt, completions that ended and rewards of the first problems with a signal."""
-    prompt = {
-        row["problem_id"]: row["prompt"] for row in read_jsonl(folder / "prompts.jsonl", dict)
-    }
-    scores = read_jsonl(folder / "scores.jsonl", dict)
-    reward = {(row["problem_id"], row["sample"]): row["reward"] for row in scores}
-    found: dict[str, list[tuple[str, float]]] = defaultdict(list)
-    for row in read_jsonl(folder / "samples.jsonl", dict):
-        scored = reward[row["problem_id"], row["sample"]]
-        if row["finish_reason"] == "stop" and scored is not None:
-            found[row["problem_id"]].append((row["completion"], scored))
-    kept = []
-    for problem, pairs in found.items():
-        texts, rewards = zip(*pairs, strict=True)
-        if len(set(rewards)) > 1:
-            kept.append((prompt[problem], list(texts), np.array(rewards)))
-    return kept[:prompts]
-
-
-def gram(model, tokenizer, prompt: str, completions: list[str]) -> np.ndarray:
-    """Return the products (m, m) of the centred scores of m completions."""
-    head = tokenizer(prompt)["input_ids"]
-    parameters = [p for p in model.parameters() if p.requires_grad]
-    scores = np.empty((len(completions), sum(p.numel() for p in parameters)), dtype=np.float32)
-    for row, text in zip(scores, completions, strict=True):
-        tail = [*tokenizer(text, add_special_tokens=False)["input_ids"], tokenizer.eos_token_id]
-        ids = torch.tensor([[*head, *tail]])
-        log_p = model(ids[:, :-1]).logits[0, len(head) - 1 :].log_softmax(-1)
-        chosen = log_p.gather(1, ids[0, len(head) :, None]).sum()
-        gradients = torch.autograd.grad(chosen, parameters)
-        row[:] = torch.cat([g.reshape(-1) for g in gradients]).numpy()
-    scores -= scores.mean(axis=0)
-    return (scores @ scores.T).astype(float)
-
-
 def error(method: str, rewards: np.ndarray, products: np.ndarray, n: int, k: int) -> float:
     """Return E|G - g|^2 over groups of n that are drawn from the completions."""
-    size = len(rewards)
-    drawn = np.random.default_rng(0).integers(size, size=(GROUPS, n))
-    off = np.zeros((GROUPS, size))
-    weights = advantages(rewards[drawn], method, k)
-    np.add.at(off, (np.arange(GROUPS)[:, None], drawn), weights)
-    off -= max_gradient(rewards, np.full(size, 1 / size), np.eye(size), k)
+    off = group_weights(rewards, method, n, k, groups=GROUPS)
+    off -= max_gradient(rewards, None, np.eye(len(rewards)), k)
     return float(np.einsum("gi,ij,gj->g", off, products, off, optimize=True).mean())
 
 
@@ -98,12 +55,14 @@ def made(folder: Path, prompts: int) -> Path:
 def compare(evaluation: Path, prompts: int) -> None:
     """Print the table."""
     settings = json.loads((evaluation / "manifest.json").read_text())["settings"]["model"]
-    tokenizer = AutoTokenizer.from_pretrained(settings["model"])
+    tokenizer = load_tokenizer(settings["model"])
     model = AutoModelForCausalLM.from_pretrained(settings["model"]).float().eval()
-    found = [
-        (rewards, gram(model, tokenizer, prompt, texts))
-        for prompt, texts, rewards in pools(evaluation, prompts)
-    ]
+    parameters = list(model.parameters())
+    found = []
+    encode = lambda text: tokenizer(text)["input_ids"]  # noqa: E731
+    for pool in pools(evaluation, encode, problems=prompts, samples=256):
+        scores = scores_of(model, parameters, tokenizer, pool)
+        found.append((pool.rewards, (scores @ scores.T).astype(float)))
     means = [rewards.mean() for rewards, _ in found]
     passed = [(rewards >= 1).mean() for rewards, _ in found]
     print(f"{settings['model']}: {len(found)} prompts, mean reward {min(means):.2f} to", end=" ")

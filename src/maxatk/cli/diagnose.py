@@ -10,8 +10,10 @@ from typing import Annotated
 import tyro
 
 from maxatk.cli.output import Output, OutputFormat, emit, plain
+from maxatk.cli.progress import progress_of
 from maxatk.errors import InvalidValueError
 from maxatk.evaluation.folder import SCORES
+from maxatk.evaluation.gradients import gradient_tables
 from maxatk.evaluation.prospects import Rows, prospects
 from maxatk.group_log import training_log
 from maxatk.report.tables import Table, TidyRow, share, table_of
@@ -26,13 +28,16 @@ def command(
     k: tuple[int, ...] = (),
     difference: tuple[float, ...] = (0.02, 0.05),
     seed_spread: float = 0.025,
+    gradients: bool = False,
+    prompts: int = 16,
     format: OutputFormat = "text",
 ) -> None:
     """Say before a training what it can gain, or of a training what went wrong.
 
     Of a folder written by eval or score: how many groups will have a signal for each n and k, what
     max@k can still gain, what the methods weigh on these problems, how many problems and seeds
-    show a difference, and an n, k and method that suit. No gradient is computed.
+    show a difference, and an n, k and method that suit. With --gradients the model is loaded: how
+    far max@1 and max@k agree, which problems interfere, and how noisy each method is.
 
     Of a folder of a training, finished or not: which rules its log breaks, with evidence and
     remedy. The flags are for the first.
@@ -46,6 +51,8 @@ def command(
         k: The k of the tables; 1, 2, 4, ... up to half of the samples if none is given.
         difference: The differences of max@k that an evaluation is to show.
         seed_spread: Standard deviation over seeds of the difference of two methods.
+        gradients: Also compute gradients on the stored samples, at the n and k that suit.
+        prompts: Of how many problems, for --gradients.
     """
     log = training_log(folder)
     if log is not None:
@@ -54,6 +61,13 @@ def command(
         found = prospects(
             folder, best_of=best_of, ns=n, ks=k, differences=difference, seed_spread=seed_spread
         )
+        if gradients:
+            (chosen,) = found["suggestion"]
+            n_chosen, k_chosen = chosen["n"], max(chosen["k"], 2)
+            with progress_of("diagnose", "auto", unit="problems") as report:
+                found |= gradient_tables(
+                    folder, n=n_chosen, k=k_chosen, prompts=prompts, progress=report
+                )
         _print_prospects(found, format)
     else:
         raise InvalidValueError(
@@ -88,6 +102,9 @@ def _print_prospects(found: dict[str, Rows], output_format: OutputFormat) -> Non
         "that is above 0; beyond: from there to 1",
         "weights": "share of the gradient by the log odds of success, by how often problems are "
         "solved",
+        "agreement": "cosine of the gradients of max@1 and max@k, and the share of the problems "
+        "whose max@1 pulls against that of the others",
+        "noise": "groups in a step whose mean gradient has as much signal as noise",
         "needed": f"for a difference of max@k in 80% of all cases, with {samples}",
     }
     weights = [{**row, "by": _named(row)} for row in found["weights"]]
@@ -99,6 +116,7 @@ def _print_prospects(found: dict[str, Rows], output_format: OutputFormat) -> Non
     outputs = {
         name: Output(found[name], tables.get(name) or plain(found[name]), titles.get(name, ""))
         for name in (*titles, "suggestion")
+        if name in found
     }
     emit({**outputs, "problems": Output([about])}, output_format, text=chosen["reason"])
 
