@@ -14,7 +14,7 @@ from maxatk.records import Outcome, TestResult, Verdict
 from maxatk.statistics.symptoms import RULES, findings
 from maxatk.train import MaxAtKTrainer
 
-from .conftest import reward_with_gaps, text_reward
+from .conftest import config, reward_with_gaps, text_reward
 
 # (max@1, max@16) of 160 on-policy steps on the built-in model: of GRPO with a learning rate of
 # 6e-4, and of bon_loo1 with 1.5e-4.
@@ -64,7 +64,21 @@ def slow(completions, **_):
 
 slow.verdicts = [Verdict((TestResult(Outcome.TIME_LIMIT, 1.0), TestResult(Outcome.PASSED, 1.0)))]
 
+
+def short(completions, **_):
+    return [1 / (1 + len(text)) for text in completions]
+
+
+def long(completions, **_):
+    return [1 - value for value in short(completions)]
+
+
+def constant_passes(completions, **_):
+    return [float(text == "#\n") for text in completions]
+
+
 STEEP = {"learning_rate": 3.0, "max_grad_norm": 1e9, "max_completion_length": 24}
+LEARNS = {"learning_rate": 1e-2, "optim": "adamw_torch", "max_steps": 24}
 OFTEN = {**STEEP, "num_iterations": 4, "max_steps": 8}
 DIVERGED = {**STEEP, "learning_rate": 1e30, "num_iterations": 2, "max_steps": 2}
 
@@ -72,6 +86,16 @@ FAULTS = {
     "reward never varies": (same, {}, "every reward was 0.5 in all 3 rows"),
     "no signal": (of_the_prompt, {"num_generations": 2}, "100% of the groups had no signal (max@1"),
     "one answer for all": (text_reward, {"temperature": 1e-4}, "25% of the samples of a group"),
+    "one answer for many prompts": (
+        constant_passes,
+        {"max_completion_length": 1, "temperature": 0.2, "per_device_train_batch_size": 32},
+        "of the rewarded samples have a text rewarded elsewhere too",
+    ),
+    "rewards part ways": (
+        [short, long],
+        {**LEARNS, "reward_weights": [1.0, 0.0]},
+        "rewards/short/mean 0.",
+    ),
     "cut off": (text_reward, {"max_completion_length": 1}, "of the completions were cut off"),
     "verifier fails": (reward_with_gaps, {}, "of the samples have no reward"),
     "time limit": (slow, {}, "50% of the tests ran out of time"),
@@ -88,6 +112,35 @@ def test_a_training_with_the_fault_breaks_the_rule(name, logged):
     reward, changes, evidence = FAULTS[name]
     found = found_in(logged(reward, **changes))
     assert evidence in found.get(name, ""), found
+
+
+@pytest.fixture
+def memorized(prompts, model_folder, tmp_path):
+    """The log of a training for short answers, evaluated on prompts where long ones are right."""
+    known = set(prompts["prompt"][:16])
+
+    def right(prompts, completions, **_):
+        pairs = zip(prompts, short(completions), strict=True)
+        return [value if prompt in known else 1 - value for prompt, value in pairs]
+
+    def train(reward):
+        trainer = MaxAtKTrainer(
+            model=str(model_folder),
+            reward_funcs=reward,
+            args=config(tmp_path, **LEARNS, eval_strategy="steps", eval_steps=6),
+            train_dataset=prompts.select(range(16)),
+            eval_dataset=prompts.select(range(16, 24)),
+        )
+        trainer.train()
+        return trainer.state.log_history
+
+    return train(right), train(short)
+
+
+def test_a_training_that_helps_its_own_prompts_alone_is_found(memorized):
+    of_its_own, of_all = memorized
+    assert "held out 0." in found_in(of_its_own)["memorizing"]
+    assert "memorizing" not in found_in(of_all)
 
 
 def test_a_training_without_a_fault_breaks_none(logged):
@@ -135,7 +188,7 @@ def test_what_a_log_does_not_know_breaks_no_rule():
 
 
 def test_every_rule_has_a_test_and_a_row_in_the_documents_and_no_two_have_one_name():
-    tested = {*FAULTS, "best of many falls", "training destroys"}
+    tested = {*FAULTS, "memorizing", "best of many falls", "training destroys"}
     names = [rule.name for rule in RULES]
     assert sorted(names) == sorted(tested)
     page = Path(__file__).parents[2] / "docs" / "training-log.md"
@@ -184,7 +237,7 @@ def test_the_log_of_a_training_that_goes_on_is_that_of_its_groups_or_its_last_ch
     printed = capsys.readouterr().out
     assert "best of many falls" in printed
     assert "max@16 0.583 to 0.430" in printed
-    assert "1 of 12 rules fire on 15 rows of the log" in printed
+    assert "1 of 15 rules fire on 15 rows of the log" in printed
     state.write_text('{"log_history": 3}')
     assert main(["diagnose", str(tmp_path)]) == 2
     assert "trainer_state.json: log_history: must be a list" in capsys.readouterr().err
@@ -194,7 +247,7 @@ def test_the_log_of_a_training_that_goes_on_is_that_of_its_groups_or_its_last_ch
     ]
     (tmp_path / GROUPS).write_text("\n".join([*lines, '{"step":16,"log":{"torn"']))
     assert main(["diagnose", str(tmp_path)]) == 0
-    assert "0 of 12 rules fire on 15 rows of the log" in capsys.readouterr().out
+    assert "0 of 15 rules fire on 15 rows of the log" in capsys.readouterr().out
     (tmp_path / GROUPS).write_text('{"step":1,"log":3}\n')
     assert main(["diagnose", str(tmp_path)]) == 2
     assert "groups.jsonl:1: no row of a log" in capsys.readouterr().err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from maxatk.objectives import max_at_k
 from maxatk.objectives.scale import root_mean_square
 from maxatk.statistics.intervals import default_ks
-from maxatk.statistics.symptoms import DISTINCT, SILENT
+from maxatk.statistics.symptoms import DISTINCT, SHARED, SILENT
 
 
 def group_values(
@@ -19,7 +20,9 @@ def group_values(
 
     max@k for k = 1, 2, 4 .. n and the trained k; the trained k itself; the root mean square of the
     advantages as the loss gets them; the share of groups whose advantages are all 0; the share of
-    distinct completions within a group. Of max@k a group with fewer scored samples is left out.
+    distinct completions within a group; of the samples with more than the least reward the share
+    whose text is so rewarded in another group too. Of max@k a group with fewer scored samples is
+    left out.
     """
     n = rewards.shape[1]
     return {
@@ -28,7 +31,20 @@ def group_values(
         "advantages/rms": root_mean_square(advantages),
         SILENT: float((advantages == 0).all(axis=1).mean()),
         DISTINCT: float(np.mean([len(set(group)) / len(group) for group in texts])),
+        SHARED: _shared(rewards, texts),
     }
+
+
+def _shared(rewards: np.ndarray, texts: Sequence[Sequence[str]]) -> float:
+    """Return the share of the rewarded samples whose text is rewarded in another group too."""
+    gained = rewards > np.nanmin(rewards, initial=np.inf)
+    found = [
+        [text for text, own in zip(group, row, strict=False) if own]
+        for group, row in zip(texts, gained, strict=True)
+    ]
+    groups = Counter(text for group in found for text in set(group))
+    rewarded = [text for group in found for text in group]
+    return sum(groups[text] > 1 for text in rewarded) / max(len(rewarded), 1)
 
 
 def logged_ks(n: int, k: int) -> list[int]:

@@ -21,10 +21,12 @@ LogRow: TypeAlias = Mapping[str, Any]
 Evidence: TypeAlias = Callable[[Sequence[LogRow]], str | None]
 
 SILENT = "frac_groups_without_signal"
-DISTINCT = "completions/distinct"
+DISTINCT, SHARED = "completions/distinct", "completions/rewarded_elsewhere"
 WITHOUT, FAILED = "frac_without_reward", "frac_reward_failed"
 MOST_WITHOUT_SIGNAL = 0.5  # share of groups; above it most of the sampling teaches nothing
 MAX_AT_K = re.compile(r"max@(\d+)")
+_HELD_OUT = "eval_"
+_REWARD = re.compile(r"rewards/(.+)/mean")
 
 _SURE, _CERTAIN = 2.5, 4.0  # standard errors of a fall that prompts and samples do not make
 
@@ -57,7 +59,8 @@ class Finding:
 def findings(log: Sequence[LogRow]) -> list[Finding]:
     """Return what the rows of a log show to be wrong, in the order of `RULES`."""
     rows = training_rows(log)
-    found = ((rule, rule.evidence(rows)) for rule in RULES if rows)
+    held_out = [row for row in log if any(key.startswith(_HELD_OUT) for key in row)]
+    found = ((rule, rule.evidence([*rows, *held_out])) for rule in RULES if rows)
     return [Finding(rule, evidence) for rule, evidence in found if evidence is not None]
 
 
@@ -161,7 +164,28 @@ def _moves(wrong: Callable[[float, float], bool]) -> Evidence:
     return evidence
 
 
+def _memorized(rows: Sequence[LogRow]) -> str | None:
+    """Return the evidence that max@1 rises on the training prompts and not on those held out."""
+    held_out = values(rows, f"{_HELD_OUT}max@1")
+    half = len(held_out) // 2
+    errors, moved = _moved(rows, "max@1")
+    if half < 2 or errors < _CERTAIN:
+        return None
+    before, now = float(np.mean(held_out[:half])), float(np.mean(held_out[-half:]))
+    return None if now > before else f"{moved}, held out {before:.3f} to {now:.3f}"
+
+
+def _part_ways(rows: Sequence[LogRow]) -> str | None:
+    """Return the evidence that one reward rises and another falls."""
+    keys = sorted({key for row in rows for key in row if _REWARD.fullmatch(key)})
+    moves = {key: _moved(rows, key) for key in keys}
+    up = [said for errors, said in moves.values() if errors > _CERTAIN]
+    down = [said for errors, said in moves.values() if errors < -_CERTAIN]
+    return ", ".join([*up, *down]) if up and down else None
+
+
 def _not_finite(rows: Sequence[LogRow]) -> str | None:
+    rows = training_rows(rows)
     last = rows[-max(1, len(rows) // 3) :]
     keys = ("loss", "grad_norm")
     found = [k for k in keys if any(k in row and known(row, k) is None for row in last)]
@@ -193,6 +217,27 @@ RULES = (
         "at most 20% of the samples of a group differ, or 1.5 samples",
         _one_answer,
         f"a temperature of 1, {_BACK}",
+    ),
+    _bounded(
+        "one answer for many prompts",
+        {SHARED: (0, 0.5, "{:.0%} of the rewarded samples have a text rewarded elsewhere too")},
+        "read such samples (maxatk view): a constant may pass; more tests, or tests that vary more",
+    ),
+    Rule(
+        "rewards part ways",
+        ("rewards/{name}/mean",),
+        f"one reward rises and another falls by {_CERTAIN:g} standard errors",
+        _part_ways,
+        "read samples of the one that rises (maxatk view): it may pay for what the other does not, "
+        "such as passing the visible tests alone",
+    ),
+    Rule(
+        "memorizing",
+        ("max@1", "eval_max@1"),
+        f"max@1 rises by {_CERTAIN:g} standard errors, and on the evaluation set its second half "
+        "of values is not above the first",
+        _memorized,
+        "more problems, fewer epochs; go back to the checkpoint that was best on held-out problems",
     ),
     _bounded(
         "cut off",
