@@ -6,6 +6,8 @@ import itertools
 import json
 import os
 import re
+import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -117,6 +119,20 @@ def test_what_is_not_there_is_said_and_the_server_goes_on(served, path, status):
         ask(served, path)
     assert refused.value.code == status
     assert found(served, "api/state")["runs"][0]["steps"] == [1, 2, 3, 4, 5]
+
+
+def test_a_reader_who_leaves_is_no_error(served, capfd):
+    address = ("127.0.0.1", served.server_port)
+    with socket.create_connection(address) as leaving:
+        line = f"GET /{served.token}/api/figure?key=reward HTTP/1.1\r\n"
+        leaving.sendall(f"{line}Host: {served.hosts[0]}\r\n\r\n".encode())
+        reset = struct.pack("ii", 1, 0)  # closing sends a reset
+        leaving.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset)
+    ask(served, "api/figure?key=reward")  # drawn after the other
+    for thread in threading.enumerate():
+        if "process_request" in thread.name:
+            thread.join(patience(10))
+    assert capfd.readouterr().err == ""
 
 
 def test_nothing_can_be_written(served):

@@ -21,7 +21,10 @@ import matplotlib as mpl
 import numpy as np
 import numpy.typing as npt
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
+from matplotlib.patches import PathPatch
+from matplotlib.path import Path as DrawnPath
 
 from maxatk.errors import InvalidValueError, unknown_name
 from maxatk.evaluation.results import Results
@@ -312,10 +315,10 @@ def _inline(name: str, label: str, draw: Callable[[Axes], None], height: float =
     buffer = io.StringIO()
     nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
     with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(5.0, height), layout="constrained")
-        axes = figure.subplots()
+        figure = Figure(figsize=(5.0, height), layout="constrained", facecolor="none")
+        axes = figure.subplots(subplot_kw={"facecolor": "none"})
         draw(axes)
-        figure.savefig(buffer, format="svg", metadata=nothing, transparent=True)
+        FigureCanvasSVG(figure).print_svg(buffer, metadata=nothing)  # savefig would draw twice
     place = axes.get_position()
     ends = " ".join(f"{value:.6g}" for value in (place.x0, place.x1, *axes.get_xlim()))
     svg = buffer.getvalue()
@@ -401,7 +404,12 @@ def _draw_curve(axes: Axes, history: Sequence[Mapping[str, Any]], key: str, line
     points = [point for point in points if max(map(abs, point)) < _FARTHEST]
     if points:
         steps, values = zip(*points, strict=True)
-        axes.plot(steps, values, ls="none", marker=".", ms=3.5, color=line.color, alpha=0.5)
+        # Dots are one path of lines without length: each marker would be an element of the page.
+        twice, pen = np.repeat(points, 2, axis=0), (DrawnPath.MOVETO, DrawnPath.LINETO)
+        dots = DrawnPath(twice, pen * len(points))
+        look = {"color": line.color, "linewidth": 2.75, "capstyle": "round", "alpha": 0.5}
+        axes.add_artist(PathPatch(dots, in_layout=False, zorder=2, **look))
+        axes.update_datalim(points)
         axes.plot(steps, smoothed(values), color=line.color, linestyle=line.dash)
 
 

@@ -11,6 +11,7 @@ import functools
 import http.server
 import json
 import secrets
+import sys
 import threading
 import urllib.parse
 from collections import defaultdict
@@ -105,6 +106,11 @@ class View(http.server.ThreadingHTTPServer):
     def hosts(self) -> tuple[str, str]:
         """Return the names of the host that are answered."""
         return f"127.0.0.1:{self.server_port}", f"localhost:{self.server_port}"
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Print what went wrong, unless it is that the reader has left."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
 
     def state(self, query: Mapping[str, str]) -> dict[str, Any]:
         """Return what the runs are and which figures they have; nothing where that is `known`."""
