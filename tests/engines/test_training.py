@@ -2,6 +2,7 @@
 
 import os
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -124,6 +125,10 @@ def test_the_record_holds_what_the_losses_saw_and_is_read_as_that_of_a_training(
             assert group["id"] in ids
             given = [one["advantage"] for one in group["samples"]]
             np.testing.assert_allclose(given, advantages_under(group, METHOD, K), atol=1e-5)
+    stored = Training(Path(__file__).parents[1] / "report" / "verl")  # what its page is tested with
+    assert stored.about.keys() == training.about.keys()
+    assert stored.group(1, 0).keys() == training.group(1, 0).keys()
+    assert stored.group(1, 0)["samples"][0].keys() == training.group(1, 0)["samples"][0].keys()
     rows = training_log(in_loss.out / "checkpoints")
     assert [row["max@8"] for row in rows] == logged(in_loss, "maxatk/max@8")
     assert all(np.isfinite(row["loss"]) and row["grad_norm"] > 0 for row in rows)

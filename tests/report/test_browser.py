@@ -6,7 +6,6 @@ import html
 import io
 import json
 import re
-import shutil
 import subprocess
 
 import pytest
@@ -21,8 +20,7 @@ from maxatk.report.tables import change, change_interval, interval, p_value, sha
 from maxatk.verifier import Verifier
 from processes import patience
 
-NAMES = ("chromium", "chromium-browser", "google-chrome")
-BROWSER = next(filter(None, map(shutil.which, NAMES)), None)
+from .chromium import BROWSER
 
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine")
 

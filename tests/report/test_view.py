@@ -2,7 +2,6 @@
 
 import html
 import http.client
-import itertools
 import json
 import os
 import re
@@ -14,6 +13,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -29,8 +29,6 @@ from maxatk.records import Outcome, Sample, Score
 from maxatk.report.training import Training, advantages_under
 from maxatk.report.view import View, runs_in
 from processes import patience
-
-from .test_browser import BROWSER
 
 HIT = "document.body.dataset.hit=1"
 HOSTILE = f'<img src=x onerror="{HIT}"></pre><script>{HIT}</script>'
@@ -218,91 +216,6 @@ def test_a_folder_without_anything_to_see_says_what_it_lacks(tmp_path):
         runs_in({"a": tmp_path})
 
 
-class Browser:
-    """Chromium without a window, driven over its debugging pipe."""
-
-    def __init__(self, profile):
-        (self._in, to), (back, self._out) = os.pipe(), os.pipe()
-        self._numbers, self._rest = itertools.count(1), b""
-        command = [
-            BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
-            "--no-first-run", "--disable-background-networking", "--remote-debugging-pipe",
-            f"--user-data-dir={profile}", "about:blank",
-        ]  # fmt: skip
-
-        def ends():  # where Chromium expects them
-            os.dup2(os.dup(self._in), 3)
-            os.dup2(os.dup(self._out), 4)
-
-        self._process = subprocess.Popen(
-            command, close_fds=False, preexec_fn=ends, stderr=subprocess.DEVNULL
-        )
-        self._to, self._back = to, back
-        targets = self._call("Target.getTargets", {})["targetInfos"]
-        page = next(t["targetId"] for t in targets if t["type"] == "page")
-        attach = {"targetId": page, "flatten": True}
-        self._session = {"sessionId": self._call("Target.attachToTarget", attach)["sessionId"]}
-
-    def _call(self, method, params, **more):
-        number = next(self._numbers)
-        message = {"id": number, "method": method, "params": params, **more}
-        os.write(self._to, json.dumps(message).encode() + b"\0")
-        while True:
-            while b"\0" not in self._rest:
-                self._rest += os.read(self._back, 1 << 20)
-            line, self._rest = self._rest.split(b"\0", 1)
-            answer = json.loads(line)
-            if answer.get("id") == number:
-                assert "error" not in answer, answer
-                return answer["result"]
-
-    def call(self, method, **params):
-        return self._call(method, params, **self._session)
-
-    def evaluate(self, text):
-        answer = self.call(
-            "Runtime.evaluate", expression=text, returnByValue=True, awaitPromise=True
-        )
-        assert "exceptionDetails" not in answer, answer
-        return answer["result"].get("value")
-
-    def until(self, text):
-        """Wait until an expression is true, and return its value."""
-        end = time.monotonic() + patience(60)
-        while not (value := self.evaluate(text)):
-            assert time.monotonic() < end, self.evaluate("document.body.innerText")
-            time.sleep(0.02)
-        return value
-
-    def open(self, address, *, width=1280, scheme="light"):
-        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-        self.call("Emulation.setDeviceMetricsOverride", **size)
-        feature = {"name": "prefers-color-scheme", "value": scheme}
-        self.call("Emulation.setEmulatedMedia", features=[feature])
-        self.call("Page.navigate", url="about:blank")
-        self.call("Page.navigate", url=address)
-        self.until("document.getElementById('place')?.dataset.page")
-
-    def press(self, key):
-        for kind in ("keyDown", "keyUp"):
-            self.call("Input.dispatchKeyEvent", type=kind, key=key)
-
-    def close(self):
-        self._process.kill()
-        self._process.wait()
-        for end in (self._in, self._out, self._to, self._back):
-            os.close(end)
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    if BROWSER is None:
-        pytest.skip("no Chromium on this machine")
-    opened = Browser(tmp_path_factory.mktemp("profile"))
-    yield opened
-    opened.close()
-
-
 def on(page):
     return f"document.getElementById('place').dataset.page === {page!r}"
 
@@ -391,6 +304,42 @@ def test_the_ground_follows_the_reader(served, browser):
         browser.open(served.address, scheme=scheme)
         grounds.append(browser.evaluate("getComputedStyle(document.body).backgroundColor"))
     assert grounds == ["rgb(255, 255, 255)", "rgb(20, 23, 26)"]
+
+
+@pytest.mark.parametrize("width", [390, 820, 1280])
+def test_a_training_by_verl_is_watched_while_it_runs(browser, tmp_path, width):
+    # What verl 0.9.1 has written in tests/engines/test_training.py: 2 steps of 4 groups of 8.
+    lines = (Path(__file__).parent / "verl" / GROUPS).read_bytes().splitlines(keepends=True)
+    path = tmp_path / GROUPS
+    path.write_bytes(b"".join(line for line in lines if json.loads(line)["step"] < 2))
+    with View(runs_in({"verl": tmp_path})) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        browser.call("Page.navigate", url="about:blank")  # away from a server that has ended
+        browser.errors.clear()
+        browser.open(server.address, width=width)
+        said = "document.getElementById('runs').innerText"
+        assert browser.evaluate(said) == "verl: step 1 of 2"
+        path.write_bytes(b"".join(lines))
+        browser.until(said + " === 'verl: step 2 of 2, ended'")
+        browser.until("document.querySelectorAll('figure svg').length > 4")
+        keys = "[...document.querySelectorAll('figure')].map(e => e.dataset.key)"
+        drawn = browser.evaluate(keys)
+        assert {"reward", "max@2", "max@4", "max@8", "loss"} <= set(drawn[:5])
+        for page in ("#step/0/2", "#group/0/2/0"):
+            link = f"document.querySelector('#place a[href=\"{page}\"]')"
+            browser.until(f"{link} !== null")
+            browser.evaluate(f"{link}.click()")
+            browser.until(on(page))
+            root = "document.documentElement"
+            assert browser.evaluate(f"{root}.scrollWidth - {root}.clientWidth") == 0
+        texts = browser.evaluate(
+            "[...document.querySelectorAll('.group pre')].map(e => e.innerText)"
+        )
+        errors = list(browser.errors)
+        server.shutdown()
+    group = json.loads(next(line for line in lines if json.loads(line)["step"] == 2))
+    assert sorted(texts) == sorted(sample["text"] for sample in group["samples"])
+    assert errors == []
 
 
 def test_an_open_page_grows(served, browser, tmp_path):
