@@ -93,6 +93,9 @@ def test_what_can_only_be_a_folder_is_refused_without_the_hub(tmp_path, monkeypa
     (tmp_path / "empty").mkdir()
     with pytest.raises(MissingFileError, match=r"the folder 'empty' holds no config\.json"):
         refuse_missing_folder("empty")
+    (tmp_path / "empty" / "adapter_config.json").write_text("{}")
+    with pytest.raises(MissingFileError, match=r"--adapter takes an adapter"):
+        refuse_missing_folder("empty")
 
 
 def test_an_evaluation_of_a_model_that_is_not_there_ends_before_torch_is_imported(tmp_path):

@@ -92,6 +92,8 @@ def test_a_bad_line_is_named_in_a_file_of_many_blocks(tmp_path):
 def test_a_missing_file_and_a_binary_file(tmp_path):
     with pytest.raises(MissingFileError, match=r"nowhere\.jsonl: no such file"):
         list(read_jsonl(tmp_path / "nowhere.jsonl", dict))
+    with pytest.raises(MissingFileError, match=r"a folder, not a file"):
+        list(read_jsonl(tmp_path, dict))
     (tmp_path / "binary.jsonl").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(DataError, match=r"binary\.jsonl:1: not UTF-8: invalid start byte"):
         list(read_jsonl(tmp_path / "binary.jsonl", dict))

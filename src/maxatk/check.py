@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import numbers
 import sys
+from pathlib import Path
 from typing import TypeGuard
 
-from maxatk.errors import InvalidValueError
+from maxatk.errors import InvalidValueError, MissingFileError
 
 LARGEST = 1e100
 """Of rewards in size: sums of their squares stay finite."""
@@ -17,6 +18,13 @@ def require(holds: bool, field: str, allowed: str, value: object) -> None:
     """Raise InvalidValueError, `field: must be allowed, got value`, unless it `holds`."""
     if not holds:
         raise InvalidValueError(f"{field}: must be {allowed}, got {value!r:.80}")
+
+
+def existing_file(path: Path) -> None:
+    """Raise MissingFileError unless a path is that of a file."""
+    if not path.is_file():
+        found = "a folder, not a file" if path.is_dir() else "no such file"
+        raise MissingFileError(f"{path}: {found}")
 
 
 def is_number(value: object) -> TypeGuard[float]:

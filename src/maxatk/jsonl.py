@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from maxatk.errors import DataError, MissingFileError
+from maxatk.check import existing_file
+from maxatk.errors import DataError
 from maxatk.folders import atomic_write
 
 RecordT = TypeVar("RecordT")
@@ -91,8 +92,7 @@ def lines_of(path: Path) -> Iterator[tuple[int, bytes]]:
 
     Raises MissingFileError without the file, DataError for a line above 256 MiB.
     """
-    if not path.is_file():
-        raise MissingFileError(f"{path}: no such file")
+    existing_file(path)
     with path.open("rb") as file:
         file.seek(len(codecs.BOM_UTF8) if file.read(3) == codecs.BOM_UTF8 else 0)
         for number, line in enumerate(iter(lambda: file.readline(_LONGEST), b""), start=1):

@@ -31,7 +31,9 @@ def refuse_missing_folder(model: str) -> None:
     folder = Path(model)
     if folder.is_dir():
         if not (folder / _CONFIG).is_file():
-            raise MissingFileError(f"model: the folder {model!r} holds no {_CONFIG}")
+            adapter = (folder / "adapter_config.json").is_file()
+            hint = "; --adapter takes an adapter, and --model what it is for" if adapter else ""
+            raise MissingFileError(f"model: the folder {model!r} holds no {_CONFIG}{hint}")
         return
     beside = "/" in model and folder.parent.is_dir()
     if model.startswith((".", "/", "~")) or model.count("/") > 1 or beside:

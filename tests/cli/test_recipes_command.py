@@ -1,9 +1,13 @@
 """Recipes by name, from any folder, as after `pip install`."""
 
+import json
+
 import pytest
 
 from maxatk.errors import InvalidValueError, MissingFileError
 from maxatk.settings import find_recipe, packaged_recipes, read_recipe
+
+JSON = ("recipes", "list", "--format", "json")
 
 
 def test_recipes_are_listed_shown_and_copied_from_an_empty_folder(maxatk, tmp_path):
@@ -11,6 +15,12 @@ def test_recipes_are_listed_shown_and_copied_from_an_empty_folder(maxatk, tmp_pa
     assert listed.returncode == 0, listed.stderr
     assert all(f" {name} " in listed.stdout for name in packaged_recipes())
     assert {"mini/train", "paper/train"} <= packaged_recipes().keys()
+    about = {row["recipe"]: row["about"] for row in json.loads(maxatk(*JSON).stdout)["recipes"]}
+    assert all(text[-1] in ".?" for text in about.values())
+    assert about["mini/fast"] == (
+        "Every stage of demo.yaml in about a minute: a check that all parts work, not a result."
+    )
+    assert "copy [-h] NAME [FILE]" in maxatk("recipes", "copy", "--help").stdout
     shown = maxatk("recipes", "show", "mini/train").stdout
     copied = maxatk("recipes", "copy", "mini/train", "mine.yaml")
     assert copied.returncode == 0, copied.stderr

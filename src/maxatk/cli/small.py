@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
+import itertools
+import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import tyro
 
@@ -29,6 +31,8 @@ from maxatk.problems import load_problems, problems_by_id
 from maxatk.records import Sample, Score
 from maxatk.settings import find_recipe, from_mapping, packaged_recipes, read_recipe
 from maxatk.verifier import doctor as layers_here
+
+_Name: TypeAlias = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")]
 
 if TYPE_CHECKING:
     from maxatk.engines.verl.surface import Part
@@ -72,7 +76,7 @@ def _mini_over(settings: MiniSettings, arguments: Sequence[str]) -> MiniArgument
 
 
 def list_recipes(format: OutputFormat = "text") -> None:
-    """List the recipes of the package with their first line; every command takes them by name.
+    """List the recipes of the package with their first sentence; every command takes them by name.
 
     Example: maxatk recipes list
     """
@@ -81,7 +85,7 @@ def list_recipes(format: OutputFormat = "text") -> None:
     emit({"recipes": Output(rows, plain(rows, "recipe", "about"))}, format)
 
 
-def show_recipe(name: Annotated[str, tyro.conf.Positional], /) -> None:
+def show_recipe(name: _Name, /) -> None:
     """Print a recipe.
 
     Example: maxatk recipes show mini/train
@@ -93,8 +97,8 @@ def show_recipe(name: Annotated[str, tyro.conf.Positional], /) -> None:
 
 
 def copy_recipe(
-    name: Annotated[str, tyro.conf.Positional],
-    out: Annotated[Path | None, tyro.conf.Positional] = None,
+    name: _Name,
+    out: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="[FILE]")] = None,
     /,
 ) -> None:
     """Copy a recipe, to be changed.
@@ -119,9 +123,9 @@ def _packaged(name: str) -> Path:
 
 
 def _about(path: Path) -> str:
-    first = path.read_text(encoding="utf-8").partition("\n")[0].removeprefix("#").strip()
-    sentence, end, _ = first.partition(". ")
-    return sentence + end.strip()
+    lines = itertools.takewhile(lambda line: line.startswith("#"), path.open(encoding="utf-8"))
+    text = " ".join(line.strip("# \n") for line in lines)
+    return re.split(r"(?<=[.?])\s+(?=[A-Z`\[])", text)[0]
 
 
 def methods(

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from maxatk.errors import DataError, MissingDependencyError, MissingFileError
+from maxatk.check import existing_file
+from maxatk.errors import DataError, MissingDependencyError
 from maxatk.exchange import log
 from maxatk.exchange.log import LogFormat, LogRow, PlacedRow, RawRow
 from maxatk.records import Problem, Sample, Score
@@ -73,8 +74,7 @@ LM_EVAL = LogFormat(
 
 
 def _inspect_rows(path: Path) -> Iterator[PlacedRow]:
-    if not path.is_file():
-        raise MissingFileError(f"{path}: no such file")
+    existing_file(path)
     try:
         from inspect_ai.log import read_eval_log
     except ImportError as error:

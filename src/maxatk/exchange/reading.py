@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from maxatk.errors import DataError, InvalidValueError, MissingFileError, unknown_name
+from maxatk.check import existing_file
+from maxatk.errors import DataError, InvalidValueError, unknown_name
 from maxatk.exchange.formats import FORMATS, OURS, TABLE
 from maxatk.exchange.log import LogFormat, LogRow, PlacedRow, RawRow, identifier, index, reward
 from maxatk.jsonl import bad_lines, json_object, lines_of
@@ -110,8 +111,7 @@ def placed_rows(path: Path) -> Iterator[PlacedRow]:
     MissingFileError without the file, DataError for a file that holds no rows,
     MissingDependencyError for parquet without PyArrow.
     """
-    if not path.is_file():
-        raise MissingFileError(f"{path}: no such file")
+    existing_file(path)
     reader = next((read for end, read in _READERS.items() if path.name.endswith(end)), _json_lines)
     return reader(path)
 

@@ -16,7 +16,8 @@ import functools
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from maxatk.errors import DataError, MissingDependencyError, MissingFileError
+from maxatk.check import existing_file
+from maxatk.errors import DataError, MissingDependencyError
 from maxatk.exchange import log
 from maxatk.exchange.log import LogFormat, LogRow, PlacedRow, RawRow
 
@@ -59,8 +60,7 @@ def _trace(trace: RawRow, problem: str, prompt: str | None) -> LogRow:
 
 
 def _slime_rows(path: Path) -> Iterator[PlacedRow]:
-    if not path.is_file():
-        raise MissingFileError(f"{path}: no such file")
+    existing_file(path)
     try:
         import torch
     except ImportError as error:

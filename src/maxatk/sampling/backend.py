@@ -131,7 +131,7 @@ def check_lengths(
         if limit is not None and length + most > limit:
             raise InvalidValueError(
                 f"problem {problem_id!r}: prompt of {length} tokens and max_new_tokens={most} "
-                f"exceed the model's context of {limit}"
+                f"exceed the model's context of {limit}, which leaves {max(0, limit - length)}"
             )
     return max(lengths.values(), default=0)
 
