@@ -113,7 +113,7 @@ def test_the_record_holds_what_the_losses_saw_and_is_read_as_that_of_a_training(
     decode = AutoTokenizer.from_pretrained(mini / "model").decode
     ids = {problem.id for problem in load_problems(mini / "problems.jsonl")}
     for step in (1, 2):
-        groups = training.groups(step)
+        groups = [training.group(step, place) for place in range(training.count(step))]
         seen = {}
         for batch in in_loss.seen[0][8 * step - 8 : 8 * step - 4]:
             texts = [decode(tokens, skip_special_tokens=True) for tokens in batch["responses"]]
@@ -397,4 +397,4 @@ def test_groups_that_older_weights_sampled_are_corrected_to_what_they_were_drawn
     assert max(step.largest_log_ratio for step in found[2:]) > 0.1
     training = Training(asynchronous.out / "checkpoints")
     assert training.steps == [1, 2, 3]
-    assert len(training.groups(3)) == 4
+    assert training.count(3) == 4

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -153,18 +153,17 @@ def flat(row: Exported) -> dict[str, Any]:
 
 
 def _human_eval(rows: list[Exported], out: Path, _: Wishes) -> None:
-    write_jsonl(out, _human_eval_rows(rows))
-
-
-def _human_eval_rows(rows: Iterable[Exported]) -> Iterator[dict[str, Any]]:
-    for row in rows:
-        assert row.sample is not None
-        yield {
+    found = (
+        {
             "task_id": row.score.problem_id,
             "completion": _continuation(row.sample.completion, row.problem),
             "passed": row.score.reward is not None and row.score.reward >= 1,
             "result": str(row.score.outcome),
         }
+        for row in rows
+        if row.sample is not None
+    )
+    write_jsonl(out, found)
 
 
 def _continuation(completion: str, problem: Problem | None) -> str:

@@ -94,10 +94,6 @@ class Training:
         """Return the optimizer steps that groups are known of."""
         return list(self._groups)
 
-    def groups(self, step: int) -> list[dict[str, Any]]:
-        """Return the groups of a step; none where nothing is known of it."""
-        return [self.group(step, place) for place in range(self.count(step))]
-
     def count(self, step: int) -> int:
         """Return how many groups of a step are known."""
         return len(self._groups.get(step, ()))
