@@ -24,13 +24,13 @@ DEMOS = [FOLDER / "mini" / "demo.yaml", FOLDER / "mini" / "fast.yaml"]
 STUDIES = [
     FOLDER / "mini" / f"{name}.yaml"
     for name in (
-        *("table1", "table2", "table4", "off_policy", "k_against_n", "confirm", "objectives"),
+        *("table1", "table2", "table4", "off_policy", "confirm", "objectives"),
         *("kl", "reuse", "selection", "signal"),
     )
 ]
 ON_POLICY = [
     FOLDER / "mini" / f"{name}.yaml"
-    for name in ("demo_seeds", "learning_rate", "top_two", "distillation")
+    for name in ("demo_seeds", "learning_rate", "top_two", "distillation", "k_against_n")
 ]
 PRETRAINED = [
     FOLDER / "smollm2" / f"{name}.yaml"
