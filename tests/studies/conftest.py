@@ -81,7 +81,7 @@ RECIPE = {
     "title": "A small study",
     "seeds": [1, 2],
     **{key: DEMO[key] for key in ("mini", "train", "eval")},
-    "figures": ["metric", "entropy", "drift", "heat_map"],
+    "figures": ["metric", "entropy", "heat_map"],
     "grids": [
         {"method": {"grpo": {"trainer.method": "grpo"}}},
         {

@@ -36,20 +36,7 @@ def test_without_gradients_there_are_no_spikes(studied, build, history):
     assert json.dumps(study.to_json(), allow_nan=False)
 
 
-def test_the_figure_of_drift_has_a_column_for_every_axis(studied, build, tmp_path):
-    one, two = (
-        studied(f"model,{axis}=8", SPIKED, SPIKED, levels={"method": "model", axis: "8"})
-        for axis in ("updates", "samples")
-    )
-    near = studied("near", STEADY, STEADY, levels={"method": "near"})
-    write_figures(build([studied("base", levels={}), one, two, near]), tmp_path, ["drift"])
-    drawn = (tmp_path / "drift.svg").read_text()
-    for said in ("updates", "samples", "max@128", "gradient norms"):
-        assert said in drawn
-    assert "near" not in drawn  # its samples were all its own
-
-
-@pytest.mark.parametrize("name", [name for name in FIGURES if name != "drift"])
+@pytest.mark.parametrize("name", FIGURES)
 def test_every_figure_is_drawn(seeded, build, tmp_path, name):
     write_figures(build(seeded([1])), tmp_path, [name])
     assert (tmp_path / f"{name}.svg").read_text().count("<svg") == 1

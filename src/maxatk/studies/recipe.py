@@ -17,7 +17,7 @@ from maxatk.mini import MiniSettings
 from maxatk.report.runs import check_name
 from maxatk.settings import apply_overrides, from_mapping, read_extended
 
-FigureName = Literal["metric", "entropy", "drift", "heat_map"]
+FigureName = Literal["metric", "entropy", "heat_map"]
 BASE = "base"
 TRAININGS = ("train", "distill")  # the commands that train, in their order
 _FILLED_IN = ("model", "out")  # of the recipes of `train` and `eval`
