@@ -50,7 +50,7 @@ def wait_for_busy_family(pid, *, seconds=40):
     raise AssertionError(f"no program of process {pid} became busy")
 
 
-def still_alive(members, *, seconds=15):
+def still_alive(members, *, seconds=60):
     """Return those members that are alive after at most so many seconds."""
     alive = psutil.wait_procs(members, timeout=patience(seconds))[1]
     return [member for member in alive if member.status() != psutil.STATUS_ZOMBIE]

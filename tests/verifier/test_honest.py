@@ -1,5 +1,9 @@
 """Correct programs in the styles that people and models really write: all of them must pass."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from maxatk.problems import load_benchmark
@@ -144,6 +148,26 @@ def test_chance_of_numpy_is_reproducible_too(verifier, drawn):
     ]
     assert len({test.stderr for test in tests}) == 1
     assert float(tests[0].stderr.strip("[] ").split()[0]) > 0
+
+
+VERIFY_WITH_NUMPY = """
+from maxatk.records import TestCase
+from maxatk.verifier import Verifier
+
+if __name__ == "__main__":
+    with Verifier(workers=1) as verifier:
+        program = "import numpy as np\\nprint(np.random.default_rng(0).integers(1, 2))"
+        print(verifier.verify(program, [TestCase(input="", output="1")]).outcome)
+"""
+
+
+def test_packages_of_an_environment_behind_a_link(tmp_path):
+    pytest.importorskip("numpy")
+    (tmp_path / "link").symlink_to(sys.prefix)
+    (tmp_path / "script.py").write_text(VERIFY_WITH_NUMPY)
+    python = tmp_path / "link" / "bin" / Path(sys.executable).name
+    ran = subprocess.run([python, tmp_path / "script.py"], capture_output=True, text=True)
+    assert (ran.stdout, ran.stderr) == ("passed\n", "")
 
 
 def test_input_and_output_of_a_megabyte(verifier):

@@ -4,6 +4,7 @@ The real `maxatk` package imports NumPy, which a zygote must not pay for; this s
 empty parent packages, so that `maxatk.verifier.inside` can be imported by its usual name alone.
 """
 
+import os
 import sys
 
 
@@ -17,7 +18,8 @@ def _register_parents(folder: str) -> None:
 
 if __name__ == "__main__":
     here = __file__.rpartition("/")[0]
-    sys.path[:] = [path for path in sys.path if path not in ("", here)]
+    # The sandbox has the folders themselves and no link that leads to them.
+    sys.path[:] = [os.path.realpath(path) for path in sys.path if path not in ("", here)]
     _register_parents(here)
     from maxatk.verifier.inside.zygote import main
 

@@ -40,7 +40,7 @@ def main(arguments: list[str]) -> NoReturn:
     syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signals.SIGKILL)
     _be_killed_first()
     if folder:
-        sys.path.append(folder)
+        sys.path.append(os.path.realpath(folder))
     execution.prepare_interpreter()
     supervise.block_child_signal()
     for name in filter(None, modules.split(",")):
