@@ -35,6 +35,12 @@ def pytest_configure():
     )
 
 
+def pytest_collection_modifyitems(items):
+    """Put the longest files first, so that no worker ends alone with one of them."""
+    longest = ("test_tutorials.py", "test_study.py", "test_site.py", "test_damaged_files.py")
+    items.sort(key=lambda item: item.path.name not in longest)
+
+
 @pytest.fixture(scope="session")
 def real_data():
     """Return the path of a real data set, kept outside the repository; skip where there is none."""
