@@ -10,11 +10,13 @@ from.
 from __future__ import annotations
 
 import hashlib
+import importlib
 import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from maxatk.errors import DataError
@@ -25,6 +27,7 @@ GROUPS = "groups.jsonl"
 
 LONGEST = 1 << 15  # characters of a text that is kept
 
+_TRACKED = "groups"  # the name of the table and of the traces
 _HEAD = re.compile(rb'\{"step":(\d+),"(training|group|log)":(?:"(\w+)")?')
 
 
@@ -133,3 +136,41 @@ def _size_until(path: Path, step: int) -> int:
                 break
             size += len(line)
     return size
+
+
+def send_groups(
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    trackers: Sequence[str],
+    step: int | None = None,
+    beside: Mapping[str, int] = MappingProxyType({}),
+) -> None:
+    """Send the rows of some groups, as `group_row` has them, to those of `trackers` that are on.
+
+    A completion is a row of a table of W&B, or a trace of trackio with its prompt. `step` is that
+    of the tracker, where the trainer gives it one, and `beside` is logged with them.
+    """
+    samples = [_flat(row, sample) for row in rows for sample in row["samples"]]
+    if "wandb" in trackers and (wandb := importlib.import_module("wandb")).run is not None:
+        columns = list(dict.fromkeys(name for sample in samples for name in sample))
+        data = [[sample.get(name) for name in columns] for sample in samples]
+        table = wandb.Table(columns=columns, data=data)
+        wandb.log({_TRACKED: table, **beside}, step=step)
+    if "trackio" in trackers:
+        trackio = importlib.import_module("trackio")
+        traces = [trackio.Trace(*_turns_and_rest(sample)) for sample in samples]
+        trackio.log({_TRACKED: traces, **beside}, step=step)
+
+
+def _flat(row: Mapping[str, Any], sample: Mapping[str, Any]) -> dict[str, Any]:
+    about = {"step": row["step"], "group": row["group"], "k": row["k"], "prompt": row["prompt"]}
+    named = {f"rewards/{name}": value for name, value in sample.get("rewards", {}).items()}
+    plain = {name: value for name, value in sample.items() if name not in ("rewards", "failure")}
+    failure = {"failure": json.dumps(sample["failure"])} if "failure" in sample else {}
+    return {**about, **plain, **named, **failure}
+
+
+def _turns_and_rest(sample: dict[str, Any]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    turns = [("user", sample["prompt"]), ("assistant", sample["text"])]
+    rest = {name: value for name, value in sample.items() if name not in ("prompt", "text")}
+    return [{"role": role, "content": text} for role, text in turns], rest

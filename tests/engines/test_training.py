@@ -1,5 +1,6 @@
 """verl's own training on a CPU, repeated in plain torch."""
 
+import json
 import os
 import zlib
 from pathlib import Path
@@ -34,7 +35,9 @@ def in_loss(mini, tmp_path_factory):
     return train(
         mini,
         out,
+        environment=variables(out, WANDB_MODE="offline", WANDB_DIR=str(out)),
         overrides=[
+            "trainer.logger=[console,file,wandb]",
             f"trainer.rollout_data_dir={out}/rollouts",
             f"trainer.validation_data_dir={out}/validation",
             "trainer.total_training_steps=2",
@@ -133,6 +136,19 @@ def test_the_record_holds_what_the_losses_saw_and_is_read_as_that_of_a_training(
     assert [row["max@8"] for row in rows] == logged(in_loss, "maxatk/max@8")
     assert all(np.isfinite(row["loss"]) and row["grad_norm"] > 0 for row in rows)
     assert findings(rows) is not None
+
+
+def test_wandb_has_the_groups_of_the_record_as_tables(in_loss):
+    training = Training(in_loss.out / "checkpoints")
+    tables = sorted(in_loss.out.glob("wandb/offline-run-*/files/media/table/groups_*.json"))
+    assert len(tables) == 2
+    for step, path in enumerate(tables, 1):
+        table = json.loads(path.read_text())
+        rows = [dict(zip(table["columns"], row, strict=True)) for row in table["data"]]
+        groups = [training.group(step, place) for place in range(training.count(step))]
+        kept = [(group["prompt"], one["text"]) for group in groups for one in group["samples"]]
+        assert [(row["prompt"], row["text"]) for row in rows] == kept
+        assert {row["step"] for row in rows} == {step}
 
 
 def test_the_rollouts_that_verl_dumps_are_read_with_their_groups_and_rewards(in_loss):

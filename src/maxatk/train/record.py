@@ -12,9 +12,8 @@ from transformers import TrainerCallback
 
 from maxatk.evaluation.failures import failure_of
 from maxatk.folders import writable
-from maxatk.group_log import GROUPS, GroupLog, group_row, rounded, shortened
+from maxatk.group_log import GROUPS, GroupLog, group_row, rounded, send_groups, shortened
 from maxatk.records import TestCase, Verdict
-from maxatk.train.tracked_groups import send
 
 if TYPE_CHECKING:
     from maxatk.train.rollouts import Rollout
@@ -87,7 +86,8 @@ class Record(TrainerCallback):
             return
         self._log.append([{"step": state.global_step, "log": writable(logs)}])
         if "loss" in logs and self._unsent and not args.log_completions:
-            send(self._unsent, trackers=args.report_to, step=state.global_step)
+            beside = {"train/global_step": state.global_step}
+            send_groups(self._unsent, trackers=args.report_to, beside=beside)
             self._unsent = []
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002

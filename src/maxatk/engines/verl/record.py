@@ -11,7 +11,7 @@ from maxatk.check import is_number
 from maxatk.engines.verl.loss import row_rewards
 from maxatk.engines.verl.rows import returned
 from maxatk.folders import writable
-from maxatk.group_log import GROUPS, GroupLog, group_row, rounded, shortened
+from maxatk.group_log import GROUPS, GroupLog, group_row, rounded, send_groups, shortened
 from maxatk.objectives.objective import Objective
 
 FIELDS = ("prompts", "responses", "extra_fields", "extra_info")
@@ -35,7 +35,7 @@ _ABOUT = ("method", "k", "delta_clamp", "advantage_scale", "max_weight")
 class Record:
     """Writes it beside the checkpoints: at most `most` groups of a step, and a row of the log.
 
-    It goes on after `step` of `steps`.
+    The groups go to W&B and trackio too, where verl logs there. It goes on after `step` of `steps`.
     """
 
     def __init__(
@@ -47,6 +47,7 @@ class Record:
             Path(config.trainer.default_local_dir) / GROUPS, step=step, about=about
         )
         self._most, self._since = most, time.monotonic()
+        self._trackers, self._unsent = config.trainer.logger, list[dict[str, Any]]()
 
     def add(self, step: int, data: Any, tokenizer: Any, groups: list[list[int]], *, k: int) -> None:
         """Write the first groups of a step; `data` has `FIELDS` and advantages, `groups` rows."""
@@ -71,14 +72,17 @@ class Record:
             prompt = text("prompts", rows[0])
             lines.append(group_row(step, name=name, prompt=prompt, k=k, samples=samples))
         self._log.append(lines)
+        self._unsent += lines
 
     def log(self, step: int, metrics: Mapping[str, Any], *, ended: bool) -> None:
-        """Write the row of a step's log, whose keys are those of a training by TRL."""
+        """Write the row of a step's log, named as by TRL, and send the groups of the step."""
         own = {name: value for name, value in metrics.items() if name.startswith(OWN)}
         row = {name.removeprefix(OWN): float(value) for name, value in own.items()}
         row |= {_NAMES[name]: float(metrics[name]) for name in _NAMES.keys() & metrics.keys()}
         row |= {"train_runtime": time.monotonic() - self._since} if ended else {}
         self._log.append([{"step": step, "log": writable(row)}])
+        send_groups(self._unsent, trackers=self._trackers, step=step)
+        self._unsent = []
 
 
 def _tested(extra: Mapping[str, Any]) -> dict[str, int]:
