@@ -145,11 +145,14 @@ def send_groups(
     step: int | None = None,
     beside: Mapping[str, int] = MappingProxyType({}),
 ) -> None:
-    """Send the rows of some groups, as `group_row` has them, to those of `trackers` that are on.
+    """Send the rows of groups, if there are any, to those of `trackers` that are on.
 
-    A completion is a row of a table of W&B, or a trace of trackio with its prompt. `step` is that
-    of the tracker, where the trainer gives it one, and `beside` is logged with them.
+    `rows` are as `group_row` has them. A completion is a row of a table of W&B, or a trace of
+    trackio with its prompt. `step` is that of the tracker, where the trainer gives it one, and
+    `beside` is logged with them.
     """
+    if not rows:
+        return
     samples = [_flat(row, sample) for row in rows for sample in row["samples"]]
     if "wandb" in trackers and (wandb := importlib.import_module("wandb")).run is not None:
         columns = list(dict.fromkeys(name for sample in samples for name in sample))

@@ -85,7 +85,7 @@ class Record(TrainerCallback):
         if self._log is None or logs is None:
             return
         self._log.append([{"step": state.global_step, "log": writable(logs)}])
-        if "loss" in logs and self._unsent and not args.log_completions:
+        if "loss" in logs and not args.log_completions:
             beside = {"train/global_step": state.global_step}
             send_groups(self._unsent, trackers=args.report_to, beside=beside)
             self._unsent = []
