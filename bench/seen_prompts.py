@@ -1,12 +1,12 @@
 """Memorizing or narrowing: what training changes on the prompts it saw, and on held-out ones.
 
-    python bench/seen_prompts.py WORK --seeds 11 12 13 14 15 --out docs/study/seen_prompts
+    python bench/seen_prompts.py smollm2/hidden_long WORK --seeds 2 3 4 --out docs/study/seen
 
-Evaluates the base, `grpo` and `bon_loo1` of `recipes/mini/distillation.yaml` on 40 prompts that the
-training of the seed has seen, with the settings of the study, whose own evaluations are on held-out
-prompts. A model that memorizes gains more on the first; one that narrows loses max@128 on both, and
-has fewer different programs. WORK is the folder of that study (`work`), which has to be finished
-for the seeds. An evaluation that has ended is not repeated.
+Evaluates the base, `grpo` and `bon_loo1` of a study on prompts that the training of the seed has
+seen, with the settings of the study, whose own evaluations are on held-out prompts. A model that
+memorizes gains more on the first; one that narrows loses the best of many on both, and writes fewer
+different programs. WORK is the folder of the study's stages, which have to be finished for the
+seeds. An evaluation that has ended is not repeated.
 
 Written are `scores.csv` (a row a model, seed and kind of prompt) and `differences.csv` (what a
 model changes on seen prompts less what it changes on held-out ones, t over the seeds).
@@ -18,6 +18,7 @@ import os
 os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
 
 import csv
+import itertools
 import json
 from pathlib import Path
 
@@ -32,10 +33,11 @@ from maxatk.statistics.seeds import over_seeds
 from maxatk.studies.recipe import load_study
 from maxatk.studies.schedule import Place, places
 
-KS = (1, 8, 128)
 MODELS = ("base", "grpo", "bon_loo1")
 PROMPTS = 40
 KINDS = ("seen", "held-out")
+
+Measured = dict[str, float]
 
 
 def seen_problems(work: Path, trained: Place) -> Path:
@@ -43,15 +45,16 @@ def seen_problems(work: Path, trained: Place) -> Path:
     path = work / f"seen-{trained.seed}.jsonl"
     lines = map(json.loads, (work / trained.chain["train"] / "groups.jsonl").open())
     ids = list(dict.fromkeys(line["id"] for line in lines if "group" in line))[:PROMPTS]
-    known = {one.id: one for one in load_problems(work / trained.chain["mini"] / "train.jsonl")}
+    problems = load_problems(trained.recipes[trained.chain["train"]]["problems"])
+    known = {one.id: one for one in problems}
     write_jsonl(path, (known[name].to_json() for name in ids))
     return path
 
 
-def measured(results: Results) -> np.ndarray:
-    """Return max@k and the share of different completions, averaged over the problems."""
-    found = [results.metrics["max@k"][k].mean for k in KS]
-    return np.array([*found, results.diversity.distinct], dtype=float)
+def measured(results: Results) -> Measured:
+    """Return max@k and how many of the samples are different programs, means over the problems."""
+    found = {f"max@{k}": mean.mean for k, mean in results.metrics["max@k"].items()}
+    return {**found, "programs": results.diversity.programs}
 
 
 def table(path: Path, header: list[str], rows: list[list[str]]) -> None:
@@ -60,41 +63,41 @@ def table(path: Path, header: list[str], rows: list[list[str]]) -> None:
         csv.writer(file).writerows([header, *rows])
 
 
-def write(out: Path, found: dict[tuple[str, str], dict[int, np.ndarray]]) -> None:
-    names = [*(f"max@{k}" for k in KS), "distinct"]
+def change(model: dict[int, Measured], base: dict[int, Measured], name: str) -> np.ndarray:
+    """Return what a model changes in each seed; (seeds, 1, 1)."""
+    return np.array([[[model[seed][name] - base[seed][name]]] for seed in base])
+
+
+def write(out: Path, found: dict[tuple[str, str], dict[int, Measured]]) -> None:
+    names = list(next(iter(found["base", "seen"].values())))
     rows = [
-        [model, str(seed), kind, *(f"{value:.4f}" for value in by_seed[seed])]
+        [model, str(seed), kind, *(f"{values[name]:.4f}" for name in names)]
         for (model, kind), by_seed in found.items()
-        for seed in by_seed
+        for seed, values in by_seed.items()
     ]
     table(out / "scores.csv", ["model", "seed", "prompts", *names], rows)
     rows = []
-    for model in MODELS[1:]:
-        changes = [
-            {seed: found[model, kind][seed] - found["base", kind][seed] for seed in by_seed}
-            for kind in KINDS
-            for by_seed in [found["base", kind]]
-        ]
-        more = [{seed: changes[0][seed] - changes[1][seed] for seed in changes[0]}]
-        for what, by_seed in zip((*KINDS, "seen − held-out"), [*changes, *more], strict=True):
-            tested = over_seeds([values[None] for values in by_seed.values()])
-            for place, name in enumerate(names):
-                low, high = tested.low[place], tested.high[place]
-                interval = f"[{low:+.3f}, {high:+.3f}]"
-                rows.append([f"{model} − base", what, name, f"{tested.mean[place]:+.3f}", interval])
+    for model, name in itertools.product(MODELS[1:], names):
+        changes = {kind: change(found[model, kind], found["base", kind], name) for kind in KINDS}
+        changes["seen − held-out"] = changes["seen"] - changes["held-out"]
+        for what, by_seed in changes.items():
+            tested = over_seeds(list(by_seed))
+            low, high = float(tested.low[0]), float(tested.high[0])
+            interval = f"[{low:+.3f}, {high:+.3f}]"
+            rows.append([f"{model} − base", what, name, f"{by_seed.mean():+.3f}", interval])
     head = ["model − base", "prompts", "metric", "difference", "95%, t over seeds"]
     table(out / "differences.csv", head, rows)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("recipe", type=Path)
     parser.add_argument("work", type=Path)
     parser.add_argument("--seeds", type=int, nargs="+", required=True)
     parser.add_argument("--out", type=Path, required=True)
     asked = parser.parse_args()
-    recipe = find_recipe(Path("mini/distillation.yaml"))
-    study = load_study(recipe, [f"seeds={asked.seeds}", f"work={asked.work}"])
-    found: dict[tuple[str, str], dict[int, np.ndarray]] = {}
+    study = load_study(find_recipe(asked.recipe), [f"seeds={asked.seeds}", f"work={asked.work}"])
+    found: dict[tuple[str, str], dict[int, Measured]] = {}
     everywhere = {(place.variant.name, place.seed): place for place in places(study)}
     for seed in asked.seeds:
         problems = seen_problems(asked.work, everywhere["grpo", seed])
@@ -110,7 +113,7 @@ def main() -> None:
             }
             for kind in KINDS:
                 found.setdefault((model, kind), {})[seed] = measured(results[kind])
-            print(seed, model, *(np.round(measured(results[k]), 3) for k in KINDS), flush=True)
+                print(seed, model, kind, found[model, kind][seed], flush=True)
     write(asked.out, found)
 
 
