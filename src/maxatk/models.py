@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import hashlib
 import json
+import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -162,14 +163,16 @@ def load_tokenizer(
 
 
 @contextlib.contextmanager
-def no_progress_bar() -> Iterator[None]:
-    """Keep transformers from drawing bars: a library writes nothing to the terminal."""
+def quiet_libraries() -> Iterator[None]:
+    """Keep transformers from drawing bars, and what one library deprecates in another to itself."""
     from transformers.utils import logging
 
     shown = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")
+            yield
     finally:
         if shown:
             logging.enable_progress_bar()

@@ -78,6 +78,7 @@ def test_a_training_prints_a_line_every_logging_step_and_what_moved(recipe, tmp_
     assert f"max@2 {first:.3f} to {last:.3f}, max@4" in printed.out
     assert "(first and last tenth of the training log, on different prompts)" in printed.out
     assert "without signal" not in printed.err
+    assert not re.search("Loading weights|Writing model shards|FutureWarning", printed.err)
     # Finished: nothing is trained, and the same is said of the log, now as JSON.
     assert main(["train", recipe, "--format", "json"]) == 0
     rows = json.loads(capsys.readouterr().out)["training"]
@@ -196,6 +197,7 @@ def test_the_card_names_base_method_k_and_results(
     assert "trained with maxatk" in card
     assert f"fine-tuned version of `{model_folder}`" in card
     assert "Cite GRPO" not in card
+    assert f'model="{tmp_path}"' in card
     assert "Nothing was learned" not in card
     assert said in card
     assert f"| base model | `{model_folder}` |" in card

@@ -14,7 +14,7 @@ from safetensors import safe_open
 from transformers import AutoModelForCausalLM
 
 from maxatk.errors import InvalidValueError, MissingDependencyError, MissingFileError
-from maxatk.models import load_tokenizer, no_progress_bar
+from maxatk.models import load_tokenizer, quiet_libraries
 from maxatk.sampling.settings import ModelSettings
 
 _log = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ def load_model(name: str, settings: ModelSettings) -> Loaded:
             f"device: a device map decides it, got {settings.device!r} beside "
             f"device_map={settings.device_map!r}"
         )
-    with no_progress_bar(), found_or_missing(name):
+    with quiet_libraries(), found_or_missing(name):
         tokenizer = load_tokenizer(name, revision=settings.revision, prompt=settings.prompt)
         model = AutoModelForCausalLM.from_pretrained(
             name,

@@ -33,6 +33,7 @@ def describe_training(
     if card.is_file():
         text = card.read_text(encoding="utf-8").partition(_TITLE)[0].rstrip()
         text = text.replace("[None](https://huggingface.co/None)", f"`{base}`")  # a local folder
+        text = text.replace('model="None"', f'model="{folder}"')
         body = [*_settings(args, base), *_results(log, without_signal=without_signal)]
         card.write_text("\n".join([text, "", _TITLE, "", *body, ""]), encoding="utf-8")
 

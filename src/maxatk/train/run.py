@@ -23,7 +23,7 @@ from maxatk.folders import (
     writable,
     write_json,
 )
-from maxatk.models import PromptSettings, load_tokenizer, refuse_missing_model
+from maxatk.models import PromptSettings, load_tokenizer, quiet_libraries, refuse_missing_model
 from maxatk.problems import load_problems
 from maxatk.records import Problem
 from maxatk.rewards import load_rewards, read_spec
@@ -98,7 +98,7 @@ def train(
     tokenizer.padding_side = tokenizer.truncation_side = "left"  # as TRL loads one by itself
     started = time.monotonic()
     opening = recipe.verifier.open() if verifier is None else contextlib.nullcontext(verifier)
-    with opening as opened:
+    with opening as opened, quiet_libraries():
         rewards = load_rewards(recipe.reward, selection=config.selection, verifier=opened)
         for reward in rewards:
             reward.check(problems)
