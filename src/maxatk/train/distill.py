@@ -26,7 +26,7 @@ from maxatk.evaluation.run import UnitProgress, evaluate
 from maxatk.evaluation.store import read_records
 from maxatk.exchange.export import Exported, sft_rows
 from maxatk.folders import TRAIN_RECORD, last_checkpoint, write_json
-from maxatk.models import load_tokenizer, refuse_missing_model
+from maxatk.models import load_tokenizer, quiet_libraries, refuse_missing_model
 from maxatk.problems import load_problems, problems_by_id
 from maxatk.records import Sample, Score
 from maxatk.settings import from_mapping, masked
@@ -144,6 +144,7 @@ def _rows(
     return found
 
 
+@quiet_libraries()
 def _fit(
     recipe: DistillRecipe,
     model: str,
