@@ -20,17 +20,6 @@ from maxatk.studies.tables import study_rows, study_tables
 from processes import family, patience, still_alive, wait_for
 
 
-def test_the_plan_says_what_finished_stages_took(recipe, tmp_path, capsys):
-    training = next(p.training for p in places(load_study(recipe())) if p.training is not None)
-    (tmp_path / "work" / "stages").mkdir(parents=True)
-    write_json(tmp_path / "work" / "stages" / f"{training}.json", {"seconds": 12.0})
-    assert main(["study", str(recipe()), "--dry-run"]) == 0
-    said = capsys.readouterr().out
-    assert "stages     16, 1 of them finished" in said
-    assert "train      5 left, finished ones took 12 s each" in said
-    assert "eval       8 left\n" in said
-
-
 def test_the_trainer_refuses_before_any_work(recipe, tmp_path, capsys):
     grids = [{"k": {"k=9": {"trainer.method": "grpo", "trainer.k": 9}}}]
     assert main(["study", str(recipe(grids=grids))]) == 2
@@ -42,23 +31,31 @@ def test_the_trainer_refuses_before_any_work(recipe, tmp_path, capsys):
 def test_a_dry_run_says_what_is_left_writes_nothing_and_imports_neither_torch_nor_matplotlib(
     recipe, tmp_path
 ):
+    training = next(p.training for p in places(load_study(recipe())) if p.training is not None)
+    finished = tmp_path / "work" / "stages" / f"{training}.json"
+    finished.parent.mkdir(parents=True)
+    write_json(finished, {"seconds": 12.0})
     probe = (
         "import sys; from maxatk.cli.main import main; status = main(sys.argv[1:]); "
         "print(status, {'torch', 'matplotlib'} & set(sys.modules))"
     )
     command = [sys.executable, "-c", probe, "study", str(recipe()), "--dry-run", "--jobs", "2"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=patience(120))
-    assert "4 x 2 seeds" in done.stdout
-    assert "16, 0 of them finished" in done.stdout
     assert done.stdout.splitlines()[-1] == "0 set()", done.stderr
-    assert not (tmp_path / "work").exists()
+    for said in (
+        "4 x 2 seeds",
+        "stages     16, 1 of them finished",
+        "train      5 left, finished ones took 12 s each",
+        "eval       8 left\n",
+    ):
+        assert said in done.stdout
+    assert [path for path in (tmp_path / "work").rglob("*") if path.is_file()] == [finished]
 
 
 def test_a_plan_as_json_has_a_row_a_stage(recipe, capsys):
-    assert main(["study", str(recipe()), "--dry-run", "--format", "json"]) == 0
+    assert main(["study", str(recipe(grids=[])), "--dry-run", "--format", "json"]) == 0
     rows = json.loads(capsys.readouterr().out)["plan"]
-    kinds = {kind: sum(row["kind"] == kind for row in rows) for kind in ("mini", "train", "eval")}
-    assert kinds == {"mini": 2, "train": 6, "eval": 8}
+    assert sorted(row["kind"] for row in rows) == ["eval", "eval", "mini", "mini"]
 
 
 def test_no_process_outlives_a_study_that_is_killed_while_it_asks_the_trainer(recipe, started):
