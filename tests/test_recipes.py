@@ -30,7 +30,9 @@ STUDIES = [
 ]
 ON_POLICY = [
     FOLDER / "mini" / f"{name}.yaml"
-    for name in ("demo_seeds", "learning_rate", "top_two", "distillation", "k_against_n")
+    for name in (
+        *("demo_seeds", "learning_rate", "longer", "top_two", "distillation", "k_against_n"),
+    )
 ]
 PRETRAINED = [
     FOLDER / "smollm2" / f"{name}.yaml"
