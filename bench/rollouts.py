@@ -119,7 +119,7 @@ def measure(model: str, problems: str, rollouts: str, *, batches: int, mini: boo
                 max_steps=batches * chosen["num_iterations"],
                 gradient_checkpointing=False,
                 lr_scheduler_type="constant",
-                use_cpu=True,
+                use_cpu=not torch.cuda.is_available(),
                 save_strategy="no",
                 report_to="none",
                 disable_tqdm=True,

@@ -1,10 +1,12 @@
-"""Tokens a CPU second of the hf backend, of transformers' `generate`, and of vLLM and its server.
+"""Tokens a second of the hf backend, of transformers' `generate`, and of vLLM and its server.
 
 Usage: python bench/sampling.py [MODEL [PROBLEMS.jsonl]] [key=value ...]. Without a model the
 built-in one is made. Keys: rows (batch sizes, 16,64,256), tokens (new ones, 64), dtype (auto),
 temperature (1), samples (64, of each of `problems`, 2), singles (64: problems of one sample each),
 turns (2: the fastest counts), engines (those of maxatk,generate,vllm,server that are measured; the
 last two where vLLM is installed).
+
+Seconds are those of the processor, or of the wall clock where there is a GPU.
 
 Every engine draws `samples` completions of `problems` problems, then one completion of each of
 `singles` problems, at every batch size, on one thread. `generate` gets batches of equal prompts in
@@ -63,12 +65,13 @@ def of_generate(backend, requests, settings):
     for start in range(0, len(prompts), rows):
         batch = prompts[start : start + rows]
         longest = max(map(len, batch))
-        ids = torch.tensor([[0] * (longest - len(prompt)) + prompt for prompt in batch])
-        mask = torch.tensor([[0] * (longest - len(prompt)) + [1] * len(prompt) for prompt in batch])
+        padding = [[0] * (longest - len(prompt)) for prompt in batch]
+        ids = [before + prompt for before, prompt in zip(padding, batch, strict=True)]
+        mask = [before + [1] * len(prompt) for before, prompt in zip(padding, batch, strict=True)]
         with torch.inference_mode():
             tokens = backend.model.generate(
-                ids,
-                attention_mask=mask,
+                torch.tensor(ids, device=backend.model.device),
+                attention_mask=torch.tensor(mask, device=backend.model.device),
                 do_sample=True,
                 temperature=settings.temperature,
                 top_k=0,
@@ -77,17 +80,21 @@ def of_generate(backend, requests, settings):
                 max_new_tokens=settings.max_new_tokens,
             )[:, longest:]
         backend.tokenizer.batch_decode(tokens, skip_special_tokens=True)
-        ends = torch.isin(tokens, torch.tensor(backend._end_tokens)).int()
+        ends = torch.isin(tokens.cpu(), torch.tensor(backend._end_tokens)).int()
         drawn += int((ends.cumsum(1) - ends == 0).sum())  # up to the end token, and that
     return drawn
+
+
+def seconds():
+    return time.perf_counter() if torch.cuda.is_available() else cpu_seconds()
 
 
 def rate(draw, backend, requests, settings, turns):
     best = 0.0
     for _ in range(turns):
-        started = cpu_seconds()
+        started = seconds()
         drawn = draw(backend, requests, settings)
-        best = max(best, drawn / (cpu_seconds() - started))
+        best = max(best, drawn / (seconds() - started))
     return best
 
 
@@ -152,7 +159,8 @@ def opened(kind, model, dtype, rows):
             server = ServerSettings(url, chat=chat, concurrency=rows)
             yield load_backend(model, ModelSettings(kind, server=server))
         return
-    engine = {"enforce_eager": True} if kind == "vllm" else {}
+    eager = kind == "vllm" and not torch.cuda.is_available()
+    engine = {"enforce_eager": True} if eager else {}
     yield load_backend(model, ModelSettings(kind, dtype=dtype, batch_size=rows, engine=engine))
 
 
@@ -179,7 +187,7 @@ def measure(model, problems, asked):
                 first = dataclasses.replace(requests[0], indices=[0])
                 draw(backend, [first], sampling)  # what is made at the first use does not count
                 speed = rate(draw, backend, requests, sampling, int(asked["turns"]))
-                print(f"{case}, {batch} rows: {name} {speed:,.0f} tokens/CPU s", flush=True)
+                print(f"{case}, {batch} rows: {name} {speed:,.0f} tokens a second", flush=True)
                 best[case, name] = max(speed, best.get((case, name), 0))
     print(f"{dtype}, each at its best batch size:")
     for (case, name), speed in best.items():
