@@ -162,7 +162,7 @@ def check_tables(found, out):
         for table_format, suffix in (("md", "md"), ("csv", "csv"), ("latex", "tex")):
             written = (out / "tables" / f"{name}.{suffix}").read_text()
             assert written == format_table(table, table_format), name
-    assert {p.name for p in (out / "figures").iterdir()} >= {"metric.svg", "heat_map.pdf"}
+    assert {p.name for p in (out / "figures").iterdir()} >= {"metric.svg", "metric.pdf"}
     page = (out / "report.html").read_text()
     assert "A small study" in page
     assert "low rank" in page

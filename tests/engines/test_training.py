@@ -20,7 +20,7 @@ from maxatk.evaluation.outside import score_rewards
 from maxatk.exchange import read_log
 from maxatk.group_log import training_log
 from maxatk.problems import load_problems
-from maxatk.report.training import Training, advantages_under
+from maxatk.report.watched import Training, advantages_under
 from maxatk.statistics.symptoms import findings
 from processes import patience
 

@@ -14,7 +14,7 @@ import runs
 from maxatk.jsonl import write_jsonl
 from maxatk.records import Problem, Sample, TestCase
 from maxatk.report import write_report
-from maxatk.report.deciding import advice, decide
+from maxatk.report.deciding import decide
 from maxatk.report.runs import load_comparison
 from maxatk.report.tables import change, change_interval, interval, p_value, share
 from maxatk.verifier import Verifier
@@ -181,7 +181,7 @@ const shown = [...box.querySelectorAll("p")].filter((p) => !p.hidden);
 return [copied, shown.map((p) => p.textContent)];"""
     copied, shown = probe(page, steps=steps)["done"]
     comparison = load_comparison(results)
-    assert copied == advice(decide(comparison), comparison, 64)
+    assert copied == decide(comparison).advice(64)
     assert shown == [copied]
 
 

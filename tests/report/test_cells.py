@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maxatk.errors import InvalidValueError
 from maxatk.evaluation.results import Mean
 from maxatk.report.tables import (
     Cell,
@@ -22,15 +21,6 @@ def mean(value, *, problems=100, below=100):
     """What `metrics` of a results object holds of a metric at a k."""
     ends = (None, None) if value is None else (value - 0.1, value + 0.1)
     return Mean(value, *ends, problems=problems, below=below)
-
-
-@pytest.mark.parametrize("cells", [0, 1, 3])
-def test_a_row_of_another_length_is_refused(cells):
-    row = tuple(Cell(f"c{i}") for i in range(cells))
-    with pytest.raises(
-        InvalidValueError, match=rf"has {cells} cells, the header \['a', 'b'\] has 2"
-    ):
-        Table(("a", "b"), ((Cell("x"), Cell("y")), row))
 
 
 def test_a_table_may_have_no_rows():

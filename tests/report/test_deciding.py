@@ -11,7 +11,7 @@ from maxatk.errors import InvalidValueError
 from maxatk.evaluation.pooling import pool_results
 from maxatk.evaluation.results import Results
 from maxatk.report import CompareOptions, compare, write_report
-from maxatk.report.deciding import advice, decide, sentences
+from maxatk.report.deciding import decide
 from maxatk.report.run_tables import against_baseline, winners
 from maxatk.report.runs import load_comparison, with_seeds
 from maxatk.statistics.seeds import over_seeds, over_seeds_and_problems, sign_flip_p
@@ -56,7 +56,7 @@ def test_the_sentence_to_send_has_the_best_model_its_worth_and_whom_it_is_tied_w
     comparison = load_comparison(results)
     found = decide(comparison, metric)
     for k, (best, *tied) in found.leaders.items():
-        said = advice(found, comparison, k)
+        said = found.advice(k)
         mean = comparison.run(best).metric(metric, k)
         other = "base" if best != "base" else comparison.ranked(metric, k)[1].name
         start = f"{best} is not told apart from {other}" if other in tied else f"take {best}"
@@ -67,7 +67,7 @@ def test_the_sentence_to_send_has_the_best_model_its_worth_and_whom_it_is_tied_w
 
 
 def test_words_and_strips_say_what_was_decided(decision):
-    first, *others = sentences(decision)
+    first, *others = decision.sentences
     assert re.fullmatch(r"For N = 1 to \d+: sharp\.", first)
     assert any(
         re.fullmatch(r"sharp is above base for N = 1 to .* below it .* 128\.", line)
@@ -167,7 +167,7 @@ def test_from_three_seeds_on_they_decide_and_with_the_problems_that_they_share(s
     comparison = pooled_over(found)
     decision = decide(comparison)
     over = "3 training seeds" + (" and 12 problems" if kind == "shared" else "")
-    assert decision.test == f"paired t-test over {over}"
+    assert decision.comparison.test_name == f"paired t-test over {over}"
     for test in decision.against_baseline:
         moved = moved_by(found, str(test.measure.k))[:, :, None]
         expected = over_seeds_and_problems(moved) if kind == "shared" else over_seeds(list(moved))
@@ -191,7 +191,7 @@ def test_from_three_seeds_on_they_decide_and_with_the_problems_that_they_share(s
 def test_two_seeds_are_tested_over_their_problems(make):
     for kind, problems in (("own", 24), ("shared", 12)):
         comparison = pooled_over(of_seeds(make, kind)[:2])
-        assert decide(comparison).test == f"paired t-test over {problems} problems"
+        assert comparison.test_name == f"paired t-test over {problems} problems"
         assert decide(comparison).speaks_of == "other problems, these trainings"
 
 

@@ -6,7 +6,7 @@ import pytest
 from maxatk.errors import DataError
 from maxatk.records import Outcome, Problem, Sample, Score, TestCase
 from maxatk.report import load_comparison, write_report
-from maxatk.report.drilldown import MOST_TEXT, problem_details
+from maxatk.report.page import MOST_TEXT, problem_details
 from runs import write_run
 
 REWARDS = [0.5, 1.0, None, 0.0, 0.5]

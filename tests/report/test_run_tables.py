@@ -18,7 +18,7 @@ from maxatk.report import (
     write_report,
 )
 from maxatk.report.comparing import table_of_tests
-from maxatk.report.deciding import decide, sentences
+from maxatk.report.deciding import decide
 from maxatk.report.run_tables import (
     every_k,
     samples_table,
@@ -168,7 +168,7 @@ def test_one_problem_has_no_interval_and_its_models_cannot_be_told_apart(make):
     one, other = (make(seed, 0.3, 0.3, ids=["a"], samples=8) for seed in (1, 2))
     runs = load_comparison({"base": one, "x": other})
     assert overview_table(runs).rows[0][1].detail == "[–, –]"
-    said = sentences(decide(runs))
+    said = decide(runs).sentences
     assert said[0].startswith("For every N from 1 to 8: ")
     assert said[0].endswith(", which the test does not tell apart.")
     assert said[1] == "x is not told apart from base for every N from 1 to 8."

@@ -1,9 +1,15 @@
 import copy
 
 from maxatk.report import write_report
-from maxatk.report.notices import cut_off_warnings
 from maxatk.report.run_tables import samples_table
 from maxatk.report.runs import load_comparison
+from maxatk.report.setup import notices
+
+
+def cut_off_warnings(comparison):
+    return [
+        line for notice in notices(comparison) if notice.id == "cut-off" for line in notice.lines
+    ]
 
 
 def with_ends(results, **reasons):

@@ -26,8 +26,8 @@ from maxatk.folders import write_json
 from maxatk.group_log import GROUPS, GroupLog, prompt_key
 from maxatk.jsonl import write_jsonl
 from maxatk.records import Outcome, Sample, Score
-from maxatk.report.training import Training, advantages_under
 from maxatk.report.view import View, runs_in
+from maxatk.report.watched import Training, advantages_under
 from processes import patience
 
 HIT = "document.body.dataset.hit=1"
@@ -107,9 +107,9 @@ def test_only_the_token_and_this_host_are_answered(served):
 @pytest.mark.parametrize(
     ("path", "status"),
     [
-        ("../secret", 404), ("api/refresh", 404), ("api/step?run=9&step=1", 400),
+        ("../secret", 404), ("api/refresh", 404), ("api/groups?run=9&step=1", 400),
         ("api/group?run=0&step=1&place=7", 400), ("api/group?run=0", 400),
-        ("api/step?run=x&step=1", 400), ("api/figure?key=secret", 400),
+        ("api/groups?run=x&step=1", 400), ("api/figure?key=secret", 400),
     ],
 )  # fmt: skip
 def test_what_is_not_there_is_said_and_the_server_goes_on(served, path, status):
@@ -156,7 +156,7 @@ def test_the_page_grows_with_the_file(served, tmp_path):
         assert found(served, "api/state")["runs"][0]["steps"] == [1, 2, 3, 4, 5]
         file.write(whole[50:])
     assert found(served, "api/state")["runs"][0]["steps"] == [1, 2, 3, 4, 5, 6]
-    assert rows_of(found(served, "api/step?run=0&step=6")) == [
+    assert rows_of(found(served, "api/groups?run=0&step=6")) == [
         ["p0: Solve p0.", "1.000 × 1, 0.500 × 2, 0.000 × 1", "0.500", "1", "yes"]
     ]
 
@@ -176,12 +176,12 @@ def test_a_training_that_resumes_is_shown_with_one_history(served, tmp_path):
 
 
 def test_a_prompt_is_found_in_both_trainings_and_by_what_a_completion_says(served):
-    drawn = rows_of(found(served, f"api/prompt?wanted={prompt_key('p1')}"))
+    drawn = rows_of(found(served, f"api/groups?prompt={prompt_key('p1')}"))
     assert [row[-1] for row in drawn] == ["a, 1", "a, 4", "b, 1"]
-    hits = rows_of(found(served, "api/search?wanted=ONERROR%3D%22document"))
+    hits = rows_of(found(served, "api/groups?text=ONERROR%3D%22document"))
     assert {row[-1] for row in hits} >= {"b, 1", "b, 2", "b, 3"}
-    assert len(rows_of(found(served, "api/search?wanted=Solve%20p2."))) == 3
-    assert rows_of(found(served, "api/search?wanted=nowhere")) == []
+    assert len(rows_of(found(served, "api/groups?text=Solve%20p2."))) == 3
+    assert rows_of(found(served, "api/groups?text=nowhere")) == []
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -412,7 +412,7 @@ def test_a_problem_of_two_models_and_its_training_stand_side_by_side(study, brow
 
 
 def test_a_search_finds_the_samples_of_an_evaluation(study):
-    rows = rows_of(found(study, "api/search?wanted=ONERROR%3D%22document"))
+    rows = rows_of(found(study, "api/groups?text=ONERROR%3D%22document"))
     assert [row[0] for row in rows if row[-1].startswith("eval-b")] == ["p0", "p1"]
 
 

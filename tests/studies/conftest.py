@@ -8,7 +8,7 @@ from maxatk.evaluation.folder import RESULTS
 from maxatk.folders import TRAIN_RECORD, write_json
 from maxatk.jsonl import write_jsonl
 from maxatk.records import Problem, TestCase
-from maxatk.studies.findings import StudiedModel, build_study
+from maxatk.studies.findings import StudiedModel, build_study, pooled
 from report.conftest import make, make_results, results
 from tiny import save_tiny_model
 
@@ -72,7 +72,7 @@ def build():
     """Return a function: the study of models."""
 
     def built(models, **options):
-        return build_study(models, title="A study", baseline="base", **options)
+        return build_study(models, pooled(models, baseline="base"), title="A study", **options)
 
     return built
 
@@ -81,7 +81,6 @@ RECIPE = {
     "title": "A small study",
     "seeds": [1, 2],
     **{key: DEMO[key] for key in ("mini", "train", "eval")},
-    "figures": ["metric", "entropy", "heat_map"],
     "grids": [
         {"method": {"grpo": {"trainer.method": "grpo"}}},
         {

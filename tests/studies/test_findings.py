@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import re
 
 import numpy as np
 import pytest
@@ -10,8 +9,6 @@ import pytest
 from maxatk.errors import DataError, InvalidValueError
 from maxatk.evaluation.folder import RESULTS
 from maxatk.folders import read_json, write_json
-from maxatk.report.tables import share
-from maxatk.studies.figures import FIGURES, write_figures
 from maxatk.studies.findings import GRADIENT_SPIKES, Study
 from maxatk.studies.tables import study_tables
 from studies.conftest import SPIKED, STEADY
@@ -22,8 +19,8 @@ def test_gradient_spikes_are_a_percentile_in_medians_averaged_over_seeds(studied
     model = studied("spiked", STEADY, SPIKED, levels={"method": "spiked"})
     study = build([base, model])
     expected = np.mean([1.0, np.percentile([1.0, 2.0, 2.0, 9.0], 95) / 2.0])
-    assert study.training["spiked"][GRADIENT_SPIKES] == pytest.approx(expected, abs=1e-3)
-    assert study.training["base"] == {}
+    assert study.models["spiked"]["training"][GRADIENT_SPIKES] == pytest.approx(expected, abs=1e-3)
+    assert study.models["base"]["training"] == {}
     header = study_tables(study)["training"].header
     assert "gradient p95/median" in header
 
@@ -32,15 +29,8 @@ def test_gradient_spikes_are_a_percentile_in_medians_averaged_over_seeds(studied
 def test_without_gradients_there_are_no_spikes(studied, build, history):
     model = studied("still", history, history, levels={"method": "still"})
     study = build([studied("base", levels={}), model])
-    assert GRADIENT_SPIKES not in study.training["still"]
+    assert GRADIENT_SPIKES not in study.models["still"]["training"]
     assert json.dumps(study.to_json(), allow_nan=False)
-
-
-@pytest.mark.parametrize("name", FIGURES)
-def test_every_figure_is_drawn(seeded, build, tmp_path, name):
-    write_figures(build(seeded([1])), tmp_path, [name])
-    assert (tmp_path / f"{name}.svg").read_text().count("<svg") == 1
-    assert (tmp_path / f"{name}.pdf").read_bytes().startswith(b"%PDF")
 
 
 @pytest.mark.parametrize("seeds", [[1], [1, 2, 3]])
@@ -60,7 +50,7 @@ def test_by_seed_holds_the_means_of_each_seed(seeded, build):
     for model in models:
         for seed, folder in model.evaluations.items():
             metrics = json.loads((folder / "results.json").read_text())["metrics"]
-            found = study.by_seed[model.name][str(seed)]["max@k"]
+            found = study.models[model.name]["by_seed"][str(seed)]["max@k"]
             assert found == {k: cell["mean"] for k, cell in metrics["max@k"].items()}
 
 
@@ -69,35 +59,9 @@ def test_one_model_is_no_study(seeded, build):
         build(seeded([1])[:1])
 
 
-def said_in(path):
-    """The texts of an SVG figure: matplotlib draws them as outlines and notes what they say."""
-    return re.findall(r"<!-- (.*?) -->", path.read_text())
-
-
-def test_a_heat_map_has_a_row_a_model_and_a_column_a_k(seeded, build, tmp_path):
-    study = build(seeded([1]))
-    write_figures(study, tmp_path, ["heat_map"])
-    runs, ks = study.comparison.runs, study.comparison.ks
-    means = [share(run.metric("max@k", k).mean) for run in runs for k in ks]
-    assert sorted(said_in(tmp_path / "heat_map.svg")) == sorted(
-        [*(run.name for run in runs), *(f"max@{k}" for k in ks), *means]
-    )
-
-
-def test_equal_studies_are_drawn_into_equal_files(seeded, build, tmp_path):
-    study = build(seeded([1]))
-    for name in FIGURES:
-        for folder in ("one", "two"):
-            write_figures(study, tmp_path / folder, [name])
-        one, two = (tmp_path / folder / f"{name}.svg" for folder in ("one", "two"))
-        assert one.read_bytes() == two.read_bytes()
-
-
-def test_a_study_of_one_problem_has_no_interval_and_every_figure(seeded, build, tmp_path):
+def test_a_study_of_one_problem_has_no_interval(seeded, build):
     study = build(seeded([1], problems=1))
     assert study.comparison.baseline.metric("max@k", 1).low is None
-    write_figures(study, tmp_path, list(FIGURES))
-    assert {path.stem for path in tmp_path.iterdir()} == set(FIGURES)
     assert json.dumps(study.to_json(), allow_nan=False)
     (ends,) = {row[3].text for row in study_tables(study)["differences"].rows}
     assert ends == "–"

@@ -1,12 +1,11 @@
 """The recipe of a study: its models, what it extends, and what is refused."""
 
 import dataclasses
-from typing import get_args
 
 import pytest
 
 from maxatk.errors import InvalidValueError
-from maxatk.studies.recipe import FigureName, load_study, paired_names
+from maxatk.studies.recipe import load_study, paired_names
 from studies.conftest import RECIPE
 
 
@@ -77,7 +76,6 @@ def test_mappings_of_an_extended_recipe_are_laid_over_each_other(recipe, tmp_pat
         ({"grids": [{"method": {"gr\npo": {}}}]}, "grids: a name must be printable text"),
         ({"grids": [{"method": {"grpo": "grpo"}}]}, r"grids\[0\].method.grpo"),
         ({"baseline": "gpro"}, "baseline"),
-        ({"figures": ["metrics"]}, "did you mean 'metric'"),
         ({"model": "some/model"}, "must have either 'model' or 'mini'"),
         ({"mini": None}, "must have either 'model' or 'mini'"),
         ({"mini": None, "model": "m"}, "eval: the key 'problems' is required beside 'model'"),
@@ -94,9 +92,3 @@ def test_mappings_of_an_extended_recipe_are_laid_over_each_other(recipe, tmp_pat
 def test_what_cannot_be_is_refused_before_any_work(recipe, changes, said):
     with pytest.raises(InvalidValueError, match=said):
         load_study(recipe(**changes))
-
-
-def test_the_figures_of_a_recipe_are_those_that_can_be_drawn():
-    from maxatk.studies.figures import FIGURES
-
-    assert set(get_args(FigureName)) == set(FIGURES)

@@ -50,13 +50,14 @@ def test_a_finished_study_leaves_results_tables_figures_and_a_page(finished, tmp
     study = write_study(recipe)
     out = tmp_path / "out"
     tables = {f"tables/{n}.{s}" for n in study_tables(study) for s in ("md", "csv", "tex")}
-    figures = {f"figures/{name}.{s}" for name in recipe.figures for s in ("svg", "pdf")}
+    figures = {f"figures/{name}.{s}" for name in ("metric", "entropy") for s in ("svg", "pdf")}
     assert files_below(out) == {RESULTS, PAGE, *tables, *figures}
     written = read_json(out / RESULTS)
     assert written == json.loads(json.dumps(study.to_json()))
     assert study_tables(Study.from_json(written)) == study_tables(study)
     assert study.over == ("seeds" if len(seeds) >= 3 else "problems")
     assert recipe.title in (out / PAGE).read_text(encoding="utf-8")
+    assert (out / "figures" / "entropy.svg").read_text().count("<svg") == 1
 
 
 def test_the_models_of_a_study_have_a_folder_a_seed_and_the_base_no_training(finished):

@@ -16,8 +16,8 @@ from datasets import Dataset
 from maxatk import advantages
 from maxatk.cli.main import main
 from maxatk.errors import InvalidValueError
-from maxatk.report.training import Training
 from maxatk.report.view import View
+from maxatk.report.watched import Training
 from maxatk.rewards import load_reward
 from maxatk.train import MaxAtKTrainer
 from maxatk.verifier import Verifier

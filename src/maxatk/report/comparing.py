@@ -1,8 +1,6 @@
 """Compare models over one benchmark or many: who is best, by how much, and is it more than chance.
 
-Everything is paired over problems. One `Comparison` holds the runs over one benchmark; here those
-of several benchmarks are put beside each other, each with a verdict of its own (`decide`), as
-tables for people and as plain rows for programs.
+Everything is paired over problems: as tables for people and as plain rows for programs.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ from maxatk.evaluation.folder import RESULTS
 from maxatk.evaluation.open import ResultsSource
 from maxatk.evaluation.results import results_by
 from maxatk.notebook import data_frame, html_table
-from maxatk.report.deciding import Decision, Measure, PairedTest, decide, sentences
+from maxatk.report.deciding import Decision, Measure, PairedTest, decide
 from maxatk.report.run_tables import scores_table
 from maxatk.report.runs import (
     ALPHA,
@@ -53,8 +51,8 @@ class ModelComparison:
     """The outcome of `compare`.
 
     `comparisons` maps a benchmark to its runs, all in one order, the baseline first, and
-    `decisions` holds the verdict on every benchmark and metric, at every k that the runs have. Of
-    its tests, `leaders` has those at the `measures` of the best mean against every other model, and
+    `decisions` a benchmark and metric to its verdict, at every k that the runs have. Of its tests,
+    `leaders` has those at the `measures` of the best mean against every other model, and
     `differences` those of every model against the baseline.
     """
 
@@ -66,7 +64,7 @@ class ModelComparison:
 
     @property
     def names(self) -> list[str]:
-        """Return the names of the models, the baseline first."""
+        """The names of the models, the baseline first."""
         return next(iter(self.comparisons.values())).names
 
     def to_frame(self) -> pd.DataFrame:
@@ -78,8 +76,8 @@ class ModelComparison:
         """Which model for which N, in lines: of every benchmark and metric, with its test."""
         lines = []
         for (benchmark, metric), decision in self.decisions.items():
-            lines.append(f"{benchmark} {metric}, {decision.test}:".strip())
-            lines += [f"  {sentence}" for sentence in sentences(decision)]
+            lines.append(f"{benchmark} {metric}, {decision.comparison.test_name}:".strip())
+            lines += [f"  {sentence}" for sentence in decision.sentences]
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
@@ -130,9 +128,9 @@ def compare(
     A folder without results.json holds one folder a benchmark, the same benchmarks for every
     model; a model may also be a file of rewards.
 
-    Raises InvalidValueError for fewer than two models, an unknown baseline, different benchmarks,
-    a k that a model has no samples for, and problems or verifiers that differ without being
-    allowed to; MissingFileError and DataError as `load_comparison`.
+    Raises InvalidValueError for fewer than two models, different benchmarks, a k that a model has
+    no samples for, and problems or verifiers that differ without being allowed to; and as
+    `load_comparison`.
     """
     if len(results) < 2:
         raise InvalidValueError(f"results: comparing needs two models or more, got {len(results)}")
@@ -148,8 +146,8 @@ def compare(
         )
         for benchmark, found in sources.items()
     }
-    decisions: dict[tuple[str, str], Decision] = {
-        (name, metric): decide(found, metric, benchmark=name, alpha=options.alpha)
+    decisions = {
+        (name, str(metric)): decide(found, metric, benchmark=name, alpha=options.alpha)
         for name, found in comparisons.items()
         for metric in options.metric
     }
@@ -167,23 +165,15 @@ def compare(
         )
 
     found = decisions.values()
-    return ModelComparison(
-        comparisons=comparisons,
-        decisions=decisions,
-        measures=measures,
-        leaders=shown(test for decision in found for test in decision.against_best),
-        differences=shown(test for decision in found for test in decision.against_baseline),
-    )
+    leaders = shown(test for decision in found for test in decision.against_best)
+    differences = shown(test for decision in found for test in decision.against_baseline)
+    return ModelComparison(comparisons, decisions, measures, leaders, differences)
 
 
 def _wilcoxon_p(test: PairedTest, comparisons: Mapping[str, Comparison]) -> float:
     """Return the p of the paper's test, which stands beside ours."""
-    comparison, measure = comparisons[test.measure.benchmark], test.measure
-    first, second = (
-        comparison.run(name).values(measure.metric, [measure.k])[:, 0]
-        for name in (test.first, test.second)
-    )
-    return wilcoxon(first, second)
+    of, metric, ks = comparisons[test.measure.benchmark], test.measure.metric, [test.measure.k]
+    return wilcoxon(*(of.run(n).values(metric, ks)[:, 0] for n in (test.first, test.second)))
 
 
 def _by_benchmark(results: Mapping[str, ResultsSource]) -> dict[str, dict[str, ResultsSource]]:
@@ -270,57 +260,49 @@ def seeds_above(test: PairedTest) -> str:
 def tidy_rows(compared: ModelComparison) -> dict[str, list[TidyRow]]:
     """Return the rows of the tables "scores", "leaders", "differences" and "verdict".
 
-    A score has benchmark, metric, k, model, mean, low, high (95%), problems, and the samples
-    without a reward and with a 0 in its place (unscored, zeroed); a test has
-    what `row_of_test` says; a verdict has benchmark, metric, k, test, best and tied, the models
-    that the test does not tell from the best. None is a number that does not exist.
+    The first are those of `score_rows` and `row_of_test`. A verdict has benchmark, metric, k, test,
+    best and tied, the models that the test does not tell from the best. None is a number that does
+    not exist.
     """
     return {
         "scores": score_rows(compared.comparisons, compared.measures),
-        "leaders": [row_of_test(test) for test in compared.leaders],
-        "differences": [row_of_test(test) for test in compared.differences],
+        "leaders": list(map(row_of_test, compared.leaders)),
+        "differences": list(map(row_of_test, compared.differences)),
         "verdict": [
             {
-                **_place(Measure(benchmark, decision.metric, k)),
-                "test": decision.test,
+                **dataclasses.asdict(Measure(benchmark, metric, k)),
+                "test": decision.comparison.test_name,
                 "best": best,
                 "tied": " ".join(tied),
             }
-            for (benchmark, _), decision in compared.decisions.items()
+            for (benchmark, metric), decision in compared.decisions.items()
             for k, (best, *tied) in decision.leaders.items()
         ],
     }
 
 
 def score_rows(comparisons: Mapping[str, Comparison], measures: Sequence[Measure]) -> list[TidyRow]:
-    """Return the mean of every model in every measure as rows."""
+    """Return the mean of every model in every measure.
+
+    A row has benchmark, metric, k, model, mean, low, high (95%), problems, and the samples without
+    a reward and with a 0 in its place (unscored, zeroed).
+    """
     return [
         {
-            **_place(measure),
-            "model": name,
+            **dataclasses.asdict(measure),
+            "model": run.name,
             **{key: getattr(found, key) for key in ("mean", "low", "high", "problems")},
-            **comparisons[measure.benchmark].run(name).results.counts.row,
+            **run.results.counts.row,
         }
         for measure in measures
-        for name, found in comparisons[measure.benchmark].means(measure.metric, measure.k).items()
+        for run in comparisons[measure.benchmark].runs
+        for found in [run.metric(measure.metric, measure.k)]
     ]
 
 
-def _place(measure: Measure) -> dict[str, Any]:
-    return {"benchmark": measure.benchmark, "metric": measure.metric, "k": measure.k}
-
-
 def row_of_test(test: PairedTest) -> dict[str, Any]:
-    """Return a test as a row: benchmark, metric, k, first, second and its numbers."""
-    numbers = ("difference", "low", "high", "problems")
-    tested = ("p", "adjusted_p", "significant", "wilcoxon_p")
-    return {
-        **_place(test.measure),
-        **{name: getattr(test, name) for name in ("first", "second", *numbers)},
-        "equal": test.zeros,
-        **{name: getattr(test, name) for name in tested},
-        "seeds": len(test.by_seed),
-        "seeds_above": test.above,
-        "prompts_low": test.prompts_low,
-        "prompts_high": test.prompts_high,
-    }
+    """Return a test as a row: benchmark, metric, k, first, second, its numbers and of its seeds."""
+    row = dataclasses.asdict(test)
+    equal, by_seed = row.pop("zeros"), row.pop("by_seed")
+    counts = {"equal": equal, "seeds": len(by_seed), "seeds_above": test.above}
+    return {**row.pop("measure"), **row, **counts}

@@ -7,26 +7,17 @@ whichever are shown: so a difference that is one in a table is one everywhere.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from maxatk.report.runs import ALPHA, SPEAKS_OF, Comparison, metric_name
-from maxatk.report.tables import interval, share
+from maxatk.report.tables import mean_cell
 from maxatk.statistics.intervals import FloatArray, in_unit, mean_and_error, within
 from maxatk.statistics.seeds import over_seeds, over_seeds_and_problems, sign_flip_p
 from maxatk.statistics.tests import PairedDifference, adjusted_p_values, paired_difference
-
-_TURNED = {
-    "difference": "difference",
-    **{"low": "high", "high": "low"},
-    **{"prompts_low": "prompts_high", "prompts_high": "prompts_low"},
-}
-"""The numbers of a test, and those whose negatives they are with the models changed over."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,13 +30,13 @@ class Measure:
 
     @property
     def name(self) -> str:
-        """Return the heading, such as `mbpp max@128`."""
+        """The heading, such as `mbpp max@128`."""
         return f"{self.benchmark} {metric_name(self.metric, self.k)}".strip()
 
 
 @dataclasses.dataclass(frozen=True)
 class PairedTest:
-    """One model against another in one measure.
+    """One model against another in one measure. None is a number that does not exist.
 
     `difference` is the mean of first - second, `low` and `high` its paired 95% interval; `zeros` of
     the `problems` have equal values. `p` is that of the test which the interval goes with,
@@ -54,8 +45,8 @@ class PairedTest:
 
     `by_seed` are the differences of single training seeds, where there are some. `prompts_low` and
     `prompts_high` are then the ends of the interval over the problems of all of them: it speaks of
-    other problems and these very trainings, and is too narrow for others. `wilcoxon_p` is that of
-    the paper's test, which decides nothing here. None is a number that does not exist.
+    other problems and these very trainings. `wilcoxon_p` is that of the paper's test, which
+    decides nothing here.
     """
 
     measure: Measure
@@ -85,14 +76,16 @@ class PairedTest:
         """Return the test with this one of its two models as the first."""
         if first == self.first:
             return self
-        moved: dict[str, Any] = {name: getattr(self, turned) for name, turned in _TURNED.items()}
-        moved = {name: None if value is None else -value for name, value in moved.items()}
         return dataclasses.replace(
             self,
             first=self.second,
             second=self.first,
-            by_seed=tuple(None if one is None else -one for one in self.by_seed),
-            **moved,
+            difference=_negative(self.difference),
+            low=_negative(self.high),
+            high=_negative(self.low),
+            by_seed=tuple(map(_negative, self.by_seed)),
+            prompts_low=_negative(self.prompts_high),
+            prompts_high=_negative(self.prompts_low),
         )
 
     @property
@@ -106,43 +99,45 @@ class PairedTest:
         return sign_flip_p([math.nan if moved is None else moved for moved in self.by_seed])
 
 
+def _negative(value: float | None) -> float | None:
+    return None if value is None else -value
+
+
 def paired_tests(
-    comparison: Comparison, metric: str, *, benchmark: str = ""
-) -> Callable[[str, str, int], PairedTest]:
-    """Return what tests one run against another at a k, not yet corrected for being one of many.
+    comparison: Comparison, metric: str, first: str, second: str, *, benchmark: str = ""
+) -> dict[int, PairedTest]:
+    """Return the test of one run against another at every k, not yet corrected for being of many.
 
     From three training seeds on the test is over them, crossed with the problems that they share;
-    it is over problems otherwise. Intervals are cut at -1 and 1 where all values lie in [0, 1]. The
-    test raises InvalidValueError for the name of no run.
+    it is over problems otherwise. Intervals are cut at -1 and 1 where all values lie in [0, 1].
+    Raises InvalidValueError for the name of no run.
     """
     ks = comparison.ks
-    known = np.concatenate([run.values(metric, ks) for run in comparison.runs])
-    most = 1.0 if in_unit(known) else math.inf
-
-    @functools.cache
-    def at_every_k(first: str, second: str) -> list[PairedTest]:
-        moved = comparison.moved(first, second, metric, ks)
-        found, prompts = (within(one, -most, most) for one in _differences(comparison, moved))
-        means = [mean_and_error(of_seed)[0] for of_seed in moved] if comparison.seeds else []
-        return [
-            PairedTest(
-                measure=Measure(benchmark, metric, k),
-                first=first,
-                second=second,
-                difference=_known(found.mean[at]),
-                low=_known(found.low[at]),
-                high=_known(found.high[at]),
-                problems=int(found.problems[at]),
-                zeros=int(found.zeros[at]),
-                p=float(found.p[at]),
-                by_seed=tuple(_known(mean[at]) for mean in means),
-                prompts_low=_known(prompts.low[at]) if means else None,
-                prompts_high=_known(prompts.high[at]) if means else None,
-            )
-            for at, k in enumerate(ks)
-        ]
-
-    return lambda first, second, k: at_every_k(first, second)[ks.index(k)]
+    values = [
+        [part.run(name).values(metric, ks) for name in (first, second)]
+        for part in comparison.seeds or (comparison,)
+    ]
+    moved = [one - other for one, other in values]
+    most = 1.0 if all(in_unit(one) for pair in values for one in pair) else math.inf
+    found, prompts = (within(one, -most, most) for one in _differences(comparison, moved))
+    means = [mean_and_error(of_seed)[0] for of_seed in moved] if comparison.seeds else []
+    return {
+        k: PairedTest(
+            measure=Measure(benchmark, metric, k),
+            first=first,
+            second=second,
+            difference=_known(found.mean[at]),
+            low=_known(found.low[at]),
+            high=_known(found.high[at]),
+            problems=int(found.problems[at]),
+            zeros=int(found.zeros[at]),
+            p=float(found.p[at]),
+            by_seed=tuple(_known(mean[at]) for mean in means),
+            prompts_low=_known(prompts.low[at]) if means else None,
+            prompts_high=_known(prompts.high[at]) if means else None,
+        )
+        for at, k in enumerate(ks)
+    }
 
 
 def _differences(
@@ -158,6 +153,10 @@ def _differences(
     if comparison.over == "problems":
         return prompts, prompts
     return (over_seeds_and_problems(table) if comparison.shared else over_seeds(moved)), prompts
+
+
+def _known(value: float) -> float | None:
+    return None if math.isnan(value) else float(value)
 
 
 def corrected(tests: Sequence[PairedTest], alpha: float) -> tuple[PairedTest, ...]:
@@ -176,18 +175,16 @@ def corrected(tests: Sequence[PairedTest], alpha: float) -> tuple[PairedTest, ..
 
 @dataclasses.dataclass(frozen=True)
 class Decision:
-    """The verdict on one metric.
+    """The verdict on one metric of a comparison.
 
     `tests` has every model against every earlier one, the baseline first, at each k; they are
-    corrected together, at the level `alpha`, for the test of that name, which speaks of
-    `speaks_of`. `leaders` maps a k to the models that are best there: the one with the highest mean
-    first, then those that the test does not tell from it, by their means.
+    corrected together, at the level `alpha`. `leaders` maps a k to the models that are best there:
+    the one with the highest mean first, then those that the test does not tell from it, by their
+    means.
     """
 
+    comparison: Comparison
     metric: str
-    baseline: str
-    test: str
-    speaks_of: str
     alpha: float
     leaders: Mapping[int, tuple[str, ...]]
     tests: tuple[PairedTest, ...]
@@ -196,6 +193,16 @@ class Decision:
     def ks(self) -> list[int]:
         """The k that were decided about, ascending."""
         return list(self.leaders)
+
+    @property
+    def baseline(self) -> str:
+        """The name of the model that the others are held against."""
+        return self.comparison.baseline.name
+
+    @property
+    def speaks_of(self) -> str:
+        """What the test speaks of."""
+        return SPEAKS_OF[self.comparison.over]
 
     @property
     def against_best(self) -> list[PairedTest]:
@@ -208,78 +215,65 @@ class Decision:
         """Every other model against the baseline, at each k."""
         return [test for test in self.tests if test.second == self.baseline]
 
+    def advice(self, k: int) -> str:
+        """Return the verdict at one k as one sends it to a colleague, in a sentence or two.
+
+        The best model stands beside the baseline, or beside the second best where it is that.
+        """
+        best, *tied = self.leaders[k]
+        ranked = [run.name for run in self.comparison.ranked(self.metric, k)]
+        other = self.baseline if best != self.baseline else ranked[1]
+        runs = [self.comparison.run(name) for name in (best, other)]
+        cells = [mean_cell(run.metric(self.metric, k)) for run in runs]
+        first, second = (f"{cell.text} {cell.detail}" for cell in cells)
+        start = f"{best} is not told apart from {other}" if other in tied else f"take {best}"
+        if self.metric == "pass@k":
+            worth = f"one of {k} passes with a chance of" if k > 1 else "it passes with a chance of"
+        else:
+            worth = f"its best of {k} is worth" if k > 1 else "its answer is worth"
+        others = [name for name in tied if name != other]
+        last = f" The test does not tell it from {_listed(others)}." if others else ""
+        return f"For N = {k} {start}: {worth} {first} against {second} of {other}.{last}"
+
+    @property
+    def sentences(self) -> list[str]:
+        """The verdict in words: which model for which N, then each against the baseline."""
+        lines = []
+        for names, found in itertools.groupby(self.ks, lambda k: frozenset(self.leaders[k])):
+            ks = list(found)
+            shown = sorted(names, key=self.leaders[ks[0]].index)
+            apart = "" if len(shown) == 1 else ", which the test does not tell apart"
+            lines.append(f"{_span(ks, self.ks, start='For')}: {_listed(shown)}{apart}.")
+        for name in self.comparison.names[1:]:
+            parts: list[str] = []
+            tests = [test for test in self.against_baseline if test.first == name]
+            for mark, same in itertools.groupby(tests, lambda test: test.mark):
+                base = self.baseline if not parts or not mark else "it"
+                span = _span([test.measure.k for test in same], self.ks, start="for")
+                parts.append(f"{mark or 'not told apart from'} {base} {span}")
+            lines.append(f"{name} is {_listed(parts)}.")
+        return lines
+
 
 def decide(
     comparison: Comparison, metric: str = "max@k", *, benchmark: str = "", alpha: float = ALPHA
 ) -> Decision:
     """Return which model is best at every k, of two runs or more."""
-    test = paired_tests(comparison, metric, benchmark=benchmark)
-    pairs = list(itertools.combinations(comparison.names, 2))
-    tests = corrected([test(b, a, k) for k in comparison.ks for a, b in pairs], alpha)
+    pairs = [
+        paired_tests(comparison, metric, name, earlier, benchmark=benchmark)
+        for earlier, name in itertools.combinations(comparison.names, 2)
+    ]
+    tests = corrected([by_k[k] for k in comparison.ks for by_k in pairs], alpha)
     of = {(t.measure.k, frozenset((t.first, t.second))): t for t in tests}
     leaders = {}
     for k in comparison.ks:
         best, *rest = [run.name for run in comparison.ranked(metric, k)]
         marks = {name: of[k, frozenset((best, name))].seen_from(best).mark for name in rest}
         leaders[k] = (best, *(name for name in rest if marks[name] != "above"))
-    return Decision(
-        metric=metric,
-        baseline=comparison.baseline.name,
-        test=comparison.test_name,
-        speaks_of=SPEAKS_OF[comparison.over],
-        alpha=alpha,
-        leaders=leaders,
-        tests=tests,
-    )
+    return Decision(comparison, metric, alpha, leaders, tests)
 
 
-def advice(decision: Decision, comparison: Comparison, k: int) -> str:
-    """Return the verdict at one k as one sends it to a colleague, in a sentence or two.
-
-    The best model stands beside the baseline, or beside the second best where it is the baseline.
-    """
-    best, *tied = decision.leaders[k]
-    ranked = [run.name for run in comparison.ranked(decision.metric, k)]
-    other = decision.baseline if best != decision.baseline else ranked[1]
-    first, second = (
-        f"{share(found.mean)} {interval(found.low, found.high)}"
-        for found in (comparison.run(name).metric(decision.metric, k) for name in (best, other))
-    )
-    start = f"For N = {k} " + (
-        f"{best} is not told apart from {other}" if other in tied else f"take {best}"
-    )
-    if decision.metric == "pass@k":
-        worth = f"one of {k} passes with a chance of" if k > 1 else "it passes with a chance of"
-    else:
-        worth = f"its best of {k} is worth" if k > 1 else "its answer is worth"
-    others = [name for name in tied if name != other]
-    last = f" The test does not tell it from {_listed(others)}." if others else ""
-    return f"{start}: {worth} {first} against {second} of {other}.{last}"
-
-
-def sentences(decision: Decision) -> list[str]:
-    """Return the verdict in words: which model for which N, then each against the baseline."""
-    lines = []
-    for names, found in itertools.groupby(decision.ks, lambda k: frozenset(decision.leaders[k])):
-        ks = list(found)
-        shown = sorted(names, key=decision.leaders[ks[0]].index)
-        apart = "" if len(shown) == 1 else ", which the test does not tell apart"
-        lines.append(f"{_span(ks, decision.ks)}: {_listed(shown)}{apart}.")
-    others = dict.fromkeys(test.first for test in decision.against_baseline)
-    return [*lines, *(_against(decision, name) for name in others)]
-
-
-def _against(decision: Decision, name: str) -> str:
-    parts: list[str] = []
-    tests = [test for test in decision.against_baseline if test.first == name]
-    for mark, found in itertools.groupby(tests, lambda test: test.mark):
-        base = decision.baseline if not parts or not mark else "it"
-        span = _span([test.measure.k for test in found], decision.ks, start="for")
-        parts.append(f"{mark or 'not told apart from'} {base} {span}")
-    return f"{name} is {_listed(parts)}."
-
-
-def _span(ks: Sequence[int], known: Sequence[int], *, start: str = "For") -> str:
+def _span(ks: Sequence[int], known: Sequence[int], *, start: str) -> str:
     """Return `For N = 2 to 8`; `For every N from 1 to 8` where these are all that are known."""
     if len(ks) == 1:
         return f"{start} N = {ks[0]}"
@@ -289,7 +283,3 @@ def _span(ks: Sequence[int], known: Sequence[int], *, start: str = "For") -> str
 
 def _listed(parts: Sequence[str]) -> str:
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
-
-
-def _known(value: float) -> float | None:
-    return None if math.isnan(value) else float(value)

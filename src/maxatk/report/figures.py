@@ -34,11 +34,9 @@ from maxatk.report.comparing import ModelComparison
 from maxatk.report.deciding import decide
 from maxatk.report.runs import BASE, METRICS, Comparison, Run, Runs, comparison_of
 
-# Drawn in this colour, then replaced by the text colour of the page, light or dark.
-_INK = "#010203"
+_INK = "#010203"  # replaced by the text colour of the page, light or dark
 _BINS = 40
 _DATES = {".svg": "Date", ".pdf": "CreationDate"}  # left out: equal figures are equal files
-
 _INKED = ("axes.edgecolor", "axes.labelcolor", "text.color", "xtick.color", "ytick.color")
 STYLE = {
     **dict.fromkeys((*_INKED, "grid.color"), _INK),
@@ -95,14 +93,12 @@ class Line:
 def lines_for(names: Sequence[str]) -> dict[str, Line]:
     """Return the line of every run; the first name is the baseline, which is dashed.
 
-    `base` is grey. The colour of any other name is that of its place among the methods, or of a
-    hash of the name; where two names of a page want one colour, the method keeps it, else the
-    first in the alphabet, and the other has the next that is free.
+    `base` is grey. Of other names the colour is that of the place among the methods, or of a hash;
+    where two want one colour, the second, methods first and then by alphabet, has the next free.
     """
     chosen: dict[str, str] = {BASE: BASE_COLOR}
     places = {name: place for place, name in enumerate(METHODS)}
-    wanting = sorted(set(names) - {BASE}, key=lambda name: (places.get(name, len(places)), name))
-    for name in wanting:
+    for name in sorted({*names} - {BASE}, key=lambda name: (places.get(name, len(places)), name)):
         first = places.get(name, zlib.crc32(name.encode("utf-8", "replace")))
         chosen[name] = next(c for c in _from(first) if c not in chosen.values())
     found = {}
@@ -126,10 +122,7 @@ def _from(place: int) -> Iterator[str]:
 
 
 def metric_svg(comparison: Comparison, metric: str, names: Sequence[str] = ()) -> str:
-    """Return one panel of Figure 1 as inline SVG: a metric against k, bands of 95%.
-
-    `names` are all that the page has, where it has more than the runs: they decide on colours.
-    """
+    """Return one panel of Figure 1 as inline SVG; `names`, all of the page, decide on colours."""
     name, label = metric.replace("@", "-at-"), f"{metric} against k"
     return _inline(name, label, lambda axes: _draw_metric(axes, comparison, metric, names))
 
@@ -145,8 +138,7 @@ def entropy_svg(comparison: Comparison) -> str | None:
 def figure1(results: Runs, path: str | Path) -> Path:
     """Write Figure 1 to an SVG or PDF file, max@k and pass@k side by side, and return its path.
 
-    The file stands alone: white ground, its own legend, in an SVG text as outlines. Its suffix
-    decides. Raises InvalidValueError for another suffix, and as `load_comparison`.
+    Raises as `figure_file` and `load_comparison`.
     """
     comparison = comparison_of(results)
     with figure_file(path, (9.5, 3.9)) as figure:
@@ -198,10 +190,9 @@ def plot(
 ) -> Axes:
     """Draw on Matplotlib axes and return them: `ax`, or those of a new figure.
 
-    Results, alone, by name or compared, are drawn as a metric against k with 95% intervals.
-    `against` names a model: then every other one is drawn less that one, paired over problems.
-    Names of `METHODS` are drawn as the factor that each puts on the gradient of a prompt's success
-    rate, on-policy, for `n` samples and `k`.
+    Results, alone, by name or compared, are drawn as a metric against k with 95% intervals, or
+    less that of the model `against`, paired over problems. Names of `METHODS` are drawn as the
+    factor that each puts on the gradient of a prompt's success rate, on-policy, for `n` and `k`.
 
     Raises InvalidValueError for a metric, a model or a method that there is not and for several
     benchmarks at once, MissingDependencyError without Matplotlib, and as `load_comparison`.
@@ -245,7 +236,7 @@ def _draw_metric(
     axes: Axes, comparison: Comparison, metric: str, names: Sequence[str] = ()
 ) -> None:
     found = {
-        run.name: [(m.mean, m.low, m.high) for k in comparison.ks for m in [run.metric(metric, k)]]
+        run.name: [dataclasses.astuple(run.metric(metric, k))[:3] for k in comparison.ks]
         for run in comparison.runs
     }
     _draw_bands(axes, comparison.ks, found, lines_for(names or comparison.names))
@@ -308,7 +299,7 @@ def _draw_entropies(axes: Axes, comparison: Comparison) -> None:
 
 
 def _inline(name: str, label: str, draw: Callable[[Axes], None], height: float = 3.6) -> str:
-    """Return what is drawn as SVG to stand in a page; ids begin with `name`, unique on the page.
+    """Return what is drawn as SVG to stand in a page; `name` is unique there and begins all ids.
 
     Its `data-x` are the left and right end of the axes, as shares of the width, and their limits.
     """
@@ -335,31 +326,12 @@ def _inline(name: str, label: str, draw: Callable[[Axes], None], height: float =
     return svg.replace("<svg ", f"<svg {said} {joints} ", 1)
 
 
-@dataclasses.dataclass(frozen=True)
-class Curve:
-    """One figure: the key that was logged, what it is, and the inline SVG."""
-
-    key: str
-    caption: str
-    svg: str
-
-
-def training_curves(curves: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[Curve]:
-    """Return the figures of training curves, those of reward and max@k first.
-
-    `curves` are {"name", "log_history"} objects. Of a log history, the rows of a trainer, the keys
-    of `QUANTITIES` and "max@k" are drawn against "step" where they are; max@1 is left out where it
-    is the reward. `names` are the runs of the report, baseline first: a curve with the name of a
-    run has its colour.
-    """
-    return [
-        Curve(key, caption, curve_svg(curves, names, key))
-        for key, caption in drawn_quantities(curves)
-    ]
-
-
 def curve_svg(curves: Sequence[Mapping[str, Any]], names: Sequence[str], key: str) -> str:
-    """Return the figure of one key, as in `training_curves`."""
+    """Return the figure of a logged key against the step as inline SVG.
+
+    `curves` are {"name", "log_history"} objects; `names` are the runs of the report, baseline
+    first: a curve with the name of a run has its colour.
+    """
     lines = lines_for([*names, *(c["name"] for c in curves if c["name"] not in names)])
 
     def draw(axes: Axes) -> None:
@@ -374,20 +346,18 @@ def curve_svg(curves: Sequence[Mapping[str, Any]], names: Sequence[str], key: st
 
 def smoothed(values: Sequence[float]) -> npt.NDArray[np.float64]:
     """Return the running mean over 15% of the points, centred; at an end the line through them."""
+    from scipy import signal
+
+    reach = int(_WINDOW * len(values) / 2)
     points = np.asarray(values, dtype=np.float64)
-    reach = int(_WINDOW * len(points) / 2)
-    if not reach:
-        return points
-    at = np.arange(2 * reach + 1)
-    means = np.convolve(points, np.full(len(at), 1 / len(at)), "valid")
-    first, last = (
-        np.polyval(np.polyfit(at, end, 1), at) for end in (points[: len(at)], points[-len(at) :])
-    )
-    return np.concatenate([first[:reach], means, last[-reach:]])
+    return signal.savgol_filter(points, 2 * reach + 1, 1) if reach else points
 
 
 def drawn_quantities(curves: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
-    """Return the keys of some logs that are drawn, as in `training_curves`, and what they are."""
+    """Return the keys of logs that are drawn, reward and max@k first, and what they are.
+
+    They are those of `QUANTITIES` and max@k; max@1 is left out where it is the reward.
+    """
     logged = {key for curve in curves for row in curve["log_history"] for key in row}
     levels = sorted(int(m[1]) for key in logged if (m := re.fullmatch(r"max@(\d+)", key)))
     if "reward" in logged:
@@ -422,14 +392,16 @@ def weighting_figure(path: str | Path, *, n: int = 8, k: int = 4) -> Path:
     names: dict[tuple[float, ...], list[str]] = {}
     for name, method in METHODS.items():
         names.setdefault(tuple(weighting(method, n, k, _RATES).round(9)), []).append(name)
-    curves = {", ".join(found): np.array(curve) for curve, found in names.items()}
-    unbiased = {", ".join(f) for f in names.values() if METHODS[f[0]].unbiased_for}
-    titles = ("unbiased for what they name", "scaled, centred or as published")
+    titles = {True: "unbiased for what they name", False: "scaled, centred or as published"}
     with figure_file(path, (9.5, 5.6)) as figure:
         panels = figure.subplots(1, 2, sharey=True)
-        for axes, title in zip(panels, titles, strict=True):
-            shown = [label for label in curves if (label in unbiased) == (title == titles[0])]
-            _draw_weightings(axes, {label: curves[label] for label in shown}, n, k)
+        for axes, (unbiased, title) in zip(panels, titles.items(), strict=True):
+            shown = {
+                ", ".join(found): np.array(curve)
+                for curve, found in names.items()
+                if bool(METHODS[found[0]].unbiased_for) == unbiased
+            }
+            _draw_weightings(axes, shown, n, k)
             axes.set_title(title)
             axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.13), fontsize=8)
         panels[1].set_ylabel("")

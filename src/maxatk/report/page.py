@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import jinja2
 
-from maxatk.records import Problem
+from maxatk.errors import DataError
+from maxatk.evaluation.failures import Failure
+from maxatk.evaluation.folder import FAILURES, PROMPTS, SAMPLES, SCORES
+from maxatk.evaluation.store import key_of, read_records
+from maxatk.jsonl import read_jsonl, read_typed
+from maxatk.records import Problem, Sample, Score
 from maxatk.report import figures, run_tables, setup
-from maxatk.report.deciding import advice, decide, sentences
-from maxatk.report.drilldown import problem_data, problem_details
-from maxatk.report.notices import notices
-from maxatk.report.runs import Runs, comparison_of
-from maxatk.report.tables import Table, transposed
+from maxatk.report.deciding import Decision, PairedTest, decide
+from maxatk.report.runs import Comparison, Run, Runs, comparison_of
+from maxatk.report.tables import Table, share, transposed
 from maxatk.version import VERSION
+
+MOST_TEXT = 4000  # characters of a prompt or a completion on the page
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,16 +46,14 @@ def write_report(
     samples: int = 3,
     remarks: Remarks | None = None,
 ) -> Path:
-    """Write one self-contained HTML page about the runs and return its path.
-
-    All runs must be over the same problems. Runs given as folders are shown problem by problem.
+    """Write one self-contained HTML page about runs over the same problems and return its path.
 
     Args:
         results: The results of each run by its name, or what `load_comparison` makes of them.
+            Those given as folders are shown problem by problem.
         out_html: The file to write.
         title: The heading of the page.
-        curves: Trainings: {"name", "log_history"} and, if known, the "recipe" of each, as in
-            `training_curves` and `models_table`.
+        curves: Trainings: {"name", "log_history"} and, if known, the "recipe" of each.
         problems: The problems whose prompts are shown.
         samples: How many samples of a problem are shown; 0 leaves prompts and samples out.
         remarks: What is said before anything else.
@@ -61,20 +65,16 @@ def write_report(
     metrics = comparison.metrics if comparison.others else ()
     decisions = {metric: decide(comparison, metric) for metric in metrics}
     # The template asks for the tables and figures that it shows, each beside its caption.
-    text = (
-        environment()
-        .get_template("report.html")
-        .render(
-            comparison=comparison,
-            decisions=decisions,
-            notices=notices(comparison),
-            lines=figures.lines_for(comparison.names),
-            curves=figures.training_curves(curves, comparison.names),
-            recipes={curve["name"]: curve.get("recipe") or {} for curve in curves},
-            problem_data=problem_data(comparison, list(decisions.values()), details),
-            title=title,
-            remarks=remarks,
-        )
+    page = environment().get_template("report.html")
+    text = page.render(
+        comparison=comparison,
+        decisions=decisions,
+        lines=figures.lines_for(comparison.names),
+        curves=curves,
+        recipes={curve["name"]: curve.get("recipe") or {} for curve in curves},
+        problem_data=problem_data(comparison, list(decisions.values()), details),
+        title=title,
+        remarks=remarks,
     )
     out = Path(out_html)
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -97,8 +97,6 @@ def environment() -> jinja2.Environment:
         "tables": run_tables,
         "setup": setup,
         "transposed": transposed,
-        "sentences": sentences,
-        "advice": advice,
         "version": VERSION,
         "style": _part("report.css"),
         "script": _part("report.js") + _part("problems.js"),
@@ -110,3 +108,150 @@ def environment() -> jinja2.Environment:
 
 def _part(name: str) -> str:
     return (resources.files("maxatk.report") / "templates" / name).read_text(encoding="utf-8")
+
+
+def problem_details(
+    comparison: Comparison, *, problems: Iterable[Problem] = (), samples: int = 3
+) -> list[dict[str, Any]]:
+    """Return what the page shows of the problems, from the runs given as folders of scores.
+
+    A problem has "prompt" and "runs"; a run "name", "rewards" from the highest, as text, and
+    "samples", each with "index", "verdict", "text" and its first "failure". So many `samples` of
+    every run are shown, spread from the best to the worst, one with a stored failure among them if
+    there is any. What is not known is left out; prompts are those of the `problems`, else of the
+    folders. There are no details without such a folder. Raises DataError for a corrupt file.
+    """
+    folders = {run.name: run.folder for run in comparison.runs if run.folder is not None}
+    folders = {name: folder for name, folder in folders.items() if (folder / SCORES).is_file()}
+    if not folders:
+        return []
+    prompts: dict[str, str] = {}
+    for folder in folders.values():
+        if (folder / PROMPTS).is_file():
+            prompts.update(read_jsonl(folder / PROMPTS, _prompt))
+    prompts.update({problem.id: _cut(problem.prompt) for problem in problems})
+    runs = {name: _run_details(name, folder, samples) for name, folder in folders.items()}
+    return [
+        _known(
+            prompt=prompts.get(problem_id),
+            runs=[found[problem_id] for found in runs.values() if problem_id in found],
+        )
+        for problem_id in comparison.baseline.results.ids
+    ]
+
+
+def _prompt(row: Mapping[str, Any]) -> tuple[str, str]:
+    try:
+        return str(row["problem_id"]), _cut(str(row["prompt"]))
+    except KeyError as error:
+        raise DataError(f"prompt: missing field {error}") from error
+
+
+def _run_details(name: str, folder: Path, count: int) -> dict[str, dict[str, Any]]:
+    scores: dict[str, list[Score]] = defaultdict(list)
+    for score in read_records(folder / SCORES, Score).values():
+        scores[score.problem_id].append(score)
+    path = folder / FAILURES
+    failures = read_records(path, Failure) if path.is_file() else {}
+    chosen = {}
+    for problem_id, found in scores.items():
+        found.sort(key=lambda score: -1.0 if score.reward is None else score.reward, reverse=True)
+        shown = chosen[problem_id] = _spread(found, count)
+        explained = [score for score in found if key_of(score) in failures]
+        if explained and count > 1 and not any(score in explained for score in shown):
+            shown[-1] = explained[-1]
+    wanted = {key_of(score) for some in chosen.values() for score in some}
+    path = folder / SAMPLES
+    drawn = read_typed(path, Sample) if path.is_file() else ()
+    texts = {key: _cut(one.completion) for one in drawn if (key := key_of(one)) in wanted}
+
+    def details(score: Score) -> dict[str, Any]:
+        key = key_of(score)
+        failure = _known(**dataclasses.asdict(failures[key])) if key in failures else None
+        text, verdict = texts.get(key), _verdict_text(score)
+        return _known(index=score.sample, verdict=verdict, text=text, failure=failure)
+
+    return {
+        problem_id: {
+            "name": name,
+            "rewards": rewards_text([score.reward for score in scores[problem_id]]),
+            "samples": list(map(details, some)),
+        }
+        for problem_id, some in chosen.items()
+    }
+
+
+def _spread(scores: Sequence[Score], count: int) -> list[Score]:
+    count = min(count, len(scores))
+    if count < 2:
+        return list(scores[:count])
+    return [scores[round(place * (len(scores) - 1) / (count - 1))] for place in range(count)]
+
+
+def rewards_text(rewards: Iterable[float | None]) -> str:
+    """Return how often each reward occurs, the highest first and None last, as text."""
+    counts = Counter(rewards)
+    unscored = counts.pop(None, 0)
+    known = sorted((reward for reward in counts if reward is not None), reverse=True)
+    parts = [f"{share(reward)} × {counts[reward]}" for reward in known]
+    return ", ".join([*parts, *([f"unscored × {unscored}"] if unscored else [])])
+
+
+def _verdict_text(score: Score) -> str:
+    reward = "unscored" if score.reward is None else f"reward {share(score.reward)}"
+    if score.error is not None:
+        return f"{reward}, {score.error}"
+    outcome = str(score.outcome).replace("_", " ")
+    return f"{reward}, {score.passed} of {score.total} tests, {outcome}"
+
+
+def _cut(text: str) -> str:
+    # A lone surrogate, which a model can produce, cannot be written to a file.
+    text = text.encode("utf-8", "replace").decode("utf-8")
+    return text if len(text) <= MOST_TEXT else text[:MOST_TEXT] + " …"
+
+
+def problem_data(
+    comparison: Comparison, decisions: Sequence[Decision], details: Sequence[Mapping[str, Any]]
+) -> str:
+    """Return the JSON that `problems.js` reads, fit to stand in a script element.
+
+    "ids", "models", "metrics" and "ks"; "values" by metric, model, k and problem; "means" by
+    metric, model and k as mean, low and high; "tests" by metric, as places of two models and of k
+    and the numbers of the test; "details" of every problem, or of none.
+    """
+    names, ks = comparison.names, comparison.ks
+
+    def test_row(test: PairedTest) -> list[Any]:
+        numbers = [test.difference, test.low, test.high, test.adjusted_p]
+        models = [names.index(test.first), names.index(test.second)]
+        place = ks.index(test.measure.k)
+        return [*models, place, *map(_rounded, numbers), test.mark, test.problems]
+
+    def by_run(read: Callable[[Run, str, int], Any]) -> list[Any]:
+        runs = comparison.runs
+        return [[[read(run, m, k) for k in ks] for run in runs] for m in comparison.metrics]
+
+    data = {
+        "ids": comparison.baseline.results.ids,
+        "models": names,
+        "ks": ks,
+        "metrics": comparison.metrics,
+        "values": by_run(
+            lambda run, metric, k: list(map(_rounded, run.results.per_problem.values[metric][k]))
+        ),
+        "means": by_run(lambda run, metric, k: dataclasses.astuple(run.metric(metric, k))[:3]),
+        "tests": [list(map(test_row, decision.tests)) for decision in decisions],
+        "details": details,
+    }
+    # Nothing in a text may end the element, nor begin a comment in it.
+    return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 4)
+
+
+def _known(**fields: Any) -> dict[str, Any]:
+    """Return the fields that say something: no empty text and no None."""
+    return {name: value for name, value in fields.items() if value not in ("", None)}

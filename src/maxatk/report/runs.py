@@ -140,15 +140,6 @@ class Comparison:
                 return run
         raise unknown_name("model", name, [run.name for run in self.runs])
 
-    def moved(
-        self, first: str, second: str, metric: str, ks: Sequence[int]
-    ) -> list[npt.NDArray[np.float64]]:
-        """Return the values of one run less another's, (P, K) of every seed, or of all at once."""
-        return [
-            part.run(first).values(metric, ks) - part.run(second).values(metric, ks)
-            for part in self.seeds or (self,)
-        ]
-
 
 Runs: TypeAlias = Comparison | Mapping[str, ResultsSource]
 """What tables, figures and the page are made of; results by name are those of `comparison_of`."""

@@ -1,16 +1,22 @@
-"""What was compared: what every model is, and the settings it was evaluated with."""
+"""What was compared, the settings, and in what runs differ or lack before any number is read."""
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
-from maxatk.evaluation.results import Results
+import numpy as np
+
+from maxatk.evaluation.results import MOST_CUT_OFF, Results
 from maxatk.objectives import METHODS
 from maxatk.objectives.methods import Method
-from maxatk.report.runs import BASE, Comparison, Run
-from maxatk.report.tables import Table, table_of, transposed
+from maxatk.report.runs import ALPHA, BASE, Comparison, Run
+from maxatk.report.tables import Table, p_value, table_of, transposed
+from maxatk.statistics.intervals import FEW_PROBLEMS, FloatArray
+from maxatk.statistics.tests import adjusted_p_values, wilcoxon
 
 _TRAINING = (
     ("max_steps", "{} steps"),
@@ -53,6 +59,13 @@ _SETTINGS: Mapping[str, str] = {
 }
 """Further rows of the table of settings: the heading, and where the value is in a manifest."""
 
+_MEANT_TO_DIFFER = (
+    *("model.model", "model.weights", "model.stored_dtype"),
+    *("samples.sha256", "rewards.sha256"),
+)
+_NUMERICS = ("gpu", "driver", "cuda", "torch", "transformers", "vllm", "peft")
+"""What of an environment the numbers of two models may differ by."""
+
 
 def described(method: Method, k: int | None) -> str:
     """Return a line on what a method trains for, and its source."""
@@ -67,26 +80,31 @@ def models_table(comparison: Comparison, recipes: Mapping[str, Mapping[str, Any]
 
     `recipes` are those of trainings by the name of the model, for runs whose manifest has none.
     """
-
-    def trainer(run: Run) -> Mapping[str, Any]:
+    trainers = {}
+    for run in comparison.runs:
         recipe = run.results.manifest.get("training") or recipes.get(run.name)
-        return _mapping(_mapping(recipe).get("trainer"))
-
-    trainers = {run.name: trainer(run) for run in comparison.runs}
+        trainers[run.name] = _mapping(_mapping(recipe).get("trainer"))
     trained = any(trainers.values())
-    table = table_of(
-        {
-            "model": trainers,
-            "what it is": [
-                _what(name, found) if trained else "" for name, found in trainers.items()
-            ],
-            "method": [str(found.get("method", "–")) for found in trainers.values()],
-            "k of training": map(_k, trainers.values()),
-            "training": map(_training, trainers.values()),
-            "evaluated": [_evaluated(run.results) for run in comparison.runs],
-        }
-    )
-    return transposed(table)
+    rows = [_about(run, trainers[run.name], trained=trained) for run in comparison.runs]
+    columns = {heading: [row[heading] for row in rows] for heading in rows[0]}
+    return transposed(table_of({"model": comparison.names, **columns}))
+
+
+def _about(run: Run, trainer: Mapping[str, Any], *, trained: bool) -> dict[str, str]:
+    method = METHODS.get(str(trainer.get("method")))
+    k = trainer.get("k") if method is not None and method.kind.uses_k else None
+    what = "the model before training" if run.name == BASE else "not known: no training record"
+    steps = trainer.get("max_steps")
+    unused = "num_train_epochs" if isinstance(steps, int) and steps > 0 else "max_steps"
+    known = trainer.keys() - {unused}
+    said = [text.format(trainer[key]) for key, text in _TRAINING if key in known]
+    return {
+        "what it is": (what if method is None else described(method, k)) if trained else "",
+        "method": str(trainer.get("method", "–")),
+        "k of training": "–" if k is None else str(k),
+        "training": ", ".join(said) or "–",
+        "evaluated": _evaluated(run.results),
+    }
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
@@ -94,24 +112,14 @@ def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _what(name: str, trainer: Mapping[str, Any]) -> str:
-    method = METHODS.get(str(trainer.get("method")))
-    if method is not None:
-        return described(method, trainer.get("k"))
-    return "the model before training" if name == BASE else "not known: no training record"
-
-
-def _k(trainer: Mapping[str, Any]) -> str:
-    method = METHODS.get(str(trainer.get("method")))
-    return str(trainer.get("k", "–")) if method is not None and method.kind.uses_k else "–"
-
-
-def _training(trainer: Mapping[str, Any]) -> str:
-    steps = trainer.get("max_steps")
-    unused = "num_train_epochs" if isinstance(steps, int) and steps > 0 else "max_steps"
-    known = trainer.keys() - {unused}
-    said = [text.format(trainer[key]) for key, text in _TRAINING if key in known]
-    return ", ".join(said) or "–"
+def _evaluated(results: Results) -> str:
+    """Return what was evaluated: the model without its folders, or the file of samples."""
+    model = results.recorded("settings.model")
+    if isinstance(model, Mapping) and model.get("model"):
+        name = str(model["model"])
+        shown = PurePath(name).name if PurePath(name).is_absolute() else name
+        return f"{shown}, weights {model['weights']}" if model.get("weights") else shown
+    return PurePath(str(results.manifest.get("samples_file", "–"))).name
 
 
 def settings_table(comparison: Comparison) -> Table:
@@ -125,10 +133,8 @@ def settings_table(comparison: Comparison) -> Table:
         "samples a problem": {run.name: _samples(run) for run in comparison.runs},
     }
     for heading, key in _SETTINGS.items():
-        if given and key.startswith("environment."):
-            continue
         values = {run.name: _plain(run.results.recorded(key)) for run in comparison.runs}
-        if any(values.values()):
+        if any(values.values()) and not (given and key.startswith("environment.")):
             rows[heading] = values
     return table_of({"setting": rows, "value": map(_together, rows.values())})
 
@@ -155,11 +161,106 @@ def _plain(value: Any) -> str:
     return "" if value is None else f"{value:,}" if large else str(value)
 
 
-def _evaluated(results: Results) -> str:
-    """Return what was evaluated: the model without its folders, or the file of samples."""
-    model = results.recorded("settings.model")
-    if isinstance(model, Mapping) and model.get("model"):
-        name = str(model["model"])
-        shown = PurePath(name).name if PurePath(name).is_absolute() else name
-        return f"{shown}, weights {model['weights']}" if model.get("weights") else shown
-    return PurePath(str(results.manifest.get("samples_file", "–"))).name
+@dataclasses.dataclass(frozen=True)
+class Notice:
+    """One thing to know; `id` is that of its element on the page, `lines` are about single runs."""
+
+    id: str
+    text: str
+    lines: Sequence[str] = ()
+
+
+def notices(comparison: Comparison) -> list[Notice]:
+    """Return what a reader should know of these runs before any number."""
+    counts = {run.name: run.results.counts for run in comparison.runs}
+    lacking = [f"{name}: {count.lacking}." for name, count in counts.items() if count.lacking]
+    cut_off = [
+        f"{run.name} has {share:.1%} of its samples cut off by their length, so that its metrics "
+        "say much about sampling.max_new_tokens."
+        for run in comparison.runs
+        if (share := run.results.cut_off) is not None and share > MOST_CUT_OFF
+    ]
+    differing, missing = setting_differences(comparison), unscored_warnings(comparison)
+    found = [
+        Notice("setting-differences", "The runs differ in more than the model:", differing),
+        Notice("unscored-differs", "Samples are not missing at random:", missing),
+        Notice("cut-off", "Samples were cut off:", cut_off),
+        Notice("unscored", "Samples without a reward:", lacking),
+    ]
+    found = [notice for notice in found if notice.lines]
+    problems = comparison.baseline.problems
+    if problems < FEW_PROBLEMS:
+        text = (
+            f"With {problems} problem{'' if problems == 1 else 's'} only, intervals are "
+            "Student's t. Where most problems are at the ceiling of 1 even these are too narrow: "
+            "the tables say how many are below it."
+        )
+        found.append(Notice("few-problems", text))
+    return found
+
+
+def setting_differences(comparison: Comparison) -> list[str]:
+    """Return one line for every setting, GPU or version in which a run differs from the baseline.
+
+    The model itself, or the file of its samples, is left out: runs are meant to differ in it.
+    """
+    base, first = comparison.baseline.name, _recorded(comparison.baseline)
+    return [
+        f"{key}: {first.get(key)!r} for {base}, {mine.get(key)!r} for {run.name}"
+        for run in comparison.others
+        for mine in [_recorded(run)]
+        for key in sorted(first.keys() | mine.keys())
+        if key not in _MEANT_TO_DIFFER and first.get(key) != mine.get(key)
+    ]
+
+
+def _recorded(run: Run) -> dict[str, Any]:
+    versions = {name: run.results.recorded(f"environment.{name}") for name in _NUMERICS}
+    return {**_flat(run.results.recorded("settings") or {}), **versions}
+
+
+def _flat(value: Any, name: str = "") -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        return {name: value}
+    flat: dict[str, Any] = {}
+    for key, inner in value.items():
+        flat.update(_flat(inner, f"{name}.{key}" if name else key))
+    return flat
+
+
+def unscored_warnings(comparison: Comparison) -> list[str]:
+    """Return a sentence for every two runs whose shares of unscored samples differ.
+
+    Their difference may then be one of what was scored: an unscored sample leaves its problem, and
+    a problem with fewer than k others the mean at k. The shares are compared problem by problem
+    (Wilcoxon, two-sided), adjusted for the number of pairs.
+    """
+    shares = {run.name: _unscored(run) for run in comparison.runs}
+    pairs = [
+        pair
+        for pair in itertools.combinations(comparison.runs, 2)
+        if any(shares[run.name].any() for run in pair)
+    ]
+    found = adjusted_p_values([wilcoxon(*(shares[run.name] for run in pair)) for pair in pairs])
+    return [
+        f"{_said(one)} and {_said(other)}: not by chance (p {_p_said(p)}), so that a difference "
+        "of the two may be one of what was scored."
+        for (one, other), p in zip(pairs, found, strict=True)
+        if p <= ALPHA
+    ]
+
+
+def _unscored(run: Run) -> FloatArray:
+    found = run.results.per_problem
+    samples, scored = (np.array(c, dtype=np.float64) for c in (found.samples, found.scored))
+    return (samples - scored) / samples
+
+
+def _said(run: Run) -> str:
+    counts = run.results.counts
+    return f"{run.name} has {counts.unscored / counts.samples:.1%} of its samples unscored"
+
+
+def _p_said(p: float) -> str:
+    text = p_value(p)
+    return text if text.startswith("<") else f"= {text}"

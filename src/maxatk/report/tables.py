@@ -11,13 +11,16 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
-from maxatk.errors import InvalidValueError, unknown_name
+import msgspec
+
+from maxatk.errors import unknown_name
 from maxatk.evaluation.results import Mean
 from maxatk.statistics.intervals import FEW_PROBLEMS
 
 MINUS = "−"
 STAR = "*"
 TableFormat: TypeAlias = Literal["md", "csv", "latex"]
+_NUMBER = re.compile(r"[+-]?\d*\.?\d+")
 TidyRow: TypeAlias = Mapping[str, Any]
 """A row for programs, one number a field."""
 
@@ -27,10 +30,9 @@ class Cell:
     """One cell: its text, a second line, and how it stands.
 
     `mark` is "best" or "second" of its column, "above" or "below" for a difference that can be
-    told from zero, and "" otherwise. `shade` is the place of its value between the lowest (0) and
-    the highest (1) of its column, or None where the column is not shaded. `note` says what the
-    value rests on, where that is not what the rest of the table rests on. `link` is where on the
-    page the cell leads.
+    told from zero, else "". `shade` is the place of its value between the lowest (0) and the
+    highest (1) of its column, None where that is not shaded. `note` says what the value rests on,
+    where the rest of the table rests on more. `link` is where on the page the cell leads.
     """
 
     text: str
@@ -43,42 +45,32 @@ class Cell:
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """A header and rows of equal length; the first cell of a row is its name.
-
-    Raises InvalidValueError for a row of another length than the header.
-    """
+    """A header and rows of its length; the first cell of a row is its name."""
 
     header: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
 
-    def __post_init__(self) -> None:
-        for row in self.rows:
-            if len(row) != len(self.header):
-                raise InvalidValueError(
-                    f"table: the row {[cell.text for cell in row]} has {len(row)} cells, the "
-                    f"header {list(self.header)} has {len(self.header)}"
-                )
-
 
 def table_of(columns: Mapping[str, Iterable[Cell | str]]) -> Table:
     """Return the table of columns of one length by their headings; a text is a cell as well."""
-    cells = [
-        [Cell(cell) if isinstance(cell, str) else cell for cell in column]
-        for column in columns.values()
-    ]
-    return Table(tuple(columns), tuple(zip(*cells, strict=True)))
+    return table_of_rows(columns, zip(*columns.values(), strict=True))
+
+
+def table_of_rows(header: Iterable[str], rows: Iterable[Iterable[Cell | str]]) -> Table:
+    """Return the table of a header and its rows; a text is a cell as well."""
+    cells = ((Cell(cell) if isinstance(cell, str) else cell for cell in row) for row in rows)
+    return Table(tuple(header), tuple(map(tuple, cells)))
 
 
 def transposed(table: Table) -> Table:
     """Return the table with its columns as rows, those left out that say nothing of any row."""
-    name, *headings = table.header
     names, *columns = zip(*table.rows, strict=True)
     rows = (
-        (Cell(heading), *column)
-        for heading, column in zip(headings, columns, strict=True)
+        (heading, *column)
+        for heading, column in zip(table.header[1:], columns, strict=True)
         if any(cell.text not in ("", "–") for cell in column)
     )
-    return Table((name, *(cell.text for cell in names)), tuple(rows))
+    return table_of_rows((table.header[0], *(cell.text for cell in names)), rows)
 
 
 def metric_cells(
@@ -175,11 +167,9 @@ def format_table(table: Table, table_format: TableFormat) -> str:
     """Return a table as text that ends with a newline.
 
     Markdown and LaTeX (for `booktabs`, and `colortbl` where columns are shaded) set the best of a
-    column in bold and the second best underlined. CSV has more columns, `... interval`, `... mark`
-    and `... note`, for a column with such cells. Numbers are written so that programs can read
-    them, a missing one is empty, and a text that a spreadsheet would compute gets an apostrophe.
-
-    Raises InvalidValueError for another format.
+    column in bold and the second best underlined. CSV has columns `... interval`, `... mark` and
+    `... note` where cells have them; a missing number is empty, and a text that a spreadsheet
+    would compute gets an apostrophe. Raises InvalidValueError for another format.
     """
     if table_format not in _FORMATS:
         raise unknown_name("format", table_format, _FORMATS)
@@ -226,21 +216,13 @@ def _plain(cell: Cell) -> tuple[str, str, str, str]:
     mark = cell.mark + (STAR if text != cell.text else "")
     text = "" if text == "–" else text
     numeric = text.replace(MINUS, "-")
-    shown = numeric if _is_number(numeric) else _no_formula(text)
+    shown = numeric if _NUMBER.fullmatch(numeric) else _no_formula(text)
     return shown, cell.detail.replace(MINUS, "-"), mark, cell.note
 
 
 def _no_formula(text: str) -> str:
     """Return a text that a spreadsheet does not compute: a model may be named `=1+1`."""
     return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 _ESCAPES = {
@@ -310,12 +292,5 @@ def as_csv(rows: Sequence[TidyRow]) -> str:
 
 def as_json(tables: Mapping[str, Sequence[TidyRow]]) -> str:
     """Return tables of rows as one JSON object in ASCII; a number that does not exist is null."""
-
-    def strict(value: Any) -> Any:  # JSON has no NaN and no infinities
-        return None if isinstance(value, float) and not math.isfinite(value) else value
-
-    rows = {
-        name: [{key: strict(value) for key, value in row.items()} for row in found]
-        for name, found in tables.items()
-    }
-    return json.dumps(rows, indent=1, allow_nan=False) + "\n"
+    found = json.loads(msgspec.json.encode(tables))  # null for NaN and infinities
+    return json.dumps(found, indent=1) + "\n"

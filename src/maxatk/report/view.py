@@ -15,7 +15,7 @@ import sys
 import threading
 import urllib.parse
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -25,14 +25,12 @@ from maxatk.evaluation.folder import SCORES
 from maxatk.folders import known
 from maxatk.group_log import GROUPS, prompt_key
 from maxatk.objectives import METHODS
-from maxatk.report.drilldown import rewards_text
-from maxatk.report.evaluated import Evaluation
 from maxatk.report.figures import curve_svg, drawn_quantities, lines_for, metric_svg
-from maxatk.report.page import environment
+from maxatk.report.page import environment, rewards_text
 from maxatk.report.run_tables import overview_table
 from maxatk.report.runs import METRICS, Comparison, Run
-from maxatk.report.tables import Cell, Table, share, table_of
-from maxatk.report.training import Training, advantages_under
+from maxatk.report.tables import Cell, Table, share, table_of, table_of_rows
+from maxatk.report.watched import Evaluation, Training, advantages_under
 
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; style-src-attr 'unsafe-inline'; "
@@ -50,10 +48,7 @@ _PARTS = {
     "view.css": ("text/css", ("report.css", "view.css")),
     "view.js": ("text/javascript", ("report.js", "view.js")),
 }
-_ANSWERS = {
-    f"api/{name}": name
-    for name in ("state", "figure", "tables", "step", "group", "prompt", "search")
-}
+_ANSWERS = {f"api/{name}": name for name in ("state", "figure", "tables", "groups", "group")}
 _TOLD = ("reward", "entropy", "step_time")  # of a step, beside max@k; figures have the rest
 _MOST_FOUND = 200  # groups that a search returns
 
@@ -99,12 +94,12 @@ class View(http.server.ThreadingHTTPServer):
 
     @property
     def address(self) -> str:
-        """Return the address of the page, with its token."""
-        return f"http://127.0.0.1:{self.server_port}/{self.token}/"
+        """The address of the page, with its token."""
+        return f"http://{self.hosts[0]}/{self.token}/"
 
     @property
     def hosts(self) -> tuple[str, str]:
-        """Return the names of the host that are answered."""
+        """The names of the host that are answered."""
         return f"127.0.0.1:{self.server_port}", f"localhost:{self.server_port}"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -117,25 +112,20 @@ class View(http.server.ThreadingHTTPServer):
         version = "-".join(run.refresh() for run in self.runs)
         if query.get("known") == version:
             return {"version": version}
-        lines = lines_for(self.names)
-        drawn = drawn_quantities(self._curves())
+        lines, drawn = lines_for(self.names), drawn_quantities(self._curves())
         if self._comparison().runs:
             drawn += [(each, "against k, with 95% intervals") for each in METRICS]
-        return {
-            "version": version,
-            "figures": drawn,
-            "methods": list(METHODS),
-            "runs": [
-                {
-                    "name": name,
-                    "color": lines[name].color,
-                    "progress": run.progress,
-                    "trained": isinstance(run, Training),
-                    "steps": list(run.steps),
-                }
-                for name, run in zip(self.names, self.runs, strict=True)
-            ],
-        }
+        runs = [
+            {
+                "name": name,
+                "color": lines[name].color,
+                "progress": run.progress,
+                "trained": isinstance(run, Training),
+                "steps": list(run.steps),
+            }
+            for name, run in zip(self.names, self.runs, strict=True)
+        ]
+        return {"version": version, "figures": drawn, "methods": list(METHODS), "runs": runs}
 
     def figure(self, query: Mapping[str, str]) -> dict[str, Any]:
         """Return a figure as SVG, as the report draws it."""
@@ -161,13 +151,6 @@ class View(http.server.ThreadingHTTPServer):
         longest = max([len(self._drawn()), *(len(run.results.ids) for run in comparison.runs)])
         return {"html": "".join(found), "more": max(0, longest - most)}
 
-    def step(self, query: Mapping[str, str]) -> dict[str, Any]:
-        """Return the table of the groups of a step as markup."""
-        run, step = int(query["run"]), int(query["step"])
-        places = [(run, step, place) for place in range(self.runs[run].count(step))]
-        said = f"{len(places)} groups that were kept; a prompt opens its completions."
-        return {"html": self._groups(places, said)}
-
     def group(self, query: Mapping[str, str]) -> dict[str, Any]:
         """Return a group, its advantages under a `method`, and where else its prompt was drawn."""
         step, place, run = int(query["step"]), int(query["place"]), self.runs[int(query["run"])]
@@ -181,19 +164,39 @@ class View(http.server.ThreadingHTTPServer):
         found["drawn"] = self._places(found["group"])
         return found
 
-    def prompt(self, query: Mapping[str, str]) -> dict[str, Any]:
-        """Return the table of the groups of a prompt in all runs as markup."""
-        said = "The groups of one prompt."
-        return {"html": self._groups(self._places(query["wanted"]), said, named=True)}
+    def groups(self, query: Mapping[str, str]) -> dict[str, Any]:
+        """Return a table of groups as markup: of a `step`, of a `prompt`, or those with a text."""
+        if "step" in query:
+            run, step = int(query["run"]), int(query["step"])
+            places = [(run, step, place) for place in range(self.runs[run].count(step))]
+            said = f"{len(places)} groups that were kept; a prompt opens its completions."
+        elif "prompt" in query:
+            places, said = self._places(query["prompt"]), "The groups of one prompt."
+        else:
+            places = []
+            for run, found in enumerate(self.runs):
+                hits = found.search(query["text"], _MOST_FOUND - len(places))
+                places += [(run, *place) for place in hits]
+            first = "The first " if len(places) == _MOST_FOUND else ""
+            said = f"{first}{len(places)} groups that hold it."
+        return {"html": self._groups(places, said, named="step" not in query)}
 
-    def search(self, query: Mapping[str, str]) -> dict[str, Any]:
-        """Return the table of the groups whose prompt, completions or verdicts hold a text."""
-        found: list[tuple[int, int, int]] = []
-        for number, run in enumerate(self.runs):
-            places = run.search(query["wanted"], _MOST_FOUND - len(found))
-            found += [(number, step, place) for step, place in places]
-        said = f"{'The first ' * (len(found) == _MOST_FOUND)}{len(found)} groups that hold it."
-        return {"html": self._groups(found, said, named=True)}
+    def _groups(self, places: Sequence[tuple[int, int, int]], said: str, *, named: bool) -> str:
+        headings = ("prompt", "rewards", "mean", "best", "signal", *(("step",) if named else ()))
+        rows: list[list[Cell | str]] = []
+        for run, step, place in places:
+            group = self.runs[run].summary(step, place)
+            rewards = [sample["reward"] for sample in group["samples"]]
+            scored = [reward for reward in rewards if reward is not None]
+            told = ": ".join(text for text in (group["id"], group["prompt"][:80]) if text)
+            row: list[Cell | str] = [Cell(told or "–", link=f"#group/{run}/{step}/{place}")]
+            row.append(rewards_text(rewards))
+            row.append(_digits(sum(scored) / len(scored) if scored else None))
+            row.append(_digits(max(scored, default=None)))
+            silent = not any(sample.get("advantage", True) for sample in group["samples"])
+            row.append("none" if silent else "yes")
+            rows.append([*row, *([self._step_name(run, step)] if named else [])])
+        return _markup(table_of_rows(headings, rows), said, "groups")
 
     def _curves(self) -> list[dict[str, Any]]:
         pairs = zip(self.names, self.runs, strict=True)
@@ -214,13 +217,9 @@ class View(http.server.ThreadingHTTPServer):
 
     def _drawn(self) -> list[tuple[int, int]]:
         """Return the steps of all trainings with their runs, the last first."""
-        found = [
-            (step, -at)
-            for at, run in enumerate(self.runs)
-            if isinstance(run, Training)
-            for step in run.steps
-        ]
-        return [(step, -at) for step, at in sorted(found, reverse=True)]
+        runs = enumerate(self.runs)
+        drawn = [(step, at) for at, run in runs if isinstance(run, Training) for step in run.steps]
+        return sorted(drawn, key=lambda found: (-found[0], found[1]))
 
     def _steps(self, most: int) -> str:
         keys = [key for key, _ in drawn_quantities(self._curves()) if key in _TOLD or "@" in key]
@@ -232,59 +231,35 @@ class View(http.server.ThreadingHTTPServer):
         for step, at in drawn[:most]:
             window[at] = logged.get((step, at)) or window.get(at, {})
             name = Cell(self._step_name(at, step), link=f"#step/{at}/{step}")
-            rows.append((name, *(Cell(_digits(known(window[at], key))) for key in keys)))
+            rows.append((name, *(_digits(known(window[at], key)) for key in keys)))
         said = (
             f"{len(drawn)} steps with groups, the last first, with means over the steps of a row "
             "of the log; a step opens its prompts, and so does a figure."
         )
-        return _markup(Table(("step", *keys), tuple(rows)), said, "steps")
+        return _markup(table_of_rows(("step", *keys), rows), said, "steps")
 
     def _step_name(self, run: int, step: int) -> str:
         return str(step) if len(self.runs) == 1 else f"{self.names[run]}, {step}"
 
     def _problems(self, comparison: Comparison, most: int) -> str:
         """Return the table of the problems: max@1 of every model, and max@k for its largest k."""
-        ids = list(dict.fromkeys(name for run in comparison.runs for name in run.results.ids))[
-            :most
-        ]
-        last = comparison.ks[-1]
-        columns: dict[str, list[Cell]] = {"problem": [Cell(name) for name in ids]}
+        ids = dict.fromkeys(name for run in comparison.runs for name in run.results.ids)
+        shown, last = dict.fromkeys(list(ids)[:most]), comparison.ks[-1]
+        columns: dict[str, list[Cell | str]] = {"problem": [*shown]}
         for run in comparison.runs:
             at, values = self.names.index(run.name), run.results.per_problem.values["max@k"]
-            ends = dict(
-                zip(run.results.ids, zip(values[1], values[last], strict=True), strict=True)
-            )
-            columns[run.name] = [
-                Cell(
-                    share(ends[name][0]),
-                    f"max@{last} {share(ends[name][1])}",
+            cells = {
+                name: Cell(
+                    share(first),
+                    f"max@{last} {share(best)}",
                     link=f"#group/{at}/0/{self.runs[at].places(prompt_key(name))[0][1]}",
                 )
-                if name in ends
-                else Cell("–")
-                for name in ids
-            ]
+                for name, first, best in zip(run.results.ids, values[1], values[last], strict=True)
+                if name in shown
+            }
+            columns[run.name] = [cells.get(name, "–") for name in shown]
         said = "max@1 of the problems; a value opens the samples of its model."
         return _markup(table_of(columns), said, "problems")
-
-    def _groups(
-        self, places: Iterable[tuple[int, int, int]], said: str, *, named: bool = False
-    ) -> str:
-        rows = []
-        for run, step, place in places:
-            group = self.runs[run].summary(step, place)
-            rewards = [sample["reward"] for sample in group["samples"]]
-            scored = [reward for reward in rewards if reward is not None]
-            told = [value for value in (group["id"], group["prompt"][:80]) if value]
-            cells = [Cell(": ".join(told) or "–", link=f"#group/{run}/{step}/{place}")]
-            cells.append(Cell(rewards_text(rewards)))
-            cells.append(Cell(_digits(sum(scored) / len(scored) if scored else None)))
-            cells.append(Cell(_digits(max(scored, default=None))))
-            silent = not any(sample.get("advantage", True) for sample in group["samples"])
-            cells.append(Cell("none" if silent else "yes"))
-            rows.append((*cells, *([Cell(self._step_name(run, step))] if named else [])))
-        header = ("prompt", "rewards", "mean", "best", "signal", *(("step",) if named else ()))
-        return _markup(Table(header, tuple(rows)), said, "groups")
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):

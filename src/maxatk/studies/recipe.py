@@ -8,33 +8,29 @@ import itertools
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from maxatk.check import require
 from maxatk.errors import InvalidValueError
 from maxatk.evaluation.recipe import EvalRecipe
 from maxatk.mini import MiniSettings
-from maxatk.report.runs import check_name
+from maxatk.report.runs import BASE, check_name
 from maxatk.settings import apply_overrides, from_mapping, read_extended
 
-FigureName = Literal["metric", "entropy", "heat_map"]
-BASE = "base"
 TRAININGS = ("train", "distill")  # the commands that train, in their order
 _FILLED_IN = ("model", "out")  # of the recipes of `train` and `eval`
-Changes = Mapping[str, Any]  # dotted key of the section `train` -> value
-Grid = Mapping[str, Mapping[str, Changes]]  # axis -> level -> what the level changes
 
 
 @dataclasses.dataclass(frozen=True)
 class Variant:
-    """One model of a study: its level on every axis, and how it is trained (the base: None)."""
+    """One model of a study: its level on every axis, and how it is trained (the base: nothing)."""
 
     levels: Mapping[str, str]
-    train: Mapping[str, Any] | None
+    train: Mapping[str, Any]
 
     @property
     def name(self) -> str:
-        """Return the level of the first axis, then `axis=level` of the others."""
+        """The level of the first axis, then `axis=level` of the others."""
         if not self.levels:
             return BASE
         first, others = split_levels(self.levels)
@@ -55,8 +51,8 @@ class StudyRecipe:
             `distill.k` is set is distilled after its training, or in place of one with
             `trainer.max_steps` 0.
         eval: The recipe of `maxatk eval` without `model` and `out`.
-        grids: Lists of models. Each grid maps axes to levels, and a level to the keys of `train`
-            that it changes; its models are all combinations of levels.
+        grids: Each maps axes to levels, and a level to the keys of `train` that it changes; its
+            models are all combinations of levels.
         model: The model that is trained: a local folder or a hub name. `train` and `eval` name
             their `problems`.
         mini: In place of `model`: the settings of the built-in model, which brings its problems.
@@ -65,7 +61,6 @@ class StudyRecipe:
         baseline: The model that the others are compared to.
         pairs: Two levels each, of one axis, that are tested against each other wherever all other
             levels are the same.
-        figures: The figures that are drawn.
     """
 
     title: str
@@ -79,7 +74,6 @@ class StudyRecipe:
     work: str | None = None
     baseline: str = BASE
     pairs: list[list[str]] = dataclasses.field(default_factory=list)
-    figures: list[FigureName] = dataclasses.field(default_factory=lambda: ["metric", "entropy"])
 
     def __post_init__(self) -> None:
         different = 0 < len(self.seeds) == len(set(self.seeds))
@@ -89,9 +83,8 @@ class StudyRecipe:
         self._check_section(self.eval, "eval")
         self._check_section(self.train, "train")
         models = self.variants
-        for model in models:
-            if model.train is not None:
-                self._check_section(model.train, model.name)
+        for model in models[1:]:
+            self._check_section(model.train, model.name)
         self.eval_recipe(seed=0)
         names = [model.name for model in models]
         require(self.baseline in names, "baseline", f"one of {', '.join(names)}", self.baseline)
@@ -111,9 +104,9 @@ class StudyRecipe:
         """Return the recipes of `maxatk train` and `maxatk distill` that make a model, by command.
 
         Their model and folder are empty, and so are the problems where the built-in ones are
-        meant. A training of no steps is left out.
+        meant. A training of no steps is left out, and so are both of the base.
         """
-        if model.train is None:
+        if not model.levels:
             return {}
         section = dict(model.train)
         problems, distill = section.pop("problems", None), dict(section.pop("distill", {}))
@@ -185,15 +178,15 @@ def variants(train: Mapping[str, Any], grids: Sequence[Any]) -> list[Variant]:
     Raises InvalidValueError for a grid that is not axes of levels of settings, for two models of
     one name, and for a name that is not printable.
     """
-    found = [Variant({}, None)]
+    found = [Variant({}, {})]
     for number, grid in enumerate(grids):
-        axes = _checked_grid(grid, where=f"grids[{number}]")
-        for levels in itertools.product(*axes.values()):
+        _check_grid(grid, where=f"grids[{number}]")
+        for chosen in itertools.product(*(levels.items() for levels in grid.values())):
             changed = copy.deepcopy(dict(train))
-            named = dict(zip(axes, levels, strict=True))
-            for axis, level in named.items():
-                for key, value in axes[axis][level].items():
-                    apply_overrides(changed, [f"{key}={json.dumps(value)}"])
+            for _, changes in chosen:
+                settings = [f"{key}={json.dumps(value)}" for key, value in changes.items()]
+                apply_overrides(changed, settings)
+            named = {axis: str(level) for axis, (level, _) in zip(grid, chosen, strict=True)}
             found.append(Variant(named, changed))
     names = [variant.name for variant in found]
     for name in names:
@@ -234,16 +227,12 @@ def _exchanged(levels: Mapping[str, str], first: str, second: str) -> frozenset[
     return frozenset((axis, second if level == first else level) for axis, level in levels.items())
 
 
-def _checked_grid(grid: Any, *, where: str) -> Grid:
-    if not isinstance(grid, Mapping) or not grid:
-        raise InvalidValueError(f"{where}: must map axes to levels, got {grid!r}")
+def _check_grid(grid: Any, *, where: str) -> None:
+    is_grid = isinstance(grid, Mapping) and len(grid) > 0
+    require(is_grid, where, "a mapping of axes to levels", grid)
     for axis, levels in grid.items():
-        if not isinstance(levels, Mapping) or not levels:
-            raise InvalidValueError(f"{where}.{axis}: must map levels to settings, got {levels!r}")
+        is_axis = isinstance(levels, Mapping) and len(levels) > 0
+        require(is_axis, f"{where}.{axis}", "a mapping of levels to settings", levels)
         for level, changes in levels.items():
-            if not isinstance(changes, Mapping):
-                raise InvalidValueError(
-                    f"{where}.{axis}.{level}: must map keys of the section train, such as "
-                    f"trainer.method, to values; got {changes!r}"
-                )
-    return {axis: {str(level): c for level, c in levels.items()} for axis, levels in grid.items()}
+            allowed = "a mapping of keys of the section train, such as trainer.method, to values"
+            require(isinstance(changes, Mapping), f"{where}.{axis}.{level}", allowed, changes)

@@ -14,7 +14,6 @@ import itertools
 import json
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -77,13 +76,16 @@ def planned(
     for seed, command in itertools.product(study.seeds, COMMANDS):
         for place in everywhere:
             if place.seed == seed and command in place.chain:
-                stages = list(place.chain.values())
-                position = stages.index(place.chain[command])
-                arguments = _arguments(study, command, stages[position], flags)
-                own = warm_threads if command == "mini" else threads
+                name, stages = place.chain[command], list(place.chain.values())
+                position = stages.index(name)
+                file = str(_recipe_path(study, name))
+                arguments = (command, file, *(flags if command in FLAGGED else ()))
+                own = threads
+                if command == "mini":
+                    arguments = (command, str(study.work_folder / name), "--recipe", file)
+                    own = warm_threads
                 needs = tuple(stages[max(0, position - 1) : position])
-                stage = Stage(stages[position], arguments, needs, own)
-                found[stage] = place.recipes[stage.name]
+                found[Stage(name, arguments, needs, own)] = place.recipes[name]
     return found
 
 
@@ -93,15 +95,6 @@ def write_recipes(study: StudyRecipe, stages: Mapping[Stage, Mapping[str, Any]])
         path = _recipe_path(study, stage.name)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(yaml.safe_dump(dict(recipe), sort_keys=False), encoding="utf-8")
-
-
-def _arguments(
-    study: StudyRecipe, command: str, stage: str, flags: Sequence[str]
-) -> tuple[str, ...]:
-    file = str(_recipe_path(study, stage))
-    if command == "mini":
-        return command, str(study.work_folder / stage), "--recipe", file
-    return (command, file, *(flags if command in FLAGGED else ()))
 
 
 def _recipe_path(study: StudyRecipe, stage: str) -> Path:
@@ -192,17 +185,14 @@ def trainings_of(study: StudyRecipe) -> dict[str, Any]:
         for command in TRAININGS
         if command in place.chain
     ]
-    problems = None if study.mini is None else study.mini.train_problems
-    return {"recipes": recipes, "problems": problems}
+    return {"recipes": recipes, "problems": study.mini and study.mini.train_problems}
 
 
 def refusal_of(question: Mapping[str, Any]) -> str | None:
     """Return the first refusal of the trainer to what `trainings_of` asks. Imports the trainer."""
     for name, command, recipe in question["recipes"]:
         try:
-            (_check_training if command == "train" else _check_distillation)(
-                recipe, question["problems"]
-            )
+            _check_training(command, recipe, question["problems"])
         except MaxAtKError as error:
             return f"{name}: {error}"
         except ModuleNotFoundError as error:
@@ -210,24 +200,21 @@ def refusal_of(question: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _check_training(recipe: Mapping[str, Any], problems: int | None) -> None:
-    from maxatk.train import TrainRecipe, check_settings
+def _check_training(command: str, recipe: Mapping[str, Any], problems: int | None) -> None:
+    from maxatk.train import DistillRecipe, TrainRecipe, check_settings
     from maxatk.train.adapter import lora_config
+    from maxatk.train.distill import config_of
     from maxatk.train.preview import plan
 
+    if command == "distill":
+        config_of(from_mapping(DistillRecipe, recipe, where="train.distill"), Path(recipe["out"]))
+        return
     chosen = from_mapping(TrainRecipe, recipe, where="train")
     config = check_settings(chosen)
     lora_config(chosen.peft)
     problems = problems or _count(chosen.problems)
     if problems is not None or config.max_steps > 0:
         plan(config, problems=problems)
-
-
-def _check_distillation(recipe: Mapping[str, Any], _problems: int | None) -> None:
-    from maxatk.train import DistillRecipe
-    from maxatk.train.distill import config_of
-
-    config_of(from_mapping(DistillRecipe, recipe, where="train.distill"), Path(recipe["out"]))
 
 
 @functools.cache
@@ -237,30 +224,30 @@ def _count(problems: str) -> int | None:
 
 def _ask(question: Mapping[str, Any]) -> str | None:
     """Return what `refusal_of` says in another process, which does not outlive this one."""
-    with tempfile.TemporaryFile("w+", encoding="utf-8") as errors:
-        process = subprocess.Popen(
+    printed = ""
+    with (
+        contextlib.suppress(BrokenPipeError),
+        subprocess.Popen(
             [sys.executable, "-m", "maxatk.studies.schedule"],
             stdin=subprocess.PIPE,  # open to the end: its closing tells the child we are gone
             stdout=subprocess.PIPE,
-            stderr=errors,
+            stderr=subprocess.STDOUT,
             encoding="utf-8",
+            errors="replace",
             start_new_session=True,
-        )
-        try:
-            assert process.stdin is not None
-            assert process.stdout is not None
-            with contextlib.suppress(BrokenPipeError):  # what it printed says why it died
-                process.stdin.write(json.dumps(question) + "\n")
-                process.stdin.flush()
-            printed = process.stdout.read()
-        finally:
-            process.kill()
-            process.wait()
-        errors.seek(0)
-        said = errors.read()
-    if not printed.endswith("}\n"):
-        raise StageError("the check of the trainings failed:\n" + said[-_MOST_SHOWN:])
-    refusal: str | None = json.loads(printed.splitlines()[-1])["refusal"]
+        ) as process,
+    ):
+        assert process.stdin is not None
+        assert process.stdout is not None
+        with contextlib.suppress(BrokenPipeError):  # what it printed says why it died
+            process.stdin.write(json.dumps(question) + "\n")
+            process.stdin.flush()
+        printed = process.stdout.read()
+        process.kill()
+    _, start, rest = printed.rpartition('{"refusal": ')
+    if not start:
+        raise StageError("the check of the trainings failed:\n" + printed[-_MOST_SHOWN:])
+    refusal: str | None = json.JSONDecoder().raw_decode(start + rest)[0]["refusal"]
     return refusal
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping
 from pathlib import Path
 
 from maxatk.report.comparing import (
@@ -14,7 +13,7 @@ from maxatk.report.comparing import (
     table_of_tests,
 )
 from maxatk.report.run_tables import every_k, samples_table, scores_table
-from maxatk.report.runs import Run
+from maxatk.report.runs import METRICS, Run
 from maxatk.report.tables import (
     Cell,
     Table,
@@ -37,31 +36,27 @@ def study_tables(study: Study) -> dict[str, Table]:
 
     `scores` has the form of Tables 2 and 3 of the paper, `crossed` its means by the levels of two
     axes (absent where models have one), `max_at_k` and `pass_at_k` have the form of Tables 5 to 14,
-    and so has `max_at_k_by_NAME` of every stored score that chooses;
-    `differences` and `leaders` hold the tests over seeds, `pairs` those that the recipe asks for
-    (absent if none), `seeds` the difference to the baseline seed by seed, `samples` what became of
-    the samples and `training` what was logged.
+    and so has `max_at_k_by_NAME` of every stored score that chooses; `differences` and `leaders`
+    hold the tests over seeds, `pairs` those that the recipe asks for (absent if none), `seeds` the
+    difference to the baseline seed by seed, `samples` what became of the samples and `training`
+    what was logged.
     """
+    comparison, crossed = study.comparison, _crossed_table(study)
     stars = {test.measure: test.first for test in study.leaders if test.significant}
     tests = functools.partial(table_of_tests, over=study.over)
-    pairs = {"pairs": tests("first − second", study.pairs)} if study.pairs else {}
-    chosen = {
-        re.sub(r"\W+", "_", metric.replace("@", "_at_")): metric
-        for metric in selections(study.comparison)
+    every = {
+        re.sub(r"\W+", "_", metric.replace("@", "_at_")): every_k(comparison, metric)
+        for metric in (*METRICS, *selections(comparison))
     }
-    two_axes = any(len(levels) > 1 for levels in study.levels.values())
-    crossed = {"crossed": _crossed_table(study)} if two_axes else {}
     return {
-        "scores": scores_table({"": study.comparison}, study.measures, stars),
-        **crossed,
-        "max_at_k": every_k(study.comparison, "max@k"),
-        "pass_at_k": every_k(study.comparison, "pass@k"),
-        **{name: every_k(study.comparison, metric) for name, metric in chosen.items()},
+        "scores": scores_table({"": comparison}, study.measures, stars),
+        **({"crossed": crossed} if crossed is not None else {}),
+        **every,
         "differences": tests("model − baseline", study.differences),
         "leaders": tests("best − second best", study.leaders),
-        **pairs,
+        **({"pairs": tests("first − second", study.pairs)} if study.pairs else {}),
         "seeds": _seeds_table(study),
-        "samples": samples_table(study.comparison),
+        "samples": samples_table(comparison),
         "training": _training_table(study),
     }
 
@@ -83,13 +78,13 @@ def study_rows(study: Study) -> dict[str, list[TidyRow]]:
     """
     return {
         "scores": score_rows({"": study.comparison}, study.measures),
-        "differences": [row_of_test(test) for test in study.differences],
-        "leaders": [row_of_test(test) for test in study.leaders],
-        "pairs": [row_of_test(test) for test in study.pairs],
+        "differences": list(map(row_of_test, study.differences)),
+        "leaders": list(map(row_of_test, study.leaders)),
+        "pairs": list(map(row_of_test, study.pairs)),
         "training": [
             {"model": name, "quantity": quantity, "mean": mean}
-            for name, logged in study.training.items()
-            for quantity, mean in logged.items()
+            for name, model in study.models.items()
+            for quantity, mean in model["training"].items()
         ],
     }
 
@@ -115,31 +110,25 @@ def _moved(difference: float | None) -> Cell:
     return Cell(change(difference), mark=mark)
 
 
-def _crossed_table(study: Study) -> Table:
+def _crossed_table(study: Study) -> Table | None:
     """Return max@1 and max@k, k the largest tested: first axis down, the others across."""
-    runs = {
-        _place(levels): run for run in study.comparison.runs if (levels := study.levels[run.name])
-    }
+    runs: dict[tuple[str, str], Run] = {}
+    for run in study.comparison.runs:
+        if levels := study.models[run.name]["levels"]:
+            first, others = split_levels(levels)
+            runs[first, ",".join(f"{axis}={level}" for axis, level in others.items())] = run
+    across = dict.fromkeys(others for _, others in runs if others)
+    if not across:
+        return None
     firsts = dict.fromkeys(first for first, _ in runs)
     rows = [(first, k) for k in study.comparison.shown_ks(TESTED_KS) for first in firsts]
-    columns = {
-        across: [_mean(runs.get((first, across)), k) for first, k in rows]
-        for _, across in runs
-        if across
-    }
     return table_of(
         {
             "model": [first for first, _ in rows],
             "metric": [f"max@{k}" for _, k in rows],
-            **columns,
+            **{o: [_mean(runs.get((first, o)), k) for first, k in rows] for o in across},
         }
     )
-
-
-def _place(levels: Mapping[str, str]) -> tuple[str, str]:
-    """Return the row and the column of a model, such as `updates=8`, "" with one axis."""
-    first, others = split_levels(levels)
-    return first, ",".join(f"{axis}={level}" for axis, level in others.items())
 
 
 def _mean(run: Run | None, k: int) -> str:
@@ -147,18 +136,16 @@ def _mean(run: Run | None, k: int) -> str:
 
 
 def _training_table(study: Study) -> Table:
-    trained = [run for run in study.comparison.runs if study.training[run.name]]
+    trained = {name: model["training"] for name, model in study.models.items() if model["training"]}
     largest = study.comparison.shown_ks(TESTED_KS)[-1]
-    logged = {key for run in trained for key in study.training[run.name]}
-    columns = {
-        heading: [decimal(study.training[run.name].get(key), digits) for run in trained]
-        for key, heading, digits in TRAINING_COLUMNS
-        if key in logged
-    }
     return table_of(
         {
-            "model": [run.name for run in trained],
-            **columns,
-            f"max@{largest}": [_mean(run, largest) for run in trained],
+            "model": trained,
+            **{
+                heading: [decimal(logged.get(key), digits) for logged in trained.values()]
+                for key, heading, digits in TRAINING_COLUMNS
+                if any(key in logged for logged in trained.values())
+            },
+            f"max@{largest}": [_mean(study.comparison.run(name), largest) for name in trained],
         }
     )

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from maxatk.evaluation.folder import RESULTS
 from maxatk.folders import read_training, write_json
-from maxatk.report import write_report
+from maxatk.report.figures import entropy_figure, figure1
+from maxatk.report.page import write_report
 from maxatk.studies.demo import remarks
-from maxatk.studies.figures import write_figures
-from maxatk.studies.findings import StudiedModel, Study, build_study
+from maxatk.studies.findings import StudiedModel, Study, build_study, pooled
 from maxatk.studies.recipe import StudyRecipe, paired_names
 from maxatk.studies.schedule import places
 from maxatk.studies.tables import write_tables
@@ -26,23 +25,27 @@ def write_study(recipe: StudyRecipe) -> Study:
     """
     out = Path(recipe.out)
     models = studied_models(recipe)
-    study = build_study(
-        models,
-        title=recipe.title,
-        baseline=recipe.baseline,
-        pairs=paired_names(recipe.variants, recipe.pairs),
-    )
+    comparison = pooled(models, baseline=recipe.baseline)
+    pairs = paired_names(recipe.variants, recipe.pairs)
+    study = build_study(models, comparison, title=recipe.title, pairs=pairs)
     out.mkdir(parents=True, exist_ok=True)
     write_json(out / RESULTS, study.to_json())
     write_tables(study, out / "tables")
-    write_figures(study, out / "figures", list(recipe.figures))
+    for suffix in ("svg", "pdf"):
+        figure1(comparison, out / "figures" / f"metric.{suffix}")
+        entropy_figure(comparison, out / "figures" / f"entropy.{suffix}")
     seed, *others = recipe.seeds
-    results = {run.name: run.results for run in study.comparison.runs}
+    results = {run.name: run.results for run in comparison.runs}
     write_report(
-        study.comparison if others else study.comparison.seeds[0],
+        comparison if others else comparison.seeds[0],
         out / PAGE,
         title=recipe.title,
-        curves=_curves(models, seed),
+        # Of one seed: the curves of all would hide each other.
+        curves=[
+            {"name": model.name, **read_training(model.trainings[seed])}
+            for model in models
+            if seed in model.trainings
+        ],
         remarks=None if others else remarks(recipe, results),
     )
     return study
@@ -50,20 +53,11 @@ def write_study(recipe: StudyRecipe) -> Study:
 
 def studied_models(recipe: StudyRecipe) -> list[StudiedModel]:
     """Return the models of a study with their folders, the base first."""
-    work, everywhere = recipe.work_folder, places(recipe)
-    found = []
-    for model in recipe.variants:
-        mine = [place for place in everywhere if place.variant.name == model.name]
-        evaluations = {place.seed: work / place.chain["eval"] for place in mine}
-        trainings = {p.seed: work / p.training for p in mine if p.training is not None}
-        found.append(StudiedModel(model.name, model.levels, evaluations, trainings))
-    return found
-
-
-def _curves(models: list[StudiedModel], seed: int) -> list[dict[str, Any]]:
-    """Return the training curves of one seed: those of all seeds would hide each other."""
-    return [
-        {"name": model.name, **read_training(model.trainings[seed])}
-        for model in models
-        if seed in model.trainings
-    ]
+    work, found = recipe.work_folder, {}
+    for place in places(recipe):
+        name, levels = place.variant.name, place.variant.levels
+        model = found.setdefault(name, StudiedModel(name, levels, {}, {}))
+        model.evaluations[place.seed] = work / place.chain["eval"]
+        if place.training is not None:
+            model.trainings[place.seed] = work / place.training
+    return list(found.values())

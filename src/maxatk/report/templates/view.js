@@ -69,7 +69,7 @@
     return [
       make("h2", `${state.runs[run].name}: step ${step}`),
       neighbours("#", (other) => `#step/${run}/${other}`, steps, steps.indexOf(Number(step))),
-      tables(await ask("step", { run, step })),
+      tables(await ask("groups", { run, step })),
     ];
   }
 
@@ -178,10 +178,10 @@
     return parts;
   }
   const found = (name, caption) => async ([wanted]) => [
-    make("h2", caption(wanted)), neighbours("#", String, [], -1), tables(await ask(name, { wanted })),
+    make("h2", caption(wanted)), neighbours("#", String, [], -1), tables(await ask("groups", { [name]: wanted })),
   ];
 
-  const PAGES = { step: stepPage, group: groupPage, prompt: found("prompt", () => "One prompt"), search: found("search", (wanted) => `Groups with “${wanted}”`) };
+  const PAGES = { step: stepPage, group: groupPage, prompt: found("prompt", () => "One prompt"), search: found("text", (wanted) => `Groups with “${wanted}”`) };
   async function show() {
     const hash = location.hash;
     const [name, ...rest] = hash.slice(1).split("/").map(decodeURIComponent);
