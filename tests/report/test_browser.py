@@ -49,7 +49,7 @@ addEventListener("load", () => {
 </script></body>"""
 FRAME = """<body><iframe src="{}" style="width:{}px;height:900px"
   onload="document.body.dataset.found = this.contentDocument.body.dataset.found"></iframe></body>"""
-OF_MAX = ("winners-max-at-k", "against-max-at-k", "scores-max-at-k")
+OF_MAX = ("winners-max-at-k", "scores-max-at-k")
 TABLES = (*OF_MAX, "settings", "models", "outcomes")
 ROWS = """const rows = () => [...document.querySelectorAll("#problem-table tbody tr")]
   .map((row) => [...row.cells].map((cell) => cell.textContent));

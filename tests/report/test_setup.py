@@ -43,15 +43,16 @@ def test_a_model_is_described_by_its_training(changed):
     rows = by_model(models_table(comparison, {}))
     assert rows["base"]["what it is"] == "the model before training"
     assert rows["same"]["what it is"].startswith("trained for max@8 (")
-    assert (rows["same"]["method"], rows["same"]["k of training"]) == ("bon_loo1", "8")
-    assert rows["same"]["training"] == "40 steps, learning rate 0.00015"
+    assert (rows["same"]["method"], rows["same"]["k"]) == ("bon_loo1", "8")
+    assert (rows["same"]["max_steps"], rows["same"]["learning_rate"]) == ("40", "0.00015")
+    assert rows["base"]["max_steps"] == "–"
 
 
 def test_a_training_that_is_passed_in_serves_runs_without_a_record(results):
     comparison = load_comparison({name: results[name] for name in ("base", "sharp")})
     rows = by_model(models_table(comparison, {"sharp": {"trainer": {"method": "grpo", "k": 8}}}))
     assert rows["sharp"]["method"] == "grpo"
-    assert "k of training" not in rows["sharp"]
+    assert "k" not in rows["sharp"]
     assert rows["base"]["what it is"] == "the model before training"
     assert by_model(models_table(comparison, {}))["base"] == {"evaluated": "runs/2"}
 
@@ -60,8 +61,8 @@ def test_settings_are_said_once_and_by_run_where_they_differ(changed):
     rows = {row[0].text: row[1].text for row in settings_table(load_comparison(changed)).rows}
     assert rows["problems"] == "30"
     assert rows["samples a problem"] == "128"
-    assert rows["temperature"] == "1.0 (base); 0.7 (same)"
-    assert "device" not in rows
+    assert rows["sampling.temperature"] == "1.0 (base); 0.7 (same)"
+    assert "model.device" not in rows
 
 
 def test_the_set_up_is_always_open(changed, tmp_path):

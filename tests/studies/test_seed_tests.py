@@ -34,8 +34,8 @@ def test_the_best_is_tested_against_the_second_best(models, build):
     study = build(models)
     for test in study.leaders:
         means = [
-            study.comparison.means(test.measure.metric, test.measure.k)[n].mean
-            for n in (test.first, test.second)
+            study.comparison.run(name).metric(test.measure.metric, test.measure.k).mean
+            for name in (test.first, test.second)
         ]
         assert means[0] >= means[1]
         assert test.first == "better"

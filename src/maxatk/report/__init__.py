@@ -6,7 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from maxatk.report.comparing import CompareOptions, ModelComparison, compare
-from maxatk.report.run_tables import outcomes_table, overview_table, problem_frame
+from maxatk.report.run_tables import outcomes_table, overview_table
 from maxatk.report.runs import Reading, load_comparison
 from maxatk.report.tables import Cell, Table, format_table
 
@@ -27,7 +27,6 @@ __all__ = [
     "outcomes_table",
     "overview_table",
     "plot",
-    "problem_frame",
     "write_report",
 ]
 

@@ -1,7 +1,4 @@
-"""Compare models over one benchmark or many: who is best, by how much, and is it more than chance.
-
-Everything is paired over problems: as tables for people and as plain rows for programs.
-"""
+"""Compare models over one benchmark or many, paired over problems, for people and for programs."""
 
 from __future__ import annotations
 
@@ -50,10 +47,9 @@ DEFAULT_KS = (1, 128)
 class ModelComparison:
     """The outcome of `compare`.
 
-    `comparisons` maps a benchmark to its runs, all in one order, the baseline first, and
-    `decisions` a benchmark and metric to its verdict, at every k that the runs have. Of its tests,
-    `leaders` has those at the `measures` of the best mean against every other model, and
-    `differences` those of every model against the baseline.
+    `comparisons` maps a benchmark to its runs, all in one order, the baseline first, `decisions` a
+    benchmark and metric to its verdict at every k. Of its tests at the `measures`, `leaders` are
+    those of the best mean against every other model, `differences` those against the baseline.
     """
 
     comparisons: Mapping[str, Comparison]
@@ -68,7 +64,7 @@ class ModelComparison:
         return next(iter(self.comparisons.values())).names
 
     def to_frame(self) -> pd.DataFrame:
-        """Return the scores as `score_rows` has them; raises MissingDependencyError w/o pandas."""
+        """Return the rows of `score_rows`; raises MissingDependencyError without pandas."""
         return data_frame(score_rows(self.comparisons, self.measures))
 
     @property
@@ -125,12 +121,11 @@ def compare(
 ) -> ModelComparison:
     """Compare models by name, each a results object, its file or folder, or a folder of those.
 
-    A folder without results.json holds one folder a benchmark, the same benchmarks for every
-    model; a model may also be a file of rewards.
+    A folder without results.json holds one folder a benchmark, the same for every model; a model
+    may also be a file of rewards.
 
-    Raises InvalidValueError for fewer than two models, different benchmarks, a k that a model has
-    no samples for, and problems or verifiers that differ without being allowed to; and as
-    `load_comparison`.
+    Raises InvalidValueError for fewer than two models, different benchmarks, and a field `by` that
+    no problem has; MissingFileError for a folder of neither; and as `load_comparison`.
     """
     if len(results) < 2:
         raise InvalidValueError(f"results: comparing needs two models or more, got {len(results)}")
@@ -158,22 +153,19 @@ def compare(
     )
 
     def shown(tests: Iterable[PairedTest]) -> tuple[PairedTest, ...]:
-        return tuple(
-            dataclasses.replace(test, wilcoxon_p=_wilcoxon_p(test, comparisons))
-            for test in tests
-            if test.measure in measures
-        )
+        found = []
+        for test in tests:
+            if test.measure in measures:
+                of, measure = comparisons[test.measure.benchmark], test.measure
+                runs = [of.run(name) for name in (test.first, test.second)]
+                values = [run.values(measure.metric, [measure.k])[:, 0] for run in runs]
+                found.append(dataclasses.replace(test, wilcoxon_p=wilcoxon(*values)))
+        return tuple(found)
 
     found = decisions.values()
     leaders = shown(test for decision in found for test in decision.against_best)
     differences = shown(test for decision in found for test in decision.against_baseline)
     return ModelComparison(comparisons, decisions, measures, leaders, differences)
-
-
-def _wilcoxon_p(test: PairedTest, comparisons: Mapping[str, Comparison]) -> float:
-    """Return the p of the paper's test, which stands beside ours."""
-    of, metric, ks = comparisons[test.measure.benchmark], test.measure.metric, [test.measure.k]
-    return wilcoxon(*(of.run(n).values(metric, ks)[:, 0] for n in (test.first, test.second)))
 
 
 def _by_benchmark(results: Mapping[str, ResultsSource]) -> dict[str, dict[str, ResultsSource]]:

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from maxatk.report.runs import ALPHA, SPEAKS_OF, Comparison, metric_name
+from maxatk.report.runs import ALPHA, Comparison, metric_name
 from maxatk.report.tables import mean_cell
 from maxatk.statistics.intervals import FloatArray, in_unit, mean_and_error, within
 from maxatk.statistics.seeds import over_seeds, over_seeds_and_problems, sign_flip_p
@@ -39,14 +39,12 @@ class PairedTest:
     """One model against another in one measure. None is a number that does not exist.
 
     `difference` is the mean of first - second, `low` and `high` its paired 95% interval; `zeros` of
-    the `problems` have equal values. `p` is that of the test which the interval goes with,
-    `adjusted_p` is corrected over all tests of its list, and `significant` says whether it is at
-    most the level asked for. All of these speak of what `SPEAKS_OF` has for the comparison.
-
-    `by_seed` are the differences of single training seeds, where there are some. `prompts_low` and
-    `prompts_high` are then the ends of the interval over the problems of all of them: it speaks of
-    other problems and these very trainings. `wilcoxon_p` is that of the paper's test, which
-    decides nothing here.
+    the `problems` have equal values. `p` is that of the same test, `adjusted_p` corrected over all
+    tests of its list, `significant` whether it is at most the level. All of these speak of what
+    `SPEAKS_OF` has for the comparison. `by_seed` are the differences of single training seeds, if
+    there are some; the interval from `prompts_low` to `prompts_high` over the problems of all of
+    them then speaks of these very trainings. `wilcoxon_p` is of the paper's test: it decides
+    nothing here.
     """
 
     measure: Measure
@@ -160,10 +158,7 @@ def _known(value: float) -> float | None:
 
 
 def corrected(tests: Sequence[PairedTest], alpha: float) -> tuple[PairedTest, ...]:
-    """Return the tests of one list with their p corrected, significant at the level `alpha`.
-
-    Tests without a p are never significant.
-    """
+    """Return the tests of one list with their p corrected; without a p none is significant."""
     adjusted = iter(adjusted_p_values([test.p for test in tests if test.p is not None]))
     found = []
     for test in tests:
@@ -177,10 +172,9 @@ def corrected(tests: Sequence[PairedTest], alpha: float) -> tuple[PairedTest, ..
 class Decision:
     """The verdict on one metric of a comparison.
 
-    `tests` has every model against every earlier one, the baseline first, at each k; they are
-    corrected together, at the level `alpha`. `leaders` maps a k to the models that are best there:
-    the one with the highest mean first, then those that the test does not tell from it, by their
-    means.
+    `tests` has every model against every earlier one at each k, corrected together at the level
+    `alpha`. `leaders` maps a k to the models that are best there: the one with the highest mean
+    first, then those that the test does not tell from it, by their means.
     """
 
     comparison: Comparison
@@ -200,11 +194,6 @@ class Decision:
         return self.comparison.baseline.name
 
     @property
-    def speaks_of(self) -> str:
-        """What the test speaks of."""
-        return SPEAKS_OF[self.comparison.over]
-
-    @property
     def against_best(self) -> list[PairedTest]:
         """The one with the highest mean against every other model, at each k."""
         best = [(self.leaders[test.measure.k][0], test) for test in self.tests]
@@ -216,10 +205,7 @@ class Decision:
         return [test for test in self.tests if test.second == self.baseline]
 
     def advice(self, k: int) -> str:
-        """Return the verdict at one k as one sends it to a colleague, in a sentence or two.
-
-        The best model stands beside the baseline, or beside the second best where it is that.
-        """
+        """Return the verdict at one k as one sends it to a colleague, in a sentence or two."""
         best, *tied = self.leaders[k]
         ranked = [run.name for run in self.comparison.ranked(self.metric, k)]
         other = self.baseline if best != self.baseline else ranked[1]

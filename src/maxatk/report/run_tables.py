@@ -4,37 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
-from maxatk.evaluation.results import Entropy, Results
-from maxatk.notebook import data_frame
+from maxatk.evaluation.results import Results
 from maxatk.records import Outcome
 from maxatk.report.deciding import Decision, Measure
 from maxatk.report.runs import METRICS, Comparison, Reading, Runs, comparison_of, metric_name
-from maxatk.report.tables import (
-    MINUS,
-    Cell,
-    Table,
-    decimal,
-    mean_cell,
-    metric_cells,
-    table_of,
-)
-
-if TYPE_CHECKING:
-    import pandas as pd
+from maxatk.report.tables import Cell, Table, decimal, mean_cell, metric_cells, table_of
 
 KS = (1, 8, 32, 128)
 SAMPLES_COLUMNS: tuple[tuple[str, int, Callable[[Results], float | None]], ...] = (
     ("distinct per problem", 1, lambda found: found.diversity.distinct),
     ("programs per problem", 1, lambda found: found.diversity.programs),
     ("nats of programs", 2, lambda found: found.diversity.program_entropy),
-    ("nats per completion", 2, lambda found: _of(found.entropy, lambda e: e.sequence.mean)),
-    ("nats per token", 2, lambda found: _of(found.entropy, lambda e: e.token_mean)),
-    ("tokens", 1, lambda found: _of(found.entropy, lambda e: e.tokens_mean)),
+    ("nats per completion", 2, lambda found: found.entropy and found.entropy.sequence.mean),
+    ("nats per token", 2, lambda found: found.entropy and found.entropy.token_mean),
+    ("tokens", 1, lambda found: found.entropy and found.entropy.tokens_mean),
 )
 """Heading, decimals and value of what is said of the samples of a run, beside their counts."""
-_SIGNS = {"above": "+", "": "=", "below": MINUS}
 
 
 def overview_table(results: Runs, *, ks: Sequence[int] = ()) -> Table:
@@ -64,31 +50,25 @@ def scores_table(
     """Return one row a model, one column a benchmark and metric, as Tables 2 and 3 of the paper.
 
     The best and the second best of a column are marked, or it is shaded; a star follows the model
-    that `stars` has for a measure.
+    that `stars` has for a measure. The last columns, if there are any, have the samples without a
+    reward or with a 0 in its place.
     """
     columns: dict[str, Sequence[Cell | str]] = {"model": next(iter(comparisons.values())).names}
     for measure in measures:
         comparison = comparisons[measure.benchmark]
         columns[measure.name] = metric_cells(
-            comparison.means(measure.metric, measure.k),
+            {run.name: run.metric(measure.metric, measure.k) for run in comparison.runs},
             of=comparison.baseline.problems,
             starred=stars.get(measure, ""),
             shade=shade,
         )
     for name, comparison in comparisons.items():
-        lacking = without_reward(comparison)
-        columns |= {f"{name} {heading}".strip(): cells for heading, cells in lacking.items()}
+        counts = [run.results.counts for run in comparison.runs]
+        lacking = [(of.unscored + of.zeroed, of.samples) for of in counts]
+        if any(number for number, _ in lacking):
+            shares = [f"{number:,} ({number / samples:.1%})" for number, samples in lacking]
+            columns[f"{name} no reward".strip()] = shares
     return table_of(columns)
-
-
-def without_reward(comparison: Comparison) -> dict[str, list[str]]:
-    """Return the column of samples without a reward, or with a 0 in its place, if there are any."""
-    counts = [run.results.counts for run in comparison.runs]
-    lacking = [count.unscored + count.zeroed for count in counts]
-    if not any(lacking):
-        return {}
-    shares = zip(lacking, counts, strict=True)
-    return {"no reward": [f"{number:,} ({number / of.samples:.1%})" for number, of in shares]}
 
 
 def groups_table(groups: Mapping[str, Results], *, heading: str, ks: Sequence[int]) -> Table:
@@ -105,36 +85,20 @@ def groups_table(groups: Mapping[str, Results], *, heading: str, ks: Sequence[in
 def samples_table(comparison: Comparison) -> Table:
     """Return what became of the samples: counts, outcomes, distinct completions, entropy."""
     found = [run.results for run in comparison.runs]
-    outcomes = sorted({outcome for one in found for outcome in one.counts.outcomes})
+    columns = {"model": comparison.names, "samples": [f"{one.counts.samples:,}" for one in found]}
+    for name in sorted({outcome for one in found for outcome in one.counts.outcomes}):
+        counts = [f"{one.counts.outcomes.get(name, 0):,}" for one in found]
+        columns[name.replace("_", " ")] = counts
+    columns["unscored"] = [f"{one.counts.unscored:,}" for one in found]
     cut_off = ["" if one.cut_off is None else f"{one.cut_off:.1%}" for one in found]
-    return table_of(
-        {
-            "model": comparison.names,
-            "samples": [f"{one.counts.samples:,}" for one in found],
-            **{
-                name.replace("_", " "): [f"{one.counts.outcomes.get(name, 0):,}" for one in found]
-                for name in outcomes
-            },
-            "unscored": [f"{one.counts.unscored:,}" for one in found],
-            **({"cut off": cut_off} if any(cut_off) else {}),
-            **{
-                heading: [decimal(value(one), digits) for one in found]
-                for heading, digits, value in SAMPLES_COLUMNS
-            },
-        }
-    )
-
-
-def _of(entropy: Entropy | None, value: Callable[[Entropy], float]) -> float | None:
-    return None if entropy is None else value(entropy)
+    columns |= {"cut off": cut_off} if any(cut_off) else {}
+    for heading, digits, value in SAMPLES_COLUMNS:
+        columns[heading] = [decimal(value(one), digits) for one in found]
+    return table_of(columns)
 
 
 def outcomes_table(results: Results) -> Table:
-    """Return one row an outcome that occurred: samples with it and their share of all samples.
-
-    The last row, if there are any, counts the samples without a reward: they are left out of every
-    metric.
-    """
+    """Return one row an outcome that occurred, and last the samples without a reward, if any."""
     counts = results.counts
     found = counts.outcomes
     numbers = {str(outcome): found[str(outcome)] for outcome in Outcome if str(outcome) in found}
@@ -151,46 +115,10 @@ def outcomes_table(results: Results) -> Table:
 
 def winners(decision: Decision) -> Table:
     """Return the models that are best at some k: where each is "best", and where "tied" with it."""
-    names = list(dict.fromkeys(name for k in decision.ks for name in decision.leaders[k]))
-
-    def word(name: str, best: str, *tied: str) -> str:
-        return "best" if name == best else "tied" if name in tied else ""
-
+    names = list(dict.fromkeys(name for leaders in decision.leaders.values() for name in leaders))
     columns = {
-        str(k): [word(name, *leaders) for name in names] for k, leaders in decision.leaders.items()
+        str(k): ["best" if name == best else "tied" if name in tied else "" for name in names]
+        for k, (best, *tied) in decision.leaders.items()
     }
-    return table_of(
-        {
-            "best of N": names,
-            **{k: [Cell(found, mark=found) for found in words] for k, words in columns.items()},
-        }
-    )
-
-
-def against_baseline(decision: Decision) -> Table:
-    """Return every other model: where it is above (+) or below (−) the baseline, or neither (=)."""
-    names = list(dict.fromkeys(test.first for test in decision.against_baseline))
-    columns = {
-        str(k): [
-            Cell(_SIGNS[test.mark], mark=test.mark)
-            for test in decision.against_baseline
-            if test.measure.k == k
-        ]
-        for k in decision.ks
-    }
-    return table_of({f"against {decision.baseline}": names, **columns})
-
-
-def problem_frame(results: Runs) -> pd.DataFrame:
-    """Return what `Results.to_frame` gives for every run, at the k that all have, with its model.
-
-    Raises MissingDependencyError without pandas, and as `load_comparison`.
-    """
-    comparison = comparison_of(results)
-    rows = [
-        {"model": run.name, **row}
-        for run in comparison.runs
-        for row in run.results.to_frame().to_dict("records")
-        if row["k"] in comparison.ks
-    ]
-    return data_frame(rows)
+    marked = {k: [Cell(word, mark=word) for word in words] for k, words in columns.items()}
+    return table_of({"best of N": names, **marked})

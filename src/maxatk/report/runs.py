@@ -88,14 +88,8 @@ class Comparison:
     @property
     def passes(self) -> str:
         """What a sample does that passes."""
-        if all(run.results.recorded("settings.verifier") for run in self.runs):
-            return "passes every test"
         thresholds = {f"{1 if (t := run.results.threshold) is None else t:g}" for run in self.runs}
         return f"has a reward of {' or '.join(sorted(thresholds))} or more"
-
-    def means(self, metric: str, k: int) -> dict[str, Mean]:
-        """Return what `Run.metric` gives for every run, by its name."""
-        return {run.name: run.metric(metric, k) for run in self.runs}
 
     def ranked(self, metric: str, k: int) -> list[Run]:
         """Return the runs by their means, the highest first; those without a mean are last."""
@@ -120,6 +114,11 @@ class Comparison:
         return "seeds and problems" if self.shared else "seeds"
 
     @property
+    def speaks_of(self) -> str:
+        """What a test of a difference speaks of."""
+        return SPEAKS_OF[self.over]
+
+    @property
     def shared(self) -> bool:
         """Whether there are seeds, and all have the same problems."""
         parts = [of_seed.baseline.results for of_seed in self.seeds]
@@ -128,10 +127,10 @@ class Comparison:
     @property
     def test_name(self) -> str:
         """The name of the test of a difference, and over what it is."""
-        counts = {"seeds": f"{len(self.seeds)} training seeds"}
-        counts["problems"] = f"{self.baseline.problems:,} problems"
-        over = " and ".join(counts[what] for what in self.over.split(" and "))
-        return f"paired t-test over {over}"
+        over = self.over.replace("seeds", f"{len(self.seeds)} training seeds")
+        return (
+            f"paired t-test over {over.replace('problems', f'{self.baseline.problems:,} problems')}"
+        )
 
     def run(self, name: str) -> Run:
         """Return the run of that name; raises InvalidValueError where there is none."""
@@ -177,12 +176,10 @@ def load_comparison(
 ) -> Comparison:
     """Return the comparison of results given by name: objects, files, folders, files of rewards.
 
-    With `allow_other_problems` the problems are those that every run has (by id), and metrics are
-    taken over them; `allow_other_verifiers` lets the verifier's limits differ.
-
-    Raises MissingFileError or DataError for a file that is not a results file; InvalidValueError
-    when there are no results, a name is not printable, the baseline is unknown, or problems or
-    verifiers differ that may not.
+    With `allow_other_problems` the problems are those that every run has, by id;
+    `allow_other_verifiers` lets the verifier's limits differ. Raises InvalidValueError when there
+    are no results, a name is not printable, the baseline is unknown, or problems or verifiers
+    differ that may not; and as `load_results`.
     """
     if not results:
         raise InvalidValueError("results: must hold at least one run")

@@ -14,50 +14,9 @@ from maxatk.evaluation.results import MOST_CUT_OFF, Results
 from maxatk.objectives import METHODS
 from maxatk.objectives.methods import Method
 from maxatk.report.runs import ALPHA, BASE, Comparison, Run
-from maxatk.report.tables import Table, p_value, table_of, transposed
+from maxatk.report.tables import Table, p_value, table_of, table_of_rows
 from maxatk.statistics.intervals import FEW_PROBLEMS, FloatArray
 from maxatk.statistics.tests import adjusted_p_values, wilcoxon
-
-_TRAINING = (
-    ("max_steps", "{} steps"),
-    ("num_train_epochs", "{} epochs"),
-    ("num_generations", "{} samples a prompt"),
-    ("num_iterations", "{} optimizer steps per rollout batch"),
-    ("learning_rate", "learning rate {}"),
-    ("beta", "KL weight {}"),
-    ("epsilon", "clip {}"),
-    ("seed", "seed {}"),
-)
-"""Keys of a recipe's `trainer` and how they are said."""
-
-_SETTINGS: Mapping[str, str] = {
-    "problems from": "problems_file",
-    "temperature": "settings.sampling.temperature",
-    "top-p": "settings.sampling.top_p",
-    "top-k": "settings.sampling.top_k",
-    "new tokens, at most": "settings.sampling.max_new_tokens",
-    "stop texts": "settings.sampling.stop",
-    "prompt template": "settings.model.prompt.template",
-    "system prompt": "settings.model.prompt.system",
-    "seed of the samples": "settings.sampling.seed",
-    "reward": "settings.reward",
-    "CPU seconds a test": "settings.verifier.time_limit_s",
-    "memory a test, bytes": "settings.verifier.memory_limit_bytes",
-    "backend": "settings.model.name",
-    "weights as": "settings.model.dtype",
-    "device": "settings.model.device",
-    "maxatk": "environment.maxatk",
-    "commit": "environment.commit",
-    "Python": "environment.python",
-    "torch": "environment.torch",
-    "transformers": "environment.transformers",
-    "vLLM": "environment.vllm",
-    "machine": "environment.cpu",
-    "GPU": "environment.gpu",
-    "driver": "environment.driver",
-    "CUDA": "environment.cuda",
-}
-"""Further rows of the table of settings: the heading, and where the value is in a manifest."""
 
 _MEANT_TO_DIFFER = (
     *("model.model", "model.weights", "model.stored_dtype"),
@@ -65,6 +24,7 @@ _MEANT_TO_DIFFER = (
 )
 _NUMERICS = ("gpu", "driver", "cuda", "torch", "transformers", "vllm", "peft")
 """What of an environment the numbers of two models may differ by."""
+_MACHINE = "environment."
 
 
 def described(method: Method, k: int | None) -> str:
@@ -76,35 +36,26 @@ def described(method: Method, k: int | None) -> str:
 
 
 def models_table(comparison: Comparison, recipes: Mapping[str, Mapping[str, Any]]) -> Table:
-    """Return one column a model: what it is, its method and k, and how it was trained.
+    """Return one column a model: what it is, what was evaluated, and the trainer's settings.
 
     `recipes` are those of trainings by the name of the model, for runs whose manifest has none.
     """
-    trainers = {}
+    trainers: dict[str, dict[str, Any]] = {}
+    what, evaluated = [], []
     for run in comparison.runs:
         recipe = run.results.manifest.get("training") or recipes.get(run.name)
-        trainers[run.name] = _mapping(_mapping(recipe).get("trainer"))
-    trained = any(trainers.values())
-    rows = [_about(run, trainers[run.name], trained=trained) for run in comparison.runs]
-    columns = {heading: [row[heading] for row in rows] for heading in rows[0]}
-    return transposed(table_of({"model": comparison.names, **columns}))
-
-
-def _about(run: Run, trainer: Mapping[str, Any], *, trained: bool) -> dict[str, str]:
-    method = METHODS.get(str(trainer.get("method")))
-    k = trainer.get("k") if method is not None and method.kind.uses_k else None
-    what = "the model before training" if run.name == BASE else "not known: no training record"
-    steps = trainer.get("max_steps")
-    unused = "num_train_epochs" if isinstance(steps, int) and steps > 0 else "max_steps"
-    known = trainer.keys() - {unused}
-    said = [text.format(trainer[key]) for key, text in _TRAINING if key in known]
-    return {
-        "what it is": (what if method is None else described(method, k)) if trained else "",
-        "method": str(trainer.get("method", "–")),
-        "k of training": "–" if k is None else str(k),
-        "training": ", ".join(said) or "–",
-        "evaluated": _evaluated(run.results),
-    }
+        trainer = trainers[run.name] = dict(_mapping(_mapping(recipe).get("trainer")))
+        method = METHODS.get(str(trainer.get("method")))
+        known = "the model before training" if run.name == BASE else "not known: no training record"
+        what.append(known if method is None else described(method, trainer.get("k")))
+        evaluated.append(_evaluated(run.results))
+        if method is not None and not method.kind.uses_k:
+            trainer.pop("k", None)
+    keys = dict.fromkeys(key for trainer in trainers.values() for key in trainer)
+    rows = [(key, *(_plain(found.get(key)) or "–" for found in trainers.values())) for key in keys]
+    said = {"what it is": what if any(trainers.values()) else [], "evaluated": evaluated}
+    shown = [(name, *texts) for name, texts in said.items() if set(texts) - {"–"}]
+    return table_of_rows(("model", *trainers), [*shown, *rows])
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
@@ -128,21 +79,21 @@ def settings_table(comparison: Comparison) -> Table:
     Settings that no run recorded are left out, and so is the machine where all rewards were given.
     """
     given = all(run.results.recorded("settings.rewards") for run in comparison.runs)
+    found = {run.name: _recorded(run) for run in comparison.runs}
+    samples = {run.name: sorted(set(run.results.per_problem.samples)) for run in comparison.runs}
     rows = {
         "problems": {run.name: f"{run.problems:,}" for run in comparison.runs},
-        "samples a problem": {run.name: _samples(run) for run in comparison.runs},
+        "samples a problem": {
+            name: " to ".join(f"{number:,}" for number in dict.fromkeys((few[0], few[-1])))
+            for name, few in samples.items()
+        },
     }
-    for heading, key in _SETTINGS.items():
-        values = {run.name: _plain(run.results.recorded(key)) for run in comparison.runs}
-        if any(values.values()) and not (given and key.startswith("environment.")):
-            rows[heading] = values
+    for key in dict.fromkeys(key for settings in found.values() for key in settings):
+        values = {name: _plain(settings.get(key)) for name, settings in found.items()}
+        hidden = key.endswith("sha256") or (given and key.startswith(_MACHINE))
+        if any(values.values()) and not hidden:
+            rows[key.removeprefix(_MACHINE)] = values
     return table_of({"setting": rows, "value": map(_together, rows.values())})
-
-
-def _samples(run: Run) -> str:
-    counts = run.results.per_problem.samples
-    few, many = min(counts), max(counts)
-    return f"{few:,}" if few == many else f"{few:,} to {many:,}"
 
 
 def _together(values: Mapping[str, str]) -> str:
@@ -159,6 +110,23 @@ def _plain(value: Any) -> str:
         return ", ".join(str(_mapping(part).get("target", repr(part))) for part in value)
     large = isinstance(value, int) and value >= 10_000
     return "" if value is None else f"{value:,}" if large else str(value)
+
+
+def _recorded(run: Run) -> dict[str, Any]:
+    """Return the settings and the machine of a run, those within others as `a.b`."""
+    return {
+        **_flat(run.results.recorded("settings") or {}),
+        **_flat(run.results.recorded("environment") or {}, _MACHINE.removesuffix(".")),
+    }
+
+
+def _flat(value: Any, name: str = "") -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        return {name: value}
+    flat: dict[str, Any] = {}
+    for key, inner in value.items():
+        flat.update(_flat(inner, f"{name}.{key}" if name else key))
+    return flat
 
 
 @dataclasses.dataclass(frozen=True)
@@ -205,27 +173,16 @@ def setting_differences(comparison: Comparison) -> list[str]:
     The model itself, or the file of its samples, is left out: runs are meant to differ in it.
     """
     base, first = comparison.baseline.name, _recorded(comparison.baseline)
-    return [
-        f"{key}: {first.get(key)!r} for {base}, {mine.get(key)!r} for {run.name}"
-        for run in comparison.others
-        for mine in [_recorded(run)]
-        for key in sorted(first.keys() | mine.keys())
-        if key not in _MEANT_TO_DIFFER and first.get(key) != mine.get(key)
-    ]
-
-
-def _recorded(run: Run) -> dict[str, Any]:
-    versions = {name: run.results.recorded(f"environment.{name}") for name in _NUMERICS}
-    return {**_flat(run.results.recorded("settings") or {}), **versions}
-
-
-def _flat(value: Any, name: str = "") -> dict[str, Any]:
-    if not isinstance(value, Mapping):
-        return {name: value}
-    flat: dict[str, Any] = {}
-    for key, inner in value.items():
-        flat.update(_flat(inner, f"{name}.{key}" if name else key))
-    return flat
+    lines = []
+    for run in comparison.others:
+        mine = _recorded(run)
+        for key in sorted(first.keys() | mine.keys()):
+            name = key.removeprefix(_MACHINE)
+            meant = key in _MEANT_TO_DIFFER or (name != key and name not in _NUMERICS)
+            if not meant and first.get(key) != mine.get(key):
+                values = f"{first.get(key)!r} for {base}, {mine.get(key)!r} for {run.name}"
+                lines.append(f"{name}: {values}")
+    return lines
 
 
 def unscored_warnings(comparison: Comparison) -> list[str]:
@@ -236,31 +193,26 @@ def unscored_warnings(comparison: Comparison) -> list[str]:
     (Wilcoxon, two-sided), adjusted for the number of pairs.
     """
     shares = {run.name: _unscored(run) for run in comparison.runs}
-    pairs = [
-        pair
-        for pair in itertools.combinations(comparison.runs, 2)
-        if any(shares[run.name].any() for run in pair)
-    ]
-    found = adjusted_p_values([wilcoxon(*(shares[run.name] for run in pair)) for pair in pairs])
-    return [
-        f"{_said(one)} and {_said(other)}: not by chance (p {_p_said(p)}), so that a difference "
-        "of the two may be one of what was scored."
-        for (one, other), p in zip(pairs, found, strict=True)
-        if p <= ALPHA
-    ]
+    said = {}
+    for run in comparison.runs:
+        share = run.results.counts.unscored / run.results.counts.samples
+        said[run.name] = f"{run.name} has {share:.1%} of its samples unscored"
+    names = itertools.combinations(comparison.names, 2)
+    pairs = [pair for pair in names if any(shares[name].any() for name in pair)]
+    found = adjusted_p_values([wilcoxon(*(shares[name] for name in pair)) for pair in pairs])
+    warnings = []
+    for (one, other), p in zip(pairs, found, strict=True):
+        if p <= ALPHA:
+            text = p_value(p)
+            warnings.append(
+                f"{said[one]} and {said[other]}: not by chance (p "
+                f"{text if text.startswith('<') else f'= {text}'}), so that a difference of the "
+                "two may be one of what was scored."
+            )
+    return warnings
 
 
 def _unscored(run: Run) -> FloatArray:
     found = run.results.per_problem
     samples, scored = (np.array(c, dtype=np.float64) for c in (found.samples, found.scored))
     return (samples - scored) / samples
-
-
-def _said(run: Run) -> str:
-    counts = run.results.counts
-    return f"{run.name} has {counts.unscored / counts.samples:.1%} of its samples unscored"
-
-
-def _p_said(p: float) -> str:
-    text = p_value(p)
-    return text if text.startswith("<") else f"= {text}"

@@ -78,7 +78,7 @@ def metric_cells(
 ) -> list[Cell]:
     """Return the column of a metric by the names of models, shaded or best and second best marked.
 
-    `of` is the number of problems that the table is about, and the model `starred` gets a star.
+    `of` is the number of problems of the table, and the model `starred` gets a star.
     """
     values = [found.mean for found in means.values()]
     marks = [""] * len(values) if shade else ranks(values)
@@ -94,8 +94,7 @@ def metric_cells(
 def mean_cell(found: Mean, *, of: int = 0) -> Cell:
     """Return the cell of a mean, with a note where it rests on less than `of` problems.
 
-    On fewer problems, since the others have too few scored samples; or on the few that are below 1,
-    since most are at this ceiling, where more samples cannot move them.
+    The others have too few scored samples, or are at the ceiling of 1, where nothing moves them.
     """
     notes = []
     if found.problems < of:
@@ -118,10 +117,7 @@ def ranks(means: Sequence[float | None]) -> list[str]:
 
 
 def shaded(values: Sequence[float | None]) -> list[float | None]:
-    """Return the place of every value between the lowest (0) and the highest (1) of them.
-
-    All are None where there are fewer than two different values.
-    """
+    """Return the place of every value from the lowest (0) to the highest (1), if they differ."""
     known = [value for value in values if value is not None]
     low, high = min(known, default=0.0), max(known, default=0.0)
     if low == high:
@@ -225,22 +221,18 @@ def _no_formula(text: str) -> str:
     return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
 
 
-_ESCAPES = {
-    "\\": r"\textbackslash{}",
-    "&": r"\&",
-    "%": r"\%",
-    "$": r"\$",
-    "#": r"\#",
-    "_": r"\_",
-    "{": r"\{",
-    "}": r"\}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    MINUS: "$-$",
-    "–": "--",
-}
+_ESCAPES = str.maketrans(
+    {
+        **{mark: f"\\{mark}" for mark in "&%$#_{}"},
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "<": r"\textless{}",
+        ">": r"\textgreater{}",
+        MINUS: "$-$",
+        "–": "--",
+    }
+)
 
 
 def _latex(table: Table) -> str:
@@ -274,7 +266,7 @@ def _latex(table: Table) -> str:
 
 
 def _escaped(text: str) -> str:
-    return "".join(_ESCAPES.get(character, character) for character in _one_line(text))
+    return _one_line(text).translate(_ESCAPES)
 
 
 _FORMATS: dict[str, Callable[[Table], str]] = {"md": _markdown, "csv": _csv, "latex": _latex}
