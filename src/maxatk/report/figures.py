@@ -23,8 +23,6 @@ import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
-from matplotlib.patches import PathPatch
-from matplotlib.path import Path as DrawnPath
 
 from maxatk.errors import InvalidValueError, unknown_name
 from maxatk.evaluation.results import Results
@@ -285,14 +283,13 @@ def _draw_entropies(axes: Axes, comparison: Comparison) -> None:
     longest = max(histogram.width * len(histogram.counts) for histogram in histograms.values())
     while longest / width > _BINS:
         width *= 2
+    edges = np.arange(0.0, longest + width, width)
     for name, histogram in histograms.items():
-        together, color = round(width / histogram.width), lines[name].color
-        counts = np.array(histogram.counts, dtype=np.float64)
-        counts = np.pad(counts, (0, -len(counts) % together)).reshape(-1, together).sum(axis=1)
-        edges, shares = width * np.arange(len(counts) + 1), counts / counts.sum()
-        axes.stairs(shares, edges, fill=True, color=color, alpha=0.15)
-        outline = axes.stairs(shares, edges, color=color, linewidth=1.8, linestyle=lines[name].dash)
-        outline.set_label(drawn_name(name))
+        middles = histogram.width * (np.arange(len(histogram.counts)) + 0.5)
+        color, shares = lines[name].color, np.array(histogram.counts) / sum(histogram.counts)
+        draw = functools.partial(axes.hist, middles, edges, weights=shares, color=color)
+        draw(histtype="stepfilled", alpha=0.15)
+        draw(histtype="step", linestyle=lines[name].dash, linewidth=1.8, label=drawn_name(name))
     axes.set(xlabel="entropy of a completion, nats", ylabel="share of completions")
     axes.set_xlim(left=0)
     axes.set_ylim(bottom=0)
@@ -336,7 +333,13 @@ def curve_svg(curves: Sequence[Mapping[str, Any]], names: Sequence[str], key: st
 
     def draw(axes: Axes) -> None:
         for curve in curves:
-            _draw_curve(axes, curve["log_history"], key, lines[curve["name"]])
+            rows = [(known(row, "step"), known(row, key)) for row in curve["log_history"]]
+            points = np.array(rows, dtype=np.float64).reshape(-1, 2)
+            # What is missing is NaN here, and beyond what any training logs an axis has no ticks.
+            steps, values = points[(np.abs(points) < _FARTHEST).all(axis=1)].T
+            line = lines[curve["name"]]
+            axes.plot(steps, values, color=line.color, linewidth=0.8, alpha=0.35)
+            axes.plot(steps, smoothed(values), color=line.color, linestyle=line.dash)
         axes.set(xlabel="optimizer step", ylabel=key)
         axes.locator_params(axis="x", integer=True)
 
@@ -344,13 +347,13 @@ def curve_svg(curves: Sequence[Mapping[str, Any]], names: Sequence[str], key: st
     return _inline(name, f"{key} during training", draw, height=3.0)
 
 
-def smoothed(values: Sequence[float]) -> npt.NDArray[np.float64]:
-    """Return the running mean over 15% of the points, centred; at an end the line through them."""
-    from scipy import signal
-
-    reach = int(_WINDOW * len(values) / 2)
-    points = np.asarray(values, dtype=np.float64)
-    return signal.savgol_filter(points, 2 * reach + 1, 1) if reach else points
+def smoothed(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return the centred mean over 15% of the points, and over fewer towards the ends."""
+    at = np.arange(len(values))
+    reach = np.minimum(np.minimum(at, at[::-1]), int(_WINDOW * len(at) / 2))
+    sums = np.concatenate([[0.0], np.cumsum(values)])
+    means: npt.NDArray[np.float64] = (sums[at + reach + 1] - sums[at - reach]) / (2 * reach + 1)
+    return means
 
 
 def drawn_quantities(curves: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
@@ -365,22 +368,6 @@ def drawn_quantities(curves: Sequence[Mapping[str, Any]]) -> list[tuple[str, str
     shown = [(f"max@{k}", f"max@{k} of the training groups") for k in levels]
     (first, *others) = QUANTITIES
     return [entry for entry in (first, *shown, *others) if entry[0] in logged]
-
-
-def _draw_curve(axes: Axes, history: Sequence[Mapping[str, Any]], key: str, line: Line) -> None:
-    logged = [(known(row, "step"), known(row, key)) for row in history]
-    # Beyond what any training logs, an axis has no ticks.
-    points = [(x, y) for x, y in logged if x is not None and y is not None]
-    points = [point for point in points if max(map(abs, point)) < _FARTHEST]
-    if points:
-        steps, values = zip(*points, strict=True)
-        # Dots are one path of lines without length: each marker would be an element of the page.
-        twice, pen = np.repeat(points, 2, axis=0), (DrawnPath.MOVETO, DrawnPath.LINETO)
-        dots = DrawnPath(twice, pen * len(points))
-        look = {"color": line.color, "linewidth": 2.75, "capstyle": "round", "alpha": 0.5}
-        axes.add_artist(PathPatch(dots, in_layout=False, zorder=2, **look))
-        axes.update_datalim(points)
-        axes.plot(steps, smoothed(values), color=line.color, linestyle=line.dash)
 
 
 def weighting_figure(path: str | Path, *, n: int = 8, k: int = 4) -> Path:

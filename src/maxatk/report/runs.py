@@ -128,9 +128,8 @@ class Comparison:
     def test_name(self) -> str:
         """The name of the test of a difference, and over what it is."""
         over = self.over.replace("seeds", f"{len(self.seeds)} training seeds")
-        return (
-            f"paired t-test over {over.replace('problems', f'{self.baseline.problems:,} problems')}"
-        )
+        over = over.replace("problems", f"{self.baseline.problems:,} problems")
+        return f"paired t-test over {over}"
 
     def run(self, name: str) -> Run:
         """Return the run of that name; raises InvalidValueError where there is none."""
