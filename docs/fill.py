@@ -17,8 +17,7 @@ import shutil
 from pathlib import Path
 
 from maxatk.report.tables import format_table
-from maxatk.studies.findings import Study
-from maxatk.studies.tables import study_tables, write_tables
+from maxatk.studies.findings import Study, study_tables, write_tables
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs" / "study"

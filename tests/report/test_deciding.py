@@ -59,7 +59,7 @@ def test_the_sentence_to_send_has_the_best_model_its_worth_and_whom_it_is_tied_w
     for k, (best, *tied) in found.leaders.items():
         said = found.advice(k)
         mean = comparison.run(best).metric(metric, k)
-        other = "base" if best != "base" else comparison.ranked(metric, k)[1].name
+        other = "base" if best != "base" else comparison.ranked(metric, k)[1]
         start = f"{best} is not told apart from {other}" if other in tied else f"take {best}"
         assert said.startswith(f"For N = {k} {start}: ")
         assert f" {mean.mean:.3f} [{mean.low:.3f}, {mean.high:.3f}] against " in said

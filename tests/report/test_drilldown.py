@@ -4,7 +4,8 @@ import re
 import pytest
 
 from maxatk.errors import DataError
-from maxatk.records import Outcome, Problem, Sample, Score, TestCase
+from maxatk.jsonl import write_jsonl
+from maxatk.records import Outcome, Sample, Score
 from maxatk.report import load_comparison, write_report
 from maxatk.report.page import MOST_TEXT, problem_details
 from runs import write_run
@@ -24,14 +25,16 @@ def folder(tmp_path):
         outcome = {None: Outcome.INFRA_ERROR, 1.0: Outcome.PASSED}.get(reward, Outcome.TIME_LIMIT)
         scores.append(Score(*key, reward, round(2 * (reward or 0)), 2, outcome, 0.0))
     write_run(tmp_path / "run", scores, samples)
+    write_prompts(tmp_path / "run", "p<0>", "What is <b>?")
     return tmp_path / "run"
 
 
-PROBLEMS = [Problem("p<0>", "What is <b>?", (TestCase(input="", output=""),))]
+def write_prompts(folder, name, prompt):
+    write_jsonl(folder / "prompts.jsonl", [{"problem_id": name, "prompt": prompt}])
 
 
 def test_rewards_are_sorted_and_samples_spread_from_best_to_worst(folder):
-    first, second = problem_details(load_comparison({"run": folder}), problems=PROBLEMS)
+    first, second = problem_details(load_comparison({"run": folder}))
     assert (first["prompt"], "prompt" in second) == ("What is <b>?", False)
     (run,) = first["runs"]
     assert run["rewards"] == "1.000 × 1, 0.500 × 2, 0.000 × 1, unscored × 1"
@@ -63,15 +66,15 @@ def test_runs_that_are_no_folders_have_no_details(folder):
 
 
 def test_long_texts_are_cut(folder):
-    problem = Problem("p1", "x" * 10 * MOST_TEXT, (TestCase(input="", output=""),))
-    (_, second) = problem_details(load_comparison({"run": folder}), problems=[problem])
+    write_prompts(folder, "p1", "x" * 10 * MOST_TEXT)
+    (_, second) = problem_details(load_comparison({"run": folder}))
     assert second["prompt"] == "x" * MOST_TEXT + " …"
 
 
 def test_the_page_holds_them_as_data(folder, tmp_path):
     def details(samples):
         path = tmp_path / "r.html"
-        page = write_report({"run": folder}, path, problems=PROBLEMS, samples=samples).read_text()
+        page = write_report({"run": folder}, path, samples=samples).read_text()
         return json.loads(re.search(r'id="problem-data">(.*?)</script>', page)[1])["details"]
 
     first, second = details(3)
@@ -88,4 +91,4 @@ def test_a_reward_that_is_no_finite_number_is_named_with_its_line(folder, reward
     path.write_text("\n".join([damaged, *others]) + "\n")
     said = r"scores\.jsonl:1: score: 'reward' must be a finite number"
     with pytest.raises(DataError, match=said):
-        problem_details(load_comparison({"run": folder}), problems=PROBLEMS)
+        problem_details(load_comparison({"run": folder}))

@@ -6,8 +6,8 @@ import pytest
 
 from maxatk.objectives import METHODS
 from maxatk.report import write_report
+from maxatk.report.run_tables import described, models_table, setting_differences, settings_table
 from maxatk.report.runs import load_comparison
-from maxatk.report.setup import described, models_table, setting_differences, settings_table
 
 TRAINER = {"method": "bon_loo1", "k": 8, "max_steps": 40, "learning_rate": 1.5e-4}
 

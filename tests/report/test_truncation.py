@@ -1,9 +1,8 @@
 import copy
 
 from maxatk.report import write_report
-from maxatk.report.run_tables import samples_table
+from maxatk.report.run_tables import notices, samples_table
 from maxatk.report.runs import load_comparison
-from maxatk.report.setup import notices
 
 
 def cut_off_warnings(comparison):

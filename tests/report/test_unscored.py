@@ -3,8 +3,8 @@ import copy
 import pytest
 
 from maxatk.report import write_report
+from maxatk.report.run_tables import unscored_warnings
 from maxatk.report.runs import load_comparison
-from maxatk.report.setup import unscored_warnings
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from maxatk.evaluation.results import Counts, Diversity, Mean, PerProblem, Results
-from maxatk.studies.demo import MODELS, SEEDS, remarks
 from maxatk.studies.recipe import load_study
+from maxatk.studies.write import MODELS, SEEDS, remarks
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "mini" / "demo.yaml"
 STUDY = Path(__file__).parents[2] / "docs" / "study" / "demo_seeds" / "results.json"
@@ -34,7 +34,7 @@ def said(base, grpo, bon_loo1):
 
 
 def test_one_sentence_says_what_the_best_of_many_is_worth():
-    first, second, _ = said(0.82, 0.71, 0.84).sentences
+    first, second, _ = said(0.82, 0.71, 0.84)
     assert first == (
         "Of 128 answers, the best is worth 0.71 after GRPO, 0.82 before training and 0.84 after "
         "max@8 training."
@@ -44,19 +44,19 @@ def test_one_sentence_says_what_the_best_of_many_is_worth():
 
 @pytest.mark.parametrize("values", [(0.82, 0.83, 0.84), (0.82, 0.75, 0.72)])
 def test_a_run_that_does_not_show_the_effect_says_so(values):
-    assert said(*values).sentences[1].startswith("This run does not show what the other seeds show")
+    assert said(*values)[1].startswith("This run does not show what the other seeds show")
 
 
 def test_a_run_without_the_models_or_with_few_samples_says_nothing():
     demo = load_study(RECIPE)
-    assert remarks(demo, {"base": results_of(0.8)}) is None
-    assert remarks(demo, dict.fromkeys(MODELS, results_of(0.8, k=8))) is None
+    assert remarks(demo, {"base": results_of(0.8)}) == []
+    assert remarks(demo, dict.fromkeys(MODELS, results_of(0.8, k=8))) == []
 
 
 def test_a_study_of_another_model_says_nothing(recipe, of_a_llama):
     found = dict.fromkeys(MODELS, results_of(0.8))
-    assert remarks(load_study(recipe()), found) is not None
-    assert remarks(load_study(recipe(**of_a_llama)), found) is None
+    assert remarks(load_study(recipe()), found) != []
+    assert remarks(load_study(recipe(**of_a_llama)), found) == []
 
 
 def test_the_table_of_the_package_is_that_of_the_study():
@@ -82,6 +82,6 @@ def test_every_seed_of_the_table_shows_the_effect():
         assert scores["grpo"]["128"] < scores["base"]["128"]
         assert all(scores["bon_loo1"][k] > scores["grpo"][k] for k in ("8", "32", "128"))
         assert scores["bon_loo1"]["8"] > scores["base"]["8"]
-    sentence = said(0.8, 0.7, 0.8).sentences[-1]
+    sentence = said(0.8, 0.7, 0.8)[-1]
     assert "-0.141 [-0.191, -0.091] (0 of 8 above 0)" in sentence
     assert "+0.137 [0.085, 0.188] (8 of 8 above 0)" in sentence

@@ -7,8 +7,8 @@ import pytest
 from maxatk.evaluation.folder import RESULTS
 from maxatk.folders import read_json, write_json
 from maxatk.report.tables import change, change_interval, p_value
-from maxatk.studies import findings, tables
-from maxatk.studies.tables import study_tables, write_tables
+from maxatk.studies import findings
+from maxatk.studies.findings import study_tables, write_tables
 from studies.conftest import STEADY
 
 TESTS = (
@@ -139,7 +139,6 @@ def test_models_of_one_axis_have_nothing_to_cross(studied, build):
 def test_a_column_more_of_the_trainings_is_one_entry(studied, build, monkeypatch):
     more = (*findings.TRAINING_COLUMNS, ("loss", "mean loss", 2))
     monkeypatch.setattr(findings, "TRAINING_COLUMNS", more)
-    monkeypatch.setattr(tables, "TRAINING_COLUMNS", more)
     history = [{"loss": 1.0}, {"loss": 2.0}]
     model = studied("model", history, history, levels={"method": "model"})
     table = study_tables(build([studied("base", levels={}), model]))["training"]

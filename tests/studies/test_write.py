@@ -6,10 +6,9 @@ import pytest
 
 from maxatk.evaluation.folder import RESULTS
 from maxatk.folders import TRAIN_RECORD, read_json, write_json
-from maxatk.studies.findings import Study
+from maxatk.studies.findings import Study, study_tables
 from maxatk.studies.recipe import load_study
 from maxatk.studies.schedule import places
-from maxatk.studies.tables import study_tables
 from maxatk.studies.write import PAGE, studied_models, write_study
 from report.conftest import make_results
 from studies.conftest import CHANCES, SPIKED

@@ -16,8 +16,7 @@ from maxatk.report.comparing import (
     table_of_tests,
     tidy_rows,
 )
-from maxatk.report.run_tables import scores_table
-from maxatk.report.setup import notices
+from maxatk.report.run_tables import notices, scores_table
 
 
 def command(

@@ -51,8 +51,7 @@ def command(
         )
     check_study(study)
     _, seconds = carry_out(study, jobs=jobs or min(default_jobs(), _MOST_JOBS))
-    from maxatk.studies.demo import remarks
-    from maxatk.studies.write import PAGE, studied_models
+    from maxatk.studies.write import PAGE, remarks, studied_models
 
     seed = study.seeds[0]
     results = {m.name: load_results(m.evaluations[seed]) for m in studied_models(study)}
@@ -64,8 +63,7 @@ def command(
         "files": Output([{"report": str(page)}]),
     }
     spent = ", ".join(f"{name} {taken:.0f} s" for name, taken in seconds.items())
-    said = remarks(study, results)
-    sentences = said.sentences if said else ()
+    sentences = remarks(study, results)
     if fast:
         sentences = ["A check of all stages: these numbers mean nothing."]
     lines = [*sentences, f"report: {page}", f"stages: {spent}"]

@@ -12,10 +12,9 @@ import tyro
 
 from maxatk.errors import InvalidValueError, printable
 from maxatk.evaluation.open import ResultsSource, load_results
-from maxatk.evaluation.results import MOST_CUT_OFF, Results, results_by
+from maxatk.evaluation.results import METRICS, MOST_CUT_OFF, Results, results_by
 from maxatk.report import Cell, Table, format_table, outcomes_table, overview_table
 from maxatk.report.run_tables import KS, groups_table
-from maxatk.report.runs import METRICS
 from maxatk.report.tables import TidyRow, as_csv, as_json
 
 if TYPE_CHECKING:
@@ -293,5 +292,4 @@ def _text(cell: Cell, *, styled: bool) -> str:
     style = _STYLES[cell.mark] if styled else ""
     text = escape(printable(cell.text)) + ("" if styled else _FOOTNOTES.get(cell.mark, ""))
     text = f"[{style}]{text}[/{style}]" if style else text
-    small = " ".join(filter(None, (cell.detail, cell.note and f"({cell.note})")))
-    return f"{text}\n[dim]{escape(printable(small))}[/dim]" if small else text
+    return f"{text}\n[dim]{escape(printable(cell.small))}[/dim]" if cell.small else text

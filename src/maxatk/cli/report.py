@@ -10,11 +10,10 @@ import tyro
 from maxatk.cli.flags import MapFlag, named_paths, named_sources
 from maxatk.cli.output import Output, OutputFormat, emit, results_output
 from maxatk.errors import DataError, MissingFileError
-from maxatk.evaluation.results import check_by
+from maxatk.evaluation.results import METRICS, check_by
 from maxatk.folders import TRAIN_RECORD, read_training
-from maxatk.problems import load_problems
 from maxatk.report.run_tables import every_k
-from maxatk.report.runs import METRICS, Reading, load_comparison
+from maxatk.report.runs import Reading, load_comparison
 
 
 def command(
@@ -28,7 +27,6 @@ def command(
     title: str = "Best of N",
     format: OutputFormat = "text",
     figure: Literal["svg", "pdf"] = "svg",
-    problems: str | None = None,
     samples: int = 3,
 ) -> None:
     """Write one offline HTML page about evaluated models, and Figure 1 beside it.
@@ -47,7 +45,6 @@ def command(
         train: Folders written by train, or name=folder, whose curves the page shows.
         title: Title of the page.
         figure: The file type of Figure 1.
-        problems: A benchmark's name or a problems.jsonl, for the prompts of the problems.
         samples: How many samples of every problem and run are shown; 0 leaves them out.
     """
     from maxatk.report import figure1, write_report  # need matplotlib, which --help does not
@@ -60,7 +57,6 @@ def command(
         out,
         title=title,
         curves=[_curve(name, folder) for name, folder in named_paths(train).items()],
-        problems=[] if problems is None else load_problems(problems),
         samples=samples,
     )
     figure1(comparison, out.with_name(f"{out.stem}-figure1.{figure}"))

@@ -8,7 +8,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import tyro
 
@@ -17,13 +17,10 @@ from maxatk.cli.output import Output, OutputFormat, emit, say_aside
 from maxatk.cli.progress import stage_board
 from maxatk.engines.cluster import ClusterSettings
 from maxatk.errors import MaxAtKError, printable
+from maxatk.studies.findings import Study, study_rows, study_tables
 from maxatk.studies.recipe import StudyRecipe, load_study
 from maxatk.studies.schedule import check_study, planned, write_recipes
 from maxatk.studies.stages import default_jobs, finished_seconds, run_stages
-from maxatk.studies.tables import study_rows
-
-if TYPE_CHECKING:
-    from maxatk.studies.findings import Study
 
 
 def command(
@@ -71,8 +68,6 @@ def command(
     else:
         say_aside(plan)
     found, _ = carry_out(study, jobs=jobs, cluster=cluster)
-    from maxatk.studies.tables import study_tables
-
     scores = study_tables(found)["scores"]
     tables = {name: Output(rows) for name, rows in study_rows(found).items()}
     tables["scores"] = Output(tables["scores"].rows, scores, study.title)

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal
 from maxatk.errors import InvalidValueError, MissingFileError, unknown_name
 from maxatk.evaluation.folder import RESULTS
 from maxatk.evaluation.open import ResultsSource
-from maxatk.evaluation.results import results_by
+from maxatk.evaluation.results import METRICS, results_by
 from maxatk.notebook import data_frame, html_table
+from maxatk.report import tables
 from maxatk.report.deciding import Decision, Measure, PairedTest, decide
 from maxatk.report.run_tables import scores_table
 from maxatk.report.runs import (
     ALPHA,
-    METRICS,
     SPEAKS_OF,
     Comparison,
     Over,
@@ -24,16 +24,7 @@ from maxatk.report.runs import (
     folder_of,
     load_comparison,
 )
-from maxatk.report.tables import (
-    STAR,
-    Cell,
-    Table,
-    TidyRow,
-    change,
-    change_interval,
-    p_value,
-    table_of,
-)
+from maxatk.report.tables import Cell, Table, TidyRow, table_of
 from maxatk.statistics.seeds import FEWEST_SEEDS
 from maxatk.statistics.tests import smallest_sign_flip_p, wilcoxon
 
@@ -77,7 +68,6 @@ class ModelComparison:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        """Return the verdict and the scores for a notebook."""
         table = scores_table(self.comparisons, self.measures, self.stars)
         rows = ([f"{cell.text} {cell.detail}" for cell in row] for row in table.rows)
         return f"<pre>{escape(self.verdict)}</pre>" + html_table(table.header, rows)
@@ -214,32 +204,31 @@ def _benchmarks(source: ResultsSource) -> dict[str, ResultsSource]:
 def table_of_tests(heading: str, tests: Sequence[PairedTest], *, over: Over = "problems") -> Table:
     """Return one row a test, starred where significant; `heading` says what is less what.
 
-    The heading of the interval names what it and the test speak of. Tests over training seeds have
-    the sign flips of the seeds beside them, with the smallest p that so many can give, and last the
-    interval over the problems of these very trainings.
+    Tests over training seeds have the sign flips of the seeds beside them, with the smallest p that
+    so many can give, and last the interval over the problems of these very trainings.
     """
     seeds = len(tests[0].by_seed)
     columns: dict[str, list[Cell | str]] = {
         heading: [f"{test.first} − {test.second}" for test in tests],
         "metric": [test.measure.name for test in tests],
         "difference": [
-            Cell(change(test.difference) + (STAR if test.significant else ""), mark=test.mark)
+            Cell(tables.change(test.difference) + tables.STAR * test.significant, mark=test.mark)
             for test in tests
         ],
-        f"95%, {SPEAKS_OF[over]}": [change_interval(test.low, test.high) for test in tests],
+        f"95%, {SPEAKS_OF[over]}": [tables.change_interval(test.low, test.high) for test in tests],
     }
     if not seeds:
         columns["problems"] = [f"{test.problems:,}" for test in tests]
         columns["equal"] = [f"{test.zeros:,}" for test in tests]
-    columns["p"] = [p_value(test.p) for test in tests]
-    columns["adjusted p"] = [p_value(test.adjusted_p) for test in tests]
+    columns["p"] = [tables.p_value(test.p) for test in tests]
+    columns["adjusted p"] = [tables.p_value(test.adjusted_p) for test in tests]
     if seeds:
         flips = f"sign flips, p (at best {smallest_sign_flip_p(seeds):.3g})"
-        columns[flips] = [p_value(test.sign_flip_p) for test in tests]
+        columns[flips] = [tables.p_value(test.sign_flip_p) for test in tests]
         columns["seeds above"] = [seeds_above(test) for test in tests]
     if seeds >= FEWEST_SEEDS:
         columns[f"95%, {SPEAKS_OF['problems']}"] = [
-            change_interval(test.prompts_low, test.prompts_high) for test in tests
+            tables.change_interval(test.prompts_low, test.prompts_high) for test in tests
         ]
     return table_of(columns)
 
@@ -253,8 +242,7 @@ def tidy_rows(compared: ModelComparison) -> dict[str, list[TidyRow]]:
     """Return the rows of the tables "scores", "leaders", "differences" and "verdict".
 
     The first are those of `score_rows` and `row_of_test`. A verdict has benchmark, metric, k, test,
-    best and tied, the models that the test does not tell from the best. None is a number that does
-    not exist.
+    best and tied, the models that the test does not tell from the best. None is a missing number.
     """
     return {
         "scores": score_rows(compared.comparisons, compared.measures),
@@ -274,11 +262,7 @@ def tidy_rows(compared: ModelComparison) -> dict[str, list[TidyRow]]:
 
 
 def score_rows(comparisons: Mapping[str, Comparison], measures: Sequence[Measure]) -> list[TidyRow]:
-    """Return the mean of every model in every measure.
-
-    A row has benchmark, metric, k, model, mean, low, high (95%), problems, and the samples without
-    a reward and with a 0 in its place (unscored, zeroed).
-    """
+    """Return the mean of every model in every measure, with 95% interval, and what it lacks."""
     return [
         {
             **dataclasses.asdict(measure),

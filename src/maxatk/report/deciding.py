@@ -1,7 +1,6 @@
 """The test of one model against another, and its verdict: which model is best at which k.
 
-A p-value is corrected for all pairs of models and all k that the runs have (Benjamini-Hochberg),
-whichever are shown: so a difference that is one in a table is one everywhere.
+A p-value is corrected for all pairs of models and all k that the runs have, whichever are shown.
 """
 
 from __future__ import annotations
@@ -207,8 +206,8 @@ class Decision:
     def advice(self, k: int) -> str:
         """Return the verdict at one k as one sends it to a colleague, in a sentence or two."""
         best, *tied = self.leaders[k]
-        ranked = [run.name for run in self.comparison.ranked(self.metric, k)]
-        other = self.baseline if best != self.baseline else ranked[1]
+        second_best = self.comparison.ranked(self.metric, k)[1]
+        other = self.baseline if best != self.baseline else second_best
         runs = [self.comparison.run(name) for name in (best, other)]
         cells = [mean_cell(run.metric(self.metric, k)) for run in runs]
         first, second = (f"{cell.text} {cell.detail}" for cell in cells)
@@ -253,7 +252,7 @@ def decide(
     of = {(t.measure.k, frozenset((t.first, t.second))): t for t in tests}
     leaders = {}
     for k in comparison.ks:
-        best, *rest = [run.name for run in comparison.ranked(metric, k)]
+        best, *rest = comparison.ranked(metric, k)
         marks = {name: of[k, frozenset((best, name))].seen_from(best).mark for name in rest}
         leaders[k] = (best, *(name for name in rest if marks[name] != "above"))
     return Decision(comparison, metric, alpha, leaders, tests)

@@ -25,12 +25,12 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
 from maxatk.errors import InvalidValueError, unknown_name
-from maxatk.evaluation.results import Results
+from maxatk.evaluation.results import METRICS, Results
 from maxatk.folders import known
 from maxatk.objectives import METHODS, weighting
 from maxatk.report.comparing import ModelComparison
 from maxatk.report.deciding import decide
-from maxatk.report.runs import BASE, METRICS, Comparison, Run, Runs, comparison_of
+from maxatk.report.runs import BASE, Comparison, Run, Runs, comparison_of
 
 _INK = "#010203"  # replaced by the text colour of the page, light or dark
 _BINS = 40
@@ -134,10 +134,7 @@ def entropy_svg(comparison: Comparison) -> str | None:
 
 
 def figure1(results: Runs, path: str | Path) -> Path:
-    """Write Figure 1 to an SVG or PDF file, max@k and pass@k side by side, and return its path.
-
-    Raises as `figure_file` and `load_comparison`.
-    """
+    """Write Figure 1, max@k and pass@k, to an SVG or PDF file; raises as `load_comparison` too."""
     comparison = comparison_of(results)
     with figure_file(path, (9.5, 3.9)) as figure:
         for axes, metric in zip(figure.subplots(1, 2), METRICS, strict=True):
@@ -260,7 +257,6 @@ def _draw_bands(
     found: Mapping[str, Sequence[Sequence[float | None]]],
     lines: Mapping[str, Line],
 ) -> None:
-    """Draw a mean and the ends of its interval at every k, by the names of runs."""
     for name, numbers in found.items():
         line, (mean, low, high) = lines[name], np.array(numbers, dtype=np.float64).T
         axes.fill_between(ks, low, high, color=line.color, alpha=0.12, linewidth=0)
@@ -283,7 +279,7 @@ def _draw_entropies(axes: Axes, comparison: Comparison) -> None:
     longest = max(histogram.width * len(histogram.counts) for histogram in histograms.values())
     while longest / width > _BINS:
         width *= 2
-    edges = np.arange(0.0, longest + width, width)
+    edges = np.arange(0.0, longest + width, width).tolist()
     for name, histogram in histograms.items():
         middles = histogram.width * (np.arange(len(histogram.counts)) + 0.5)
         color, shares = lines[name].color, np.array(histogram.counts) / sum(histogram.counts)
@@ -326,8 +322,7 @@ def _inline(name: str, label: str, draw: Callable[[Axes], None], height: float =
 def curve_svg(curves: Sequence[Mapping[str, Any]], names: Sequence[str], key: str) -> str:
     """Return the figure of a logged key against the step as inline SVG.
 
-    `curves` are {"name", "log_history"} objects; `names` are the runs of the report, baseline
-    first: a curve with the name of a run has its colour.
+    `curves` are {"name", "log_history"} objects; one with a name of the report has its colour.
     """
     lines = lines_for([*names, *(c["name"] for c in curves if c["name"] not in names)])
 
@@ -348,12 +343,15 @@ def curve_svg(curves: Sequence[Mapping[str, Any]], names: Sequence[str], key: st
 
 
 def smoothed(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return the centred mean over 15% of the points, and over fewer towards the ends."""
-    at = np.arange(len(values))
-    reach = np.minimum(np.minimum(at, at[::-1]), int(_WINDOW * len(at) / 2))
-    sums = np.concatenate([[0.0], np.cumsum(values)])
-    means: npt.NDArray[np.float64] = (sums[at + reach + 1] - sums[at - reach]) / (2 * reach + 1)
-    return means
+    """Return the running mean over 15% of the points, centred; at an end the line through them."""
+    reach = int(_WINDOW * len(values) / 2)
+    if not reach:
+        return values
+    at = np.arange(2 * reach + 1)
+    means = np.convolve(values, np.full(len(at), 1 / len(at)), "valid")
+    ends = values[: len(at)], values[-len(at) :]
+    first, last = (np.polyval(np.polyfit(at, end, 1), at) for end in ends)
+    return np.concatenate([first[:reach], means, last[-reach:]])
 
 
 def drawn_quantities(curves: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:

@@ -17,23 +17,14 @@ from maxatk.evaluation.failures import Failure
 from maxatk.evaluation.folder import FAILURES, PROMPTS, SAMPLES, SCORES
 from maxatk.evaluation.store import key_of, read_records
 from maxatk.jsonl import read_jsonl, read_typed
-from maxatk.records import Problem, Sample, Score
-from maxatk.report import figures, run_tables, setup
+from maxatk.records import Sample, Score
+from maxatk.report import figures, run_tables
 from maxatk.report.deciding import Decision, PairedTest, decide
 from maxatk.report.runs import Comparison, Run, Runs, comparison_of
-from maxatk.report.tables import Table, share, transposed
+from maxatk.report.tables import share, transposed
 from maxatk.version import VERSION
 
 MOST_TEXT = 4000  # characters of a prompt or a completion on the page
-
-
-@dataclasses.dataclass(frozen=True)
-class Remarks:
-    """What a command has to say of the runs: sentences, and a table with its caption."""
-
-    sentences: Sequence[str]
-    table: Table
-    caption: str
 
 
 def write_report(
@@ -42,27 +33,19 @@ def write_report(
     *,
     title: str = "Best of N",
     curves: Sequence[Mapping[str, Any]] = (),
-    problems: Iterable[Problem] = (),
     samples: int = 3,
-    remarks: Remarks | None = None,
+    remarks: Sequence[str] = (),
 ) -> Path:
     """Write one self-contained HTML page about runs over the same problems and return its path.
 
-    Args:
-        results: The results of each run by its name, or what `load_comparison` makes of them.
-            Those given as folders are shown problem by problem.
-        out_html: The file to write.
-        title: The heading of the page.
-        curves: Trainings: {"name", "log_history"} and, if known, the "recipe" of each.
-        problems: The problems whose prompts are shown.
-        samples: How many samples of a problem are shown; 0 leaves prompts and samples out.
-        remarks: What is said before anything else.
-
-    Raises as `load_comparison`.
+    `results` are by name, or what `load_comparison` makes of them; those given as folders are shown
+    problem by problem, with so many `samples` of each, or without prompts and samples for 0.
+    `curves` are trainings: {"name", "log_history"} and, if known, the "recipe" of each. `remarks`
+    are said before anything else. Raises as `load_comparison`.
     """
     comparison = comparison_of(results)
-    details = problem_details(comparison, problems=problems, samples=samples) if samples else []
-    metrics = comparison.metrics if comparison.others else ()
+    details = problem_details(comparison, samples=samples) if samples else []
+    metrics = comparison.metrics if len(comparison.runs) > 1 else ()
     decisions = {metric: decide(comparison, metric) for metric in metrics}
     # The template asks for the tables and figures that it shows, each beside its caption.
     page = environment().get_template("report.html")
@@ -95,7 +78,6 @@ def environment() -> jinja2.Environment:
     found.globals |= {
         "figures": figures,
         "tables": run_tables,
-        "setup": setup,
         "transposed": transposed,
         "version": VERSION,
         "style": _part("report.css"),
@@ -110,16 +92,13 @@ def _part(name: str) -> str:
     return (resources.files("maxatk.report") / "templates" / name).read_text(encoding="utf-8")
 
 
-def problem_details(
-    comparison: Comparison, *, problems: Iterable[Problem] = (), samples: int = 3
-) -> list[dict[str, Any]]:
+def problem_details(comparison: Comparison, *, samples: int = 3) -> list[dict[str, Any]]:
     """Return what the page shows of the problems, from the runs given as folders of scores.
 
     A problem has "prompt" and "runs"; a run "name", "rewards" from the highest, as text, and
     "samples", each with "index", "verdict", "text" and its first "failure". So many `samples` of
     every run are shown, spread from the best to the worst, one with a stored failure among them if
-    there is any. What is not known is left out; prompts are those of the `problems`, else of the
-    folders. There are no details without such a folder. Raises DataError for a corrupt file.
+    there is any. What is not known is left out. Raises DataError for a corrupt file.
     """
     folders = {run.name: run.folder for run in comparison.runs if run.folder is not None}
     folders = {name: folder for name, folder in folders.items() if (folder / SCORES).is_file()}
@@ -129,7 +108,6 @@ def problem_details(
     for folder in folders.values():
         if (folder / PROMPTS).is_file():
             prompts.update(read_jsonl(folder / PROMPTS, _prompt))
-    prompts.update({problem.id: _cut(problem.prompt) for problem in problems})
     runs = {name: _run_details(name, folder, samples) for name, folder in folders.items()}
     return [
         _known(

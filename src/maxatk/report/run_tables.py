@@ -1,33 +1,60 @@
-"""The tables about the runs of a report: scores, verdict, samples."""
+"""The tables about the runs of a report: scores, verdict, samples, settings; and what they lack."""
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import PurePath
 from types import MappingProxyType
+from typing import Any
 
-from maxatk.evaluation.results import Results
+import numpy as np
+
+from maxatk.evaluation.results import METRICS, MOST_CUT_OFF, Results
+from maxatk.objectives import METHODS
+from maxatk.objectives.methods import Method
 from maxatk.records import Outcome
+from maxatk.report import tables
 from maxatk.report.deciding import Decision, Measure
-from maxatk.report.runs import METRICS, Comparison, Reading, Runs, comparison_of, metric_name
-from maxatk.report.tables import Cell, Table, decimal, mean_cell, metric_cells, table_of
+from maxatk.report.runs import (
+    ALPHA,
+    BASE,
+    Comparison,
+    Reading,
+    Run,
+    Runs,
+    comparison_of,
+    metric_name,
+)
+from maxatk.report.tables import Cell, Table, table_of, table_of_rows
+from maxatk.statistics.intervals import FEW_PROBLEMS
+from maxatk.statistics.tests import adjusted_p_values, wilcoxon
 
 KS = (1, 8, 32, 128)
 SAMPLES_COLUMNS: tuple[tuple[str, int, Callable[[Results], float | None]], ...] = (
-    ("distinct per problem", 1, lambda found: found.diversity.distinct),
-    ("programs per problem", 1, lambda found: found.diversity.programs),
-    ("nats of programs", 2, lambda found: found.diversity.program_entropy),
-    ("nats per completion", 2, lambda found: found.entropy and found.entropy.sequence.mean),
-    ("nats per token", 2, lambda found: found.entropy and found.entropy.token_mean),
-    ("tokens", 1, lambda found: found.entropy and found.entropy.tokens_mean),
+    ("distinct per problem", 1, lambda of: of.diversity.distinct),
+    ("programs per problem", 1, lambda of: of.diversity.programs),
+    ("nats of programs", 2, lambda of: of.diversity.program_entropy),
+    ("nats per completion", 2, lambda of: of.entropy.sequence.mean if of.entropy else None),
+    ("nats per token", 2, lambda of: of.entropy.token_mean if of.entropy else None),
+    ("tokens", 1, lambda of: of.entropy.tokens_mean if of.entropy else None),
 )
 """Heading, decimals and value of what is said of the samples of a run, beside their counts."""
+
+_MEANT_TO_DIFFER = (
+    *("model.model", "model.weights", "model.stored_dtype"),
+    *("samples.sha256", "rewards.sha256"),
+)
+_NUMERICS = ("gpu", "driver", "cuda", "torch", "transformers", "vllm", "peft")
+"""What of an environment the numbers of two models may differ by."""
+_MACHINE = "environment."
 
 
 def overview_table(results: Runs, *, ks: Sequence[int] = ()) -> Table:
     """Return max@k and pass@k of every run with 95% intervals, best and second best marked.
 
-    Rows are runs, columns metrics at k as in Tables 2 and 3 of "The Best of N Worlds"; without
-    `ks` those of `KS` that all runs have. Raises as `load_comparison`.
+    Without `ks` they are those of `KS` that all runs have. Raises as `load_comparison`.
     """
     comparison = comparison_of(results, Reading(k=tuple(ks)))
     shown = comparison.shown_ks(ks or KS)
@@ -49,14 +76,13 @@ def scores_table(
 ) -> Table:
     """Return one row a model, one column a benchmark and metric, as Tables 2 and 3 of the paper.
 
-    The best and the second best of a column are marked, or it is shaded; a star follows the model
-    that `stars` has for a measure. The last columns, if there are any, have the samples without a
-    reward or with a 0 in its place.
+    The best and the second best of a column are marked, or it is shaded; `stars` has the models
+    with a star. Last are the samples without a reward or with a 0 in its place, if there are any.
     """
     columns: dict[str, Sequence[Cell | str]] = {"model": next(iter(comparisons.values())).names}
     for measure in measures:
         comparison = comparisons[measure.benchmark]
-        columns[measure.name] = metric_cells(
+        columns[measure.name] = tables.metric_cells(
             {run.name: run.metric(measure.metric, measure.k) for run in comparison.runs},
             of=comparison.baseline.problems,
             starred=stars.get(measure, ""),
@@ -73,11 +99,11 @@ def scores_table(
 
 def groups_table(groups: Mapping[str, Results], *, heading: str, ks: Sequence[int]) -> Table:
     """Return max@k and pass@k over groups of problems, one row a group; nothing is compared."""
-    known = set.intersection(*(set(results.ks) for results in groups.values()))
+    found = Comparison(tuple(Run(name, results) for name, results in groups.items()))
     columns = {
-        metric_name(metric, k): [mean_cell(found.metrics[metric][k]) for found in groups.values()]
+        metric_name(metric, k): [tables.mean_cell(run.metric(metric, k)) for run in found.runs]
         for metric in METRICS
-        for k in Comparison((), tuple(sorted(known))).shown_ks(ks)
+        for k in found.shown_ks(ks)
     }
     return table_of({heading: groups, **columns})
 
@@ -93,7 +119,7 @@ def samples_table(comparison: Comparison) -> Table:
     cut_off = ["" if one.cut_off is None else f"{one.cut_off:.1%}" for one in found]
     columns |= {"cut off": cut_off} if any(cut_off) else {}
     for heading, digits, value in SAMPLES_COLUMNS:
-        columns[heading] = [decimal(value(one), digits) for one in found]
+        columns[heading] = [tables.decimal(value(one), digits) for one in found]
     return table_of(columns)
 
 
@@ -122,3 +148,188 @@ def winners(decision: Decision) -> Table:
     }
     marked = {k: [Cell(word, mark=word) for word in words] for k, words in columns.items()}
     return table_of({"best of N": names, **marked})
+
+
+def described(method: Method, k: int | None) -> str:
+    """Return a line on what a method trains for, and its source."""
+    aim = method.kind.statistic or "the best sample of a group"
+    if k is not None and method.kind.uses_k:
+        aim = aim.replace("@k", f"@{k}").replace("of k", f"of {k}")
+    return f"trained for {aim}" + (f" ({method.source})" if method.source else "")
+
+
+def models_table(comparison: Comparison, recipes: Mapping[str, Mapping[str, Any]]) -> Table:
+    """Return one column a model: what it is, what was evaluated, and the trainer's settings.
+
+    `recipes` are those of trainings by the name of the model, if its manifest has none.
+    """
+    trainers: dict[str, dict[str, Any]] = {}
+    what, evaluated = [], []
+    for run in comparison.runs:
+        recipe = run.results.manifest.get("training") or recipes.get(run.name)
+        trainer = trainers[run.name] = dict(_mapping(_mapping(recipe).get("trainer")))
+        method = METHODS.get(str(trainer.get("method")))
+        known = "the model before training" if run.name == BASE else "not known: no training record"
+        what.append(known if method is None else described(method, trainer.get("k")))
+        evaluated.append(_evaluated(run.results))
+        if method is not None and not method.kind.uses_k:
+            trainer.pop("k", None)
+    keys = dict.fromkeys(key for trainer in trainers.values() for key in trainer)
+    rows = [(key, *(_plain(found.get(key)) or "–" for found in trainers.values())) for key in keys]
+    said = {"what it is": what if any(trainers.values()) else [], "evaluated": evaluated}
+    shown = [(name, *texts) for name, texts in said.items() if set(texts) - {"–"}]
+    return table_of_rows(("model", *trainers), [*shown, *rows])
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    """Return a part of a record as it should be: others may have written it."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def _evaluated(results: Results) -> str:
+    model = results.recorded("settings.model")
+    if isinstance(model, Mapping) and model.get("model"):
+        name = str(model["model"])
+        shown = PurePath(name).name if PurePath(name).is_absolute() else name
+        return f"{shown}, weights {model['weights']}" if model.get("weights") else shown
+    return PurePath(str(results.manifest.get("samples_file", "–"))).name
+
+
+def settings_table(comparison: Comparison) -> Table:
+    """Return one row a setting that was recorded; where runs differ it says whose value is whose.
+
+    The machine is left out where all rewards were given.
+    """
+    given = all(run.results.recorded("settings.rewards") for run in comparison.runs)
+    found = {run.name: _recorded(run) for run in comparison.runs}
+    samples = {run.name: sorted(set(run.results.per_problem.samples)) for run in comparison.runs}
+    rows = {
+        "problems": {run.name: f"{run.problems:,}" for run in comparison.runs},
+        "samples a problem": {
+            name: " to ".join(f"{number:,}" for number in dict.fromkeys((few[0], few[-1])))
+            for name, few in samples.items()
+        },
+    }
+    for key in dict.fromkeys(key for settings in found.values() for key in settings):
+        values = {name: _plain(settings.get(key)) for name, settings in found.items()}
+        hidden = key in _MEANT_TO_DIFFER or (given and key.startswith(_MACHINE))
+        if any(values.values()) and not (hidden or key.endswith("sha256")):
+            rows[key.removeprefix(_MACHINE)] = values
+    return table_of({"setting": rows, "value": map(_together, rows.values())})
+
+
+def _together(values: Mapping[str, str]) -> str:
+    by_value: dict[str, list[str]] = {}
+    for name, value in values.items():
+        by_value.setdefault(value or "not recorded", []).append(name)
+    if len(by_value) == 1:
+        return next(iter(by_value))
+    return "; ".join(f"{value} ({', '.join(names)})" for value, names in by_value.items())
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return ", ".join(str(_mapping(part).get("target", repr(part))) for part in value)
+    large = isinstance(value, int) and value >= 10_000
+    return "" if value is None else f"{value:,}" if large else str(value)
+
+
+def _recorded(run: Run) -> dict[str, Any]:
+    """Return the settings and the machine of a run, those within others as `a.b`."""
+    return {
+        **_flat(run.results.recorded("settings") or {}),
+        **_flat(run.results.recorded("environment") or {}, _MACHINE.removesuffix(".")),
+    }
+
+
+def _flat(value: Any, name: str = "") -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        return {name: value}
+    flat: dict[str, Any] = {}
+    for key, inner in value.items():
+        flat.update(_flat(inner, f"{name}.{key}" if name else key))
+    return flat
+
+
+@dataclasses.dataclass(frozen=True)
+class Notice:
+    """One thing to know; `id` is that of its element on the page, `lines` are about single runs."""
+
+    id: str
+    text: str
+    lines: Sequence[str] = ()
+
+
+def notices(comparison: Comparison) -> list[Notice]:
+    """Return what a reader should know of these runs before any number."""
+    counts = {run.name: run.results.counts for run in comparison.runs}
+    lacking = [f"{name}: {count.lacking}." for name, count in counts.items() if count.lacking]
+    cut_off = [
+        f"{run.name} has {share:.1%} of its samples cut off by their length, so that its metrics "
+        "say much about sampling.max_new_tokens."
+        for run in comparison.runs
+        if (share := run.results.cut_off) is not None and share > MOST_CUT_OFF
+    ]
+    differing, missing = setting_differences(comparison), unscored_warnings(comparison)
+    found = [
+        Notice("setting-differences", "The runs differ in more than the model:", differing),
+        Notice("unscored-differs", "Samples are not missing at random:", missing),
+        Notice("cut-off", "Samples were cut off:", cut_off),
+        Notice("unscored", "Samples without a reward:", lacking),
+    ]
+    found = [notice for notice in found if notice.lines]
+    problems = comparison.baseline.problems
+    if problems < FEW_PROBLEMS:
+        text = (
+            f"With {problems} problem{'' if problems == 1 else 's'} only, intervals are "
+            "Student's t. Where most problems are at the ceiling of 1 even these are too narrow: "
+            "the tables say how many are below it."
+        )
+        found.append(Notice("few-problems", text))
+    return found
+
+
+def setting_differences(comparison: Comparison) -> list[str]:
+    """Return one line for every setting, GPU or version in which a run differs from the baseline.
+
+    Runs are meant to differ in the model, or the file of its samples.
+    """
+    base, first = comparison.baseline.name, _recorded(comparison.baseline)
+    lines = []
+    for run in comparison.runs[1:]:
+        mine = _recorded(run)
+        for key in sorted(first.keys() | mine.keys()):
+            name = key.removeprefix(_MACHINE)
+            meant = key in _MEANT_TO_DIFFER or (name != key and name not in _NUMERICS)
+            if not meant and first.get(key) != mine.get(key):
+                values = f"{first.get(key)!r} for {base}, {mine.get(key)!r} for {run.name}"
+                lines.append(f"{name}: {values}")
+    return lines
+
+
+def unscored_warnings(comparison: Comparison) -> list[str]:
+    """Return a sentence for every two runs whose shares of unscored samples differ.
+
+    Their difference may then be one of what was scored. The shares are compared problem by problem
+    (Wilcoxon, two-sided), adjusted for the number of pairs.
+    """
+    shares, said = {}, {}
+    for run in comparison.runs:
+        found, counts = run.results.per_problem, run.results.counts
+        samples, scored = np.array([found.samples, found.scored], dtype=np.float64)
+        shares[run.name] = (samples - scored) / samples
+        share = counts.unscored / counts.samples
+        said[run.name] = f"{run.name} has {share:.1%} of its samples unscored"
+    names = itertools.combinations(comparison.names, 2)
+    pairs = [pair for pair in names if any(shares[name].any() for name in pair)]
+    ps = adjusted_p_values([wilcoxon(*(shares[name] for name in pair)) for pair in pairs])
+    warnings = []
+    for (one, other), p in zip(pairs, ps, strict=True):
+        if p <= ALPHA:
+            text = tables.p_value(p)
+            warnings.append(
+                f"{said[one]} and {said[other]}: not by chance (p "
+                f"{text if text.startswith('<') else f'= {text}'}), so that a difference of the "
+                "two may be one of what was scored."
+            )
+    return warnings

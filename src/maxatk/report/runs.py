@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,10 +15,9 @@ import numpy.typing as npt
 from maxatk.errors import InvalidValueError, unknown_name
 from maxatk.evaluation.open import ResultsSource, load_results
 from maxatk.evaluation.pooling import same_problems
-from maxatk.evaluation.results import Mean, Results, only_problems
+from maxatk.evaluation.results import METRICS, Mean, Results, only_problems
 from maxatk.statistics.seeds import FEWEST_SEEDS
 
-METRICS = ("max@k", "pass@k")
 BASE = "base"
 ALPHA = 0.05
 Over: TypeAlias = Literal["problems", "seeds", "seeds and problems"]
@@ -55,24 +55,24 @@ class Run:
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """Runs over the same problems, the baseline first, and the k that all of them have.
+    """Runs over the same problems, the baseline first.
 
     `seeds` are the same runs, one comparison a training seed, where the runs hold several.
     """
 
     runs: tuple[Run, ...]
-    ks: tuple[int, ...]
     seeds: tuple[Comparison, ...] = ()
+
+    @functools.cached_property
+    def ks(self) -> tuple[int, ...]:
+        """The k that all runs have."""
+        found = (set(run.results.ks) for run in self.runs)
+        return tuple(sorted(set.intersection(*found)))
 
     @property
     def baseline(self) -> Run:
         """The run that the others are compared to."""
         return self.runs[0]
-
-    @property
-    def others(self) -> tuple[Run, ...]:
-        """The runs after the baseline."""
-        return self.runs[1:]
 
     @property
     def names(self) -> list[str]:
@@ -91,14 +91,11 @@ class Comparison:
         thresholds = {f"{1 if (t := run.results.threshold) is None else t:g}" for run in self.runs}
         return f"has a reward of {' or '.join(sorted(thresholds))} or more"
 
-    def ranked(self, metric: str, k: int) -> list[Run]:
-        """Return the runs by their means, the highest first; those without a mean are last."""
-
-        def mean(run: Run) -> float:
-            found = run.metric(metric, k).mean
-            return -math.inf if found is None else float(found)
-
-        return sorted(self.runs, key=mean, reverse=True)
+    def ranked(self, metric: str, k: int) -> list[str]:
+        """Return the names by their means, the highest first; those without a mean are last."""
+        means = {run.name: run.metric(metric, k).mean for run in self.runs}
+        known = {name: -math.inf if mean is None else mean for name, mean in means.items()}
+        return sorted(known, key=known.__getitem__, reverse=True)
 
     def shown_ks(self, wanted: Sequence[int]) -> list[int]:
         """Return those of `wanted` that all runs have, with the largest they have below them."""
@@ -136,7 +133,7 @@ class Comparison:
         for run in self.runs:
             if run.name == name:
                 return run
-        raise unknown_name("model", name, [run.name for run in self.runs])
+        raise unknown_name("model", name, self.names)
 
 
 Runs: TypeAlias = Comparison | Mapping[str, ResultsSource]
@@ -200,10 +197,10 @@ def load_comparison(
             _refuse_other_problems(runs[0], run)
     if allow_other_problems:
         runs = _on_common_problems(runs)
-    common = set.intersection(*(set(run.results.ks) for run in runs))
-    if not common:
+    comparison = Comparison(tuple(runs))
+    if not comparison.ks:
         raise InvalidValueError("results: the runs have no k in common")
-    return Comparison(tuple(runs), tuple(sorted(common)))
+    return comparison
 
 
 def comparison_of(results: Runs, reading: Reading = Reading()) -> Comparison:

@@ -30,9 +30,9 @@ class Cell:
     """One cell: its text, a second line, and how it stands.
 
     `mark` is "best" or "second" of its column, "above" or "below" for a difference that can be
-    told from zero, else "". `shade` is the place of its value between the lowest (0) and the
-    highest (1) of its column, None where that is not shaded. `note` says what the value rests on,
-    where the rest of the table rests on more. `link` is where on the page the cell leads.
+    told from zero, else "". `shade` is the place of its value from the lowest (0) to the highest
+    (1) of a shaded column. `note` says what the value rests on, where others rest on more. `link`
+    is where on the page the cell leads.
     """
 
     text: str
@@ -41,6 +41,11 @@ class Cell:
     shade: float | None = None
     note: str = ""
     link: str = ""
+
+    @property
+    def small(self) -> str:
+        """The second line, and the note in brackets."""
+        return " ".join(filter(None, (self.detail, self.note and f"({self.note})")))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -175,9 +180,7 @@ def format_table(table: Table, table_format: TableFormat) -> str:
 def _markdown(table: Table) -> str:
     def text(cell: Cell) -> str:
         before, after = {"best": ("**", "**"), "second": ("<u>", "</u>")}.get(cell.mark, ("", ""))
-        shown = f"{before}{_plain_markdown(cell.text)}{after}"
-        note = f"({cell.note})" if cell.note else ""
-        return " ".join(filter(None, (shown, cell.detail, note)))
+        return f"{before}{_plain_markdown(cell.text)}{after} {cell.small}".rstrip()
 
     lines = ["| " + " | ".join(map(_plain_markdown, table.header)) + " |"]
     lines.append("|---" * len(table.header) + "|")
@@ -207,7 +210,6 @@ def _csv(table: Table) -> str:
 
 
 def _plain(cell: Cell) -> tuple[str, str, str, str]:
-    """Return the parts of a cell, each of which is a column where one cell has it."""
     text = cell.text.removesuffix(STAR)
     mark = cell.mark + (STAR if text != cell.text else "")
     text = "" if text == "–" else text
@@ -242,9 +244,7 @@ def _latex(table: Table) -> str:
         before = {"best": r"\textbf{", "second": r"\underline{"}.get(cell.mark, "")
         shade = "" if cell.shade is None else rf"\cellcolor{{blue!{round(30 * cell.shade)}}}"
         shown = f"{shade}{before}{text}{'}' if before else ''}{star}"
-        note = f"({cell.note})" if cell.note else ""
-        small = " ".join(filter(None, (cell.detail, note)))
-        return shown + (rf" {{\scriptsize {_escaped(small)}}}" if small else "")
+        return shown + (rf" {{\scriptsize {_escaped(cell.small)}}}" if cell.small else "")
 
     def line(cells: Iterable[str]) -> str:
         # A bracket at the start of a row would be read as an argument of the line break before.

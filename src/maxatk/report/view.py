@@ -1,8 +1,7 @@
 """A local page about trainings and evaluations that run or have ended, served to this machine only.
 
-The address holds a token: without it, or under the name of another host, nothing is answered.
-Figures and tables are drawn as those of the report. What models wrote is text on the page. Its
-policy admits no script, style sheet or address of another origin.
+Without the token of its address, or under the name of another host, nothing is answered. What
+models wrote is text on the page, and its policy admits nothing of another origin.
 """
 
 from __future__ import annotations
@@ -22,13 +21,14 @@ from typing import Any
 
 from maxatk.errors import MaxAtKError, MissingFileError
 from maxatk.evaluation.folder import SCORES
+from maxatk.evaluation.results import METRICS
 from maxatk.folders import known
 from maxatk.group_log import GROUPS, prompt_key
 from maxatk.objectives import METHODS
 from maxatk.report.figures import curve_svg, drawn_quantities, lines_for, metric_svg
 from maxatk.report.page import environment, rewards_text
 from maxatk.report.run_tables import overview_table
-from maxatk.report.runs import METRICS, Comparison, Run
+from maxatk.report.runs import Comparison, Run
 from maxatk.report.tables import Cell, Table, share, table_of, table_of_rows
 from maxatk.report.watched import Evaluation, Training, advantages_under
 
@@ -81,7 +81,7 @@ def _run(folder: Path) -> Training | Evaluation | None:
 class View(http.server.ThreadingHTTPServer):
     """A server of the page about some runs, on a port of the loopback; 0 is a free one.
 
-    `address` is where the page is. Raises OSError for a port that is taken.
+    Raises OSError for a port that is taken.
     """
 
     daemon_threads = True
@@ -203,14 +203,12 @@ class View(http.server.ThreadingHTTPServer):
         return [{"name": n, "log_history": r.log} for n, r in pairs if isinstance(r, Training)]
 
     def _comparison(self) -> Comparison:
-        """Return the evaluations that have results, whatever problems they are over."""
         runs = tuple(
             Run(name, run.results)
             for name, run in zip(self.names, self.runs, strict=True)
             if isinstance(run, Evaluation) and run.results is not None
         )
-        ks = set.intersection(*(set(run.results.ks) for run in runs)) if runs else set[int]()
-        return Comparison(runs, tuple(sorted(ks)))
+        return Comparison(runs)
 
     def _places(self, key: str) -> list[tuple[int, int, int]]:
         return [(at, *place) for at, run in enumerate(self.runs) for place in run.places(key)]
@@ -227,11 +225,12 @@ class View(http.server.ThreadingHTTPServer):
         for at, run in enumerate(self.runs):
             for row in run.log if isinstance(run, Training) else ():
                 logged[row["step"], at].update(row)
-        drawn, rows, window = self._drawn(), [], dict[int, dict[str, Any]]()
+        drawn, window = self._drawn(), dict[int, dict[str, Any]]()
+        rows: list[list[Cell | str]] = []
         for step, at in drawn[:most]:
             window[at] = logged.get((step, at)) or window.get(at, {})
-            name = Cell(self._step_name(at, step), link=f"#step/{at}/{step}")
-            rows.append((name, *(_digits(known(window[at], key)) for key in keys)))
+            rows.append([Cell(self._step_name(at, step), link=f"#step/{at}/{step}")])
+            rows[-1] += [_digits(known(window[at], key)) for key in keys]
         said = (
             f"{len(drawn)} steps with groups, the last first, with means over the steps of a row "
             "of the log; a step opens its prompts, and so does a figure."

@@ -28,10 +28,9 @@ from maxatk.objectives.scale import AdvantageScale
 
 
 class Training:
-    """The record of one training, groups.jsonl of its `folder`.
+    """The record of one training, groups.jsonl of its `folder`; for several threads.
 
-    Of a group only its place is held: its first byte and its length. Methods may be called by
-    several threads. `log` are the logged rows, `about` what the training said of itself.
+    Of a group only its first byte and length are held. `about` is what the training said of itself.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -226,10 +225,9 @@ class Evaluation:
 
 
 def advantages_under(group: Mapping[str, Any], method: str, k: int) -> list[float]:
-    """Return the advantages of a group under a row of `METHODS`, for a loss that is a mean.
+    """Return a group's advantages under a row of `METHODS`, on-policy, for a loss that is a mean.
 
-    They are those of samples of the policy itself: every ratio is one. Raises InvalidValueError
-    for a method that does not go with k, or needs answers where none were recorded.
+    Raises InvalidValueError for a method that does not go with k, or needs answers that lack.
     """
     samples, row = group["samples"], as_method(method)
     columns = {

@@ -1,4 +1,4 @@
-"""The results of a study: models evaluated over several seeds, pooled, and the tests between them.
+"""The results of a study: models over several seeds, pooled, the tests between them, and tables.
 
 A `Study` is what `results.json` of a study holds. Tables and figures are made of it alone.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,23 +19,21 @@ from maxatk.environment import environment
 from maxatk.errors import DataError, InvalidValueError
 from maxatk.evaluation.folder import RESULTS
 from maxatk.evaluation.pooling import pool_results
-from maxatk.evaluation.results import Results, read_results
+from maxatk.evaluation.results import METRICS, Results, read_results
 from maxatk.folders import known, read_training
+from maxatk.report import tables
+from maxatk.report.comparing import row_of_test, score_rows, seeds_above, table_of_tests
 from maxatk.report.deciding import Measure, PairedTest, corrected, paired_tests
-from maxatk.report.runs import (
-    ALPHA,
-    METRICS,
-    Comparison,
-    Over,
-    Reading,
-    Run,
-    load_comparison,
-    with_seeds,
-)
+from maxatk.report.run_tables import every_k, samples_table, scores_table
+from maxatk.report.runs import ALPHA, Comparison, Over, Reading, Run, load_comparison, with_seeds
+from maxatk.report.tables import Cell, Table, TidyRow, table_of
+from maxatk.studies.recipe import split_levels
 
 STUDY_FORMAT = 3
+_SUFFIXES: dict[tables.TableFormat, str] = {"md": "md", "csv": "csv", "latex": "tex"}
 TESTED_KS = (1, 128)
 GRADIENT_SPIKES = "grad_norm/p95_over_median"
+_TESTS = ("differences", "leaders", "pairs")
 _NOT_KEPT: Mapping[str, Any] = {"per_problem": {}, "manifest": {}}
 _KEPT = ("metrics", "interval", "counts", "entropy", "diversity")  # of pooled results
 TRAINING_COLUMNS = (
@@ -67,10 +66,9 @@ class Study:
 
     `over` says what its models are tested over. `models` maps a model, the baseline first, to its
     `levels` on every axis, its results over the problems of all seeds together, its means
-    `by_seed`, metric and k, and the means of what was logged in `training` over the seeds.
-    `leaders` has the best model of every measure against the second best, `differences` every model
-    against the baseline, `pairs` the models that the recipe pairs. Each of the three lists is
-    corrected by itself at the level `alpha`.
+    `by_seed`, metric and k, and the means of what was logged in `training`. `leaders` has the best
+    model of every measure against the second best, `differences` every model against the baseline,
+    `pairs` those that the recipe pairs; each list is corrected by itself at the level `alpha`.
     """
 
     title: str
@@ -95,7 +93,7 @@ class Study:
             Run(name, Results.from_json({**_NOT_KEPT, **model}, place=f"study: {name}"))
             for name, model in self.models.items()
         )
-        return Comparison(runs, tuple(runs[0].results.ks))
+        return Comparison(runs)
 
     def to_json(self) -> dict[str, Any]:
         """Return the study as a JSON object."""
@@ -103,13 +101,10 @@ class Study:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Study:
-        """Return the study of a JSON object; raises DataError for another one."""
+        """Return the study of a JSON object; raises DataError for another format."""
         if value.get("format") != STUDY_FORMAT:
             raise DataError(f"study: format must be {STUDY_FORMAT}, got {value.get('format')!r}")
-        try:
-            return msgspec.convert(value, cls)
-        except msgspec.ValidationError as error:
-            raise DataError(f"study: {error}") from error
+        return msgspec.convert(value, cls)
 
 
 def pooled(models: Sequence[StudiedModel], *, baseline: str) -> Comparison:
@@ -145,8 +140,8 @@ def build_study(
     ks = comparison.shown_ks(TESTED_KS)
     measures = [Measure("", metric, k) for metric in METRICS for k in ks]
     rewarded = [Measure("", metric, k) for metric in ("max@k", *selections(comparison)) for k in ks]
-    others = [(run.name, comparison.baseline.name) for run in comparison.others]
-    ranked = {m: [run.name for run in comparison.ranked(m.metric, m.k)] for m in measures}
+    others = [(name, comparison.baseline.name) for name in comparison.names[1:]]
+    ranked = {m: comparison.ranked(m.metric, m.k) for m in measures}
     found = {
         run.name: {
             "levels": of[run.name].levels,
@@ -165,7 +160,7 @@ def build_study(
         over=comparison.over,
         alpha=ALPHA,
         models=msgspec.json.decode(msgspec.json.encode(found)),
-        leaders=_tested(comparison, [(m, best, next_) for m, (best, next_, *_) in ranked.items()]),
+        leaders=_tested(comparison, [(m, a, b) for m, (a, b, *_) in ranked.items()]),
         differences=_tested(comparison, [(m, *pair) for m in measures for pair in others]),
         pairs=_tested(comparison, [(m, *pair) for m in rewarded for pair in pairs]),
         environment=environment(),
@@ -224,3 +219,113 @@ def _spikes(history: Sequence[Mapping[str, Any]]) -> list[float]:
 
 def _logged(history: Sequence[Mapping[str, Any]], key: str) -> list[float]:
     return [value for row in history if (value := known(row, key)) is not None]
+
+
+def study_tables(study: Study) -> dict[str, Table]:
+    """Return the tables of a study by the name of their file.
+
+    `scores` has the form of Tables 2 and 3 of the paper, `max_at_k`, `pass_at_k` and
+    `max_at_k_by_NAME` of every stored score that chooses that of Tables 5 to 14; `crossed` has the
+    means by the levels of two axes, if there are two; `differences`, `leaders` and `pairs` hold the
+    tests, the last if there are any, `seeds` the differences to the baseline seed by seed.
+    """
+    comparison, crossed = study.comparison, _crossed_table(study)
+    stars = {test.measure: test.first for test in study.leaders if test.significant}
+    tests = functools.partial(table_of_tests, over=study.over)
+    every = {
+        re.sub(r"\W+", "_", metric.replace("@", "_at_")): every_k(comparison, metric)
+        for metric in (*METRICS, *selections(comparison))
+    }
+    return {
+        "scores": scores_table({"": comparison}, study.measures, stars),
+        **({"crossed": crossed} if crossed is not None else {}),
+        **every,
+        "differences": tests("model − baseline", study.differences),
+        "leaders": tests("best − second best", study.leaders),
+        **({"pairs": tests("first − second", study.pairs)} if study.pairs else {}),
+        "seeds": _seeds_table(study),
+        "samples": samples_table(comparison),
+        "training": _training_table(study),
+    }
+
+
+def write_tables(study: Study, folder: Path) -> None:
+    """Write every table of a study as Markdown, CSV and LaTeX."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, table in study_tables(study).items():
+        for table_format, suffix in _SUFFIXES.items():
+            text = tables.format_table(table, table_format)
+            (folder / f"{name}.{suffix}").write_text(text, encoding="utf-8")
+
+
+def study_rows(study: Study) -> dict[str, list[TidyRow]]:
+    """Return the rows of "scores", of the lists of tests, and of "training".
+
+    Scores and tests are as `score_rows` and `row_of_test` have them. A training has model, quantity
+    and its mean. None is a number that does not exist.
+    """
+    return {
+        "scores": score_rows({"": study.comparison}, study.measures),
+        **{name: list(map(row_of_test, getattr(study, name))) for name in _TESTS},
+        "training": [
+            {"model": name, "quantity": quantity, "mean": mean}
+            for name, model in study.models.items()
+            for quantity, mean in model["training"].items()
+        ],
+    }
+
+
+def _seeds_table(study: Study) -> Table:
+    """Return max@1 and max@k, k the largest tested, of every seed less the baseline's."""
+    tests = [test for test in study.differences if test.measure.metric == "max@k"]
+    columns: dict[str, list[Cell | str]] = {
+        f"model − {study.comparison.baseline.name}": [test.first for test in tests],
+        "metric": [test.measure.name for test in tests],
+    }
+    for place, seed in enumerate(study.seeds):
+        cells = columns[f"seed {seed}"] = []
+        for moved in (test.by_seed[place] for test in tests):
+            mark = "" if not moved else "above" if moved > 0 else "below"
+            cells.append(Cell(tables.change(moved), mark=mark))
+    return table_of({**columns, "seeds above": [seeds_above(test) for test in tests]})
+
+
+def _crossed_table(study: Study) -> Table | None:
+    """Return max@1 and max@k, k the largest tested: first axis down, the others across."""
+    runs: dict[tuple[str, str], Run] = {}
+    for run in study.comparison.runs:
+        if levels := study.models[run.name]["levels"]:
+            first, others = split_levels(levels)
+            runs[first, ",".join(f"{axis}={level}" for axis, level in others.items())] = run
+    across = dict.fromkeys(others for _, others in runs if others)
+    if not across:
+        return None
+    firsts = dict.fromkeys(first for first, _ in runs)
+    rows = [(first, k) for k in study.comparison.shown_ks(TESTED_KS) for first in firsts]
+    return table_of(
+        {
+            "model": [first for first, _ in rows],
+            "metric": [f"max@{k}" for _, k in rows],
+            **{o: [_mean(runs.get((first, o)), k) for first, k in rows] for o in across},
+        }
+    )
+
+
+def _mean(run: Run | None, k: int) -> str:
+    return tables.share(None if run is None else run.metric("max@k", k).mean)
+
+
+def _training_table(study: Study) -> Table:
+    trained = {name: model["training"] for name, model in study.models.items() if model["training"]}
+    largest = study.comparison.shown_ks(TESTED_KS)[-1]
+    return table_of(
+        {
+            "model": trained,
+            **{
+                heading: [tables.decimal(logged.get(key), digits) for logged in trained.values()]
+                for key, heading, digits in TRAINING_COLUMNS
+                if any(key in logged for logged in trained.values())
+            },
+            f"max@{largest}": [_mean(study.comparison.run(name), largest) for name in trained],
+        }
+    )

@@ -125,10 +125,7 @@ class StudyRecipe:
         }
 
     def eval_recipe(self, *, seed: int) -> EvalRecipe:
-        """Return the recipe of `maxatk eval`; its model and folder are empty.
-
-        Raises InvalidValueError for settings that are not allowed.
-        """
+        """Return the recipe of `maxatk eval`, model and folder empty; raises as `from_mapping`."""
         problems = {} if self.mini is None else {"problems": "test.jsonl"}
         filled = {**self.eval, **problems, "model": "", "out": ""}
         found = from_mapping(EvalRecipe, filled, where="recipe.eval")
@@ -157,11 +154,7 @@ def _check_own(section: Mapping[str, Any], filled_in: Sequence[str], where: str)
 
 
 def load_study(path: Path, overrides: Sequence[str] = ()) -> StudyRecipe:
-    """Return the study of a recipe file, laid over the recipe it extends.
-
-    Raises InvalidValueError for a recipe that extends itself, and as `read_recipe` and
-    `from_mapping`.
-    """
+    """Return the study of a recipe file; raises as `read_extended` and `from_mapping`."""
     settings = apply_overrides(read_extended(path), overrides)
     return from_mapping(StudyRecipe, settings, where="recipe")
 
@@ -175,8 +168,7 @@ def split_levels(levels: Mapping[str, str]) -> tuple[str, dict[str, str]]:
 def variants(train: Mapping[str, Any], grids: Sequence[Any]) -> list[Variant]:
     """Return the models of a study whose template is `train`, the base first.
 
-    Raises InvalidValueError for a grid that is not axes of levels of settings, for two models of
-    one name, and for a name that is not printable.
+    Raises InvalidValueError for what is no grid, and a name that is not printable or there twice.
     """
     found = [Variant({}, {})]
     for number, grid in enumerate(grids):
@@ -201,18 +193,18 @@ def paired_names(models: Sequence[Variant], pairs: Sequence[Any]) -> list[tuple[
 
     Raises InvalidValueError for a pair that no two models make.
     """
-    by_levels = {frozenset(model.levels.items()): model for model in models}
+    by_levels = {frozenset(model.levels.items()): model.name for model in models}
     found = []
     for pair in pairs:
         if len(pair) != 2:
             raise InvalidValueError(f"pairs: each must be two levels, got {pair!r}")
         first, second = pair
-        partners = [
-            (model.name, by_levels.get(_exchanged(model.levels, first, second)))
-            for model in models
-            if first in model.levels.values()
-        ]
-        names = [(name, partner.name) for name, partner in partners if partner is not None]
+        names = []
+        for model in models:
+            if first in model.levels.values():
+                exchanged = {a: second if lv == first else lv for a, lv in model.levels.items()}
+                partner = by_levels.get(frozenset(exchanged.items()))
+                names += [] if partner is None else [(model.name, partner)]
         if not names:
             levels = sorted({level for model in models for level in model.levels.values()})
             raise InvalidValueError(
@@ -221,10 +213,6 @@ def paired_names(models: Sequence[Variant], pairs: Sequence[Any]) -> list[tuple[
             )
         found += names
     return found
-
-
-def _exchanged(levels: Mapping[str, str], first: str, second: str) -> frozenset[tuple[str, str]]:
-    return frozenset((axis, second if level == first else level) for axis, level in levels.items())
 
 
 def _check_grid(grid: Any, *, where: str) -> None:

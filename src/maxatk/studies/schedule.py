@@ -1,7 +1,6 @@
-"""From the recipe of a study to its stages: what each one makes, and from which recipe.
+"""From the recipe of a study to its stages; what a stage would refuse is refused before any starts.
 
-What a stage would refuse is refused here, before any of them starts. The trainer is asked in
-another process: its imports would cost this one half a GiB for good.
+The trainer is asked in another process: its imports would cost this one half a GiB for good.
 """
 
 from __future__ import annotations
@@ -63,11 +62,10 @@ def planned(
 ) -> dict[Stage, dict[str, Any]]:
     """Return the stages of a study with their recipes, in the order in which they should start.
 
-    `flags` are more arguments of the commands `train` and `eval`, such as those of a cluster.
-
-    A warm start has the cores that those of other seeds leave it. The built-in model is too small
-    for more than one core otherwise; stages of another model share all cores, `jobs` at once. The
-    trainings of a seed come before its evaluations, because an evaluation waits for one of them.
+    `flags` are more arguments of `train` and `eval`, such as those of a cluster. A warm start has
+    the cores that those of other seeds leave it. The built-in model is too small for more than one
+    core otherwise; stages of another model share all cores, `jobs` at once. The trainings of a seed
+    come before its evaluations, because an evaluation waits for one of them.
     """
     warm_threads = max(1, cores // len(study.seeds))
     threads = 1 if study.mini is not None else max(1, cores // jobs)
@@ -134,7 +132,6 @@ def _place(study: StudyRecipe, model: Variant, seed: int) -> Place:
 
 
 def _built_in(warm: Path | None, name: str) -> dict[str, str]:
-    """Return the problems that came with a built-in model, by the recipe's key."""
     return {} if warm is None else {"problems": str(warm / f"{name}.jsonl")}
 
 
@@ -158,7 +155,7 @@ def _digest(settings: Any) -> str:
 
 
 def check_study(study: StudyRecipe) -> None:
-    """Refuse what a stage would refuse. The seeds differ in nothing that could be refused.
+    """Refuse what a stage would refuse, of any seed alike.
 
     Raises MissingFileError (model, problems), InvalidValueError naming the model and the setting
     of its training that is not allowed, StageError where the process that asks fails.
@@ -175,10 +172,7 @@ def check_study(study: StudyRecipe) -> None:
 
 
 def trainings_of(study: StudyRecipe) -> dict[str, Any]:
-    """Return what the trainer is asked: a recipe for every model, and the number of problems.
-
-    The number is None where the recipes name problems that exist.
-    """
+    """Return what the trainer is asked: every recipe, and how many problems if not in a file."""
     recipes = [
         (place.variant.name, command, place.recipes[place.chain[command]])
         for place in (_place(study, model, study.seeds[0]) for model in study.variants)

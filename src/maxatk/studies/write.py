@@ -1,27 +1,37 @@
-"""What a finished study leaves: results.json, tables, figures and one page."""
+"""What a finished study leaves: results.json, tables, figures and one page with its conclusion."""
 
 from __future__ import annotations
 
+import csv
+from collections.abc import Mapping
+from importlib import resources
 from pathlib import Path
 
+import numpy as np
+
 from maxatk.evaluation.folder import RESULTS
+from maxatk.evaluation.results import Results
 from maxatk.folders import read_training, write_json
 from maxatk.report.figures import entropy_figure, figure1
 from maxatk.report.page import write_report
-from maxatk.studies.demo import remarks
-from maxatk.studies.findings import StudiedModel, Study, build_study, pooled
+from maxatk.statistics.intervals import FloatArray, student_mean
+from maxatk.studies.findings import StudiedModel, Study, build_study, pooled, write_tables
 from maxatk.studies.recipe import StudyRecipe, paired_names
 from maxatk.studies.schedule import places
-from maxatk.studies.tables import write_tables
 
 PAGE = "report.html"
+MANY = 128
+"""The number of answers of which a demo's conclusion speaks."""
+
+MODELS = ("base", "grpo", "bon_loo1")
+SEEDS = "recipes/mini/demo_seeds.csv"
+"""max@k after the demo's recipe on other seeds: model, seed, and a column for each k."""
 
 
 def write_study(recipe: StudyRecipe) -> Study:
-    """Write everything below the study's folder `out` and return the study.
+    """Write everything below the study's folder `out`, when all stages have finished.
 
-    The page of a single seed shows its samples problem by problem; that of several has the
-    problems of all of them. All stages must have finished.
+    The page of a single seed shows its samples; that of several the problems of all of them.
     """
     out = Path(recipe.out)
     models = studied_models(recipe)
@@ -46,14 +56,14 @@ def write_study(recipe: StudyRecipe) -> Study:
             for model in models
             if seed in model.trainings
         ],
-        remarks=None if others else remarks(recipe, results),
+        remarks=[] if others else remarks(recipe, results),
     )
     return study
 
 
 def studied_models(recipe: StudyRecipe) -> list[StudiedModel]:
     """Return the models of a study with their folders, the base first."""
-    work, found = recipe.work_folder, {}
+    work, found = recipe.work_folder, dict[str, StudiedModel]()
     for place in places(recipe):
         name, levels = place.variant.name, place.variant.levels
         model = found.setdefault(name, StudiedModel(name, levels, {}, {}))
@@ -61,3 +71,46 @@ def studied_models(recipe: StudyRecipe) -> list[StudiedModel]:
         if place.training is not None:
             model.trainings[place.seed] = work / place.training
     return list(found.values())
+
+
+def remarks(recipe: StudyRecipe, results: Mapping[str, Results]) -> list[str]:
+    """Return what a study of one seed of the built-in model says of results by model.
+
+    Nothing for another model, for a training without k, and without `MODELS` and max@128.
+    """
+    k = recipe.train.get("trainer", {}).get("k")
+    best = {name: found.metrics["max@k"].get(MANY) for name, found in results.items()}
+    values = {name: mean.mean for name, mean in best.items() if mean and mean.mean is not None}
+    if recipe.mini is None or not k or not set(MODELS) <= set(values):
+        return []
+    text = (resources.files("maxatk") / SEEDS).read_text(encoding="utf-8")
+    rows = list(csv.DictReader(text.splitlines()))  # the seeds of every model in one order
+    base, grpo, ours = (
+        np.array([float(row[str(MANY)]) for row in rows if row["model"] == name]) for name in MODELS
+    )
+    others = (
+        f"On {len(base)} other seeds, GRPO minus the model before training at {MANY} is "
+        f"{_interval(grpo - base)}, and max@8 training minus GRPO is {_interval(ours - grpo)}."
+    )
+    return [*_this_run(values, k), others]
+
+
+def _this_run(values: Mapping[str, float], k: int) -> list[str]:
+    named = {"grpo": "after GRPO", "base": "before training", "bon_loo1": f"after max@{k} training"}
+    *most, last = [f"{values[n]:.2f} {named[n]}" for n in sorted(MODELS, key=lambda n: values[n])]
+    shown = values["grpo"] < min(values["base"], values["bon_loo1"])
+    return [
+        f"Of {MANY} answers, the best is worth {', '.join(most)} and {last}.",
+        "Ordinary training lost part of it, and training for the best of k kept more of it."
+        if shown
+        else "This run does not show what the other seeds show: ordinary training loses part of "
+        "it, and training for the best of k keeps more.",
+    ]
+
+
+def _interval(differences: FloatArray) -> str:
+    mean = student_mean(differences[:, None])
+    return (
+        f"{mean.mean[0]:+.3f} [{mean.low[0]:.3f}, {mean.high[0]:.3f}] "
+        f"({(differences > 0).sum()} of {len(differences)} above 0)"
+    )
