@@ -54,7 +54,9 @@ def test_a_training_that_is_passed_in_serves_runs_without_a_record(results):
     assert rows["sharp"]["method"] == "grpo"
     assert "k" not in rows["sharp"]
     assert rows["base"]["what it is"] == "the model before training"
-    assert by_model(models_table(comparison, {}))["base"] == {"evaluated": "runs/2"}
+    assert models_table(comparison, {}).rows == ()
+    shown = {row[0].text: row[1].text for row in settings_table(comparison).rows}
+    assert shown["model.model"] == "runs/2 (base); runs/1 (sharp)"
 
 
 def test_settings_are_said_once_and_by_run_where_they_differ(changed):

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from maxatk.errors import InvalidValueError
-from maxatk.studies.recipe import load_study, paired_names
+from maxatk.studies.recipe import load_study
 from studies.conftest import RECIPE
 
 
@@ -27,7 +27,7 @@ def test_pairs_are_models_that_differ_by_the_two_levels_alone(recipe):
     ]
     pairs = [["bon_mean", "bon_loo1"], ["grpo", "bon_mean"], ["2", "1"]]
     study = load_study(recipe(grids=grids, pairs=pairs))
-    assert paired_names(study.variants, study.pairs) == [
+    assert study.paired_names() == [
         ("bon_mean,updates=1", "bon_loo1,updates=1"),
         ("bon_mean,updates=2", "bon_loo1,updates=2"),
         ("grpo,updates=1", "bon_mean,updates=1"),

@@ -225,17 +225,12 @@ def table_of_tests(heading: str, tests: Sequence[PairedTest], *, over: Over = "p
     if seeds:
         flips = f"sign flips, p (at best {smallest_sign_flip_p(seeds):.3g})"
         columns[flips] = [tables.p_value(test.sign_flip_p) for test in tests]
-        columns["seeds above"] = [seeds_above(test) for test in tests]
+        columns["seeds above"] = [f"{test.above} of {seeds}" for test in tests]
     if seeds >= FEWEST_SEEDS:
         columns[f"95%, {SPEAKS_OF['problems']}"] = [
             tables.change_interval(test.prompts_low, test.prompts_high) for test in tests
         ]
     return table_of(columns)
-
-
-def seeds_above(test: PairedTest) -> str:
-    """Return in how many of the seeds the first model is above, such as `4 of 5`."""
-    return f"{test.above} of {len(test.by_seed)}"
 
 
 def tidy_rows(compared: ModelComparison) -> dict[str, list[TidyRow]]:

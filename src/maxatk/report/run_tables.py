@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import PurePath
 from types import MappingProxyType
 from typing import Any
 
@@ -159,40 +158,28 @@ def described(method: Method, k: int | None) -> str:
 
 
 def models_table(comparison: Comparison, recipes: Mapping[str, Mapping[str, Any]]) -> Table:
-    """Return one column a model: what it is, what was evaluated, and the trainer's settings.
+    """Return one column a model: what it is, and the settings of its training, if any has them.
 
     `recipes` are those of trainings by the name of the model, if its manifest has none.
     """
     trainers: dict[str, dict[str, Any]] = {}
-    what, evaluated = [], []
+    what = []
     for run in comparison.runs:
         recipe = run.results.manifest.get("training") or recipes.get(run.name)
         trainer = trainers[run.name] = dict(_mapping(_mapping(recipe).get("trainer")))
         method = METHODS.get(str(trainer.get("method")))
         known = "the model before training" if run.name == BASE else "not known: no training record"
         what.append(known if method is None else described(method, trainer.get("k")))
-        evaluated.append(_evaluated(run.results))
         if method is not None and not method.kind.uses_k:
             trainer.pop("k", None)
     keys = dict.fromkeys(key for trainer in trainers.values() for key in trainer)
     rows = [(key, *(_plain(found.get(key)) or "–" for found in trainers.values())) for key in keys]
-    said = {"what it is": what if any(trainers.values()) else [], "evaluated": evaluated}
-    shown = [(name, *texts) for name, texts in said.items() if set(texts) - {"–"}]
-    return table_of_rows(("model", *trainers), [*shown, *rows])
+    return table_of_rows(("model", *trainers), [("what it is", *what), *rows] if rows else [])
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
     """Return a part of a record as it should be: others may have written it."""
     return value if isinstance(value, Mapping) else {}
-
-
-def _evaluated(results: Results) -> str:
-    model = results.recorded("settings.model")
-    if isinstance(model, Mapping) and model.get("model"):
-        name = str(model["model"])
-        shown = PurePath(name).name if PurePath(name).is_absolute() else name
-        return f"{shown}, weights {model['weights']}" if model.get("weights") else shown
-    return PurePath(str(results.manifest.get("samples_file", "–"))).name
 
 
 def settings_table(comparison: Comparison) -> Table:
@@ -212,8 +199,8 @@ def settings_table(comparison: Comparison) -> Table:
     }
     for key in dict.fromkeys(key for settings in found.values() for key in settings):
         values = {name: _plain(settings.get(key)) for name, settings in found.items()}
-        hidden = key in _MEANT_TO_DIFFER or (given and key.startswith(_MACHINE))
-        if any(values.values()) and not (hidden or key.endswith("sha256")):
+        hidden = key.endswith("sha256") or (given and key.startswith(_MACHINE))
+        if any(values.values()) and not hidden:
             rows[key.removeprefix(_MACHINE)] = values
     return table_of({"setting": rows, "value": map(_together, rows.values())})
 

@@ -22,12 +22,11 @@ from maxatk.evaluation.pooling import pool_results
 from maxatk.evaluation.results import METRICS, Results, read_results
 from maxatk.folders import known, read_training
 from maxatk.report import tables
-from maxatk.report.comparing import row_of_test, score_rows, seeds_above, table_of_tests
+from maxatk.report.comparing import row_of_test, score_rows, table_of_tests
 from maxatk.report.deciding import Measure, PairedTest, corrected, paired_tests
 from maxatk.report.run_tables import every_k, samples_table, scores_table
 from maxatk.report.runs import ALPHA, Comparison, Over, Reading, Run, load_comparison, with_seeds
 from maxatk.report.tables import Cell, Table, TidyRow, table_of
-from maxatk.studies.recipe import split_levels
 
 STUDY_FORMAT = 3
 _SUFFIXES: dict[tables.TableFormat, str] = {"md": "md", "csv": "csv", "latex": "tex"}
@@ -287,7 +286,8 @@ def _seeds_table(study: Study) -> Table:
         for moved in (test.by_seed[place] for test in tests):
             mark = "" if not moved else "above" if moved > 0 else "below"
             cells.append(Cell(tables.change(moved), mark=mark))
-    return table_of({**columns, "seeds above": [seeds_above(test) for test in tests]})
+    columns["seeds above"] = [f"{test.above} of {len(study.seeds)}" for test in tests]
+    return table_of(columns)
 
 
 def _crossed_table(study: Study) -> Table | None:
@@ -295,8 +295,8 @@ def _crossed_table(study: Study) -> Table | None:
     runs: dict[tuple[str, str], Run] = {}
     for run in study.comparison.runs:
         if levels := study.models[run.name]["levels"]:
-            first, others = split_levels(levels)
-            runs[first, ",".join(f"{axis}={level}" for axis, level in others.items())] = run
+            (_, first), *others = levels.items()
+            runs[first, ",".join(f"{axis}={level}" for axis, level in others)] = run
     across = dict.fromkeys(others for _, others in runs if others)
     if not across:
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
 import itertools
 import json
 from collections.abc import Mapping, Sequence
@@ -33,8 +34,8 @@ class Variant:
         """The level of the first axis, then `axis=level` of the others."""
         if not self.levels:
             return BASE
-        first, others = split_levels(self.levels)
-        return ",".join([first, *(f"{axis}={level}" for axis, level in others.items())])
+        (_, first), *others = self.levels.items()
+        return ",".join([first, *(f"{axis}={level}" for axis, level in others)])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,18 +83,60 @@ class StudyRecipe:
             raise InvalidValueError("recipe: must have either 'model' or 'mini'")
         self._check_section(self.eval, "eval")
         self._check_section(self.train, "train")
-        models = self.variants
-        for model in models[1:]:
+        for model in self.variants[1:]:
             self._check_section(model.train, model.name)
         self.eval_recipe(seed=0)
-        names = [model.name for model in models]
+        names = [model.name for model in self.variants]
         require(self.baseline in names, "baseline", f"one of {', '.join(names)}", self.baseline)
-        paired_names(models, self.pairs)
+        self.paired_names()
 
-    @property
+    @functools.cached_property
     def variants(self) -> list[Variant]:
-        """The models, the base first."""
-        return variants(self.train, self.grids)
+        """The models, the base first.
+
+        Raises InvalidValueError for what is no grid, and a name not printable or there twice.
+        """
+        found = [Variant({}, {})]
+        for number, grid in enumerate(self.grids):
+            _check_grid(grid, where=f"grids[{number}]")
+            for chosen in itertools.product(*(levels.items() for levels in grid.values())):
+                changed = copy.deepcopy(self.train)
+                for _, changes in chosen:
+                    settings = [f"{key}={json.dumps(value)}" for key, value in changes.items()]
+                    apply_overrides(changed, settings)
+                named = {axis: str(level) for axis, (level, _) in zip(grid, chosen, strict=True)}
+                found.append(Variant(named, changed))
+        names = [variant.name for variant in found]
+        for name in names:
+            check_name(name, where="grids")
+            if names.count(name) > 1:
+                raise InvalidValueError(f"grids: the model {name!r} is there twice")
+        return found
+
+    def paired_names(self) -> list[tuple[str, str]]:
+        """Return the names of the models that `pairs` tests, the first level's before the second's.
+
+        Raises InvalidValueError for a pair that no two models make.
+        """
+        by_levels = {frozenset(model.levels.items()): model.name for model in self.variants}
+        found: list[tuple[str, str]] = []
+        for pair in self.pairs:
+            if len(pair) != 2:
+                raise InvalidValueError(f"pairs: each must be two levels, got {pair!r}")
+            first, second = pair
+            before = len(found)
+            for model in self.variants:
+                if first in model.levels.values():
+                    exchanged = {a: second if of == first else of for a, of in model.levels.items()}
+                    partner = by_levels.get(frozenset(exchanged.items()))
+                    found += [] if partner is None else [(model.name, partner)]
+            if len(found) == before:
+                known = {level for model in self.variants for level in model.levels.values()}
+                raise InvalidValueError(
+                    f"pairs: no two models differ by {first!r} and {second!r} alone; the levels "
+                    f"are {', '.join(sorted(known))}"
+                )
+        return found
 
     @property
     def work_folder(self) -> Path:
@@ -157,62 +200,6 @@ def load_study(path: Path, overrides: Sequence[str] = ()) -> StudyRecipe:
     """Return the study of a recipe file; raises as `read_extended` and `from_mapping`."""
     settings = apply_overrides(read_extended(path), overrides)
     return from_mapping(StudyRecipe, settings, where="recipe")
-
-
-def split_levels(levels: Mapping[str, str]) -> tuple[str, dict[str, str]]:
-    """Return a model's level on the first axis, and its levels on the others."""
-    (_, first), *others = levels.items()
-    return first, dict(others)
-
-
-def variants(train: Mapping[str, Any], grids: Sequence[Any]) -> list[Variant]:
-    """Return the models of a study whose template is `train`, the base first.
-
-    Raises InvalidValueError for what is no grid, and a name that is not printable or there twice.
-    """
-    found = [Variant({}, {})]
-    for number, grid in enumerate(grids):
-        _check_grid(grid, where=f"grids[{number}]")
-        for chosen in itertools.product(*(levels.items() for levels in grid.values())):
-            changed = copy.deepcopy(dict(train))
-            for _, changes in chosen:
-                settings = [f"{key}={json.dumps(value)}" for key, value in changes.items()]
-                apply_overrides(changed, settings)
-            named = {axis: str(level) for axis, (level, _) in zip(grid, chosen, strict=True)}
-            found.append(Variant(named, changed))
-    names = [variant.name for variant in found]
-    for name in names:
-        check_name(name, where="grids")
-        if names.count(name) > 1:
-            raise InvalidValueError(f"grids: the model {name!r} is there twice")
-    return found
-
-
-def paired_names(models: Sequence[Variant], pairs: Sequence[Any]) -> list[tuple[str, str]]:
-    """Return the names of the models that `pairs` tests, the first level's before the second's.
-
-    Raises InvalidValueError for a pair that no two models make.
-    """
-    by_levels = {frozenset(model.levels.items()): model.name for model in models}
-    found = []
-    for pair in pairs:
-        if len(pair) != 2:
-            raise InvalidValueError(f"pairs: each must be two levels, got {pair!r}")
-        first, second = pair
-        names = []
-        for model in models:
-            if first in model.levels.values():
-                exchanged = {a: second if lv == first else lv for a, lv in model.levels.items()}
-                partner = by_levels.get(frozenset(exchanged.items()))
-                names += [] if partner is None else [(model.name, partner)]
-        if not names:
-            levels = sorted({level for model in models for level in model.levels.values()})
-            raise InvalidValueError(
-                f"pairs: no two models differ by {first!r} and {second!r} alone; the levels are "
-                f"{', '.join(levels)}"
-            )
-        found += names
-    return found
 
 
 def _check_grid(grid: Any, *, where: str) -> None:

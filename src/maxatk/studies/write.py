@@ -16,7 +16,7 @@ from maxatk.report.figures import entropy_figure, figure1
 from maxatk.report.page import write_report
 from maxatk.statistics.intervals import FloatArray, student_mean
 from maxatk.studies.findings import StudiedModel, Study, build_study, pooled, write_tables
-from maxatk.studies.recipe import StudyRecipe, paired_names
+from maxatk.studies.recipe import StudyRecipe
 from maxatk.studies.schedule import places
 
 PAGE = "report.html"
@@ -36,8 +36,7 @@ def write_study(recipe: StudyRecipe) -> Study:
     out = Path(recipe.out)
     models = studied_models(recipe)
     comparison = pooled(models, baseline=recipe.baseline)
-    pairs = paired_names(recipe.variants, recipe.pairs)
-    study = build_study(models, comparison, title=recipe.title, pairs=pairs)
+    study = build_study(models, comparison, title=recipe.title, pairs=recipe.paired_names())
     out.mkdir(parents=True, exist_ok=True)
     write_json(out / RESULTS, study.to_json())
     write_tables(study, out / "tables")
