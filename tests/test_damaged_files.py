@@ -248,7 +248,7 @@ ARGUMENTS = {
     "select": "select run --by majority likelihood",
     "diagnose": "diagnose run --n 2 --best-of 2",
     "export": "export run --to jsonl --problems p.jsonl --out e.jsonl",
-    "page": "report a=run b=copy --out page.html --problems p.jsonl",
+    "page": "report a=run b=copy --out page.html",
     "score": "score --problems p.jsonl --samples s.jsonl --out new --dry-run --verifier.workers 1",
     "problems": "problems select run --problems p.jsonl --out q.jsonl",
     "rewards": "score --rewards r.jsonl --out judged --problems p.jsonl",

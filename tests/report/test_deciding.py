@@ -76,7 +76,7 @@ def test_words_and_strips_say_what_was_decided(decision):
     )
     assert "same is not told apart from base for every N from 1 to 128." in others
     strip = {row[0].text: [cell.text for cell in row[1:]] for row in winners(decision).rows}
-    for at, k in enumerate(decision.ks):
+    for at, k in enumerate(decision.leaders):
         words = {name: cells[at] for name, cells in strip.items() if cells[at]}
         assert list(words.values()).count("best") == 1
         assert words.keys() == set(decision.leaders[k])

@@ -183,16 +183,6 @@ class Decision:
     tests: tuple[PairedTest, ...]
 
     @property
-    def ks(self) -> list[int]:
-        """The k that were decided about, ascending."""
-        return list(self.leaders)
-
-    @property
-    def baseline(self) -> str:
-        """The name of the model that the others are held against."""
-        return self.comparison.baseline.name
-
-    @property
     def against_best(self) -> list[PairedTest]:
         """The one with the highest mean against every other model, at each k."""
         best = [(self.leaders[test.measure.k][0], test) for test in self.tests]
@@ -201,13 +191,13 @@ class Decision:
     @property
     def against_baseline(self) -> list[PairedTest]:
         """Every other model against the baseline, at each k."""
-        return [test for test in self.tests if test.second == self.baseline]
+        return [test for test in self.tests if test.second == self.comparison.baseline.name]
 
     def advice(self, k: int) -> str:
         """Return the verdict at one k as one sends it to a colleague, in a sentence or two."""
-        best, *tied = self.leaders[k]
-        second_best = self.comparison.ranked(self.metric, k)[1]
-        other = self.baseline if best != self.baseline else second_best
+        (best, *tied), other = self.leaders[k], self.comparison.baseline.name
+        if other == best:
+            other = self.comparison.ranked(self.metric, k)[1]
         runs = [self.comparison.run(name) for name in (best, other)]
         cells = [mean_cell(run.metric(self.metric, k)) for run in runs]
         first, second = (f"{cell.text} {cell.detail}" for cell in cells)
@@ -223,18 +213,19 @@ class Decision:
     @property
     def sentences(self) -> list[str]:
         """The verdict in words: which model for which N, then each against the baseline."""
-        lines = []
-        for names, found in itertools.groupby(self.ks, lambda k: frozenset(self.leaders[k])):
+        lines, known = [], self.comparison.ks
+        baseline, *others = self.comparison.names
+        for names, found in itertools.groupby(known, lambda k: frozenset(self.leaders[k])):
             ks = list(found)
             shown = sorted(names, key=self.leaders[ks[0]].index)
             apart = "" if len(shown) == 1 else ", which the test does not tell apart"
-            lines.append(f"{_span(ks, self.ks, start='For')}: {_listed(shown)}{apart}.")
-        for name in self.comparison.names[1:]:
+            lines.append(f"{_span(ks, known, start='For')}: {_listed(shown)}{apart}.")
+        for name in others:
             parts: list[str] = []
             tests = [test for test in self.against_baseline if test.first == name]
             for mark, same in itertools.groupby(tests, lambda test: test.mark):
-                base = self.baseline if not parts or not mark else "it"
-                span = _span([test.measure.k for test in same], self.ks, start="for")
+                base = baseline if not parts or not mark else "it"
+                span = _span([test.measure.k for test in same], known, start="for")
                 parts.append(f"{mark or 'not told apart from'} {base} {span}")
             lines.append(f"{name} is {_listed(parts)}.")
         return lines
