@@ -197,9 +197,9 @@ def refusal_of(question: Mapping[str, Any]) -> str | None:
 
 def _check_training(command: str, recipe: Mapping[str, Any], problems: int | None) -> None:
     from maxatk.train import DistillRecipe, TrainRecipe, check_settings
-    from maxatk.train.adapter import lora_config
     from maxatk.train.distill import config_of
     from maxatk.train.preview import plan
+    from maxatk.train.run import lora_config
 
     if command == "distill":
         config_of(from_mapping(DistillRecipe, recipe, where="train.distill"), Path(recipe["out"]))

@@ -22,7 +22,7 @@ from maxatk.objectives.objective import Objective
 from maxatk.statistics.groups import group_values
 from maxatk.statistics.symptoms import WITHOUT
 from maxatk.train import log
-from maxatk.train.checks import check_objective, check_untruncated, objective_of
+from maxatk.train.checks import UNTRUNCATED, check_objective, objective_of, require_settings
 from maxatk.train.reward_functions import refuse_best_of
 
 try:
@@ -74,7 +74,8 @@ class MaxAtKAsyncConfig(AsyncGRPOConfig):
     def __post_init__(self) -> None:
         check_objective(self)
         if self.objective.needs_ratios:
-            check_untruncated(self, why=f"with the method {self.method!r}, made of ratios")
+            why = f"with the method {self.method!r}, made of ratios"
+            require_settings(self, UNTRUNCATED, why)
             self._refuse_split_groups()
         super().__post_init__()
 

@@ -1,17 +1,14 @@
-"""Checks of a `MaxAtKConfig` and of the TRL here, before any work.
+"""Checks of a `MaxAtKConfig` and of the TRL here, before any work: they raise InvalidValueError.
 
-What the objective allows is checked in `Objective.problems`, what the package's own loop follows
-in `loop.py`. `config` is a `MaxAtKConfig` everywhere, and what it must not be raises
-InvalidValueError.
+What the objective allows is checked in `Objective.problems`, what the own loop follows in `loop`.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import inspect
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import trl
@@ -29,15 +26,8 @@ from maxatk.objectives.objective import Objective
 from maxatk.train.loop import refuse_unfollowed
 from maxatk.train.shared_prompts import refuse_unshareable
 
-# The `reinforce` form needs the loss to be a plain sum of A log pi over tokens, up to a constant.
-REINFORCE_LOSS_TYPES = ("dapo", "dr_grpo", "bnpo", "cispo")
-ROLLOUTS = ("auto", "own", "trl", "vllm")
-"""Who draws rollout batches; "auto" decides between the others."""
-BEHAVIOURS = ("trainer", "sampler")
-TRACKERS = ("tensorboard", "trackio", "wandb")
-"""The trackers that were tried; each is also the name of its package."""
-TRL_VERSIONS = "1.14 to 1.16"
-"""The versions of TRL that were tried."""
+ROLLOUTS = ("auto", "own", "trl", "vllm")  # who draws; "auto" decides between the others
+TRACKERS = ("tensorboard", "trackio", "wandb")  # that were tried; names of packages too
 
 _MAY_BE_NONE = ("steps_per_generation", "generation_batch_size")
 _COUNTS = (
@@ -50,18 +40,18 @@ _RATIOS_NEED = {
     "importance_sampling_level": ("token",),
     "off_policy_mask_threshold": (None,),
 }
-# Each of these samples from another distribution than the one whose probabilities the trainer has.
-_UNTRUNCATED = {
+UNTRUNCATED = {
     "top_p": (1.0,),
     "top_k": (0, -1, None),
     "min_p": (None, 0.0),
     "repetition_penalty": (1.0,),
 }
+"""What makes a sampler's distribution the one whose probabilities the trainer has."""
 _SAMPLER_NEEDS = {
     "use_vllm": (True,),
     "vllm_importance_sampling_correction": (True,),
     "vllm_structured_outputs_regex": (None,),
-    **_UNTRUNCATED,
+    **UNTRUNCATED,
 }
 
 
@@ -83,16 +73,24 @@ def check_values(config: Any) -> None:
     if config.answers is not None:
         load_function(config.answers, field="answers")
     _check_geometry(config)
-    _check_rollouts(config)
+    for name, known in (("rollouts", ROLLOUTS), ("behaviour", ("trainer", "sampler"))):
+        if getattr(config, name) not in known:
+            raise unknown_name(name, getattr(config, name), known)
+    if config.use_vllm and config.rollouts in ("own", "trl"):
+        raise InvalidValueError(
+            f"use_vllm: True is rollouts 'vllm', got {config.rollouts!r}; allowed: one of them"
+        )
+    groups = config.log_groups
+    require(is_whole(groups, 0), "log_groups", "a whole number from 0", groups)
 
 
 def check_combinations(config: Any) -> None:
     """Refuse values that do not go with each other, once TRL has completed them."""
     _check_trackers(config.report_to)
     _check_meaning(config)
-    _check_signal(config)
-    _check_shared_prompts(config)
-    _check_skipping(config)
+    if config.groups_with_signal:
+        _check_signal(config)
+    _check_options(config)
     refuse_unfollowed(config)
 
 
@@ -110,15 +108,6 @@ def check_prompts(config: Any, count: int, *, called: str) -> None:
         raise InvalidValueError(
             f"{called}: has {count} prompts, fewer than the {needed} of one rollout batch, so no "
             "step would be taken; allowed: more prompts or a smaller batch"
-        )
-
-
-def check_engine(config: Any) -> None:
-    """Raise MissingDependencyError for sampling with vLLM where it is not installed."""
-    if config.use_vllm and importlib.util.find_spec("vllm") is None:
-        raise MissingDependencyError(
-            "trainer.use_vllm: needs the package vllm: pip install 'maxatk[vllm]'; without it "
-            "trainer.use_vllm=false samples with transformers"
         )
 
 
@@ -160,62 +149,42 @@ def _check_geometry(config: Any) -> None:
         )
 
 
-def _check_rollouts(config: Any) -> None:
-    """Refuse an unknown way to sample, and vLLM beside another one."""
-    for name, known in (("rollouts", ROLLOUTS), ("behaviour", BEHAVIOURS)):
-        if getattr(config, name) not in known:
-            raise unknown_name(name, getattr(config, name), known)
-    if config.use_vllm and config.rollouts in ("own", "trl"):
-        raise InvalidValueError(
-            f"use_vllm: True is rollouts 'vllm', got {config.rollouts!r}; allowed: one of them"
-        )
-    groups = config.log_groups
-    require(is_whole(groups, 0), "log_groups", "a whole number from 0", groups)
-
-
-def check_untruncated(config: Any, *, why: str) -> None:
-    """Refuse settings under which a sampler has other probabilities than the trainer."""
-    for name, allowed in _UNTRUNCATED.items():
-        _refuse_others(name, getattr(config, name), allowed, why)
+def require_settings(config: Any, needed: Mapping[str, Sequence[Any]], why: str) -> None:
+    """Refuse other values of settings than those that are `needed`."""
+    given = getattr(config, "generation_kwargs", None) or {}
+    for name, allowed in needed.items():
+        value = given.get(name, getattr(config, name))
+        if value not in allowed:
+            values = " or ".join(map(repr, allowed))
+            raise InvalidValueError(f"{name}: must be {values} {why}; got {value!r}")
 
 
 def _check_meaning(config: Any) -> None:
     """Refuse settings whose meaning the method, or what its ratios are taken to, would change."""
-    for name, allowed, why in _needed(config):
-        value = (config.generation_kwargs or {}).get(name, getattr(config, name))
-        _refuse_others(name, value, allowed, why)
-
-
-def _refuse_others(name: str, value: Any, allowed: Sequence[Any], why: str) -> None:
-    if value not in allowed:
-        values = " or ".join(map(repr, allowed))
-        raise InvalidValueError(f"{name}: must be {values} {why}; got {value!r}")
-
-
-def _needed(config: Any) -> Iterator[tuple[str, Sequence[Any], str]]:
-    """Yield names of settings, the values that they may have, and why."""
-    trained = f"the method {config.method!r} in the form {config.form!r}"
-    yield "scale_rewards", ("group",), "because the scale is part of the method: choose another one"
-    yield "multi_objective_aggregation", ("sum_then_normalize",), "because the method gets a sum"
+    why = "because the scale is part of the method: choose another one"
+    require_settings(config, {"scale_rewards": ("group",)}, why)
+    aggregation = {"multi_objective_aggregation": ("sum_then_normalize",)}
+    require_settings(config, aggregation, "because the method gets a sum")
     if config.form == "reinforce":
-        yield "loss_type", REINFORCE_LOSS_TYPES, "with form 'reinforce', which needs a plain sum"
+        sums = {"loss_type": ("dapo", "dr_grpo", "bnpo", "cispo")}  # of A log pi, up to a constant
+        require_settings(config, sums, "with form 'reinforce', which needs a plain sum")
         if config.beta:
             why = "with form 'reinforce', whose surrogate has no ratio, and a beta that is not 0"
-            yield "use_bias_correction_kl", (False,), why
+            require_settings(config, {"use_bias_correction_kl": (False,)}, why)
     if config.behaviour == "sampler":
         why = "with behaviour 'sampler', whose ratios are those of untruncated sampling with vLLM"
-        yield from ((name, values, why) for name, values in _SAMPLER_NEEDS.items())
+        require_settings(config, _SAMPLER_NEEDS, why)
+    trained = f"the method {config.method!r} in the form {config.form!r}"
     if config.objective.needs_ratios:
         why = f"with {trained}, whose weights are made of ratios"
-        yield from ((name, values, why) for name, values in _RATIOS_NEED.items())
+        require_settings(config, _RATIOS_NEED, why)
     else:
-        yield "behaviour", ("trainer",), f"with {trained}, which uses no ratios"
+        why = f"with {trained}, which uses no ratios"
+        require_settings(config, {"behaviour": ("trainer",)}, why)
 
 
 def _check_signal(config: Any) -> None:
     """Refuse to replace groups that lie in several processes, and a bound that replaces none."""
-    if not config.groups_with_signal:
-        return
     most, allowed = config.max_prompt_draws, "a whole number from 2 with groups_with_signal"
     require(is_whole(most, 2), "max_prompt_draws", allowed, most)
     rows = config.per_device_train_batch_size * config.steps_per_generation
@@ -229,20 +198,14 @@ def _check_signal(config: Any) -> None:
         )
 
 
-def _check_shared_prompts(config: Any) -> None:
-    """Refuse what cannot keep the cache of a prompt with its gradient."""
-    refused = {
+def _check_options(config: Any) -> None:
+    """Refuse what cannot share prompts, and losses that a sample of advantage 0 changes."""
+    shared = {
         "gradient_checkpointing": config.gradient_checkpointing,
         "fsdp or deepspeed": config.shards_weights,
         "disable_dropout False, which draws noise for every sample": not config.disable_dropout,
     }
-    if config.share_prompts:
-        _refuse("share_prompts: True keeps the cache of a prompt for its samples", refused)
-
-
-def _check_skipping(config: Any) -> None:
-    """Refuse a loss to which a sample of advantage 0 adds something, or that counts samples."""
-    refused = {
+    skipping = {
         f"loss_type {config.loss_type!r} (only dapo and cispo divide by the tokens of a whole "
         "rollout batch)": config.loss_type not in ("dapo", "cispo"),
         f"beta {config.beta!r}, whose penalty all samples have": config.beta != 0.0,
@@ -254,23 +217,19 @@ def _check_skipping(config: Any) -> None:
         ),
         "use_liger_kernel": config.use_liger_kernel,
     }
-    if config.skip_zero_advantages:
-        _refuse("skip_zero_advantages: True leaves samples out of the loss", refused)
-
-
-def _refuse(what: str, refused: Mapping[str, Any]) -> None:
-    for name, given in refused.items():
-        if given:
+    for name, what, refused in (
+        ("share_prompts", "keeps the cache of a prompt for its samples", shared),
+        ("skip_zero_advantages", "leaves samples out of the loss", skipping),
+    ):
+        found = [other for other, given in refused.items() if given]
+        if getattr(config, name) and found:
             raise InvalidValueError(
-                f"{what}, which does not go with {name}; allowed with it: False"
+                f"{name}: True {what}, which does not go with {found[0]}; allowed with it: False"
             )
 
 
 def _check_trackers(names: Sequence[str]) -> None:
-    """Raise InvalidValueError for an unknown tracker, MissingDependencyError for one not here.
-
-    Only the packages of `TRACKERS` are looked for; transformers does it for the others, later.
-    """
+    """Refuse unknown trackers; raise MissingDependencyError for those of `TRACKERS` not here."""
     here = get_available_reporting_integrations()
     for name in names:
         if name not in INTEGRATION_TO_CALLBACK:
@@ -302,5 +261,5 @@ def check_trl() -> None:
     if missing:
         raise MissingDependencyError(
             f"trl {trl.__version__}: its GRPOTrainer lacks {', '.join(missing)}, which this "
-            f"trainer needs; versions {TRL_VERSIONS} are known to work: pip install 'trl>=1.14,<2'"
+            "trainer needs; versions 1.14 to 1.16 are known to work: pip install 'trl>=1.14,<2'"
         )

@@ -8,30 +8,27 @@ fitted to them gives such an answer at once.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from datasets import Dataset
-from transformers import PrinterCallback
 from trl import SFTConfig, SFTTrainer
 
 from maxatk.check import require, whole
-from maxatk.environment import environment
 from maxatk.errors import DataError, InvalidValueError, MissingFileError
 from maxatk.evaluation.folder import SAMPLES, SCORES
 from maxatk.evaluation.recipe import EvalRecipe
 from maxatk.evaluation.run import UnitProgress, evaluate
 from maxatk.evaluation.store import read_records
 from maxatk.exchange.export import Exported, sft_rows
-from maxatk.folders import TRAIN_RECORD, last_checkpoint, write_json
 from maxatk.models import load_tokenizer, quiet_libraries, refuse_missing_model
 from maxatk.problems import load_problems, problems_by_id
 from maxatk.records import Sample, Score
-from maxatk.settings import from_mapping, masked
-from maxatk.train.adapter import lora_config
-from maxatk.train.run import Progress, finished, save, trainer_settings
+from maxatk.settings import from_mapping
+from maxatk.train.run import Progress, finished, fit, lora_config, trainer_settings
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,11 +102,8 @@ def distill(recipe: DistillRecipe, *, progress: UnitProgress | None = None) -> P
     for number in range(recipe.rounds):
         target = out if number + 1 == recipe.rounds else out / f"round-{number}"
         if not finished(target, recipe):
-            target.mkdir(parents=True, exist_ok=True)
-            write_json(target / TRAIN_RECORD, _record(recipe))
             rows = _rows(recipe, model, out / f"samples-{number}", number, progress)
-            log = _fit(recipe, model, target, rows, progress)
-            write_json(target / TRAIN_RECORD, {**_record(recipe), "log_history": log})
+            _fit(recipe, model, target, rows, progress)
         model = str(target)
     return out
 
@@ -118,10 +112,6 @@ def config_of(recipe: DistillRecipe, out: Path) -> SFTConfig:
     """Return the settings of TRL's trainer; raise InvalidValueError for one that is not allowed."""
     own = {"output_dir": str(out), "packing": False, "remove_unused_columns": False}
     return trainer_settings(SFTConfig, recipe.trainer, **own)
-
-
-def _record(recipe: DistillRecipe) -> dict[str, Any]:
-    return {"recipe": masked(dataclasses.asdict(recipe)), "environment": environment()}
 
 
 def _rows(
@@ -151,8 +141,7 @@ def _fit(
     out: Path,
     rows: Sequence[Mapping[str, Any]],
     progress: UnitProgress | None,
-) -> list[dict[str, Any]]:
-    """Train a model on weighed rows into the folder `out` and return the log."""
+) -> None:
     prompt = recipe.eval_recipe(model, out, 0).prompt
     tokenizer = load_tokenizer(model, prompt=prompt)
     chat = tokenizer.chat_template is not None
@@ -161,15 +150,11 @@ def _fit(
         args=config_of(recipe, out),
         processing_class=tokenizer,
         train_dataset=sft_dataset(rows, before=prompt.turns_before, chat=chat),
-        callbacks=[Progress(lambda done, total: progress(done, total, "steps"))]
-        if progress
-        else [],
         peft_config=lora_config(recipe.peft),
     )
-    trainer.remove_callback(PrinterCallback)
-    trainer.train(resume_from_checkpoint=last_checkpoint(out))
-    save(trainer, recipe.peft, out)
-    return list(trainer.state.log_history)
+    if progress:
+        trainer.add_callback(Progress(lambda done, total: progress(done, total, "steps")))
+    fit(trainer, recipe, out, {})
 
 
 def sft_dataset(
@@ -201,7 +186,7 @@ class WeightedSFTTrainer(SFTTrainer):
 
     def __init__(self, *, train_dataset: Dataset, **arguments: Any) -> None:
         super().__init__(train_dataset=train_dataset, **arguments)
-        self.data_collator: Any = _WithWeights(self.data_collator)
+        self.data_collator: Any = functools.partial(_with_weights, self.data_collator)
 
     def compute_loss(
         self,
@@ -225,12 +210,5 @@ class WeightedSFTTrainer(SFTTrainer):
         return (loss, outputs) if return_outputs else loss
 
 
-@dataclasses.dataclass
-class _WithWeights:
-    """TRL's collator, and the weights of the rows as a tensor (rows,)."""
-
-    collate: Any
-
-    def __call__(self, rows: list[dict[str, Any]]) -> dict[str, Any]:
-        weights = torch.tensor([row["weight"] for row in rows])
-        return {**self.collate(rows), "weight": weights}
+def _with_weights(collate: Any, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    return {**collate(rows), "weight": torch.tensor([row["weight"] for row in rows])}

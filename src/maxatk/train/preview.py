@@ -19,10 +19,9 @@ from maxatk.models import (
 from maxatk.problems import BENCHMARKS, load_problems
 from maxatk.records import Problem
 from maxatk.rewards import load_rewards
-from maxatk.train.adapter import lora_config
 from maxatk.train.checks import check_model, check_prompts
 from maxatk.train.config import MaxAtKConfig
-from maxatk.train.run import TrainRecipe, check_settings, to_dataset
+from maxatk.train.run import TrainRecipe, check_settings, lora_config, to_dataset
 
 _TRIED = 3  # completions that an own reward function is called with
 

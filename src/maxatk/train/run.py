@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import importlib.util
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -14,7 +15,13 @@ from transformers import PrinterCallback, TrainerCallback
 
 from maxatk.check import is_number
 from maxatk.environment import environment
-from maxatk.errors import DataError, InvalidValueError, MaxAtKError
+from maxatk.errors import (
+    DataError,
+    InvalidValueError,
+    MaxAtKError,
+    MissingDependencyError,
+    suggestion,
+)
 from maxatk.folders import (
     TRAIN_RECORD,
     last_checkpoint,
@@ -30,8 +37,6 @@ from maxatk.rewards import load_rewards, read_spec
 from maxatk.rewards.reward import columns_of
 from maxatk.rewards.specification import describe_reward
 from maxatk.settings import from_mapping, masked
-from maxatk.train.adapter import ADAPTER, lora_config, merge_adapter
-from maxatk.train.checks import check_engine
 from maxatk.train.config import MaxAtKConfig
 from maxatk.train.log import LogLines
 from maxatk.train.trainer import MaxAtKTrainer
@@ -39,8 +44,8 @@ from maxatk.verifier import AnyVerifier, VerifierSettings
 
 Settings = TypeVar("Settings")
 
-
-_LENGTHS = ("max_steps", "num_train_epochs")
+ADAPTER = "adapter"
+"""The folder of the adapter inside the folder of the trained model."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,13 +95,16 @@ def train(
     if finished(out, recipe):
         return out
     config = check_settings(recipe)
-    check_engine(config)
+    if config.use_vllm and importlib.util.find_spec("vllm") is None:
+        raise MissingDependencyError(
+            "trainer.use_vllm: needs the package vllm: pip install 'maxatk[vllm]'; without it "
+            "trainer.use_vllm=false samples with transformers"
+        )
     adapter = lora_config(recipe.peft)
     refuse_missing_model(recipe.model)
     problems = load_problems(recipe.problems)
     tokenizer = load_tokenizer(recipe.model, prompt=recipe.prompt)
     tokenizer.padding_side = tokenizer.truncation_side = "left"  # as TRL loads one by itself
-    started = time.monotonic()
     opening = recipe.verifier.open() if verifier is None else contextlib.nullcontext(verifier)
     with opening as opened, quiet_libraries():
         rewards = load_rewards(recipe.reward, selection=config.selection, verifier=opened)
@@ -116,45 +124,79 @@ def train(
             ],
             peft_config=adapter,
         )
-        trainer.remove_callback(PrinterCallback)
-        record = _record(recipe, opened, rollouts=trainer.rollouts)
-        if trainer.is_world_process_zero():
-            out.mkdir(parents=True, exist_ok=True)
-            write_json(out / TRAIN_RECORD, record)
-        checkpoint = last_checkpoint(out)
-        trainer.train(resume_from_checkpoint=checkpoint)
-        save(trainer, recipe.peft, out)
+        about = {"rollouts": trainer.rollouts, "reward": describe_reward(recipe.reward)}
+        fit(trainer, recipe, out, {**opened.described(), **about})
+    return out
+
+
+def fit(trainer: Any, recipe: Any, out: Path, about: Mapping[str, Any]) -> None:
+    """Train into the folder `out`, on from its last checkpoint, and write model and record there.
+
+    The record holds what is said `about` the run. It is there from the first step on, and has the
+    log at the end. An adapter is merged into the model, and lies beside it by itself.
+    """
+    trainer.remove_callback(PrinterCallback)
+    started, main = time.monotonic(), trainer.is_world_process_zero()
+    record = {"recipe": masked(dataclasses.asdict(recipe)), "environment": environment(), **about}
+    if main:
+        out.mkdir(parents=True, exist_ok=True)
+        write_json(out / TRAIN_RECORD, record)
+    checkpoint = last_checkpoint(out)
+    trainer.train(resume_from_checkpoint=checkpoint)
+    trainer.save_model(str(out if recipe.peft is None else out / ADAPTER))
+    if recipe.peft is not None and main:
+        _merge_adapter(out, dtype=trainer.model.get_base_model().dtype)
+        trainer.processing_class.save_pretrained(out)
+    if isinstance(trainer, MaxAtKTrainer):
         trainer.create_model_card(model_name=out.name)
-    record["seconds"] = round(time.monotonic() - started, 3)
+        record["seconds"] = round(time.monotonic() - started, 3)  # a distillation has sampled too
     history = trainer.state.log_history
     if checkpoint is not None:  # both are then of the steps since that checkpoint alone
         record["resumed_from"] = Path(checkpoint).name
         history = [row for row in history if "train_loss" not in row]
     record["log_history"] = [writable(row) for row in history]
-    if trainer.is_world_process_zero():
+    if main:
         write_json(out / TRAIN_RECORD, record)
-    return out
 
 
-def _record(recipe: TrainRecipe, verifier: AnyVerifier, *, rollouts: str) -> dict[str, Any]:
-    return {
-        "recipe": masked(dataclasses.asdict(recipe)),
-        "environment": environment(),
-        **verifier.described(),
-        "rollouts": rollouts,
-        "reward": describe_reward(recipe.reward),
-    }
+def lora_config(settings: Mapping[str, Any] | None) -> Any:
+    """Return the `peft.LoraConfig` of a recipe's section `peft`, or None without one.
+
+    The task is a causal language model unless `task_type` says otherwise.
+
+    Raises MissingDependencyError without the package peft, InvalidValueError for an unknown key
+    or a value that peft refuses.
+    """
+    if settings is None:
+        return None
+    try:
+        from peft import LoraConfig
+    except ImportError as error:
+        raise MissingDependencyError(
+            "peft: adapters need the package peft: pip install 'maxatk[peft]'"
+        ) from error
+    fields = [field.name for field in dataclasses.fields(LoraConfig) if field.init]
+    for name in settings:
+        if name not in fields:
+            raise InvalidValueError(
+                f"peft: unknown key {name!r}{suggestion(str(name), fields)}; "
+                f"allowed: {', '.join(sorted(fields))}"
+            )
+    try:
+        return LoraConfig(**{"task_type": "CAUSAL_LM", **settings})
+    except (TypeError, ValueError) as error:
+        raise InvalidValueError(f"peft: {error}") from error
 
 
-def save(trainer: Any, peft: Mapping[str, Any] | None, out: Path) -> None:
-    """Write the trained model to `out`, its tokenizer included; an adapter beside it and in it."""
-    if peft is None:
-        trainer.save_model(str(out))
-        return
-    trainer.save_model(str(out / ADAPTER))
-    if trainer.is_world_process_zero():
-        merge_adapter(out / ADAPTER, out, dtype=trainer.model.get_base_model().dtype)
-        trainer.processing_class.save_pretrained(out)
+def _merge_adapter(out: Path, *, dtype: Any) -> None:
+    """Write the model with its adapter in it, loaded once more so that it is not the run's shards.
+
+    Merging on the CPU needs no accelerator.
+    """
+    from peft import AutoPeftModelForCausalLM
+
+    model = AutoPeftModelForCausalLM.from_pretrained(out / ADAPTER, dtype=dtype)
+    model.merge_and_unload().save_pretrained(out)
 
 
 def to_dataset(
@@ -220,22 +262,20 @@ def finished(out: Path, recipe: Any) -> bool:
     if "log_history" not in found and last_checkpoint(out) is None:
         return False  # nothing of that training was kept, so that any other may take its place
     before, now = found.get("recipe", {}), dataclasses.asdict(recipe)
-    longer = _extended(before, now)
-    refuse_other_settings(out, longer, now)
-    if longer != before and last_checkpoint(out) is None:
+    old, new = before.get("trainer") or {}, now.get("trainer") or {}
+    lengths = [
+        name
+        for name in ("max_steps", "num_train_epochs")
+        if is_number(old.get(name)) and is_number(new.get(name)) and 0 < old[name] < new[name]
+    ]
+    longer = {**before, "trainer": {**old, **{name: new[name] for name in lengths}}}
+    refuse_other_settings(out, longer if lengths else before, now)
+    if lengths and last_checkpoint(out) is None:
         raise InvalidValueError(
             f"{out}: holds no checkpoint from which its training could be extended; trainer."
             "save_strategy and save_steps say when one is kept"
         )
-    return "log_history" in found and longer == before  # it is written when the training ends
-
-
-def _extended(before: Mapping[str, Any], now: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a recipe with those of `_LENGTHS` that are larger now."""
-    old, new = before.get("trainer") or {}, now.get("trainer") or {}
-    numbers = [n for n in _LENGTHS if is_number(old.get(n)) and is_number(new.get(n))]
-    longer = {name: new[name] for name in numbers if 0 < old[name] < new[name]}
-    return {**before, "trainer": {**old, **longer}} if longer else before
+    return "log_history" in found and not lengths  # it is written when the training ends
 
 
 class Progress(TrainerCallback):
