@@ -12,7 +12,7 @@ from transformers import TrainingArguments
 
 from maxatk.errors import InvalidValueError
 from maxatk.train import MaxAtKTrainer
-from maxatk.train.signal_groups import more_prompts, moves
+from maxatk.train.rollouts import more_prompts, moves
 
 from .conftest import GROUP, PROMPTS, SpyTrainer, config, text_reward
 from .test_resume import SETTINGS
@@ -161,7 +161,10 @@ def test_groups_with_a_signal_fill_the_places_of_those_without(data):
     signal = np.array(data.draw(flags)).reshape(processes, groups)
     flags = st.lists(st.booleans(), min_size=processes * drawn, max_size=processes * drawn)
     fresh = np.array(data.draw(flags)).reshape(processes, drawn)
-    for own, other, found in zip(signal, fresh, moves(signal, fresh), strict=True):
+    made = list(moves(signal, fresh))
+    assert [process for process, *_ in made] == sorted(process for process, *_ in made)
+    for process, (own, other) in enumerate(zip(signal, fresh, strict=True)):
+        found = [(to, source) for at, to, source in made if at == process]
         assert len(found) == min((~own).sum(), other.sum())
         assert all(not own[to] and other[source] for to, source in found)
         assert len({to for to, _ in found}) == len({source for _, source in found}) == len(found)
@@ -169,7 +172,7 @@ def test_groups_with_a_signal_fill_the_places_of_those_without(data):
 
 def test_prompts_are_drawn_evenly_differently_at_every_moment_and_again_by_its_numbers():
     def drawn(*moment):
-        return more_prompts(12, groups=2, processes=3, moment=moment)
+        return more_prompts(12, (3, 2), moment)
 
     assert drawn(0, 1, 0, 2).shape == (3, 2)
     np.testing.assert_array_equal(drawn(0, 1, 0, 2), drawn(0, 1, 0, 2))
@@ -180,7 +183,7 @@ def test_prompts_are_drawn_evenly_differently_at_every_moment_and_again_by_its_n
         counts.update(places)
     assert len(counts) == 12
     assert all(abs(count - 500) < 5 * 500**0.5 for count in counts.values())
-    assert more_prompts(3, groups=5, processes=1, moment=(0,)).max() <= 2
+    assert more_prompts(3, (1, 5), (0,)).max() <= 2
 
 
 def test_a_bound_that_replaces_nothing_is_refused(tmp_path):

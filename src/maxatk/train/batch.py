@@ -76,27 +76,15 @@ def _pick(slices: list[Batch], key: str, places: torch.Tensor) -> Any:
 def trained_tokens(batch: Batch) -> torch.Tensor:
     """Return where a completion holds tokens of the policy, bool (rows, tokens).
 
-    Not padding, and not what a tool or an environment said (TRL's `tool_mask`): TRL's loss leaves
-    both out, and the policy gave neither a probability.
+    Not padding, and not what a tool or an environment said, as in TRL's loss.
     """
-    mask = batch["completion_mask"]
-    said = batch.get("tool_mask")
+    mask, said = batch["completion_mask"], batch.get("tool_mask")
     return (mask if said is None else mask * said).bool()
 
 
 def behaviour_logps(batch: Batch) -> torch.Tensor | None:
     """Return the log-probabilities that ratios are taken to; None where every step is on-policy."""
     return batch.get(BEHAVIOUR_LOGPS, batch.get("old_per_token_logps"))
-
-
-def sampler_logps(batch: Batch) -> torch.Tensor:
-    """Return the log-probabilities that vLLM sampled with, (rows, tokens).
-
-    A token for which vLLM has none (NaN) gets the trainer's, so that its ratio at sampling is one:
-    TRL's rule for its own ratio.
-    """
-    found, old = batch["sampling_per_token_logps"], batch["old_per_token_logps"]
-    return torch.where(found.isnan(), old, found)
 
 
 def log_ratios(batch: Batch, now: torch.Tensor) -> torch.Tensor:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from maxatk.objectives import Method, method_of
+from maxatk.objectives import method_of
 from maxatk.train.log import first_and_last, lacking
 
 WITHOUT_SIGNAL = (
@@ -16,31 +16,28 @@ WITHOUT_SIGNAL = (
 _TITLE = "## Trained for best-of-N with maxatk"
 
 
-def describe_training(
-    folder: Path,
-    args: Any,
-    log: Sequence[Mapping[str, Any]],
-    *,
-    base: str,
-    without_signal: bool,
-) -> None:
-    """Add a section on objective and results to the README.md of a model folder, if there is one.
+def describe_training(trainer: Any, *, without_signal: bool) -> None:
+    """Add a section on objective and results to the card in the folder of a trainer, if it has one.
 
-    `args` is a `MaxAtKConfig`, `log` the log history of the trainer, `base` the name or folder of
-    the model that was trained, `without_signal` whether no group taught anything.
+    `without_signal` says whether no group taught anything.
     """
+    folder, base = Path(trainer.args.output_dir), trainer.model.config.name_or_path
     card = folder / "README.md"
     if card.is_file():
         text = card.read_text(encoding="utf-8").partition(_TITLE)[0].rstrip()
         text = text.replace("[None](https://huggingface.co/None)", f"`{base}`")  # a local folder
         text = text.replace('model="None"', f'model="{folder}"')
-        body = [*_settings(args, base), *_results(log, without_signal=without_signal)]
-        card.write_text("\n".join([text, "", _TITLE, "", *body, ""]), encoding="utf-8")
+        results = _results(trainer.state.log_history, without_signal=without_signal)
+        lines = [text, "", _TITLE, "", *_settings(trainer.args, base), *results, ""]
+        card.write_text("\n".join(lines), encoding="utf-8")
 
 
 def _settings(args: Any, base: str) -> Iterator[str]:
-    method = method_of(args.method)
-    yield f"The method raises the expected {_aim(args, method)}."
+    method, k = method_of(args.method), str(args.k)
+    if args.k_schedule != "constant":
+        k += f" to {args.objective.last_k} ({args.k_schedule})"
+    aim = method.kind.statistic or f"reward of the best of all {args.num_generations} samples"
+    yield f"The method raises the expected {aim}{f' for k = {k}' if method.kind.uses_k else ''}."
     yield from ("", "| setting | value |", "|---|---|")
     yield f"| base model | `{base}` |"
     yield f"| method | `{args.method}` ({method.source}) |"
@@ -51,16 +48,6 @@ def _settings(args: Any, base: str) -> Iterator[str]:
     yield f"| samples a prompt | {args.num_generations} |"
     yield f"| passes over a rollout batch | {args.num_iterations} |"
     yield ""
-
-
-def _aim(args: Any, method: Method) -> str:
-    """Return what the method raises the expectation of, in words."""
-    if not method.kind.uses_k:
-        return method.kind.statistic or f"reward of the best of all {args.num_generations} samples"
-    k = str(args.k)
-    if args.k_schedule != "constant":
-        k += f" to {args.objective.last_k} ({args.k_schedule})"
-    return f"{method.kind.statistic} for k = {k}"
 
 
 def _results(log: Sequence[Mapping[str, Any]], *, without_signal: bool) -> Iterator[str]:

@@ -1,15 +1,12 @@
 """The log of a training: what it holds beside TRL's metrics, and what it says in words.
 
-Logged are ratios, outcomes of the verifier, and time; TRL averages the values of each key
-between two lines of the log. In words there are a line every `logging_steps`, what is found to be
-wrong, and what moved.
+TRL averages the values of each key between two rows of the log.
 """
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -33,7 +30,7 @@ from maxatk.statistics.symptoms import (
 
 Metrics: TypeAlias = Mapping[str, list[float]]
 
-OUTCOMES = {"time_limit": Outcome.TIME_LIMIT, "infra_error": Outcome.INFRA_ERROR}
+OUTCOMES = (Outcome.TIME_LIMIT, Outcome.INFRA_ERROR)
 _LACKING = {WITHOUT: "without a reward", FAILED: "for which the reward failed"}
 _PART = 10  # the first and the last tenth of the log are compared
 _FEWEST, _ENOUGH = 3, 10  # rows of a log that are judged: of its first tenth, and of any
@@ -53,12 +50,6 @@ class Clock:
         spent = time.perf_counter() - start - (self.total - before)
         self.total += spent
         metrics["seconds/" + name].append(spent)
-
-
-def log_unscored(metrics: Metrics, rewards: np.ndarray, masked: np.ndarray | None) -> None:
-    """Log the share of samples without a reward, (P, n), those that are masked (P * n,) aside."""
-    missing = np.isnan(rewards).reshape(-1)
-    metrics[WITHOUT].append(float((missing if masked is None else missing & ~masked).mean()))
 
 
 def log_deviations(metrics: Metrics, log_ratios: np.ndarray, *, clamp: float | None) -> None:
@@ -83,20 +74,19 @@ def log_outcomes(metrics: Metrics, reward: Any, accelerator: Any) -> None:
     `reward` is a reward function; one without `verdicts` (see `CodeReward`) is left out.
     Of a `Reward` the share of completions is logged that it failed for, whatever they were worth.
     """
+    device = accelerator.device
     if (failed := getattr(reward, "failed", None)) is not None:
-        share = torch.tensor(failed, device=accelerator.device)
-        metrics[FAILED].append(float(accelerator.reduce(share, reduction="mean")))
-    verdicts = getattr(reward, "verdicts", None)
-    if verdicts is None:
+        share = accelerator.reduce(torch.tensor(failed, device=device), reduction="mean")
+        metrics[FAILED].append(float(share))
+    if (verdicts := getattr(reward, "verdicts", None)) is None:
         return
-    counts = Counter(test.outcome for verdict in verdicts for test in verdict.tests)
-    names = list(OUTCOMES)
-    own = [float(counts[OUTCOMES[name]]) for name in names] + [float(sum(counts.values()))]
+    found = [test.outcome for verdict in verdicts for test in verdict.tests]
+    own = [*map(found.count, OUTCOMES), len(found)]
     *shares, total = accelerator.reduce(
-        torch.tensor(own, dtype=torch.float64, device=accelerator.device)
+        torch.tensor(own, dtype=torch.float64, device=device)
     ).tolist()
-    for name, count in zip(names, shares, strict=True):
-        metrics[f"verifier/{name}"].append(count / max(total, 1.0))
+    for outcome, count in zip(OUTCOMES, shares, strict=True):
+        metrics[f"verifier/{outcome.value}"].append(count / max(total, 1.0))
 
 
 class LogLines(TrainerCallback):
@@ -112,12 +102,7 @@ class LogLines(TrainerCallback):
         self._said: set[str] = set()
 
     def on_log(
-        self,
-        args: Any,  # noqa: ARG002
-        state: Any,
-        control: Any,  # noqa: ARG002
-        logs: LogRow | None = None,
-        **kwargs: Any,  # noqa: ARG002
+        self, _args: Any, state: Any, *_: Any, logs: LogRow | None = None, **__: Any
     ) -> None:
         """Write the line of a row; rows without a reward are summaries of transformers."""
         if not state.is_world_process_zero or logs is None or "reward" not in logs:

@@ -29,27 +29,23 @@ def tested(rows: Sequence[Mapping[str, Any]], rewards: Sequence[Any]) -> list[An
     """
     found = (getattr(reward, "verdicts", None) for reward in rewards)
     verdicts = next((each for each in found if each and len(each) == len(rows)), None)
-    if verdicts is None or not all(_has_tests(*pair) for pair in zip(rows, verdicts, strict=True)):
+    pairs = list(zip(rows, verdicts or [], strict=False))
+    if verdicts is None or any(len(row.get("tests") or ()) != v.total for row, v in pairs):
         return [None] * len(rows)
-    return [_told(row, verdict) for row, verdict in zip(rows, verdicts, strict=True)]
+    return [_told(row["tests"], verdict) for row, verdict in pairs]
 
 
-def _has_tests(row: Mapping[str, Any], verdict: Verdict) -> bool:
-    return len(row.get("tests") or ()) == verdict.total
-
-
-def _told(row: Mapping[str, Any], verdict: Verdict) -> dict[str, Any]:
+def _told(tests: Sequence[Any], verdict: Verdict) -> dict[str, Any]:
     def test_at(place: int) -> TestCase:
-        test = row["tests"][place]
+        test = tests[place]
         return test if isinstance(test, TestCase) else TestCase.from_json(test)
 
-    failure = failure_of(verdict, test_at, problem_id="", sample=0)
     told = {"passed": verdict.passed, "tests": verdict.total, "outcome": str(verdict.outcome)}
-    if failure is None:
-        return told
-    shown = failure.to_json()
-    del shown["sample"]
-    return {**told, "failure": shown}
+    failure = failure_of(verdict, test_at, problem_id="", sample=0)
+    if failure is not None:
+        told["failure"] = failure.to_json()
+        del told["failure"]["sample"]
+    return told
 
 
 class Record(TrainerCallback):
@@ -65,21 +61,15 @@ class Record(TrainerCallback):
         self._step, self._written = 0, 0  # groups of that step
         self._unsent: list[dict[str, Any]] = []
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
+    def on_train_begin(self, args: Any, state: Any, *_: Any, **__: Any) -> None:
         """Open the file, without what it holds of steps that are taken again."""
-        if not state.is_world_process_zero:
-            return
-        about = {name: getattr(args, name) for name in _ABOUT} | {"max_steps": state.max_steps}
-        path = Path(args.output_dir) / GROUPS
-        self._log = GroupLog(path, step=state.global_step, about=about)
+        if state.is_world_process_zero:
+            about = {name: getattr(args, name) for name in _ABOUT} | {"max_steps": state.max_steps}
+            path = Path(args.output_dir) / GROUPS
+            self._log = GroupLog(path, step=state.global_step, about=about)
 
     def on_log(
-        self,
-        args: Any,
-        state: Any,
-        control: Any,  # noqa: ARG002
-        logs: Mapping[str, Any] | None = None,
-        **kwargs: Any,  # noqa: ARG002
+        self, args: Any, state: Any, *_: Any, logs: Mapping[str, Any] | None = None, **__: Any
     ) -> None:
         """Write a row of the log, and send the groups of its step where texts are shown."""
         if self._log is None or logs is None:
@@ -90,7 +80,7 @@ class Record(TrainerCallback):
             send_groups(self._unsent, trackers=args.report_to, beside=beside)
             self._unsent = []
 
-    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
+    def on_train_end(self, *_: Any, **__: Any) -> None:
         """Close the file."""
         if self._log is not None:
             self._log.close()
@@ -115,44 +105,32 @@ class Record(TrainerCallback):
         step = self._trainer.state.global_step + 1
         if step != self._step:
             self._step, self._written, self._unsent = step, 0, []
-        most = min(self._trainer.args.log_groups - self._written, len(rollout.rewards))
-        self._written += max(most, 0)
-        size = rollout.rewards.shape[1]
-        logs, count = self._trainer._logs, rollout.rewards.size
-        prompts = [_text(prompt) for prompt in list(logs["prompt"])[-count:]]
+        most = max(min(self._trainer.args.log_groups - self._written, len(rollout.rewards)), 0)
+        self._written += most
+        size, logs = rollout.rewards.shape[1], self._trainer._logs
+        count = rollout.rewards.size  # of the last rows that TRL has logged
+        prompts = list(logs["prompt"])[-count:]
         named = {name: list(values)[-count:] for name, values in logs["rewards"].items()}
-        columns = {**_columns(rollout), "advantage": advantages, "tokens": tokens}
+        beside = {"selection": rollout.beside.selection, "answer": rollout.beside.answers}
+        columns = {
+            "reward": rollout.rewards.reshape(-1),
+            **{name: values.reshape(-1) for name, values in beside.items() if values is not None},
+            "advantage": advantages,
+            "tokens": tokens,
+        }
         lines = []
         for first in range(0, most * size, size):
-            samples = [
-                {
-                    "text": shortened(rollout.texts[row]),
-                    **{name: rounded(values[row]) for name, values in columns.items()},
-                    **({"rewards": _at(named, row)} if len(named) > 1 else {}),
-                    **(rollout.tested[row] or {}),
-                }
-                for row in range(first, first + size)
-            ]
-            about = {"name": ids[first], "prompt": prompts[first], "k": rollout.k}
+            samples = []
+            for row in range(first, first + size):
+                sample: dict[str, Any] = {"text": shortened(rollout.texts[row])}
+                sample |= {name: rounded(values[row]) for name, values in columns.items()}
+                if len(named) > 1:
+                    sample["rewards"] = {name: rounded(each[row]) for name, each in named.items()}
+                samples.append(sample | (rollout.tested[row] or {}))
+            about = {"name": ids[first], "prompt": _text(prompts[first]), "k": rollout.k}
             lines.append(group_row(step, **about, samples=samples))
         self._unsent += lines
         self._log.append(lines)
-
-
-def _columns(rollout: Rollout) -> dict[str, np.ndarray]:
-    """Return the numbers of the samples, each (P * n,)."""
-    found = {"reward": rollout.rewards.reshape(-1)}
-    for name, values in (
-        ("selection", rollout.beside.selection),
-        ("answer", rollout.beside.answers),
-    ):
-        if values is not None:
-            found[name] = values.reshape(-1)
-    return found
-
-
-def _at(named: Mapping[str, Sequence[float]], row: int) -> dict[str, float | None]:
-    return {name: rounded(values[row]) for name, values in named.items()}
 
 
 def _text(prompt: Any) -> str:

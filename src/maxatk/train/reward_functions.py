@@ -35,9 +35,17 @@ class RewardFunctions:
         self._args = args = trainer.args
         names = trainer.reward_func_names
         refuse_best_of(trainer.reward_funcs)
-        self._selecting = None if args.selection is None else _place(args.selection, names)
-        if self._selecting is not None:  # also in what TRL logs as the reward
-            trainer.reward_weights[self._selecting] = 0.0
+        self._selecting: int | None = None
+        if args.selection is not None:
+            if args.selection not in names:
+                raise unknown_name("selection", args.selection, names)
+            if len(names) == 1:
+                raise InvalidValueError(
+                    f"selection: {args.selection!r} is the only reward function, which leaves no "
+                    "reward"
+                )
+            self._selecting = list(names).index(args.selection)
+            trainer.reward_weights[self._selecting] = 0.0  # also in what TRL logs as the reward
         self._weights = trainer.reward_weights
         self._answer = args.answers and load_function(args.answers, field="answers")
         # Where TRL makes more of a completion than its text, nothing is known of it before.
@@ -85,18 +93,18 @@ class RewardFunctions:
         if self._answer is None:
             return None
         seen: dict[Hashable, int] = {}
-        return np.array([self._number(text, seen) for text in texts])
-
-    def _number(self, text: str, seen: dict[Hashable, int]) -> int:
-        assert self._answer is not None
-        try:
-            answer = self._answer(text)
-            return seen.setdefault(None if answer != answer else answer, len(seen))  # NaN as None
-        except Exception as error:  # of a function of the user, or of an answer without a hash
-            raise InvalidValueError(
-                f"answers: {self._args.answers!r} must return a hashable answer to every text, and "
-                f"failed on {text[:_SHOWN]!r}: {type(error).__name__}: {error}"
-            ) from error
+        numbers = []
+        for text in texts:
+            try:
+                answer = self._answer(text)
+                known = None if answer != answer else answer  # NaN as None
+                numbers.append(seen.setdefault(known, len(seen)))
+            except Exception as error:  # of a function of the user, or of an answer without a hash
+                raise InvalidValueError(
+                    f"answers: {self._args.answers!r} must return a hashable answer to every text, "
+                    f"and failed on {text[:_SHOWN]!r}: {type(error).__name__}: {error}"
+                ) from error
+        return np.array(numbers)
 
 
 def refuse_best_of(functions: Sequence[Any]) -> None:
@@ -107,13 +115,3 @@ def refuse_best_of(functions: Sequence[Any]) -> None:
                 f"reward_funcs: {function.__name__} is a reward of maxatk.best_of, which makes "
                 "advantages, as this trainer does; allowed: the reward that best_of was given"
             )
-
-
-def _place(selection: str, names: Sequence[str]) -> int:
-    if selection not in names:
-        raise unknown_name("selection", selection, names)
-    if len(names) == 1:
-        raise InvalidValueError(
-            f"selection: {selection!r} is the only reward function, which leaves no reward"
-        )
-    return list(names).index(selection)

@@ -8,20 +8,22 @@ back a `Rollout`. In between TRL calls three methods of the trainer that are han
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
-from typing import Any
+import math
+from collections.abc import Callable, Iterator, Sequence, Sized
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from accelerate.utils import gather_object
 from trl.models.utils import disable_gradient_checkpointing
 
+from maxatk.errors import InvalidValueError
 from maxatk.objectives.objective import Beside, Objective
-from maxatk.train.log import Clock, log_unscored
+from maxatk.statistics.symptoms import WITHOUT
+from maxatk.train.log import Clock
 from maxatk.train.loop import own_loop
 from maxatk.train.record import tested
 from maxatk.train.reward_functions import RewardFunctions
-from maxatk.train.signal_groups import Draw, Scored, fill, refuse_irreplaceable
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,9 +67,7 @@ class Rollout:
         return {
             "rewards": torch.from_numpy(self.rewards),
             "beside": [None if values is None else torch.from_numpy(values) for values in beside],
-            "k": self.k,
-            "step": self.step,
-            "whole": self.whole,
+            **{name: getattr(self, name) for name in ("k", "step", "whole")},
         }
 
     @classmethod
@@ -78,11 +78,32 @@ class Rollout:
         return cls(**{**state, **arrays})
 
 
+class Scored(NamedTuple):
+    """The scores (rows, functions) and texts of all processes, and what tests said of each."""
+
+    scores: torch.Tensor
+    texts: list[str]
+    tested: list[Any]
+
+
+class Draw(NamedTuple):
+    """Rows of the data set of one process, one a completion, and what they came to.
+
+    `generated` is what TRL's `_generate` returned for their prompts. Scored are the rows of all
+    processes.
+    """
+
+    rows: list[Any]
+    prompts: list[Any]
+    generated: tuple[Any, ...]
+    scored: Scored
+
+
 class Rollouts:
     """Draws the rollout batches of a trainer: samples, their rewards, groups with a signal.
 
     `trainer` is a trainer of TRL whose `args` are a `MaxAtKConfig`, and `trl` the same with TRL's
-    own methods, its `super()`.
+    own methods, its `super()`. `source` says who draws: "own", "trl" or "vllm".
 
     Raises InvalidValueError for settings that samples or rewards of this trainer cannot follow.
     """
@@ -94,23 +115,24 @@ class Rollouts:
         end = getattr(trainer, "eos_token_ids", [trainer._tokenizer.eos_token_id])
         self._cut_unless = {*end, trainer._tokenizer.pad_token_id}
         self._loop = own_loop(trainer, end_tokens=end)
+        self.source = "own" if self._loop else "vllm" if self._args.use_vllm else "trl"
         self._functions = RewardFunctions(trainer, early=self._loop is not None)
         if self._args.groups_with_signal:
-            refuse_irreplaceable(trainer.train_dataset, environments=trainer.environment_factories)
+            _refuse_irreplaceable(trainer.train_dataset, trainer.environment_factories)
         self._rows: list[Any] = []  # of the data set, whose completions are being drawn
         self._scored: Scored | None = None  # of the batch being drawn
 
     @property
-    def source(self) -> str:
-        """Return who draws the rollout batches: "own", "trl" or "vllm"."""
-        if self._args.use_vllm:
-            return "vllm"
-        return "trl" if self._loop is None else "own"
+    def _metrics(self) -> Any:
+        return self._trainer._metrics["train" if self._trainer.model.training else "eval"]
 
     def draw(
         self, rows: list[Any], sample: Callable[[list[Any]], dict[str, Any]]
     ) -> tuple[Rollout, dict[str, Any]]:
-        """Return a rollout batch, and what TRL's `sample` returns for the rows of this process."""
+        """Return a rollout batch, and what TRL's `sample` returns for the rows of this process.
+
+        Logged is the share of samples without a reward, those that are masked aside.
+        """
         self._rows, self._scored = rows, None
         with self._functions.rollout_batch():
             output = sample(rows)
@@ -120,8 +142,9 @@ class Rollouts:
             local = output["completion_mask"].sum(dim=1) == 0
             masked = self._trainer.accelerator.gather(local).cpu().numpy()
         rollout = self._rollout(self._scored, masked)
-        mode = "train" if self._trainer.model.training else "eval"
-        log_unscored(self._trainer._metrics[mode], rollout.rewards, masked)
+        missing = np.isnan(rollout.rewards).reshape(-1)
+        unscored = missing if masked is None else missing & ~masked
+        self._metrics[WITHOUT].append(float(unscored.mean()))
         return rollout, output
 
     def generate(self, prompts: list[Any]) -> tuple[Any, ...]:
@@ -129,25 +152,10 @@ class Rollouts:
         generated: tuple[Any, ...] = self._trl._generate(prompts)
         if not (self._args.groups_with_signal and self._trainer.model.training):
             return generated
-        trainer, metrics = self._trainer, self._trainer._metrics["train"]
-        seconds = metrics["seconds/verification"]
+        seconds = self._metrics["seconds/verification"]
         first = len(seconds)
         draw = self._scored_draw(prompts, generated)
-        drawn, found = fill(
-            draw,
-            signal_of=self._signal,
-            draw_again=self._draw_again,
-            prompts=len(trainer.train_dataset),
-            times=self._args.max_prompt_draws,
-            process=trainer.accelerator.process_index,
-            moment=(
-                self._args.seed,
-                trainer.state.global_step,
-                trainer._step % self._args.gradient_accumulation_steps,
-            ),
-        )
-        metrics["prompts/drawn"].append(float(drawn))
-        metrics["prompts/with_signal"].append(found / drawn)
+        self._fill(draw)
         seconds[first:] = [sum(seconds[first:])]  # of all the draws of the rollout batch
         self._scored = draw.scored
         return draw.generated
@@ -173,13 +181,45 @@ class Rollouts:
 
     def _score(self, *rows: Any) -> Scored:
         """Return what the rows of all processes came to; see `_calculate_rewards`."""
-        mode = "train" if self._trainer.model.training else "eval"
-        with self._clock.measure("verification", self._trainer._metrics[mode]):
+        with self._clock.measure("verification", self._metrics):
             scores = self._trl._calculate_rewards(*rows)
         texts = gather_object([str(text) for text in rows[2]])
         known = self._args.log_groups > 0
         told = tested(rows[0], self._trainer.reward_funcs) if known else [None] * len(rows[0])
         return Scored(scores, texts, gather_object(told))
+
+    def _scored_draw(self, prompts: list[Any], generated: tuple[Any, ...]) -> Draw:
+        scored = self._score(self._rows, prompts, generated[3], generated[1])
+        return Draw(self._rows, prompts, generated, scored)
+
+    def _fill(self, draw: Draw) -> None:
+        """Put groups of other prompts, drawn now, where groups of a draw have no signal.
+
+        All is decided by scores of all processes and numbers that all have: each decides the same.
+        """
+        trainer, args = self._trainer, self._args
+        micro_batch = trainer._step % args.gradient_accumulation_steps
+        moment = (args.seed, trainer.state.global_step, micro_batch)
+        process, prompts = trainer.accelerator.process_index, len(trainer.train_dataset)
+        signal, n = self._signal(draw), args.num_generations
+        drawn, found, turn = signal.size, int(signal.sum()), 0
+        bound = drawn * args.max_prompt_draws
+        while not signal.all() and drawn < bound:
+            lacking = int((~signal).sum(axis=1).max())  # of the process that lacks most
+            shape = (len(signal), min(lacking, (bound - drawn) // len(signal)))
+            fresh = self._draw_again(more_prompts(prompts, shape, (*moment, turn))[process])
+            fresh_signal = self._signal(fresh)
+            for index, to, source in moves(signal, fresh_signal):
+                signal[index, to] = True
+                if index == process:
+                    _replace(draw[:-1], fresh[:-1], to * n, source * n, n)
+                to, source = to * n + index * len(draw.rows), source * n + index * len(fresh.rows)
+                _replace(draw.scored, fresh.scored, to, source, n)
+                draw.scored.scores[to : to + n] = fresh.scored.scores[source : source + n]
+            drawn, found = drawn + fresh_signal.size, found + int(fresh_signal.sum())
+            turn += 1
+        self._metrics["prompts/drawn"].append(float(drawn))
+        self._metrics["prompts/with_signal"].append(found / drawn)
 
     def _draw_again(self, places: np.ndarray) -> Draw:
         """Draw groups of the prompts at these places of the data set."""
@@ -187,11 +227,6 @@ class Rollouts:
         self._rows = [dict(row) for row in rows for _ in range(self._args.num_generations)]
         prompts = [row["prompt"] for row in self._rows]
         return self._scored_draw(prompts, self._trl._generate(prompts))
-
-    def _scored_draw(self, prompts: list[Any], generated: tuple[Any, ...]) -> Draw:
-        ids, completions = generated[1], generated[3]
-        found = self._score(self._rows, prompts, completions, ids)
-        return Draw(self._rows, prompts, generated, found)
 
     def _signal(self, draw: Draw) -> np.ndarray:
         """Return which groups of a draw have an advantage that trains, (processes, groups)."""
@@ -220,3 +255,51 @@ class Rollouts:
         k = self._objective.k_at(trainer.state.global_step / max(trainer.state.max_steps, 1))
         beside = beside.at(slice(None), rewards.shape)
         return Rollout(rewards, beside, k, found.texts, found.tested)
+
+
+def _refuse_irreplaceable(dataset: Any, environments: Any) -> None:
+    """Raise InvalidValueError for data from which no other prompt can be drawn by its row alone."""
+    found = {
+        "a train_dataset with a length": isinstance(dataset, Sized),
+        "no environments": not environments,
+        "no images": not {"image", "images"} & set(dataset.column_names or ()),
+    }
+    for needed, given in found.items():
+        if not given:
+            raise InvalidValueError(
+                f"groups_with_signal: True needs {needed}; allowed without: False"
+            )
+
+
+def moves(signal: np.ndarray, fresh: np.ndarray) -> Iterator[tuple[int, int, int]]:
+    """Yield a process, one of its groups that gives way, and which of a fresh draw takes its place.
+
+    `signal` (processes, groups) says which groups of the rollout batch have a signal, `fresh`
+    (processes, groups of the draw) which of the draw have. Both keep their order.
+    """
+    for process, (own, other) in enumerate(zip(signal, fresh, strict=True)):
+        places = zip(np.flatnonzero(~own).tolist(), np.flatnonzero(other).tolist(), strict=False)
+        yield from ((process, to, source) for to, source in places)
+
+
+def more_prompts(prompts: int, shape: tuple[int, int], moment: tuple[int, ...]) -> np.ndarray:
+    """Return places in a data set of `prompts` rows to draw from, (processes, groups).
+
+    They are drawn at random, different ones as far as there are enough, by the numbers of the
+    `moment` alone: a run that resumes draws them again.
+    """
+    count = math.prod(shape)
+    generator = np.random.default_rng(moment)
+    return generator.choice(prompts, size=count, replace=count > prompts).reshape(shape)
+
+
+def _replace(value: Any, other: Any, to: int, source: int, count: int) -> None:
+    """Put rows of another list into a list; of a mapping or tuple into every list, else nowhere."""
+    if isinstance(value, dict):
+        for name, item in value.items():
+            _replace(item, other.get(name), to, source, count)
+    elif isinstance(value, tuple):
+        for item, others in zip(value, other, strict=True):
+            _replace(item, others, to, source, count)
+    elif isinstance(value, list) and value:
+        value[to : to + count] = other[source : source + count]

@@ -284,6 +284,6 @@ class Progress(TrainerCallback):
     def __init__(self, progress: Callable[[int, int], object]) -> None:
         self._progress = progress
 
-    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
+    def on_step_end(self, _args: Any, state: Any, *_: Any, **__: Any) -> None:
         """Report after an optimizer step, as transformers calls it."""
         self._progress(state.global_step, state.max_steps)

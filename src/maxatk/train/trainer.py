@@ -62,12 +62,7 @@ class MaxAtKTrainer(GRPOTrainer):
     that lacks what this class builds on.
     """
 
-    _tag_names: ClassVar[list[str]] = [
-        "trl",
-        "maxatk",
-        "best-of-n",
-    ]  # these three TRL writes into its card
-    _name = "maxatk"
+    _name, _tag_names = "maxatk", ("trl", "maxatk", "best-of-n")  # of TRL's model card
     _paper: ClassVar[dict[str, str]] = {}
     _buffered_inputs: Any
     _rollout: Rollout  # the one that is trained on, from the first one on
@@ -91,6 +86,8 @@ class MaxAtKTrainer(GRPOTrainer):
             )
         self._clock = log.Clock()
         self._rollouts = Rollouts(self, super(), self._clock)
+        self.rollouts: str = self._rollouts.source
+        """Who draws the rollout batches: "own", "trl" or "vllm"."""
         self._objective = self.args.objective
         self._scale = self._objective.scale()
         self._record = Record(self) if self.args.log_groups else None
@@ -98,11 +95,6 @@ class MaxAtKTrainer(GRPOTrainer):
             self.add_callback(self._record)
         self._shared = SharedPasses(self.args) if args.share_prompts else None
         self._batch_in_loss: Batch | None = None  # until the loss's own pass over it
-
-    @property
-    def rollouts(self) -> str:
-        """Return who draws the rollout batches: "own", "trl" or "vllm"."""
-        return self._rollouts.source
 
     def get_train_dataloader(self) -> DataLoader:
         """Return TRL's loader; refuse a training set from which it would take no step at all."""
@@ -138,13 +130,7 @@ class MaxAtKTrainer(GRPOTrainer):
         """Write TRL's model card, and into it the method, its k and what training measured."""
         super().create_model_card(model_name=model_name, **kwargs)
         if self.is_world_process_zero():
-            describe_training(
-                Path(self.args.output_dir),
-                self.args,
-                self.state.log_history,
-                base=self.model.config.name_or_path,
-                without_signal=self._without_signal(),
-            )
+            describe_training(self, without_signal=self._without_signal())
 
     # A rollout batch and its first advantages.
 
@@ -154,14 +140,8 @@ class MaxAtKTrainer(GRPOTrainer):
     def _generate_single_turn(self, prompt_ids: list[Any], *args: Any, **kwargs: Any) -> Any:
         return self._rollouts.complete(prompt_ids, *args, **kwargs)
 
-    def _calculate_rewards(
-        self,
-        inputs: list[Any],
-        prompts: list[Any],
-        completions: list[Any],
-        completion_ids: list[Any],
-    ) -> torch.Tensor:
-        return self._rollouts.score(inputs, prompts, completions, completion_ids)
+    def _calculate_rewards(self, *rows: Any) -> torch.Tensor:
+        return self._rollouts.score(*rows)
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> Batch:
         training = self.model.training
@@ -178,8 +158,11 @@ class MaxAtKTrainer(GRPOTrainer):
         scaled = self._scaled(fresh)
         rows = len(output["advantages"])
         first = self.accelerator.process_index * rows
-        output["advantages"] = _like(scaled[first : first + rows], output["advantages"])
-        self._replace_logged_advantages(scaled)
+        _set_advantages(output, scaled[first : first + rows])
+        logged = self._logs["advantages"]  # of TRL
+        for _ in range(min(len(scaled), len(logged))):
+            logged.pop()
+        logged.extend(scaled.tolist())
         shape = rollout.rewards.shape
         texts = np.array(rollout.texts, dtype=object).reshape(shape).tolist()
         values = group_values(rollout.rewards, scaled.reshape(shape), texts, k=rollout.k)
@@ -187,15 +170,15 @@ class MaxAtKTrainer(GRPOTrainer):
             metrics[name].append(value)
         for reward in self.reward_funcs:
             log.log_outcomes(metrics, reward, self.accelerator)
-        if training and self._record:
+        if not training:
+            return output
+        if self._record:
             lengths = self.accelerator.gather(output["completion_mask"].sum(dim=1)).cpu().numpy()
             self._record.add(rollout, scaled, rows=inputs, tokens=lengths)
-        if training:
-            device = output["advantages"].device
-            output[GROUP_ROW] = torch.arange(first, first + rows, device=device)
-            if self.args.form == "reinforce" and "old_per_token_logps" in output:
-                old = output.pop("old_per_token_logps")  # the surrogate is to have no ratio
-                output.setdefault(BEHAVIOUR_LOGPS, old)
+        output[GROUP_ROW] = torch.arange(first, first + rows, device=output["advantages"].device)
+        if self.args.form == "reinforce" and "old_per_token_logps" in output:
+            old = output.pop("old_per_token_logps")  # the surrogate is to have no ratio
+            output.setdefault(BEHAVIOUR_LOGPS, old)
         return output
 
     def _ratios_to_sampler(self, output: Batch) -> np.ndarray:
@@ -204,19 +187,14 @@ class MaxAtKTrainer(GRPOTrainer):
         TRL has made the trainer's own pass over the samples already. In the form "reinforce" the
         weights hold the own ratio to the sampler, so that TRL's factor for it becomes one.
         """
-        output[BEHAVIOUR_LOGPS] = batches.sampler_logps(output)
-        local = batches.log_ratios(output, output["old_per_token_logps"])
+        sampled, old = output["sampling_per_token_logps"], output["old_per_token_logps"]
+        # Where vLLM has none the ratio at sampling is one, as in TRL's own.
+        output[BEHAVIOUR_LOGPS] = torch.where(sampled.isnan(), old, sampled)
+        local = batches.log_ratios(output, old)
         if self.args.form == "reinforce":
             factor = output["importance_sampling_ratio"]
             output["importance_sampling_ratio"] = torch.ones_like(factor)
         return self._logged_ratios(self.accelerator.gather(local))
-
-    def _replace_logged_advantages(self, fresh: np.ndarray) -> None:
-        """Put the advantages in use where TRL logged its own."""
-        logged = self._logs["advantages"]
-        for _ in range(min(len(fresh), len(logged))):
-            logged.pop()
-        logged.extend(fresh.tolist())
 
     # The advantages of a step that uses samples again.
 
@@ -226,37 +204,31 @@ class MaxAtKTrainer(GRPOTrainer):
         if not (self.model.training and self._objective.needs_ratios):
             return inputs
         if self._buffered_inputs is not before and self.args.whole_groups:
-            self._arrange_groups()
+            rows = torch.cat([batch[GROUP_ROW] for batch in self._buffered_inputs])
+            arranged = batches.in_whole_groups(self._buffered_inputs, rows, self.num_generations)
+            if arranged is not None:
+                self._buffered_inputs = arranged
+                self._rollout = dataclasses.replace(self._rollout, whole=True)
         if self._is_stale() and not self._rollout.whole:
-            with self._clock.measure("refresh", self._metrics["train"]):
+            with self._clock.measure("refresh", self._metrics["train"]), torch.no_grad():
                 self._refresh_advantages()
         buffered: list[Batch] = self._buffered_inputs
         return buffered[self._step % self.args.steps_per_generation]
-
-    def _arrange_groups(self) -> None:
-        """Put whole groups into the micro-batches, which saves the extra forward passes."""
-        rows = torch.cat([batch[GROUP_ROW] for batch in self._buffered_inputs])
-        arranged = batches.in_whole_groups(self._buffered_inputs, rows, self.num_generations)
-        if arranged is not None:
-            self._buffered_inputs = arranged
-            self._rollout = dataclasses.replace(self._rollout, whole=True)
 
     def _is_stale(self) -> bool:
         return self._rollout.step != self.state.global_step
 
     def _refresh_advantages(self) -> None:
         """Set the advantages of every buffered sample from the ratios under today's policy."""
-        with torch.no_grad():
-            local = torch.cat([self._forward_log_ratios(batch) for batch in self._buffered_inputs])
-        rows = torch.cat([batch[GROUP_ROW] for batch in self._buffered_inputs])
         found = torch.empty(self._rollout.rewards.size, dtype=torch.float64)
-        gathered_rows = self.accelerator.gather(rows).cpu()
-        found[gathered_rows] = self.accelerator.gather(local).double().cpu()
+        buffered: list[Batch] = self._buffered_inputs
+        local = torch.cat([self._forward_log_ratios(batch) for batch in buffered])
+        rows = self.accelerator.gather(torch.cat([batch[GROUP_ROW] for batch in buffered])).cpu()
+        found[rows] = self.accelerator.gather(local).double().cpu()
         log_ratios = self._logged_ratios(found)
         fresh = self._scaled(self._rollout.advantages(self._objective, log_ratios=log_ratios))
-        for batch in self._buffered_inputs:
-            own = batch[GROUP_ROW].cpu().numpy()
-            batch["advantages"] = _like(fresh[own], batch["advantages"])
+        for batch in buffered:
+            _set_advantages(batch, fresh[batch[GROUP_ROW].cpu().numpy()])
         self._rollout = dataclasses.replace(self._rollout, step=self.state.global_step)
 
     def _forward_log_ratios(self, batch: Batch) -> torch.Tensor:
@@ -335,7 +307,7 @@ class MaxAtKTrainer(GRPOTrainer):
             own = log_ratios.double().cpu().numpy().reshape(-1, self.num_generations)
             groups = self._rollout.at(batch[GROUP_ROW].cpu().numpy())
             fresh = self._scaled(groups.advantages(self._objective, log_ratios=own))
-            batch["advantages"] = _like(fresh, batch["advantages"])
+            _set_advantages(batch, fresh)
         elif not self._objective.needs_ratios:
             clamp = self.args.delta_clamp
             log.log_deviations(self._metrics["train"], seen.double().cpu().numpy(), clamp=clamp)
@@ -389,5 +361,6 @@ class MaxAtKTrainer(GRPOTrainer):
         return checkpoint / f"buffer-{rank}-of-{world}.pt"
 
 
-def _like(values: np.ndarray, tensor: torch.Tensor) -> torch.Tensor:
-    return torch.from_numpy(np.ascontiguousarray(values)).to(tensor.device, tensor.dtype)
+def _set_advantages(batch: Batch, values: np.ndarray) -> None:
+    like = batch["advantages"]
+    batch["advantages"] = torch.from_numpy(np.ascontiguousarray(values)).to(like.device, like.dtype)
