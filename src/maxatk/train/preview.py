@@ -10,12 +10,7 @@ from typing import Any
 from transformers import AutoConfig
 
 from maxatk.errors import InvalidValueError, MissingFileError
-from maxatk.models import (
-    load_tokenizer,
-    prompt_ids,
-    refuse_missing_folder,
-    why_missing,
-)
+from maxatk.models import load_tokenizer, prompt_ids, refuse_missing_folder, why_missing
 from maxatk.problems import BENCHMARKS, load_problems
 from maxatk.records import Problem
 from maxatk.rewards import load_rewards
@@ -76,10 +71,19 @@ def plan(config: MaxAtKConfig, *, problems: int | None) -> TrainingPlan:
     """
     batch, group = config.generation_batch_size, config.num_generations
     prompts = batch // group
-    # Micro-batches of a process from one rollout batch to the next, and in an epoch.
+    # Micro-batches of a process from one rollout batch to the next, and in an epoch; if nobody
+    # knows how many problems there are, in the run.
     reuse = config.steps_per_generation * config.num_iterations
     accumulation = config.gradient_accumulation_steps
-    epoch = _micro_batches_an_epoch(config, problems, prompts, reuse)
+    epoch = config.max_steps * accumulation
+    if problems is not None:
+        check_prompts(config, problems, called="problems")
+        epoch = problems // prompts * reuse
+    elif config.max_steps <= 0:
+        raise InvalidValueError(
+            "max_steps: must be given where the number of problems is not known before they "
+            "are loaded; or name a local problems.jsonl"
+        )
     updates_an_epoch = -(-epoch // accumulation)
     updates = config.max_steps
     if updates <= 0:
@@ -100,21 +104,6 @@ def plan(config: MaxAtKConfig, *, problems: int | None) -> TrainingPlan:
         completions=batches * batch,
         whole_groups=config.whole_groups,
     )
-
-
-def _micro_batches_an_epoch(
-    config: MaxAtKConfig, problems: int | None, prompts: int, reuse: int
-) -> int:
-    """Return the micro-batches of a process in an epoch; with unknown problems, of the run."""
-    if problems is None:
-        if config.max_steps <= 0:
-            raise InvalidValueError(
-                "max_steps: must be given where the number of problems is not known before they "
-                "are loaded; or name a local problems.jsonl"
-            )
-        return config.max_steps * config.gradient_accumulation_steps
-    check_prompts(config, problems, called="problems")
-    return problems // prompts * reuse
 
 
 def preview(recipe: TrainRecipe) -> Preview:
@@ -160,12 +149,14 @@ def _tried(
     """
     with dataclasses.replace(recipe.verifier, workers=1).open() as verifier:
         rewards = load_rewards(recipe.reward, selection=config.selection, verifier=verifier)
-        for reward in rewards if problems else ():
-            reward.check(problems or [])
-    shown = [] if problems is None else [problems[n % len(problems)] for n in range(_TRIED)]
-    texts = ["", "1", *(problem.answer or "I do not know." for problem in shown[2:])]
+        if not problems:
+            return {}
+        for reward in rewards:
+            reward.check(problems)
+    shown = [problems[n % len(problems)] for n in range(_TRIED)]
+    texts = ["", "1", shown[2].answer or "I do not know."]
     completions = [[{"role": "assistant", "content": text}] if chat else text for text in texts]
     columns = to_dataset(shown, chat=chat, prompt=recipe.prompt).to_dict()
     prompts = columns.pop("prompt")
-    tried = [reward.try_out(prompts, completions, columns) for reward in rewards if shown]
+    tried = [reward.try_out(prompts, completions, columns) for reward in rewards]
     return {name: values for found in tried for name, values in found.items()}

