@@ -1,15 +1,15 @@
 """Asynchronous training for max@k: TRL's AsyncGRPOTrainer with the advantages of whole groups.
 
 A server samples while the trainer trains, so that a group comes from weights of some versions ago.
-TRL forms advantages in a process of its own (`_score_group`); here they are those of a row of
-`maxatk.METHODS`. A method with a correction gets them again in the loss, from the ratios of the
-whole group to the weights that sampled it: section 3.3 and eq. (10).
+TRL forms advantages in a process of its own. A method with a correction gets them again in the
+loss, from the ratios of the whole group to the weights that sampled it: section 3.3 and eq. (10).
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -49,15 +49,10 @@ _CONVERSATION = "maxatk_conversation"  # of each row
 class MaxAtKAsyncConfig(AsyncGRPOConfig):
     """Settings of `MaxAtKAsyncTrainer`: every field of TRL's AsyncGRPOConfig and five of its own.
 
-    `k`, `delta_clamp` and `max_weight` are those of `MaxAtKConfig`.
-
-    Args:
-        method: As there; one with a correction corrects for the versions between sampling and
-            training.
-        form: "ppo" leaves a sample's own ratio to TRL's clipped surrogate, token by token;
-            "reinforce" puts that of the whole sequence into the weight and takes the surrogate
-            away.
-        token_budget: TRL's, 0 by default: a correction needs micro-batches of whole groups.
+    `method`, `k`, `form`, `delta_clamp` and `max_weight` are those of `MaxAtKConfig`. A method with
+    a correction corrects for the versions between sampling and training. The form "ppo" leaves a
+    sample's own ratio to TRL's clipped surrogate, token by token; "reinforce" takes the surrogate
+    away. `token_budget` is 0 by default: a correction needs micro-batches of whole groups.
 
     Raises InvalidValueError for a value that is not allowed; with a correction also for a
     `token_budget` or a `per_device_train_batch_size` that splits groups, and for settings that
@@ -74,28 +69,22 @@ class MaxAtKAsyncConfig(AsyncGRPOConfig):
     def __post_init__(self) -> None:
         check_objective(self)
         if self.objective.needs_ratios:
-            why = f"with the method {self.method!r}, made of ratios"
-            require_settings(self, UNTRUNCATED, why)
-            self._refuse_split_groups()
+            of = f"the method {self.method!r}"
+            require_settings(self, UNTRUNCATED, f"with {of}, made of ratios")
+            rows, group = self.per_device_train_batch_size, self.num_generations
+            if rows % group:
+                raise InvalidValueError(
+                    f"per_device_train_batch_size: {rows} splits groups of num_generations "
+                    f"{group}, which {of} needs whole; allowed: a multiple of {group}"
+                )
+            why = f"with {of}, which needs whole groups in a micro-batch"
+            require_settings(self, {"token_budget": (0,)}, why)
         super().__post_init__()
 
     @property
     def objective(self) -> Objective:
         """Return what these settings train for."""
         return objective_of(self)
-
-    def _refuse_split_groups(self) -> None:
-        rows, group = self.per_device_train_batch_size, self.num_generations
-        if rows % group:
-            raise InvalidValueError(
-                f"per_device_train_batch_size: {rows} splits groups of num_generations {group}, "
-                f"which the method {self.method!r} needs whole; allowed: a multiple of {group}"
-            )
-        if self.token_budget is None or self.token_budget > 0:
-            raise InvalidValueError(
-                f"token_budget: must be 0 with the method {self.method!r}, which needs whole "
-                f"groups in a micro-batch; got {self.token_budget!r}"
-            )
 
 
 class MaxAtKRolloutLoop(_AsyncRolloutLoop):
@@ -136,8 +125,8 @@ class MaxAtKRolloutLoop(_AsyncRolloutLoop):
 class WholeGroups(torch.utils.data.IterableDataset):
     """Micro-batches of whole groups from TRL's stream of `rows`, `groups` for each process.
 
-    Rows of a group come one after the other. A group of which TRL has dropped a part, because it
-    became too old in the middle of it, is dropped: `metrics` counts its other rows.
+    Rows of a group come one after the other. A group of which TRL has dropped a part as too old is
+    dropped: `metrics` counts its other rows.
     """
 
     rows: Iterable[Mapping[str, Any]]
@@ -147,15 +136,14 @@ class WholeGroups(torch.utils.data.IterableDataset):
 
     def __iter__(self) -> Iterator[list[TreeRow]]:
         """Yield micro-batches, each with a packed row a process."""
-        waiting: list[list[Mapping[str, Any]]] = []
-        for group in self._whole():
-            waiting.append(group)
-            if len(waiting) == self.processes * self.groups:
-                batch = [TreeRow() for _ in range(self.processes)]
-                for place, row in ((i, row) for i, rows in enumerate(waiting) for row in rows):
+        whole = self._whole()
+        size = self.processes * self.groups
+        while len(waiting := list(itertools.islice(whole, size))) == size:
+            batch = [TreeRow() for _ in range(self.processes)]
+            for place, group in enumerate(waiting):
+                for row in group:
                     batch[place % self.processes].add(row)
-                yield batch
-                waiting = []
+            yield batch
 
     def _whole(self) -> Iterator[list[Mapping[str, Any]]]:
         group: list[Mapping[str, Any]] = []
@@ -172,10 +160,10 @@ class WholeGroups(torch.utils.data.IterableDataset):
 class MaxAtKAsyncTrainer(AsyncGRPOTrainer):
     """Train for max@k while a server samples: an AsyncGRPOTrainer with advantages of this package.
 
-    Takes the arguments of TRL's AsyncGRPOTrainer; `args` is a `MaxAtKAsyncConfig`. Sampling,
-    transfer of weights, staleness and loss are TRL's. With a correction the advantages are set in
-    every micro-batch from the ratios rho = pi_theta / pi_sampled of whole sequences, which its own
-    forward pass gives (a conversation of several rows has the product of theirs). Dropout is off.
+    Takes the arguments of TRL's AsyncGRPOTrainer; `args` is a `MaxAtKAsyncConfig`. With a
+    correction the advantages are set in every micro-batch from the ratios pi_theta / pi_sampled of
+    whole sequences, which its own forward pass gives (a conversation of several rows has the
+    product of theirs). Dropout is off.
 
     Raises InvalidValueError for settings of another class, for a reward of `maxatk.best_of`, and
     for a `rollout_worker` that scores groups by itself, since TRL's divides by the deviation.
@@ -217,9 +205,8 @@ class MaxAtKAsyncTrainer(AsyncGRPOTrainer):
             processes = self.accelerator.num_processes
             rows = WholeGroups(self._rollout_dataset, processes, groups, self._metrics["train"])
         collate = functools.partial(_collate, loader.collate_fn, size)
-        return self.accelerator.prepare(
-            torch.utils.data.DataLoader(rows, batch_size=1, collate_fn=collate)
-        )
+        whole = torch.utils.data.DataLoader(rows, batch_size=1, collate_fn=collate)
+        return self.accelerator.prepare(whole)
 
     def compute_loss(
         self, model: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any
@@ -231,14 +218,19 @@ class MaxAtKAsyncTrainer(AsyncGRPOTrainer):
         token_index = inputs["token_index"][selected]
         sampled, advantages = inputs["old_log_probs"][selected], inputs["advantages"][selected]
         conversation = inputs[_CONVERSATION][0][inputs["segment_id"][selected]]
-        rewards = inputs[_REWARDS]
+        rewards, size = inputs[_REWARDS], self.args.num_generations
 
         def forward(**tokens: Any) -> Any:
             outputs = model(**tokens)
             now = outputs.log_probs.detach().flatten()[token_index]
             log_ratios = torch.zeros_like(rewards[0])
             log_ratios.index_add_(0, conversation, (now - sampled).to(log_ratios))
-            fresh = torch.from_numpy(self._corrected(rewards, log_ratios)).to(advantages)
+            seen = self.accelerator.gather(log_ratios)
+            values = (rewards, log_ratios, seen)
+            own, logs, seen = (value.cpu().numpy().reshape(-1, size) for value in values)
+            metrics, k = self._metrics["train"], self._objective.k
+            log.log_ratios(metrics, seen, k=k, clamp=self._objective.delta_clamp)
+            fresh = torch.from_numpy(_advantages(self._objective, own, logs)).to(advantages)
             advantages.copy_(fresh[conversation])
             if self._objective.form == "reinforce":  # the surrogate is to have no ratio
                 sampled.copy_(now)
@@ -246,14 +238,6 @@ class MaxAtKAsyncTrainer(AsyncGRPOTrainer):
 
         late = {"old_log_probs": _Selected(sampled), "advantages": _Selected(advantages)}
         return super().compute_loss(forward, {**inputs, **late}, *args, **kwargs)
-
-    def _corrected(self, rewards: torch.Tensor, log_ratios: torch.Tensor) -> np.ndarray:
-        """Return the advantages of the conversations of this process, flat, and log the ratios."""
-        size, clamp = self.args.num_generations, self._objective.delta_clamp
-        seen = self.accelerator.gather(log_ratios)
-        own, logs, seen = (x.cpu().numpy().reshape(-1, size) for x in (rewards, log_ratios, seen))
-        log.log_ratios(self._metrics["train"], seen, k=self._objective.k, clamp=clamp)
-        return _advantages(self._objective, own, logs)
 
 
 class _Selected:
@@ -291,5 +275,6 @@ def _collate(
         conversations.append(torch.tensor(places))
     batch = pack(examples)
     batch[_REWARDS] = torch.stack(rewards)
-    padded = torch.nn.utils.rnn.pad_sequence(conversations, batch_first=True, padding_value=-1)
-    return {**batch, _CONVERSATION: padded}
+    pad = torch.nn.utils.rnn.pad_sequence
+    batch[_CONVERSATION] = pad(conversations, batch_first=True, padding_value=-1)
+    return batch

@@ -18,18 +18,16 @@ class MaxAtKConfig(GRPOConfig):
     """Settings of `MaxAtKTrainer`: every field of TRL's GRPOConfig and seventeen of its own.
 
     Args:
-        method: A name in `maxatk.METHODS`, or a mapping for `maxatk.objectives.method_of`; decides
-            credit, correction, baseline and scale.
+        method: A name in `maxatk.METHODS`, or a mapping for `maxatk.objectives.method_of`.
         k: The k of max@k that is trained for; at most `num_generations`.
         selection: Name of a reward function that selects and is not rewarded: the objective is the
             reward of the sample that its scores would choose.
         answers: Function, "module:name" or "file.py:name", from the text of a completion to its
             answer, hashable, for a method that looks at answers.
-        form: How off-policy weights enter the loss: "ppo" leaves a sample's own importance ratio
-            to the clipped surrogate, "reinforce" puts it into the weight and takes the surrogate
-            away.
-        behaviour: Whose probabilities at sampling the ratios of a group are taken to, where vLLM
-            samples: "trainer" (the trainer's own forward pass) or "sampler" (vLLM's).
+        form: "ppo" leaves a sample's own importance ratio to the clipped surrogate, "reinforce"
+            puts it into the off-policy weight and takes the surrogate away.
+        behaviour: Whose probabilities at sampling ratios are taken to, where vLLM samples:
+            "trainer" (the trainer's own forward pass) or "sampler" (vLLM's).
         delta_clamp: Bound on |rho - 1| of the ratios inside the off-policy weights; None for none.
         k_schedule: How k moves from `k` to `k_final` over the training: a name in `SCHEDULES`.
         k_final: The k at the end of a schedule; by default 1.
@@ -39,21 +37,18 @@ class MaxAtKConfig(GRPOConfig):
             losses are means), "sum" (as in eq. 9) or "batch" (one running root mean square).
         rollouts: Who draws rollout batches: "own" (this package's loop), "trl" (transformers'
             `generate`), "vllm" (the same as `use_vllm`) or "auto" (vLLM with `use_vllm`; else on a
-            CPU the loop, where it follows the settings and the model; else `generate`). The
-            distribution is the same.
+            CPU the loop, where it follows the settings and the model; else `generate`).
         groups_with_signal: Draw prompts until the rollout batch is full of groups whose advantages
             are not all 0.
         max_prompt_draws: The prompts that are drawn for it at most, in rollout batches.
-        share_prompts: Evaluate every different prompt of a micro-batch once in the update instead
-            of once a sample. The same numbers up to rounding; needs the memory of activations.
+        share_prompts: Evaluate every different prompt of a micro-batch once in the update. The same
+            numbers up to rounding; needs the memory of activations.
         skip_zero_advantages: Leave samples whose advantage is 0 out of the update. The same
             gradient up to rounding; entropy and clipping are logged of the others alone.
-        log_groups: Groups of every optimizer step that groups.jsonl keeps, with their texts; 0
-            for no such file.
+        log_groups: Groups of every optimizer step that groups.jsonl keeps; 0 for no such file.
 
     Two defaults differ from TRL: dropout is off (ratios would be noise otherwise), and bf16 is
-    chosen only where the machine has it. The scale of the advantages belongs to the method, so
-    `scale_rewards` keeps its default.
+    chosen only where the machine has it.
 
     Raises InvalidValueError (a ValueError) for a value that is not allowed, MissingDependencyError
     for a tracker that is not installed, before any work.
@@ -104,8 +99,7 @@ class MaxAtKConfig(GRPOConfig):
     def whole_groups(self) -> bool:
         """Return whether ratios come from the loss's own pass, on micro-batches of whole groups.
 
-        Where they do not fit, an extra pass gives them. A rollout batch that serves a single
-        optimizer step needs neither.
+        Where they do not fit an extra pass gives them; a single optimizer step needs neither.
         """
         fits = self.per_device_train_batch_size % self.num_generations == 0
         reused = self.steps_per_generation * self.num_iterations > self.gradient_accumulation_steps

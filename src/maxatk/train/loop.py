@@ -1,8 +1,7 @@
 """Rollout batches drawn by this package's own loop, in place of transformers' `generate`.
 
-The loop is that of the evaluation's backend "hf": a prompt is evaluated once for all of its
-completions, and completions that have ended make the batch smaller. The distribution is the same,
-and the weights are those that are trained, where they lie.
+A prompt is evaluated once for all of its completions, and completions that have ended make the
+batch smaller. The distribution is the same, and the weights are those that are trained.
 """
 
 from __future__ import annotations
@@ -51,16 +50,14 @@ class OwnLoop:
     ) -> list[list[int]]:
         """Return the ids of one completion for each prompt (its ids), the end token included.
 
-        `ended` is called with the place of a prompt and these ids as soon as they are complete,
-        while others are still drawn. Equal prompts are evaluated once. The draws come from
-        PyTorch's generator of the CPU, whose state is in a checkpoint.
+        `ended` is called with the place of a prompt and these ids as soon as they are complete. The
+        draws come from PyTorch's generator of the CPU, whose state is in a checkpoint.
 
         Raises InvalidValueError for a prompt without a token.
         """
         if not all(prompts):
-            raise InvalidValueError(
-                "prompt: one has no token, since the tokenizer knows none of it"
-            )
+            said = "prompt: one has no token, since the tokenizer knows none of it"
+            raise InvalidValueError(said)
         noise = torch.rand((len(prompts), self.settings.max_new_tokens)).numpy()
         rows: dict[tuple[int, ...], list[int]] = {}
         for row, prompt in enumerate(prompts):
@@ -94,15 +91,8 @@ def own_loop(trainer: Any, *, end_tokens: Sequence[int]) -> OwnLoop | None:
     auto = config.rollouts == "auto"
     if config.use_vllm or config.rollouts == "trl" or (auto and model.device.type != "cpu"):
         return None
-    obstacle = next(
-        itertools.chain(
-            _of_settings(config),
-            _of_model(config, model.config, model.generation_config),
-            _of_trainer(trainer),
-        ),
-        None,
-    )
-    if obstacle is not None:
+    of_model = _of_model(config, model.config, model.generation_config)
+    for obstacle in (*_of_settings(config), *of_model, *_of_trainer(trainer)):
         if auto:
             return None
         raise InvalidValueError(obstacle)
@@ -121,29 +111,29 @@ def own_loop(trainer: Any, *, end_tokens: Sequence[int]) -> OwnLoop | None:
 def refuse_unfollowed(
     config: Any, *, model: PretrainedConfig | None = None, name: str | None = None
 ) -> None:
-    """Raise InvalidValueError for what rollouts "own" do not follow, before any weight is read.
+    """Raise InvalidValueError for settings, or a model's, that rollouts "own" do not follow.
 
-    That are settings of a `MaxAtKConfig`, and of a model its config and what generation is told by
-    its folder or its name on the hub, if it has one.
+    No weight is read: of a model count its config and what generation is told by its folder or its
+    name on the hub, if it has one.
     """
     if config.rollouts != "own":
         return
-    obstacles = _of_settings(config)
+    obstacles = list(_of_settings(config))
     if model is not None:
         generation = GenerationConfig()
         if name is not None:
             with contextlib.suppress(OSError):  # a model need not have one
                 generation = GenerationConfig.from_pretrained(name)
-        obstacles = itertools.chain(obstacles, _of_model(config, model, generation))
+        obstacles += _of_model(config, model, generation)
     for obstacle in obstacles:
         raise InvalidValueError(obstacle)
 
 
 def _values(config: Any) -> dict[str, Any]:
     """Return what decides the distribution, with the names that `generate` has for it."""
-    named = {name: getattr(config, name) for name in _FOLLOWED}
-    longest = {"max_new_tokens": config.max_completion_length}
-    return {**named, **longest, **(config.generation_kwargs or {})}
+    values = {name: getattr(config, name) for name in _FOLLOWED}
+    values["max_new_tokens"] = config.max_completion_length
+    return values | (config.generation_kwargs or {})
 
 
 def _of_settings(config: Any) -> Iterator[str]:
