@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from maxatk.errors import InvalidValueError
-from maxatk.train.batch import of_rows, rows_that_train
+from maxatk.train.batch import of_most_signal
 from train.conftest import GROUP, config, reward_with_gaps
 
 
@@ -71,14 +71,15 @@ def test_a_rollout_batch_without_signal_moves_nothing(make_trainer):
 
 
 def test_rows_that_train_are_filled_up_to_the_least():
-    batch = {"advantages": torch.tensor([0.0, 1.0, 0.0, -1.0, 0.0])}
-    assert rows_that_train(batch).tolist() == [1, 3]
-    assert rows_that_train(batch, least=4).tolist() == [0, 1, 2, 3]
+    advantages = torch.tensor([0.0, 1.0, 0.0, -1.0, 0.0])
+    batch = {"advantages": advantages, "completion_ids": torch.arange(5)}
+    assert of_most_signal(batch, 2)["completion_ids"].tolist() == [1, 3]
+    assert of_most_signal(batch, 4)["completion_ids"].tolist() == [0, 1, 2, 3]
 
 
 def test_a_batch_with_more_than_one_row_a_sample_stays_whole():
     batch = {"completion_ids": torch.zeros(2, 3), "pixel_values": torch.zeros(5, 3)}
-    assert of_rows(batch, torch.tensor([1])) is batch
+    assert of_most_signal(batch, 1) is batch
 
 
 @pytest.mark.parametrize(

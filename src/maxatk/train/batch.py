@@ -37,22 +37,16 @@ def in_whole_groups(slices: list[Batch], rows: torch.Tensor, group_size: int) ->
     ]
 
 
-def rows_that_train(batch: Batch, least: int = 1) -> torch.Tensor:
-    """Return the places of the samples whose advantage is not 0, in order, (rows,).
+def of_most_signal(batch: Batch, count: int) -> Batch:
+    """Return a micro-batch of `count` samples, those of advantage 0 as the last resort, in order.
 
-    At least `least` places: those of the first samples of advantage 0 fill up.
+    It is the same where entries have no row a sample.
     """
-    idle = batch["advantages"] == 0
-    count = max(least, int((~idle).sum()))
-    places = torch.argsort(idle.long(), stable=True)[:count]
-    return places.sort().values
-
-
-def of_rows(batch: Batch, places: torch.Tensor) -> Batch:
-    """Return the micro-batch with these samples alone; the same where entries lack one a sample."""
     rows = len(batch["completion_ids"])
-    if len(places) == rows or not _plain([batch], rows):
+    if count == rows or not _plain([batch], rows):
         return batch
+    idle = (batch["advantages"] == 0).long()
+    places = torch.argsort(idle, stable=True)[:count].sort().values
     return {key: _pick([batch], key, places) for key in batch}
 
 
@@ -73,15 +67,6 @@ def _pick(slices: list[Batch], key: str, places: torch.Tensor) -> Any:
     return torch.cat([part[key] for part in slices])[places.to(first.device)]
 
 
-def trained_tokens(batch: Batch) -> torch.Tensor:
-    """Return where a completion holds tokens of the policy, bool (rows, tokens).
-
-    Not padding, and not what a tool or an environment said, as in TRL's loss.
-    """
-    mask, said = batch["completion_mask"], batch.get("tool_mask")
-    return (mask if said is None else mask * said).bool()
-
-
 def behaviour_logps(batch: Batch) -> torch.Tensor | None:
     """Return the log-probabilities that ratios are taken to; None where every step is on-policy."""
     return batch.get(BEHAVIOUR_LOGPS, batch.get("old_per_token_logps"))
@@ -95,14 +80,14 @@ def log_ratios(batch: Batch, now: torch.Tensor) -> torch.Tensor:
     behaviour = behaviour_logps(batch)
     if behaviour is None:
         return torch.zeros(len(now), device=now.device)
-    return torch.where(trained_tokens(batch), now - behaviour, 0.0).sum(dim=1)
+    of_policy = batch["completion_mask"].bool()
+    if batch.get("tool_mask") is not None:  # what tools and environments said is not in TRL's loss
+        of_policy = of_policy & batch["tool_mask"].bool()
+    return torch.where(of_policy, now - behaviour, 0.0).sum(dim=1)
 
 
 def model_inputs(batch: Batch) -> dict[str, Any]:
-    """Return what a forward pass over a batch needs besides token ids: images and the like.
-
-    TRL's loss passes it on by the names of its own parameters, from the batch.
-    """
+    """Return what a forward pass needs besides token ids, such as images: by the names of TRL's."""
     forward = GRPOTrainer._get_per_token_logps_and_entropies
     names = inspect.signature(forward).parameters
     return {n: batch[n] for n in names if n not in _OF_TOKENS and batch.get(n) is not None}

@@ -249,10 +249,7 @@ _USED = (
 
 
 def check_trl() -> None:
-    """Raise MissingDependencyError where the installed TRL is not one that the trainer fits.
-
-    Its loss must read the advantages after its forward pass, which may set them.
-    """
+    """Raise MissingDependencyError for a TRL that lacks a method, or reads advantages too early."""
     missing = [name for name in _USED if not hasattr(GRPOTrainer, name)]
     source = inspect.getsource(GRPOTrainer._compute_loss)
     forward = source.find("._get_per_token_logps_and_entropies(")

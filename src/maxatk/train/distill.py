@@ -1,8 +1,7 @@
 """Best-of-N distillation: supervised training (SFT) on what the best of k samples would be.
 
-Each sample of a problem is weighed by its chance to be the best of k (`chance_of_best`). The
-weighed samples are draws from the policy that answers with its best of k, and a model that is
-fitted to them gives such an answer at once.
+Each sample of a problem is weighed by its chance to be the best of k (`chance_of_best`): a draw
+from the policy that answers with its best of k.
 """
 
 from __future__ import annotations
@@ -35,13 +34,11 @@ from maxatk.train.run import Progress, finished, fit, lora_config, trainer_setti
 class DistillRecipe:
     """What `maxatk distill` needs: the keys of its recipe.
 
-    `model` is a local folder or a hub name, `problems` a benchmark's name or a problems.jsonl,
-    `out` the folder of the distilled model, `k` that of best-of-k, at most the samples of a
-    problem. `run` is a folder of samples that eval wrote for these problems; without one they are
-    drawn from the model, as `eval` says, a recipe of `maxatk eval` without model, problems and
-    out. Each of the `rounds` draws from the model of the one before. `draws` takes so many rows a
-    problem, in proportion to the weights, in place of a weighed loss. `trainer` has the fields of
-    TRL's SFTConfig, and `peft` those of peft's LoraConfig (None trains the whole model).
+    `model`, `problems`, `out` and `peft` are as in `TrainRecipe`, and `k` is that of best-of-k.
+    `run` is a folder of samples that eval wrote for these problems; without one they are drawn from
+    the model, as `eval` says, a recipe of `maxatk eval`. Each of the `rounds` draws from the model
+    of the one before. `draws` takes so many rows a problem, in proportion to the weights, in place
+    of a weighed loss. `trainer` has the fields of TRL's SFTConfig.
 
     Raises InvalidValueError for k, rounds and draws below 1, and rounds with a run.
     """
@@ -58,9 +55,8 @@ class DistillRecipe:
     peft: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
-        given = {"k": self.k, "rounds": self.rounds, "draws": self.draws}
-        for name, value in given.items():
-            if value is not None:
+        for name in ("k", "rounds", "draws"):
+            if (value := getattr(self, name)) is not None:
                 whole(name, value, 1)
         samples = self.eval_recipe(self.model, Path(self.out), 0).sampling.samples
         require(self.run is not None or self.k <= samples, "k", f"at most {samples}", self.k)
@@ -81,8 +77,7 @@ class DistillRecipe:
 def distill(recipe: DistillRecipe, *, progress: UnitProgress | None = None) -> Path:
     """Distil the best of k as `recipe` says and return the folder of the distilled model.
 
-    A folder where the same recipe has finished is left as it is. Samples, rounds and checkpoints
-    that are there already are gone on with; those of another recipe are refused.
+    What is there already of the same recipe is kept and gone on with; another recipe is refused.
     `progress(done, total, part)` counts the "samples" and "scores" of a round, and its "steps".
 
     Raises InvalidValueError for settings that are not allowed, MissingFileError for a model, a run

@@ -1,13 +1,11 @@
-"""The log of a training: what it holds beside TRL's metrics, and what it says in words.
-
-TRL averages the values of each key between two rows of the log.
-"""
+"""The log of a training: what it holds beside TRL's metrics, and what it says in words and card."""
 
 from __future__ import annotations
 
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -15,23 +13,19 @@ import torch
 from transformers import TrainerCallback
 
 from maxatk.folders import known
-from maxatk.objectives import effective_sample_size
+from maxatk.objectives import effective_sample_size, method_of
 from maxatk.records import Outcome
-from maxatk.statistics.symptoms import (
-    FAILED,
-    MOST_WITHOUT_SIGNAL,
-    SILENT,
-    WITHOUT,
-    LogRow,
-    findings,
-    group_size,
-    values,
-)
+from maxatk.statistics import symptoms
 
 Metrics: TypeAlias = Mapping[str, list[float]]
 
 OUTCOMES = (Outcome.TIME_LIMIT, Outcome.INFRA_ERROR)
-_LACKING = {WITHOUT: "without a reward", FAILED: "for which the reward failed"}
+WITHOUT_SIGNAL = (
+    "every group of the training had equal rewards or none, so that all advantages were 0 and the "
+    "rewards changed nothing"
+)
+_TITLE = "## Trained for best-of-N with maxatk"
+_LACKING = {symptoms.WITHOUT: "without a reward", symptoms.FAILED: "for which the reward failed"}
 _PART = 10  # the first and the last tenth of the log are compared
 _FEWEST, _ENOUGH = 3, 10  # rows of a log that are judged: of its first tenth, and of any
 
@@ -52,32 +46,29 @@ class Clock:
         metrics["seconds/" + name].append(spent)
 
 
-def log_deviations(metrics: Metrics, log_ratios: np.ndarray, *, clamp: float | None) -> None:
-    """Log how far the policy has moved from the one that sampled: log ratios in nats, any shape."""
+def log_ratios(
+    metrics: Metrics, log_ratios: np.ndarray, *, clamp: float | None, k: int | None = None
+) -> None:
+    """Log how far the policy has moved from the one that sampled: log ratios in nats, (P, n).
+
+    With k also the effective size of the subset weights; without, the shape may be any.
+    """
     deviation = np.abs(np.expm1(np.clip(log_ratios, -50, 50)))
     metrics["ratio/mean_abs_delta"].append(float(deviation.mean()))
     metrics["ratio/max_abs_delta"].append(float(deviation.max()))
     bound = np.inf if clamp is None else clamp
     metrics["ratio/clamped"].append(float((deviation > bound).mean()))
-
-
-def log_ratios(metrics: Metrics, log_ratios: np.ndarray, *, k: int, clamp: float | None) -> None:
-    """Log the same of whole groups (P, n), and the effective size of their subset weights."""
-    log_deviations(metrics, log_ratios, clamp=clamp)
-    share = effective_sample_size(log_ratios, min(k, log_ratios.shape[1]), clamp=clamp)
-    metrics["ratio/effective_samples"].append(float(share.mean()))
+    if k is not None:
+        share = effective_sample_size(log_ratios, min(k, log_ratios.shape[1]), clamp=clamp)
+        metrics["ratio/effective_samples"].append(float(share.mean()))
 
 
 def log_outcomes(metrics: Metrics, reward: Any, accelerator: Any) -> None:
-    """Log the shares of tests that met the time limit or a failure of the verifier.
-
-    `reward` is a reward function; one without `verdicts` (see `CodeReward`) is left out.
-    Of a `Reward` the share of completions is logged that it failed for, whatever they were worth.
-    """
+    """Log for what share of completions a reward failed, and of tests the time or the verifier."""
     device = accelerator.device
     if (failed := getattr(reward, "failed", None)) is not None:
         share = accelerator.reduce(torch.tensor(failed, device=device), reduction="mean")
-        metrics[FAILED].append(float(share))
+        metrics[symptoms.FAILED].append(float(share))
     if (verdicts := getattr(reward, "verdicts", None)) is None:
         return
     found = [test.outcome for verdict in verdicts for test in verdict.tests]
@@ -90,11 +81,7 @@ def log_outcomes(metrics: Metrics, reward: Any, accelerator: Any) -> None:
 
 
 class LogLines(TrainerCallback):
-    """Give every logged row of a training, as a line of text, to a function; each finding once.
-
-    Findings come from three rows and a tenth of the steps on, or from ten rows on. Only the main
-    process writes.
-    """
+    """Give every logged row of a training, as a line of text, to a function; each finding once."""
 
     def __init__(self, write: Callable[[str], None]) -> None:
         self._write = write
@@ -102,7 +89,7 @@ class LogLines(TrainerCallback):
         self._said: set[str] = set()
 
     def on_log(
-        self, _args: Any, state: Any, *_: Any, logs: LogRow | None = None, **__: Any
+        self, _args: Any, state: Any, *_: Any, logs: symptoms.LogRow | None = None, **__: Any
     ) -> None:
         """Write the line of a row; rows without a reward are summaries of transformers."""
         if not state.is_world_process_zero or logs is None or "reward" not in logs:
@@ -113,42 +100,41 @@ class LogLines(TrainerCallback):
         self._since = now
         rows = sum("reward" in row for row in state.log_history)
         judged = _PART * state.global_step >= state.max_steps or rows >= _ENOUGH
-        for finding in findings(state.log_history) if judged and rows >= _FEWEST else ():
+        for finding in symptoms.findings(state.log_history) if judged and rows >= _FEWEST else ():
             if finding.rule.name not in self._said:
                 self._write(f"warning: {finding}")
                 self._said.add(finding.rule.name)
 
 
-def log_line(row: LogRow) -> str:
+def log_line(row: symptoms.LogRow) -> str:
     """Return what a row of the log says of rewards, max@k, KL, signal and length."""
     shown = ("reward", *_shown_metrics(row))
     parts = [f"{n} unknown" if (v := known(row, n)) is None else f"{n} {v:.3f}" for n in shown]
     if (kl := known(row, "kl")) is not None:  # with beta alone: otherwise no reference model
         parts.append(f"KL {kl:.4f}")
-    if (silent := known(row, SILENT)) is not None and silent > MOST_WITHOUT_SIGNAL:
+    if (silent := known(row, symptoms.SILENT) or 0) > symptoms.MOST_WITHOUT_SIGNAL:
         parts.append(f"{silent:.0%} of the groups without signal")
     if (cut := known(row, "completions/clipped_ratio")) is not None:
         parts.append(f"{cut:.1%} cut off by length")
     return ", ".join([*parts, *lacking([row])])
 
 
-def lacking(rows: Sequence[LogRow]) -> list[str]:
+def lacking(rows: Sequence[symptoms.LogRow]) -> list[str]:
     """Return what share of the completions of some rows had no reward, or a reward that failed."""
-    shares = {what: values(rows, key) for key, what in _LACKING.items()}
+    shares = {what: symptoms.values(rows, key) for key, what in _LACKING.items()}
     return [f"{np.mean(s):.1%} {what}" for what, s in shares.items() if s and np.mean(s) > 0]
 
 
-def _shown_metrics(row: LogRow) -> list[str]:
+def _shown_metrics(row: symptoms.LogRow) -> list[str]:
     """Return max@1, max@k of the trained k, and max@n, as far as they are logged."""
-    wanted = {1, int(known(row, "objective/k") or 1), group_size([row])}
+    wanted = {1, int(known(row, "objective/k") or 1), symptoms.group_size([row])}
     return [name for k in sorted(wanted) if (name := f"max@{k}") in row]
 
 
-def first_and_last(rows: Sequence[LogRow]) -> dict[str, tuple[float, float]]:
+def first_and_last(rows: Sequence[symptoms.LogRow]) -> dict[str, tuple[float, float]]:
     """Return the means of max@1, max@k and max@n over the first and the last tenth of a log.
 
-    The prompts of the two differ. The tenths have one row at least; a log with fewer than two rows
-    has nothing to compare, and the result is empty. Values that are not known are left out.
+    Their prompts differ. Of fewer than two rows there are none, and unknown values are left out.
     """
     logged = [row for row in rows if "reward" in row]
     if len(logged) < 2:
@@ -156,7 +142,49 @@ def first_and_last(rows: Sequence[LogRow]) -> dict[str, tuple[float, float]]:
     part = max(1, len(logged) // _PART)
     found = {}
     for name in _shown_metrics(logged[-1]):
-        first, last = values(logged[:part], name), values(logged[-part:], name)
+        first, last = symptoms.values(logged[:part], name), symptoms.values(logged[-part:], name)
         if first and last:
             found[name] = (float(np.mean(first)), float(np.mean(last)))
     return found
+
+
+def describe_training(trainer: Any, *, without_signal: bool) -> None:
+    """Add objective and results, or that there were none, to the card that TRL has written."""
+    folder, base = Path(trainer.args.output_dir), trainer.model.config.name_or_path
+    card = folder / "README.md"
+    if card.is_file():
+        text = card.read_text(encoding="utf-8").partition(_TITLE)[0].rstrip()
+        text = text.replace("[None](https://huggingface.co/None)", f"`{base}`")  # a local folder
+        text = text.replace('model="None"', f'model="{folder}"')
+        results = _results(trainer.state.log_history, without_signal=without_signal)
+        lines = [text, "", _TITLE, "", *_settings(trainer.args, base), *results, ""]
+        card.write_text("\n".join(lines), encoding="utf-8")
+
+
+def _settings(args: Any, base: str) -> Iterator[str]:
+    method, k = method_of(args.method), str(args.k)
+    if args.k_schedule != "constant":
+        k += f" to {args.objective.last_k} ({args.k_schedule})"
+    aim = method.kind.statistic or f"reward of the best of all {args.num_generations} samples"
+    yield f"The method raises the expected {aim}{f' for k = {k}' if method.kind.uses_k else ''}."
+    yield from ("", "| setting | value |", "|---|---|")
+    yield f"| base model | `{base}` |"
+    yield f"| method | `{args.method}` ({method.source}) |"
+    yield f"| form | `{args.form}` |"
+    if method.kind.uses_k:
+        yield f"| share of max@k | {args.max_weight} (the rest is max@1) |"
+    yield f"| `advantage_scale` | `{args.advantage_scale}` |"
+    yield f"| samples a prompt | {args.num_generations} |"
+    yield f"| passes over a rollout batch | {args.num_iterations} |"
+    yield ""
+
+
+def _results(rows: Sequence[symptoms.LogRow], *, without_signal: bool) -> Iterator[str]:
+    if without_signal:
+        yield from (f"Nothing was learned: {WITHOUT_SIGNAL}.", "")
+    if moved := first_and_last(rows):
+        yield from ("Rewards of the training groups, on different prompts:", "")
+        yield from ("| | first tenth of the log | last tenth |", "|---|---|---|")
+        yield from (f"| {n} | {first:.3f} | {last:.3f} |" for n, (first, last) in moved.items())
+    if said := lacking(rows):
+        yield from ("", f"Of the completions: {', '.join(said)}.")

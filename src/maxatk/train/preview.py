@@ -23,30 +23,23 @@ _TRIED = 3  # completions that an own reward function is called with
 
 @dataclasses.dataclass(frozen=True)
 class Preview:
-    """A recipe that holds: its arithmetic and its settings.
-
-    `given` are the trainer's settings from recipe and command line, `defaults` all the others.
-    `prompt_tokens` is the longest prompt, None where problems or tokenizer are not here.
-    `rewards` is what the user's own reward functions gave three completions, or failed with.
-    `unchecked` says what could not be asked of the model, empty where its config is here.
-    """
+    """A recipe that holds: its arithmetic and its settings."""
 
     recipe: TrainRecipe
     plan: TrainingPlan
-    unchecked: str
-    prompt_tokens: int | None
-    rewards: dict[str, list[float | str | None]]
-    given: dict[str, Any]
-    defaults: dict[str, Any]
+    unchecked: str  # what could not be asked of the model
+    prompt_tokens: int | None  # of the longest, None where problems or tokenizer are not here
+    rewards: dict[str, list[float | str | None]]  # of own functions, for three completions
+    given: dict[str, Any]  # settings of the trainer from recipe and command line
+    defaults: dict[str, Any]  # all the others
 
 
 @dataclasses.dataclass(frozen=True)
 class TrainingPlan:
-    """How much a run does, in all processes together.
+    """How much a run does, in all processes together; None for what unknown problems decide.
 
-    `steps_per_rollout_batch` is the number of optimizer steps on one rollout batch, less than 1
-    where a step holds several. `whole_groups` says whether the loss's own pass gives the ratios of
-    reused samples. None stands for what the number of problems decides, if unknown.
+    `steps_per_rollout_batch` is less than 1 where a step holds several. With `whole_groups` the
+    loss's own pass gives the ratios of reused samples.
     """
 
     processes: int
@@ -109,8 +102,7 @@ def plan(config: MaxAtKConfig, *, problems: int | None) -> TrainingPlan:
 def preview(recipe: TrainRecipe) -> Preview:
     """Return what `train` would do with this recipe; nothing is written and no weight is read.
 
-    A local model and local problems must exist; a name on the hub is asked for its config only,
-    and a benchmark for nothing.
+    A model on the hub is asked for its config only, and a benchmark for nothing.
 
     Raises InvalidValueError for settings that are not allowed, MissingFileError for a local model
     or problems file that does not exist, MissingDependencyError without a package that is needed.
@@ -143,10 +135,7 @@ def preview(recipe: TrainRecipe) -> Preview:
 def _tried(
     recipe: TrainRecipe, config: MaxAtKConfig, problems: list[Problem] | None, *, chat: bool
 ) -> dict[str, list[float | str | None]]:
-    """Check the packages, functions and columns of the reward, and call own functions once.
-
-    With `chat` they get messages, as TRL gives them to a model with a chat template.
-    """
+    """Check the packages, functions and columns of the reward, and call own functions once."""
     with dataclasses.replace(recipe.verifier, workers=1).open() as verifier:
         rewards = load_rewards(recipe.reward, selection=config.selection, verifier=verifier)
         if not problems:

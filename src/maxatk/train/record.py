@@ -24,8 +24,7 @@ _ABOUT = ("method", "k", "num_generations", "form", "delta_clamp", "advantage_sc
 def tested(rows: Sequence[Mapping[str, Any]], rewards: Sequence[Any]) -> list[Any]:
     """Return what tests said of the completions of the last call of the reward functions.
 
-    One object for each row of the data set: tests that passed, their number, the outcome, and the
-    first that failed. None for all where no function verified them together.
+    One object for each row of the data set, or None for all where no function verified them.
     """
     found = (getattr(reward, "verdicts", None) for reward in rewards)
     verdicts = next((each for each in found if each and len(each) == len(rows)), None)
@@ -51,8 +50,7 @@ def _told(tests: Sequence[Any], verdict: Verdict) -> dict[str, Any]:
 class Record(TrainerCallback):
     """Writes groups.jsonl in the folder of a trainer: at most `log_groups` groups a step.
 
-    With a row of the log the groups of its step go to W&B and trackio, unless `log_completions`
-    lets TRL send them. Every process takes part in `add`; the main one writes.
+    With a row of the log its groups go to W&B and trackio, unless TRL's `log_completions` does it.
     """
 
     def __init__(self, trainer: Any) -> None:
@@ -96,8 +94,7 @@ class Record(TrainerCallback):
     ) -> None:
         """Record the first groups of a rollout batch as far as the step has room.
 
-        `advantages` (P * n,) are those of the loss and `tokens` (P * n,) the lengths; `rows` are
-        those of the data set in this process.
+        `advantages` and `tokens`, the lengths, are (P * n,); `rows` are those of this process.
         """
         ids = gather_object([row.get("problem_id") for row in rows])
         if self._log is None:

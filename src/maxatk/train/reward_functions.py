@@ -25,8 +25,7 @@ class RewardFunctions:
 
     A function that selects has no weight in the reward. With `early`, functions of this package
     that run tests verify completions while others are still sampled: `ended` starts the program,
-    and a function waits for its verdict when TRL calls it. Nothing else changes: a verdict is found
-    by the whole program and its tests, and one that was not started is begun then.
+    and the function waits for its verdict, or begins one, when TRL calls it.
 
     Raises InvalidValueError for a selection that is none of the functions, or the only one.
     """
@@ -49,10 +48,8 @@ class RewardFunctions:
         self._weights = trainer.reward_weights
         self._answer = args.answers and load_function(args.answers, field="answers")
         # Where TRL makes more of a completion than its text, nothing is known of it before.
-        parsed = any(
-            getattr(trainer._tokenizer, name, None)
-            for name in ("response_template", "response_schema")
-        )
+        parsers = ("response_template", "response_schema")
+        parsed = any(getattr(trainer._tokenizer, name, None) for name in parsers)
         functions = trainer.reward_funcs if early and not (parsed or trainer.tools) else []
         self._early = [f for f in functions if isinstance(f, (Reward, CodeReward))]
         self._decode = functools.partial(trainer._tokenizer.decode, skip_special_tokens=True)
@@ -75,10 +72,7 @@ class RewardFunctions:
             start(text, row)
 
     def read(self, scores: torch.Tensor, texts: Sequence[str]) -> tuple[np.ndarray, Beside]:
-        """Return the rewards (rows,) and what lies beside them, of scores (rows, functions).
-
-        A reward is the weighted sum of the scores that are there; NaN where there is none.
-        """
+        """Return rewards (rows,), NaN for none, and what is beside, of scores (rows, functions)."""
         rewarded = [place for place in range(scores.size(1)) if place != self._selecting]
         weights = self._weights[None].to(scores.device)[:, rewarded]
         rewards = (scores[:, rewarded] * weights).nansum(dim=1)

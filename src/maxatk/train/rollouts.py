@@ -30,14 +30,9 @@ from maxatk.train.reward_functions import RewardFunctions
 class Rollout:
     """The groups of a rollout batch of all processes, and what TRL's buffer holds of them.
 
-    Args:
-        rewards: One a sample, (P, n); NaN for a sample without one.
-        beside: What the method looks at beside the rewards, each (P, n).
-        k: The k of the objective. It is fixed when the batch is drawn: no schedule moves it then.
-        texts: The completions, (P * n,); a checkpoint is without them and what follows.
-        tested: What tests said of them (see `tested`), (P * n,); None where nothing is known.
-        step: The optimizer step whose policy the advantages in the buffer belong to.
-        whole: Whether every micro-batch holds whole groups.
+    `rewards` are (P, n), NaN for a sample without one, and so are the values `beside` them. No
+    schedule moves the `k` of a batch that is drawn. A checkpoint is without the completions,
+    `texts` (P * n,), and what tests said of them.
     """
 
     rewards: np.ndarray
@@ -45,8 +40,8 @@ class Rollout:
     k: int
     texts: Sequence[str] = ()
     tested: Sequence[Any] = ()
-    step: int = -1
-    whole: bool = False
+    step: int = -1  # the optimizer step whose policy the advantages in the buffer belong to
+    whole: bool = False  # whether every micro-batch holds whole groups
 
     def at(self, rows: np.ndarray) -> Rollout:
         """Return the groups whose samples are these rows, in the order of the rows."""
@@ -87,11 +82,7 @@ class Scored(NamedTuple):
 
 
 class Draw(NamedTuple):
-    """Rows of the data set of one process, one a completion, and what they came to.
-
-    `generated` is what TRL's `_generate` returned for their prompts. Scored are the rows of all
-    processes.
-    """
+    """Rows of one process, what TRL's `_generate` returned for them, and scores of all."""
 
     rows: list[Any]
     prompts: list[Any]
@@ -102,10 +93,8 @@ class Draw(NamedTuple):
 class Rollouts:
     """Draws the rollout batches of a trainer: samples, their rewards, groups with a signal.
 
-    `trainer` is a trainer of TRL whose `args` are a `MaxAtKConfig`, and `trl` the same with TRL's
-    own methods, its `super()`. `source` says who draws: "own", "trl" or "vllm".
-
-    Raises InvalidValueError for settings that samples or rewards of this trainer cannot follow.
+    `trl` is the trainer with TRL's own methods, its `super()`. `source` says who draws: "own",
+    "trl" or "vllm". Raises InvalidValueError for settings that this trainer cannot follow.
     """
 
     def __init__(self, trainer: Any, trl: Any, clock: Clock) -> None:
@@ -129,10 +118,7 @@ class Rollouts:
     def draw(
         self, rows: list[Any], sample: Callable[[list[Any]], dict[str, Any]]
     ) -> tuple[Rollout, dict[str, Any]]:
-        """Return a rollout batch, and what TRL's `sample` returns for the rows of this process.
-
-        Logged is the share of samples without a reward, those that are masked aside.
-        """
+        """Return a rollout batch, and what TRL's `sample` returns for the rows of this process."""
         self._rows, self._scored = rows, None
         with self._functions.rollout_batch():
             output = sample(rows)
@@ -168,16 +154,18 @@ class Rollouts:
         checkpointing = self._args.gradient_checkpointing_kwargs
         with disable_gradient_checkpointing(trainer.model, checkpointing):
             model = trainer.accelerator.unwrap_model(trainer.model_wrapped)
-            return self._loop.draw(model, prompt_ids, ended=self._ended), None
+            found = self._loop.draw(
+                model,
+                prompt_ids,
+                ended=lambda place, ids: self._functions.ended(self._rows[place], ids),
+            )
+            return found, None
 
     def score(self, *rows: Any) -> torch.Tensor:
         """Return the scores (all rows, functions) of TRL's rows, unless they are known already."""
         if self._scored is None:
             self._scored = self._score(*rows)
         return self._scored.scores
-
-    def _ended(self, place: int, ids: list[int]) -> None:
-        self._functions.ended(self._rows[place], ids)
 
     def _score(self, *rows: Any) -> Scored:
         """Return what the rows of all processes came to; see `_calculate_rewards`."""
@@ -207,7 +195,11 @@ class Rollouts:
         while not signal.all() and drawn < bound:
             lacking = int((~signal).sum(axis=1).max())  # of the process that lacks most
             shape = (len(signal), min(lacking, (bound - drawn) // len(signal)))
-            fresh = self._draw_again(more_prompts(prompts, shape, (*moment, turn))[process])
+            places = more_prompts(prompts, shape, (*moment, turn))[process]
+            rows = [trainer.train_dataset[int(place)] for place in places]
+            self._rows = [dict(row) for row in rows for _ in range(n)]
+            again = [row["prompt"] for row in self._rows]
+            fresh = self._scored_draw(again, self._trl._generate(again))
             fresh_signal = self._signal(fresh)
             for index, to, source in moves(signal, fresh_signal):
                 signal[index, to] = True
@@ -220,13 +212,6 @@ class Rollouts:
             turn += 1
         self._metrics["prompts/drawn"].append(float(drawn))
         self._metrics["prompts/with_signal"].append(found / drawn)
-
-    def _draw_again(self, places: np.ndarray) -> Draw:
-        """Draw groups of the prompts at these places of the data set."""
-        rows = [self._trainer.train_dataset[int(place)] for place in places]
-        self._rows = [dict(row) for row in rows for _ in range(self._args.num_generations)]
-        prompts = [row["prompt"] for row in self._rows]
-        return self._scored_draw(prompts, self._trl._generate(prompts))
 
     def _signal(self, draw: Draw) -> np.ndarray:
         """Return which groups of a draw have an advantage that trains, (processes, groups)."""
@@ -241,15 +226,11 @@ class Rollouts:
         return trained.any(axis=1).reshape(self._trainer.accelerator.num_processes, -1)
 
     def _rollout(self, found: Scored, masked: np.ndarray | None) -> Rollout:
-        """Return the rollout batch of what was found of all processes.
-
-        A sample that TRL masks, because it is cut off, is not in the loss and has no
-        log-probability. It is dropped where ratios are needed.
-        """
+        """Return the rollout batch of what was found of all processes."""
         trainer, args = self._trainer, self._args
         rewards, beside = self._functions.read(found.scores, found.texts)
         if masked is not None and self._objective.needs_ratios:
-            rewards[masked] = np.nan
+            rewards[masked] = np.nan  # what is cut off has no log-probability
         n = args.num_generations if trainer.model.training else trainer.num_generations_eval
         rewards = rewards.reshape(-1, n)
         k = self._objective.k_at(trainer.state.global_step / max(trainer.state.max_steps, 1))
@@ -259,23 +240,19 @@ class Rollouts:
 
 def _refuse_irreplaceable(dataset: Any, environments: Any) -> None:
     """Raise InvalidValueError for data from which no other prompt can be drawn by its row alone."""
-    found = {
+    given = {
         "a train_dataset with a length": isinstance(dataset, Sized),
         "no environments": not environments,
         "no images": not {"image", "images"} & set(dataset.column_names or ()),
     }
-    for needed, given in found.items():
-        if not given:
-            raise InvalidValueError(
-                f"groups_with_signal: True needs {needed}; allowed without: False"
-            )
+    for needed in (name for name, holds in given.items() if not holds):
+        raise InvalidValueError(f"groups_with_signal: True needs {needed}; allowed without: False")
 
 
 def moves(signal: np.ndarray, fresh: np.ndarray) -> Iterator[tuple[int, int, int]]:
     """Yield a process, one of its groups that gives way, and which of a fresh draw takes its place.
 
-    `signal` (processes, groups) says which groups of the rollout batch have a signal, `fresh`
-    (processes, groups of the draw) which of the draw have. Both keep their order.
+    Both say which groups have a signal, (processes, groups), and keep their order.
     """
     for process, (own, other) in enumerate(zip(signal, fresh, strict=True)):
         places = zip(np.flatnonzero(~own).tolist(), np.flatnonzero(other).tolist(), strict=False)
@@ -283,13 +260,11 @@ def moves(signal: np.ndarray, fresh: np.ndarray) -> Iterator[tuple[int, int, int
 
 
 def more_prompts(prompts: int, shape: tuple[int, int], moment: tuple[int, ...]) -> np.ndarray:
-    """Return places in a data set of `prompts` rows to draw from, (processes, groups).
+    """Return random places in a data set of `prompts` rows, (processes, groups).
 
-    They are drawn at random, different ones as far as there are enough, by the numbers of the
-    `moment` alone: a run that resumes draws them again.
+    They differ as far as there are enough. A run that resumes draws them again at its `moment`.
     """
-    count = math.prod(shape)
-    generator = np.random.default_rng(moment)
+    generator, count = np.random.default_rng(moment), math.prod(shape)
     return generator.choice(prompts, size=count, replace=count > prompts).reshape(shape)
 
 

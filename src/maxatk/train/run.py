@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from datasets import Dataset
 from transformers import PrinterCallback, TrainerCallback
 
+from maxatk import folders
 from maxatk.check import is_number
 from maxatk.environment import environment
 from maxatk.errors import (
@@ -21,14 +22,6 @@ from maxatk.errors import (
     MaxAtKError,
     MissingDependencyError,
     suggestion,
-)
-from maxatk.folders import (
-    TRAIN_RECORD,
-    last_checkpoint,
-    read_training,
-    refuse_other_settings,
-    writable,
-    write_json,
 )
 from maxatk.models import PromptSettings, load_tokenizer, quiet_libraries, refuse_missing_model
 from maxatk.problems import load_problems
@@ -53,10 +46,8 @@ class TrainRecipe:
     """What `maxatk train` needs: the keys of its recipe.
 
     `model` is a local folder or a hub name, `problems` a benchmark's name or a problems.jsonl,
-    `out` the folder of the trained model, `reward` "continuous" (fraction of tests passed),
-    "binary", "answer" or whatever else `maxatk.rewards.read_spec` takes, `trainer` every field of
-    `MaxAtKConfig`, `peft` every field of peft's LoraConfig (None trains the whole model), `prompt`
-    how a problem's prompt becomes what the model reads.
+    `out` the folder of the trained model, `reward` what `maxatk.rewards.read_spec` takes, `trainer`
+    fields of `MaxAtKConfig`, `peft` those of peft's LoraConfig (None trains the whole model).
     """
 
     model: str
@@ -83,9 +74,8 @@ def train(
 
     A folder where the same recipe has finished is left as it is; one that holds a checkpoint of
     it, or of it with fewer steps, is continued from there; one of another recipe is refused.
-    `progress(done, total)` counts optimizer steps, and `write_line` gets what is logged, a line
-    every `logging_steps`. A `verifier` that is open, such as that of a cluster, stays so; where
-    None, one is opened here.
+    `progress(done, total)` counts optimizer steps, and `write_line` gets what is logged. An open
+    `verifier`, such as that of a cluster, stays open; without one it is the recipe's.
 
     Raises InvalidValueError for settings that are not allowed, MissingFileError for a model or a
     problems file that does not exist, MissingDependencyError for a package that is needed and not
@@ -132,20 +122,24 @@ def train(
 def fit(trainer: Any, recipe: Any, out: Path, about: Mapping[str, Any]) -> None:
     """Train into the folder `out`, on from its last checkpoint, and write model and record there.
 
-    The record holds what is said `about` the run. It is there from the first step on, and has the
-    log at the end. An adapter is merged into the model, and lies beside it by itself.
+    The record is there from the first step on, and has the log at the end.
     """
     trainer.remove_callback(PrinterCallback)
     started, main = time.monotonic(), trainer.is_world_process_zero()
     record = {"recipe": masked(dataclasses.asdict(recipe)), "environment": environment(), **about}
     if main:
         out.mkdir(parents=True, exist_ok=True)
-        write_json(out / TRAIN_RECORD, record)
-    checkpoint = last_checkpoint(out)
+        folders.write_json(out / folders.TRAIN_RECORD, record)
+    checkpoint = folders.last_checkpoint(out)
     trainer.train(resume_from_checkpoint=checkpoint)
     trainer.save_model(str(out if recipe.peft is None else out / ADAPTER))
     if recipe.peft is not None and main:
-        _merge_adapter(out, dtype=trainer.model.get_base_model().dtype)
+        from peft import AutoPeftModelForCausalLM
+
+        # Loaded once more, on the CPU: no shards of the run, and no accelerator.
+        dtype = trainer.model.get_base_model().dtype
+        model = AutoPeftModelForCausalLM.from_pretrained(out / ADAPTER, dtype=dtype)
+        model.merge_and_unload().save_pretrained(out)
         trainer.processing_class.save_pretrained(out)
     if isinstance(trainer, MaxAtKTrainer):
         trainer.create_model_card(model_name=out.name)
@@ -154,15 +148,13 @@ def fit(trainer: Any, recipe: Any, out: Path, about: Mapping[str, Any]) -> None:
     if checkpoint is not None:  # both are then of the steps since that checkpoint alone
         record["resumed_from"] = Path(checkpoint).name
         history = [row for row in history if "train_loss" not in row]
-    record["log_history"] = [writable(row) for row in history]
+    record["log_history"] = [folders.writable(row) for row in history]
     if main:
-        write_json(out / TRAIN_RECORD, record)
+        folders.write_json(out / folders.TRAIN_RECORD, record)
 
 
 def lora_config(settings: Mapping[str, Any] | None) -> Any:
     """Return the `peft.LoraConfig` of a recipe's section `peft`, or None without one.
-
-    The task is a causal language model unless `task_type` says otherwise.
 
     Raises MissingDependencyError without the package peft, InvalidValueError for an unknown key
     or a value that peft refuses.
@@ -188,25 +180,12 @@ def lora_config(settings: Mapping[str, Any] | None) -> Any:
         raise InvalidValueError(f"peft: {error}") from error
 
 
-def _merge_adapter(out: Path, *, dtype: Any) -> None:
-    """Write the model with its adapter in it, loaded once more so that it is not the run's shards.
-
-    Merging on the CPU needs no accelerator.
-    """
-    from peft import AutoPeftModelForCausalLM
-
-    model = AutoPeftModelForCausalLM.from_pretrained(out / ADAPTER, dtype=dtype)
-    model.merge_and_unload().save_pretrained(out)
-
-
 def to_dataset(
     problems: list[Problem], *, chat: bool, prompt: PromptSettings | None = None
 ) -> Dataset:
     """Return the problems as TRL reads them: a prompt and the columns of the reward function.
 
-    With `chat` a prompt is one turn of the user, after those of `prompt`. TRL puts them into the
-    model's chat template, as sampling for evaluation does. Without it is the text as it stands.
-    The fields of `meta` are columns too.
+    With `chat` a prompt is one turn of the user, after those of `prompt`; without, a text.
     """
     before = prompt.turns_before if prompt is not None else []
     prompts = [
@@ -234,10 +213,7 @@ def check_settings(recipe: TrainRecipe) -> MaxAtKConfig:
 
 
 def trainer_settings(kind: type[Settings], given: Mapping[str, Any], **own: Any) -> Settings:
-    """Return the settings of a trainer of TRL, with those that the run itself sets.
-
-    Raises InvalidValueError for one of these among the given ones, or one that is not allowed.
-    """
+    """Return settings of TRL; raise InvalidValueError for what the run sets or is not allowed."""
     own["disable_tqdm"] = True
     for name in own:
         if name in given:
@@ -256,10 +232,10 @@ def finished(out: Path, recipe: Any) -> bool:
     A recipe with more `max_steps` or epochs extends the training. Raises InvalidValueError where
     the folder holds a training of another recipe, or no checkpoint to extend it from.
     """
-    if not (out / TRAIN_RECORD).is_file():
+    if not (out / folders.TRAIN_RECORD).is_file():
         return False
-    found = read_training(out)
-    if "log_history" not in found and last_checkpoint(out) is None:
+    found = folders.read_training(out)
+    if "log_history" not in found and folders.last_checkpoint(out) is None:
         return False  # nothing of that training was kept, so that any other may take its place
     before, now = found.get("recipe", {}), dataclasses.asdict(recipe)
     old, new = before.get("trainer") or {}, now.get("trainer") or {}
@@ -269,8 +245,8 @@ def finished(out: Path, recipe: Any) -> bool:
         if is_number(old.get(name)) and is_number(new.get(name)) and 0 < old[name] < new[name]
     ]
     longer = {**before, "trainer": {**old, **{name: new[name] for name in lengths}}}
-    refuse_other_settings(out, longer if lengths else before, now)
-    if lengths and last_checkpoint(out) is None:
+    folders.refuse_other_settings(out, longer if lengths else before, now)
+    if lengths and folders.last_checkpoint(out) is None:
         raise InvalidValueError(
             f"{out}: holds no checkpoint from which its training could be extended; trainer."
             "save_strategy and save_steps say when one is kept"

@@ -86,10 +86,9 @@ def _rope_types(parameters: Any) -> Iterator[str]:
 class SharedPrompts:
     """A model to be called once for a batch: prompts first, then all that follows them.
 
-    `model` is what TRL would call, `unwrapped` the same without what accelerate put around it, and
-    `completion_length` the number of columns of a batch that belong to completions. The output has
-    the positions from the last one of the prompt on, which is what TRL keeps of it. `used` says
-    whether a call has shared a prompt.
+    `unwrapped` is the `model` without what accelerate put around it, and `completion_length` the
+    columns of a batch that belong to completions. The output has the positions from the last one of
+    the prompt on, which is what TRL keeps of it. `used` says whether a call has shared a prompt.
     """
 
     def __init__(

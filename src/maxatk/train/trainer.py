@@ -1,8 +1,7 @@
 """TRL's GRPOTrainer with the advantages of `maxatk.objectives`, on-policy and off-policy.
 
 The order of calls, where * marks a method of TRL that is overridden here and + one that is handed
-on to `Rollouts`. The loss gets its ratios because TRL reads the advantages after the
-log-probabilities (`check_trl` looks that up):
+on to `Rollouts`:
 
     training_step*                              one micro-batch
       _prepare_inputs*                          a new rollout batch, or a slice of the buffer
@@ -39,7 +38,6 @@ from maxatk.statistics.groups import group_values
 from maxatk.train import batch as batches
 from maxatk.train import log
 from maxatk.train.batch import BEHAVIOUR_LOGPS, GROUP_ROW, Batch
-from maxatk.train.card import WITHOUT_SIGNAL, describe_training
 from maxatk.train.checks import check_model, check_processes, check_prompts, check_trl
 from maxatk.train.config import MaxAtKConfig
 from maxatk.train.record import Record
@@ -50,8 +48,8 @@ from maxatk.train.shared_prompts import SharedPasses
 class MaxAtKTrainer(GRPOTrainer):
     """Train for max@k: a GRPOTrainer whose advantages come from a row of `maxatk.METHODS`.
 
-    Takes the arguments of TRL's GRPOTrainer; `args` is a `MaxAtKConfig`. The advantages differ from
-    the parent class, and who draws the samples (`rollouts`): rewards, loss and logging are TRL's.
+    Takes the arguments of TRL's GRPOTrainer; `args` is a `MaxAtKConfig`. Advantages differ from the
+    parent class, and who draws the samples (`rollouts`); rewards and loss are TRL's.
 
     A correction (and the form "reinforce") sets the advantages again at every optimizer step that
     reuses samples, from the ratios of the whole group under the policy of that step. A checkpoint
@@ -112,7 +110,7 @@ class MaxAtKTrainer(GRPOTrainer):
                 "prompts: no optimizer step was taken; allowed: more prompts or a smaller batch"
             )
         if self._without_signal():
-            warnings.warn(f"train: {WITHOUT_SIGNAL}", stacklevel=2)
+            warnings.warn(f"train: {log.WITHOUT_SIGNAL}", stacklevel=2)
         return result
 
     def _without_signal(self) -> bool:
@@ -130,7 +128,7 @@ class MaxAtKTrainer(GRPOTrainer):
         """Write TRL's model card, and into it the method, its k and what training measured."""
         super().create_model_card(model_name=model_name, **kwargs)
         if self.is_world_process_zero():
-            describe_training(self, without_signal=self._without_signal())
+            log.describe_training(self, without_signal=self._without_signal())
 
     # A rollout batch and its first advantages.
 
@@ -257,22 +255,15 @@ class MaxAtKTrainer(GRPOTrainer):
     # The loss.
 
     def _compute_loss(self, model: Any, inputs: Batch) -> torch.Tensor:
-        if self.model.training and self.args.skip_zero_advantages:
-            inputs = self._without_zero_advantages(inputs)
-        if self.model.training and batches.behaviour_logps(inputs) is not None:
+        training = self.model.training
+        skips = training and self.args.skip_zero_advantages
+        if skips and not (self._is_stale() and self._rollout.whole):  # where the pass sets them
+            count = (inputs["advantages"] != 0).sum().clamp(min=1)[None]
+            # Every process keeps as many, because TRL gathers one value a sample of all of them.
+            inputs = batches.of_most_signal(inputs, int(self.accelerator.gather(count).max()))
+        if training and batches.behaviour_logps(inputs) is not None:
             self._batch_in_loss = inputs
         return super()._compute_loss(model, inputs)
-
-    def _without_zero_advantages(self, inputs: Batch) -> Batch:
-        if self._is_stale() and self._rollout.whole:  # the pass to come sets the advantages
-            return inputs
-        rows = batches.rows_that_train(inputs)
-        # Every process keeps as many, because TRL gathers one value a sample of all of them.
-        count = torch.tensor([len(rows)], device=self.accelerator.device)
-        most = int(self.accelerator.gather(count).max())
-        if most > len(rows):
-            rows = batches.rows_that_train(inputs, most)
-        return batches.of_rows(inputs, rows)
 
     def _get_per_token_logps_and_entropies(self, model: Any, *args: Any, **kwargs: Any) -> Any:
         forward = super()._get_per_token_logps_and_entropies
@@ -298,8 +289,8 @@ class MaxAtKTrainer(GRPOTrainer):
             fresh = self._scaled(groups.advantages(self._objective, log_ratios=own))
             _set_advantages(batch, fresh)
         elif not self._objective.needs_ratios:
-            clamp = self.args.delta_clamp
-            log.log_deviations(self._metrics["train"], seen.double().cpu().numpy(), clamp=clamp)
+            ratios, clamp = seen.double().cpu().numpy(), self.args.delta_clamp
+            log.log_ratios(self._metrics["train"], ratios, clamp=clamp)
 
     # Checkpoints.
 
