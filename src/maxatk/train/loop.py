@@ -91,8 +91,8 @@ def own_loop(trainer: Any, *, end_tokens: Sequence[int]) -> OwnLoop | None:
     auto = config.rollouts == "auto"
     if config.use_vllm or config.rollouts == "trl" or (auto and model.device.type != "cpu"):
         return None
-    of_model = _of_model(config, model.config, model.generation_config)
-    for obstacle in (*_of_settings(config), *of_model, *_of_trainer(trainer)):
+    of_model = _of_model(config, model.config, model.generation_config, lambda: supports(model))
+    for obstacle in itertools.chain(_of_settings(config), _of_trainer(trainer), of_model):
         if auto:
             return None
         raise InvalidValueError(obstacle)
@@ -111,10 +111,9 @@ def own_loop(trainer: Any, *, end_tokens: Sequence[int]) -> OwnLoop | None:
 def refuse_unfollowed(
     config: Any, *, model: PretrainedConfig | None = None, name: str | None = None
 ) -> None:
-    """Raise InvalidValueError for settings, or a model's, that rollouts "own" do not follow.
+    """Raise InvalidValueError for settings and models that rollouts "own" do not follow.
 
-    No weight is read: of a model count its config and what generation is told by its folder or its
-    name on the hub, if it has one.
+    Of a model count its config and the generation_config of its folder or `name` on the hub.
     """
     if config.rollouts != "own":
         return
@@ -124,7 +123,7 @@ def refuse_unfollowed(
         if name is not None:
             with contextlib.suppress(OSError):  # a model need not have one
                 generation = GenerationConfig.from_pretrained(name)
-        obstacles += _of_model(config, model, generation)
+        obstacles += _of_model(config, model, generation, lambda: is_plain(model))
     for obstacle in obstacles:
         raise InvalidValueError(obstacle)
 
@@ -141,7 +140,10 @@ def _of_settings(config: Any) -> Iterator[str]:
     values = _values(config)
     two_cuts = bool(values["min_p"]) and values["top_p"] < 1
     batching = config.use_transformers_continuous_batching
-    needed = [
+    for name, value in values.items():
+        if name not in (*_FOLLOWED, "max_new_tokens"):
+            yield _sentence(f"generation_kwargs.{name}", value, "left out", "is not `generate`")
+    for name, value, allowed, why in (
         ("fsdp or deepspeed", config.shards_weights, False, "needs whole weights"),
         ("torch_compile", config.torch_compile, False, "changes the shape of its steps"),
         ("disable_dropout", config.disable_dropout, True, "evaluates a prompt once"),
@@ -149,25 +151,11 @@ def _of_settings(config: Any) -> Iterator[str]:
         ("cache_implementation", config.cache_implementation, None, "has a cache of its own"),
         ("repetition_penalty", values["repetition_penalty"], 1.0, "has no penalties"),
         ("min_p", values["min_p"] if two_cuts else None, None, "cuts by min_p before top_p"),
-    ]
-    for name, value in values.items():
-        if name not in (*_FOLLOWED, "max_new_tokens"):
-            yield _sentence(f"generation_kwargs.{name}", value, "left out", "is not `generate`")
-    for name, value, allowed, why in needed:
+    ):
         if value != allowed:
             yield _sentence(name, value, repr(allowed), why)
     if not values["temperature"] > 0:
         yield _sentence("temperature", values["temperature"], "positive", "samples")
-
-
-def _of_model(config: Any, model: PretrainedConfig, generation: GenerationConfig) -> Iterator[str]:
-    without_effect = _WITHOUT_EFFECT | {"min_p"} if _values(config)["min_p"] else _WITHOUT_EFFECT
-    for name, value in generation.to_diff_dict().items():
-        if value and name not in without_effect:
-            why = "draws from the distribution of the model alone"
-            yield _sentence(f"the model's generation_config.{name}", value, "left out", why)
-    if not is_plain(model):
-        yield _unsupported(model)
 
 
 def _of_trainer(trainer: Any) -> Iterator[str]:
@@ -178,15 +166,21 @@ def _of_trainer(trainer: Any) -> Iterator[str]:
     for adapter in getattr(trainer.model, "peft_config", {}).values():
         if adapter.is_prompt_learning:
             yield _sentence("peft_config", adapter.peft_type, "LoRA", "needs the model's layers")
-    if not supports(trainer.model):
-        yield _unsupported(trainer.model.config)
 
 
-def _unsupported(model: PretrainedConfig) -> str:
-    return (
-        f"rollouts: 'own' computes full attention of every layer to every token, and a "
-        f"{model.model_type} model of this config has another one; allowed with it: trl, auto"
-    )
+def _of_model(
+    config: Any, model: PretrainedConfig, generation: GenerationConfig, plain: Callable[[], bool]
+) -> Iterator[str]:
+    without_effect = _WITHOUT_EFFECT | {"min_p"} if _values(config)["min_p"] else _WITHOUT_EFFECT
+    for name, value in generation.to_diff_dict().items():
+        if value and name not in without_effect:
+            why = "draws from the distribution of the model alone"
+            yield _sentence(f"the model's generation_config.{name}", value, "left out", why)
+    if not plain():
+        yield (
+            f"rollouts: 'own' computes full attention of every layer to every token, and a "
+            f"{model.model_type} model of this config has another one; allowed with it: trl, auto"
+        )
 
 
 def _sentence(name: str, value: Any, allowed: str, why: str) -> str:

@@ -39,7 +39,11 @@ def _told(tests: Sequence[Any], verdict: Verdict) -> dict[str, Any]:
         test = tests[place]
         return test if isinstance(test, TestCase) else TestCase.from_json(test)
 
-    told = {"passed": verdict.passed, "tests": verdict.total, "outcome": str(verdict.outcome)}
+    told: dict[str, Any] = {
+        "passed": verdict.passed,
+        "tests": verdict.total,
+        "outcome": str(verdict.outcome),
+    }
     failure = failure_of(verdict, test_at, problem_id="", sample=0)
     if failure is not None:
         told["failure"] = failure.to_json()

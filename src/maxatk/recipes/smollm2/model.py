@@ -125,7 +125,9 @@ def write_model_folder(file: Path, out: Path) -> None:
         fields = GGUFReader(file).fields
     except (ValueError, IndexError, KeyError) as error:
         raise DataError(f"{file}: is no GGUF file ({error})") from error
-    header = {n: fields[n].contents() if n in fields else None for n in (*_KNOWN, _CONTEXT)}
+    header: dict[str, Any] = {
+        name: fields[name].contents() if name in fields else None for name in (*_KNOWN, _CONTEXT)
+    }
     for name, allowed in _KNOWN.items():
         if header[name] not in allowed:
             raise DataError(f"{file}: {name} must be {' or '.join(allowed)}, got {header[name]!r}")
