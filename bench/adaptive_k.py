@@ -69,16 +69,12 @@ class Trainer(MaxAtKTrainer):
 
     def __init__(self, *args, **kwargs) -> None:
         super().__init__(*args, **kwargs)
-        falling = self._rollouts._objective = Falling(self._objective)
-        draw = self._rollouts.draw
+        self._objective = self.falling = Falling(self._objective)
 
-        def observed(rows, sample):
-            rollout, output = draw(rows, sample)
-            falling.observe(rollout.rewards)
-            return rollout, output
-
-        self._rollouts.draw = observed
-        self.falling = falling
+    def _draw(self, rows):
+        rollout, output = super()._draw(rows)
+        self.falling.observe(rollout.rewards)
+        return rollout, output
 
     def save_model(self, output_dir=None, _internal_call=False) -> None:
         super().save_model(output_dir, _internal_call)

@@ -83,7 +83,7 @@ class Clock(log.Clock):
 class Timed(MaxAtKTrainer):
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
-        self._clock = self._rollouts._clock = Clock()
+        self._clock = Clock()
 
     def training_step(self, *args, **kwargs):
         start, cpu, others = time.perf_counter(), time.process_time(), self._clock.total

@@ -93,7 +93,7 @@ def test_an_answer_that_fails_is_named_with_its_text(make_trainer, truth):
     trainer = make_trainer(truth, method="majority", answers="json:loads")
     with pytest.raises(InvalidValueError, match=r"answers: 'json:loads' .* failed on '"):
         trainer.train()
-    functions = trainer._rollouts._functions
+    functions = trainer._functions
     functions._answer = list  # without a hash
     with pytest.raises(InvalidValueError, match="failed on 'ab': TypeError: unhashable"):
         functions._answers(["ab"])

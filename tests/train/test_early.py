@@ -67,14 +67,14 @@ def test_rewards_are_those_of_a_verification_after_sampling(model_folder, tmp_pa
 
         def __init__(self, *args, **kwargs):
             super().__init__(*args, **kwargs)
-            score = self._rollouts._score
+            score = self._score
 
             def waiting(*rows):
                 assert taken.wait(120)
                 taken.clear()
                 return score(*rows)
 
-            self._rollouts._score = waiting
+            self._score = waiting
 
     with OfLengths(workers=1) as verifier:
         ours = load_reward("continuous", verifier=verifier)

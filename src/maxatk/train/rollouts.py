@@ -1,20 +1,16 @@
-"""Rollout batches: what one is as a value, and how it is drawn inside TRL's own method.
-
-TRL samples and scores in `_generate_and_score_completions`. `Rollouts.draw` has it do so and gives
-back a `Rollout`. In between TRL calls three methods of the trainer that are handed on to here:
-`_generate` (`generate`), `_generate_single_turn` (`complete`), `_calculate_rewards` (`score`).
-"""
+"""Rollout batches: what one is as a value, and how it is drawn inside TRL's own methods."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator, Sequence, Sized
+from collections.abc import Iterator, Sequence, Sized
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from accelerate.utils import gather_object
+from trl import GRPOTrainer
 from trl.models.utils import disable_gradient_checkpointing
 
 from maxatk.errors import InvalidValueError
@@ -90,55 +86,52 @@ class Draw(NamedTuple):
     scored: Scored
 
 
-class Rollouts:
-    """Draws the rollout batches of a trainer: samples, their rewards, groups with a signal.
+class RolloutTrainer(GRPOTrainer):
+    """TRL's trainer, whose samples and rewards, and the groups with a signal, are drawn here.
 
-    `trl` is the trainer with TRL's own methods, its `super()`. `source` says who draws: "own",
-    "trl" or "vllm". Raises InvalidValueError for settings that this trainer cannot follow.
+    `rollouts` says who draws: "own", "trl" or "vllm". `args` are a `MaxAtKConfig`. Raises
+    InvalidValueError for settings that this trainer cannot follow.
     """
 
-    def __init__(self, trainer: Any, trl: Any, clock: Clock) -> None:
-        self._trainer, self._trl, self._args, self._clock = trainer, trl, trainer.args, clock
-        self._objective = trainer.args.objective
+    def __init__(self, *args: Any, **others: Any) -> None:
+        super().__init__(*args, **others)
+        self._clock, self._objective = Clock(), self.args.objective
         # TRL 1.14 knows the tokenizer's end token alone.
-        end = getattr(trainer, "eos_token_ids", [trainer._tokenizer.eos_token_id])
-        self._cut_unless = {*end, trainer._tokenizer.pad_token_id}
-        self._loop = own_loop(trainer, end_tokens=end)
-        self.source = "own" if self._loop else "vllm" if self._args.use_vllm else "trl"
-        self._functions = RewardFunctions(trainer, early=self._loop is not None)
-        if self._args.groups_with_signal:
-            _refuse_irreplaceable(trainer.train_dataset, trainer.environment_factories)
+        end = getattr(self, "eos_token_ids", [self._tokenizer.eos_token_id])
+        self._cut_unless = {*end, self._tokenizer.pad_token_id}
+        self._loop = own_loop(self, end_tokens=end)
+        self.rollouts = "own" if self._loop else "vllm" if self.args.use_vllm else "trl"
+        self._functions = RewardFunctions(self, early=self._loop is not None)
+        if self.args.groups_with_signal:
+            _refuse_irreplaceable(self.train_dataset, self.environment_factories)
         self._rows: list[Any] = []  # of the data set, whose completions are being drawn
         self._scored: Scored | None = None  # of the batch being drawn
 
     @property
-    def _metrics(self) -> Any:
-        return self._trainer._metrics["train" if self._trainer.model.training else "eval"]
+    def _mode_metrics(self) -> Any:
+        return self._metrics["train" if self.model.training else "eval"]
 
-    def draw(
-        self, rows: list[Any], sample: Callable[[list[Any]], dict[str, Any]]
-    ) -> tuple[Rollout, dict[str, Any]]:
-        """Return a rollout batch, and what TRL's `sample` returns for the rows of this process."""
+    def _draw(self, rows: list[Any]) -> tuple[Rollout, dict[str, Any]]:
+        """Return a rollout batch, and what TRL returns for the rows of this process."""
         self._rows, self._scored = rows, None
-        with self._functions.rollout_batch():
-            output = sample(rows)
-        assert self._scored is not None  # TRL has called `score`
+        with self._clock.measure("rollout", self._mode_metrics), self._functions.rollout_batch():
+            output = super()._generate_and_score_completions(rows)
+        assert self._scored is not None  # TRL has called `_calculate_rewards`
         masked = None
-        if self._args.mask_truncated_completions:
+        if self.args.mask_truncated_completions:
             local = output["completion_mask"].sum(dim=1) == 0
-            masked = self._trainer.accelerator.gather(local).cpu().numpy()
-        rollout = self._rollout(self._scored, masked)
+            masked = self.accelerator.gather(local).cpu().numpy()
+        rollout = self._groups(self._scored, masked)
         missing = np.isnan(rollout.rewards).reshape(-1)
         unscored = missing if masked is None else missing & ~masked
-        self._metrics[WITHOUT].append(float(unscored.mean()))
+        self._mode_metrics[WITHOUT].append(float(unscored.mean()))
         return rollout, output
 
-    def generate(self, prompts: list[Any]) -> tuple[Any, ...]:
-        """Return what TRL generates for prompts, with groups drawn again for a signal if asked."""
-        generated: tuple[Any, ...] = self._trl._generate(prompts)
-        if not (self._args.groups_with_signal and self._trainer.model.training):
+    def _generate(self, prompts: list[Any]) -> tuple[Any, ...]:
+        generated: tuple[Any, ...] = super()._generate(prompts)
+        if not (self.args.groups_with_signal and self.model.training):
             return generated
-        seconds = self._metrics["seconds/verification"]
+        seconds = self._mode_metrics["seconds/verification"]
         first = len(seconds)
         draw = self._scored_draw(prompts, generated)
         self._fill(draw)
@@ -146,34 +139,29 @@ class Rollouts:
         self._scored = draw.scored
         return draw.generated
 
-    def complete(self, prompt_ids: list[Any], *args: Any, **kwargs: Any) -> Any:
-        """Return completions, of the package's own loop where it samples."""
+    def _generate_single_turn(self, prompt_ids: list[Any], *args: Any, **kwargs: Any) -> Any:
         if self._loop is None:
-            return self._trl._generate_single_turn(prompt_ids, *args, **kwargs)
-        trainer = self._trainer
-        checkpointing = self._args.gradient_checkpointing_kwargs
-        with disable_gradient_checkpointing(trainer.model, checkpointing):
-            model = trainer.accelerator.unwrap_model(trainer.model_wrapped)
+            return super()._generate_single_turn(prompt_ids, *args, **kwargs)
+        with disable_gradient_checkpointing(self.model, self.args.gradient_checkpointing_kwargs):
             found = self._loop.draw(
-                model,
+                self.accelerator.unwrap_model(self.model_wrapped),
                 prompt_ids,
                 ended=lambda place, ids: self._functions.ended(self._rows[place], ids),
             )
-            return found, None
+        return found, None
 
-    def score(self, *rows: Any) -> torch.Tensor:
-        """Return the scores (all rows, functions) of TRL's rows, unless they are known already."""
-        if self._scored is None:
+    def _calculate_rewards(self, *rows: Any) -> torch.Tensor:
+        if self._scored is None:  # otherwise they are known from the search for a signal
             self._scored = self._score(*rows)
         return self._scored.scores
 
     def _score(self, *rows: Any) -> Scored:
-        """Return what the rows of all processes came to; see `_calculate_rewards`."""
-        with self._clock.measure("verification", self._metrics):
-            scores = self._trl._calculate_rewards(*rows)
+        """Return what the rows of all processes came to, for the arguments of TRL's method."""
+        with self._clock.measure("verification", self._mode_metrics):
+            scores = super()._calculate_rewards(*rows)
         texts = gather_object([str(text) for text in rows[2]])
-        known = self._args.log_groups > 0
-        told = tested(rows[0], self._trainer.reward_funcs) if known else [None] * len(rows[0])
+        known = self.args.log_groups > 0
+        told = tested(rows[0], self.reward_funcs) if known else [None] * len(rows[0])
         return Scored(scores, texts, gather_object(told))
 
     def _scored_draw(self, prompts: list[Any], generated: tuple[Any, ...]) -> Draw:
@@ -185,21 +173,20 @@ class Rollouts:
 
         All is decided by scores of all processes and numbers that all have: each decides the same.
         """
-        trainer, args = self._trainer, self._args
-        micro_batch = trainer._step % args.gradient_accumulation_steps
-        moment = (args.seed, trainer.state.global_step, micro_batch)
-        process, prompts = trainer.accelerator.process_index, len(trainer.train_dataset)
-        signal, n = self._signal(draw), args.num_generations
+        micro_batch = self._step % self.args.gradient_accumulation_steps
+        moment = (self.args.seed, self.state.global_step, micro_batch)
+        process, prompts = self.accelerator.process_index, len(self.train_dataset)
+        signal, n = self._signal(draw), self.num_generations
         drawn, found, turn = signal.size, int(signal.sum()), 0
-        bound = drawn * args.max_prompt_draws
+        bound = drawn * self.args.max_prompt_draws
         while not signal.all() and drawn < bound:
             lacking = int((~signal).sum(axis=1).max())  # of the process that lacks most
             shape = (len(signal), min(lacking, (bound - drawn) // len(signal)))
             places = more_prompts(prompts, shape, (*moment, turn))[process]
-            rows = [trainer.train_dataset[int(place)] for place in places]
+            rows = [self.train_dataset[int(place)] for place in places]
             self._rows = [dict(row) for row in rows for _ in range(n)]
             again = [row["prompt"] for row in self._rows]
-            fresh = self._scored_draw(again, self._trl._generate(again))
+            fresh = self._scored_draw(again, super()._generate(again))
             fresh_signal = self._signal(fresh)
             for index, to, source in moves(signal, fresh_signal):
                 signal[index, to] = True
@@ -210,30 +197,29 @@ class Rollouts:
                 draw.scored.scores[to : to + n] = fresh.scored.scores[source : source + n]
             drawn, found = drawn + fresh_signal.size, found + int(fresh_signal.sum())
             turn += 1
-        self._metrics["prompts/drawn"].append(float(drawn))
-        self._metrics["prompts/with_signal"].append(found / drawn)
+        self._metrics["train"]["prompts/drawn"].append(float(drawn))
+        self._metrics["train"]["prompts/with_signal"].append(found / drawn)
 
     def _signal(self, draw: Draw) -> np.ndarray:
         """Return which groups of a draw have an advantage that trains, (processes, groups)."""
         masked = None
-        if self._args.mask_truncated_completions:
+        if self.args.mask_truncated_completions:
             cut_off = [ids[-1] not in self._cut_unless for ids in draw.generated[1]]
             masked = np.array(gather_object(cut_off))
-        rollout = self._rollout(draw.scored, masked)
+        rollout = self._groups(draw.scored, masked)
         trained = rollout.advantages(self._objective) != 0
         if masked is not None:
             trained &= ~masked.reshape(trained.shape)
-        return trained.any(axis=1).reshape(self._trainer.accelerator.num_processes, -1)
+        return trained.any(axis=1).reshape(self.accelerator.num_processes, -1)
 
-    def _rollout(self, found: Scored, masked: np.ndarray | None) -> Rollout:
+    def _groups(self, found: Scored, masked: np.ndarray | None) -> Rollout:
         """Return the rollout batch of what was found of all processes."""
-        trainer, args = self._trainer, self._args
         rewards, beside = self._functions.read(found.scores, found.texts)
         if masked is not None and self._objective.needs_ratios:
             rewards[masked] = np.nan  # what is cut off has no log-probability
-        n = args.num_generations if trainer.model.training else trainer.num_generations_eval
+        n = self.num_generations if self.model.training else self.num_generations_eval
         rewards = rewards.reshape(-1, n)
-        k = self._objective.k_at(trainer.state.global_step / max(trainer.state.max_steps, 1))
+        k = self._objective.k_at(self.state.global_step / max(self.state.max_steps, 1))
         beside = beside.at(slice(None), rewards.shape)
         return Rollout(rewards, beside, k, found.texts, found.tested)
 

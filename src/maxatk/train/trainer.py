@@ -1,7 +1,7 @@
 """TRL's GRPOTrainer with the advantages of `maxatk.objectives`, on-policy and off-policy.
 
-The order of calls, where * marks a method of TRL that is overridden here and + one that is handed
-on to `Rollouts`:
+The order of calls, where * marks a method of TRL that is overridden here and + one of
+`RolloutTrainer`:
 
     training_step*                              one micro-batch
       _prepare_inputs*                          a new rollout batch, or a slice of the buffer
@@ -30,7 +30,6 @@ import torch
 from torch.utils.data import DataLoader
 from transformers import AutoConfig
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
-from trl import GRPOTrainer
 
 from maxatk.errors import InvalidValueError
 from maxatk.folders import atomic_write, known
@@ -41,11 +40,11 @@ from maxatk.train.batch import BEHAVIOUR_LOGPS, GROUP_ROW, Batch
 from maxatk.train.checks import check_model, check_processes, check_prompts, check_trl
 from maxatk.train.config import MaxAtKConfig
 from maxatk.train.record import Record
-from maxatk.train.rollouts import Rollout, Rollouts
+from maxatk.train.rollouts import Rollout, RolloutTrainer
 from maxatk.train.shared_prompts import SharedPasses
 
 
-class MaxAtKTrainer(GRPOTrainer):
+class MaxAtKTrainer(RolloutTrainer):
     """Train for max@k: a GRPOTrainer whose advantages come from a row of `maxatk.METHODS`.
 
     Takes the arguments of TRL's GRPOTrainer; `args` is a `MaxAtKConfig`. Advantages differ from the
@@ -82,11 +81,6 @@ class MaxAtKTrainer(GRPOTrainer):
                 "skip_zero_advantages: True leaves samples out of the loss, which does not go with "
                 "the auxiliary loss of this model's router; allowed with it: False"
             )
-        self._clock = log.Clock()
-        self._rollouts = Rollouts(self, super(), self._clock)
-        self.rollouts: str = self._rollouts.source
-        """Who draws the rollout batches: "own", "trl" or "vllm"."""
-        self._objective = self.args.objective
         self._scale = self._objective.scale()
         self._record = Record(self) if self.args.log_groups else None
         if self._record:
@@ -132,21 +126,9 @@ class MaxAtKTrainer(GRPOTrainer):
 
     # A rollout batch and its first advantages.
 
-    def _generate(self, prompts: list[Any]) -> tuple[Any, ...]:
-        return self._rollouts.generate(prompts)
-
-    def _generate_single_turn(self, prompt_ids: list[Any], *args: Any, **kwargs: Any) -> Any:
-        return self._rollouts.complete(prompt_ids, *args, **kwargs)
-
-    def _calculate_rewards(self, *rows: Any) -> torch.Tensor:
-        return self._rollouts.score(*rows)
-
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> Batch:
-        training = self.model.training
-        metrics = self._metrics["train" if training else "eval"]
-        with self._clock.measure("rollout", metrics):
-            sample = super()._generate_and_score_completions
-            rollout, output = self._rollouts.draw(inputs, sample)
+        training, metrics = self.model.training, self._mode_metrics
+        rollout, output = self._draw(inputs)
         fresh = rollout.advantages(self._objective)
         if training:
             self._scale.observe(fresh)
