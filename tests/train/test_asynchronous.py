@@ -263,14 +263,17 @@ def test_a_group_that_is_too_old_in_part_is_left_out():
             "completion_mask": np.array([0, 0, 1]),
             "old_log_probs": np.zeros(3),
             "group_id": group,
-            "metrics": {"maxatk/rows": float(rows), "maxatk/place": float(place)},
+            "metrics": {"maxatk/rows": float(rows), "maxatk/place": float(place), "reward": 0.0},
         }
+
+    def pack(examples):
+        return {"packed": examples[0]}
 
     stream = [row(0, 1, 2), row(1, 0, 3), row(1, 1, 3), row(1, 1, 3), row(2, 0, 2), row(2, 1, 2)]
     metrics = {"sample/dropped_incomplete_total": []}
-    (batch,) = WholeGroups(stream, processes=2, groups=1, metrics=metrics)
-    assert [sorted(packed.groups) for packed in batch] == [[1], [2]]
-    assert [len(packed.samples) for packed in batch] == [3, 2]
+    (batch,) = WholeGroups(stream, pack, processes=2, groups=1, size=2, metrics=metrics)
+    assert [sorted(packed.groups) for packed in batch["packed"]] == [[1], [2]]
+    assert [len(packed.samples) for packed in batch["packed"]] == [3, 2]
     assert metrics == {"sample/dropped_incomplete_total": [1.0]}
 
 

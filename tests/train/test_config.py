@@ -7,7 +7,7 @@ from trl import GRPOTrainer
 
 from maxatk.errors import InvalidValueError, MissingDependencyError
 from maxatk.train import MaxAtKTrainer
-from maxatk.train.checks import check_trl
+from maxatk.train.config import check_trl
 
 from .conftest import config
 

@@ -9,7 +9,7 @@ from datasets import Dataset
 from maxatk.records import TestCase
 from maxatk.rewards import load_reward
 from maxatk.train import MaxAtKTrainer
-from maxatk.train.reward_functions import RewardFunctions
+from maxatk.train.rollouts import RewardFunctions
 from maxatk.verifier import Verifier, outcomes
 
 from .conftest import PROMPTS, config

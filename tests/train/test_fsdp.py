@@ -17,7 +17,7 @@ import maxatk
 from maxatk.errors import InvalidValueError
 from maxatk.jsonl import write_jsonl
 from maxatk.records import Problem, TestCase
-from maxatk.train.checks import check_processes
+from maxatk.train.config import check_processes
 from processes import patience
 
 from .conftest import PROMPTS, config

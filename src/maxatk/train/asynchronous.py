@@ -8,8 +8,8 @@ loss, from the ratios of the whole group to the weights that sampled it: section
 from __future__ import annotations
 
 import dataclasses
-import functools
 import itertools
+import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -22,8 +22,8 @@ from maxatk.objectives.objective import Objective
 from maxatk.statistics.groups import group_values
 from maxatk.statistics.symptoms import WITHOUT
 from maxatk.train import log
-from maxatk.train.checks import UNTRUNCATED, check_objective, objective_of, require_settings
-from maxatk.train.reward_functions import refuse_best_of
+from maxatk.train.config import UNTRUNCATED, check_objective, objective_of, require_settings
+from maxatk.train.rollouts import refuse_best_of
 
 try:
     from trl.experimental.async_grpo import AsyncGRPOConfig, AsyncGRPOTrainer
@@ -123,27 +123,38 @@ class MaxAtKRolloutLoop(_AsyncRolloutLoop):
 
 @dataclasses.dataclass
 class WholeGroups(torch.utils.data.IterableDataset):
-    """Micro-batches of whole groups from TRL's stream of `rows`, `groups` for each process.
+    """Micro-batches of whole groups of `size` from TRL's stream of `rows`, `groups` a process.
 
-    Rows of a group come one after the other. A group of which TRL has dropped a part as too old is
-    dropped: `metrics` counts its other rows.
+    `pack` is TRL's collator. Rows of a group come one after the other. A group of which TRL has
+    dropped a part as too old is dropped: `metrics` counts its other rows.
     """
 
     rows: Iterable[Mapping[str, Any]]
+    pack: Callable[[list[list[TreeRow]]], dict[str, Any]]
     processes: int
     groups: int
+    size: int
     metrics: Mapping[str, list[float]]
 
-    def __iter__(self) -> Iterator[list[TreeRow]]:
-        """Yield micro-batches, each with a packed row a process."""
-        whole = self._whole()
-        size = self.processes * self.groups
-        while len(waiting := list(itertools.islice(whole, size))) == size:
-            batch = [TreeRow() for _ in range(self.processes)]
-            for place, group in enumerate(waiting):
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Yield micro-batches of TRL with rewards of groups, and the conversation of each row."""
+        whole, count = self._whole(), self.processes * self.groups
+        while len(waiting := list(itertools.islice(whole, count))) == count:
+            packed = [TreeRow() for _ in range(self.processes)]
+            places: list[list[int]] = [[] for _ in packed]
+            rewards = torch.full((self.processes, self.groups * self.size), torch.nan).double()
+            for number, group in enumerate(waiting):
+                first, process = divmod(number, self.processes)
                 for row in group:
-                    batch[place % self.processes].add(row)
-            yield batch
+                    del row["metrics"][_ROWS]
+                    place = first * self.size + int(row["metrics"].pop(_PLACE))
+                    packed[process].add(row)
+                    places[process].append(place)
+                    rewards[process, place] = row["metrics"]["reward"]
+            padded = torch.nn.utils.rnn.pad_sequence(
+                [torch.tensor(own) for own in places], batch_first=True, padding_value=-1
+            )
+            yield {**self.pack([packed]), _REWARDS: rewards, _CONVERSATION: padded}
 
     def _whole(self) -> Iterator[list[Mapping[str, Any]]]:
         group: list[Mapping[str, Any]] = []
@@ -199,14 +210,20 @@ class MaxAtKAsyncTrainer(AsyncGRPOTrainer):
         loader = super().get_train_dataloader()
         if not self._objective.needs_ratios:
             return loader
-        size, rows = self.args.num_generations, loader.dataset
+        rows, size = loader.dataset, self.args.num_generations
         if self.accelerator.is_main_process:
-            groups = self.args.per_device_train_batch_size // size
-            processes = self.accelerator.num_processes
-            rows = WholeGroups(self._rollout_dataset, processes, groups, self._metrics["train"])
-        collate = functools.partial(_collate, loader.collate_fn, size)
-        whole = torch.utils.data.DataLoader(rows, batch_size=1, collate_fn=collate)
-        return self.accelerator.prepare(whole)
+            rows = WholeGroups(
+                self._rollout_dataset,
+                loader.collate_fn,
+                processes=self.accelerator.num_processes,
+                groups=self.args.per_device_train_batch_size // size,
+                size=size,
+                metrics=self._metrics["train"],
+            )
+        one = operator.itemgetter(0)  # a micro-batch of all processes
+        return self.accelerator.prepare(
+            torch.utils.data.DataLoader(rows, batch_size=1, collate_fn=one)
+        )
 
     def compute_loss(
         self, model: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any
@@ -256,25 +273,3 @@ def _advantages(
     """Return advantages as TRL's mean over tokens needs them, flat, of rewards (P, n)."""
     found = objective.advantages(rewards, objective.k, log_ratios=log_ratios)
     return objective.scale().factor(rewards.shape[1]) * found.reshape(-1)
-
-
-def _collate(
-    pack: Callable[[list[Any]], dict[str, Any]], size: int, examples: list[list[TreeRow]]
-) -> dict[str, Any]:
-    """Return TRL's micro-batch, with the rewards of its groups and the conversation of each row."""
-    rewards, conversations = [], []
-    for packed in examples[0]:
-        groups: dict[int, int] = {}
-        places, values = [], np.full(len(packed.groups) * size, np.nan)
-        for row in packed.samples:
-            group = groups.setdefault(row["group_id"], len(groups))
-            places.append(group * size + int(row["metrics"].pop(_PLACE)))
-            values[places[-1]] = row["metrics"]["reward"]
-            del row["metrics"][_ROWS]
-        rewards.append(torch.from_numpy(values))
-        conversations.append(torch.tensor(places))
-    batch = pack(examples)
-    batch[_REWARDS] = torch.stack(rewards)
-    pad = torch.nn.utils.rnn.pad_sequence
-    batch[_CONVERSATION] = pad(conversations, batch_first=True, padding_value=-1)
-    return batch

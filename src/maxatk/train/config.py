@@ -1,16 +1,59 @@
-"""Settings of the trainer: TRL's GRPOConfig plus the method of best-of-N training."""
+"""Settings of the trainer, TRL's GRPOConfig plus the method, and their checks before any work.
+
+What the objective allows is checked in `Objective.problems`, what the own loop follows in `loop`.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import os
-import typing
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
-from trl import GRPOConfig
+import trl
+from transformers.integrations.integration_utils import (
+    INTEGRATION_TO_CALLBACK,
+    get_available_reporting_integrations,
+)
+from trl import GRPOConfig, GRPOTrainer
 
+from maxatk.check import is_whole, require, whole
+from maxatk.errors import InvalidValueError, MissingDependencyError, unknown_name
+from maxatk.functions import load_function
+from maxatk.objectives import check_group_size, method_of
 from maxatk.objectives.objective import Objective
-from maxatk.train.checks import check_combinations, check_values, objective_of
+from maxatk.train.loop import refuse_unfollowed
+from maxatk.train.shared_prompts import refuse_unshareable
+
+ROLLOUTS = ("auto", "own", "trl", "vllm")  # who draws; "auto" decides between the others
+TRACKERS = ("tensorboard", "trackio", "wandb")  # that were tried; names of packages too
+
+_MAY_BE_NONE = ("steps_per_generation", "generation_batch_size")
+_COUNTS = (
+    *("num_generations", "per_device_train_batch_size", "gradient_accumulation_steps"),
+    *("num_iterations", *_MAY_BE_NONE),
+)
+# Each of these changes the ratios, or takes samples from the loss behind the back of the weights.
+_RATIOS_NEED = {
+    "disable_dropout": (True,),
+    "importance_sampling_level": ("token",),
+    "off_policy_mask_threshold": (None,),
+}
+UNTRUNCATED = {
+    "top_p": (1.0,),
+    "top_k": (0, -1, None),
+    "min_p": (None, 0.0),
+    "repetition_penalty": (1.0,),
+}
+"""What makes a sampler's distribution the one whose probabilities the trainer has."""
+_SAMPLER_NEEDS = {
+    "use_vllm": (True,),
+    "vllm_importance_sampling_correction": (True,),
+    "vllm_structured_outputs_regex": (None,),
+    **UNTRUNCATED,
+}
 
 
 @dataclasses.dataclass
@@ -54,7 +97,7 @@ class MaxAtKConfig(GRPOConfig):
     for a tracker that is not installed, before any work.
     """
 
-    method: str | dict[str, typing.Any] = "bon_loo1"
+    method: str | dict[str, Any] = "bon_loo1"
     k: int = 4
     selection: str | None = None
     answers: str | None = None
@@ -77,7 +120,7 @@ class MaxAtKConfig(GRPOConfig):
     def __post_init__(self) -> None:
         if self.bf16 is None:
             self.bf16 = torch.cuda.is_available() and torch.cuda.is_bf16_supported()
-        check_values(self)
+        _check_values(self)
         if self.rollouts == "vllm":
             self.use_vllm = True
         # transformers warns of the old names, which TRL and recipes have, where it has new ones.
@@ -86,7 +129,7 @@ class MaxAtKConfig(GRPOConfig):
             if getattr(self, new, old) is None:
                 setattr(self, new, getattr(self, old))
         super().__post_init__()
-        check_combinations(self)
+        _check_combinations(self)
 
     @property
     def shards_weights(self) -> bool:
@@ -109,3 +152,210 @@ class MaxAtKConfig(GRPOConfig):
     def objective(self) -> Objective:
         """Return what these settings train for, over the whole training."""
         return objective_of(self)
+
+
+def objective_of(config: Any) -> Objective:
+    """Return the objective of settings, which have the names of its fields or leave them out."""
+    names = [field.name for field in dataclasses.fields(Objective) if hasattr(config, field.name)]
+    return Objective(**{name: getattr(config, name) for name in names})
+
+
+def _check_values(config: MaxAtKConfig) -> None:
+    """Refuse values that are wrong by themselves, before TRL looks at them."""
+    for name in _COUNTS:
+        if (value := getattr(config, name)) is not None or name not in _MAY_BE_NONE:
+            whole(name, value, 1)
+    check_objective(config)
+    if config.num_generations_eval:
+        method, samples = method_of(config.method), config.num_generations_eval
+        check_group_size(method, min(config.k, method.largest_k(samples)), samples)
+    if config.answers is not None:
+        load_function(config.answers, field="answers")
+    _check_geometry(config)
+    for name, known in (("rollouts", ROLLOUTS), ("behaviour", ("trainer", "sampler"))):
+        if getattr(config, name) not in known:
+            raise unknown_name(name, getattr(config, name), known)
+    if config.use_vllm and config.rollouts in ("own", "trl"):
+        raise InvalidValueError(
+            f"use_vllm: True is rollouts 'vllm', got {config.rollouts!r}; allowed: one of them"
+        )
+    groups = config.log_groups
+    require(is_whole(groups, 0), "log_groups", "a whole number from 0", groups)
+
+
+def _check_combinations(config: MaxAtKConfig) -> None:
+    """Refuse values that do not go with each other, once TRL has completed them."""
+    _check_trackers(config.report_to)
+    _check_meaning(config)
+    if config.groups_with_signal:
+        _check_signal(config)
+    _check_options(config)
+    refuse_unfollowed(config)
+
+
+def check_model(config: Any, model: Any, name: str | None) -> None:
+    """Refuse a model, by its config, that some settings do not go with; `name` is its folder."""
+    if config.share_prompts:
+        refuse_unshareable(model)
+    refuse_unfollowed(config, model=model, name=name)
+
+
+def check_prompts(config: Any, count: int, *, called: str) -> None:
+    """Refuse so few prompts that they make no rollout batch; `called` is what holds them."""
+    needed = config.generation_batch_size // config.num_generations
+    if count < needed:
+        raise InvalidValueError(
+            f"{called}: has {count} prompts, fewer than the {needed} of one rollout batch, so no "
+            "step would be taken; allowed: more prompts or a smaller batch"
+        )
+
+
+def check_processes(config: Any, accelerator: Any) -> None:
+    """Refuse launches that accelerate would not do as they were meant, before the first rollout."""
+    launched = int(os.environ.get("WORLD_SIZE", "1"))
+    if launched > 1 and accelerator.distributed_type == "NO":
+        raise InvalidValueError(
+            f"use_cpu: {launched} processes were launched, and without a GPU each of them would "
+            f"train alone, got {config.use_cpu!r}; allowed there: True"
+        )
+    if config.shards_weights and accelerator.distributed_type == "MULTI_CPU":
+        raise InvalidValueError(
+            "fsdp: accelerate runs processes on a CPU as DDP, whatever its config file says; "
+            "allowed there: recipes/accelerate/two_cpus.yaml"
+        )
+
+
+def check_objective(config: Any) -> None:
+    """Refuse what the objective does not allow in groups of the training."""
+    wrong = config.objective.problems(config.num_generations, called="num_generations")
+    if wrong:
+        raise InvalidValueError("\n".join(wrong))
+
+
+def _check_geometry(config: Any) -> None:
+    """Refuse group sizes that do not divide the rollout batch, naming those that do."""
+    processes = int(os.environ.get("WORLD_SIZE", "1"))
+    steps = config.steps_per_generation or config.gradient_accumulation_steps
+    batch = config.generation_batch_size or config.per_device_train_batch_size * processes * steps
+    if config.num_generations < 2 or batch % config.num_generations:
+        allowed = [n for n in range(2, batch + 1) if batch % n == 0]
+        raise InvalidValueError(
+            f"num_generations: {config.num_generations} does not divide the rollout batch of "
+            f"{batch} completions (per_device_train_batch_size "
+            f"{config.per_device_train_batch_size} x {processes} processes x "
+            f"steps_per_generation {steps}, unless generation_batch_size is given); "
+            f"allowed: {', '.join(map(str, allowed)) or 'none, the batch is too small'}"
+        )
+
+
+def require_settings(config: Any, needed: Mapping[str, Sequence[Any]], why: str) -> None:
+    """Refuse other values of settings than those that are `needed`."""
+    given = getattr(config, "generation_kwargs", None) or {}
+    for name, allowed in needed.items():
+        value = given.get(name, getattr(config, name))
+        if value not in allowed:
+            values = " or ".join(map(repr, allowed))
+            raise InvalidValueError(f"{name}: must be {values} {why}; got {value!r}")
+
+
+def _check_meaning(config: Any) -> None:
+    """Refuse settings whose meaning the method, or what its ratios are taken to, would change."""
+    why = "because the scale is part of the method: choose another one"
+    require_settings(config, {"scale_rewards": ("group",)}, why)
+    aggregation = {"multi_objective_aggregation": ("sum_then_normalize",)}
+    require_settings(config, aggregation, "because the method gets a sum")
+    if config.form == "reinforce":
+        sums = {"loss_type": ("dapo", "dr_grpo", "bnpo", "cispo")}  # of A log pi, up to a constant
+        require_settings(config, sums, "with form 'reinforce', which needs a plain sum")
+        if config.beta:
+            why = "with form 'reinforce', whose surrogate has no ratio, and a beta that is not 0"
+            require_settings(config, {"use_bias_correction_kl": (False,)}, why)
+    if config.behaviour == "sampler":
+        why = "with behaviour 'sampler', whose ratios are those of untruncated sampling with vLLM"
+        require_settings(config, _SAMPLER_NEEDS, why)
+    trained = f"the method {config.method!r} in the form {config.form!r}"
+    if config.objective.needs_ratios:
+        why = f"with {trained}, whose weights are made of ratios"
+        require_settings(config, _RATIOS_NEED, why)
+    else:
+        why = f"with {trained}, which uses no ratios"
+        require_settings(config, {"behaviour": ("trainer",)}, why)
+
+
+def _check_signal(config: Any) -> None:
+    """Refuse to replace groups that lie in several processes, and a bound that replaces none."""
+    most, allowed = config.max_prompt_draws, "a whole number from 2 with groups_with_signal"
+    require(is_whole(most, 2), "max_prompt_draws", allowed, most)
+    rows = config.per_device_train_batch_size * config.steps_per_generation
+    if rows % config.num_generations:
+        raise InvalidValueError(
+            f"groups_with_signal: True needs whole groups in each process, whose rollout batch of "
+            f"{rows} completions (per_device_train_batch_size "
+            f"{config.per_device_train_batch_size} x steps_per_generation "
+            f"{config.steps_per_generation}) is no multiple of num_generations "
+            f"{config.num_generations}; allowed with it: False"
+        )
+
+
+def _check_options(config: Any) -> None:
+    """Refuse what cannot share prompts, and losses that a sample of advantage 0 changes."""
+    shared = {
+        "gradient_checkpointing": config.gradient_checkpointing,
+        "fsdp or deepspeed": config.shards_weights,
+        "disable_dropout False, which draws noise for every sample": not config.disable_dropout,
+    }
+    skipping = {
+        f"loss_type {config.loss_type!r} (only dapo and cispo divide by the tokens of a whole "
+        "rollout batch)": config.loss_type not in ("dapo", "cispo"),
+        f"beta {config.beta!r}, whose penalty all samples have": config.beta != 0.0,
+        "an entropy bonus, which all samples have": (
+            config.entropy_coef or config.use_adaptive_entropy
+        ),
+        f"top_entropy_quantile {config.top_entropy_quantile!r}, a quantile over all samples": (
+            config.top_entropy_quantile < 1.0
+        ),
+        "use_liger_kernel": config.use_liger_kernel,
+    }
+    for name, what, refused in (
+        ("share_prompts", "keeps the cache of a prompt for its samples", shared),
+        ("skip_zero_advantages", "leaves samples out of the loss", skipping),
+    ):
+        found = [other for other, given in refused.items() if given]
+        if getattr(config, name) and found:
+            raise InvalidValueError(
+                f"{name}: True {what}, which does not go with {found[0]}; allowed with it: False"
+            )
+
+
+def _check_trackers(names: Sequence[str]) -> None:
+    """Refuse unknown trackers; raise MissingDependencyError for those of `TRACKERS` not here."""
+    here = get_available_reporting_integrations()
+    for name in names:
+        if name not in INTEGRATION_TO_CALLBACK:
+            raise unknown_name("report_to", name, [*INTEGRATION_TO_CALLBACK, "none"])
+        if name in TRACKERS and name not in here:
+            raise MissingDependencyError(
+                f"report_to: {name!r} needs the package {name}: pip install {name}"
+            )
+
+
+# Methods of TRL's trainer that are overridden, and those that are called besides.
+_USED = (
+    *("_prepare_inputs", "_generate_and_score_completions", "_generate", "_generate_single_turn"),
+    *("_calculate_rewards", "_compute_loss", "_get_per_token_logps_and_entropies"),
+    *("_save_checkpoint", "_load_optimizer_and_scheduler", "create_model_card"),
+)
+
+
+def check_trl() -> None:
+    """Raise MissingDependencyError for a TRL that lacks a method, or reads advantages too early."""
+    missing = [name for name in _USED if not hasattr(GRPOTrainer, name)]
+    source = inspect.getsource(GRPOTrainer._compute_loss)
+    forward = source.find("._get_per_token_logps_and_entropies(")
+    if not 0 <= forward < source.find('inputs["advantages"]'):
+        missing.append("_compute_loss that reads advantages after log-probabilities")
+    if missing:
+        raise MissingDependencyError(
+            f"trl {trl.__version__}: its GRPOTrainer lacks {', '.join(missing)}, which this "
+            "trainer needs; versions 1.14 to 1.16 are known to work: pip install 'trl>=1.14,<2'"
+        )

@@ -14,8 +14,7 @@ from maxatk.models import load_tokenizer, prompt_ids, refuse_missing_folder, why
 from maxatk.problems import BENCHMARKS, load_problems
 from maxatk.records import Problem
 from maxatk.rewards import load_rewards
-from maxatk.train.checks import check_model, check_prompts
-from maxatk.train.config import MaxAtKConfig
+from maxatk.train.config import MaxAtKConfig, check_model, check_prompts
 from maxatk.train.run import TrainRecipe, check_settings, lora_config, to_dataset
 
 _TRIED = 3  # completions that an own reward function is called with

@@ -37,8 +37,7 @@ from maxatk.statistics.groups import group_values
 from maxatk.train import batch as batches
 from maxatk.train import log
 from maxatk.train.batch import BEHAVIOUR_LOGPS, GROUP_ROW, Batch
-from maxatk.train.checks import check_model, check_processes, check_prompts, check_trl
-from maxatk.train.config import MaxAtKConfig
+from maxatk.train.config import MaxAtKConfig, check_model, check_processes, check_prompts, check_trl
 from maxatk.train.record import Record
 from maxatk.train.rollouts import Rollout, RolloutTrainer
 from maxatk.train.shared_prompts import SharedPasses
