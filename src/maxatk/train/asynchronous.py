@@ -22,7 +22,7 @@ from maxatk.objectives.objective import Objective
 from maxatk.statistics.groups import group_values
 from maxatk.statistics.symptoms import WITHOUT
 from maxatk.train import log
-from maxatk.train.config import UNTRUNCATED, check_objective, objective_of, require_settings
+from maxatk.train.config import UNTRUNCATED, WithObjective, require_settings
 from maxatk.train.rollouts import refuse_best_of
 
 try:
@@ -46,7 +46,7 @@ _CONVERSATION = "maxatk_conversation"  # of each row
 
 
 @dataclasses.dataclass
-class MaxAtKAsyncConfig(AsyncGRPOConfig):
+class MaxAtKAsyncConfig(WithObjective, AsyncGRPOConfig):
     """Settings of `MaxAtKAsyncTrainer`: every field of TRL's AsyncGRPOConfig and five of its own.
 
     `method`, `k`, `form`, `delta_clamp` and `max_weight` are those of `MaxAtKConfig`. A method with
@@ -67,7 +67,7 @@ class MaxAtKAsyncConfig(AsyncGRPOConfig):
     token_budget: int | None = 0
 
     def __post_init__(self) -> None:
-        check_objective(self)
+        self.check_objective()
         if self.objective.needs_ratios:
             of = f"the method {self.method!r}"
             require_settings(self, UNTRUNCATED, f"with {of}, made of ratios")
@@ -80,11 +80,6 @@ class MaxAtKAsyncConfig(AsyncGRPOConfig):
             why = f"with {of}, which needs whole groups in a micro-batch"
             require_settings(self, {"token_budget": (0,)}, why)
         super().__post_init__()
-
-    @property
-    def objective(self) -> Objective:
-        """Return what these settings train for."""
-        return objective_of(self)
 
 
 class MaxAtKRolloutLoop(_AsyncRolloutLoop):

@@ -56,8 +56,26 @@ _SAMPLER_NEEDS = {
 }
 
 
+class WithObjective:
+    """Settings of TRL that have the names of an objective's fields, or leave them out."""
+
+    num_generations: int
+
+    @property
+    def objective(self) -> Objective:
+        """Return what these settings train for, over the whole training."""
+        fields = (field.name for field in dataclasses.fields(Objective))
+        return Objective(**{name: getattr(self, name) for name in fields if hasattr(self, name)})
+
+    def check_objective(self) -> None:
+        """Refuse what the objective does not allow in groups of the training."""
+        wrong = self.objective.problems(self.num_generations, called="num_generations")
+        if wrong:
+            raise InvalidValueError("\n".join(wrong))
+
+
 @dataclasses.dataclass
-class MaxAtKConfig(GRPOConfig):
+class MaxAtKConfig(WithObjective, GRPOConfig):
     """Settings of `MaxAtKTrainer`: every field of TRL's GRPOConfig and seventeen of its own.
 
     Args:
@@ -148,24 +166,13 @@ class MaxAtKConfig(GRPOConfig):
         reused = self.steps_per_generation * self.num_iterations > self.gradient_accumulation_steps
         return bool(self.objective.needs_ratios and fits and reused)
 
-    @property
-    def objective(self) -> Objective:
-        """Return what these settings train for, over the whole training."""
-        return objective_of(self)
-
-
-def objective_of(config: Any) -> Objective:
-    """Return the objective of settings, which have the names of its fields or leave them out."""
-    names = [field.name for field in dataclasses.fields(Objective) if hasattr(config, field.name)]
-    return Objective(**{name: getattr(config, name) for name in names})
-
 
 def _check_values(config: MaxAtKConfig) -> None:
     """Refuse values that are wrong by themselves, before TRL looks at them."""
     for name in _COUNTS:
         if (value := getattr(config, name)) is not None or name not in _MAY_BE_NONE:
             whole(name, value, 1)
-    check_objective(config)
+    config.check_objective()
     if config.num_generations_eval:
         method, samples = method_of(config.method), config.num_generations_eval
         check_group_size(method, min(config.k, method.largest_k(samples)), samples)
@@ -223,13 +230,6 @@ def check_processes(config: Any, accelerator: Any) -> None:
             "fsdp: accelerate runs processes on a CPU as DDP, whatever its config file says; "
             "allowed there: recipes/accelerate/two_cpus.yaml"
         )
-
-
-def check_objective(config: Any) -> None:
-    """Refuse what the objective does not allow in groups of the training."""
-    wrong = config.objective.problems(config.num_generations, called="num_generations")
-    if wrong:
-        raise InvalidValueError("\n".join(wrong))
 
 
 def _check_geometry(config: Any) -> None:
@@ -299,31 +299,30 @@ def _check_signal(config: Any) -> None:
 
 def _check_options(config: Any) -> None:
     """Refuse what cannot share prompts, and losses that a sample of advantage 0 changes."""
-    shared = {
-        "gradient_checkpointing": config.gradient_checkpointing,
-        "fsdp or deepspeed": config.shards_weights,
-        "disable_dropout False, which draws noise for every sample": not config.disable_dropout,
+    refused = {
+        "share_prompts: True keeps the cache of a prompt for its samples": {
+            "gradient_checkpointing": config.gradient_checkpointing,
+            "fsdp or deepspeed": config.shards_weights,
+            "disable_dropout False, which draws noise for every sample": not config.disable_dropout,
+        },
+        "skip_zero_advantages: True leaves samples out of the loss": {
+            f"loss_type {config.loss_type!r} (only dapo and cispo divide by the tokens of a whole "
+            "rollout batch)": config.loss_type not in ("dapo", "cispo"),
+            f"beta {config.beta!r}, whose penalty all samples have": config.beta != 0.0,
+            "an entropy bonus, which all samples have": (
+                config.entropy_coef or config.use_adaptive_entropy
+            ),
+            f"top_entropy_quantile {config.top_entropy_quantile!r}, a quantile over all samples": (
+                config.top_entropy_quantile < 1.0
+            ),
+            "use_liger_kernel": config.use_liger_kernel,
+        },
     }
-    skipping = {
-        f"loss_type {config.loss_type!r} (only dapo and cispo divide by the tokens of a whole "
-        "rollout batch)": config.loss_type not in ("dapo", "cispo"),
-        f"beta {config.beta!r}, whose penalty all samples have": config.beta != 0.0,
-        "an entropy bonus, which all samples have": (
-            config.entropy_coef or config.use_adaptive_entropy
-        ),
-        f"top_entropy_quantile {config.top_entropy_quantile!r}, a quantile over all samples": (
-            config.top_entropy_quantile < 1.0
-        ),
-        "use_liger_kernel": config.use_liger_kernel,
-    }
-    for name, what, refused in (
-        ("share_prompts", "keeps the cache of a prompt for its samples", shared),
-        ("skip_zero_advantages", "leaves samples out of the loss", skipping),
-    ):
-        found = [other for other, given in refused.items() if given]
-        if getattr(config, name) and found:
+    for option, others in refused.items():
+        found = [other for other, given in others.items() if given]
+        if getattr(config, option.partition(":")[0]) and found:
             raise InvalidValueError(
-                f"{name}: True {what}, which does not go with {found[0]}; allowed with it: False"
+                f"{option}, which does not go with {found[0]}; allowed with it: False"
             )
 
 
