@@ -7,7 +7,7 @@ that mean the same in a longer sequence. Two checks tell those apart: by config,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -33,7 +33,9 @@ def refuse_unshareable(model: PretrainedConfig) -> None:
     models, whose state is more than the keys and values of tokens.
     """
     text = model.get_text_config(decoder=True)
-    for rope in _ROPE_OF_LENGTH.intersection(_rope_types(getattr(text, "rope_parameters", None))):
+    ropes = getattr(text, "rope_parameters", None) or {}
+    sets = (each for each in (ropes, *ropes.values()) if isinstance(each, Mapping))  # or of layers
+    for rope in _ROPE_OF_LENGTH & {str(each.get("rope_type", each.get("type"))) for each in sets}:
         raise InvalidValueError(
             f"share_prompts: True does not go with a {text.model_type} model whose RoPE is "
             f"{rope!r}, because the positions of a prompt would change with the length of "
@@ -71,16 +73,6 @@ def refuse_differences(
             f"first micro-batch (mean difference {apart.mean():.3g}, largest {apart.max():.3g} "
             f"nats; rounding explains {allowed:g}); allowed with this model: False"
         )
-
-
-def _rope_types(parameters: Any) -> Iterator[str]:
-    """Yield the types of RoPE in a config's parameters, maybe one set for each layer type."""
-    if isinstance(parameters, Mapping):
-        for name, value in parameters.items():
-            if name in ("rope_type", "type"):
-                yield str(value)
-            else:
-                yield from _rope_types(value)
 
 
 class SharedPrompts:
