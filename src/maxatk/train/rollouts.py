@@ -212,7 +212,7 @@ class RolloutTrainer(GRPOTrainer):
     def _draw(self, rows: list[Any]) -> tuple[Rollout, dict[str, Any]]:
         """Return a rollout batch, and what TRL returns for the rows of this process."""
         self._rows, self._scored = rows, None
-        with self._clock.measure("rollout", self._mode_metrics), self._functions.rollout_batch():
+        with self._functions.rollout_batch():
             output = super()._generate_and_score_completions(rows)
         assert self._scored is not None  # TRL has called `_calculate_rewards`
         masked = None

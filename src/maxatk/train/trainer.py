@@ -127,7 +127,8 @@ class MaxAtKTrainer(RolloutTrainer):
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> Batch:
         training, metrics = self.model.training, self._mode_metrics
-        rollout, output = self._draw(inputs)
+        with self._clock.measure("rollout", metrics):
+            rollout, output = self._draw(inputs)
         fresh = rollout.advantages(self._objective)
         if training:
             self._scale.observe(fresh)
