@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from maxatk.problems.benchmarks import (
     apps,
+    base,
     code_contests,
     codeforces,
-    cure,
     humaneval,
     livebench,
     livecodebench,
     mathematics,
     mbpp,
 )
-from maxatk.problems.benchmarks.base import Benchmark
 
-BENCHMARKS: dict[str, Benchmark] = {
+BENCHMARKS: dict[str, base.Benchmark] = {
     "code_contests": code_contests.BENCHMARK,
-    "cure": cure.BENCHMARK,
+    "cure": code_contests.CURE,
     "livecodebench": livecodebench.BENCHMARK,
     "livebench": livebench.BENCHMARK,
     "codeforces": codeforces.BENCHMARK,

@@ -11,40 +11,31 @@ import dataclasses
 import json
 from typing import Any
 
-from maxatk.problems.benchmarks.base import (
-    Benchmark,
-    LeftOut,
-    Row,
-    RowOptions,
-    SolvedProblem,
-    python_literal,
-    render,
-    stdin_tests,
-)
+from maxatk.problems.benchmarks import base
 from maxatk.records import Problem, TestCase
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(RowOptions):
+class Options(base.RowOptions):
     """`difficulty` keeps introductory, interview or competition rows (None: all)."""
 
     difficulty: str | None = None
 
 
-def convert(row: Row, options: Options | None = None) -> SolvedProblem | LeftOut:
+def convert(row: base.Row, options: Options | None = None) -> base.Converted:
     """Return the problem of a row of either schema."""
     options = options or Options()
     row_id = f"apps/{row['problem_id'] if 'problem_id' in row else row['id']}"
     if options.difficulty and row["difficulty"] != options.difficulty:
-        return LeftOut(row_id, f"its difficulty is not {options.difficulty}")
+        return base.LeftOut(row_id, f"its difficulty is not {options.difficulty}")
     return (_selected if "test_list" in row else _original)(row, row_id, options)
 
 
-def _original(row: Row, row_id: str, options: Options) -> SolvedProblem | LeftOut:
+def _original(row: base.Row, row_id: str, options: Options) -> base.Converted:
     declared = json.loads(row["input_output"] or "{}")
     given, expected = declared.get("inputs", []), declared.get("outputs", [])
     if not given or not expected:
-        return LeftOut(row_id, "has no tests")
+        return base.LeftOut(row_id, "has no tests")
     name, starter = declared.get("fn_name"), row["starter_code"] or None
     pairs = list(zip(given, expected, strict=True))
     try:
@@ -52,56 +43,42 @@ def _original(row: Row, row_id: str, options: Options) -> SolvedProblem | LeftOu
             function = f"Solution().{name}" if "class Solution" in (starter or "") else name
             tests = tuple(_call(function, arguments, value) for arguments, value in pairs)
         else:
-            tests = stdin_tests((_text(before), _text(after)) for before, after in pairs)
+            tests = base.stdin_tests((_text(before), _text(after)) for before, after in pairs)
     except ValueError as error:  # nan
-        return LeftOut(row_id, f"a value has no literal ({error})")
-    problem = Problem(
-        id=row_id,
-        prompt=render(
-            "function" if name else "stdin",
-            row["question"] + (f"\n\nThe function is `{name}`." if name else ""),
-            starter=starter,
-            style=options.prompt_style,
-        ),
-        tests=tests,
-        starter_code=starter,
-        source="apps",
-    )
+        return base.LeftOut(row_id, f"a value has no literal ({error})")
+    kind: base.Kind = "function" if name else "stdin"
+    statement = row["question"] + (f"\n\nThe function is `{name}`." if name else "")
+    prompt = base.render(kind, statement, starter=starter, style=options.prompt_style)
+    problem = Problem(row_id, prompt, tests, starter_code=starter, source="apps")
     solutions = json.loads(row["solutions"] or "[]")
-    return SolvedProblem(problem=problem, solution=solutions[0] if solutions else None)
+    return base.SolvedProblem(problem, solutions[0] if solutions else None)
 
 
-def _selected(row: Row, row_id: str, options: Options) -> SolvedProblem | LeftOut:
+def _selected(row: base.Row, row_id: str, options: Options) -> base.Converted:
     if row["starter_code"]:
-        return LeftOut(row_id, "its call arguments are text that says nothing about their types")
+        reason = "its call arguments are text that says nothing about their types"
+        return base.LeftOut(row_id, reason)
     if any(len(test["output"]) != 1 for test in row["test_list"]):
-        return LeftOut(row_id, "a test accepts several outputs or none")
-    tests = stdin_tests((test["input"], _text(test["output"][0])) for test in row["test_list"])
+        return base.LeftOut(row_id, "a test accepts several outputs or none")
+    tests = base.stdin_tests((t["input"], _text(t["output"][0])) for t in row["test_list"])
     if not tests:
-        return LeftOut(row_id, "has no tests")
-    problem = Problem(
-        id=row_id,
-        prompt=render("stdin", row["description"], style=options.prompt_style),
-        tests=tests,
-        source="apps",
-    )
-    return SolvedProblem(problem=problem, solution=None)
+        return base.LeftOut(row_id, "has no tests")
+    prompt = base.render("stdin", row["description"], style=options.prompt_style)
+    return base.SolvedProblem(Problem(row_id, prompt, tests, source="apps"), None)
 
 
 def _call(function: str, arguments: list[Any], value: Any) -> TestCase:
     # The value of a call is the only item of a list in most rows, and stands alone in others.
     value = value[0] if isinstance(value, list) and len(value) == 1 else value
-    return TestCase(
-        call=f"{function}({', '.join(map(python_literal, arguments))})",
-        output=python_literal(value),
-    )
+    call = f"{function}({', '.join(map(base.python_literal, arguments))})"
+    return TestCase(call=call, output=base.python_literal(value))
 
 
 def _text(lines: Any) -> str:
     return lines if isinstance(lines, str) else "\n".join(map(str, lines)) + "\n"
 
 
-BENCHMARK = Benchmark(
+BENCHMARK = base.Benchmark(
     hub="codeparrot/apps",
     revision="21e74ddf8de1a21436da12e3e653065c5213e9d1",
     splits=("train", "test"),

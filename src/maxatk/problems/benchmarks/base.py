@@ -23,6 +23,7 @@ PROMPTS_VERSION = "1"
 Style: TypeAlias = Literal["chat", "plain"]
 Kind: TypeAlias = Literal["stdin", "function", "completion"]
 
+_GO_ON = "\n\n# Solution in Python 3\n"
 _SYSTEM = "You are an expert programmer who writes correct and efficient Python 3."
 
 _TASKS: Mapping[Kind, str] = {
@@ -55,8 +56,8 @@ class SolvedProblem:
     def without_duplicate_tests(self) -> SolvedProblem:
         """Return it with each of its tests once, in the order given.
 
-        A repeated test tells nothing new about a program, costs a run, and gives its outcome double
-        weight in a reward that is the fraction of tests passed.
+        A repeated test costs a run, and gives its outcome double weight in a reward that is the
+        fraction of tests passed.
         """
         once = tuple(dict.fromkeys(self.problem.tests))
         dropped = len(self.problem.tests) - len(once)
@@ -70,6 +71,10 @@ class LeftOut:
 
     row_id: str
     reason: str
+
+
+Converted: TypeAlias = SolvedProblem | LeftOut
+Tests: TypeAlias = tuple[TestCase, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,19 +92,19 @@ class RowOptions:
 class Benchmark:
     """One row of `BENCHMARKS`: where a benchmark comes from and how its rows become problems.
 
-    `hub` and `config` name the data set on the hub, `revision` the commit that is read (None: the
-    newest one). `licence` is that of the data set's card and `size` that of its files, with the
-    number of rows. `convert(row, options)` makes the problem of a row and raises KeyError,
-    TypeError or ValueError for a row of another schema. `data_files(split, options)` names the
-    files inside the repository for data sets that come without a loader; `unused` names columns
-    that are not read from parquet files; `split_of(row)` tells the split where one file holds all.
+    `revision` is the commit of the hub that is read (None: the newest one). `licence` is that of
+    the data set's card and `size` that of its files, with the number of rows. `convert(row,
+    options)` raises KeyError, TypeError or ValueError for a row of another schema.
+    `data_files(split, options)` names the files inside the repository for data sets that come
+    without a loader; `unused` names columns that are not read from parquet files; `split_of(row)`
+    tells the split where one file holds all.
     """
 
     hub: str
     splits: tuple[str, ...]
     licence: str
     size: str
-    convert: Callable[[Row, Any], SolvedProblem | LeftOut]
+    convert: Callable[[Row, Any], Converted]
     config: str | None = None
     revision: str | None = None
     options: type[RowOptions] = RowOptions
@@ -108,10 +113,6 @@ class Benchmark:
     unused: tuple[str, ...] = ()
     split_of: Callable[[Row], str] | None = None
     note: str = ""
-
-
-Converted: TypeAlias = SolvedProblem | LeftOut
-Tests: TypeAlias = tuple[TestCase, ...]
 
 
 def stdin_tests(pairs: Iterable[tuple[str, str]]) -> Tests:
@@ -138,17 +139,14 @@ def render(kind: Kind, statement: str, *, starter: str | None = None, style: Sty
     """
     statement = statement.strip("\n")
     if style == "plain":
-        return _plain(kind, statement, starter)
+        alone = kind == "completion" and not statement
+        return (
+            (starter or "") if alone else f"{statement}\n\n# Solution in Python 3\n{starter or ''}"
+        )
     parts = [f"{_SYSTEM} {_TASKS[kind]}", statement]
     if starter:
         parts.append(f"```python\n{starter.rstrip()}\n```")
     return "\n\n".join(part for part in parts if part) + "\n"
-
-
-def _plain(kind: Kind, statement: str, starter: str | None) -> str:
-    if kind == "completion" and not statement:
-        return starter or ""
-    return f"{statement}\n\n# Solution in Python 3\n{starter or ''}"
 
 
 def python_literal(value: object) -> str:
@@ -164,11 +162,8 @@ def python_literal(value: object) -> str:
         case tuple():
             return "(" + ", ".join(map(python_literal, value)) + (",)" if len(value) == 1 else ")")
         case dict():
-            return (
-                "{"
-                + ", ".join(f"{python_literal(k)}: {python_literal(v)}" for k, v in value.items())
-                + "}"
-            )
+            items = (f"{python_literal(k)}: {python_literal(v)}" for k, v in value.items())
+            return "{" + ", ".join(items) + "}"
         case float() if math.isnan(value):
             raise ValueError("nan has no Python literal")
         case float() if math.isinf(value):

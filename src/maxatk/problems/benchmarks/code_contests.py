@@ -1,4 +1,4 @@
-"""CodeContests (Li et al. 2022): stdin/stdout problems of programming contests."""
+"""CodeContests (Li et al. 2022), also in the JSON files of CURE (Wang et al. 2025)."""
 
 from __future__ import annotations
 
@@ -6,25 +6,17 @@ import dataclasses
 from typing import Literal
 
 from maxatk.check import at_least
-from maxatk.problems.benchmarks import cure
-from maxatk.problems.benchmarks.base import (
-    Benchmark,
-    LeftOut,
-    Row,
-    RowOptions,
-    SolvedProblem,
-    render,
-    stdin_tests,
-)
+from maxatk.problems.benchmarks import base
 from maxatk.records import Problem
 from maxatk.verifier.rules import rule
 
 _PYTHON_3 = 3  # code of the language in the solutions column
 _UNKNOWN = 0  # code of the difficulty
+_FILES = {"train": "train/CodeContests_train.json"}  # of CURE
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(RowOptions):
+class Options(base.RowOptions):
     """Which rows and tests are used.
 
     `max_difficulty` keeps rows up to that code of the `difficulty` column (None: all);
@@ -44,40 +36,44 @@ class Options(RowOptions):
             rule(self.compare)
 
 
-def convert(row: Row, options: Options | None = None) -> SolvedProblem | LeftOut:
+def convert(row: base.Row, options: Options | None = None) -> base.Converted:
     """Return the problem of a row; CURE's form of the rows is read too."""
     options = options or Options()
     if "question" in row and "test_input" in row:
-        return _filtered(row, options) or cure.convert(row, options)
+        return _filtered(row, options) or convert_cure(row, options)
     name = row["name"]
     if row.get("input_file") or row.get("output_file"):
-        return LeftOut(name, "reads or writes a file instead of standard input and output")
-    left_out = _filtered(row, options)
-    if left_out:
+        reason = "reads or writes a file instead of standard input and output"
+        return base.LeftOut(name, reason)
+    if left_out := _filtered(row, options):
         return left_out
     columns = ["public_tests", "private_tests"]
     if options.generated_tests:
         columns.append("generated_tests")
-    tests = stdin_tests(
+    tests = base.stdin_tests(
         (given, expected)
         for column in columns
         for given, expected in zip(row[column]["input"], row[column]["output"], strict=True)
     )
     if not tests:
-        return LeftOut(name, "has no tests")
+        return base.LeftOut(name, "has no tests")
+    limit = row.get("time_limit") or {"seconds": 0}
     problem = Problem(
-        id=f"code_contests/{name}",
-        prompt=render("stdin", row["description"], style=options.prompt_style),
-        tests=tests,
-        time_limit_s=_seconds(row.get("time_limit")),
+        f"code_contests/{name}",
+        base.render("stdin", row["description"], style=options.prompt_style),
+        tests,
+        time_limit_s=limit["seconds"] + limit.get("nanos", 0) / 1e9 or None,
         memory_limit_mb=(row.get("memory_limit_bytes") or 0) >> 20 or None,
         compare=options.compare,
         source="code_contests",
     )
-    return SolvedProblem(problem=problem, solution=_python_solution(row))
+    written = row["solutions"]
+    pairs = zip(written["language"], written["solution"], strict=True)
+    solution = next((text for language, text in pairs if language == _PYTHON_3), None)
+    return base.SolvedProblem(problem, solution)
 
 
-def _filtered(row: Row, options: Options) -> LeftOut | None:
+def _filtered(row: base.Row, options: Options) -> base.LeftOut | None:
     if options.max_difficulty is None:
         return None
     row_id = str(row.get("name") or f"cure/{row.get('task_id')}")
@@ -85,25 +81,28 @@ def _filtered(row: Row, options: Options) -> LeftOut | None:
     if isinstance(difficulty, bool) or not isinstance(difficulty, int):
         raise TypeError(f"column 'difficulty' must be a number, got {difficulty!r}")
     if difficulty == _UNKNOWN and options.unknown_difficulty == "leave_out":
-        return LeftOut(row_id, "its difficulty is unknown")
+        return base.LeftOut(row_id, "its difficulty is unknown")
     if difficulty > options.max_difficulty:
-        return LeftOut(row_id, f"its difficulty is above {options.max_difficulty}")
+        return base.LeftOut(row_id, f"its difficulty is above {options.max_difficulty}")
     return None
 
 
-def _seconds(limit: Row | None) -> float | None:
-    if limit is None:
-        return None
-    return limit["seconds"] + limit.get("nanos", 0) / 1e9 or None
+def convert_cure(row: base.Row, options: base.RowOptions) -> base.Converted:
+    """Return the problem of a row of CURE, with the tests of `test_input` and `test_output`."""
+    row_id = f"cure/{row.get('dataset') or 'CodeContests'}/{row['task_id']}"
+    if row.get("exe_method", "stdin") != "stdin":
+        return base.LeftOut(row_id, f"its tests are of the kind {row['exe_method']!r}, not stdin")
+    given, expected = (base.require_type(row, n, list) for n in ("test_input", "test_output"))
+    tests = base.stdin_tests(zip(given, expected, strict=True))
+    if not tests:
+        return base.LeftOut(row_id, "has no tests")
+    prompt = base.render("stdin", row["question"], style=options.prompt_style)
+    limit = row.get("test_time_limit")
+    problem = Problem(row_id, prompt, tests, time_limit_s=limit, source="cure")
+    return base.SolvedProblem(problem, (row.get("solutions") or [None])[0])
 
 
-def _python_solution(row: Row) -> str | None:
-    solutions = row["solutions"]
-    pairs = zip(solutions["language"], solutions["solution"], strict=True)
-    return next((text for language, text in pairs if language == _PYTHON_3), None)
-
-
-BENCHMARK = Benchmark(
+BENCHMARK = base.Benchmark(
     hub="deepmind/code_contests",
     revision="802411c3010cb00d1b05bad57ca77365a3c699d6",
     splits=("train", "valid", "test"),
@@ -112,4 +111,13 @@ BENCHMARK = Benchmark(
     convert=convert,
     options=Options,
     unused=("incorrect_solutions", "untranslated_description"),
+)
+CURE = base.Benchmark(
+    hub="Gen-Verse/CodeContests_train",
+    splits=tuple(_FILES),
+    default_split="train",
+    licence="MIT",
+    size="74 MB",
+    convert=convert_cure,
+    data_files=lambda split, _options: [_FILES[split]],
 )

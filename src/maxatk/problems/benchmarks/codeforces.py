@@ -4,77 +4,69 @@ from __future__ import annotations
 
 import dataclasses
 
-from maxatk.problems.benchmarks.base import (
-    Benchmark,
-    LeftOut,
-    Row,
-    RowOptions,
-    SolvedProblem,
-    render,
-    require_type,
-    stdin_tests,
-)
+from maxatk.problems.benchmarks import base
 from maxatk.records import Problem
-
-_HEADED = (("input_format", "Input"), ("output_format", "Output"), ("note", "Note"))
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(RowOptions):
+class Options(base.RowOptions):
     """`complete_tests_only` leaves out rows whose official tests were cut by the web site."""
 
     complete_tests_only: bool = False
 
 
-def convert(row: Row, options: Options | None = None) -> SolvedProblem | LeftOut:
+def convert(row: base.Row, options: Options | None = None) -> base.Converted:
     """Return the problem of a row, verified by its generated checker where it has one."""
     options = options or Options()
     row_id = f"codeforces/{row['id']}"
     reason = _unusable(row, options)
     if reason:
-        return LeftOut(row_id, reason)
-    tests = stdin_tests((test["input"], test["output"]) for test in row["official_tests"])
+        return base.LeftOut(row_id, reason)
     checker = row["generated_checker"] or None
     problem = Problem(
-        id=row_id,
-        prompt=render("stdin", _statement(row), style=options.prompt_style),
-        tests=tests,
+        row_id,
+        base.render("stdin", _statement(row), style=options.prompt_style),
+        base.stdin_tests((test["input"], test["output"]) for test in row["official_tests"]),
         time_limit_s=row["time_limit"],
         memory_limit_mb=int(row["memory_limit"]) if row["memory_limit"] else None,
         compare="checker" if checker else None,
         checker=checker,
         source="codeforces",
     )
-    return SolvedProblem(problem=problem, solution=None)
+    return base.SolvedProblem(problem, None)
 
 
-def _unusable(row: Row, options: Options) -> str | None:
+def _unusable(row: base.Row, options: Options) -> str | None:
     if row["input_mode"] != "stdio":
         return f"its input mode is {row['input_mode']!r}, not stdio"
     if row["interaction_format"]:
         return "is interactive"
     if not row["executable"]:
         return "is not executable"
-    if not require_type(row, "official_tests", list):
+    if not base.require_type(row, "official_tests", list):
         return "has no official tests"
     if options.complete_tests_only and not row["official_tests_complete"]:
         return "its official tests are incomplete"
     return None
 
 
-def _statement(row: Row) -> str:
-    parts = [f"# {row['title']}", row["description"]]
-    parts += [f"## {head}\n\n{row[column]}" for column, head in _HEADED[:2] if row[column]]
-    parts += [
-        f"## Example\n\nInput:\n{example['input'].rstrip()}\n\n"
-        f"Output:\n{example['output'].rstrip()}"
-        for example in row["examples"] or ()
+def _statement(row: base.Row) -> str:
+    headed = {"Input": row["input_format"], "Output": row["output_format"]}
+    examples = [
+        f"## Example\n\nInput:\n{e['input'].rstrip()}\n\nOutput:\n{e['output'].rstrip()}"
+        for e in row["examples"] or ()
     ]
-    parts += [f"## {head}\n\n{row[column]}" for column, head in _HEADED[2:] if row[column]]
+    parts = [
+        f"# {row['title']}",
+        row["description"],
+        *(f"## {head}\n\n{text}" for head, text in headed.items() if text),
+        *examples,
+        *([f"## Note\n\n{row['note']}"] if row["note"] else []),
+    ]
     return "\n\n".join(parts)
 
 
-BENCHMARK = Benchmark(
+BENCHMARK = base.Benchmark(
     hub="open-r1/codeforces",
     config="verifiable",
     revision="fbe3f6e903ee854eec2e69e9d96d0306cde59baf",

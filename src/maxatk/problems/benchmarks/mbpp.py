@@ -15,17 +15,7 @@ from typing import Literal
 
 from maxatk.check import at_least
 from maxatk.errors import InvalidValueError
-from maxatk.problems.benchmarks.base import (
-    Benchmark,
-    LeftOut,
-    Row,
-    RowOptions,
-    SolvedProblem,
-    python_literal,
-    render,
-    require_type,
-    stdin_tests,
-)
+from maxatk.problems.benchmarks import base
 from maxatk.records import Problem, TestCase
 
 _DRIVER = """
@@ -48,7 +38,7 @@ Output:
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(RowOptions):
+class Options(base.RowOptions):
     """`form` is "stdin" (the paper's input/output format) or "asserts" (the original tests).
 
     With `visible_tests`, for the form "asserts", the prompt shows so many tests, which a program
@@ -69,65 +59,64 @@ class Options(RowOptions):
         at_least("visible_tests", self.visible_tests, 1)
 
 
-def convert(row: Row, options: Options | None = None) -> SolvedProblem | LeftOut:
+def convert(row: base.Row, options: Options | None = None) -> base.Converted:
     """Return the problem of a row in the form that `options` names."""
     options = options or Options()
-    require_type(row, "test_list", list)
-    return (_with_asserts if options.form == "asserts" else _with_stdin)(row, options)
+    base.require_type(row, "test_list", list)
+    text = row["text"] if "text" in row else row["prompt"]  # the sanitized configuration
+    row = {**row, "text": text.strip(), "code": row["code"].replace("\r\n", "\n")}
+    make = _with_asserts if options.form == "asserts" else _with_stdin
+    return make(row, f"mbpp/{row['task_id']}", options)
 
 
-def _with_stdin(row: Row, options: Options) -> SolvedProblem | LeftOut:
-    row_id = _row_id(row)
+def _with_stdin(row: base.Row, row_id: str, options: Options) -> base.Converted:
     calls = [call for text in row["test_list"] if (call := _parse_assert(text))]
     if not calls or len(calls) < len(row["test_list"]):
-        return LeftOut(row_id, "an assert is not of the form: f(literals) == literal")
+        return base.LeftOut(row_id, "an assert is not of the form: f(literals) == literal")
     names = {name for name, _, _ in calls}
     if len(names) != 1:
-        return LeftOut(row_id, f"the asserts call {len(names)} different functions")
+        return base.LeftOut(row_id, f"the asserts call {len(names)} different functions")
     name = names.pop()
-    tests = stdin_tests((given, expected) for _, given, expected in calls)
+    tests = base.stdin_tests((given, expected) for _, given, expected in calls)
     statement = _STDIN_STATEMENT.format(
-        text=_text(row), name=name, given=tests[0].input, expected=tests[0].output
+        text=row["text"], name=name, given=tests[0].input, expected=tests[0].output
     )
-    problem = Problem(
-        id=row_id,
-        prompt=render("stdin", statement, style=options.prompt_style),
-        tests=tests,
-        compare="literal",
-        source="mbpp",
-    )
-    return SolvedProblem(problem=problem, solution=_code(row) + _DRIVER.format(name=name))
+    prompt = base.render("stdin", statement, style=options.prompt_style)
+    problem = Problem(row_id, prompt, tests, compare="literal", source="mbpp")
+    return base.SolvedProblem(problem, row["code"] + _DRIVER.format(name=name))
 
 
-def _with_asserts(row: Row, options: Options) -> SolvedProblem | LeftOut:
-    row_id = _row_id(row)
-    code, asserts = _code(row), [text.strip() for text in row["test_list"]]
+def _with_asserts(row: base.Row, row_id: str, options: Options) -> base.Converted:
+    code, asserts = row["code"], [text.strip() for text in row["test_list"]]
     setup = "\n".join([*(row.get("test_imports") or ()), row.get("test_setup_code") or ""]).strip()
     try:
-        name = _tested_function(code, asserts)
-        before = "\n".join([*_imports(code), setup]).strip()
-        foreign = _foreign_names("\n".join([before, *asserts])) - {name}
+        body = _parse(code).body
+        imports = [n for n in body if isinstance(n, (ast.Import, ast.ImportFrom))]
+        before = "\n".join([*map(ast.unparse, imports), setup]).strip()  # asserts use them too
+        tested = {n.name for n in body if isinstance(n, ast.FunctionDef)} & _called_names(asserts)
+        foreign = _foreign_names("\n".join([before, *asserts])) - tested
     except SyntaxError:
-        return LeftOut(row_id, "its code or an assert is not Python 3")
-    if name is None:
-        return LeftOut(row_id, "the asserts do not call exactly one function of its code")
+        return base.LeftOut(row_id, "its code or an assert is not Python 3")
+    if len(tested) != 1:
+        return base.LeftOut(row_id, "the asserts do not call exactly one function of its code")
     if foreign:
-        return LeftOut(row_id, "an assert uses a class that only the program has")
+        return base.LeftOut(row_id, "an assert uses a class that only the program has")
     shown = options.visible_tests or len(asserts)
     if options.visible_tests and shown >= len(asserts):
-        return LeftOut(row_id, f"has no more tests than the {shown} that are visible")
-    statement = "\n".join([_text(row), "", _TESTS_FOLLOW, "", *asserts[:shown]])
+        return base.LeftOut(row_id, f"has no more tests than the {shown} that are visible")
+    (name,) = tested
+    statement = "\n".join([row["text"], "", _TESTS_FOLLOW, "", *asserts[:shown]])
     checks = [TestCase(check=_check(text, name, before)) for text in asserts]
     apart = options.visible_tests or 0  # those that the reward does not count
     problem = Problem(
-        id=row_id,
-        prompt=render("function", statement, style=options.prompt_style),
-        tests=tuple(checks[apart:]),
+        row_id,
+        base.render("function", statement, style=options.prompt_style),
+        tuple(checks[apart:]),
         visible_tests=tuple(checks[:apart]),
         entry_point=name,
         source="mbpp",
     )
-    return SolvedProblem(problem=problem, solution=f"{setup}\n\n{code}" if setup else code)
+    return base.SolvedProblem(problem, f"{setup}\n\n{code}" if setup else code)
 
 
 def _check(statement: str, name: str, before: str) -> str:
@@ -136,22 +125,13 @@ def _check(statement: str, name: str, before: str) -> str:
     return "\n".join([*lines, *(f"    {line}" for line in statement.splitlines())]) + "\n"
 
 
-def _tested_function(code: str, asserts: list[str]) -> str | None:
-    defined = {node.name for node in _parse(code).body if isinstance(node, ast.FunctionDef)}
-    called = {
+def _called_names(asserts: list[str]) -> set[str]:
+    return {
         node.func.id
         for text in asserts
         for node in ast.walk(_parse(text))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
     }
-    tested = defined & called
-    return tested.pop() if len(tested) == 1 else None
-
-
-def _imports(code: str) -> list[str]:
-    """Return the import statements of a program: asserts use its modules too."""
-    body = _parse(code).body
-    return [ast.unparse(node) for node in body if isinstance(node, (ast.Import, ast.ImportFrom))]
 
 
 def _foreign_names(source: str) -> set[str]:
@@ -160,15 +140,13 @@ def _foreign_names(source: str) -> set[str]:
     Builtins may be called, but not handed over: the program is another process, to which plain
     data can go and a class cannot.
     """
-    tree = _parse(source)
-    names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
+    nodes = list(ast.walk(_parse(source)))
+    names = [node for node in nodes if isinstance(node, ast.Name)]
     bound = {node.id for node in names if isinstance(node.ctx, ast.Store)}
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.Import, ast.ImportFrom)):
-            bound |= {(alias.asname or alias.name).split(".")[0] for alias in node.names}
-        elif isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-            bound.add(node.name)
-    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    bound |= {node.name for node in nodes if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+    aliases = [node for node in nodes if isinstance(node, ast.alias)]
+    bound |= {(alias.asname or alias.name).split(".")[0] for alias in aliases}
+    called = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
     return {
         node.id
         for node in names
@@ -182,7 +160,7 @@ def _parse(source: str) -> ast.Module:
         return ast.parse(source)
 
 
-def _split_of(row: Row) -> str:
+def _split_of(row: base.Row) -> str:
     """Return the split of a row, which is a range of ids (Austin et al. 2021, sec. 2.1)."""
     number = int(row["task_id"])
     for name, end in {"prompt": 10, "test": 510, "validation": 600, "train": 974}.items():
@@ -191,51 +169,26 @@ def _split_of(row: Row) -> str:
     raise ValueError(f"task_id must be at most 974, got {number}")
 
 
-def _row_id(row: Row) -> str:
-    return f"mbpp/{row['task_id']}"
-
-
-def _text(row: Row) -> str:
-    text: str = row["text"] if "text" in row else row["prompt"]  # the sanitized configuration
-    return text.strip()
-
-
-def _code(row: Row) -> str:
-    code: str = row["code"].replace("\r\n", "\n")
-    return code
-
-
 def _parse_assert(text: str) -> tuple[str, str, str] | None:
     """Return (function, stdin, expected stdout) of an assert, or None for another form."""
     try:
-        statement = _parse(text.strip()).body[0]
-    except (SyntaxError, IndexError):
-        return None
-    match statement:
-        case ast.Assert(
-            test=ast.Compare(
-                left=ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]),
-                ops=[ast.Eq()],
-                comparators=[value],
-            )
-        ):
-            pass
-        case _:
-            return None
-    literals = [_literal(node) for node in (*arguments, value)]
-    if None in literals:
-        return None
-    return name, "".join(f"{given}\n" for given in literals[:-1]), f"{literals[-1]}\n"
+        match _parse(text.strip()).body[0]:
+            case ast.Assert(
+                test=ast.Compare(
+                    left=ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]),
+                    ops=[ast.Eq()],
+                    comparators=[value],
+                )
+            ):
+                values = [ast.literal_eval(node) for node in (*arguments, value)]
+                *given, expected = [f"{base.python_literal(v)}\n" for v in values]
+                return name, "".join(given), expected
+    except (SyntaxError, IndexError, ValueError, TypeError):  # TypeError: what cannot be hashed
+        pass
+    return None
 
 
-def _literal(node: ast.expr) -> str | None:
-    try:
-        return python_literal(ast.literal_eval(node))
-    except (ValueError, TypeError):  # TypeError: a set or a key that cannot be hashed
-        return None
-
-
-BENCHMARK = Benchmark(
+BENCHMARK = base.Benchmark(
     hub="google-research-datasets/mbpp",
     config="full",
     revision="4bb6404fdc6cacfda99d4ac4205087b89d32030c",
