@@ -1,35 +1,28 @@
-"""The files that one preparation makes, and its working file, so that a kill costs nothing.
-
-A line of the working file stands for a row of the data set. It is tab-separated JSON: ["K", id,
-tests, dropped, solution, problem] for a problem that is kept, ["L", row id, reason] for a row left
-out. The first line says which preparation it is.
-"""
+"""The files that one preparation makes, and its working file, so that a kill costs nothing."""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
 import json
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from maxatk.errors import InvalidValueError
 from maxatk.folders import atomic_write
-from maxatk.problems.benchmarks.base import LeftOut, SolvedProblem
+from maxatk.problems.benchmarks.base import Converted, LeftOut
+from maxatk.records import Sample
 
 
 @dataclasses.dataclass(frozen=True)
 class Outputs:
-    """The files of one preparation: `problems` is named by the caller, the others lie beside it.
+    """The files of one preparation: `problems` by part, named by the caller, and what lies beside.
 
-    `solutions` are samples that `maxatk score` reads; `left_out` lists the rows left out with the
-    reason; `manifest` holds settings, counts and hashes.
+    `left_out` lists the rows left out with the reason; `manifest` holds settings, counts, hashes.
     """
 
     problems: dict[str, Path]
-    solutions: dict[str, Path]
     left_out: Path
     manifest: Path
     work: Path
@@ -42,10 +35,8 @@ def outputs(out: Path, parts: Iterable[str] = ()) -> Outputs:
     """
     if out.suffix != ".jsonl":
         raise InvalidValueError(f"out: {str(out)!r} must end in .jsonl")
-    made = {name: out.with_name(f"{out.stem}-{name}.jsonl") for name in parts} or {"": out}
     return Outputs(
-        problems=made,
-        solutions={name: solutions_file(path) for name, path in made.items()},
+        {name: out.with_name(f"{out.stem}-{name}.jsonl") for name in parts} or {"": out},
         left_out=out.with_suffix(".left_out.jsonl"),
         manifest=out.with_suffix(".manifest.json"),
         work=out.with_suffix(".work"),
@@ -60,7 +51,6 @@ def solutions_file(problems: Path) -> Path:
 def write_lines(path: Path, lines: Iterable[str]) -> dict[str, Any]:
     """Write a file that appears whole or not at all; return how many lines, and its SHA-256."""
     digest, written = hashlib.sha256(), 0
-    path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(path) as partial, partial.open("wb") as file:
         for line in lines:
             data = line.encode() + b"\n"
@@ -70,62 +60,55 @@ def write_lines(path: Path, lines: Iterable[str]) -> dict[str, Any]:
     return {"lines": written, "sha256": digest.hexdigest()}
 
 
-@dataclasses.dataclass
-class Counts:
-    """What a preparation has seen so far.
-
-    `tests` are those of the kept problems, after `duplicates` tests were dropped from
-    `with_duplicates` of them; `reasons` counts the rows left out.
-    """
-
-    rows: int = 0
-    kept: int = 0
-    tests: int = 0
-    duplicates: int = 0
-    with_duplicates: int = 0
-    solutions: int = 0
-    reasons: Counter[str] = dataclasses.field(default_factory=Counter)
-
-
 class Journal:
     """A context manager over the working file; what an earlier run left there is read first.
 
-    `counts` and `ids` hold what the file says. A torn last line is dropped; a file of another
-    preparation is begun anew.
+    Its first line says which preparation it is, every other is a row of the data set: five JSON
+    texts with tabs between them, of id, problem, solution or reason, tests and dropped tests. A
+    torn last line is dropped; a file of another preparation is begun anew. `rows` and `ids` are
+    those of the file.
     """
 
     def __init__(self, path: Path, identity: Mapping[str, Any]) -> None:
-        self.path = path
-        self.counts = Counts()
-        self.ids: set[str] = set()
-        self._header = json.dumps(identity, sort_keys=True).encode() + b"\n"
+        self.path, self.rows, self.ids = path, 0, set[str]()
+        header = json.dumps(identity, sort_keys=True).encode() + b"\n"
         path.parent.mkdir(parents=True, exist_ok=True)
-        end = self._resume() if path.is_file() else 0
-        self._file = path.open("r+b" if end else "wb")
+        self._file = path.open("a+b")
+        self._file.seek(0)
+        end = 0
+        if self._file.readline() == header:
+            end = len(header)
+            for line in self._file:
+                if not line.endswith(b"\n"):
+                    break
+                end += len(line)
+                self._count(line.decode())
         self._file.truncate(end)
-        self._file.seek(end)
         if not end:
-            self._file.write(self._header)
+            self._file.write(header)
 
-    def keep(self, solved: SolvedProblem) -> None:
-        """Append a problem."""
-        problem, tests = solved.problem, len(solved.problem.tests)
-        fields = [problem.id, tests, solved.dropped, solved.solution, problem.to_json()]
-        self._append("K", fields)
+    def add(self, row: Converted) -> None:
+        """Append what a row of the data set has become."""
+        fields: list[Any]
+        if isinstance(row, LeftOut):
+            fields = [row.row_id, None, dataclasses.asdict(row), 0, 0]
+        else:
+            problem, solution = row.problem, row.solution
+            sample = None if solution is None else Sample(problem.id, 0, solution).to_json()
+            fields = [problem.id, problem.to_json(), sample, len(problem.tests), row.dropped]
+        line = "\t".join(map(json.dumps, fields)) + "\n"
+        self._file.write(line.encode())
+        self._count(line)
 
-    def leave_out(self, row: LeftOut) -> None:
-        """Append a row that makes no problem."""
-        self._append("L", [row.row_id, row.reason])
-
-    def kept(self) -> Iterator[tuple[str, str, str | None]]:
-        """Yield id, JSON text and reference solution of the kept problems in file order."""
-        for problem_id, _, _, solution, problem in self._lines("K"):
-            yield json.loads(problem_id), problem, json.loads(solution)
-
-    def left_out(self) -> Iterator[LeftOut]:
-        """Yield the rows left out in file order."""
-        for fields in self._lines("L"):
-            yield LeftOut(*map(json.loads, fields))
+    def lines(self, *, kept: bool) -> Iterator[list[str]]:
+        """Yield the five texts of every row that is kept, or of the others, in file order."""
+        self._file.flush()
+        with self.path.open() as lines:
+            next(lines)
+            for line in lines:
+                texts = line.rstrip("\n").split("\t")
+                if kept is (texts[1] != "null"):
+                    yield texts
 
     def __enter__(self) -> Journal:
         return self
@@ -133,43 +116,8 @@ class Journal:
     def __exit__(self, *_: object) -> None:
         self._file.close()
 
-    def _resume(self) -> int:
-        """Count the whole lines of this preparation; return where they end, 0 for another's."""
-        with self.path.open("rb") as lines:
-            if lines.readline() != self._header:
-                return 0
-            end = len(self._header)
-            for line in lines:
-                if not line.endswith(b"\n"):
-                    break
-                end += len(line)
-                self._count(line.decode())
-        return end
-
-    def _append(self, kind: str, fields: list[Any]) -> None:
-        line = "\t".join([kind, *map(json.dumps, fields)]) + "\n"
-        self._file.write(line.encode())
-        self._count(line)
-
-    def _lines(self, kind: str) -> Iterator[list[str]]:
-        """Yield the fields of every line of a kind, each as JSON text."""
-        self._file.flush()
-        with self.path.open("rb") as lines:
-            for line in lines:
-                if line.startswith(kind.encode() + b"\t"):
-                    yield line.decode().rstrip("\n").split("\t")[1:]
-
     def _count(self, line: str) -> None:
-        counts = self.counts
-        counts.rows += 1
-        kind, *fields = line.rstrip("\n").split("\t", 5)
-        if kind == "L":
-            counts.reasons[json.loads(fields[1])] += 1
-            return
-        problem_id, tests, dropped = map(json.loads, fields[:3])
-        self.ids.add(problem_id)
-        counts.kept += 1
-        counts.tests += tests
-        counts.duplicates += dropped
-        counts.with_duplicates += dropped > 0
-        counts.solutions += fields[3] != "null"
+        self.rows += 1
+        name, problem, _ = line.split("\t", 2)
+        if problem != "null":
+            self.ids.add(json.loads(name))

@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -13,27 +14,17 @@ from typing import Any, TypeAlias
 from maxatk.check import at_least, is_whole, require
 from maxatk.errors import InvalidValueError, unknown_name
 from maxatk.folders import read_json, write_json
-from maxatk.problems.benchmarks.base import (
-    PROMPTS_VERSION,
-    Converted,
-    LeftOut,
-    Row,
-    SolvedProblem,
-)
-from maxatk.problems.outputs import Journal, Outputs, outputs, write_lines
+from maxatk.problems.benchmarks import BENCHMARKS
+from maxatk.problems.benchmarks.base import PROMPTS_VERSION, LeftOut, Row, SolvedProblem
+from maxatk.problems.outputs import Journal, Outputs, outputs, solutions_file, write_lines
 from maxatk.problems.source import BadRows, Source, open_source
-from maxatk.records import Sample
 from maxatk.settings import from_mapping
 from maxatk.verifier import Progress
 from maxatk.version import VERSION
 
 CountTokens = Callable[[str], int]
 ContestKey: TypeAlias = tuple[str, str]
-"""(contest, index) of a problem of Codeforces, such as ("1041", "E").
-
-Codeforces gives one problem several keys when two divisions share it; open-r1/codeforces lists them
-as aliases.
-"""
+"""(contest, index) of a problem of Codeforces; one that two divisions share has several."""
 
 KEY_COLUMNS = ("name", "cf_contest_id", "cf_index")  # what `contest_keys` needs of CodeContests
 
@@ -61,10 +52,8 @@ class Overlap:
 
     def sources(self) -> list[Source]:
         """Return what is read, one source a split."""
-        if self.file is not None and not Path(self.file).is_dir():
-            return [open_source(self.benchmark, file=self.file)]
-        found = open_source(self.benchmark, file=self.file, revision=self.revision)
-        splits = self.splits or found.benchmark.splits
+        whole = self.file is not None and not Path(self.file).is_dir()
+        splits = [None] if whole else self.splits or BENCHMARKS[self.benchmark].splits
         return [
             open_source(self.benchmark, split=name, file=self.file, revision=self.revision)
             for name in splits
@@ -165,14 +154,11 @@ def prepare(
 ) -> dict[str, Any]:
     """Make a problems file (one for each part) as `settings` say and return its manifest.
 
-    Beside it lie the reference solutions, the rows left out, and the manifest with the counts
-    (`outputs` names them). Time is linear in the rows; memory holds one problem and the ids.
-    The same call resumes a preparation that was killed, and leaves a finished one as it is. The
-    files depend on settings, data and the version of the package alone. `count_tokens(prompt)` is
-    needed for `max_prompt_tokens`; `progress(done, total)` counts rows.
-
-    Where no row becomes a problem the files are empty. Raises InvalidValueError, MissingFileError
-    and DataError, for what can be checked beforehand before the first row is converted.
+    Beside it lie the reference solutions, the rows left out, and the manifest (`outputs` names
+    them). Memory holds one problem and the ids. The same call resumes a preparation that was
+    killed, and leaves a finished one as it is. `count_tokens(prompt)` is needed for
+    `max_prompt_tokens`; `progress(done, total)` counts rows. Raises InvalidValueError,
+    MissingFileError and DataError, before the first row is converted where that can be.
     """
     files = outputs(Path(out), settings.parts)
     if settings.max_prompt_tokens is not None and count_tokens is None:
@@ -184,8 +170,7 @@ def prepare(
     if finished is not None:
         return finished
     with Journal(files.work, identity) as journal:
-        stages = _Stages(settings, count_tokens, journal.ids)
-        _convert_rows(source, settings, stages, journal, progress)
+        _convert_rows(source, settings, journal, count_tokens, progress)
         manifest = {**identity, "counts": _counts(journal)}
         manifest["files"] = _write(files, journal, settings)
     write_json(files.manifest, manifest)
@@ -212,33 +197,6 @@ def split_ids(ids: Iterable[str], parts: Mapping[str, int], *, seed: int) -> dic
         found |= dict.fromkeys(order[start:end], part)
         start = end
     return found
-
-
-class _Stages:
-    """The filters between a row's problem and the file, in the order in which they are counted."""
-
-    def __init__(
-        self, settings: PrepareSettings, count_tokens: CountTokens | None, ids: set[str]
-    ) -> None:
-        self._settings, self._count_tokens, self._ids = settings, count_tokens, ids
-        self._taken = overlap_keys(settings.overlap) if settings.overlap else set()
-
-    def apply(self, row: Row, solved: SolvedProblem) -> Converted:
-        """Return the problem, or why it is left out."""
-        settings, problem = self._settings, solved.problem
-        if settings.overlap and codeforces_keys(row) & self._taken:
-            return LeftOut(problem.id, f"is in {settings.overlap.benchmark} too")
-        if problem.id in self._ids:
-            return LeftOut(problem.id, "an earlier row has its id")
-        longest = settings.max_solution_length
-        if longest is not None and len(solved.solution or " " * (longest + 1)) > longest:
-            return LeftOut(problem.id, f"has no solution of at most {longest} characters")
-        if settings.max_prompt_tokens is not None and self._count_tokens is not None:
-            tokens = self._count_tokens(problem.prompt)
-            if tokens > settings.max_prompt_tokens:
-                reason = f"its prompt is longer than {settings.max_prompt_tokens} tokens"
-                return LeftOut(problem.id, reason)
-        return solved
 
 
 def overlap_keys(overlap: Overlap) -> set[ContestKey]:
@@ -268,11 +226,8 @@ def contest_keys(row: Row) -> set[ContestKey]:
 
 def codeforces_keys(row: Row) -> set[ContestKey]:
     """Return the keys of an open-r1/codeforces row: its id, its contest and index, its aliases."""
-    names: Iterable[object] = [
-        row.get("id"),
-        f"{row.get('contest_id')}/{row.get('index')}",
-        *(row.get("aliases") or ()),
-    ]
+    whole = f"{row.get('contest_id')}/{row.get('index')}"
+    names: list[object] = [row.get("id"), whole, *(row.get("aliases") or ())]
     found = (_ID.match(str(name).strip().upper().replace("CODEFORCES/", "")) for name in names)
     return {(match[1], match[2]) for match in found if match}
 
@@ -280,24 +235,40 @@ def codeforces_keys(row: Row) -> set[ContestKey]:
 def _convert_rows(
     source: Source,
     settings: PrepareSettings,
-    stages: _Stages,
     journal: Journal,
+    count_tokens: CountTokens | None,
     progress: Progress | None,
 ) -> None:
-    total, counts = source.count(), journal.counts
-    for row, outcome in source.outcomes(start=counts.rows, bad_rows=settings.bad_rows):
-        if settings.limit is not None and counts.kept == settings.limit:
+    total, overlap = source.count(), settings.overlap
+    taken = overlap_keys(overlap) if overlap else set()
+    for row, made in source.outcomes(start=journal.rows, bad_rows=settings.bad_rows):
+        if len(journal.ids) == settings.limit:
             break
-        if isinstance(outcome, SolvedProblem):
-            outcome = stages.apply(row, outcome)
-        if isinstance(outcome, SolvedProblem):
-            journal.keep(outcome)
-        else:
-            journal.leave_out(outcome)
+        if isinstance(made, SolvedProblem):
+            name = made.problem.id
+            if overlap and codeforces_keys(row) & taken:
+                made = LeftOut(name, f"is in {overlap.benchmark} too")
+            elif name in journal.ids:
+                made = LeftOut(name, "an earlier row has its id")
+            elif reason := _too_long(made, settings, count_tokens):
+                made = LeftOut(name, reason)
+        journal.add(made)
         if progress is not None:
-            progress(counts.rows, max(total or 0, counts.rows + (total is None)))
-    if progress is not None and counts.rows != total:
-        progress(counts.rows, counts.rows)
+            progress(journal.rows, max(total or 0, journal.rows + (total is None)))
+    if progress is not None and journal.rows != total:
+        progress(journal.rows, journal.rows)
+
+
+def _too_long(
+    solved: SolvedProblem, settings: PrepareSettings, count_tokens: CountTokens | None
+) -> str | None:
+    longest, solution = settings.max_solution_length, solved.solution
+    if longest is not None and (not solution or len(solution) > longest):
+        return f"has no solution of at most {longest} characters"
+    most = settings.max_prompt_tokens
+    if most is not None and count_tokens and count_tokens(solved.problem.prompt) > most:
+        return f"its prompt is longer than {most} tokens"
+    return None
 
 
 def _identity(settings: PrepareSettings, source: Source) -> dict[str, Any]:
@@ -322,13 +293,20 @@ def _finished(files: Outputs, identity: Mapping[str, Any]) -> dict[str, Any] | N
     before = {name: manifest.get(name) for name in identity}
     if before != json.loads(json.dumps(identity)):
         return None
-    paths = [*files.problems.values(), *files.solutions.values(), files.left_out]
-    return manifest if all(path.is_file() for path in paths) else None
+    paths = [*files.problems.values(), *map(solutions_file, files.problems.values())]
+    return manifest if all(path.is_file() for path in (*paths, files.left_out)) else None
 
 
 def _counts(journal: Journal) -> dict[str, Any]:
-    numbers = dict(vars(journal.counts))
-    return {**numbers, "left_out": dict(numbers.pop("reasons").most_common())}
+    counts = dict.fromkeys(("tests", "duplicates", "with_duplicates", "solutions"), 0)
+    for _, _, sample, tests, dropped in journal.lines(kept=True):
+        counts["tests"] += int(tests)
+        counts["duplicates"] += int(dropped)
+        counts["with_duplicates"] += dropped != "0"
+        counts["solutions"] += sample != "null"
+    reasons = Counter(json.loads(texts[2])["reason"] for texts in journal.lines(kept=False))
+    kept = {"rows": journal.rows, "kept": len(journal.ids)}
+    return {**kept, **counts, "left_out": dict(reasons.most_common())}
 
 
 def _write(files: Outputs, journal: Journal, settings: PrepareSettings) -> dict[str, Any]:
@@ -336,13 +314,15 @@ def _write(files: Outputs, journal: Journal, settings: PrepareSettings) -> dict[
     parts = settings.parts if journal.ids else {}
     part_of = split_ids(journal.ids, parts, seed=settings.seed)
     written = {}
-    for part, path in files.problems.items():
-        mine = (kept for kept in journal.kept() if part_of.get(kept[0], "") == part)
-        written[path.name] = write_lines(path, (problem for _, problem, _ in mine))
-    for part, path in files.solutions.items():
-        mine = (kept for kept in journal.kept() if part_of.get(kept[0], "") == part)
-        samples = (Sample(name, 0, solution) for name, _, solution in mine if solution is not None)
-        written[path.name] = write_lines(path, (json.dumps(s.to_json()) for s in samples))
-    left_out = (json.dumps(dataclasses.asdict(row)) for row in journal.left_out())
+    for place, file_of in ((1, Path), (2, solutions_file)):  # of the texts of a row
+        for part, problems in files.problems.items():
+            mine = (
+                texts[place]
+                for texts in journal.lines(kept=True)
+                if part_of.get(json.loads(texts[0]), "") == part
+            )
+            path = file_of(problems)
+            written[path.name] = write_lines(path, (text for text in mine if text != "null"))
+    left_out = (texts[2] for texts in journal.lines(kept=False))
     written[files.left_out.name] = write_lines(files.left_out, left_out)
     return written
