@@ -4,7 +4,7 @@ from pyarrow import parquet
 
 from maxatk.errors import DataError, InvalidValueError, MissingFileError
 from maxatk.problems import load_problems
-from maxatk.problems.files import count_rows, data_files, file_fingerprint, read_rows
+from maxatk.problems.files import data_files, file_fingerprint, read_rows
 from problems.rows import contest_row, mbpp_row
 
 
@@ -54,14 +54,6 @@ def test_columns_that_are_not_needed_are_not_read(tmp_path):
     assert set(row) == set(contest_row()) - {"incorrect_solutions"}
     (row,) = read_rows(path, only=("name", "cf_index", "no such column"))
     assert row == {"name": "1_A. Sum", "cf_index": "A"}
-
-
-def test_rows_are_counted_where_that_is_cheap(tmp_path, rows_file):
-    rows = [mbpp_row(n) for n in range(5)]
-    lines = rows_file(*rows)
-    table = write_parquet(tmp_path / "rows.parquet", rows)
-    assert count_rows([lines, table]) == 10
-    assert count_rows([rows_file(*rows, name="rows.json")]) is None
 
 
 def test_a_file_is_known_by_its_content(rows_file):

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +11,8 @@ from maxatk.errors import DataError, MissingFileError
 from maxatk.jsonl import read_jsonl, write_jsonl
 from maxatk.problems import problems_by_id, solutions_file
 from maxatk.records import Outcome, Problem, Sample, Verdict
-from maxatk.verifier import AnyVerifier, problem_job
+from maxatk.verifier import AnyVerifier, Progress, problem_job
 
-_BATCH = 64
 _SHOWN = 300  # characters of a failed test's standard error
 
 
@@ -46,7 +44,7 @@ def check_solutions(
     solutions: Path | None,
     *,
     verifier: AnyVerifier,
-    progress: Callable[[int, int], None],
+    progress: Progress,
 ) -> Checked:
     """Verify the reference solution of every problem that has one.
 
@@ -55,13 +53,8 @@ def check_solutions(
     """
     by_id = problems_by_id(read_jsonl(path, Problem.from_json), source=str(path))
     programs = _programs(solutions or solutions_file(path), by_id)
-    verdicts: dict[str, Verdict] = {}
-    waiting = iter(programs.items())
-    while batch := list(itertools.islice(waiting, _BATCH)):
-        jobs = [problem_job(program, by_id[problem_id]) for problem_id, program in batch]
-        ids = [problem_id for problem_id, _ in batch]
-        verdicts |= zip(ids, verifier.verify_many(jobs), strict=True)
-        progress(len(verdicts), len(programs))
+    jobs = [problem_job(program, by_id[name]) for name, program in programs.items()]
+    verdicts = dict(zip(programs, verifier.verify_many(jobs, progress=progress), strict=True))
     verified = {name: verdict for name, verdict in verdicts.items() if verdict.scorable}
     return Checked(
         path,

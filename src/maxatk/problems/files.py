@@ -25,10 +25,9 @@ _BATCH = 16  # rows of parquet decoded at a time; one row of CodeContests can ho
 def data_files(path: Path, *, split: str | None, names: Sequence[str] | None) -> list[Path]:
     """Return the data files of `path`, a file or a folder.
 
-    In a folder these are `names` if they are given (the files of the data set's repository),
-    else the files whose name starts with the split, else all, in the order of their names.
-
-    Raises MissingFileError for what does not exist, InvalidValueError for another format.
+    In a folder these are `names` if they are given, else the files whose name starts with the
+    split, else all, in the order of their names. Raises MissingFileError for what does not exist,
+    InvalidValueError for another format.
     """
     if path.is_file():
         if path.suffix not in FORMATS:
@@ -54,9 +53,7 @@ def data_files(path: Path, *, split: str | None, names: Sequence[str] | None) ->
 def read_rows(
     path: Path, *, unused: Sequence[str] = (), only: Sequence[str] | None = None
 ) -> Iterator[Row]:
-    """Yield the rows of one file.
-
-    Of a parquet file the columns `unused` are not read, or `only` those.
+    """Yield the rows of one file; of parquet the columns `only`, or all but those `unused`.
 
     Raises DataError (with the place) for a file that does not hold rows.
     """
@@ -71,34 +68,16 @@ def read_rows(
 
 def file_fingerprint(files: Sequence[Path]) -> list[dict[str, Any]]:
     """Return name, size in bytes and SHA-256 of every file."""
-    described = []
-    for path in files:
-        size = path.stat().st_size
-        described.append({"name": path.name, "bytes": size, "sha256": file_digest(path)})
-    return described
-
-
-def count_rows(files: Sequence[Path]) -> int | None:
-    """Return the number of rows, or None where only reading them all would tell."""
-    total = 0
-    for path in files:
-        if path.suffix == ".parquet":
-            total += _open_parquet(path).metadata.num_rows
-        elif path.suffix == ".jsonl":
-            with path.open("rb") as data:
-                total += sum(1 for line in data if line.strip())
-        else:
-            return None
-    return total
+    return [
+        {"name": path.name, "bytes": path.stat().st_size, "sha256": file_digest(path)}
+        for path in files
+    ]
 
 
 def _parquet_rows(path: Path, unused: Sequence[str], only: Sequence[str] | None) -> Iterator[Row]:
     parquet = _open_parquet(path)
-    columns = [
-        name
-        for name in parquet.schema_arrow.names
-        if (name in only if only is not None else name not in unused)
-    ]
+    names = parquet.schema_arrow.names
+    columns = [n for n in names if (n not in unused if only is None else n in only)]
     with _damage_named(path):
         for batch in parquet.iter_batches(batch_size=_BATCH, columns=columns):
             yield from batch.to_pylist()

@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,7 @@ from maxatk.check import at_least
 from maxatk.errors import DataError, InvalidValueError, suggestion, unknown_name
 from maxatk.jsonl import read_jsonl
 from maxatk.problems.benchmarks import BENCHMARKS
-from maxatk.problems.benchmarks.base import (
-    Converted,
-    LeftOut,
-    SolvedProblem,
-)
+from maxatk.problems.benchmarks.base import Converted, LeftOut, SolvedProblem
 from maxatk.problems.outputs import solutions_file
 from maxatk.problems.source import open_source
 from maxatk.records import Problem, Sample
@@ -96,13 +92,17 @@ def find_problem(
     """
     wanted = (problem_id, f"{name}/{problem_id}")
     seen: list[str] = []
-    solved: Iterable[Converted]
+    made: Iterable[Converted]
     if str(name) in BENCHMARKS:
-        outcomes = open_source(str(name), split=split, file=file, options=options).outcomes()
-        solved = (outcome for _, outcome in outcomes)
+        source = open_source(str(name), split=split, file=file, options=options)
+        made = (outcome for _, outcome in source.outcomes())
     else:
-        solved = _solved(Path(name), load_problems(name, split=split, file=file, options=options))
-    for found in solved:
+        problems = load_problems(name, split=split, file=file, options=options)
+        path = solutions_file(Path(name))
+        samples = read_jsonl(path, Sample.from_json) if path.is_file() else ()
+        solutions = {sample.problem_id: sample.completion for sample in samples}
+        made = [SolvedProblem(problem, solutions.get(problem.id)) for problem in problems]
+    for found in made:
         found_id = found.row_id if isinstance(found, LeftOut) else found.problem.id
         if found_id in wanted:
             if isinstance(found, LeftOut):
@@ -113,13 +113,6 @@ def find_problem(
         f"id: {problem_id!r} is not among the {len(seen)} problems of {name}"
         f"{suggestion(wanted[1], seen) or suggestion(problem_id, seen)}"
     )
-
-
-def _solved(file: Path, problems: Iterable[Problem]) -> Iterator[Converted]:
-    path = solutions_file(file)
-    samples = read_jsonl(path, Sample.from_json) if path.is_file() else ()
-    solutions = {sample.problem_id: sample.completion for sample in samples}
-    yield from (SolvedProblem(problem, solutions.get(problem.id)) for problem in problems)
 
 
 def problems_by_id(problems: Iterable[Problem], *, source: str) -> dict[str, Problem]:
@@ -146,10 +139,7 @@ def load_benchmark(
     revision: str | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> Loaded:
-    """Return the problems of a benchmark with reference solutions and the rows left out.
-
-    The arguments are those of `load_problems`, and it raises as that does.
-    """
+    """Return problems with their solutions, and the rows left out; otherwise as `load_problems`."""
     source = open_source(name, split=split, file=file, revision=revision, options=options)
     at_least("limit", limit, 1)
     solved: list[SolvedProblem] = []
@@ -159,9 +149,9 @@ def load_benchmark(
             left_out.append(outcome)
         else:
             solved.append(outcome)
-        if limit is not None and len(solved) == limit:
+        if len(solved) == limit:
             break
-    return Loaded(solved=tuple(solved), left_out=tuple(left_out))
+    return Loaded(tuple(solved), tuple(left_out))
 
 
 def read_problems(
@@ -169,8 +159,8 @@ def read_problems(
 ) -> tuple[dict[str, Problem], str | None]:
     """Return the first problems by id, and the name that they were loaded by, if they were.
 
-    Raises as `load_problems`, DataError (no problems, an id that occurs twice) or InvalidValueError
-    (an unknown rule of comparison).
+    Raises as `load_problems` and `problems_by_id`, and InvalidValueError for an unknown rule of
+    comparison.
     """
     source = str(problems) if isinstance(problems, (str, Path)) else None
     if isinstance(problems, (str, Path)):

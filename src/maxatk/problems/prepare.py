@@ -239,7 +239,7 @@ def _convert_rows(
     count_tokens: CountTokens | None,
     progress: Progress | None,
 ) -> None:
-    total, overlap = source.count(), settings.overlap
+    overlap = settings.overlap
     taken = overlap_keys(overlap) if overlap else set()
     for row, made in source.outcomes(start=journal.rows, bad_rows=settings.bad_rows):
         if len(journal.ids) == settings.limit:
@@ -254,8 +254,8 @@ def _convert_rows(
                 made = LeftOut(name, reason)
         journal.add(made)
         if progress is not None:
-            progress(journal.rows, max(total or 0, journal.rows + (total is None)))
-    if progress is not None and journal.rows != total:
+            progress(journal.rows, journal.rows + 1)  # only reading them all would tell how many
+    if progress is not None:
         progress(journal.rows, journal.rows)
 
 

@@ -1,8 +1,4 @@
-"""A benchmark as asked for: split, revision or local file, and options, all checked at once.
-
-The rows of the hub are streamed, as those of files: nothing but the row at hand is held. Every
-failure of the network names the data set and the way around it.
-"""
+"""A benchmark as asked for: split, revision or local file, and options, all checked at once."""
 
 from __future__ import annotations
 
@@ -22,7 +18,7 @@ from maxatk.errors import (
 from maxatk.models import why_missing
 from maxatk.problems.benchmarks import BENCHMARKS
 from maxatk.problems.benchmarks.base import Benchmark, Converted, LeftOut, Row, RowOptions
-from maxatk.problems.files import count_rows, data_files, file_fingerprint, read_rows
+from maxatk.problems.files import data_files, file_fingerprint, read_rows
 from maxatk.settings import from_mapping
 
 BadRows: TypeAlias = Literal["stop", "leave_out"]
@@ -45,10 +41,7 @@ class Source:
     def rows(
         self, *, start: int = 0, only: Sequence[str] | None = None
     ) -> Iterator[tuple[str, Row]]:
-        """Yield (place, row) from row `start` on; the place starts messages about the row.
-
-        With `only`, no other columns of parquet files are read.
-        """
+        """Yield (place, row) from row `start` on; of parquet files the columns `only`, if given."""
         if not self.files:
             for number, row in enumerate(self._hub_rows(start, only), start=start):
                 yield f"{self.benchmark.hub}, {self.split}, row {number}", row
@@ -65,8 +58,7 @@ class Source:
     ) -> Iterator[tuple[Row, Converted]]:
         """Yield every row with what it becomes, from row `start` on.
 
-        Raises DataError for a row that does not have the schema; with `bad_rows` "leave_out" such
-        a row is left out for that reason.
+        Raises DataError for a row without the schema, unless `bad_rows` leaves it out.
         """
         for place, row in self.rows(start=start):
             try:
@@ -82,10 +74,6 @@ class Source:
         for place, row in itertools.islice(self.rows(), 1) if self.files else ():
             self._convert(row, place)
 
-    def count(self) -> int | None:
-        """Return the number of rows, or None where only reading them all would tell."""
-        return count_rows(self.files) if self.files else None
-
     def describe(self) -> dict[str, Any]:
         """Return what identifies the rows: the files' hashes, or the hub's revision and split."""
         described: dict[str, Any] = {"benchmark": self.name}
@@ -98,14 +86,8 @@ class Source:
         return {**described, "options": dataclasses.asdict(self.options)}
 
     def _hub_rows(self, start: int, only: Sequence[str] | None) -> Iterator[Row]:
-        """Yield the rows of a split on the hub from row `start` on, with the columns `only`.
-
-        Raises MissingDependencyError without the package `datasets`, DataError where the data set
-        cannot be loaded, also in the middle of it.
-        """
         _need_datasets()
-        hub, revision = self.benchmark.hub, str(self.revision)
-        reason = why_missing(hub, kind="dataset", revision=revision)
+        reason = why_missing(self.benchmark.hub, kind="dataset", revision=self.revision)
         if reason is not None:  # soon: the loader below would ask for half a minute
             raise _unreachable(self.benchmark, reason)
         try:
@@ -116,7 +98,7 @@ class Source:
     def _stream(self, only: Sequence[str] | None) -> Any:
         from datasets import load_dataset
 
-        benchmark, split, revision = self.benchmark, str(self.split), str(self.revision)
+        benchmark, split, revision = self.benchmark, str(self.split), self.revision
         if benchmark.data_files is None:
             wanted: dict[str, Any] = {"split": split, "revision": revision, "streaming": True}
             if only is not None:
@@ -153,10 +135,9 @@ def open_source(
 ) -> Source:
     """Return a benchmark's source; nothing but the names of local files is looked at.
 
-    A single local file is read whole, unless its rows tell their split; of a folder, the files of
-    `split`. Raises InvalidValueError for an unknown name, split or option, MissingFileError
-    without the file, and DataError where the newest revision has to be asked for and the hub does
-    not answer.
+    A single local file is read whole, unless its rows tell their split. Raises InvalidValueError
+    for an unknown name, split or option, MissingFileError without the file, and DataError where
+    the newest revision has to be asked for and the hub does not answer.
     """
     if name not in BENCHMARKS:
         raise unknown_name("problems", name, BENCHMARKS)
@@ -170,7 +151,8 @@ def open_source(
         if not benchmark.hub:
             raise InvalidValueError(f"{name}: needs options.hub, a data set's name, or a file")
         split = split or benchmark.default_split
-        return Source(name, benchmark, chosen, split, resolve_revision(benchmark, revision), ())
+        revision = revision or benchmark.revision or _newest_revision(benchmark)
+        return Source(name, benchmark, chosen, split, revision, ())
     if revision is not None:
         raise InvalidValueError("revision: is for the hub; a local file has none")
     path = Path(file)
@@ -196,14 +178,7 @@ def _options(name: str, benchmark: Benchmark, options: Mapping[str, Any]) -> Row
         raise InvalidValueError(f"{where}: {error}") from error
 
 
-def resolve_revision(benchmark: Benchmark, revision: str | None) -> str:
-    """Return the commit that is read: the one asked for, the benchmark's own, or the newest.
-
-    Only the newest one needs the network. Raises DataError where the hub does not answer.
-    """
-    known = revision or benchmark.revision
-    if known is not None:
-        return known
+def _newest_revision(benchmark: Benchmark) -> str:
     _need_datasets()
     from huggingface_hub import HfApi
 

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import importlib.util
 import queue
 import re
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
 from pathlib import Path
+from typing import NamedTuple
 
 from maxatk.errors import SandboxError
 from maxatk.records import Outcome, Verdict
 from maxatk.verifier import outcomes
 from maxatk.verifier.jobs import Job, Limits, Pair, as_jobs
 from maxatk.verifier.zygote_process import Isolation, Zygote, new_uid
+
+CLOSED = "the verifier was closed"
 
 _ATTEMPTS = 3
 _IMPORTS_NUMPY = re.compile(r"^[ \t]*(?:import|from)[ \t]+numpy\b", re.MULTILINE)
@@ -25,45 +28,36 @@ _IMPORTS_NUMPY = re.compile(r"^[ \t]*(?:import|from)[ \t]+numpy\b", re.MULTILINE
 _SWITCH_INTERVAL = 1e-4
 
 
-@dataclasses.dataclass
-class Batch:
-    """Where the verdicts of one call are collected."""
+class Task(NamedTuple):
+    """One program that waits for a worker; who wants its verdict may cancel it until then."""
 
-    done: queue.SimpleQueue[tuple[Job, Verdict]] = dataclasses.field(
-        default_factory=queue.SimpleQueue
-    )
-    abandoned: threading.Event = dataclasses.field(default_factory=threading.Event)
-
-
-@dataclasses.dataclass(frozen=True)
-class Task:
-    """One program of a batch, waiting for a worker."""
-
+    verdict: Future[Verdict]
     job: Job
     limits: Limits
-    batch: Batch
 
-    def fail(self, message: str) -> None:
-        """Answer with infra_error for every test."""
-        self.batch.done.put((self.job, outcomes.uniform(self.job, Outcome.INFRA_ERROR, message)))
+    def answer(self, found: Callable[[Job, Limits], Verdict]) -> None:
+        """Set the verdict that a function finds, unless nobody wants it any more."""
+        if self.verdict.set_running_or_notify_cancel():
+            self.verdict.set_result(found(self.job, self.limits))
+
+
+def infra_error(job: Job, message: str) -> Verdict:
+    """Return the verdict of infra_error for every test."""
+    return outcomes.uniform(job, Outcome.INFRA_ERROR, message)
 
 
 class Worker:
-    """One thread and its zygotes, restarted whenever they die; one of them has NumPy loaded."""
+    """One thread and its zygotes, restarted whenever they die; one of them has NumPy loaded.
 
-    def __init__(
-        self,
-        index: int,
-        tasks: queue.SimpleQueue[Task | None],
-        started: queue.SimpleQueue[Isolation | Exception],
-        numpy: str,
-    ) -> None:
-        self._uid = new_uid()
-        self._tasks, self._started = tasks, started
-        self._numpy = numpy
+    `started` is the isolation of its first zygote, or the SandboxError without one.
+    """
+
+    def __init__(self, index: int, tasks: queue.SimpleQueue[Task | None], numpy: str) -> None:
+        self._uid, self._tasks, self._numpy = new_uid(), tasks, numpy
         self._zygotes: dict[str, Zygote] = {}  # by what they have preloaded
         self._isolation: Isolation = {}  # of the first zygote: no later one may have less
         self._stopping = False
+        self.started: Future[Isolation] = Future()
         self.thread = threading.Thread(target=self._run, name=f"maxatk-{index}", daemon=True)
         self.thread.start()
 
@@ -75,35 +69,32 @@ class Worker:
 
     def _run(self) -> None:
         try:
-            self._started.put(self._running_zygote().isolation)
+            self.started.set_result(self._running_zygote().isolation)
         except Exception as error:  # whatever it is: who made the worker waits for an answer
-            self._started.put(error)
+            self.started.set_exception(error)
             return
         while (task := self._tasks.get()) is not None:
-            if not task.batch.abandoned.is_set():
-                self._answer(task)
+            task.answer(self._verdict)
         for flavour in list(self._zygotes):
             self._discard(flavour)
 
-    def _answer(self, task: Task) -> None:
-        reason = "the verifier was closed"
-        sources = (task.job.program, task.job.checker or "")
+    def _verdict(self, job: Job, limits: Limits) -> Verdict:
+        reason = CLOSED
+        sources = (job.program, job.checker or "")
         flavour = "numpy" if self._numpy and any(map(_IMPORTS_NUMPY.search, sources)) else ""
         for _ in range(_ATTEMPTS):
             if self._stopping:
                 break
             try:
-                zygote = self._running_zygote(flavour)
-                verdict = outcomes.verdict(zygote, task.job, task.limits)
+                verdict = outcomes.verdict(self._running_zygote(flavour), job, limits)
             except Exception as error:  # a thread that dies here would leave its caller waiting
                 reason = f"{type(error).__name__}: {error}"
                 self._discard(flavour)
                 continue
             if verdict.scorable:
-                task.batch.done.put((task.job, verdict))
-                return
+                return verdict
             reason = next(t.stderr for t in verdict.tests if t.outcome is Outcome.INFRA_ERROR)
-        task.fail(reason)
+        return infra_error(job, reason)
 
     def _running_zygote(self, flavour: str = "") -> Zygote:
         if flavour not in self._zygotes:
@@ -111,16 +102,13 @@ class Worker:
             zygote = Zygote(uid=self._uid, modules=flavour, folder=folder)
             self._zygotes[flavour] = zygote
             self._isolation = self._isolation or zygote.isolation
-            lost = [
-                name
-                for name, held in self._isolation.items()
-                if held is True and zygote.isolation.get(name) is not True
-            ]
+            held = [name for name, holds in self._isolation.items() if holds is True]
+            lost = [name for name in held if zygote.isolation.get(name) is not True]
             if lost:
                 self._discard(flavour)
                 raise SandboxError(f"a later sandbox lacks layers of the first: {', '.join(lost)}")
             if self._stopping:
-                raise SandboxError("the verifier was closed")
+                raise SandboxError(CLOSED)
         return self._zygotes[flavour]
 
     def _discard(self, flavour: str) -> None:
@@ -153,34 +141,27 @@ class Ahead:
     programs that no worker has taken.
     """
 
-    def __init__(self, put: Callable[[Iterable[Job], Batch], None]) -> None:
+    def __init__(self, put: Callable[[Job], Future[Verdict]]) -> None:
         self._put = put
-        self._batch = Batch()
-        self._started: set[Job] = set()
+        self._verdicts: dict[Job, Future[Verdict]] = {}
 
     def start(self, item: Job | Pair) -> None:
         """Hand a program to the workers; raises as `Verifier.verify_many`."""
         (job,) = as_jobs([item])
-        if job not in self._started:
-            self._put([job], self._batch)
-            self._started.add(job)
+        if job not in self._verdicts:
+            self._verdicts[job] = self._put(job)
 
     def verify_many(self, items: Iterable[Job | Pair]) -> list[Verdict]:
         """Return the verdicts of programs in their order, as `Verifier.verify_many` does.
 
-        It waits for those that were started and starts the others. What was started before and is
-        not among them is dropped: every verdict serves one call. Raises as `Verifier.verify_many`.
+        What was started before and is not among them is dropped: every verdict serves one call.
         """
         jobs = as_jobs(items)
         for job in jobs:
             self.start(job)
-        missing, verdicts = set(jobs), {}
-        while missing:
-            job, verdict = self._batch.done.get()
-            verdicts[job] = verdict
-            missing.discard(job)
+        verdicts = [self._verdicts[job].result() for job in jobs]
         self._drop()
-        return [verdicts[job] for job in jobs]
+        return verdicts
 
     def __enter__(self) -> Ahead:
         return self
@@ -189,5 +170,6 @@ class Ahead:
         self._drop()
 
     def _drop(self) -> None:
-        self._batch.abandoned.set()
-        self._batch, self._started = Batch(), set()
+        for verdict in self._verdicts.values():
+            verdict.cancel()
+        self._verdicts = {}

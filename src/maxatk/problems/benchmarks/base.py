@@ -112,7 +112,6 @@ class Benchmark:
     data_files: Callable[[str, Any], list[str]] | None = None
     unused: tuple[str, ...] = ()
     split_of: Callable[[Row], str] | None = None
-    note: str = ""
 
 
 def stdin_tests(pairs: Iterable[tuple[str, str]]) -> Tests:

@@ -161,6 +161,5 @@ BENCHMARKS = {
         size="any",
         convert=table,
         options=TableOptions,
-        note="options.hub or --file names it, options.prompt and options.answer two columns",
     ),
 }
