@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from maxatk.errors import InvalidValueError
-from maxatk.folders import atomic_write
 from maxatk.problems.benchmarks.base import Converted, LeftOut
 from maxatk.records import Sample
 
@@ -26,6 +24,12 @@ class Outputs:
     left_out: Path
     manifest: Path
     work: Path
+
+    @property
+    def data(self) -> list[Path]:
+        """All files but the manifest."""
+        problems = self.problems.values()
+        return [*problems, *map(solutions_file, problems), self.left_out]
 
 
 def outputs(out: Path, parts: Iterable[str] = ()) -> Outputs:
@@ -46,18 +50,6 @@ def outputs(out: Path, parts: Iterable[str] = ()) -> Outputs:
 def solutions_file(problems: Path) -> Path:
     """Return where the reference solutions of a problems file lie: X.solutions.jsonl beside X."""
     return problems.with_suffix(".solutions.jsonl")
-
-
-def write_lines(path: Path, lines: Iterable[str]) -> dict[str, Any]:
-    """Write a file that appears whole or not at all; return how many lines, and its SHA-256."""
-    digest, written = hashlib.sha256(), 0
-    with atomic_write(path) as partial, partial.open("wb") as file:
-        for line in lines:
-            data = line.encode() + b"\n"
-            digest.update(data)
-            file.write(data)
-            written += 1
-    return {"lines": written, "sha256": digest.hexdigest()}
 
 
 class Journal:
@@ -100,15 +92,12 @@ class Journal:
         self._file.write(line.encode())
         self._count(line)
 
-    def lines(self, *, kept: bool) -> Iterator[list[str]]:
-        """Yield the five texts of every row that is kept, or of the others, in file order."""
+    def texts(self) -> Iterator[list[str]]:
+        """Yield the five texts of every row, in the order of the file."""
         self._file.flush()
         with self.path.open() as lines:
             next(lines)
-            for line in lines:
-                texts = line.rstrip("\n").split("\t")
-                if kept is (texts[1] != "null"):
-                    yield texts
+            yield from (line.rstrip("\n").split("\t") for line in lines)
 
     def __enter__(self) -> Journal:
         return self

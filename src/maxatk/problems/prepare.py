@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -13,10 +14,10 @@ from typing import Any, TypeAlias
 
 from maxatk.check import at_least, is_whole, require
 from maxatk.errors import InvalidValueError, unknown_name
-from maxatk.folders import read_json, write_json
+from maxatk.folders import atomic_write, file_digest, read_json, write_json
 from maxatk.problems.benchmarks import BENCHMARKS
 from maxatk.problems.benchmarks.base import PROMPTS_VERSION, LeftOut, Row, SolvedProblem
-from maxatk.problems.outputs import Journal, Outputs, outputs, solutions_file, write_lines
+from maxatk.problems.outputs import Journal, Outputs, outputs, solutions_file
 from maxatk.problems.source import BadRows, Source, open_source
 from maxatk.settings import from_mapping
 from maxatk.verifier import Progress
@@ -99,7 +100,11 @@ class PrepareSettings:
                 f"overlap: is for codeforces, whose ids other data sets share; got benchmark="
                 f"{self.benchmark!r}"
             )
-        _check_parts(self.parts)
+        require(len(self.parts) not in range(1, _PARTS), "parts", "two or more", sorted(self.parts))
+        for name, weight in self.parts.items():
+            require(is_whole(weight, 1), f"parts.{name}", "a positive number", weight)
+            if not str(name).replace("_", "").replace("-", "").isalnum():
+                raise InvalidValueError(f"parts: {name!r} must be a word, it names a file")
 
     def source(self) -> Source:
         """Return the benchmark's source; the errors are those of `open_source`."""
@@ -137,14 +142,6 @@ class _DataRecipe:
     seed: int = 0
 
 
-def _check_parts(parts: Mapping[str, Any]) -> None:
-    require(len(parts) not in range(1, _PARTS), "parts", "two or more", sorted(parts))
-    for name, weight in parts.items():
-        require(is_whole(weight, 1), f"parts.{name}", "a positive number", weight)
-        if not str(name).replace("_", "").replace("-", "").isalnum():
-            raise InvalidValueError(f"parts: {name!r} must be a word, it names a file")
-
-
 def prepare(
     settings: PrepareSettings,
     out: str | Path,
@@ -171,8 +168,7 @@ def prepare(
         return finished
     with Journal(files.work, identity) as journal:
         _convert_rows(source, settings, journal, count_tokens, progress)
-        manifest = {**identity, "counts": _counts(journal)}
-        manifest["files"] = _write(files, journal, settings)
+        manifest = {**identity, **_write(files, journal, settings)}
     write_json(files.manifest, manifest)
     files.work.unlink()
     return manifest
@@ -293,36 +289,37 @@ def _finished(files: Outputs, identity: Mapping[str, Any]) -> dict[str, Any] | N
     before = {name: manifest.get(name) for name in identity}
     if before != json.loads(json.dumps(identity)):
         return None
-    paths = [*files.problems.values(), *map(solutions_file, files.problems.values())]
-    return manifest if all(path.is_file() for path in (*paths, files.left_out)) else None
-
-
-def _counts(journal: Journal) -> dict[str, Any]:
-    counts = dict.fromkeys(("tests", "duplicates", "with_duplicates", "solutions"), 0)
-    for _, _, sample, tests, dropped in journal.lines(kept=True):
-        counts["tests"] += int(tests)
-        counts["duplicates"] += int(dropped)
-        counts["with_duplicates"] += dropped != "0"
-        counts["solutions"] += sample != "null"
-    reasons = Counter(json.loads(texts[2])["reason"] for texts in journal.lines(kept=False))
-    kept = {"rows": journal.rows, "kept": len(journal.ids)}
-    return {**kept, **counts, "left_out": dict(reasons.most_common())}
+    return manifest if all(path.is_file() for path in files.data) else None
 
 
 def _write(files: Outputs, journal: Journal, settings: PrepareSettings) -> dict[str, Any]:
-    """Write problems, solutions and the rows left out; return name, lines and SHA-256 of each."""
-    parts = settings.parts if journal.ids else {}
-    part_of = split_ids(journal.ids, parts, seed=settings.seed)
-    written = {}
-    for place, file_of in ((1, Path), (2, solutions_file)):  # of the texts of a row
-        for part, problems in files.problems.items():
-            mine = (
-                texts[place]
-                for texts in journal.lines(kept=True)
-                if part_of.get(json.loads(texts[0]), "") == part
-            )
-            path = file_of(problems)
-            written[path.name] = write_lines(path, (text for text in mine if text != "null"))
-    left_out = (texts[2] for texts in journal.lines(kept=False))
-    written[files.left_out.name] = write_lines(files.left_out, left_out)
-    return written
+    """Write all files but the manifest; return the counts, and lines and SHA-256 of each file."""
+    part_of = split_ids(journal.ids, settings.parts if journal.ids else {}, seed=settings.seed)
+    counts = dict.fromkeys(("tests", "duplicates", "with_duplicates", "solutions"), 0)
+    reasons, lines = Counter[str](), dict.fromkeys(files.data, 0)
+    with contextlib.ExitStack() as stack:
+        partial = {path: stack.enter_context(atomic_write(path)) for path in files.data}
+        opened = {path: stack.enter_context(partial[path].open("w")) for path in files.data}
+
+        def write(path: Path, text: str) -> None:
+            opened[path].write(f"{text}\n")
+            lines[path] += 1
+
+        for name, problem, other, tests, dropped in journal.texts():
+            if problem == "null":
+                write(files.left_out, other)
+                reasons[json.loads(other)["reason"]] += 1
+                continue
+            path = files.problems[part_of.get(json.loads(name), "")]
+            write(path, problem)
+            if other != "null":
+                write(solutions_file(path), other)
+                counts["solutions"] += 1
+            counts["tests"] += int(tests)
+            counts["duplicates"] += int(dropped)
+            counts["with_duplicates"] += dropped != "0"
+    counts = {"rows": journal.rows, "kept": len(journal.ids), **counts}
+    return {
+        "counts": {**counts, "left_out": dict(reasons.most_common())},
+        "files": {p.name: {"lines": n, "sha256": file_digest(p)} for p, n in lines.items()},
+    }
