@@ -42,16 +42,10 @@ def load_problems(
 ) -> list[Problem]:
     """Return the problems of a benchmark, or of a problems.jsonl when `name` is a path.
 
+    `limit` keeps so many problems, the first ones. `file` is a local file or folder of the
+    benchmark's own schema (JSONL, JSON or parquet), read instead of the hub's data set; `revision`
+    a commit of the hub, `options` those of the benchmark, such as {"form": "asserts"} for mbpp.
     Rows that do not make a problem are left out and counted by reason in a log message.
-
-    Args:
-        name: A name in `BENCHMARKS`, or the path of a problems.jsonl.
-        split: A split of the benchmark; its default one if not given.
-        limit: Keep only so many problems, the first ones.
-        file: A local file or folder of the benchmark's own schema (JSONL, JSON or parquet), read
-            instead of the hub's data set.
-        revision: A commit of the hub; the benchmark's own if not given.
-        options: The benchmark's, such as {"form": "asserts"} for mbpp.
 
     Raises InvalidValueError for an unknown name, split or option, MissingFileError without the
     file, DataError for a row that does not have the schema and for a hub that does not answer.
@@ -86,9 +80,8 @@ def find_problem(
 ) -> SolvedProblem:
     """Return one problem of a benchmark, or of a problems.jsonl, with its reference solution.
 
-    `problem_id` may leave out the benchmark's name. Rows are read until it is found. Raises
-    InvalidValueError for an id that is not there, with the closest one, or whose row is left out;
-    the other errors are those of `load_problems`.
+    `problem_id` may leave out the benchmark's name. Raises InvalidValueError for an id that is not
+    there, with the closest one, or whose row is left out; otherwise as `load_problems`.
     """
     wanted = (problem_id, f"{name}/{problem_id}")
     seen: list[str] = []

@@ -1,9 +1,7 @@
 """What a program printed or returned, compared and shown without building what it says.
 
 The encoded value of a call is never decoded in the host: a set or dict of chosen integers, all with
-one hash, takes quadratic time to build, and a value of one byte takes many times that in memory. A
-comparison takes digests in one pass over the bytes, and never over more elements than the expected
-value has; an excerpt reads no further than the text that is shown.
+one hash, takes quadratic time to build, and a value of one byte takes many times that in memory.
 """
 
 from __future__ import annotations

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 import builtins
-import dataclasses
 import re
 import symtable
 import textwrap
 import warnings
 from collections.abc import Sequence
+from typing import NamedTuple
 
 _LANGUAGE = re.compile(r"[\w+#.-]*")
 _PYTHON = ("python", "python3", "py", "py3")
@@ -21,7 +21,6 @@ _FILE = "<truncated program>"
 
 # A program of a model may hold an invalid escape; the warning would be about this file name alone.
 warnings.filterwarnings("ignore", module=re.escape(_FILE))
-
 
 _MOST_ATTEMPTS = 32
 _MOST_BLOCKS = 32  # the last ones, among which helpers are looked for
@@ -35,26 +34,25 @@ def extract_code(
 
     The rule, in order: the last closed block that defines `entry_point` and not its signature
     alone, where that is known; the last closed block marked as Python; the last closed block
-    without a language; if a fence was opened and never closed, all that follows it (the model ran
-    out of tokens); the last closed block of any language; the text itself. A block that defines the
-    entry point, or that reads the input, gets the blocks beside it that define what it lacks. What
-    <answer> or [PYTHON] holds is all that counts. Linear in the text.
-
-    With `repair_truncated` what follows a fence that was never closed is cut to
-    `longest_program`, and the first rule counts it as a closed block.
+    without a language; if a fence was opened and never closed, all that follows it; the last closed
+    block of any language; the text itself. A block that defines the entry point, or that reads the
+    input, gets the blocks beside it that define what it lacks. What <answer> or [PYTHON] holds is
+    all that counts. With `repair_truncated` what follows a fence that was never closed is cut to
+    `longest_program`, and the first rule counts it as a closed block. Linear in the text.
     """
     defining = _definition(entry_point) if entry_point else None
     blocks, unclosed = _blocks(_tagged(completion, defining))
-    closed = [(b.language, _flush_left(b.text, defining)) for b in blocks]
+    closed = [(language, _flush_left(text, defining)) for language, text in blocks]
     if unclosed is not None:
         unclosed = _flush_left(unclosed, defining)
         unclosed = longest_program(unclosed) if repair_truncated else unclosed
     ours = [text for language, text in closed if language in ("", *_PYTHON)]
     if defining is not None:
         whole = [*ours, unclosed] if unclosed and repair_truncated else ours
-        chosen = _last_definition(whole, defining)
-        if chosen is not None:
-            return _with_helpers(chosen, whole)
+        found = [text for text in whole if defining.search(text)]
+        chosen = [text for text in found if not _is_signature(text)] or found
+        if chosen:
+            return _with_helpers(chosen[-1], whole)
     for wanted in (_PYTHON, ("",)):
         matching = [text for language, text in closed if language in wanted]
         if matching:
@@ -69,8 +67,7 @@ def longest_program(text: str) -> str:
     """Return the longest prefix of whole lines that Python can parse, or the text without one.
 
     No prefix that holds the line of a syntax error can be parsed, so that each attempt ends before
-    the error of the last one. There are at most 32 attempts, none for more than 16,384 characters:
-    the time is linear in the text.
+    the error of the last one. Attempts and characters are bounded.
     """
     lines = text.split("\n")
     if len(text) > _LONGEST:
@@ -91,12 +88,6 @@ def longest_program(text: str) -> str:
     return text
 
 
-@dataclasses.dataclass(frozen=True)
-class _Block:
-    language: str
-    text: str
-
-
 def _definition(entry_point: str) -> re.Pattern[str]:
     """Return the pattern of a line that defines the name, or the class of a method's name."""
     name = re.escape(entry_point.partition(".")[0].removesuffix("()"))
@@ -105,11 +96,10 @@ def _definition(entry_point: str) -> re.Pattern[str]:
 
 def _tagged(text: str, defining: re.Pattern[str] | None) -> str:
     """Return what the last <answer> or [PYTHON] holds, as a block, where that is a program."""
-    opening = None
-    for opening in _TAG.finditer(text):  # noqa: B007  (the last one is wanted)
-        pass
-    if opening is None:
+    openings = list(_TAG.finditer(text))
+    if not openings:
         return text
+    opening = openings[-1]
     name = opening[1] or opening[2]
     closing = re.compile(rf"</{name}>|\[/{name}\]", re.IGNORECASE).search(text, opening.end())
     inside = textwrap.dedent(text[opening.end() : closing.start() if closing else None])
@@ -122,24 +112,19 @@ def _tagged(text: str, defining: re.Pattern[str] | None) -> str:
     return f"~~~python\n{inside.strip(chr(10))}\n" + ("~~~" if closing else "")
 
 
-@dataclasses.dataclass(frozen=True)
-class _Fence:
+class _Fence(NamedTuple):
     indent: str
-    mark: str
-    length: int
+    mark: str  # of backticks or tildes
     language: str
 
-    def closes(self, opened: _Fence) -> bool:
-        return self.mark == opened.mark and self.length >= opened.length and not self.language
 
-
-def _blocks(text: str) -> tuple[list[_Block], str | None]:
-    """Return each closed block, and the content of one left open.
+def _blocks(text: str) -> tuple[list[tuple[str, str]], str | None]:
+    """Return language and text of each closed block, and the text of one left open.
 
     A fence after text on its line closes what is a program up to there, and else opens a block; so
     does a fence without a language before which there was none: the prompt may have opened it.
     """
-    closed: list[_Block] = []
+    closed: list[tuple[str, str]] = []
     opened: _Fence | None = None
     content: list[str] = []
     attempts = _MOST_ATTEMPTS
@@ -151,29 +136,28 @@ def _blocks(text: str) -> tuple[list[_Block], str | None]:
         if opened is None:
             closes, must_parse = not closed and not fence.language, True
         else:
-            closes, must_parse = fence.closes(opened), bool(before)
+            closes = fence.mark.startswith(opened.mark) and not fence.language
+            must_parse = bool(before)
         if closes and must_parse:
             attempts -= 1
             closes = attempts >= 0 and _is_program("".join(content) + before)
         if closes:
-            closed.append(
-                _closed(opened, [*content, before.rstrip() + "\n"] if before else content)
-            )
+            content += [before.rstrip() + "\n"] if before else []
+            closed.append(_block(opened, content))
             opened, content = None, []
         elif opened is None:
             opened, content = fence, []
         else:
             content.append(line)
-    return closed, _closed(opened, content).text if opened is not None else None
+    return closed, _block(opened, content)[1] if opened is not None else None
 
 
-def _closed(opened: _Fence | None, content: list[str]) -> _Block:
+def _block(opened: _Fence | None, content: list[str]) -> tuple[str, str]:
     """Return a block, whose lines lose the indentation of the fence if the first one has it."""
-    if opened is None:
-        return _Block("", "".join(content))
+    indent, _, language = opened or _Fence("", "", "")
     first = next((line for line in content if line.strip()), "")
-    indent = opened.indent if first.startswith(opened.indent) else ""
-    return _Block(opened.language.lower(), "".join(line.removeprefix(indent) for line in content))
+    indent = indent if first.startswith(indent) else ""
+    return language.lower(), "".join(line.removeprefix(indent) for line in content)
 
 
 def _fence(line: str) -> tuple[str, _Fence | None]:
@@ -182,19 +166,18 @@ def _fence(line: str) -> tuple[str, _Fence | None]:
     No backtick may follow it, nor stand before it in a fence that follows text.
     """
     body = line.lstrip(_BLANK)
-    mark = body[:1]
-    if mark in ("`", "~") and body.startswith(3 * mark):
-        rest = body.lstrip(mark)
+    if body.startswith(("```", "~~~")):
+        rest = body.lstrip(body[0])
         if "`" in rest:
             return "", None
         language = _LANGUAGE.match(rest.lstrip(" \t"))
-        length = len(body) - len(rest)
-        return "", _Fence(line[: -len(body)], mark, length, language[0] if language else "")
+        mark = body[: len(body) - len(rest)]
+        return "", _Fence(line[: -len(body)], mark, language[0] if language else "")
     before, found, rest = line.rstrip().rpartition("```")
     if not found or not _LANGUAGE.fullmatch(rest.strip()) or "```" in before.rstrip("`"):
         return "", None
     text = before.rstrip("`")
-    return text, _Fence("", "`", 3 + len(before) - len(text), rest.strip())
+    return text, _Fence("", "`" * (3 + len(before) - len(text)), rest.strip())
 
 
 def _flush_left(text: str, defining: re.Pattern[str] | None) -> str:
@@ -208,13 +191,6 @@ def _flush_left(text: str, defining: re.Pattern[str] | None) -> str:
         return text
     lines = "".join(line.removeprefix(indent) for line in _BEHIND_LINE.split(text))
     return lines if defining is None or defining.search(lines) else text
-
-
-def _last_definition(texts: Sequence[str], defining: re.Pattern[str]) -> str | None:
-    """Return the last text that defines what is wanted, rather than its signature alone."""
-    found = [text for text in reversed(texts) if defining.search(text)]
-    whole = [text for text in found if not _is_signature(text)]
-    return next(iter([*whole, *found]), None)
 
 
 def _is_signature(text: str) -> bool:
@@ -249,8 +225,7 @@ def _parsed(text: str) -> ast.Module | None:
         return None
 
 
-@dataclasses.dataclass(frozen=True)
-class _Names:
+class _Names(NamedTuple):
     """What a block defines at its top level, what it uses and does not define, and if that is all.
 
     `only_defines`: it would do nothing that can be seen if it ran before another block.

@@ -19,17 +19,11 @@ _CALLED = re.compile(r"\s*([^\W\d]\w*)\s*\(")
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """What a program may use in each test, and whether one that was cut off is repaired.
+    """What a program may use in each test: CPU seconds, bytes of memory, bytes of each output.
 
-    The only place of these defaults: they hold in Python, in recipes and commands, for trainers
-    and for verl. Raises InvalidValueError for values that are not positive.
-
-    Args:
-        time_limit: CPU seconds a test.
-        memory_limit: Bytes a test.
-        output_limit: Bytes a test, of standard output and of standard error each.
-        stop_after_timeouts: Time-outs of one program after which its other tests are not run.
-        repair_truncated: Whether a program that ends in the middle is cut to `longest_program`.
+    After `stop_after_timeouts` time-outs of a program its other tests are not run. With
+    `repair_truncated` one that ends in the middle is cut to `longest_program`. These defaults hold
+    everywhere. Raises InvalidValueError for values that are not positive.
     """
 
     time_limit: float = 4.0
@@ -44,10 +38,7 @@ class Limits:
 
     @property
     def wall(self) -> float:
-        """Return the wall limit in seconds, so generous that it only catches sleepers.
-
-        It is also what all tests of a program may be idle together.
-        """
+        """Seconds of a test, which only catch sleepers, and idle ones of all tests together."""
         return 10 * self.time_limit + 5.0
 
     def for_job(self, job: Job) -> Limits:
@@ -72,18 +63,12 @@ class Limits:
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """One program, its tests and how to verify them; accepted beside pairs by `verify_many`.
+    """The source of a program, one test or more, and how to verify them.
 
-    Raises InvalidValueError for values that are not allowed.
-
-    Args:
-        program: Its source.
-        tests: One or more.
-        compare: The name of a comparison rule; None for `tokens`, or `checker` with a checker.
-        time_limit: CPU seconds a test; None for the verifier's.
-        memory_limit: Bytes a test; None for the verifier's.
-        entry_point: The function that check tests are given.
-        checker: The source of the program that decides under the rule `checker`.
+    `compare` names a comparison rule (None: `tokens`, or `checker` with the source of a `checker`),
+    `time_limit` is CPU seconds and `memory_limit` bytes a test (None: the verifier's);
+    `entry_point` is the function that check tests are given. Raises InvalidValueError for values
+    that are not allowed.
     """
 
     program: str
@@ -105,15 +90,32 @@ class Job:
         positive("memory_limit", self.memory_limit)
         if self.compare is not None:
             rules.rule(self.compare)
-        _validate_checker(self)
-        _validate_functions(self.tests, self.entry_point)
+        if self.checker is not None or self.compare == "checker":
+            self._check_checker()
+        for test in self.tests:
+            if test.call is not None:
+                expected_value(test)
+            if test.check is not None and not self.entry_point:
+                raise InvalidValueError("entry_point: a check test needs the name of the function")
+        if len(_bytes(self.entry_point or "")) > protocol.MAX_ENTRY_POINT:
+            raise InvalidValueError(f"entry_point: is too long: {self.entry_point!r:.50}...")
+
+    def _check_checker(self) -> None:
+        if self.checker is None:
+            raise InvalidValueError(
+                "checker: the rule 'checker' needs the source of a checker program"
+            )
+        if self.compare not in (None, "checker"):
+            raise InvalidValueError(
+                f"compare: must be 'checker' with a checker, got {self.compare!r}"
+            )
+        if any(test.input is None for test in self.tests):
+            raise InvalidValueError("checker: verifies tests with input and output only")
+        object.__setattr__(self, "compare", "checker")
 
 
 def problem_job(program: str, problem: Problem) -> Job:
-    """Return the job of a program for a problem, with the limits and the rule of the problem.
-
-    Raises InvalidValueError for a comparison rule that does not exist and without tests.
-    """
+    """Return the job of a program for a problem; raises InvalidValueError as `Job`."""
     if not problem.tests:
         raise InvalidValueError(
             f"Problem {problem.id!r}: has no tests, which the reward of a program needs"
@@ -130,10 +132,7 @@ def problem_job(program: str, problem: Problem) -> Job:
 
 
 def called_name(tests: Iterable[TestCase]) -> str | None:
-    """Return the function or class that the first call of the tests begins with, None without one.
-
-    It is what a program has to define where the problem has no entry point.
-    """
+    """Return the function or class that the first call of tests begins with, None without one."""
     call = next((test.call for test in tests if test.call is not None), "")
     name = _CALLED.match(call)
     return name[1] if name else None
@@ -175,8 +174,7 @@ class Payload(NamedTuple):
 def payload(test: TestCase, entry_point: str | None) -> Payload:
     """Return what the sandbox is given for a test, never the expected output.
 
-    (The source of a check test holds expected values: its bytes follow the name, and only the
-    checker's own process reads them.)
+    The source of a check test, which may hold some, follows the name: only the checker reads it.
     """
     if test.input is not None:
         return Payload(protocol.KIND_STDIN, (_bytes(test.input),))
@@ -205,25 +203,3 @@ def expected_value(test: TestCase) -> object:
 
 def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
-
-
-def _validate_checker(job: Job) -> None:
-    if job.checker is None and job.compare == "checker":
-        raise InvalidValueError("checker: the rule 'checker' needs the source of a checker program")
-    if job.checker is None:
-        return
-    if job.compare not in (None, "checker"):
-        raise InvalidValueError(f"compare: must be 'checker' with a checker, got {job.compare!r}")
-    if any(test.input is None for test in job.tests):
-        raise InvalidValueError("checker: verifies tests with input and output only")
-    object.__setattr__(job, "compare", "checker")
-
-
-def _validate_functions(tests: tuple[TestCase, ...], entry_point: str | None) -> None:
-    for test in tests:
-        if test.call is not None:
-            expected_value(test)
-        if test.check is not None and not entry_point:
-            raise InvalidValueError("entry_point: a check test needs the name of the function")
-    if entry_point and len(_bytes(entry_point)) > protocol.MAX_ENTRY_POINT:
-        raise InvalidValueError(f"entry_point: is too long: {entry_point[:50]!r}...")

@@ -9,17 +9,6 @@ import warnings
 from maxatk.errors import SandboxError
 from maxatk.verifier.zygote_process import Isolation, Zygote, new_uid
 
-REQUIRED_LAYERS = (
-    "seccomp",
-    "rlimits",
-    "imports_work",
-    "proved_no_fork",
-    "proved_no_socket",
-    "proved_no_reading",
-    "proved_no_proc",
-    "proved_no_writing",
-)
-
 _MEANING = {
     "user_namespace": "capabilities on the host are out of reach (only when not started as root)",
     "network_namespace": "no network device is visible",
@@ -30,18 +19,21 @@ _MEANING = {
     "own_uid": "programs run as a user of their own",
     "capabilities_dropped": "no privilege of root is left",
     "landlock": "files outside the interpreter's libraries cannot be opened",
-    "rlimits": "memory, CPU time, file size, open files and threads are limited",
-    "seccomp": "system calls are limited to a list",
-    "proved_no_fork": "tried: making a process fails",
     "proved_no_exec": "tried: running another program fails",
-    "proved_no_socket": "tried: opening a socket fails",
     "proved_no_signal": "tried: sending a signal fails",
+    "fork_limit": "tests need no filter of their own: cheaper, not safer",
+}
+_REQUIRED = {
+    "seccomp": "system calls are limited to a list",
+    "rlimits": "memory, CPU time, file size, open files and threads are limited",
+    "imports_work": "tried: a module that was not loaded yet can be imported",
+    "proved_no_fork": "tried: making a process fails",
+    "proved_no_socket": "tried: opening a socket fails",
     "proved_no_reading": "tried: reading /etc/passwd fails",
     "proved_no_proc": "tried: reading another process's command line fails",
     "proved_no_writing": "tried: making a file outside the scratch folder fails",
-    "fork_limit": "tests need no filter of their own: cheaper, not safer",
-    "imports_work": "tried: a module that was not loaded yet can be imported",
 }
+REQUIRED_LAYERS = tuple(_REQUIRED)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,16 +58,15 @@ def doctor() -> list[Layer]:
     except SandboxError as error:
         return [Layer("sandbox", False, True, "a sandbox can be started", str(error))]
     zygote.close()
+    meaning = _MEANING | _REQUIRED
     return [
-        Layer(
-            name,
-            holds is True,
-            name in REQUIRED_LAYERS,
-            _MEANING.get(name, ""),
-            "" if holds is True else str(holds),
-        )
-        for name, holds in zygote.isolation.items()
+        Layer(name, why is True, name in _REQUIRED, meaning.get(name, ""), _reason(why))
+        for name, why in zygote.isolation.items()
     ]
+
+
+def _reason(why: bool | str) -> str:
+    return "" if why is True else str(why)
 
 
 def accept(isolation: Isolation, *, unsafe: bool) -> None:

@@ -1,8 +1,6 @@
 """Reward functions for reinforcement learning: completions in, fractions of tests passed out.
 
-`code_reward` has TRL's shape, `compute_score` and `compute_scores` have verl's, which loads a
-reward function by file and name (`custom_reward_function.path` and `.name`): a file with `from
-maxatk.verifier import compute_score` is enough. Neither of the two is needed here.
+`code_reward` has TRL's shape, `compute_score` and `compute_scores` have verl's.
 """
 
 from __future__ import annotations
@@ -34,8 +32,8 @@ class CodeReward:
     """A reward function in TRL's shape that verifies the code in each completion.
 
     The reward is passed / declared tests, or with `binary` 1.0 only where all passed; None where
-    the verifier itself failed, which trainers leave out. `verdicts` are those of the last call.
-    Raises InvalidValueError for rows that do not form tests.
+    the verifier itself failed. `verdicts` are those of the last call. Raises InvalidValueError for
+    rows that do not form tests.
     """
 
     def __init__(self, verifier: AnyVerifier, *, binary: bool = False) -> None:
@@ -52,9 +50,8 @@ class CodeReward:
     ) -> list[float | None]:
         """Return one reward a completion; those that are conversations count by their last message.
 
-        Of the columns of the dataset, one value a completion, `tests` is needed, and `compare`,
-        `time_limit_s` (CPU seconds a test), `memory_limit_mb`, `entry_point` and `checker` are used
-        as in a `Problem` where they exist.
+        The column `tests` of the dataset is needed, and `compare`, `time_limit_s`,
+        `memory_limit_mb`, `entry_point` and `checker` are used as in a `Problem`.
         """
         given = {name: columns[name] for name in _COLUMNS if columns.get(name) is not None}
         for name, column in {"tests": (), **given}.items():
@@ -74,9 +71,7 @@ class CodeReward:
     def ahead(self) -> Iterator[Start]:
         """Yield a function that starts the verification of a completion; a call inside awaits it.
 
-        The function takes a completion and its row, a mapping of columns. It leaves what is wrong
-        with them to the call, which raises it. Every verdict serves one call, and those that none
-        has asked for are dropped at the end.
+        It leaves what is wrong with the completion and its row to the call, which raises it.
         """
         started = self.verifier.ahead()
         if started is None:
@@ -140,19 +135,10 @@ def compute_score(
 ) -> dict[str, float]:
     """Return `score` (passed / declared tests), `passed`, `total` and `unscored` of a solution.
 
-    Where the verifier itself failed, `score` is NaN and `unscored` 1: an infrastructure failure is
-    no reward of 0.
-
-    Args:
-        data_source: The name of the data set.
-        solution_str: The completion.
-        ground_truth: Tests, or an object with `tests` and other fields of a problem.
-        extra_info: Part of verl's shape; not read.
-        binary: Whether the score is 1.0 only where all tests passed.
-        workers: How many programs run at a time in this process, by default one for each core;
-            a share of them where verl starts several such processes (`reward.num_workers`).
-
-    Raises DataError for a ground truth that holds no tests.
+    Where the verifier itself failed, `score` is NaN and `unscored` 1: that is no reward of 0. With
+    `binary` the score is 1.0 only where all tests passed. `workers` programs run at a time in this
+    process, by default one for each core; a share of them where verl starts several such processes
+    (`reward.num_workers`). Raises DataError for a ground truth that holds no tests.
     """
     (score,) = compute_scores(
         [data_source], [solution_str], [ground_truth], [extra_info], binary=binary, workers=workers
@@ -169,11 +155,7 @@ def compute_scores(
     binary: bool = False,
     workers: int | None = None,
 ) -> list[dict[str, float]]:
-    """Return what `compute_score` does for each sample of a batch, verified together.
-
-    The shape of verl's batch reward manager: one entry a sample in each list. Raises as
-    `compute_score`.
-    """
+    """Do as `compute_score` for each sample of a batch, in the shape of verl's batch manager."""
     verifier = shared_verifier(workers)
     jobs = [
         _job(verifier, source, solution, truth)
@@ -183,24 +165,17 @@ def compute_scores(
 
 
 def _job(verifier: Verifier, data_source: str, solution: str, ground_truth: GroundTruth) -> Job:
-    row = _parse(ground_truth)
-    fields = row if isinstance(row, Mapping) else {"tests": row}
     try:
+        row = json.loads(ground_truth) if isinstance(ground_truth, str) else ground_truth
+        fields = row if isinstance(row, Mapping) else {"tests": row}
         fields = {**fields, "tests": list(fields["tests"])}  # an array, out of a parquet file
         problem = Problem.from_json({"id": data_source or "-", "prompt": "", **fields})
         wanted = problem.entry_point or called_name(problem.tests)
         return problem_job(verifier.program_of(solution, wanted), problem)
     except (KeyError, TypeError, ValueError) as error:
-        raise DataError(f"ground_truth of {data_source!r}: {error!r}") from error
-
-
-def _parse(ground_truth: GroundTruth) -> Any:
-    if not isinstance(ground_truth, str):
-        return ground_truth
-    try:
-        return json.loads(ground_truth)
-    except ValueError as error:
-        raise DataError(f"ground_truth: not JSON ({error}): {ground_truth[:80]!r}") from error
+        raise DataError(
+            f"ground_truth of {data_source!r}: {error!r}; got {ground_truth!r:.80}"
+        ) from error
 
 
 def _score(verdict: Verdict, *, binary: bool) -> dict[str, float]:

@@ -1,8 +1,7 @@
 """Comparison rules: does what a program printed match what was expected?
 
-Each rule is one function `(actual: bytes, expected: str) -> bool` in the dict `COMPARE`. They
-run in the host on text that the program controls. Each takes time linear in the output, and splits
-or converts no more of it than the expected text has parts.
+They run in the host on text that the program controls: each takes time linear in the output, and
+splits or converts no more of it than the expected text has parts.
 """
 
 from __future__ import annotations
@@ -26,11 +25,9 @@ _MIN_LITERAL = 1 << 16  # bytes that a literal may always have
 
 
 def tokens(actual: bytes, expected: str) -> bool:
-    """Compare white-space separated tokens; numbers may differ by 1e-6 (the default rule).
+    """Compare white-space separated tokens, as text or as plain ASCII numbers (the default rule).
 
-    Tokens are equal as text, or both are plain ASCII numbers that are equal: integers exactly,
-    others within an absolute or relative error of 1e-6. `nan` and `inf` equal only themselves
-    as text.
+    Integers are equal exactly, others within an absolute or relative error of 1e-6.
     """
     theirs = expected.encode("utf-8", "replace").split()
     ours = actual.split(None, len(theirs))  # what is left over makes one part more
@@ -44,10 +41,9 @@ def tokens(actual: bytes, expected: str) -> bool:
 
 
 def lcb(actual: bytes, expected: str) -> bool:
-    """Compare as LiveCodeBench does: line by line, as text or as exact decimal numbers.
+    """Compare as LiveCodeBench does: line by line, as text or all tokens as exact decimal numbers.
 
-    Both sides are stripped and must have the same number of lines; stripped lines must be equal,
-    or all their tokens must be equal as decimal numbers (source: LiveCodeBench, testing_util.py).
+    Both sides and their lines are stripped (source: LiveCodeBench, testing_util.py).
     """
     theirs = expected.strip().split("\n")
     ours = _text(actual).strip().split("\n", len(theirs))
@@ -80,16 +76,16 @@ def literal(actual: bytes, expected: str) -> bool:
     if len(ours) > max(_MIN_LITERAL, 2 * len(theirs)):
         return False  # parsing takes much memory, and no value equal to `expected` is that long
     try:
-        return same_value(_encoded_literal(ours), _encoded_literal(theirs))
+        first, second = (ast.parse(text, mode="eval").body for text in (ours, theirs))
+        return same_value(_encoded_literal(first), _encoded_literal(second))
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return False
 
 
 def checker(actual: bytes, expected: str) -> bool:  # noqa: ARG001  (the checker has seen it)
-    """Say whether a problem's own checker program printed the number 1.
+    """Say whether a problem's own checker program, which prints `actual`, printed the number 1.
 
-    Here `actual` is what the checker printed about a program's output, not that output itself
-    (source: the generated checkers of open-r1/codeforces, `checker.py input correct solution`).
+    (Source: the generated checkers of open-r1/codeforces, `checker.py input correct solution`.)
     """
     return _both_close(_text(actual).strip(), "1", 1e-9)
 
@@ -101,7 +97,7 @@ COMPARE: dict[str, Rule] = {
     "literal": literal,
     "checker": checker,
 }
-"""Name -> rule; a new rule is one function and one line here."""
+"""Name -> rule."""
 
 
 def equal_values(actual: bytes, expected: object, compare: str) -> bool:
@@ -125,12 +121,8 @@ def rule(name: str) -> Rule:
     return COMPARE[name]
 
 
-def _encoded_literal(text: str) -> bytes:
+def _encoded_literal(node: ast.expr) -> bytes:
     """Return the encoding of a Python literal, for which no set and no dict is built."""
-    return _encoded_node(ast.parse(text, mode="eval").body)
-
-
-def _encoded_node(node: ast.expr) -> bytes:
     match node:
         case ast.Tuple(elts=parts):
             tag = b"t"
@@ -145,7 +137,7 @@ def _encoded_node(node: ast.expr) -> bytes:
             return values.encode(set())
         case _:
             return values.encode(ast.literal_eval(node))
-    return values.container(tag, [_encoded_node(part) for part in parts])
+    return values.container(tag, [_encoded_literal(part) for part in parts])
 
 
 def _text(data: bytes) -> str:

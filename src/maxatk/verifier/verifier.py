@@ -1,8 +1,6 @@
 """The verifier: a pool of threads, each with a sandbox of its own, that verifies programs.
 
-verify_many, verify_stream      jobs in, equal ones once; verdicts out, as they are done
-ahead                           the same, begun before the caller waits
-| queue of tasks
+queue of tasks                  from verify_many, verify_stream and ahead
 worker thread (1 ... workers)   asks again up to three times; then infra_error
 | outcomes.verdict            decides every outcome; compares one output at a time
 | pipe, two memory files
@@ -16,12 +14,12 @@ test                            untrusted code; a check test has two, joined by 
 from __future__ import annotations
 
 import collections
-import contextlib
 import dataclasses
 import os
 import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, as_completed
 from typing import Any, Protocol, TypeVar
 
 from maxatk.check import positive
@@ -30,7 +28,7 @@ from maxatk.records import TestCase, Verdict
 from maxatk.verifier import layers
 from maxatk.verifier.extract import extract_code
 from maxatk.verifier.jobs import Job, Limits, Pair, as_jobs
-from maxatk.verifier.worker import Ahead, Batch, Task, Worker, numpy_folder
+from maxatk.verifier.worker import CLOSED, Ahead, Task, Worker, infra_error, numpy_folder
 from maxatk.verifier.zygote_process import Isolation
 
 Progress = Callable[[int, int], object]
@@ -42,19 +40,15 @@ VerifierT = TypeVar("VerifierT", bound="AnyVerifier")
 class AnyVerifier(Protocol):
     """What a run needs of a verifier: one of this machine, or one whose programs run on a cluster.
 
-    `isolation` says which layers of the sandbox hold, `shards` what each shard of a cluster has
-    said of its node; a verifier of this machine has none.
+    `isolation` says which layers hold, `shards` what each shard of a cluster said of its node.
     """
 
     isolation: Mapping[str, Any]
     shards: Sequence[Mapping[str, Any]] = ()
     _limits: Limits
 
-    def verify_stream(self, items: Iterable[Job | Pair]) -> Iterator[tuple[int, Verdict]]:
-        """Yield (index, verdict) as programs are verified; closing the iterator drops the rest.
-
-        Raises InvalidValueError for arguments that are not allowed, SandboxError when closed.
-        """
+    def verdicts(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, Verdict]]:
+        """Yield the verdicts of jobs that are all different, as they are done."""
 
     def ahead(self) -> Ahead | None:
         """Return where programs are started before their verdicts are wanted, None without one."""
@@ -98,10 +92,9 @@ class AnyVerifier(Protocol):
     def verify_many(
         self, items: Iterable[Job | Pair], *, progress: Progress | None = None
     ) -> list[Verdict]:
-        """Verify many programs and return their verdicts in the same order.
+        """Verify (program, tests) pairs or `Job`s; return their verdicts in the same order.
 
-        `items` are (program, tests) pairs or `Job`s; identical ones are verified once. Raises
-        InvalidValueError for arguments that are not allowed, SandboxError when closed.
+        Raises InvalidValueError for arguments that are not allowed, SandboxError when closed.
         """
         jobs = as_jobs(items)
         verdicts: dict[int, Verdict] = {}
@@ -111,6 +104,17 @@ class AnyVerifier(Protocol):
                 progress(len(verdicts), len(jobs))
         return [verdicts[index] for index in range(len(jobs))]
 
+    def verify_stream(self, items: Iterable[Job | Pair]) -> Iterator[tuple[int, Verdict]]:
+        """Yield (index, verdict) as programs are verified, equal ones once.
+
+        Closing the iterator drops the rest. Raises as `verify_many`.
+        """
+        indices: dict[Job, list[int]] = collections.defaultdict(list)
+        for index, job in enumerate(as_jobs(items)):
+            indices[job].append(index)
+        found = self.verdicts(list(indices))
+        return ((index, verdict) for job, verdict in found for index in indices[job])
+
     def __enter__(self: VerifierT) -> VerifierT:
         return self
 
@@ -119,16 +123,12 @@ class AnyVerifier(Protocol):
 
 
 class Verifier(AnyVerifier):
-    """Verifies untrusted Python programs in sandboxes; one process tree a worker.
+    """Verifies untrusted Python programs in sandboxes, for several threads at once.
 
-    Usable from several threads at once (and from asyncio through `asyncio.to_thread`); use it as
-    a context manager or call `close`. Raises SandboxError where programs cannot be isolated,
-    InvalidValueError for a value that is not allowed.
-
-    Args:
-        workers: How many programs are verified at once; by default one for each usable core.
-        time_limit: As in `Limits`, as are all up to `repair_truncated`.
-        unsafe: Whether to start even where the layers that must hold do not.
+    Use it as a context manager or call `close`. `workers` programs are verified at once, by default
+    one for each usable core; `unsafe` starts it even where required layers do not hold; the others
+    are those of `Limits`. Raises SandboxError where programs cannot be isolated, InvalidValueError
+    for a value that is not allowed.
     """
 
     def __init__(
@@ -159,46 +159,36 @@ class Verifier(AnyVerifier):
             raise
 
     def _start(self, workers: int, *, unsafe: bool) -> Isolation:
-        started: queue.SimpleQueue[Isolation | Exception] = queue.SimpleQueue()
         numpy = numpy_folder()
         try:
             for index in range(workers):
-                self._workers.append(Worker(index, self._tasks, started, numpy))
+                self._workers.append(Worker(index, self._tasks, numpy))
         except RuntimeError as error:
             raise SandboxError(f"a worker cannot be started: {error}") from error
         accepted: list[Isolation] = []
-        for _ in self._workers:
-            report = started.get()
-            if isinstance(report, SandboxError):
-                raise report
-            if isinstance(report, Exception):
-                raise SandboxError(f"the sandbox did not start: {report!r}") from report
+        for report in [worker.started.result() for worker in self._workers]:
             if report not in accepted:  # one warning for all that lack the same
                 layers.accept(report, unsafe=unsafe)
                 accepted.append(report)
         return accepted[0]
 
-    def verify_stream(self, items: Iterable[Job | Pair]) -> Iterator[tuple[int, Verdict]]:
-        """Yield (index, verdict) as programs are verified; equal programs are verified once."""
-        indices: dict[Job, list[int]] = collections.defaultdict(list)
-        for index, job in enumerate(as_jobs(items)):
-            indices[job].append(index)
-        batch = Batch()
-        self._put(indices, batch)
-        return self._collect(batch, indices)
+    def verdicts(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, Verdict]]:
+        """Yield the verdicts of jobs that are all different, as they are done."""
+        return _as_completed({self._put(job): job for job in jobs})
 
     def ahead(self) -> Ahead | None:
         """Return where programs are started before their verdicts are wanted, None without one."""
         return Ahead(self._put)
 
-    def _put(self, jobs: Iterable[Job], batch: Batch) -> None:
+    def _put(self, job: Job) -> Future[Verdict]:
         with self._lock:  # once closed, nobody would take a task out of the queue
             if self._closed:
                 raise SandboxError("this Verifier is closed; make a new one")
             if os.getpid() != self._pid:
                 raise SandboxError("this Verifier was made before a fork; make one in each process")
-            for job in jobs:
-                self._tasks.put(Task(job, self._limits.for_job(job), batch))
+            task = Task(Future(), job, self._limits.for_job(job))
+            self._tasks.put(task)
+        return task.verdict
 
     def close(self) -> None:
         """Kill every process below and end the threads; programs in flight become infra_error."""
@@ -212,22 +202,18 @@ class Verifier(AnyVerifier):
             worker.stop()
         for worker in self._workers:
             worker.thread.join()
-        with contextlib.suppress(queue.Empty):
-            while True:
-                task = self._tasks.get_nowait()
-                if task is not None:
-                    task.fail("the verifier was closed")
+        while not self._tasks.empty():
+            if (task := self._tasks.get()) is not None:
+                task.answer(lambda job, _: infra_error(job, CLOSED))
 
-    def _collect(
-        self, batch: Batch, indices: dict[Job, list[int]]
-    ) -> Iterator[tuple[int, Verdict]]:
-        try:
-            for _ in range(len(indices)):
-                job, verdict = batch.done.get()
-                for index in indices[job]:
-                    yield index, verdict
-        finally:
-            batch.abandoned.set()
+
+def _as_completed(jobs: dict[Future[Verdict], Job]) -> Iterator[tuple[Job, Verdict]]:
+    try:
+        for verdict in as_completed(jobs):
+            yield jobs[verdict], verdict.result()
+    finally:
+        for verdict in jobs:
+            verdict.cancel()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -71,7 +71,9 @@ class Worker:
         try:
             self.started.set_result(self._running_zygote().isolation)
         except Exception as error:  # whatever it is: who made the worker waits for an answer
-            self.started.set_exception(error)
+            ours = isinstance(error, SandboxError)
+            failed = error if ours else SandboxError(f"the sandbox did not start: {error!r}")
+            self.started.set_exception(failed)
             return
         while (task := self._tasks.get()) is not None:
             task.answer(self._verdict)

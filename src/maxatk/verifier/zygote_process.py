@@ -1,12 +1,6 @@
 """The host's end of one sandbox: start its zygote, give it programs, read what came back.
 
-The sandbox covers: processes, signals, sockets, the files and the memory of the host, of other
-programs and of earlier tests (seccomp, namespaces, Landlock, a user of its own); CPU time, idle
-time, memory, output, files, threads; compiling. A program has no channel for a verdict: it can only
-end and print, and the host compares.
-
-It does not cover: bugs of the kernel, side channels through caches and timing, answers that a model
-has learned by heart, and a problem's own checker that a clever output talks into printing 1.
+What the sandbox covers, and what it does not, says docs/isolation.md.
 """
 
 from __future__ import annotations
@@ -48,10 +42,10 @@ class ZygoteDiedError(SandboxError):
 
 
 class Zygote:
-    """One running zygote; not for use by two threads at once.
+    """One running zygote, for one thread, with which it dies.
 
-    It dies with the thread that made it. `modules` (comma separated) are loaded before it is
-    confined, also from `folder`. Raises SandboxError where it does not start.
+    `modules` (comma separated) are loaded before it is confined, also from `folder`. Raises
+    SandboxError where it does not start.
     """
 
     def __init__(self, *, uid: int, modules: str = "", folder: str = "") -> None:
@@ -91,7 +85,7 @@ class Zygote:
         """Verify one program; return the wait status and the CPU seconds of its process.
 
         `parts` go into the job file, those that were printed from the results file, which is then
-        emptied; `deadline` is in seconds from now. Raises ZygoteDiedError.
+        emptied; `deadline` is seconds from now. Raises ZygoteDiedError.
         """
         self._write_job(parts)
         os.ftruncate(self._results, 0)
@@ -164,7 +158,6 @@ class Zygote:
 
 
 def _pipe(first: contextlib.ExitStack, second: contextlib.ExitStack) -> tuple[int, int]:
-    """Return the ends of a new pipe, to read and to write, each to be closed by its stack."""
     reader, writer = os.pipe()
     first.callback(os.close, reader)
     second.callback(os.close, writer)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import math
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from maxatk.engines.cluster.shards import (
@@ -20,7 +19,6 @@ from maxatk.environment import environment
 from maxatk.errors import SandboxError
 from maxatk.records import Verdict
 from maxatk.verifier import Ahead, AnyVerifier, Job, Verifier, VerifierSettings
-from maxatk.verifier.jobs import Pair, as_jobs
 
 CHUNK = 16
 """Programs that a shard is handed at a time, or fewer, so that every shard has some."""
@@ -88,24 +86,18 @@ class ClusterVerifier(AnyVerifier):
         """Return the programs that each shard has verified."""
         return self._shards.work()
 
-    def verify_stream(self, items: Iterable[Job | Pair]) -> Iterator[tuple[int, Verdict]]:
-        """Yield (index, verdict) as programs are verified; equal programs are verified once.
+    def verdicts(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, Verdict]]:
+        """Yield the verdicts of jobs that are all different, as they are done.
 
-        Raises InvalidValueError for arguments that are not allowed, StageError where a chunk
-        cannot be verified although its shard was started again.
+        Raises StageError where a chunk cannot be verified although its shard was started again.
         """
-        indices: dict[Job, list[int]] = collections.defaultdict(list)
-        for index, job in enumerate(as_jobs(items)):
-            indices[job].append(index)
         found = self._shards.stream(
-            _chunks(list(indices), len(self.shards)),
+            _chunks(jobs, len(self.shards)),
             lambda actor, chunk: actor.verify.remote(chunk),
             ahead=AHEAD,
         )
         for _, chunk, verdicts in found:
-            for job, verdict in zip(chunk, verdicts, strict=True):
-                for index in indices[job]:
-                    yield index, verdict
+            yield from zip(chunk, verdicts, strict=True)
 
     def ahead(self) -> Ahead | None:
         """Return None: shards are sent chunks of programs, which are full only at the end."""
@@ -130,7 +122,7 @@ def open_verifier(verifier: VerifierSettings, cluster: ClusterSettings) -> Itera
         yield there
 
 
-def _chunks(jobs: list[Job], shards: int) -> Iterator[list[Job]]:
+def _chunks(jobs: Sequence[Job], shards: int) -> Iterator[Sequence[Job]]:
     size = max(1, min(CHUNK, math.ceil(len(jobs) / shards)))
     for start in range(0, len(jobs), size):
         yield jobs[start : start + size]

@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import re
-from collections.abc import Mapping
 from typing import Any
 
 from maxatk.problems.benchmarks import base
@@ -31,42 +30,36 @@ def gsm8k(row: base.Row, options: base.RowOptions) -> base.Converted:
     """
     question = base.require_type(row, "question", str)
     solution, mark, answer = base.require_type(row, "answer", str).rpartition("####")
+    name, answer = _digest(question), answer.strip().replace(",", "")
     if not mark:
-        return base.LeftOut(_digest(question), "its answer has no ####")
-    answer = answer.strip().replace(",", "")
-    return _solved("gsm8k", _digest(question), question, answer, options, solution)
+        return base.LeftOut(name, "its answer has no ####")
+    prompt = asked(question, options.prompt_style)
+    problem = Problem(f"gsm8k/{name}", prompt, answer=answer, source="gsm8k")
+    return base.SolvedProblem(problem, _boxed(solution, answer))
 
 
 def math_500(row: base.Row, options: base.RowOptions) -> base.SolvedProblem:
     """Return the problem of a row of MATH-500, with subject and level in its meta."""
     name = base.require_type(row, "unique_id", str).removeprefix("test/").removesuffix(".json")
-    meta = {"subject": row["subject"], "level": row["level"]}
-    solution, answer = row["solution"], base.require_type(row, "answer", str)
-    return _solved("math_500", name, row["problem"], answer, options, solution, meta)
+    answer, meta = base.require_type(row, "answer", str), {n: row[n] for n in ("subject", "level")}
+    prompt = asked(row["problem"], options.prompt_style)
+    problem = Problem(f"math_500/{name}", prompt, answer=answer, source="math_500", meta=meta)
+    return base.SolvedProblem(problem, _boxed(row["solution"], answer))
 
 
 def aime(row: base.Row, options: base.RowOptions) -> base.SolvedProblem:
     """Return the problem of a row of an AIME, whose answer is an integer from 0 to 999."""
-    year = "aime24" if "url" in row else "aime25"
-    answer = str(int(row["answer"]))
-    return _solved(year, str(row["id"]), row["problem"], answer, options, row.get("solution"))
+    source, answer = "aime24" if "url" in row else "aime25", str(int(row["answer"]))
+    prompt = asked(row["problem"], options.prompt_style)
+    problem = Problem(f"{source}/{row['id']}", prompt, answer=answer, source=source)
+    return base.SolvedProblem(problem, _boxed(row.get("solution"), answer))
 
 
-def _solved(
-    source: str,
-    name: str,
-    question: str,
-    answer: str,
-    options: base.RowOptions,
-    solution: str | None,
-    meta: Mapping[str, Any] | None = None,
-) -> base.SolvedProblem:
-    prompt = asked(question, options.prompt_style)
-    problem = Problem(f"{source}/{name}", prompt, answer=answer, source=source, meta=meta or {})
+def _boxed(solution: str | None, answer: str) -> str | None:
     if solution is None:
-        return base.SolvedProblem(problem, None)
+        return None
     boxed = "" if "\\boxed" in solution else f"\n\\boxed{{{answer}}}"
-    return base.SolvedProblem(problem, _CALCULATION.sub("", solution).strip() + boxed)
+    return _CALCULATION.sub("", solution).strip() + boxed
 
 
 def _digest(text: str) -> str:
