@@ -2,7 +2,7 @@ import pytest
 
 from maxatk.problems.benchmarks.base import LeftOut
 from maxatk.problems.benchmarks.codeforces import Options, convert
-from maxatk.problems.prepare import codeforces_keys, contest_keys
+from maxatk.problems.source import contest_keys
 from maxatk.records import TestCase
 from problems.rows import codeforces_row, contest_row
 
@@ -66,7 +66,7 @@ def test_incomplete_tests_are_a_setting():
     ],
 )
 def test_the_keys_of_a_row_are_its_id_and_its_aliases(row, keys):
-    assert codeforces_keys(row) == keys
+    assert contest_keys(row) == keys
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from maxatk import load_problems
 from maxatk.errors import DataError
 from maxatk.problems import BENCHMARKS, PrepareSettings, prepare
-from maxatk.problems.prepare import Overlap, overlap_keys
+from maxatk.problems.source import Overlap
 from problems.rows import ROWS, contest_row, lcb_row, mbpp_row
 from problems.test_files import write_parquet
 
@@ -107,7 +107,7 @@ def test_the_newest_revision_is_looked_up_where_none_is_pinned(hub, monkeypatch,
 def test_the_overlap_reads_every_split_and_nothing_but_the_keys(hub):
     put, asked = hub
     put([contest_row("7_B. Sum", cf_contest_id=7, cf_index="B")])
-    assert overlap_keys(Overlap()) == {("7", "B")}
+    assert Overlap().keys() == {("7", "B")}
     assert [how["split"] for _, how in asked] == ["train", "valid", "test"]
     assert asked[0][1]["columns"] == ["name", "cf_contest_id", "cf_index"]
 

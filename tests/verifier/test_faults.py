@@ -16,13 +16,14 @@ import pytest
 
 from maxatk.errors import InvalidValueError, SandboxError
 from maxatk.records import Outcome, TestCase
-from maxatk.verifier import Job, Verifier, VerifierSettings, doctor, layers, outcomes, worker
+from maxatk.verifier import Job, Verifier, VerifierSettings, doctor, outcomes, zygote_process
+from maxatk.verifier import verifier as pool
 from maxatk.verifier.zygote_process import Zygote, new_uid
 from processes import patience
 
 SQUARE = "n = int(input())\nprint(n * n)\n"
 TESTS = [TestCase(input=f"{i}\n", output=f"{i * i}\n") for i in range(5)]
-SOURCE = str(Path(layers.__file__).parents[2])
+SOURCE = str(Path(zygote_process.__file__).parents[2])
 
 
 def below(pid: int) -> list[psutil.Process]:
@@ -186,7 +187,7 @@ def test_a_later_zygote_with_less_isolation_verifies_nothing(monkeypatch):
                 self.isolation = {**self.isolation, "landlock": "no"}
 
     pytest.importorskip("numpy")
-    monkeypatch.setattr(worker, "Zygote", Weaker)
+    monkeypatch.setattr(pool, "Zygote", Weaker)
     with Verifier(workers=1) as verifier:
         verdict = verifier.verify("import numpy\nprint(1)", [TestCase(input="", output="1")])
         assert verdict.reward is None
@@ -381,13 +382,13 @@ def test_missing_layers_refuse_or_warn(verifier):
     def without(name):
         return {**verifier.isolation, name: "no"}
 
-    for required in layers.REQUIRED_LAYERS:
+    for required in zygote_process.REQUIRED_LAYERS:
         with pytest.raises(SandboxError, match=rf"{required}: no.*unsafe=True"):
-            layers.accept(without(required), unsafe=False)
+            zygote_process.accept(without(required), unsafe=False)
         with pytest.warns(RuntimeWarning, match=required):
-            layers.accept(without(required), unsafe=True)
+            zygote_process.accept(without(required), unsafe=True)
     with pytest.warns(RuntimeWarning, match="landlock"):
-        layers.accept(without("landlock"), unsafe=False)
+        zygote_process.accept(without("landlock"), unsafe=False)
 
 
 def test_doctor_names_every_layer():

@@ -8,8 +8,14 @@ from maxatk.problems.load import (
     problems_by_id,
     read_problems,
 )
-from maxatk.problems.outputs import outputs, solutions_file
-from maxatk.problems.prepare import Overlap, PrepareSettings, prepare, read_sets
+from maxatk.problems.prepare import (
+    PrepareSettings,
+    outputs,
+    prepare,
+    read_sets,
+    solutions_file,
+)
+from maxatk.problems.source import Overlap
 
 __all__ = [
     "BENCHMARKS",

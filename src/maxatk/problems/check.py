@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -56,10 +55,11 @@ def check_solutions(
     jobs = [problem_job(program, by_id[name]) for name, program in programs.items()]
     verdicts = dict(zip(programs, verifier.verify_many(jobs, progress=progress), strict=True))
     verified = {name: verdict for name, verdict in verdicts.items() if verdict.scorable}
+    failures = tuple(_failure(n, v) for n, v in verified.items() if v.passed < v.total)
     return Checked(
         path,
-        passed=sum(verdict.passed == verdict.total for verdict in verified.values()),
-        failures=tuple(f for name, verdict in verified.items() for f in _failures(name, verdict)),
+        passed=len(verified) - len(failures),
+        failures=failures,
         unverified=tuple(name for name in verdicts if name not in verified),
         unsolved=tuple(name for name in by_id if name not in programs),
     )
@@ -79,15 +79,14 @@ def _programs(path: Path, by_id: dict[str, Problem]) -> dict[str, str]:
     return programs
 
 
-def _failures(problem_id: str, verdict: Verdict) -> Iterator[dict[str, Any]]:
-    for number, test in enumerate(verdict.tests):
-        if test.outcome is not Outcome.PASSED:
-            yield {
-                "problem_id": problem_id,
-                "outcome": str(test.outcome),
-                "passed": verdict.passed,
-                "total": verdict.total,
-                "test": number,
-                "stderr": test.stderr.strip()[-_SHOWN:],
-            }
-            return
+def _failure(problem_id: str, verdict: Verdict) -> dict[str, Any]:
+    failed = ((n, t) for n, t in enumerate(verdict.tests) if t.outcome is not Outcome.PASSED)
+    number, test = next(failed)
+    return {
+        "problem_id": problem_id,
+        "outcome": str(test.outcome),
+        "passed": verdict.passed,
+        "total": verdict.total,
+        "test": number,
+        "stderr": test.stderr.strip()[-_SHOWN:],
+    }

@@ -15,7 +15,7 @@ from maxatk.errors import DataError, InvalidValueError, suggestion, unknown_name
 from maxatk.jsonl import read_jsonl
 from maxatk.problems.benchmarks import BENCHMARKS
 from maxatk.problems.benchmarks.base import Converted, LeftOut, SolvedProblem
-from maxatk.problems.outputs import solutions_file
+from maxatk.problems.prepare import solutions_file
 from maxatk.problems.source import open_source
 from maxatk.records import Problem, Sample
 from maxatk.verifier import problem_job

@@ -6,59 +6,23 @@ import contextlib
 import dataclasses
 import hashlib
 import json
-import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from maxatk.check import at_least, is_whole, require
-from maxatk.errors import InvalidValueError, unknown_name
+from maxatk.errors import InvalidValueError
 from maxatk.folders import atomic_write, file_digest, read_json, write_json
-from maxatk.problems.benchmarks import BENCHMARKS
-from maxatk.problems.benchmarks.base import PROMPTS_VERSION, LeftOut, Row, SolvedProblem
-from maxatk.problems.outputs import Journal, Outputs, outputs, solutions_file
-from maxatk.problems.source import BadRows, Source, open_source
+from maxatk.problems.benchmarks.base import PROMPTS_VERSION, Converted, LeftOut, SolvedProblem
+from maxatk.problems.source import BadRows, Overlap, Source, contest_keys, open_source
+from maxatk.records import Sample
 from maxatk.settings import from_mapping
 from maxatk.verifier import Progress
 from maxatk.version import VERSION
 
 CountTokens = Callable[[str], int]
-ContestKey: TypeAlias = tuple[str, str]
-"""(contest, index) of a problem of Codeforces; one that two divisions share has several."""
-
-KEY_COLUMNS = ("name", "cf_contest_id", "cf_index")  # what `contest_keys` needs of CodeContests
-
-_NAME = re.compile(r"(?:code_contests/)?(\d+)_([A-Z]\d*)\. ")
-_ID = re.compile(r"(?:codeforces/)?(\d+)/([A-Z]\d*)\Z")
 _PARTS = 2  # a random split has at least so many
-
-
-@dataclasses.dataclass(frozen=True)
-class Overlap:
-    """Another data set whose problems are left out: its name, and where to read it.
-
-    `splits` are those of the hub or of a folder (empty: all); `file` as in `PrepareSettings`, or
-    a prepared problems.jsonl.
-    """
-
-    benchmark: str = "code_contests"
-    file: str | None = None
-    splits: list[str] = dataclasses.field(default_factory=list)
-    revision: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.benchmark != "code_contests":
-            raise unknown_name("benchmark", self.benchmark, ["code_contests"])
-
-    def sources(self) -> list[Source]:
-        """Return what is read, one source a split."""
-        whole = self.file is not None and not Path(self.file).is_dir()
-        splits = [None] if whole else self.splits or BENCHMARKS[self.benchmark].splits
-        return [
-            open_source(self.benchmark, split=name, file=self.file, revision=self.revision)
-            for name in splits
-        ]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,6 +106,105 @@ class _DataRecipe:
     seed: int = 0
 
 
+@dataclasses.dataclass(frozen=True)
+class Outputs:
+    """The files of one preparation: `problems` by part, named by the caller, and what lies beside.
+
+    `left_out` lists the rows left out with the reason; `manifest` holds settings, counts, hashes.
+    """
+
+    problems: dict[str, Path]
+    left_out: Path
+    manifest: Path
+    work: Path
+
+    @property
+    def data(self) -> list[Path]:
+        """All files but the manifest."""
+        problems = self.problems.values()
+        return [*problems, *map(solutions_file, problems), self.left_out]
+
+
+def outputs(out: Path, parts: Iterable[str] = ()) -> Outputs:
+    """Return the files of a preparation into `out`; with parts, one file for each: out-PART.jsonl.
+
+    Raises InvalidValueError where `out` does not end in .jsonl.
+    """
+    if out.suffix != ".jsonl":
+        raise InvalidValueError(f"out: {str(out)!r} must end in .jsonl")
+    return Outputs(
+        {name: out.with_name(f"{out.stem}-{name}.jsonl") for name in parts} or {"": out},
+        left_out=out.with_suffix(".left_out.jsonl"),
+        manifest=out.with_suffix(".manifest.json"),
+        work=out.with_suffix(".work"),
+    )
+
+
+def solutions_file(problems: Path) -> Path:
+    """Return where the reference solutions of a problems file lie: X.solutions.jsonl beside X."""
+    return problems.with_suffix(".solutions.jsonl")
+
+
+class Journal:
+    """A context manager over the working file; what an earlier run left there is read first.
+
+    Its first line says which preparation it is, every other is a row of the data set: five JSON
+    texts with tabs between them, of id, problem, solution or reason, tests and dropped tests. A
+    torn last line is dropped; a file of another preparation is begun anew. `rows` and `ids` are
+    those of the file.
+    """
+
+    def __init__(self, path: Path, identity: Mapping[str, Any]) -> None:
+        self.path, self.rows, self.ids = path, 0, set[str]()
+        header = json.dumps(identity, sort_keys=True).encode() + b"\n"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = path.open("a+b")
+        self._file.seek(0)
+        end = 0
+        if self._file.readline() == header:
+            end = len(header)
+            for line in self._file:
+                if not line.endswith(b"\n"):
+                    break
+                end += len(line)
+                self._count(line.decode())
+        self._file.truncate(end)
+        if not end:
+            self._file.write(header)
+
+    def add(self, row: Converted) -> None:
+        """Append what a row of the data set has become."""
+        fields: list[Any]
+        if isinstance(row, LeftOut):
+            fields = [row.row_id, None, dataclasses.asdict(row), 0, 0]
+        else:
+            problem, solution = row.problem, row.solution
+            sample = None if solution is None else Sample(problem.id, 0, solution).to_json()
+            fields = [problem.id, problem.to_json(), sample, len(problem.tests), row.dropped]
+        line = "\t".join(map(json.dumps, fields)) + "\n"
+        self._file.write(line.encode())
+        self._count(line)
+
+    def texts(self) -> Iterator[list[str]]:
+        """Yield the five texts of every row, in the order of the file."""
+        self._file.flush()
+        with self.path.open() as lines:
+            next(lines)
+            yield from (line.rstrip("\n").split("\t") for line in lines)
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def _count(self, line: str) -> None:
+        self.rows += 1
+        name, problem, _ = line.split("\t", 2)
+        if problem != "null":
+            self.ids.add(json.loads(name))
+
+
 def prepare(
     settings: PrepareSettings,
     out: str | Path,
@@ -195,39 +258,6 @@ def split_ids(ids: Iterable[str], parts: Mapping[str, int], *, seed: int) -> dic
     return found
 
 
-def overlap_keys(overlap: Overlap) -> set[ContestKey]:
-    """Return the (contest, index) keys of every problem of another data set."""
-    return {
-        key
-        for source in overlap.sources()
-        for _, row in source.rows(only=KEY_COLUMNS)
-        for key in contest_keys(row)
-    }
-
-
-def contest_keys(row: Row) -> set[ContestKey]:
-    """Return the key of a CodeContests row, of a problem made from one, or nothing.
-
-    It is taken from `cf_contest_id` and `cf_index`, and from the name or id
-    (`1041_E. Tree Reconstruction`) too, where they name a problem of Codeforces.
-    """
-    keys: set[ContestKey] = set()
-    if row.get("cf_contest_id") and row.get("cf_index"):
-        keys.add((str(row["cf_contest_id"]), str(row["cf_index"]).upper()))
-    named = _NAME.match(str(row.get("name") or row.get("id") or ""))
-    if named:
-        keys.add((named[1], named[2]))
-    return keys
-
-
-def codeforces_keys(row: Row) -> set[ContestKey]:
-    """Return the keys of an open-r1/codeforces row: its id, its contest and index, its aliases."""
-    whole = f"{row.get('contest_id')}/{row.get('index')}"
-    names: list[object] = [row.get("id"), whole, *(row.get("aliases") or ())]
-    found = (_ID.match(str(name).strip().upper().replace("CODEFORCES/", "")) for name in names)
-    return {(match[1], match[2]) for match in found if match}
-
-
 def _convert_rows(
     source: Source,
     settings: PrepareSettings,
@@ -236,13 +266,13 @@ def _convert_rows(
     progress: Progress | None,
 ) -> None:
     overlap = settings.overlap
-    taken = overlap_keys(overlap) if overlap else set()
+    taken = overlap.keys() if overlap else set()
     for row, made in source.outcomes(start=journal.rows, bad_rows=settings.bad_rows):
         if len(journal.ids) == settings.limit:
             break
         if isinstance(made, SolvedProblem):
             name = made.problem.id
-            if overlap and codeforces_keys(row) & taken:
+            if overlap and contest_keys(row) & taken:
                 made = LeftOut(name, f"is in {overlap.benchmark} too")
             elif name in journal.ids:
                 made = LeftOut(name, "an earlier row has its id")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -22,6 +23,12 @@ from maxatk.problems.files import data_files, file_fingerprint, read_rows
 from maxatk.settings import from_mapping
 
 BadRows: TypeAlias = Literal["stop", "leave_out"]
+ContestKey: TypeAlias = tuple[str, str]
+"""(contest, index) of a problem of Codeforces; one that two divisions share has several."""
+
+KEY_COLUMNS = ("name", "cf_contest_id", "cf_index")  # what `contest_keys` needs of CodeContests
+
+_KEY = re.compile(r"(?:CODE_?\w+/)?([1-9]\d*)(?:/|_(?=[A-Z]\d*\. ))([A-Z]\d*)(?:\. |\Z)")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,14 +83,11 @@ class Source:
 
     def describe(self) -> dict[str, Any]:
         """Return what identifies the rows: the files' hashes, or the hub's revision and split."""
-        described: dict[str, Any] = {"benchmark": self.name}
-        if self.files:
-            described["files"] = file_fingerprint(self.files)
-        else:
-            described |= {"hub": self.benchmark.hub, "revision": self.revision}
-        if self.split is not None:
-            described["split"] = self.split
-        return {**described, "options": dataclasses.asdict(self.options)}
+        hub = {"hub": self.benchmark.hub, "revision": self.revision}
+        rows = {"files": file_fingerprint(self.files)} if self.files else hub
+        split = {} if self.split is None else {"split": self.split}
+        options = dataclasses.asdict(self.options)
+        return {"benchmark": self.name, **rows, **split, "options": options}
 
     def _hub_rows(self, start: int, only: Sequence[str] | None) -> Iterator[Row]:
         _need_datasets()
@@ -166,6 +170,50 @@ def open_source(
     names = benchmark.data_files(str(split), chosen) if benchmark.data_files and split else None
     files = data_files(path, split=split, names=names)
     return Source(name, benchmark, chosen, split, None, tuple(files))
+
+
+@dataclasses.dataclass(frozen=True)
+class Overlap:
+    """Another data set whose problems are left out: its name, and where to read it.
+
+    `splits` are those of the hub or of a folder (empty: all); `file` as in `PrepareSettings`, or
+    a prepared problems.jsonl.
+    """
+
+    benchmark: str = "code_contests"
+    file: str | None = None
+    splits: list[str] = dataclasses.field(default_factory=list)
+    revision: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.benchmark != "code_contests":
+            raise unknown_name("benchmark", self.benchmark, ["code_contests"])
+
+    def sources(self) -> list[Source]:
+        """Return what is read, one source a split."""
+        whole = self.file is not None and not Path(self.file).is_dir()
+        splits = [None] if whole else self.splits or BENCHMARKS[self.benchmark].splits
+        return [
+            open_source(self.benchmark, split=name, file=self.file, revision=self.revision)
+            for name in splits
+        ]
+
+    def keys(self) -> set[ContestKey]:
+        """Return the keys of every problem of the data set."""
+        rows = (row for source in self.sources() for _, row in source.rows(only=KEY_COLUMNS))
+        return {key for row in rows for key in contest_keys(row)}
+
+
+def contest_keys(row: Row) -> set[ContestKey]:
+    """Return the keys of a row of CodeContests or open-r1/codeforces, or of a problem made of one.
+
+    They come from its id, its name (`1041_E. Tree Reconstruction`), its aliases and its columns.
+    """
+    pairs = (("cf_contest_id", "cf_index"), ("contest_id", "index"))
+    columns = [f"{row.get(contest)}/{row.get(index)}" for contest, index in pairs]
+    names = [row.get("id"), row.get("name"), *(row.get("aliases") or ()), *columns]
+    found = (_KEY.match(str(name).strip().upper()) for name in names)
+    return {(match[1], match[2]) for match in found if match}
 
 
 def _options(name: str, benchmark: Benchmark, options: Mapping[str, Any]) -> RowOptions:

@@ -2,7 +2,6 @@
 
 from maxatk.verifier.extract import extract_code
 from maxatk.verifier.jobs import Job, Limits, called_name, problem_job
-from maxatk.verifier.layers import Layer, doctor
 from maxatk.verifier.rewards import (
     CodeReward,
     binary_code_reward,
@@ -12,8 +11,15 @@ from maxatk.verifier.rewards import (
     compute_scores,
 )
 from maxatk.verifier.rules import COMPARE
-from maxatk.verifier.verifier import AnyVerifier, Progress, Verifier, VerifierSettings
-from maxatk.verifier.worker import Ahead, quick_turns
+from maxatk.verifier.verifier import (
+    Ahead,
+    AnyVerifier,
+    Progress,
+    Verifier,
+    VerifierSettings,
+    quick_turns,
+)
+from maxatk.verifier.zygote_process import Layer, doctor
 
 __all__ = [
     "COMPARE",

@@ -82,17 +82,14 @@ def _joined(tag: bytes, parts: list[bytes]) -> bytes:
 
 def _number(value: complex) -> bytes:
     """Return the digest of a number: numbers of all types are equal by their value."""
-    if isinstance(value, int):
-        return _short(b"i", b"%x" % value)
-    if isinstance(value, complex):
-        if value.imag == 0:
-            return _number(value.real)
+    if value.imag:
         return _short(b"c", b"%b %b" % (_number(value.real), _number(value.imag)))
-    if math.isnan(value):
+    real = value.real
+    if isinstance(real, int) or (math.isfinite(real) and real.is_integer()):
+        return _short(b"i", b"%x" % int(real))
+    if math.isnan(real):
         raise ValueError("nan equals nothing")
-    if math.isfinite(value) and value.is_integer():
-        return _number(int(value))
-    return _short(b"f", value.hex().encode())
+    return _short(b"f", real.hex().encode())
 
 
 def _short(tag: bytes, content: bytes) -> bytes:

@@ -15,8 +15,7 @@ from typing import Any
 from maxatk.errors import DataError, InvalidValueError
 from maxatk.records import Problem, TestCase, Verdict
 from maxatk.verifier.jobs import Job, called_name, mebibytes, problem_job
-from maxatk.verifier.verifier import AnyVerifier, Verifier
-from maxatk.verifier.worker import Ahead
+from maxatk.verifier.verifier import Ahead, AnyVerifier, Verifier
 
 Completion = str | Sequence[Mapping[str, Any]]
 Start = Callable[[Completion, Mapping[str, Any]], None]

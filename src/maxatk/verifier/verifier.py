@@ -14,27 +14,76 @@ test                            untrusted code; a check test has two, joined by 
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
+import importlib.util
 import os
 import queue
+import re
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, as_completed
+from concurrent.futures import Future
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from maxatk.check import positive
 from maxatk.errors import SandboxError
-from maxatk.records import TestCase, Verdict
-from maxatk.verifier import layers
+from maxatk.records import Outcome, TestCase, Verdict
+from maxatk.verifier import outcomes
 from maxatk.verifier.extract import extract_code
 from maxatk.verifier.jobs import Job, Limits, Pair, as_jobs
-from maxatk.verifier.worker import CLOSED, Ahead, Task, Worker, infra_error, numpy_folder
-from maxatk.verifier.zygote_process import Isolation
+from maxatk.verifier.zygote_process import Isolation, Zygote, accept, new_uid, require_linux
 
 Progress = Callable[[int, int], object]
 """Called with the number of programs verified so far and the number of all."""
 
 VerifierT = TypeVar("VerifierT", bound="AnyVerifier")
+
+_Tasks = queue.SimpleQueue[tuple[Future[Verdict], Job, Limits] | None]
+_CLOSED = "the verifier was closed"
+_ATTEMPTS = 3
+_IMPORTS_NUMPY = re.compile(r"^[ \t]*(?:import|from)[ \t]+numpy\b", re.MULTILINE)
+# Every verdict takes the interpreter's lock a few times. Another thread that computes gives it up
+# only this often (seconds; usually 0.005), and verification would wait for that each time.
+_SWITCH_INTERVAL = 1e-4
+
+
+class Ahead:
+    """Programs that the workers of a verifier take before anybody waits for their verdicts.
+
+    A context manager for one thread: leaving it drops the programs that no worker has taken.
+    """
+
+    def __init__(self, put: Callable[[Job], Future[Verdict]]) -> None:
+        self._put = put
+        self._verdicts: dict[Job, Future[Verdict]] = {}
+
+    def start(self, item: Job | Pair) -> None:
+        """Hand a program to the workers; raises as `Verifier.verify_many`."""
+        (job,) = as_jobs([item])
+        if job not in self._verdicts:
+            self._verdicts[job] = self._put(job)
+
+    def verify_many(self, items: Iterable[Job | Pair]) -> list[Verdict]:
+        """Do as `Verifier.verify_many`, and drop what was started and is not among the programs."""
+        jobs = as_jobs(items)
+        for job in jobs:
+            self.start(job)
+        verdicts = [self._verdicts[job].result() for job in jobs]
+        self._drop()
+        return verdicts
+
+    def __enter__(self) -> Ahead:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._drop()
+
+    def _drop(self) -> None:
+        for verdict in self._verdicts.values():
+            verdict.cancel()
+        self._verdicts = {}
 
 
 class AnyVerifier(Protocol):
@@ -47,7 +96,7 @@ class AnyVerifier(Protocol):
     shards: Sequence[Mapping[str, Any]] = ()
     _limits: Limits
 
-    def verdicts(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, Verdict]]:
+    def _verdicts(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, Verdict]]:
         """Yield the verdicts of jobs that are all different, as they are done."""
 
     def ahead(self) -> Ahead | None:
@@ -112,7 +161,7 @@ class AnyVerifier(Protocol):
         indices: dict[Job, list[int]] = collections.defaultdict(list)
         for index, job in enumerate(as_jobs(items)):
             indices[job].append(index)
-        found = self.verdicts(list(indices))
+        found = self._verdicts(list(indices))
         return ((index, verdict) for job, verdict in found for index in indices[job])
 
     def __enter__(self: VerifierT) -> VerifierT:
@@ -120,6 +169,81 @@ class AnyVerifier(Protocol):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class _Worker:
+    """One thread and its zygotes, restarted whenever they die; one of them has NumPy loaded.
+
+    `started` is the isolation of its first zygote, or the SandboxError without one.
+    """
+
+    def __init__(self, index: int, tasks: _Tasks, numpy: str) -> None:
+        self._uid, self._tasks, self._numpy = new_uid(), tasks, numpy
+        self._zygotes: dict[str, Zygote] = {}  # by what they have preloaded
+        self._isolation: Isolation = {}  # of the first zygote: no later one may have less
+        self._stopping = False
+        self.started: Future[Isolation] = Future()
+        self.thread = threading.Thread(target=self._run, name=f"maxatk-{index}", daemon=True)
+        self.thread.start()
+
+    def stop(self) -> None:
+        """Make the thread end soon, whatever it is doing."""
+        self._stopping = True
+        for zygote in list(self._zygotes.values()):
+            zygote.kill()
+
+    def _run(self) -> None:
+        try:
+            self.started.set_result(self._running_zygote().isolation)
+        except Exception as error:  # whatever it is: who made the worker waits for an answer
+            ours = isinstance(error, SandboxError)
+            failed = error if ours else SandboxError(f"the sandbox did not start: {error!r}")
+            self.started.set_exception(failed)
+            return
+        while (task := self._tasks.get()) is not None:
+            verdict, job, limits = task
+            if verdict.set_running_or_notify_cancel():
+                verdict.set_result(self._verdict(job, limits))
+        for flavour in list(self._zygotes):
+            self._discard(flavour)
+
+    def _verdict(self, job: Job, limits: Limits) -> Verdict:
+        reason = _CLOSED
+        sources = (job.program, job.checker or "")
+        flavour = "numpy" if self._numpy and any(map(_IMPORTS_NUMPY.search, sources)) else ""
+        for _ in range(_ATTEMPTS):
+            if self._stopping:
+                break
+            try:
+                verdict = outcomes.verdict(self._running_zygote(flavour), job, limits)
+            except Exception as error:  # a thread that dies here would leave its caller waiting
+                reason = f"{type(error).__name__}: {error}"
+                self._discard(flavour)
+                continue
+            if verdict.scorable:
+                return verdict
+            reason = next(t.stderr for t in verdict.tests if t.outcome is Outcome.INFRA_ERROR)
+        return outcomes.uniform(job, Outcome.INFRA_ERROR, reason)
+
+    def _running_zygote(self, flavour: str = "") -> Zygote:
+        if flavour not in self._zygotes:
+            folder = self._numpy if flavour else ""
+            zygote = Zygote(uid=self._uid, modules=flavour, folder=folder)
+            self._zygotes[flavour] = zygote
+            self._isolation = self._isolation or zygote.isolation
+            held = [name for name, holds in self._isolation.items() if holds is True]
+            lost = [name for name in held if zygote.isolation.get(name) is not True]
+            if lost:
+                self._discard(flavour)
+                raise SandboxError(f"a later sandbox lacks layers of the first: {', '.join(lost)}")
+            if self._stopping:
+                raise SandboxError(_CLOSED)
+        return self._zygotes[flavour]
+
+    def _discard(self, flavour: str) -> None:
+        zygote = self._zygotes.pop(flavour, None)
+        if zygote is not None:
+            zygote.close()
 
 
 class Verifier(AnyVerifier):
@@ -146,12 +270,12 @@ class Verifier(AnyVerifier):
             time_limit, memory_limit, output_limit, stop_after_timeouts, repair_truncated
         )
         positive("workers", workers)
-        layers.require_linux()
+        require_linux()
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._closed = False
-        self._tasks: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
-        self._workers: list[Worker] = []
+        self._tasks: _Tasks = queue.SimpleQueue()
+        self._workers: list[_Worker] = []
         try:
             self.isolation = self._start(workers or len(os.sched_getaffinity(0)), unsafe=unsafe)
         except BaseException:
@@ -159,22 +283,22 @@ class Verifier(AnyVerifier):
             raise
 
     def _start(self, workers: int, *, unsafe: bool) -> Isolation:
-        numpy = numpy_folder()
+        found = importlib.util.find_spec("numpy")
+        numpy = str(Path(found.origin).parents[1]) if found and found.origin else ""  # its folder
         try:
             for index in range(workers):
-                self._workers.append(Worker(index, self._tasks, numpy))
+                self._workers.append(_Worker(index, self._tasks, numpy))
         except RuntimeError as error:
             raise SandboxError(f"a worker cannot be started: {error}") from error
         accepted: list[Isolation] = []
         for report in [worker.started.result() for worker in self._workers]:
             if report not in accepted:  # one warning for all that lack the same
-                layers.accept(report, unsafe=unsafe)
+                accept(report, unsafe=unsafe)
                 accepted.append(report)
         return accepted[0]
 
-    def verdicts(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, Verdict]]:
-        """Yield the verdicts of jobs that are all different, as they are done."""
-        return _as_completed({self._put(job): job for job in jobs})
+    def _verdicts(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, Verdict]]:
+        return _as_done({self._put(job): job for job in jobs})
 
     def ahead(self) -> Ahead | None:
         """Return where programs are started before their verdicts are wanted, None without one."""
@@ -186,9 +310,9 @@ class Verifier(AnyVerifier):
                 raise SandboxError("this Verifier is closed; make a new one")
             if os.getpid() != self._pid:
                 raise SandboxError("this Verifier was made before a fork; make one in each process")
-            task = Task(Future(), job, self._limits.for_job(job))
-            self._tasks.put(task)
-        return task.verdict
+            verdict: Future[Verdict] = Future()
+            self._tasks.put((verdict, job, self._limits.for_job(job)))
+        return verdict
 
     def close(self) -> None:
         """Kill every process below and end the threads; programs in flight become infra_error."""
@@ -196,20 +320,21 @@ class Verifier(AnyVerifier):
             if self._closed or os.getpid() != self._pid:
                 return
             self._closed = True
+        for worker in self._workers:
+            worker.stop()  # the programs that still wait are then answered at once
         for _ in self._workers:
             self._tasks.put(None)
         for worker in self._workers:
-            worker.stop()
-        for worker in self._workers:
             worker.thread.join()
-        while not self._tasks.empty():
-            if (task := self._tasks.get()) is not None:
-                task.answer(lambda job, _: infra_error(job, CLOSED))
 
 
-def _as_completed(jobs: dict[Future[Verdict], Job]) -> Iterator[tuple[Job, Verdict]]:
+def _as_done(jobs: dict[Future[Verdict], Job]) -> Iterator[tuple[Job, Verdict]]:
+    done: queue.SimpleQueue[Future[Verdict]] = queue.SimpleQueue()
+    for verdict in jobs:
+        verdict.add_done_callback(done.put)  # cheaper than `as_completed`
     try:
-        for verdict in as_completed(jobs):
+        for _ in jobs:
+            verdict = done.get()
             yield jobs[verdict], verdict.result()
     finally:
         for verdict in jobs:
@@ -253,3 +378,14 @@ class VerifierSettings:
     def open(self) -> Verifier:
         """Return a verifier with these settings; close it, or use it in a with statement."""
         return Verifier(workers=self.workers, **dataclasses.asdict(self.limits()))
+
+
+@contextlib.contextmanager
+def quick_turns() -> Iterator[None]:
+    """Let threads take turns quickly inside, so that verification keeps pace with computing."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(_SWITCH_INTERVAL)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)

@@ -67,8 +67,8 @@ class ClusterVerifier(AnyVerifier):
     """A verifier that hands programs to the shards of a cluster.
 
     A shard that dies is started again, on another node if its own is gone, and does its chunks
-    again. `isolation` holds a layer where it holds on every node, `shards` what each shard said
-    of itself at the start.
+    again; StageError where that does not help. `isolation` holds a layer where it holds on every
+    node, `shards` what each shard said of itself at the start.
 
     Raises SandboxError for a node that cannot isolate programs and InvalidValueError for one with
     another version of this package, both by name and before any program runs.
@@ -86,11 +86,7 @@ class ClusterVerifier(AnyVerifier):
         """Return the programs that each shard has verified."""
         return self._shards.work()
 
-    def verdicts(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, Verdict]]:
-        """Yield the verdicts of jobs that are all different, as they are done.
-
-        Raises StageError where a chunk cannot be verified although its shard was started again.
-        """
+    def _verdicts(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, Verdict]]:
         found = self._shards.stream(
             _chunks(jobs, len(self.shards)),
             lambda actor, chunk: actor.verify.remote(chunk),
