@@ -64,7 +64,7 @@ def measure(folder, problems):
         opened = time.process_time() - started
         names = [f"problem/{problem}" for problem in range(problems)]
         records = samples.records.values(), scores.records.values()
-        build_results(names, *records, manifest={}, ks=[1, 16, 256])
+        build_results(names, *records, manifest={})
     total = time.process_time() - started
     print(opened, total, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 

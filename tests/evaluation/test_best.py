@@ -20,8 +20,8 @@ from maxatk.errors import (
     MissingFileError,
     ServerError,
 )
-from maxatk.evaluation import scorio_rules, solve
-from maxatk.evaluation.best import answer_of, select
+from maxatk.evaluation import solve
+from maxatk.evaluation.best import SCORIO_RULES, answer_of, select
 from maxatk.evaluation.open import results_of_folder
 from maxatk.evaluation.submissions import program_key
 from maxatk.objectives import max_at_k
@@ -338,7 +338,7 @@ def test_rules_of_scorio_choose_from_a_run_what_the_exact_ways_choose(tmp_path):
     assert abs(gains["likelihood"].mean[1] - gains["majority"].mean[1]) > 0.04
 
 
-@pytest.mark.parametrize("rule", scorio_rules.RULES)
+@pytest.mark.parametrize("rule", SCORIO_RULES)
 def test_every_rule_of_scorio_chooses_the_answer_of_most_votes_and_scores(tmp_path, rule):
     judged = [0.9, 0.8, 0.2, 0.7]
     scores = [

@@ -91,11 +91,9 @@ def test_only_common_k_and_common_settings_stay():
     pooled = pool_results({"a": one, "b": two})
     assert pooled.ks == [1, 2, 4, 8]
     assert pooled.manifest["settings"] == {
-        "sampling": {"samples": 16},
         "problems": {"count": 12, "sha256": "aa+aa"},
         "verifier": {"t": 1},
     }
-    assert pooled.manifest["parts"]["b"]["settings"]["sampling"]["seed"] == 2
 
 
 def test_what_one_part_does_not_know_the_pool_does_not_know():

@@ -43,7 +43,7 @@ def test_all_unscored_gives_null_not_zero():
 
 def test_problems_with_different_numbers_of_samples():
     scores = [*SCORES, score("b", 2, 1.0)]
-    rewards, counts = ScoreTally().add_scores(scores).rewards(["a", "b"])
+    rewards, counts = ScoreTally(scores=scores).rewards(["a", "b"])
     assert counts.tolist() == [2, 3]
     np.testing.assert_array_equal(rewards, [[1.0, np.nan, np.nan], [0.5, 0.0, 1.0]])
     results = build_results(["a", "b"], SAMPLES, scores, manifest={})
@@ -93,7 +93,7 @@ def test_a_column_that_every_rewarded_sample_has_chooses_the_best_of_k():
     ]
     scores[1] = dataclasses.replace(scores[1], columns={"chance": 0.2})
     values = build_results(["a"], None, scores, manifest={}, ks=[1, 2, 3]).per_problem.values
-    assert values["max@k by chance"] == {1: (0.5,), 2: (0.25,), 3: (0.0,)}
+    assert values["max@k by chance"] == {1: (0.5,), 2: (0.25,), 3: (0.0,), 4: (None,)}
     assert "max@k by some" not in values
 
 

@@ -9,37 +9,55 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import importlib
 import re
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from maxatk.check import whole
-from maxatk.errors import DataError, InvalidValueError, MissingFileError, suggestion, unknown_name
-from maxatk.evaluation import scorio_rules
+from maxatk.errors import (
+    DataError,
+    InvalidValueError,
+    MissingDependencyError,
+    MissingFileError,
+    suggestion,
+    unknown_name,
+)
 from maxatk.evaluation.folder import SAMPLES, SCORES
 from maxatk.evaluation.store import read_records
 from maxatk.evaluation.submissions import Submission, program_key, submission
-from maxatk.evaluation.verify import BY_TESTS, Scored, Scorer, VerifyingThread, visible_shares
+from maxatk.evaluation.verify import BY_TESTS, Scored, Scorer, scoring_thread, visible_shares
 from maxatk.objectives import majority_at_k, max_at_k
 from maxatk.records import Problem, Sample, Score
 from maxatk.rewards import load_reward, read_spec
 from maxatk.rewards.reward import columns_of
-from maxatk.sampling import Backend, ModelSettings, Request, SamplingSettings, load_backend
+from maxatk.sampling import ModelSettings, Request, SamplingSettings, load_backend
 from maxatk.statistics.intervals import FloatArray, Interval, check_ks, default_ks, mean_interval
 from maxatk.verifier import AnyVerifier, Progress, Verifier, problem_job
 
 DRAWN_AT_ONCE = 8  # samples under way at a time: few, so that an easy problem is done soon
-TRUTH, RANDOM, MAJORITY = "truth", "random", "majority"
-OF_SAMPLES = ("likelihood", "mean_likelihood", "tokens", "entropy", MAJORITY)
+WAYS = ("likelihood", "visible-tests", "majority")
+"""How `solve` chooses a sample without the tests that decide, beside functions."""
+
+SCORIO_RULES = (
+    *("best_of_n", "majority_of_the_bests", "best_of_majority", "weighted_majority_vote"),
+    *("softmax_weighted_vote", "rank_weighted_vote", "logit_weighted_vote", "filtered_vote"),
+    "cges_vote",
+)
+_SCORIO = "scorio:"
+_SUBSETS = 200  # of each size, from every problem: a rule of scorio has no sum over all of them
+
+_TRUTH, _RANDOM, _MAJORITY = "truth", "random", "majority"
+_OF_SAMPLES = ("likelihood", "mean_likelihood", "tokens", "entropy", _MAJORITY)
 _BOXED = re.compile(r"\\boxed\{([^{}]*)\}")
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
-
-Values = list[float | None]
-"""What chooses among samples, in their order; None where a sample has none."""
+_Row: TypeAlias = tuple[float, Mapping[str, Any]]
+"""The reward of a sample, and what it can be chosen by."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,14 +74,14 @@ class Choice:
 
     problem_id: str
     by: str
-    sample: int | None
-    completion: str | None
-    program: str | None
-    reward: float | None
     rewards: tuple[float | None, ...]
+    outcomes: Mapping[str, int]
+    sample: int | None = None
+    completion: str | None = None
+    program: str | None = None
+    reward: float | None = None
     passed: int = 0
     total: int = 0
-    outcomes: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     @property
     def solved(self) -> bool:
@@ -118,102 +136,80 @@ def solve(
         problem_job("", problem)
     _check_way(by, problem)
     settings = dataclasses.replace(settings or SamplingSettings(), samples=n)
+    running = model_settings or ModelSettings(batch_size=DRAWN_AT_ONCE)
+
+    def report(found: Sequence[Any]) -> None:
+        if progress is not None:
+            progress(len(found), n)
+
     with contextlib.ExitStack() as opened:
         verifier = verifier or opened.enter_context(Verifier())
         scorer = Scorer(reward, {problem.id: problem}, verifier) if by == "reward" else None
-        backend = load_backend(
-            str(model), model_settings or ModelSettings(batch_size=DRAWN_AT_ONCE)
-        )
+        backend = load_backend(str(model), running)
         backend.prepare({problem.id: problem.prompt}, settings)
-        drawn = _Drawn(problem, n, backend, settings, verifier, progress)
+        sampled = backend.sample([Request(problem.id, problem.prompt, range(n))], settings)
+        drawn = opened.enter_context(contextlib.closing(sampled))
+        batches = ([submission(s, problem, verifier.program_of) for s in some] for some in drawn)
         if scorer is not None:
-            total = len(problem.tests) if scorer.by_tests else 0
-            return _best_scored(problem, drawn.scored(scorer, keep_going=keep_going), total=total)
-        return _best_valued(problem, by, drawn.all(), verifier)
-
-
-class _Drawn:
-    """The samples of one problem, as they are drawn."""
-
-    def __init__(
-        self,
-        problem: Problem,
-        n: int,
-        backend: Backend,
-        settings: SamplingSettings,
-        verifier: AnyVerifier,
-        progress: Progress | None,
-    ) -> None:
-        self._problem, self._n, self._verifier = problem, n, verifier
-        self._progress = progress or (lambda _done, _total: None)
-        self._ahead = backend.batch_size
-        self._batches = backend.sample([Request(problem.id, problem.prompt, range(n))], settings)
-
-    def all(self) -> list[Submission]:
-        """Return all of them."""
+            return _best_scored(problem, batches, scorer, backend.batch_size, keep_going, report)
         found: list[Submission] = []
-        for samples in self._batches:
-            found += self._submissions(samples)
-            self._progress(len(found), self._n)
-        return found
-
-    def scored(self, scorer: Scorer, *, keep_going: bool) -> list[Scored]:
-        """Return them with their scores, up to the batch in which one was solved."""
-        found: list[Scored] = []
-
-        def score(batch: Sequence[Submission]) -> None:
-            for some in scorer.score(batch):
-                found.extend(some)
-                self._progress(len(found), self._n)
-
-        with (
-            VerifyingThread(score, ahead=self._ahead) as thread,
-            contextlib.closing(self._batches) as batches,
-        ):
-            for samples in batches:
-                thread.put(self._submissions(samples))
-                if not keep_going and any(_solves(scored.score) for scored in list(found)):
-                    break
-        return found
-
-    def _submissions(self, samples: Sequence[Sample]) -> list[Submission]:
-        return [submission(s, self._problem, self._verifier.program_of) for s in samples]
-
-
-def _solves(score: Score) -> bool:
-    return score.reward is not None and score.reward >= 1
-
-
-def _best_scored(problem: Problem, found: Sequence[Scored], *, total: int) -> Choice:
-    rewards = [scored.score.reward for scored in found]
-    counts = Counter(str(scored.score.outcome) for scored in found)
-    choice = _first_best(problem, "reward", [scored.submission for scored in found], rewards)
-    passed = 0 if choice.reward is None else found[rewards.index(choice.reward)].score.passed
-    outcomes = dict(sorted(counts.items()))
-    return dataclasses.replace(choice, passed=passed, total=total, outcomes=outcomes)
-
-
-def _best_valued(
-    problem: Problem, by: str, found: Sequence[Submission], verifier: AnyVerifier
-) -> Choice:
-    way = WAYS.get(by) or _by_function(by)
-    choice = _first_best(problem, by, found, way(problem, found, verifier))
-    if choice.reward is None:
+        for batch in batches:
+            found += batch
+            report(found)
+        values = _values(problem, by, found, verifier)
+    if all(value is None for value in values):
         raise DataError(f"select: no sample of {problem.id!r} has a score by {by!r}")
-    return choice
+    return _first_best(problem, by, found, values)
+
+
+def _best_scored(
+    problem: Problem,
+    batches: Iterable[Sequence[Submission]],
+    scorer: Scorer,
+    ahead: int,
+    keep_going: bool,
+    report: Callable[[Sequence[Any]], None],
+) -> Choice:
+    """Return the best of what is drawn by its reward, up to the batch in which one was solved."""
+    found: list[Scored] = []
+
+    def score(batch: Sequence[Submission]) -> None:
+        for some in scorer.score(batch):
+            found.extend(some)
+            report(found)
+
+    with scoring_thread(score, ahead=ahead) as put:
+        for batch in batches:
+            put(batch)
+            if not keep_going and any((each.score.reward or 0) >= 1 for each in list(found)):
+                break
+    scores = [each.score for each in found]
+    rewards = [score.reward for score in scores]
+    return _first_best(problem, "reward", [each.submission for each in found], rewards, scores)
 
 
 def _first_best(
-    problem: Problem, by: str, found: Sequence[Submission], values: Sequence[float | None]
+    problem: Problem,
+    by: str,
+    found: Sequence[Submission],
+    values: Sequence[float | None],
+    scores: Sequence[Score] = (),
 ) -> Choice:
+    outcomes = Counter(str(score.outcome) for score in scores)
+    choice = Choice(problem.id, by, tuple(values), dict(sorted(outcomes.items())))
     known = [(value, -place) for place, value in enumerate(values) if value is not None]
     if not known:
-        return Choice(problem.id, by, None, None, None, None, tuple(values))
-    value, place = max(known)
+        return choice
+    reward, place = max(known)
     best = found[-place]
-    sample = best.sample
-    return Choice(
-        problem.id, by, sample.sample, sample.completion, best.program, value, tuple(values)
+    return dataclasses.replace(
+        choice,
+        sample=best.sample.sample,
+        completion=best.sample.completion,
+        program=best.program,
+        reward=reward,
+        passed=scores[-place].passed if scores else 0,
+        total=scores[-place].total if scores else 0,
     )
 
 
@@ -228,43 +224,25 @@ def _check_way(by: str, problem: Problem) -> None:
         )
 
 
-def _by_likelihood(_: Problem, found: Sequence[Submission], __: AnyVerifier) -> Values:
-    return [each.sample.logprob for each in found]
-
-
-def _by_visible_tests(
-    problem: Problem, found: Sequence[Submission], verifier: AnyVerifier
-) -> Values:
-    shares = visible_shares(found, verifier, {problem.id: problem})
-    return [shares.get((problem.id, each.sample.sample)) for each in found]
-
-
-def _by_majority(problem: Problem, found: Sequence[Submission], _: AnyVerifier) -> Values:
-    is_code = bool(problem.tests or problem.visible_tests or problem.entry_point)
-    votes = [
-        program_key(each.program) if is_code else answer_of(each.sample.completion)
-        for each in found
-    ]
-    counts = Counter(votes)
-    return [float(counts[vote]) for vote in votes]
-
-
-def _by_function(by: str) -> Callable[[Problem, Sequence[Submission], AnyVerifier], Values]:
-    def values(problem: Problem, found: Sequence[Submission], verifier: AnyVerifier) -> Values:
-        reward = load_reward(by, verifier=verifier)
-        problems = [dataclasses.replace(problem, tests=(), answer=None)] * len(found)
-        completions = [each.sample.completion for each in found]
-        return reward([problem.prompt] * len(found), completions, **columns_of(problems))
-
-    return values
-
-
-WAYS: Mapping[str, Callable[[Problem, Sequence[Submission], AnyVerifier], Values]] = {
-    "likelihood": _by_likelihood,
-    "visible-tests": _by_visible_tests,
-    "majority": _by_majority,
-}
-"""How a sample is chosen without the tests that decide: name -> values of the samples."""
+def _values(
+    problem: Problem, by: str, found: Sequence[Submission], verifier: AnyVerifier
+) -> Sequence[float | None]:
+    """Return what chooses among samples by anything but the reward, None where one has none."""
+    completions = [each.sample.completion for each in found]
+    if by == "likelihood":
+        return [each.sample.logprob for each in found]
+    if by == "visible-tests":
+        shares = visible_shares(found, verifier, {problem.id: problem})
+        return [shares.get((problem.id, each.sample.sample)) for each in found]
+    if by == "majority":
+        is_code = bool(problem.tests or problem.visible_tests or problem.entry_point)
+        programs = [program_key(each.program) for each in found] if is_code else []
+        votes = programs or list(map(answer_of, completions))
+        counts = Counter(votes)
+        return [float(counts[vote]) for vote in votes]
+    hidden = [dataclasses.replace(problem, tests=(), answer=None)] * len(found)
+    reward = load_reward(by, verifier=verifier)
+    return reward([problem.prompt] * len(found), completions, **columns_of(hidden))
 
 
 def answer_of(completion: str) -> str:
@@ -293,15 +271,17 @@ class Selection:
     left_out: int
 
 
-def select(folder: str | Path, by: Sequence[str], *, ks: Sequence[int] | None = None) -> Selection:
+def select(folder: str | Path, by: Sequence[str], *, ks: Sequence[int] = ()) -> Selection:
     """Return what choosing the best of k by each of `by` gains, for the samples of a run.
 
     `by` are columns of the scores, "likelihood" (the log-probability), "mean_likelihood" (that of
     a token), "tokens", "entropy", "majority", or "scorio:RULE:COLUMN", which is the mean over 200
-    random subsets. Samples without a reward or a score are left out.
+    random subsets. Samples without a reward or a score are left out. `ks` are 1, 2, 4, ... if none
+    is given.
 
-    Raises MissingFileError without scores, InvalidValueError for a column that no sample has and
-    for a k above the samples, MissingDependencyError for a rule of scorio without it.
+    Raises MissingFileError without scores, InvalidValueError for a column that no sample has, for
+    scores that a rule does not take and for a k above the samples, MissingDependencyError for a
+    rule of scorio without it.
     """
     folder = Path(folder)
     if not (folder / SCORES).is_file():
@@ -310,84 +290,95 @@ def select(folder: str | Path, by: Sequence[str], *, ks: Sequence[int] | None = 
         )
     scores = read_records(folder / SCORES, Score)
     samples = read_records(folder / SAMPLES, Sample) if (folder / SAMPLES).is_file() else {}
-    table = [_row(score, samples.get(key)) for key, score in scores.items()]
-    known = sorted({name for row in table for name in row.values})
-    if any(row.vote is not None for row in table):
-        known.append(MAJORITY)
+    rows = [(score, _known(score, samples.get(key))) for key, score in scores.items()]
+    known = {name for _, values in rows for name in values}
     needed = [part for way in by for part in _parts(way)]
     for name in needed:
-        if name not in known and name in OF_SAMPLES:
+        if name not in known and name in _OF_SAMPLES:
             raise InvalidValueError(
                 f"by: {name!r} needs what {SAMPLES} of {folder} does not hold; allowed here: "
-                f"{', '.join(known) or 'nothing'}"
+                f"{', '.join(sorted(known)) or 'nothing'}"
             )
         if name not in known:
             raise unknown_name("by", name, known)
-    columns = [name for name in needed if name != MAJORITY]
-    groups: dict[str, list[_Row]] = {}
-    for row in table:
-        if _is_complete(row, columns, vote=MAJORITY in needed):
-            groups.setdefault(row.problem_id, []).append(row)
+    groups: dict[str, list[_Row]] = defaultdict(list)
+    for score, values in rows:
+        if score.reward is not None and all(name in values for name in needed):
+            groups[score.problem_id].append((score.reward, values))
     if not groups:
         raise InvalidValueError(f"{folder}: no sample has a reward and all of {', '.join(by)}")
     fewest = min(map(len, groups.values()))
-    chosen_ks = default_ks(fewest) if ks is None else check_ks(ks, fewest)
-    ways = {name: _way(name) for name in (TRUTH, *by, RANDOM)}
+    ks = check_ks(ks, fewest) or default_ks(fewest)
     gains = {
-        name: mean_interval(np.stack([way(rows, chosen_ks) for rows in groups.values()]))
-        for name, way in ways.items()
+        name: mean_interval(np.stack([_gain(name, found, ks) for found in groups.values()]))
+        for name in (_TRUTH, *by, _RANDOM)
     }
-    left_out = len({row.problem_id for row in table}) - len(groups)
-    return Selection(tuple(chosen_ks), gains, len(groups), left_out)
+    left_out = len({score.problem_id for score, _ in rows}) - len(groups)
+    return Selection(tuple(ks), gains, len(groups), left_out)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Row:
-    problem_id: str
-    reward: float | None
-    values: Mapping[str, float]
-    vote: str | None
-
-
-def _row(score: Score, sample: Sample | None) -> _Row:
-    values = dict(score.columns)
-    vote = score.program
+def _known(score: Score, sample: Sample | None) -> dict[str, Any]:
+    """Return what a sample can be chosen by: numbers, and what it votes for as "majority"."""
+    known = {**score.columns, _MAJORITY: score.program}
     if sample is not None:
-        vote = answer_of(sample.completion) if vote is None else vote
-        known = {"likelihood": sample.logprob, "tokens": sample.tokens, "entropy": sample.entropy}
+        known |= {"likelihood": sample.logprob, "tokens": sample.tokens, "entropy": sample.entropy}
+        known[_MAJORITY] = score.program or answer_of(sample.completion)
         if sample.logprob is not None and sample.tokens:
             known["mean_likelihood"] = sample.logprob / sample.tokens
-        values |= {name: float(value) for name, value in known.items() if value is not None}
-    return _Row(score.problem_id, score.reward, values, vote)
+    return {name: value for name, value in known.items() if value is not None}
 
 
 def _parts(way: str) -> tuple[str, ...]:
-    """Return what a way of choosing needs of a sample."""
-    if way.startswith(scorio_rules.PREFIX):
-        return MAJORITY, scorio_rules.column_of(way)
-    return (way,)
+    """Return what a way of choosing needs of a sample; refuse a rule of scorio that there is not.
+
+    `scorio:RULE:COLUMN` weighs the answers that samples vote for by a column.
+    """
+    if not way.startswith(_SCORIO):
+        return (way,)
+    rule, _, column = way.removeprefix(_SCORIO).partition(":")
+    if rule not in SCORIO_RULES:
+        raise unknown_name("by", way, [f"{_SCORIO}{known}" for known in SCORIO_RULES])
+    if not column:
+        raise InvalidValueError(f"by: {way!r} names no scores; allowed: {way}:COLUMN")
+    try:
+        importlib.import_module("scorio.aggregate")
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"by: {way!r} needs the package 'scorio': pip install 'maxatk[scorio]'"
+        ) from error
+    return _MAJORITY, column
 
 
-def _is_complete(row: _Row, columns: Sequence[str], *, vote: bool) -> bool:
-    has_columns = all(name in row.values for name in columns)
-    return row.reward is not None and has_columns and (row.vote is not None or not vote)
+def _gain(name: str, rows: Sequence[_Row], ks: Sequence[int]) -> FloatArray:
+    """Return the gain of one way of choosing over the samples of a problem: (K,)."""
+    rewards = np.array([reward for reward, _ in rows], dtype=np.float64)
+    if name == _TRUTH:
+        return max_at_k(rewards, list(ks))
+    if name == _RANDOM:
+        return np.full(len(ks), rewards.mean())
+    if name == _MAJORITY:
+        return majority_at_k(rewards, [values[_MAJORITY] for _, values in rows], list(ks))
+    scores = np.array([values[_parts(name)[-1]] for _, values in rows], dtype=np.float64)
+    if name.startswith(_SCORIO):
+        votes = [values[_MAJORITY] for _, values in rows]
+        return _scorio_gain(name, rewards, votes, scores, ks)
+    return max_at_k(rewards, list(ks), selection=scores)
 
 
-def _way(name: str) -> Callable[[Sequence[_Row], Sequence[int]], FloatArray]:
-    """Return what computes the gain of one way of choosing over the samples of a problem: (K,)."""
-
-    def gain(rows: Sequence[_Row], ks: Sequence[int]) -> FloatArray:
-        rewards = np.array([row.reward for row in rows], dtype=np.float64)
-        if name == TRUTH:
-            return max_at_k(rewards, list(ks))
-        if name == RANDOM:
-            return np.full(len(ks), rewards.mean())
-        votes = [str(row.vote) for row in rows]
-        if name == MAJORITY:
-            return majority_at_k(rewards, votes, list(ks))
-        scores = np.array([row.values[_parts(name)[-1]] for row in rows])
-        if name.startswith(scorio_rules.PREFIX):
-            return scorio_rules.gain(name, rewards, votes, scores, ks)
-        return max_at_k(rewards, list(ks), selection=scores)
-
-    return gain
+def _scorio_gain(
+    way: str, rewards: FloatArray, votes: Sequence[str], scores: FloatArray, ks: Sequence[int]
+) -> FloatArray:
+    """Return the mean reward that a rule chooses of k samples, over the same random subsets."""
+    rule = way.removeprefix(_SCORIO).partition(":")[0]
+    choose = getattr(importlib.import_module("scorio.aggregate"), rule)
+    codes = np.unique(votes, return_inverse=True)[1]  # an empty answer would have no vote
+    samples = np.tile(np.arange(len(rewards)), (_SUBSETS, 1))
+    orders: npt.NDArray[np.intp] = np.random.default_rng(0).permuted(samples, axis=1)
+    try:
+        chosen = [
+            choose(codes[some], scores[some], return_index=True)[1][:, None]
+            for some in (orders[:, :k] for k in ks)
+        ]
+    except ValueError as error:
+        raise InvalidValueError(f"by: {way!r}: {error}") from error
+    return np.array([rewards[np.take_along_axis(orders, at, axis=1)].mean() for at in chosen])

@@ -1,8 +1,4 @@
-"""Why samples failed: the first failed test of a few samples of every problem, as a file of a run.
-
-Of each there are no more than `MOST` characters of the input, of what was expected, of what came
-and of the error.
-"""
+"""Why samples failed: the first failed test of a few samples of every problem."""
 
 from __future__ import annotations
 
@@ -13,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from maxatk.errors import DataError
-from maxatk.evaluation.store import Store
+from maxatk.evaluation.store import Store, key_of
 from maxatk.records import Outcome, TestCase, Verdict
 from maxatk.verifier.encoded import MOST, cut
 
@@ -29,7 +25,7 @@ class Failure:
 
     `test` is its place among the problem's, from 0. `given` is its input or call, `expected` the
     output, `got` the beginning of what came, where something did, and `error` the end of what the
-    program or the check wrote to standard error. Each has 200 characters at most.
+    program or the check wrote to standard error. Each has `MOST` characters at most.
     """
 
     problem_id: str
@@ -61,22 +57,20 @@ def failure_of(
 
     `test_at` gives the test at a place; it is asked for the one that failed first alone.
     """
-    if not verdict.scorable:
+    failed = (i for i, result in enumerate(verdict.tests) if result.outcome not in _UNEXPLAINED)
+    place = next(failed, None)
+    if place is None or not verdict.scorable:
         return None
-    for place, result in enumerate(verdict.tests):
-        if result.outcome not in _UNEXPLAINED:
-            test = test_at(place)
-            return Failure(
-                problem_id,
-                sample,
-                place,
-                str(result.outcome).replace("_", " "),
-                cut(_given(test)),
-                cut(_plain(test.output or "")),
-                result.got,
-                _end(_plain(result.stderr).strip()),
-            )
-    return None
+    result, test = verdict.tests[place], test_at(place)
+    error = _plain(result.stderr).strip()
+    return Failure(
+        *(problem_id, sample, place, str(result.outcome).replace("_", " ")),
+        given=cut(_plain(test.input or test.call or "")),
+        expected=cut(_plain(test.output or "")),
+        got=result.got,
+        # Its end, where a traceback names the error.
+        error=error if len(error) <= MOST else "…" + error[-MOST:],
+    )
 
 
 class FailureStore(Store[Failure]):
@@ -91,24 +85,14 @@ class FailureStore(Store[Failure]):
         """Append the failures of problems that have room, each sample once."""
         added = []
         for failure in found:
-            if failure is None or (failure.problem_id, failure.sample) in self.records:
+            if failure is None or key_of(failure) in self.records:
                 continue
             if self._held[failure.problem_id] < self._most:
                 self._held[failure.problem_id] += 1
                 added.append(failure)
-        if added:
-            self.append(added)
-
-
-def _given(test: TestCase) -> str:
-    return _plain(test.input or test.call or "")
+        self.append(added)
 
 
 def _plain(text: str) -> str:
     # A lone surrogate cannot be written to a file.
     return text.encode("utf-8", "replace").decode("utf-8")
-
-
-def _end(text: str) -> str:
-    """Return the end of a text, where a traceback names its error."""
-    return text if len(text) <= MOST else "…" + text[-MOST:]

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from maxatk.check import require
+from maxatk.check import is_whole, require
 from maxatk.environment import environment
 from maxatk.errors import DataError, InvalidValueError
 from maxatk.folders import file_digest, read_json, refuse_other_settings, write_json
@@ -43,12 +43,10 @@ def check_folder(
     """Raise InvalidValueError where `out` holds a run that is not of these settings.
 
     A folder that holds neither a sample nor a score is anybody's, whatever its manifest says. With
-    `grows`, which are the problems, the folder may hold fewer samples of a problem, or the
-    first of the problems: a sample depends on the seed, the problem and its own index alone. The
-    file `samples`, where samples come from one, may have grown at its end. What decides scores may
-    be another where there are none. The message lists every
-    setting that differs from the folder's manifest, or says that the folder holds samples or scores
-    but no manifest. Nothing is written.
+    `grows`, which are the problems, the folder may hold fewer samples of a problem, or the first of
+    the problems: a sample depends on the seed, the problem and its own index alone. The file
+    `samples`, where samples come from one, may have grown at its end. What decides scores may be
+    another where there are none.
     """
     path = out / MANIFEST
     held = [n for n in (SAMPLES, SCORES) if (out / n).is_file() and (out / n).stat().st_size]
@@ -75,36 +73,35 @@ def _grown(
 ) -> dict[str, Any]:
     """Return the settings of a folder with those that have grown as they are now."""
     grown = dict(before)
-    old, new = _section(before, "sampling"), _section(now, "sampling")
-    if 0 < _count(old, "samples") < _count(new, "samples"):
-        grown["sampling"] = {**old, "samples": new["samples"]}
-    file = _section(before, "samples")
-    size = _count(file, "bytes")
-    if samples is not None and file_digest(samples, first=size) == file.get("sha256"):
+    if 0 < _count(before, "sampling.samples") < _count(now, "sampling.samples"):
+        grown["sampling"] = {**before["sampling"], "samples": now["sampling"]["samples"]}
+    first = _count(before, "samples.bytes")
+    digest = None if samples is None else file_digest(samples, first=first)
+    if digest is not None and digest == recorded(before, "samples.sha256"):
         grown["samples"] = now["samples"]
-    held = _section(before, "problems")
-    count = _count(held, "count")
-    if count < len(problems) and held.get("sha256") == problems_digest(problems[:count]):
+    count = _count(before, "problems.count")
+    held = recorded(before, "problems.sha256")
+    if count < len(problems) and held == problems_digest(problems[:count]):
         grown["problems"] = now["problems"]
     return grown
 
 
-def _section(settings: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """Return a section of settings; an empty one where a damaged manifest has something else."""
-    found = settings.get(name)
-    return found if isinstance(found, Mapping) else {}
+def recorded(manifest: Any, place: str) -> Any:
+    """Return what a manifest has at a place such as "settings.problems.sha256", or None."""
+    for name in place.split("."):
+        manifest = manifest.get(name) if isinstance(manifest, Mapping) else None
+    return manifest
 
 
-def _count(section: Mapping[str, Any], name: str) -> int:
-    found = section.get(name)
-    return found if isinstance(found, int) and found >= 0 else 0
+def _count(settings: Mapping[str, Any], place: str) -> int:
+    found = recorded(settings, place)
+    return found if is_whole(found, 0) else 0
 
 
 def recorded_batch_size(out: Path) -> int | None:
     """Return the batch size of the run in `out`; None without a run, or where it has none."""
-    if not (out / MANIFEST).is_file():
-        return None
-    return _count(_section(_recorded_settings(out / MANIFEST), "model"), "batch_size") or None
+    path = out / MANIFEST
+    return _count(_recorded_settings(path), "model.batch_size") or None if path.is_file() else None
 
 
 def _recorded_settings(path: Path) -> dict[str, Any]:
@@ -122,17 +119,12 @@ def problems_digest(problems: Iterable[Problem]) -> str:
     return digest.hexdigest()
 
 
-def digest_of_texts(texts: Sequence[str]) -> str:
-    """Return the sha256 of texts in their order."""
-    return hashlib.sha256(json.dumps(list(texts)).encode()).hexdigest()
-
-
 def count_lines(path: Path) -> int:
     """Return how many whole lines a file has; 0 where there is none."""
     if not path.is_file():
         return 0
     with path.open("rb") as file:
-        return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
+        return sum(line.endswith(b"\n") for line in file)
 
 
 def check_label(label: str | None) -> None:

@@ -1,4 +1,4 @@
-"""Results of runs that are there already: of a folder, its results.json, or a file of rewards."""
+"""Runs that are there already: results of a folder or a file, and the problems they choose."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from maxatk.errors import DataError, InvalidValueError, MissingFileError
-from maxatk.evaluation.folder import MANIFEST, RESULTS, SAMPLES, SCORES
+from maxatk.evaluation.folder import MANIFEST, RESULTS, SAMPLES, SCORES, problems_digest
 from maxatk.evaluation.outside import read_rewards
 from maxatk.evaluation.results import Results, read_results
-from maxatk.evaluation.tally import SampleTally, ScoreTally, build_results
+from maxatk.evaluation.tally import ScoreTally, build_results
 from maxatk.folders import read_json
 from maxatk.jsonl import read_typed
-from maxatk.records import Sample, Score
+from maxatk.problems.load import load_problems
+from maxatk.records import Problem, Sample, Score
 
 ResultsSource = str | Path | Results | Mapping[str, Any]
 
@@ -24,7 +25,7 @@ TABLES = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".jsonl", ".parquet", ".eval", "
 def load_results(
     source: ResultsSource,
     *,
-    ks: Sequence[int] | None = None,
+    ks: Sequence[int] = (),
     threshold: float | None = None,
     column: str | None = None,
     mapping: Mapping[str, str] | None = None,
@@ -51,16 +52,16 @@ def load_results(
         if path.name.endswith(TABLES) and not path.is_dir():
             passes = 1.0 if threshold is None else threshold
             run = read_rewards(path, mapping=mapping)
-            return run.results(more_ks=ks or (), threshold=passes, column=column)
+            return run.results(ks=ks, threshold=passes, column=column)
         folder, file = (path, path / RESULTS) if path.is_dir() else (path.parent, path)
         if not file.is_file():
             raise MissingFileError(f"{file}: no such results file")
         source, place = read_results(file), str(file)
-    has_ks = all(k in source.ks for k in ks or ())
+    has_ks = all(k in source.ks for k in ks)
     if has_ks and threshold in (None, source.threshold) and column in (None, source.column):
         return source
     if folder is not None and (folder / SCORES).is_file():
-        return results_of_folder(folder, more_ks=ks or (), threshold=threshold, column=column)
+        return results_of_folder(folder, ks=ks, threshold=threshold, column=column)
     known = ", ".join(map(str, source.ks))
     raise InvalidValueError(
         f"{place}: holds k = {known} for the threshold {source.threshold!r}, and no scores "
@@ -85,17 +86,15 @@ def label_of(source: str | Path) -> str | None:
 def results_of_folder(
     folder: str | Path,
     *,
-    ks: Sequence[int] | None = None,
-    more_ks: Sequence[int] = (),
+    ks: Sequence[int] = (),
     threshold: float | None = None,
     column: str | None = None,
 ) -> Results:
     """Return the results of the scores in a folder, as `evaluate` and `score` compute them.
 
     The problems are those of scores.jsonl, in the order of results.json, else in its own. Entropy
-    and distinct completions are None without samples. The manifest is that of the folder, or
-    empty. `ks`, `more_ks` and `column` are as in `build_results`; `threshold` is that of
-    results.json by default, else 1.
+    and distinct completions are None without samples. `ks` and `column` are as in `build_results`;
+    `threshold` is that of results.json by default, else 1.
 
     Raises MissingFileError without scores.jsonl, DataError for a corrupt line or no scores at
     all, InvalidValueError for a k above the number of samples or a column that no score has.
@@ -103,25 +102,21 @@ def results_of_folder(
     folder = Path(folder)
     scores = scores_of_folder(folder, column)
     path = folder / SAMPLES
-    tally = SampleTally().add_samples(read_typed(path, Sample)) if path.is_file() else None
     before = read_results(folder / RESULTS) if (folder / RESULTS).is_file() else None
     if before is not None:
         manifest = before.manifest
+        threshold = before.threshold if threshold is None else threshold
     else:
         manifest = read_json(folder / MANIFEST) if (folder / MANIFEST).is_file() else {}
-    if threshold is None:
-        threshold = 1.0 if before is None or before.threshold is None else before.threshold
-    if before is not None and set(before.ids) != set(scores.problem_ids):
-        before = None
+    known = before is not None and set(before.ids) == set(scores.problem_ids)
     return build_results(
-        scores.problem_ids if before is None else before.ids,
-        tally,
+        before.ids if before is not None and known else scores.problem_ids,
+        read_typed(path, Sample) if path.is_file() else None,
         scores,
         manifest=manifest,
         ks=ks,
-        more_ks=more_ks,
-        threshold=threshold,
-        meta=None if before is None else before.per_problem.meta,
+        threshold=1.0 if threshold is None else threshold,
+        meta=before.per_problem.meta if before is not None and known else None,
     )
 
 
@@ -136,3 +131,36 @@ def scores_of_folder(folder: str | Path, column: str | None = None) -> ScoreTall
     if not scores.problem_ids:
         raise DataError(f"{path}: holds no scores")
     return scores
+
+
+def select_problems(
+    run: str | Path,
+    problems: str | Path | None = None,
+    *,
+    k: int = 1,
+    above: float = 0.0,
+    below: float = 1.0,
+) -> list[Problem]:
+    """Return the problems whose max@k in a run lies strictly between two values, in their order.
+
+    With `k` 1 and the default bounds these are the problems whose rewards are neither all 0 nor all
+    1: the others give a group of samples no signal. `problems` is the run's own file where None.
+
+    Raises MissingFileError without the run or its problems, InvalidValueError for bounds that
+    nothing lies between and a k above the number of samples, DataError where the problems are not
+    those of the run.
+    """
+    if not 0 <= above < below <= 1:
+        raise InvalidValueError(
+            f"max@k: the bounds must be 0 <= min < max <= 1, got {above!r} and {below!r}"
+        )
+    results = results_of_folder(run, ks=[k])
+    source = problems or results.recorded("problems_file")
+    if source is None:
+        raise MissingFileError(f"problems: {str(run)!r} does not say where its problems are")
+    values = dict(zip(results.ids, results.per_problem.values["max@k"][k], strict=True))
+    chosen = [problem for problem in load_problems(str(source)) if problem.id in values]
+    recorded = results.recorded("settings.problems.sha256")
+    if len(chosen) != len(values) or recorded not in (None, problems_digest(chosen)):
+        raise DataError(f"problems: are not those that {str(run)!r} was run on")
+    return [p for p in chosen if (v := values[p.id]) is not None and above < v < below]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
+import hashlib
+import json
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +19,6 @@ from maxatk.evaluation.folder import (
     SCORES,
     check_folder,
     check_label,
-    digest_of_texts,
     write_manifest,
 )
 from maxatk.evaluation.results import Results
@@ -32,31 +33,46 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-@dataclasses.dataclass(frozen=True)
 class OutsideRun:
-    """The scores of a file, its samples and prompts where it holds them, and what identifies it."""
+    """The scores of rows that have an index, their samples where all have one, and the prompts.
 
-    scores: tuple[Score, ...]
-    samples: tuple[Sample, ...] | None
-    problem_ids: tuple[str, ...]
-    settings: Mapping[str, Any]
-    prompts: Mapping[str, str]
+    `settings` identify it: what its `source` is, and its problems.
+    """
+
+    def __init__(
+        self, rows: Sequence[LogRow], problem_ids: Sequence[str], source: Mapping[str, Any]
+    ) -> None:
+        self.problem_ids = problem_ids
+        digest = hashlib.sha256(json.dumps(problem_ids).encode()).hexdigest()
+        self.settings = {
+            "rewards": source,
+            "problems": {"count": len(problem_ids), "sha256": digest},
+        }
+        self.prompts = {row.problem_id: row.prompt for row in rows if row.prompt is not None}
+        self.scores: list[Score] = []
+        samples = []
+        for row in rows:
+            assert row.sample is not None
+            key = row.problem_id, row.sample
+            outcome = Outcome.NO_REWARD if row.reward is None else Outcome.SCORED
+            self.scores.append(Score(*key, row.reward, 0, 0, outcome, 0.0, columns=row.columns))
+            if row.completion is not None:
+                samples.append(Sample(*key, row.completion))
+        self.samples = samples if len(samples) == len(rows) else None
 
     def results(
         self,
         *,
-        more_ks: Sequence[int] = (),
+        ks: Sequence[int] = (),
         threshold: float = 1.0,
         column: str | None = None,
         problems: Mapping[str, Problem] | None = None,
     ) -> Results:
         """Return the results of the scores; the arguments as in `build_results`."""
         return build_results(
-            self.problem_ids,
-            self.samples,
-            self.scores,
+            *(self.problem_ids, self.samples, self.scores),
             manifest={"settings": self.settings, "environment": environment()},
-            more_ks=more_ks,
+            ks=ks,
             threshold=threshold,
             column=column,
             meta=None if problems is None else [problems[i].meta for i in self.problem_ids],
@@ -87,7 +103,7 @@ def score_rewards(
     """
     check_label(label)
     run = read_rewards(path, log_format=log_format, mapping=mapping, problems=problems)
-    results = run.results(more_ks=more_ks, threshold=threshold, column=column, problems=problems)
+    results = run.results(ks=more_ks, threshold=threshold, column=column, problems=problems)
     if label is not None:
         results.manifest["label"] = label
     out = Path(out)
@@ -128,26 +144,20 @@ def frame(
             raise unknown_name(field, column, map(str, data.columns))
     if not len(data):
         raise DataError("data: holds no rows")
-    others = {
-        str(name): data[name].tolist()
-        for name in data.select_dtypes("number").columns
-        if name not in (problem, reward)
-    }
-    counts: dict[str, int] = {}
+    counts = Counter[str]()
     rows = []
-    for number, (key, value) in enumerate(
-        zip(data[problem].tolist(), data[reward].tolist(), strict=True)
-    ):
+    for number, row in enumerate(data.to_dict("records")):
         try:
-            identity, found = log.identifier(key, problem), log.reward(value, reward)
+            identity = log.identifier(row[problem], problem)
+            found = log.reward(row[reward], reward)
         except DataError as error:
             raise DataError(f"data, row {number}: {error}") from error
-        columns = log.numbers({name: values[number] for name, values in others.items()}, without=())
-        sample = counts.get(identity, 0)
-        counts[identity] = sample + 1
-        rows.append(LogRow(identity, sample, reward=found, columns=columns))
-    run = run_of_rows(rows, source={"frame": {"problem": problem, "reward": reward}})
-    return run.results(more_ks=more_ks, threshold=threshold)
+        columns = log.numbers(row, without=(problem, reward))
+        rows.append(LogRow(identity, counts[identity], reward=found, columns=columns))
+        counts[identity] += 1
+    source = {"frame": {"problem": problem, "reward": reward}}
+    run = OutsideRun(rows, sorted(counts, key=natural), source)
+    return run.results(ks=more_ks, threshold=threshold)
 
 
 def read_rewards(
@@ -164,64 +174,25 @@ def read_rewards(
         raise DataError(
             f"{path}: holds no rewards; the samples can be verified: --samples instead of --rewards"
         )
-    ids = _in_order({row.problem_id for row in rows}, problems, path)
-    source = {
-        "sha256": file_digest(Path(path)),
-        "format": log_format,
-        "map": dict(mapping or {}),
-    }
-    return run_of_rows(rows, source=source, ids=ids)
-
-
-def run_of_rows(
-    rows: Sequence[LogRow], *, source: Mapping[str, Any], ids: Sequence[str] | None = None
-) -> OutsideRun:
-    """Return the run of samples that have an index; `source` says where they come from.
-
-    `ids` are the problems in their order, by default with their numbers in order: 2 before 10.
-    """
-    found = sorted({row.problem_id for row in rows}, key=natural) if ids is None else ids
-    scores, samples = [], []
-    for row in rows:
-        assert row.sample is not None
-        key = row.problem_id, row.sample
-        outcome = Outcome.NO_REWARD if row.reward is None else Outcome.SCORED
-        scores.append(Score(*key, row.reward, 0, 0, outcome, 0.0, columns=row.columns))
-        if row.completion is not None:
-            samples.append(Sample(*key, row.completion))
-    settings = {
-        "rewards": dict(source),
-        "problems": {"count": len(found), "sha256": digest_of_texts(found)},
-    }
-    completed = len(samples) == len(rows)
-    return OutsideRun(
-        tuple(scores),
-        tuple(samples) if completed else None,
-        tuple(found),
-        settings,
-        {row.problem_id: row.prompt for row in rows if row.prompt is not None},
-    )
-
-
-def _in_order(
-    found: set[str], problems: Mapping[str, Problem] | None, path: str | Path
-) -> list[str]:
-    """Return the ids as the problems stand, else with their numbers in order: 2 before 10."""
-    if problems is None:
-        return sorted(found, key=natural)
-    strangers = sorted(found - problems.keys(), key=natural)
-    if strangers:
-        raise DataError(
-            f"{path}: {len(strangers)} problems are not in the problems file, the first "
-            f"{strangers[0]!r:.80}"
-        )
-    missing = [problem_id for problem_id in problems if problem_id not in found]
-    if missing:
-        raise InvalidValueError(
-            f"{path}: no sample for {len(missing)} of {len(problems)} problems, the first "
-            f"{missing[0]!r:.80}"
-        )
-    return list(problems)
+    known = {row.problem_id for row in rows}
+    ids = sorted(known, key=natural)
+    if problems is not None:
+        strangers = [problem_id for problem_id in ids if problem_id not in problems]
+        if strangers:
+            raise DataError(
+                f"{path}: {len(strangers)} problems are not in the problems file, the first "
+                f"{strangers[0]!r:.80}"
+            )
+        missing = [problem_id for problem_id in problems if problem_id not in known]
+        if missing:
+            raise InvalidValueError(
+                f"{path}: no sample for {len(missing)} of {len(problems)} problems, the first "
+                f"{missing[0]!r:.80}"
+            )
+        ids = list(problems)
+    digest = file_digest(Path(path))
+    source = {"sha256": digest, "format": log_format, "map": dict(mapping or {})}
+    return OutsideRun(rows, ids, source)
 
 
 def natural(text: str) -> list[tuple[int, int, str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,12 +16,11 @@ from maxatk.evaluation.results import (
     Counts,
     Entropy,
     Histogram,
-    Mean,
     Results,
     SequenceEntropy,
     combined,
     diversity_of,
-    with_intervals,
+    means_of,
 )
 
 
@@ -32,7 +31,7 @@ def pool_results(parts: Mapping[str, Results]) -> Results:
     intervals over all problems, each of them weighing the same. Where every part has the same
     problems, as the seeds of a model of one's own, a problem counts once, with its mean over the
     parts: the same problem twice is no second problem. Of the settings in the manifest those stay
-    that all parts share. Raises InvalidValueError without parts or a common k.
+    that all parts share. Raises InvalidValueError without parts.
     """
     if not parts:
         raise InvalidValueError("parts: must hold at least one results object")
@@ -43,17 +42,15 @@ def pool_results(parts: Mapping[str, Results]) -> Results:
     )
     per_problem = dataclasses.replace(joined, ids=ids)
     times = len(found) if same_problems(found) else 1
+    averaged = {metric: _averaged(by_k, times) for metric, by_k in per_problem.values.items()}
     return Results(
-        metrics={name: _means(columns, times) for name, columns in per_problem.values.items()},
+        metrics=means_of(averaged),
         interval=found[0].interval,
         per_problem=per_problem,
         counts=_counts([part.counts for part in found], times),
         entropy=_entropy([part.entropy for part in found]),
         diversity=diversity_of(per_problem),
-        manifest={
-            "settings": _shared([part.recorded("settings") or {} for part in found]),
-            "parts": {name: part.manifest for name, part in parts.items()},
-        },
+        manifest={"settings": _shared([part.recorded("settings") or {} for part in found])},
     )
 
 
@@ -63,19 +60,15 @@ def same_problems(parts: Sequence[Results]) -> bool:
     return known[0][0] is not None and all(which == known[0] for which in known)
 
 
-def _means(columns: Columns, times: int) -> dict[int, Mean]:
+def _averaged(columns: Columns, times: int) -> Columns:
     """Return the means of joined columns, which hold every problem that many times."""
-    if not columns:
-        raise InvalidValueError("parts: the evaluations have no k in common")
-    values = np.array(list(columns.values()), dtype=np.float64).T
-    by_part = np.ma.masked_invalid(values.reshape(times, -1, values.shape[1]))
-    means = by_part.mean(axis=0).filled(np.nan)
-    return dict(zip(columns, with_intervals(means), strict=True))
+    values = np.array(list(columns.values()), dtype=np.float64).reshape(len(columns), times, -1)
+    means = np.ma.masked_invalid(values).mean(axis=1).filled(np.nan)
+    return dict(zip(columns, means, strict=True))
 
 
 def _counts(parts: Sequence[Counts], times: int) -> Counts:
-    outcomes: Counter[str] = Counter()
-    reasons: Counter[str] = Counter()
+    outcomes, reasons = Counter[str](), Counter[str]()
     for part in parts:
         outcomes.update(part.outcomes)
         reasons.update(part.reasons)
@@ -94,14 +87,18 @@ def _entropy(parts: Sequence[Entropy | None]) -> Entropy | None:
     known = [part for part in parts if part is not None]
     if len(known) < len(parts):
         return None
-    samples = [part.samples for part in known]
-    tokens = [part.tokens_mean * part.samples for part in known]
+    samples = np.array([part.samples for part in known])
+    lengths = np.array([part.tokens_mean for part in known])
+
+    def mean(values: Sequence[float], weights: Any) -> float:
+        return round(float(np.average(values, weights=weights)), 6)
+
     return Entropy(
-        samples=sum(samples),
-        token_mean=_weighted((part.token_mean for part in known), tokens),
-        tokens_mean=_weighted((part.tokens_mean for part in known), samples),
+        samples=int(samples.sum()),
+        token_mean=mean([part.token_mean for part in known], samples * lengths),
+        tokens_mean=mean(lengths.tolist(), samples),
         sequence=SequenceEntropy(
-            mean=_weighted((part.sequence.mean for part in known), samples),
+            mean=mean([part.sequence.mean for part in known], samples),
             median=None,
             histogram=_histogram([part.sequence.histogram for part in known]),
         ),
@@ -111,7 +108,7 @@ def _entropy(parts: Sequence[Entropy | None]) -> Entropy | None:
 def _histogram(parts: Sequence[Histogram]) -> Histogram:
     """Return the sum of histograms whose widths are powers of two."""
     width = max(part.width for part in parts)
-    counts: Counter[int] = Counter()
+    counts = Counter[int]()
     for part in parts:
         together = round(width / part.width)
         for place, count in enumerate(part.counts):
@@ -121,20 +118,10 @@ def _histogram(parts: Sequence[Histogram]) -> Histogram:
 
 def _shared(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the settings that are equal in all parts; problems are all of them together."""
-    shared: dict[str, Any] = {}
-    for key, value in parts[0].items():
-        values = [part.get(key) for part in parts]
-        if key == "problems":
-            shared[key] = {
-                "count": sum(part["count"] for part in values if part),
-                "sha256": "+".join(part["sha256"] for part in values if part),
-            }
-        elif isinstance(value, Mapping) and all(isinstance(part, Mapping) for part in values):
-            shared[key] = _shared([part for part in values if part is not None])
-        elif all(part == value for part in values):
-            shared[key] = value
-    return shared
-
-
-def _weighted(values: Iterable[float], weights: Sequence[float]) -> float:
-    return round(float(np.average(list(values), weights=weights)), 6)
+    problems = [part["problems"] for part in parts if "problems" in part]
+    together = {
+        "count": sum(one["count"] for one in problems),
+        "sha256": "+".join(one["sha256"] for one in problems),
+    }
+    shared = {key: v for key, v in parts[0].items() if all(part.get(key) == v for part in parts)}
+    return {**shared, "problems": together} if problems else shared

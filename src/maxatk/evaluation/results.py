@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,9 +13,10 @@ import msgspec
 import numpy as np
 
 from maxatk.errors import DataError, InvalidValueError, unknown_name
+from maxatk.evaluation.folder import recorded
 from maxatk.folders import read_json
 from maxatk.notebook import data_frame, html_table
-from maxatk.statistics.intervals import FloatArray, mean_interval
+from maxatk.statistics.intervals import mean_interval
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,12 +26,10 @@ METRICS = ("max@k", "pass@k")
 CEILING = 1.0  # from here on a sample passes, and more samples cannot raise the best
 MOST_CUT_OFF = 0.2  # share of samples cut off by length from which on the metrics mislead
 _REASONS_SHOWN = 3
-WITHOUT = "(none)"
-"""The group of the problems that do not have the field."""
+_WITHOUT = "(none)"  # the group of the problems that do not have the field
 
-
-Columns = Mapping[int, tuple[float | None, ...]]
-"""The values of a metric: k -> one of every problem, None where there is none."""
+Columns = Mapping[int, Sequence[float | None]]
+"""The values of a metric: k -> one of every problem, None or NaN where there is none."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,24 +69,18 @@ class PerProblem:
     programs: tuple[int, ...] | None = None
     program_entropy: tuple[float, ...] | None = None
     meta: tuple[dict[str, Any], ...] | None = None
-    values: dict[str, Columns] = dataclasses.field(default_factory=dict)
+    values: dict[str, dict[int, tuple[float | None, ...]]] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name, column in self.columns():
-            if len(column) != len(self.ids):
+        columns = {name: getattr(self, name) for name in own_columns()}
+        for metric, by_k in self.values.items():
+            columns |= {f"{metric}.{k}": column for k, column in by_k.items()}
+        for name, column in columns.items():
+            if column is not None and len(column) != len(self.ids):
                 raise DataError(
                     f"per_problem.{name}: must have an entry for each of the {len(self.ids)} "
                     f"problems, got {len(column)}"
                 )
-
-    def columns(self) -> Iterator[tuple[str, tuple[Any, ...]]]:
-        """Yield every column that is known, with its name."""
-        for field in dataclasses.fields(self):
-            column = getattr(self, field.name)
-            if column is not None and field.name != "values":
-                yield field.name, column
-        for metric, by_k in self.values.items():
-            yield from ((f"{metric}.{k}", column) for k, column in by_k.items())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -217,10 +211,7 @@ class Results:
 
     def recorded(self, place: str) -> Any:
         """Return what the manifest has at a place such as "settings.problems.sha256", or None."""
-        found: Any = self.manifest
-        for part in place.split("."):
-            found = found.get(part) if isinstance(found, Mapping) else None
-        return found
+        return recorded(self.manifest, place)
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row a problem, metric and k: value (NaN without one), samples, scored.
@@ -228,24 +219,23 @@ class Results:
         Raises MissingDependencyError without pandas.
         """
         found = self.per_problem
-        named = zip(self.ids, found.samples, found.scored, strict=True)
-        problems = [dict(zip(("problem", "samples", "scored"), row, strict=True)) for row in named]
-        return data_frame(
-            [
-                {**row, "metric": metric, "k": k, "value": np.nan if value is None else value}
-                for metric in METRICS
-                for k in self.ks
-                for row, value in zip(problems, found.values[metric][k], strict=True)
-            ]
-        )
+        rows = [
+            (*about, metric, k, np.nan if value is None else value)
+            for metric in METRICS
+            for k in self.ks
+            for *about, value in zip(
+                *(self.ids, found.samples, found.scored, found.values[metric][k]), strict=True
+            )
+        ]
+        names = ("problem", "samples", "scored", "metric", "k", "value")
+        return data_frame([dict(zip(names, row, strict=True)) for row in rows])
 
     def _repr_html_(self) -> str:
         """Return the scores, and what the samples lack, for a notebook."""
         rows = [
-            [f"{metric.replace('@k', f'@{k}')}", *(_shown(end) for end in ends)]
+            [metric.replace("@k", f"@{k}"), *map(_shown, (mean.mean, mean.low, mean.high))]
             for metric in METRICS
             for k, mean in self.metrics[metric].items()
-            if (ends := (mean.mean, mean.low, mean.high))
         ]
         said = f"{self.counts.problems:,} problems, {self.counts.samples:,} samples"
         lacking = f". {self.counts.lacking}" if self.counts.lacking else ""
@@ -261,8 +251,7 @@ class Results:
         values = columns.pop("values")
         if self.per_problem.meta is None:
             columns.pop("meta", None)
-        columns |= values
-        return {"format": FORMAT, **row}
+        return {"format": FORMAT, **row, "per_problem": {**columns, **values}}
 
     @classmethod
     def from_json(cls, row: Mapping[str, Any], *, place: str) -> Results:
@@ -270,12 +259,18 @@ class Results:
 
         Raises DataError, which begins with `place` and names the field, for any other object.
         """
+        columns = row.get("per_problem")
+        if isinstance(columns, Mapping):
+            own = {name: columns[name] for name in own_columns() if name in columns}
+            columns = {**own, "values": {n: of for n, of in columns.items() if n not in own}}
         try:
-            return msgspec.convert(
-                {**row, "per_problem": _nested(row.get("per_problem"))}, cls, str_keys=True
-            )
+            return msgspec.convert({**row, "per_problem": columns}, cls, str_keys=True)
         except (ValueError, TypeError, AttributeError) as error:
             raise DataError(f"{place}: not a results object: {error}") from error
+
+
+def _shown(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"
 
 
 def read_results(path: Path) -> Results:
@@ -283,14 +278,9 @@ def read_results(path: Path) -> Results:
     return Results.from_json(read_json(path), place=str(path))
 
 
-def _nested(columns: Any) -> Any:
-    """Return the columns of `PerProblem`, those of the metrics under a name of their own."""
-    if not isinstance(columns, Mapping):
-        return columns
-    known = {field.name for field in dataclasses.fields(PerProblem)}
-    own = {name: column for name, column in columns.items() if name in known}
-    values = {name: column for name, column in columns.items() if name not in known}
-    return {**own, "values": values}
+def own_columns() -> list[str]:
+    """Return the names of the columns of `PerProblem` that are no metric's."""
+    return [field.name for field in dataclasses.fields(PerProblem) if field.name != "values"]
 
 
 def only_problems(results: Results, problem_ids: Sequence[str]) -> Results:
@@ -302,15 +292,9 @@ def only_problems(results: Results, problem_ids: Sequence[str]) -> Results:
     rows = {problem_id: row for row, problem_id in enumerate(results.ids)}
     kept = [rows[problem_id] for problem_id in problem_ids]
     columns = combined([results.per_problem], lambda found: tuple(found[0][row] for row in kept))
-    return dataclasses.replace(
-        results,
-        metrics={
-            metric: means_of(columns.values[metric], by_k)
-            for metric, by_k in results.metrics.items()
-        },
-        per_problem=columns,
-        counts=dataclasses.replace(results.counts, problems=len(kept)),
-    )
+    counts = dataclasses.replace(results.counts, problems=len(kept))
+    metrics = means_of(columns.values)
+    return dataclasses.replace(results, metrics=metrics, per_problem=columns, counts=counts)
 
 
 def combined(
@@ -318,23 +302,15 @@ def combined(
 ) -> PerProblem:
     """Return what `column` makes of the columns of all parts, of those that all parts have."""
 
-    def of_all(found: list[tuple[Any, ...] | None]) -> Any:
-        known = [each for each in found if each is not None]
-        return column(known) if len(known) == len(found) else None
+    def of_all(found: list[Any]) -> Any:
+        return None if any(each is None for each in found) else column(found)
 
-    own = [field.name for field in dataclasses.fields(PerProblem) if field.name != "values"]
-    return PerProblem(
-        **{name: of_all([getattr(part, name) for part in parts]) for name in own},
-        values={
-            metric: {
-                k: of_all([part.values[metric][k] for part in parts])
-                for k in by_k
-                if all(k in part.values[metric] for part in parts)
-            }
-            for metric, by_k in parts[0].values.items()
-            if all(metric in part.values for part in parts)
-        },
-    )
+    values: dict[str, dict[int, Any]] = {}
+    for metric, by_k in parts[0].values.items():
+        found = {k: of_all([p.values.get(metric, {}).get(k) for p in parts]) for k in by_k}
+        values[metric] = {k: joined for k, joined in found.items() if joined is not None}
+    own = {name: of_all([getattr(part, name) for part in parts]) for name in own_columns()}
+    return PerProblem(**own, values={metric: by_k for metric, by_k in values.items() if by_k})
 
 
 def results_by(results: Results, field: str) -> dict[str, Results]:
@@ -349,66 +325,45 @@ def results_by(results: Results, field: str) -> dict[str, Results]:
             "`meta` and evaluate or score them again"
         )
     check_by(meta, field)
-    groups: dict[Any, list[str]] = {}
+    groups: dict[str, list[str]] = {}
     for problem_id, fields in zip(results.ids, meta, strict=True):
-        value = fields.get(field, WITHOUT)
-        key = value if isinstance(value, (str, int, float)) else str(value)
-        groups.setdefault(key, []).append(problem_id)
-    return {str(v): only_problems(results, groups[v]) for v in sorted(groups, key=_order)}
+        groups.setdefault(str(fields.get(field, _WITHOUT)), []).append(problem_id)
+    return {value: only_problems(results, groups[value]) for value in sorted(groups, key=_order)}
+
+
+def _order(value: str) -> tuple[int, float, str]:
+    with contextlib.suppress(ValueError):
+        return 0, float(value), ""
+    return 1 + (value == _WITHOUT), 0.0, value
 
 
 def check_by(meta: Iterable[Mapping[str, Any]], field: str | None) -> None:
     """Raise InvalidValueError where the `meta` of no problem has the field; None is no field."""
-    if field is None:
-        return
     names = {name for fields in meta for name in fields}
-    if not names:
+    if field is not None and not names:
         raise InvalidValueError(f"by: {field!r}: the problems have no `meta`")
-    if field not in names:
+    if field is not None and field not in names:
         raise unknown_name("by", field, names)
 
 
-def means_of(columns: Columns, ks: Iterable[int]) -> dict[int, Mean]:
-    """Return the mean over problems, with its interval, of columns of values at these k."""
-    ks = list(ks)
-    values = np.array([columns[k] for k in ks], dtype=np.float64).T
-    return dict(zip(ks, with_intervals(values), strict=True))
-
-
-def with_intervals(values: FloatArray) -> list[Mean]:
-    """Return the mean of every column of values (P, K), NaN where a problem has none."""
-    found = mean_interval(values)
+def means_of(values: Mapping[str, Columns]) -> dict[str, dict[int, Mean]]:
+    """Return the mean over problems of every metric and k, all of the same resamples."""
+    columns = [column for by_k in values.values() for column in by_k.values()]
+    table = np.array(columns, dtype=np.float64).T
+    found = mean_interval(table)
     # A reward above 1 shows that 1 is no ceiling: then every value can still rise.
-    ceiling = np.inf if (values > CEILING).any() else CEILING
-    below = (values < ceiling).sum(axis=0)
-    return [
-        Mean(
-            mean=number_or_none(found.mean[column]),
-            low=number_or_none(found.low[column]),
-            high=number_or_none(found.high[column]),
-            problems=int(found.problems[column]),
-            below=int(below[column]),
-        )
-        for column in range(values.shape[1])
-    ]
+    ceiling = np.inf if (table > CEILING).any() else CEILING
+    ends = (map(number_or_none, end) for end in (found.mean, found.low, found.high))
+    counts = (count.tolist() for count in (found.problems, (table < ceiling).sum(axis=0)))
+    means = map(Mean, *ends, *counts)
+    return {metric: {k: next(means) for k in by_k} for metric, by_k in values.items()}
 
 
 def diversity_of(per_problem: PerProblem) -> Diversity:
     """Return the means over problems of the columns that say how much samples differ."""
-    means = {}
-    for field in dataclasses.fields(Diversity):
-        column = getattr(per_problem, field.name)
-        means[field.name] = None if column is None else round(float(np.mean(column)), 6)
-    return Diversity(**means)
-
-
-def _order(value: Any) -> tuple[int, float, str]:
-    is_number = isinstance(value, (int, float))
-    return (value == WITHOUT, float(value) if is_number else 0.0, "" if is_number else str(value))
-
-
-def _shown(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3f}"
+    columns = {f.name: getattr(per_problem, f.name) for f in dataclasses.fields(Diversity)}
+    known = {name: column for name, column in columns.items() if column is not None}
+    return Diversity(**{name: round(float(np.mean(of)), 6) for name, of in known.items()})
 
 
 def number_or_none(value: float) -> float | None:

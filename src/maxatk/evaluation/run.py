@@ -6,16 +6,16 @@ folder that was killed at any moment goes on with the same call.
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import dataclasses
-import functools
 import itertools
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from maxatk.environment import environment
 from maxatk.errors import DataError
@@ -33,10 +33,10 @@ from maxatk.evaluation.folder import (
 )
 from maxatk.evaluation.recipe import EvalRecipe, RunRecipe, ScoreRecipe
 from maxatk.evaluation.results import Results, check_by
-from maxatk.evaluation.store import Key, Store
+from maxatk.evaluation.store import Key, Store, key_of
 from maxatk.evaluation.submissions import Submission, read_submissions, submission
 from maxatk.evaluation.tally import build_results
-from maxatk.evaluation.verify import BATCH, Scorer, VerifyingThread
+from maxatk.evaluation.verify import BATCH, Scorer, scoring_thread
 from maxatk.folders import TRAIN_RECORD, file_digest, read_training, write_json
 from maxatk.jsonl import write_jsonl
 from maxatk.models import prompt_difference
@@ -76,82 +76,62 @@ class Plan:
         return {name: n for name, n in dataclasses.asdict(self).items() if n is not None}
 
 
-class Source(Protocol):
-    """Where the samples of a run come from: `total` of them.
+class Run(abc.ABC):
+    """A run of `total` samples: its source, which a subclass is, its scores and its folder.
 
-    `settings` decides the samples, `remarks` is what else the manifest says of them. `file` holds
-    them and `samples` are they, where they are in a file.
+    `settings` decides the samples and `remarks` is what else the manifest says of them; `file`
+    holds them where they are in one. Raises InvalidValueError for a folder that holds a run of
+    other settings, and for a problem that lacks what the reward needs; nothing is written.
     """
 
-    problems: Mapping[str, Problem]
-    settings: Mapping[str, Any]
-    remarks: Mapping[str, Any]
-    total: int
-    file: Path | None = None
-    samples: Mapping[Key, Sample] = {}
-
-    def draw(self, run: Run) -> Iterator[Sequence[Submission]]:
-        """Yield the submissions that the run may lack, in order."""
-
-    def plan(self, out: Path) -> Plan:
-        """Return what is left to do in a folder."""
-
-
-SourceKind = Callable[[Any, Mapping[str, Problem], AnyVerifier], Source]
-"""What makes the source of a run: called with its recipe, its problems and its verifier."""
-
-
-class Run:
-    """The folder of a run: what it holds, what it lacks, and what is added to it.
-
-    Open it in a with statement before adding to it: its files are then this process's alone, and
-    samples are scored in a thread. Raises InvalidValueError for a folder that holds a run of other
-    settings, and for a problem that lacks what the reward needs.
-    """
+    samples: Mapping[Key, Sample]
 
     def __init__(
         self,
         recipe: RunRecipe,
-        source: Source,
+        problems: Mapping[str, Problem],
         verifier: AnyVerifier,
-        progress: UnitProgress | None = None,
+        *,
+        total: int,
+        settings: Mapping[str, Any],
+        remarks: Mapping[str, Any],
+        file: Path | None = None,
     ) -> None:
-        self.recipe, self.source, self.verifier = recipe, source, verifier
-        self.out, self.problems, self.samples = Path(recipe.out), source.problems, source.samples
-        self._scorer = Scorer(recipe.reward, self.problems, verifier)
-        self.settings = {**source.settings, **self._scorer.settings}
-        grows = list(self.problems.values())
-        check_folder(self.out, self.settings, grows=grows, samples=source.file)
-        self._progress = progress
+        self.recipe, self.problems, self.verifier = recipe, problems, verifier
+        self.out, self.total, self.remarks = Path(recipe.out), total, dict(remarks)
+        self._scorer = Scorer(recipe.reward, problems, verifier)
+        self.settings = {**settings, **self._scorer.settings}
+        check_folder(self.out, self.settings, grows=list(problems.values()), samples=file)
+        self._progress: UnitProgress = lambda _done, _total, _unit: None
         self._started = time.monotonic()
 
-    def carry_out(self) -> Results:
-        """Add what the source gives and return the results."""
-        with self:
-            for found in self.source.draw(self):
-                self.add(found)
-        return self.finish()
+    @abc.abstractmethod
+    def draw(self) -> Generator[Sequence[Submission], None, None]:
+        """Yield the submissions that may lack a score, in order; `samples` has all at the end."""
 
-    def __enter__(self) -> Run:
-        with contextlib.ExitStack() as opened:
-            write_manifest(self.out, self.settings)
-            if self.source.file is None:
-                self._samples = opened.enter_context(Store(self.out / SAMPLES, Sample))
-                self.samples = self._samples.records
-                self._refuse_strangers(self._samples)
-            self._scores = opened.enter_context(Store(self.out / SCORES, Score))
+    @abc.abstractmethod
+    def plan(self) -> Plan:
+        """Return what is left to do in the folder."""
+
+    def carry_out(self, progress: UnitProgress | None) -> Results:
+        """Draw what the folder lacks, score it in a thread, and return the results.
+
+        Until then the files of the folder are this process's alone.
+        """
+        self._progress = progress or self._progress
+        write_manifest(self.out, self.settings)
+        self._failures = FailureStore(self.out / FAILURES, self.recipe.store_failures)
+        with (
+            self._failures,
+            Store(self.out / SCORES, Score) as self._scores,
+            scoring_thread(self._score) as put,
+            contextlib.closing(self.draw()) as drawn,
+        ):
             self._refuse_strangers(self._scores)
-            self._failures = FailureStore(self.out / FAILURES, self.recipe.store_failures)
-            opened.enter_context(self._failures)
-            self._found = len(self.samples)
-            for unit in ("samples", "scores") if self.source.file is None else ("scores",):
-                self._report(unit)
-            self._thread = opened.enter_context(VerifyingThread(self._score))
-            self._opened = opened.pop_all()
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self._opened.__exit__(*error)
+            self._progress(len(self._scores.records), self.total, "scores")
+            for submissions in drawn:
+                put([s for s in submissions if key_of(s.sample) not in self._scores.records])
+        return self._finish()
 
     def _refuse_strangers(self, store: Store[Any]) -> None:
         for problem_id, sample in store.records:
@@ -160,48 +140,14 @@ class Run:
                     f"{store.path}: sample {sample} of an unknown problem {problem_id!r}"
                 )
 
-    def missing(self, samples: int) -> list[Request]:
-        """Return a request for every problem that lacks some of so many samples, for those."""
-        wanted = (
-            Request(p.id, p.prompt, [i for i in range(samples) if (p.id, i) not in self.samples])
-            for p in self.problems.values()
-        )
-        return [request for request in wanted if request.indices]
-
-    def unscored(self) -> list[Sample]:
-        """Return the samples that are there and have no score."""
-        scored = self._scores.records
-        return [sample for key, sample in self.samples.items() if key not in scored]
-
-    def keep(self, samples: Sequence[Sample]) -> None:
-        """Store samples that were drawn.
-
-        In the order of the problems, and before they are scored: so the files of an interrupted
-        run are prefixes of those of an uninterrupted one.
-        """
-        self._samples.append(samples)
-        self._report("samples")
-
-    def add(self, submissions: Sequence[Submission]) -> None:
-        """Have those of the submissions scored that have no score; waits where many are queued."""
-        scored = self._scores.records
-        self._thread.put(
-            [s for s in submissions if (s.sample.problem_id, s.sample.sample) not in scored]
-        )
-
     def _score(self, batch: Sequence[Submission]) -> None:
         for scored in self._scorer.score(batch):
             # The failures first, so that a kill between the two loses none.
             self._failures.add(found.failure for found in scored)
             self._scores.append(found.score for found in scored)
-            self._report("scores")
+            self._progress(len(self._scores.records), self.total, "scores")
 
-    def _report(self, unit: str) -> None:
-        if self._progress is not None:
-            done = len(self.samples if unit == "samples" else self._scores.records)
-            self._progress(done, self.source.total, unit)
-
-    def finish(self) -> Results:
+    def _finish(self) -> Results:
         """Compute the results, write them and the prompts, and return them."""
         chosen, recipe = self.problems.values(), self.recipe
         named = isinstance(recipe.problems, (str, Path))
@@ -211,8 +157,7 @@ class Run:
             **self.verifier.described(),
             "problems_file": str(recipe.problems) if named else None,
             "seconds": round(time.monotonic() - self._started, 3),
-            **({"samples_found": self._found} if self.source.file is None else {}),
-            **self.source.remarks,
+            **self.remarks,
             **({} if recipe.label is None else {"label": recipe.label}),
         }
         results = build_results(
@@ -220,7 +165,7 @@ class Run:
             self.samples.values(),
             self._scores.records.values(),
             manifest=manifest,
-            more_ks=recipe.k,
+            ks=recipe.k,
             threshold=recipe.threshold,
             meta=[problem.meta for problem in chosen],
         )
@@ -232,7 +177,7 @@ class Run:
         return results
 
 
-class Drawn(Source):
+class Drawn(Run):
     """Samples that a backend draws; raises as `load_backend` and its `prepare`."""
 
     def __init__(
@@ -242,78 +187,97 @@ class Drawn(Source):
         verifier: AnyVerifier,
         backend: Backend | None = None,
     ) -> None:
-        self.problems = problems
-        self.sampling, self._verifier = recipe.sampling, verifier
-        check_ks(recipe.k, self.sampling.samples)
+        self._sampling = recipe.sampling
+        check_ks(recipe.k, recipe.sampling.samples)
         self._backend = backend or load_backend(recipe.model, resumed(recipe))
         prompts = {problem.id: problem.prompt for problem in problems.values()}
-        self._backend.prepare(prompts, self.sampling)
+        self._backend.prepare(prompts, recipe.sampling)
         described = self._backend.describe()
-        self.settings = {"model": described, "sampling": self.sampling.to_json()}
-        self.remarks = _training_of(recipe)
-        self.total = len(problems) * self.sampling.samples
+        super().__init__(
+            *(recipe, problems, verifier),
+            total=len(problems) * recipe.sampling.samples,
+            settings={"model": described, "sampling": recipe.sampling.to_json()},
+            remarks=_training_of(recipe),
+        )
 
-    def draw(self, run: Run) -> Iterator[Sequence[Submission]]:
-        """Yield the samples that are there, then those that are drawn, each as soon as stored."""
-        yield self._submissions(run.unscored())
-        missing = run.missing(self.sampling.samples)
-        for drawn in self._backend.sample(missing, self.sampling) if missing else ():
-            run.keep(drawn)
-            yield self._submissions(drawn)
+    def draw(self) -> Generator[Sequence[Submission], None, None]:
+        """Yield the samples that are there, then those that are drawn, each as soon as stored.
 
-    def plan(self, out: Path) -> Plan:
+        They are stored in the order of the problems, and before they are scored: so the files of
+        an interrupted run are prefixes of those of an uninterrupted one.
+        """
+        with Store(self.out / SAMPLES, Sample) as store:
+            self._refuse_strangers(store)
+            found = self.samples = store.records
+            self.remarks["samples_found"] = len(found)
+            self._progress(len(found), self.total, "samples")
+            yield self._submissions(s for k, s in found.items() if k not in self._scores.records)
+            indices = range(self._sampling.samples)
+            wanted = (
+                Request(p.id, p.prompt, [i for i in indices if (p.id, i) not in found])
+                for p in self.problems.values()
+            )
+            missing = [request for request in wanted if request.indices]
+            for drawn in self._backend.sample(missing, self._sampling) if missing else ():
+                store.append(drawn)
+                self._progress(len(found), self.total, "samples")
+                yield self._submissions(drawn)
+
+    def plan(self) -> Plan:
         """Return how many samples and tokens are left to draw."""
-        found = count_lines(out / SAMPLES)
-        tokens = max(self.total - found, 0) * self.sampling.max_new_tokens
+        found = count_lines(self.out / SAMPLES)
+        tokens = max(self.total - found, 0) * self._sampling.max_new_tokens
         return Plan(len(self.problems), self.total, found, most_tokens=tokens)
 
     def _submissions(self, samples: Iterable[Sample]) -> list[Submission]:
-        extract = self._verifier.program_of
+        extract = self.verifier.program_of
         return [submission(s, self.problems[s.problem_id], extract) for s in samples]
 
 
-class Filed(Source):
+class Filed(Run):
     """Samples of a file; raises as `read_submissions`, and DataError for a problem without any."""
 
     def __init__(
         self, recipe: ScoreRecipe, problems: Mapping[str, Problem], verifier: AnyVerifier
     ) -> None:
-        self.file = Path(recipe.samples)
+        file = Path(recipe.samples)
         found = read_submissions(
-            self.file,
-            problems,
+            *(file, problems),
             log_format=recipe.format,
             mapping=recipe.map,
             extract=verifier.program_of,
         )
-        self.problems = dict(itertools.islice(problems.items(), recipe.limit))
-        self._submissions = [f for f in found if f.sample.problem_id in self.problems]
-        counts = Counter(f.sample.problem_id for f in self._submissions)
-        missing = [problem_id for problem_id in self.problems if problem_id not in counts]
+        problems = dict(itertools.islice(problems.items(), recipe.limit))
+        self._submissions = [f for f in found if f.sample.problem_id in problems]
+        self.samples = {key_of(f.sample): f.sample for f in self._submissions}
+        counts = Counter(problem_id for problem_id, _ in self.samples)
+        missing = [problem_id for problem_id in problems if problem_id not in counts]
         if missing:
             raise DataError(
-                f"{self.file}: no sample for {len(missing)} of {len(self.problems)} problems, the "
+                f"{file}: no sample for {len(missing)} of {len(problems)} problems, the "
                 f"first {missing[0]!r}; score the problems that were sampled, or sample the rest"
             )
         check_ks(recipe.k, min(counts.values()))
-        digest = {"sha256": file_digest(self.file), "bytes": self.file.stat().st_size}
-        self.settings = {"samples": digest}
-        self.remarks = {"samples_file": str(self.file)}
-        self.total = len(self._submissions)
-        self.samples = {(s.sample.problem_id, s.sample.sample): s.sample for s in self._submissions}
+        super().__init__(
+            *(recipe, problems, verifier),
+            total=len(self._submissions),
+            settings={"samples": {"sha256": file_digest(file), "bytes": file.stat().st_size}},
+            remarks={"samples_file": str(file)},
+            file=file,
+        )
 
-    def draw(self, run: Run) -> Iterator[Sequence[Submission]]:  # noqa: ARG002
+    def draw(self) -> Generator[Sequence[Submission], None, None]:
         """Yield all of them, a batch at a time."""
         for start in range(0, self.total, BATCH):
             yield self._submissions[start : start + BATCH]
 
-    def plan(self, out: Path) -> Plan:
+    def plan(self) -> Plan:
         """Return how many programs and tests there are, equal programs counted once."""
         distinct = {(found.sample.problem_id, found.program) for found in self._submissions}
         return Plan(
             len(self.problems),
             self.total,
-            count_lines(out / SCORES),
+            count_lines(self.out / SCORES),
             distinct=len(distinct),
             tests=sum(len(self.problems[problem_id].tests) for problem_id, _ in distinct),
         )
@@ -344,9 +308,8 @@ def evaluate(
     InvalidValueError (settings; a difference to the folder's manifest), all before any sampling;
     ServerError when a server fails for good: the same call resumes where it stopped.
     """
-    kind = functools.partial(Drawn, backend=backend)
-    with _prepared(recipe, kind, verifier, progress) as run:
-        return run.carry_out()
+    with _opened(recipe, verifier) as (problems, verifier):
+        return Drawn(recipe, problems, verifier, backend).carry_out(progress)
 
 
 def score(
@@ -363,8 +326,8 @@ def score(
     Raises MissingFileError, DataError (an unreadable line, a sample of an unknown problem, a
     problem without samples) or InvalidValueError (k, settings), all before any verification.
     """
-    with _prepared(recipe, Filed, verifier, progress) as run:
-        return run.carry_out()
+    with _opened(recipe, verifier) as (problems, verifier):
+        return Filed(recipe, problems, verifier).carry_out(progress)
 
 
 def plan(recipe: EvalRecipe | ScoreRecipe) -> Plan:
@@ -372,9 +335,9 @@ def plan(recipe: EvalRecipe | ScoreRecipe) -> Plan:
 
     Raises as they do, also where the folder belongs to another run.
     """
-    kind = Drawn if isinstance(recipe, EvalRecipe) else Filed
-    with _prepared(recipe, kind) as run:
-        return run.source.plan(run.out)
+    with _opened(recipe) as given:
+        run = Drawn(recipe, *given) if isinstance(recipe, EvalRecipe) else Filed(recipe, *given)
+        return run.plan()
 
 
 def resumed(recipe: RecipeT) -> RecipeT:
@@ -384,20 +347,16 @@ def resumed(recipe: RecipeT) -> RecipeT:
 
 
 @contextlib.contextmanager
-def _prepared(
-    recipe: RunRecipe,
-    kind: SourceKind,
-    verifier: AnyVerifier | None = None,
-    progress: UnitProgress | None = None,
-) -> Iterator[Run]:
-    """Yield the run of a recipe: everything is checked and nothing is written."""
+def _opened(
+    recipe: RunRecipe, verifier: AnyVerifier | None = None
+) -> Iterator[tuple[Mapping[str, Problem], AnyVerifier]]:
+    """Yield the problems of a recipe by id, and the verifier that is open or one as it says."""
     # Samples of problems behind the limit may be in a file, and are no strangers there.
     limit = recipe.limit if isinstance(recipe, EvalRecipe) else None
     problems, _ = read_problems(recipe.problems, limit=limit)
     check_by((problem.meta for problem in problems.values()), recipe.by)
     with contextlib.ExitStack() as opened:
-        verifier = verifier or opened.enter_context(recipe.verifier.open())
-        yield Run(recipe, kind(recipe, problems, verifier), verifier, progress)
+        yield problems, verifier or opened.enter_context(recipe.verifier.open())
 
 
 def _training_of(recipe: EvalRecipe) -> dict[str, Any]:

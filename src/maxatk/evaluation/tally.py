@@ -15,17 +15,15 @@ import numpy.typing as npt
 
 from maxatk.errors import DataError, unknown_name
 from maxatk.evaluation.results import (
-    Columns,
     Counts,
     Entropy,
     Histogram,
-    Mean,
     PerProblem,
     Results,
     SequenceEntropy,
     diversity_of,
+    means_of,
     number_or_none,
-    with_intervals,
 )
 from maxatk.objectives import max_at_k
 from maxatk.records import Sample, Score
@@ -50,12 +48,11 @@ _LACKS = "no value in the column"
 
 def build_results(
     problem_ids: Sequence[str],
-    samples: Iterable[Sample] | SampleTally | None,
+    samples: Iterable[Sample] | None,
     scores: Iterable[Score] | ScoreTally,
     *,
     manifest: Mapping[str, Any],
-    ks: Sequence[int] | None = None,
-    more_ks: Sequence[int] = (),
+    ks: Sequence[int] = (),
     threshold: float = 1.0,
     column: str | None = None,
     meta: Sequence[Mapping[str, Any]] | None = None,
@@ -67,12 +64,10 @@ def build_results(
 
     Args:
         problem_ids: The problems, in the order of their values; each must have a score.
-        samples: The samples, counted or not (a tally); None where they are unknown.
-        scores: The scores, counted or not (a tally).
+        samples: None where they are unknown.
+        scores: The scores, counted or not.
         manifest: What the results say of where they come from.
-        ks: 1, 2, 4, ... by default, up to the number of samples of a problem (the smallest, where
-            problems differ).
-        more_ks: Further k beside `ks`.
+        ks: Further k beside 1, 2, 4, ... up to the samples of the problem with the fewest.
         threshold: The reward from which a sample passes.
         column: A column of the scores that stands in for the reward; a tally has its own.
         meta: The fields of one's own of every problem.
@@ -82,70 +77,68 @@ def build_results(
     """
     check_threshold(threshold)
     if not isinstance(scores, ScoreTally):
-        scores = ScoreTally(column).add_scores(scores)
+        scores = ScoreTally(column, scores)
     scores.refuse_unknown_column()
-    if samples is not None and not isinstance(samples, SampleTally):
-        samples = SampleTally().add_samples(samples)
+    drawn = None if samples is None else _SampleTally(samples)
     rewards, counts = scores.rewards(problem_ids)
     fewest = int(counts.min())
-    ks = default_ks(fewest) if ks is None else check_ks(ks, fewest)
-    ks = sorted({*ks, *check_ks(more_ks, fewest)})
-    values = metric_values(rewards, ks, threshold=threshold)
+    ks = sorted({*default_ks(fewest), *check_ks(ks, fewest)})
+    tables = metric_values(rewards, ks, threshold=threshold)
     for name, selection in scores.further(problem_ids).items():
-        values[f"max@k by {name}"] = max_at_k(rewards, ks, selection=selection)
+        tables[f"max@k by {name}"] = max_at_k(rewards, ks, selection=selection)
+    values = {name: dict(zip(ks, table.T, strict=True)) for name, table in tables.items()}
     programs, entropies = scores.programs(problem_ids) or (None, None)
     per_problem = PerProblem(
         ids=tuple(problem_ids),
         samples=tuple(counts.tolist()),
         scored=tuple((~np.isnan(rewards)).sum(axis=1).tolist()),
         correct=tuple((rewards >= threshold).sum(axis=1).tolist()),
-        distinct=None if samples is None else tuple(samples.distinct(problem_ids)),
+        distinct=None if drawn is None else drawn.distinct(problem_ids),
         programs=programs,
         program_entropy=entropies,
         meta=tuple(dict(fields) for fields in meta) if meta and any(meta) else None,
-        values={name: _by_k(ks, columns) for name, columns in values.items()},
+        values={
+            name: {k: tuple(map(number_or_none, column)) for k, column in by_k.items()}
+            for name, by_k in values.items()
+        },
     )
     return Results(
-        metrics=_means(ks, values),
+        metrics=means_of(values),
         interval={"method": _METHOD, "level": LEVEL, "resamples": RESAMPLES},
         threshold=threshold,
         column=scores.column,
         per_problem=per_problem,
         counts=scores.counts(),
-        finish_reasons=None if samples is None else samples.finish_reasons(),
-        entropy=None if samples is None else samples.entropy(),
+        finish_reasons=None if drawn is None else drawn.finish_reasons(),
+        entropy=None if drawn is None else drawn.entropy(),
         diversity=diversity_of(per_problem),
         manifest=dict(manifest),
     )
 
 
-class SampleTally:
+class _SampleTally:
     """Distinct completions of every problem, entropies and ends of all samples."""
 
-    def __init__(self) -> None:
+    def __init__(self, samples: Iterable[Sample]) -> None:
         self._texts: dict[str, array[int]] = defaultdict(_integers)  # hashes
         self._entropies = _floats()  # mean over the tokens, and how many they are
         self._tokens = _floats()
-        self._ends: Counter[str | None] = Counter()
-
-    def add_samples(self, samples: Iterable[Sample]) -> SampleTally:
-        """Count samples and return the tally."""
+        self._ends: Counter[str] = Counter()
         for sample in samples:
             self._texts[sample.problem_id].append(hash(sample.completion))
-            self._ends[sample.finish_reason] += 1
+            if sample.finish_reason is not None:
+                self._ends[sample.finish_reason] += 1
             if sample.tokens is not None and sample.entropy is not None:
                 self._entropies.append(sample.entropy)
                 self._tokens.append(sample.tokens)
-        return self
 
-    def distinct(self, problem_ids: Sequence[str]) -> list[int]:
+    def distinct(self, problem_ids: Sequence[str]) -> tuple[int, ...]:
         """Return the number of different completions of each problem."""
-        return [len(set(self._texts[problem_id])) for problem_id in problem_ids]
+        return tuple(len(set(self._texts[problem_id])) for problem_id in problem_ids)
 
     def finish_reasons(self) -> dict[str, int] | None:
         """Return how many samples ended for each reason, or None if none is known."""
-        known = {reason: count for reason, count in self._ends.items() if reason is not None}
-        return dict(sorted(known.items())) or None
+        return dict(sorted(self._ends.items())) or None
 
     def entropy(self) -> Entropy | None:
         """Return statistics of the entropy of completions, in nats, or None if none is known."""
@@ -172,26 +165,19 @@ class ScoreTally:
     compared by hashes of 64 bits.
     """
 
-    def __init__(self, column: str | None = None) -> None:
+    def __init__(self, column: str | None = None, scores: Iterable[Score] = ()) -> None:
         self.column = column
-        self._columns: dict[str, _Columns] = defaultdict(_Columns)
+        self._problems: dict[str, _Scores] = defaultdict(_Scores)
         self._outcomes: Counter[str] = Counter()
         self._unscored = self._zeroed = 0
         self._reasons: Counter[str] = Counter()
+        for score in scores:
+            self.add(score)
 
     def add(self, score: Score) -> None:
         """Count one score; raises DataError if that sample has one."""
-        columns = self._columns[score.problem_id]
-        if not columns.is_new(score.sample):
-            raise DataError(f"sample {score.sample} of {score.problem_id!r} occurs twice")
         reward = score.reward if self.column is None else score.columns.get(self.column)
-        columns.rewards.append(np.nan if reward is None else reward)
-        columns.programs.append(hash(score.program))
-        columns.knows_programs &= score.program is not None
-        for name, value in score.columns.items():
-            further = columns.further.setdefault(name, _floats())
-            further.extend([np.nan] * (len(columns.rewards) - 1 - len(further)))
-            further.append(value)
+        self._problems[score.problem_id].add(score, np.nan if reward is None else reward)
         self._outcomes[score.outcome.value] += 1
         self._unscored += reward is None
         self._zeroed += score.error is not None and reward is not None
@@ -199,38 +185,30 @@ class ScoreTally:
             scored = score.reward is not None and score.error is None
             self._reasons[score.error or (_LACKS if scored else score.outcome.value)] += 1
 
-    def add_scores(self, scores: Iterable[Score]) -> ScoreTally:
-        """Count scores and return the tally."""
-        for score in scores:
-            self.add(score)
-        return self
-
     def refuse_unknown_column(self) -> None:
         """Raise InvalidValueError where no score has the column that stands in for the reward."""
-        names = {name for columns in self._columns.values() for name in columns.further}
+        names = {name for found in self._problems.values() for name in found.further}
         if self.column is not None and self.column not in names:
             raise unknown_name("column", self.column, names)
 
     @property
     def problem_ids(self) -> list[str]:
         """The problems with a score, in the order of their first."""
-        return list(self._columns)
+        return list(self._problems)
 
     def rewards(self, problem_ids: Sequence[str]) -> tuple[FloatArray, npt.NDArray[np.int64]]:
         """Return rewards (P, n), NaN where unscored or absent, and the number of scores (P,)."""
-        columns = [self._columns[problem_id].rewards for problem_id in problem_ids]
-        counts = np.array([len(column) for column in columns], dtype=np.int64)
-        return _padded(columns, int(counts.max())), counts
+        columns = [self._problems[problem_id].rewards for problem_id in problem_ids]
+        return _padded(columns), np.array([len(column) for column in columns], dtype=np.int64)
 
     def further(self, problem_ids: Sequence[str]) -> dict[str, FloatArray]:
         """Return the further columns that every score with a reward has, (P, n) each, by name."""
-        groups = [self._columns[problem_id] for problem_id in problem_ids]
-        width = max(len(group.rewards) for group in groups)
-        rewarded = ~np.isnan(_padded([group.rewards for group in groups], width))
+        groups = [self._problems[problem_id] for problem_id in problem_ids]
+        unscored = np.isnan(_padded([group.rewards for group in groups]))
         found = {}
         for name in sorted(set.intersection(*(set(group.further) for group in groups))):
-            values = _padded([group.further[name] for group in groups], width)
-            if not np.isnan(values[rewarded]).any():
+            values = _padded([group.further[name] for group in groups], unscored.shape[1])
+            if (unscored | ~np.isnan(values)).all():
                 found[name] = values
         return found
 
@@ -239,22 +217,20 @@ class ScoreTally:
     ) -> tuple[tuple[int, ...], tuple[float, ...]] | None:
         """Return how many different programs a problem has, and their entropy in nats: (P,) each.
 
-        The entropy is that of the shares of the different programs among a problem's samples: 0
-        when all are alike, log n when all n differ. None where a score has no fingerprint of its
-        program.
+        None where a score has no fingerprint of its program.
         """
-        columns = [self._columns[problem_id] for problem_id in problem_ids]
-        if not all(column.knows_programs for column in columns):
+        groups = [self._problems[problem_id] for problem_id in problem_ids]
+        if not all(group.knows_programs for group in groups):
             return None
-        counts = [Counter(column.programs).values() for column in columns]
+        counts = [Counter(group.programs).values() for group in groups]
         entropies = (round(distribution_entropy(count), 6) for count in counts)
         return tuple(map(len, counts)), tuple(entropies)
 
     def counts(self) -> Counts:
         """Return the number of problems, samples and unscored ones, and that of every outcome."""
         return Counts(
-            problems=len(self._columns),
-            samples=sum(self._outcomes.values()),
+            problems=len(self._problems),
+            samples=self._outcomes.total(),
             unscored=self._unscored,
             outcomes=dict(sorted(self._outcomes.items())),
             zeroed=self._zeroed,
@@ -262,7 +238,7 @@ class ScoreTally:
         )
 
 
-class _Columns:
+class _Scores:
     """The scores of a problem, those of `further` with NaN where a score lacks it."""
 
     def __init__(self) -> None:
@@ -270,19 +246,23 @@ class _Columns:
         self.programs = _integers()  # hashes
         self.knows_programs = True
         self.further: dict[str, array[float]] = {}
-        self._others: set[int] | None = None
+        self._seen: set[int] | None = None  # none while the samples are 0, 1, 2 and so on
 
-    def is_new(self, sample: int) -> bool:
-        """Say whether this index is none of those before, and keep it."""
+    def add(self, score: Score, reward: float) -> None:
         held = len(self.rewards)
-        if self._others is None and sample == held:  # 0, 1, 2 and so on need no memory
-            return True
-        if self._others is None:
-            self._others = set(range(held))
-        if sample in self._others:
-            return False
-        self._others.add(sample)
-        return True
+        if self._seen is None and score.sample != held:
+            self._seen = set(range(held))
+        if self._seen is not None:
+            if score.sample in self._seen:
+                raise DataError(f"sample {score.sample} of {score.problem_id!r} occurs twice")
+            self._seen.add(score.sample)
+        self.rewards.append(reward)
+        self.programs.append(hash(score.program))
+        self.knows_programs &= score.program is not None
+        for name, value in score.columns.items():
+            further = self.further.setdefault(name, _floats())
+            further.extend([np.nan] * (held - len(further)))
+            further.append(value)
 
 
 def _floats() -> array[float]:
@@ -293,9 +273,9 @@ def _integers() -> array[int]:
     return array("q")
 
 
-def _padded(columns: Sequence[array[float]], width: int) -> FloatArray:
-    """Return columns of several lengths as (P, width), NaN where there is no number."""
-    values = np.full((len(columns), width), np.nan)
+def _padded(columns: Sequence[array[float]], width: int = 0) -> FloatArray:
+    """Return columns of several lengths as (P, width or more), NaN where there is no number."""
+    values = np.full((len(columns), max(width, *map(len, columns))), np.nan)
     for row, column in enumerate(columns):
         values[row, : len(column)] = column
     return values
@@ -304,23 +284,8 @@ def _padded(columns: Sequence[array[float]], width: int) -> FloatArray:
 def distribution_entropy(counts: Iterable[int]) -> float:
     """Return the entropy, in nats, of the distribution with these counts: 0 for one kind alone."""
     numbers = np.array([count for count in counts if count], dtype=np.float64)
-    if len(numbers) == 0:
-        return 0.0
-    shares = numbers / numbers.sum()
+    shares = numbers / max(numbers.sum(), 1.0)
     return float(max(0.0, -(shares * np.log(shares)).sum()))
-
-
-def _means(ks: Sequence[int], values: Mapping[str, FloatArray]) -> dict[str, dict[int, Mean]]:
-    """Return the means of every metric and k; all are of the same resamples of the problems."""
-    intervals = with_intervals(np.concatenate(list(values.values()), axis=1))
-    return {
-        name: dict(zip(ks, intervals[place * len(ks) :], strict=False))
-        for place, name in enumerate(values)
-    }
-
-
-def _by_k(ks: Sequence[int], values: FloatArray) -> Columns:
-    return {k: tuple(map(number_or_none, values[:, column])) for column, k in enumerate(ks)}
 
 
 def histogram(values: npt.ArrayLike) -> Histogram:

@@ -12,7 +12,7 @@ from typing import Any
 
 from maxatk.evaluation.failures import Failure, failure_of
 from maxatk.evaluation.folder import problems_digest
-from maxatk.evaluation.store import Key
+from maxatk.evaluation.store import Key, key_of
 from maxatk.evaluation.submissions import Submission, program_key
 from maxatk.records import Outcome, Problem, Score, Verdict
 from maxatk.rewards import Reward, load_reward
@@ -27,8 +27,6 @@ BY_TESTS = "continuous"
 VISIBLE = "visible_tests"
 """The column of the share of visible tests that passed."""
 
-_AHEAD = 8 * BATCH
-
 
 @dataclasses.dataclass(frozen=True)
 class Scored:
@@ -42,16 +40,15 @@ class Scored:
 class Scorer:
     """What scores submissions: the tests of their problems, or a reward.
 
-    `by_tests` says which. `settings` is what decides a score: the reward, the problems and the
-    verifier's limits. Raises as `load_reward`, and InvalidValueError for a problem that lacks
-    what the reward needs.
+    `settings` is what decides a score: the reward, the problems and the verifier's limits. Raises
+    as `load_reward`, and InvalidValueError for a problem that lacks what the reward needs.
     """
 
     def __init__(self, reward: Any, problems: Mapping[str, Problem], verifier: AnyVerifier) -> None:
         self._problems, self._verifier = problems, verifier
         self._reward: Reward = load_reward(reward, verifier=verifier)
         self._reward.check(list(problems.values()))
-        self.by_tests = reward == BY_TESTS
+        self._by_tests = reward == BY_TESTS
         self.settings = {
             "reward": describe_reward(reward),
             "problems": {"count": len(problems), "sha256": problems_digest(problems.values())},
@@ -60,7 +57,7 @@ class Scorer:
 
     def score(self, batch: Sequence[Submission]) -> Iterator[list[Scored]]:
         """Yield submissions with their scores, in the order given, as soon as they are known."""
-        if not self.by_tests:
+        if not self._by_tests:
             yield list(map(Scored, batch, self._rewarded(batch)))
             return
         visible = visible_shares(batch, self._verifier, self._problems)
@@ -73,30 +70,20 @@ class Scorer:
         handed = 0
         for index, verdict in self._verifier.verify_stream(jobs):
             early[index] = verdict
-            ready = []
+            first = handed
             while handed in early:
-                ready.append((batch[handed], early.pop(handed)))
                 handed += 1
-            if ready:
-                yield ready
+            if handed > first:
+                yield [(batch[at], early.pop(at)) for at in range(first, handed)]
 
     def _scored(self, found: Submission, verdict: Verdict, visible: Mapping[Key, float]) -> Scored:
-        sample = found.sample
-        score = Score.from_verdict(
-            verdict,
-            problem_id=sample.problem_id,
-            sample=sample.sample,
-            program=program_key(found.program),
-        )
-        share = visible.get((sample.problem_id, sample.sample))
-        if share is not None:
-            score = dataclasses.replace(score, columns={VISIBLE: share})
-        failure = failure_of(
-            verdict,
-            self._problems[sample.problem_id].tests.__getitem__,
-            problem_id=sample.problem_id,
-            sample=sample.sample,
-        )
+        name, sample = key = key_of(found.sample)
+        program = program_key(found.program)
+        score = Score.from_verdict(verdict, problem_id=name, sample=sample, program=program)
+        if key in visible:
+            score = dataclasses.replace(score, columns={VISIBLE: visible[key]})
+        test_at = self._problems[name].tests.__getitem__
+        failure = failure_of(verdict, test_at, problem_id=name, sample=sample)
         return Scored(found, score, failure)
 
     def _rewarded(self, batch: Sequence[Submission]) -> list[Score]:
@@ -109,13 +96,7 @@ class Scorer:
         seconds = round((time.perf_counter() - started) / len(batch), 6)
         return [
             Score(
-                f.sample.problem_id,
-                f.sample.sample,
-                found.total,
-                0,
-                0,
-                _outcome(found),
-                seconds,
+                *(*key_of(f.sample), found.total, 0, 0, _outcome(found), seconds),
                 columns=found.parts,
                 error=found.error,
             )
@@ -129,68 +110,60 @@ def _outcome(found: Rewarded) -> Outcome:
     return Outcome.NO_REWARD if found.total is None else Outcome.SCORED
 
 
-class VerifyingThread:
-    """A context manager that works on batches in the order given, in a thread of its own.
+@contextlib.contextmanager
+def scoring_thread(
+    work: Callable[[Sequence[Submission]], None], *, ahead: int = 8 * BATCH
+) -> Iterator[Callable[[Sequence[Submission]], None]]:
+    """Yield what queues submissions, on which `work` is called in a thread, in the order given.
 
-    `work` is called in the thread with one batch after the other: what is queued by then. At most
-    `ahead` submissions wait, then `put` does. The error of `work` is raised by the next `put`, or
-    on leaving the context. Leaving it normally waits for the queue; leaving it with an error drops
-    what is queued.
+    It is called with one batch after the other: what is queued by then. At most `ahead` submissions
+    wait, then queueing does. An error of `work` is raised by the next call that queues, or on
+    leaving. Leaving normally waits for the queue; leaving with an error drops what is queued.
     """
+    waiting: queue.Queue[Submission | None] = queue.Queue(ahead)
+    errors: list[BaseException] = []
 
-    def __init__(
-        self, work: Callable[[Sequence[Submission]], None], *, ahead: int = _AHEAD
-    ) -> None:
-        self._work_on = work
-        self._queue: queue.Queue[Submission | None] = queue.Queue(ahead)
-        self._error: BaseException | None = None
-        self._dropping = False
-        self._turns = contextlib.ExitStack()
-        self._thread = threading.Thread(target=self._work, name="maxatk-verify", daemon=True)
-
-    def put(self, batch: Sequence[Submission]) -> None:
-        """Queue submissions; waits for room."""
+    def put(batch: Sequence[Submission]) -> None:
         for found in batch:
-            self._raise_error()
-            self._queue.put(found)
+            if errors:
+                raise errors[0]
+            waiting.put(found)
 
-    def __enter__(self) -> VerifyingThread:
-        self._turns.enter_context(quick_turns())
-        self._thread.start()
-        return self
-
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        self._dropping = error is not None
-        self._queue.put(None)
-        self._thread.join()
-        self._turns.close()
-        if error is None:
-            self._raise_error()
-
-    def _raise_error(self) -> None:
-        if self._error is not None:
-            raise self._error
-
-    def _work(self) -> None:
+    def run() -> None:
         # It goes on emptying the queue after an error: a sampler in `put` must not wait forever.
-        while batch := self._waiting():
-            if self._error is None and not self._dropping:
+        while batch := _next_batch(waiting):
+            if not errors:
                 try:
-                    self._work_on(batch)
+                    work(batch)
                 except BaseException as error:
-                    self._error = error
+                    errors.append(error)
 
-    def _waiting(self) -> list[Submission]:
-        """Return what is queued, at most a batch of it; nothing at the end."""
-        batch: list[Submission] = []
-        while len(batch) < BATCH and not (batch and self._queue.empty()):
-            found = self._queue.get()
-            if found is None:
-                if batch:
-                    self._queue.put(None)
-                break
-            batch.append(found)
-        return batch
+    thread = threading.Thread(target=run, name="maxatk-verify", daemon=True)
+    with quick_turns():
+        thread.start()
+        try:
+            yield put
+        except BaseException as error:
+            errors.append(error)
+            raise
+        finally:
+            waiting.put(None)
+            thread.join()
+    if errors:
+        raise errors[0]
+
+
+def _next_batch(waiting: queue.Queue[Submission | None]) -> list[Submission]:
+    """Return what is queued, at most a batch of it; nothing at the end."""
+    batch: list[Submission] = []
+    while len(batch) < BATCH and not (batch and waiting.empty()):
+        found = waiting.get()
+        if found is None:
+            if batch:
+                waiting.put(None)
+            break
+        batch.append(found)
+    return batch
 
 
 def visible_shares(
@@ -209,7 +182,7 @@ def visible_shares(
     jobs = [problem_job(f.program, shown[f.sample.problem_id]) for f in chosen]
     verdicts = verifier.verify_many(jobs) if jobs else []
     return {
-        (f.sample.problem_id, f.sample.sample): verdict.reward
+        key_of(f.sample): verdict.reward
         for f, verdict in zip(chosen, verdicts, strict=True)
         if verdict.reward is not None
     }
