@@ -16,8 +16,8 @@ from maxatk.statistics.intervals import (
     metric_values,
     student_mean,
     t_quantile,
-    t_tails,
 )
+from maxatk.statistics.tests import t_test
 
 
 def test_default_ks():
@@ -140,8 +140,10 @@ def test_no_problems_are_refused():
 
 @pytest.mark.parametrize("t", [0.3, 2.776445, 12.0])
 def test_tails_and_quantiles_are_those_of_students_distribution(t):
-    assert t_tails(-t, 4) == pytest.approx(2 * stats.t.sf(t, 4))
-    assert t_quantile(1 - t_tails(t, 4.5) / 2, 4.5) == pytest.approx(t)
+    one, no = np.ones(1), np.zeros(1)
+    assert t_test(-t * one, one, 4, signs=no)[2] == pytest.approx(2 * stats.t.sf(t, 4))
+    (p,) = t_test(t * one, one, 4.5, signs=no)[2]
+    assert t_quantile(1 - p / 2, 4.5) == pytest.approx(t)
 
 
 def test_many_problems_need_no_scipy():

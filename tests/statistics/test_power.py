@@ -98,7 +98,7 @@ def test_the_table_of_the_documents_is_what_the_function_gives():
         ({"k": 17}, "k: must be from 1 to the 16 samples, got 17"),
         ({"chances": [0.5, 1.1]}, "chances: must be one number or more from 0 to 1"),
         ({"chances": []}, "chances: must be one number or more"),
-        ({"scatter": -1.0}, "scatter: must not be negative"),
+        ({"scatter": -1.0}, "scatter: must be at least 0, got -1.0"),
         ({"difference": 0.0}, "difference: must be finite and not 0, got 0.0"),
         ({"difference": 0.9}, r"difference: pass@1 of these problems is 0\.300 and can be moved"),
     ],
@@ -112,9 +112,9 @@ def test_what_no_plan_can_be_made_of_is_refused(changes, message):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"deviation": -0.1}, "deviation: must not be negative"),
-        ({"power": 1.0}, r"power: must lie between 0 and 1, got 1\.0"),
-        ({"level": 0.0}, r"level: must lie between 0 and 1, got 0\.0"),
+        ({"deviation": -0.1}, "deviation: must be at least 0, got -0.1"),
+        ({"power": 1.0}, r"power: must be between 0 and 1, got 1\.0"),
+        ({"level": 0.0}, r"level: must be between 0 and 1, got 0\.0"),
     ],
 )
 def test_pairs_of_what_is_no_plan_are_refused(changes, message):

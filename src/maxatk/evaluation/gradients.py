@@ -20,11 +20,11 @@ import numpy as np
 from maxatk.check import whole
 from maxatk.errors import DataError, InvalidValueError, MissingDependencyError
 from maxatk.evaluation.folder import MANIFEST, PROMPTS, SAMPLES, SCORES
-from maxatk.evaluation.prospects import BANDS, METHODS_COMPARED, Rows
+from maxatk.evaluation.prospects import METHODS_COMPARED, Rows, in_bands, used
 from maxatk.folders import read_json
 from maxatk.jsonl import read_jsonl
 from maxatk.models import PromptSettings, load_tokenizer, prompt_ids
-from maxatk.objectives import METHODS, advantages
+from maxatk.objectives import advantages
 from maxatk.settings import from_mapping
 from maxatk.statistics.intervals import FloatArray
 
@@ -51,7 +51,7 @@ def gradient_tables(
     prompts: int = 16,
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, Rows]:
-    """Return tables of gradients on the first problems of a run whose rewards differ.
+    """Return tables of gradients on the first `prompts` problems of a run whose rewards differ.
 
     - "agreement": by how often problems are `solved`, and for "all": the `cosine` between the
       gradients of max@1 and max@k, and the share of the problems that `interfere`: a step for the
@@ -61,14 +61,8 @@ def gradient_tables(
       (`B_simple` of 1812.06162). None where so few problems do not show a mean.
 
     The parameters are those of the model, or of low-rank adapters of all of its linear layers where
-    it has more than 5 million. At most 64 samples of a problem are used.
-
-    Args:
-        folder: Written by `evaluate` with a model that is still where it was.
-        n: Samples of a group, from 2.
-        k: The k of max@k, from 2 to n.
-        prompts: At most so many problems, from 2.
-        progress: Called with (done, total) problems.
+    it has more than 5 million. At most 64 samples of a problem are used. `progress` is called with
+    (done, total) problems.
 
     Raises MissingFileError without the run's files, InvalidValueError for numbers that are not
     allowed, DataError for a run whose samples came from a file or a server or with fewer than two
@@ -90,11 +84,9 @@ def gradient_tables(
     model, parameters = _opened(settings["model"])
     aims, drawn, squares = [], [], []
     for done, pool in enumerate(found):
-        scores = scores_of(model, parameters, tokenizer, pool)
-        aims.append([max_gradient(pool.rewards, None, scores, of) for of in (1, k)])
-        weights = [
-            group_weights(pool.rewards, method, n, k, groups=_GROUPS) for method in METHODS_COMPARED
-        ]
+        rewards, scores = pool.rewards, scores_of(model, parameters, tokenizer, pool)
+        aims.append([max_gradient(rewards, None, scores, of) for of in (1, k)])
+        weights = [group_weights(rewards, m, n, k, groups=_GROUPS) for m in METHODS_COMPARED]
         drawn.append([each.mean(axis=0) @ scores for each in weights])
         gram = scores @ scores.T
         squares.append([float(np.mean(np.sum((each @ gram) * each, axis=1))) for each in weights])
@@ -115,25 +107,19 @@ def max_gradient(
     rewards: (M,) of the arms; chances: (M,), or None where they are equal; scores: (M, D) their
     grad log pi. Source: section 3.1 of the paper, in the form of one sample against k - 1 others.
     """
-    if chances is None:
-        chances = np.full(len(rewards), 1 / len(rewards))
+    chances = np.full(len(rewards), 1 / len(rewards)) if chances is None else chances
     values, place = np.unique(rewards, return_inverse=True)
     below = np.cumsum(np.bincount(place, chances)) ** (k - 1)
     mass = np.diff(np.concatenate([[0.0], below])) if k > 1 else np.zeros(len(values))
     above = np.cumsum((values * mass)[::-1])[::-1]
     expected = values * below + np.append(above[1:], 0.0)
-    gradient: FloatArray = k * (chances * expected[place]) @ scores
-    return gradient
+    return k * (chances * expected[place]) @ scores
 
 
 def group_weights(rewards: FloatArray, method: str, n: int, k: int, *, groups: int) -> FloatArray:
-    """Return what random groups of n add to each arm, (groups, M): their gradients by the scores.
-
-    rewards: (M,). Advantages are those of `maxatk.advantages`, of a sum over the group.
-    """
-    arms = len(rewards)
-    drawn = np.random.default_rng(0).integers(arms, size=(groups, n))
-    weights = np.zeros((groups, arms))
+    """Return the advantages that random groups of n give to arms of rewards (M,): (groups, M)."""
+    drawn = np.random.default_rng(0).integers(len(rewards), size=(groups, n))
+    weights = np.zeros((groups, len(rewards)))
     np.add.at(weights, (np.arange(groups)[:, None], drawn), advantages(rewards[drawn], method, k))
     return weights
 
@@ -160,8 +146,7 @@ def pools(
 ) -> list[Pool]:
     """Return the first problems of a run whose rewards differ, at most so many.
 
-    `encode` makes the ids of a prompt; a pool has the first so many `samples` that ended and have
-    a reward. Raises MissingFileError without the run's files.
+    `encode` makes the ids of a prompt; a pool has the first `samples` that ended and have a reward.
     """
     scored = read_jsonl(Path(folder) / SCORES, dict)
     reward = {(row["problem_id"], row["sample"]): row["reward"] for row in scored}
@@ -180,7 +165,7 @@ def pools(
 
 
 def _opened(name: str) -> tuple[Any, list[Any]]:
-    """Return a model in float32, and the parameters whose gradients are looked at."""
+    """Return a model in float32, and its parameters, or those of adapters of a larger one."""
     import torch
     from transformers import AutoModelForCausalLM
 
@@ -205,10 +190,7 @@ def _agreement(aims: FloatArray, solved: FloatArray) -> Iterator[dict[str, Any]]
     """Yield the rows of "agreement" of gradients (P, 2, D) of max@1 and max@k."""
     products = aims[:, 0] @ aims[:, 0].T
     against = products.sum(axis=1) - np.diag(products) < 0
-    bands = np.searchsorted(list(BANDS.values()), solved)
-    chosen = {"all": np.full(len(solved), True)}
-    chosen |= {name: bands == place for place, name in enumerate(BANDS)}
-    for name, here in chosen.items():
+    for name, here in {"all": np.full(len(solved), True), **in_bands(solved)}.items():
         if here.any():
             one, best = aims[here].sum(axis=0)
             length = float(np.linalg.norm(one) * np.linalg.norm(best))
@@ -227,7 +209,5 @@ def _noise(means: FloatArray, squares: FloatArray, n: int, k: int) -> Iterator[d
         own = means[:, place]
         total = float(np.sum(own.sum(axis=0) ** 2))
         signal = (total - float(np.sum(own**2))) / (count * (count - 1))  # of two other problems
-        noise = float(squares[:, place].mean()) - signal
-        groups = noise / signal if signal > 0 else None
-        used = k if METHODS[method].kind.uses_k else None
-        yield {"method": method, "n": n, "k": used, "groups": groups}
+        groups = float(squares[:, place].mean()) / signal - 1 if signal > 0 else None
+        yield {**used(method, n, k), "groups": groups}

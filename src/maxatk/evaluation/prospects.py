@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from maxatk.check import at_least, positive, require, whole
 from maxatk.errors import InvalidValueError
@@ -60,8 +61,7 @@ def prospects(
     - "suggestion": an n, a k and a method that suit the problems, with the reason.
 
     Args:
-        folder: Written by `evaluate` or `score`; problems and samples without a reward count for
-            nothing.
+        folder: Written by `evaluate` or `score`; what has no reward counts for nothing.
         best_of: The N of use, how many answers the best is taken of; half the samples by default.
         ns: Sizes of a group; those above the samples of the poorest problem are left out.
         ks: The k of the tables; 1, 2, 4, ... up to half of the samples by default.
@@ -106,19 +106,18 @@ def signal_chances(rewards: FloatArray, n: int, k: int) -> FloatArray:
     group has a signal where an advantage of `bon_loo1` is not 0: where max(k - 1, 1) of its
     samples or more are below its best. For k = 1 this is so for every method that has a baseline.
     """
-    return np.array([_signal_chance(row[~np.isnan(row)], n, k) for row in rewards])
-
-
-def _signal_chance(rewards: FloatArray, n: int, k: int) -> float:
-    _, counts = np.unique(rewards, return_counts=True)
-    below = (np.cumsum(counts) - counts).tolist()
     least = n - max(k - 1, 1) + 1  # so many that share the best leave no signal
-    silent = sum(
-        math.comb(count, best) * math.comb(lower, n - best)
-        for count, lower in zip(counts.tolist(), below, strict=True)
-        for best in range(least, min(n, count) + 1)
-    )
-    return 1 - silent / math.comb(len(rewards), n)
+    chances = []
+    for row in rewards:
+        _, found = np.unique(row[~np.isnan(row)], return_counts=True)
+        counts = found.tolist()
+        silent = sum(
+            math.comb(count, best) * math.comb(sum(counts[:at]), n - best)
+            for at, count in enumerate(counts)
+            for best in range(least, min(n, count) + 1)
+        )
+        chances.append(1 - silent / math.comb(sum(counts), n))
+    return np.array(chances)
 
 
 def _signal(rewards: FloatArray, n: int, k: int) -> float:
@@ -131,18 +130,14 @@ def suggested(rewards: FloatArray, ns: Sequence[int], best_of: int) -> dict[str,
     k is `best_of` or half of n, or what keeps half of the signal of k = 1. n is the smallest whose
     half reaches N, or 8, and of whose groups half have a signal, else the one with the most.
     """
-
-    def largest_k(n: int) -> int:
+    options = []
+    for n in [n for n in ns if n // 2 >= min(best_of, _WIDEST_K)] or [ns[-1]]:
         least = _KEPT * _signal(rewards, n, 1)
         larger = range(min(best_of, n // 2), 1, -1)
-        return next((k for k in larger if _signal(rewards, n, k) >= least), 1)
-
-    wide = [n for n in ns if n // 2 >= min(best_of, _WIDEST_K)] or [ns[-1]]
-    ks = {n: largest_k(n) for n in wide}
-    shares = {n: _signal(rewards, n, k) for n, k in ks.items()}
-    enough = [n for n in wide if shares[n] >= _ENOUGH_SIGNAL]
-    n = enough[0] if enough else max(wide, key=lambda n: shares[n])
-    k, share = ks[n], shares[n]
+        k = next((k for k in larger if _signal(rewards, n, k) >= least), 1)
+        options.append((_signal(rewards, n, k), n, k))
+    enough = [option for option in options if option[0] >= _ENOUGH_SIGNAL]
+    share, n, k = enough[0] if enough else max(options, key=lambda option: option[0])
     limit = "N" if k == best_of else "half a group"
     if k < min(best_of, n // 2):
         limit = "what keeps half of the signal of k = 1"
@@ -161,8 +156,7 @@ def _chances(rewards: FloatArray, folder: Path) -> FloatArray:
     results = folder / RESULTS
     threshold = read_results(results).threshold if results.is_file() else None
     passed = rewards >= (CEILING if threshold is None else threshold)
-    shares: FloatArray = passed.sum(axis=1) / (~np.isnan(rewards)).sum(axis=1)
-    return shares
+    return passed.sum(axis=1) / (~np.isnan(rewards)).sum(axis=1)
 
 
 def _gain(rewards: FloatArray, ks: Sequence[int]) -> Iterator[dict[str, Any]]:
@@ -180,14 +174,23 @@ def _weights(chances: FloatArray, n: int, k: int) -> Iterator[dict[str, Any]]:
 
     The factor of `weighting` is that of the gradient of p, and p (1 - p) makes it that of log odds.
     """
-    bands = np.searchsorted(list(BANDS.values()), chances)
     for method in METHODS_COMPARED:
         pull = weighting(method, n, k, chances) * chances * (1 - chances)
-        used = {"method": method, "n": n, "k": k if METHODS[method].kind.uses_k else None}
-        for place, solved in enumerate(BANDS):
-            here = bands == place
+        for solved, here in in_bands(chances).items():
             share = float(pull[here].sum() / pull.sum()) if pull.sum() else None
-            yield {"solved": solved, "problems": int(here.sum()), **used, "share": share}
+            about = {"solved": solved, "problems": int(here.sum())}
+            yield {**about, **used(method, n, k), "share": share}
+
+
+def in_bands(chances: FloatArray) -> dict[str, npt.NDArray[np.bool_]]:
+    """Return by name of a band which problems are in it, given how often they are solved: (P,)."""
+    places = np.searchsorted(list(BANDS.values()), chances)
+    return {name: places == place for place, name in enumerate(BANDS)}
+
+
+def used(method: str, n: int, k: int) -> dict[str, Any]:
+    """Return the method, n and k of a row, without the k of a method that has none."""
+    return {"method": method, "n": n, "k": k if METHODS[method].kind.uses_k else None}
 
 
 def _needed(

@@ -34,11 +34,10 @@ Columns = Mapping[int, Sequence[float | None]]
 
 @dataclasses.dataclass(frozen=True)
 class Mean:
-    """The mean of a metric over the problems with a value, and its 95% interval.
+    """The mean of a metric over the problems with a value, and its 95% interval; None if unknown.
 
     `problems` have a value, `below` of them one below the ceiling of 1: where that is few, the
-    mean rests on few. The numbers are None where no problem, or too few, have a value, `below`
-    where it was not counted.
+    mean rests on few.
     """
 
     mean: float | None
@@ -50,13 +49,12 @@ class Mean:
 
 @dataclasses.dataclass(frozen=True)
 class PerProblem:
-    """Columns with an entry for every problem, in the order of `ids`.
+    """Columns with an entry for every problem, in the order of `ids`; None where unknown.
 
-    `samples` counts the samples, `scored` those with a reward, `correct` those that passed;
-    `distinct` counts different completions and `programs` different programs, and
-    `program_entropy` is that of their shares in nats, None where they are unknown. `meta` holds
-    the problems' own fields. `values` maps a metric and k to its values, None where too few
-    samples have a reward.
+    `samples` counts the samples, `scored` those with a reward, `correct` those that passed,
+    `distinct` different completions and `programs` different programs, whose shares have the
+    `program_entropy` in nats. `meta` holds the problems' own fields. `values` maps a metric and k
+    to its values, None where too few samples have a reward.
 
     Raises DataError for a column of another length.
     """
@@ -113,13 +111,11 @@ class Counts:
             for what, number in found.items()
             if number
         ]
-        return ", ".join(said) + (f": {self._why()}" if said and self.reasons else "")
-
-    def _why(self) -> str:
-        counts = sorted(self.reasons.items(), key=lambda reason: -reason[1])
-        more = len(counts) - _REASONS_SHOWN
-        said = [f"{why} ({number:,})" for why, number in counts[:_REASONS_SHOWN]]
-        return "; ".join([*said, *([f"{more:,} reasons more"] if more > 0 else [])])
+        reasons = sorted(self.reasons.items(), key=lambda reason: -reason[1])
+        why = [f"{reason} ({number:,})" for reason, number in reasons[:_REASONS_SHOWN]]
+        if len(reasons) > _REASONS_SHOWN:
+            why.append(f"{len(reasons) - _REASONS_SHOWN:,} reasons more")
+        return ", ".join(said) + (f": {'; '.join(why)}" if said and why else "")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -166,8 +162,8 @@ class Results:
     Beside "max@k" and "pass@k" there is "max@k by NAME" for every column of the scores that no
     rewarded sample lacks: the reward of the one of k samples that this column would choose.
     `interval` says how the intervals were made. A sample passes from the reward `threshold` on;
-    `column` is the column of the scores that stood in for the reward, if one did.
-    `finish_reasons` counts how samples ended. `manifest` says where the results come from.
+    `column` of the scores stood in for the reward, if one did. `finish_reasons` counts how samples
+    ended. `manifest` says where the results come from.
 
     Raises DataError where a metric or the values of its problems are missing.
     """

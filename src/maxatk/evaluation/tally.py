@@ -60,7 +60,7 @@ def build_results(
     """Return the results of one evaluation.
 
     A sample without a reward counts as a sample here: a problem with fewer than k rewards is left
-    out of the mean at k, and `problems` beside the mean says how many are in it.
+    out of the mean at k.
 
     Args:
         problem_ids: The problems, in the order of their values; each must have a score.
@@ -78,8 +78,6 @@ def build_results(
     check_threshold(threshold)
     if not isinstance(scores, ScoreTally):
         scores = ScoreTally(column, scores)
-    scores.refuse_unknown_column()
-    drawn = None if samples is None else _SampleTally(samples)
     rewards, counts = scores.rewards(problem_ids)
     fewest = int(counts.min())
     ks = sorted({*default_ks(fewest), *check_ks(ks, fewest)})
@@ -88,12 +86,15 @@ def build_results(
         tables[f"max@k by {name}"] = max_at_k(rewards, ks, selection=selection)
     values = {name: dict(zip(ks, table.T, strict=True)) for name, table in tables.items()}
     programs, entropies = scores.programs(problem_ids) or (None, None)
+    distinct, ends, entropy = None, None, None
+    if samples is not None:
+        distinct, ends, entropy = _of_samples(problem_ids, samples)
     per_problem = PerProblem(
         ids=tuple(problem_ids),
         samples=tuple(counts.tolist()),
         scored=tuple((~np.isnan(rewards)).sum(axis=1).tolist()),
         correct=tuple((rewards >= threshold).sum(axis=1).tolist()),
-        distinct=None if drawn is None else drawn.distinct(problem_ids),
+        distinct=distinct,
         programs=programs,
         program_entropy=entropies,
         meta=tuple(dict(fields) for fields in meta) if meta and any(meta) else None,
@@ -109,60 +110,50 @@ def build_results(
         column=scores.column,
         per_problem=per_problem,
         counts=scores.counts(),
-        finish_reasons=None if drawn is None else drawn.finish_reasons(),
-        entropy=None if drawn is None else drawn.entropy(),
+        finish_reasons=ends,
+        entropy=entropy,
         diversity=diversity_of(per_problem),
         manifest=dict(manifest),
     )
 
 
-class _SampleTally:
-    """Distinct completions of every problem, entropies and ends of all samples."""
+def _of_samples(
+    problem_ids: Sequence[str], samples: Iterable[Sample]
+) -> tuple[tuple[int, ...], dict[str, int] | None, Entropy | None]:
+    """Return the distinct completions of every problem, how samples ended, and their entropy."""
+    texts: dict[str, array[int]] = defaultdict(_integers)  # hashes
+    entropies, lengths = _floats(), _floats()  # mean over the tokens, and how many they are
+    ends = Counter[str]()
+    for sample in samples:
+        texts[sample.problem_id].append(hash(sample.completion))
+        if sample.finish_reason is not None:
+            ends[sample.finish_reason] += 1
+        if sample.tokens is not None and sample.entropy is not None:
+            entropies.append(sample.entropy)
+            lengths.append(sample.tokens)
+    distinct = tuple(len(set(texts[problem_id])) for problem_id in problem_ids)
+    entropy = _entropy(np.array(entropies), np.array(lengths)) if entropies else None
+    return distinct, dict(sorted(ends.items())) or None, entropy
 
-    def __init__(self, samples: Iterable[Sample]) -> None:
-        self._texts: dict[str, array[int]] = defaultdict(_integers)  # hashes
-        self._entropies = _floats()  # mean over the tokens, and how many they are
-        self._tokens = _floats()
-        self._ends: Counter[str] = Counter()
-        for sample in samples:
-            self._texts[sample.problem_id].append(hash(sample.completion))
-            if sample.finish_reason is not None:
-                self._ends[sample.finish_reason] += 1
-            if sample.tokens is not None and sample.entropy is not None:
-                self._entropies.append(sample.entropy)
-                self._tokens.append(sample.tokens)
 
-    def distinct(self, problem_ids: Sequence[str]) -> tuple[int, ...]:
-        """Return the number of different completions of each problem."""
-        return tuple(len(set(self._texts[problem_id])) for problem_id in problem_ids)
-
-    def finish_reasons(self) -> dict[str, int] | None:
-        """Return how many samples ended for each reason, or None if none is known."""
-        return dict(sorted(self._ends.items())) or None
-
-    def entropy(self) -> Entropy | None:
-        """Return statistics of the entropy of completions, in nats, or None if none is known."""
-        if not self._entropies:
-            return None
-        token, tokens = np.array(self._entropies), np.array(self._tokens)
-        sequence = token * tokens
-        return Entropy(
-            samples=len(sequence),
-            token_mean=round(float(sequence.sum() / tokens.sum()), 6),
-            tokens_mean=round(float(tokens.mean()), 6),
-            sequence=SequenceEntropy(
-                mean=round(float(sequence.mean()), 6),
-                median=round(float(np.median(sequence)), 6),
-                histogram=histogram(sequence),
-            ),
-        )
+def _entropy(token: FloatArray, tokens: FloatArray) -> Entropy:
+    sequence = token * tokens
+    return Entropy(
+        samples=len(sequence),
+        token_mean=round(float(sequence.sum() / tokens.sum()), 6),
+        tokens_mean=round(float(tokens.mean()), 6),
+        sequence=SequenceEntropy(
+            mean=round(float(sequence.mean()), 6),
+            median=round(float(np.median(sequence)), 6),
+            histogram=histogram(sequence),
+        ),
+    )
 
 
 class ScoreTally:
     """Rewards, programs and outcomes of every problem, by column instead of score by score.
 
-    `column` is one of the scores that stands in for the reward. Programs and completions are
-    compared by hashes of 64 bits.
+    `column` is one of the scores that stands in for the reward.
     """
 
     def __init__(self, column: str | None = None, scores: Iterable[Score] = ()) -> None:
@@ -185,19 +176,19 @@ class ScoreTally:
             scored = score.reward is not None and score.error is None
             self._reasons[score.error or (_LACKS if scored else score.outcome.value)] += 1
 
-    def refuse_unknown_column(self) -> None:
-        """Raise InvalidValueError where no score has the column that stands in for the reward."""
-        names = {name for found in self._problems.values() for name in found.further}
-        if self.column is not None and self.column not in names:
-            raise unknown_name("column", self.column, names)
-
     @property
     def problem_ids(self) -> list[str]:
-        """The problems with a score, in the order of their first."""
+        """The problems in the order of their first score."""
         return list(self._problems)
 
     def rewards(self, problem_ids: Sequence[str]) -> tuple[FloatArray, npt.NDArray[np.int64]]:
-        """Return rewards (P, n), NaN where unscored or absent, and the number of scores (P,)."""
+        """Return rewards (P, n), NaN where unscored or absent, and the number of scores (P,).
+
+        Raises InvalidValueError where no score has the column that stands in for the reward.
+        """
+        names = {name for found in self._problems.values() for name in found.further}
+        if self.column is not None and self.column not in names:
+            raise unknown_name("column", self.column, names)
         columns = [self._problems[problem_id].rewards for problem_id in problem_ids]
         return _padded(columns), np.array([len(column) for column in columns], dtype=np.int64)
 
@@ -215,7 +206,7 @@ class ScoreTally:
     def programs(
         self, problem_ids: Sequence[str]
     ) -> tuple[tuple[int, ...], tuple[float, ...]] | None:
-        """Return how many different programs a problem has, and their entropy in nats: (P,) each.
+        """Return the different programs of problems and their entropy in nats, or None: (P,) each.
 
         None where a score has no fingerprint of its program.
         """
@@ -289,10 +280,9 @@ def distribution_entropy(counts: Iterable[int]) -> float:
 
 
 def histogram(values: npt.ArrayLike) -> Histogram:
-    """Return the histogram of non-negative values.
+    """Return the histogram of non-negative values, whose width is a power of two.
 
-    The width is a power of two, so that histograms of different runs are brought to a common
-    one by adding neighbouring bins.
+    So histograms of different runs are brought to a common one by adding neighbouring bins.
     """
     numbers = np.maximum(np.asarray(values, dtype=np.float64), 0.0)
     largest = float(numbers.max(initial=0.0))

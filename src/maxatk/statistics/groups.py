@@ -18,11 +18,10 @@ def group_values(
 ) -> dict[str, float]:
     """Return what is logged of groups: rewards and advantages (P, n), and the texts of each group.
 
-    max@k for k = 1, 2, 4 .. n and the trained k; the trained k itself; the root mean square of the
-    advantages as the loss gets them; the share of groups whose advantages are all 0; the share of
+    max@k for k = 1, 2, 4 .. n and the trained k; the trained k; the root mean square of the
+    advantages as the loss gets them; the share of groups whose advantages are all 0; that of
     distinct completions within a group; of the samples with more than the least reward the share
-    whose text is so rewarded in another group too. Of max@k a group with fewer scored samples is
-    left out.
+    whose text is so rewarded in another group too.
     """
     n = rewards.shape[1]
     return {

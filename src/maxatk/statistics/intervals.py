@@ -1,7 +1,7 @@
 """Metrics of an evaluation and their uncertainty: arrays in, arrays out.
 
-Shapes: P problems, n samples of a problem, K values of k. NaN is a sample that could not be
-scored, or a problem with too few scored samples for a k. SciPy is imported where it is used.
+Shapes: P problems, n samples of a problem, K values of k. NaN is a sample without a reward, or a
+problem with too few of them for a k. SciPy is imported where it is used.
 """
 
 from __future__ import annotations
@@ -22,17 +22,13 @@ IntervalT = TypeVar("IntervalT", bound="Interval")
 
 RESAMPLES = 10_000
 LEVEL = 0.95
-FEW_PROBLEMS = 30
-"""Below so many problems an interval is Student's: the bootstrap's is too narrow there."""
+FEW_PROBLEMS = 30  # below, an interval is Student's: the bootstrap's is too narrow there
 _BLOCK = 500  # resamples at a time: bounds the memory at 500 x P numbers
 
 
 @dataclasses.dataclass(frozen=True)
 class Interval:
-    """Means with the ends of their intervals: (K,) each.
-
-    `problems` (K,) counts the problems behind each mean: those with a value, not NaN.
-    """
+    """Means with the ends of their intervals and the problems that have a value: (K,) each."""
 
     mean: FloatArray
     low: FloatArray
@@ -58,9 +54,9 @@ def default_ks(samples: int) -> list[int]:
 
 def check_ks(ks: Sequence[int], samples: int) -> list[int]:
     """Return `ks` ascending, each once; raises InvalidValueError unless 1 <= k <= samples."""
+    allowed = f"an integer from 1 to the {samples} samples of a problem"
     for k in ks:
         fits = not isinstance(k, bool) and isinstance(k, (int, np.integer)) and 1 <= k <= samples
-        allowed = f"an integer from 1 to the {samples} samples of a problem"
         require(fits, "k", allowed, k)
     return sorted({int(k) for k in ks})
 
@@ -73,11 +69,10 @@ def check_threshold(threshold: float) -> None:
 def metric_values(
     rewards: FloatArray, ks: Sequence[int], *, threshold: float = 1.0
 ) -> dict[str, FloatArray]:
-    """Return the unbiased max@k and pass@k of every problem: {"max@k", "pass@k"}, each (P, K).
+    """Return the unbiased max@k and pass@k of rewards (P, n) by these names, (P, K) each.
 
-    rewards: (P, n), NaN where unscored, which shrinks that problem's n. A sample passes when its
-    reward is `threshold` or more. A problem with fewer than k scored samples has NaN there.
-    Source: "The Best of N Worlds", appendix C.1.
+    A sample passes when its reward is `threshold` or more. Source: "The Best of N Worlds",
+    appendix C.1.
     """
     passes = np.where(np.isnan(rewards), np.nan, rewards >= threshold)
     return {"max@k": max_at_k(rewards, list(ks)), "pass@k": max_at_k(passes, list(ks))}
@@ -91,18 +86,10 @@ def t_quantile(chance: float, df: npt.ArrayLike) -> FloatArray:
     return found
 
 
-def t_tails(t: npt.ArrayLike, df: npt.ArrayLike) -> FloatArray:
-    """Return the chance that Student's variable is at least as far from 0 as `t`: two-sided."""
-    from scipy import special
-
-    found: FloatArray = 2 * special.stdtr(df, -np.abs(t))
-    return found
-
-
 def mean_and_error(values: FloatArray) -> tuple[FloatArray, FloatArray, npt.NDArray[np.int64]]:
-    """Return the mean over the rows, its standard error, and how many rows have a value: (K,) each.
+    """Return the mean of values (P, K) over rows, its standard error, and the rows with a value.
 
-    values: (P, K). The mean is NaN without a value, the error for fewer than two. Raises
+    (K,) each. The mean is NaN without a value, the error for fewer than two. Raises
     InvalidValueError when there are no rows.
     """
     if values.ndim != 2 or not len(values):
@@ -116,9 +103,9 @@ def mean_and_error(values: FloatArray) -> tuple[FloatArray, FloatArray, npt.NDAr
 
 
 def student_mean(values: FloatArray) -> Interval:
-    """Return the mean over problems with Student's t-interval, NaN where fewer than two have one.
+    """Return the mean of values (P, K) over problems with Student's t-interval, NaN below two.
 
-    values: (P, K). Raises InvalidValueError when there are no problems.
+    Raises InvalidValueError when there are no problems.
     """
     mean, error, problems = mean_and_error(values)
     half = error * t_quantile((1 + LEVEL) / 2, np.maximum(problems - 1, 1))
@@ -126,16 +113,13 @@ def student_mean(values: FloatArray) -> Interval:
 
 
 def mean_interval(values: FloatArray, *, resamples: int = RESAMPLES) -> Interval:
-    """Return the mean over problems with the interval that suits their number.
+    """Return the mean of values (P, K) over problems with the interval that suits their number.
 
-    values: (P, K). A column with 30 values or more has the percentile bootstrap's: whole problems
-    are resampled, the same ones in every column, and the interval holds the middle 95% of the
-    resampled means. It answers how the mean would vary over other problems of this kind with as
-    many new samples each: the noise of the samples is part of the spread over problems. A column
-    with fewer has that of `student_mean`: over 5 problems with 256 samples the bootstrap's holds
-    the true max@1 in 83% of all cases instead of 95%, Student's in 94%. It is cut at 0 and 1 where
-    all values lie between. Neither helps where most problems are at their ceiling: what is left
-    then are the few below it.
+    A column with 30 values or more has the percentile bootstrap's: whole problems are resampled,
+    the same ones in every column. It answers how the mean would vary over other problems of this
+    kind with as many new samples each. A column with fewer has that of `student_mean`, cut at 0 and
+    1 where all values lie between: over 5 problems with 256 samples the bootstrap's holds the true
+    max@1 in 83% of all cases instead of 95%, Student's in 94%.
 
     Raises InvalidValueError when there are no problems.
     """
@@ -155,22 +139,16 @@ def mean_interval(values: FloatArray, *, resamples: int = RESAMPLES) -> Interval
 
 def _resampled_means(values: FloatArray, resamples: int) -> FloatArray:
     """Return the means over resampled problems, (resamples, K); NaN where none has a value."""
-    known = ~np.isnan(values)
+    known, count = ~np.isnan(values), len(values)
     filled = np.where(known, values, 0.0)
     means = np.full((resamples, values.shape[1]), np.nan)
     generator = np.random.default_rng(0)
     for start in range(0, resamples, _BLOCK):
-        times = _times_drawn(generator, min(_BLOCK, resamples - start), len(values))
+        out = means[start : start + _BLOCK]
+        rows = generator.integers(count, size=(len(out), count))
+        rows += count * np.arange(len(out))[:, None]
+        times = np.bincount(rows.ravel(), minlength=rows.size).reshape(rows.shape).astype(float)
         # All values known, as nearly always: then every resample has all P problems.
-        drawn = len(values) if known.all() else times @ known
-        np.divide(
-            times @ filled, drawn, out=means[start : start + _BLOCK], where=np.greater(drawn, 0)
-        )
+        drawn = count if known.all() else times @ known
+        np.divide(times @ filled, drawn, out=out, where=np.greater(drawn, 0))
     return means
-
-
-def _times_drawn(generator: np.random.Generator, resamples: int, problems: int) -> FloatArray:
-    drawn = generator.integers(problems, size=(resamples, problems))
-    drawn += problems * np.arange(resamples)[:, None]
-    times = np.bincount(drawn.ravel(), minlength=resamples * problems)
-    return times.reshape(resamples, problems).astype(np.float64)

@@ -1,8 +1,7 @@
 """How many problems show a difference: arrays in, numbers out.
 
-A difference of two models is seen through two kinds of noise: a finite number of samples for each
-problem, and models that differ more on some problems than on others. Both shrink with the number of
-problems; more samples only help with the first.
+The noise is that of a finite number of samples, and of models that differ more on some problems
+than on others. Both shrink with the number of problems; more samples only help with the first.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from statistics import NormalDist
 import numpy as np
 import numpy.typing as npt
 
-from maxatk.check import require
+from maxatk.check import at_least, require
 from maxatk.errors import InvalidValueError
 from maxatk.objectives import pass_at_k
 from maxatk.statistics.intervals import FloatArray, t_quantile
@@ -34,11 +33,9 @@ def pairs_needed(
     """
     finite = difference != 0 and math.isfinite(difference)
     require(finite, "difference", "finite and not 0", difference)
-    if not deviation >= 0:
-        raise InvalidValueError(f"deviation: must not be negative, got {deviation!r}")
+    at_least("deviation", deviation, 0)
     for name, value in (("level", level), ("power", power)):
-        if not 0 < value < 1:
-            raise InvalidValueError(f"{name}: must lie between 0 and 1, got {value!r}")
+        require(0 < value < 1, name, "between 0 and 1", value)
 
     def wanted(pairs: int) -> float:
         quantiles = (float(t_quantile(chance, pairs - 1)) for chance in (1 - level / 2, power))
@@ -65,28 +62,21 @@ def problems_needed(
         samples: Drawn from either model for every problem.
         chances: (P,), the first model's chance to solve each of some typical problems, in [0, 1]:
             `correct` / `scored` of the problems in a results.json will do.
-        scatter: How unevenly the second model gains: the standard deviation over problems of the
-            change of a problem's log odds. 0 is the same change everywhere; 0.8 spreads the
-            differences of problems as training did in the study of five seeds.
+        scatter: Standard deviation over problems of the change of a problem's log odds; 0.8 spreads
+            the differences as training did in the study of five seeds.
 
     Raises InvalidValueError for a k above the samples, chances outside [0, 1], a negative scatter,
     a difference that no shift of the log odds makes, and as `pairs_needed`.
     """
     first = np.asarray(chances, dtype=np.float64)
-    if first.ndim != 1 or not len(first) or not ((first >= 0) & (first <= 1)).all():
-        raise InvalidValueError("chances: must be one number or more from 0 to 1, in one dimension")
+    fits = first.ndim == 1 and len(first) > 0 and bool(((first >= 0) & (first <= 1)).all())
+    require(fits, "chances", "one number or more from 0 to 1, in one dimension", chances)
     require(1 <= k <= samples, "k", f"from 1 to the {samples} samples", k)
-    if not scatter >= 0:
-        raise InvalidValueError(f"scatter: must not be negative, got {scatter!r}")
+    at_least("scatter", scatter, 0)
     second = _shifted(first, scatter, difference, k)
-    moved = _solved(second, k) - _solved(first, k)
+    moved = (1 - first) ** k - (1 - second) ** k
     noise = _noise(first, k, samples) + _noise(second, k, samples)
     return pairs_needed(difference, math.sqrt(float(moved.var() + noise.mean())))
-
-
-def _solved(chances: FloatArray, k: int) -> FloatArray:
-    solved: FloatArray = 1 - (1 - chances) ** k
-    return solved
 
 
 def _shifted(first: FloatArray, scatter: float, difference: float, k: int) -> FloatArray:
@@ -95,15 +85,17 @@ def _shifted(first: FloatArray, scatter: float, difference: float, k: int) -> Fl
 
     odds = special.logit(first) + scatter * np.random.default_rng(0).standard_normal(len(first))
 
+    before = float(((1 - first) ** k).mean())
+
     def gain(shift: float) -> float:
-        return float((_solved(special.expit(odds + shift), k) - _solved(first, k)).mean())
+        return before - float(((1 - special.expit(odds + shift)) ** k).mean())
 
     low, high = gain(-_FARTHEST), gain(_FARTHEST)
     if not low <= difference <= high:
-        before = float(_solved(first, k).mean())
+        solved = 1 - before
         raise InvalidValueError(
-            f"difference: pass@{k} of these problems is {before:.3f} and can be moved to between "
-            f"{before + low:.3f} and {before + high:.3f}, not by {difference!r}"
+            f"difference: pass@{k} of these problems is {solved:.3f} and can be moved to between "
+            f"{solved + low:.3f} and {solved + high:.3f}, not by {difference!r}"
         )
     shift = optimize.brentq(lambda shift: gain(shift) - difference, -_FARTHEST, _FARTHEST)
     second: FloatArray = special.expit(odds + shift)
@@ -118,5 +110,4 @@ def _noise(chances: FloatArray, k: int, samples: int) -> FloatArray:
     estimates = pass_at_k(samples, correct, k)
     weights = stats.binom.pmf(correct, samples, chances[:, None])
     means = weights @ estimates
-    variance: FloatArray = np.maximum(weights @ estimates**2 - means**2, 0.0)
-    return variance
+    return np.maximum(weights @ estimates**2 - means**2, 0.0)

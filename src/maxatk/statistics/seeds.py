@@ -22,13 +22,10 @@ _ROUNDING = 1e-9  # of sums that would be equal without it
 def over_seeds(differences: Sequence[FloatArray]) -> PairedDifference:
     """Return the mean difference over seeds that each have problems of their own, and its t-test.
 
-    differences: (P, K) of every seed. The models of a seed share their base model and problems,
-    so the seed is the unit that is repeated: the test is that of the S means over problems, with
-    S - 1 degrees of freedom. It speaks of other seeds with other problems of the same kind. Where
-    a seed has no value there is no mean (NaN) and p is 1; where all seeds have the same difference
-    there is no interval, and p is that of the sign flips.
-
-    Raises InvalidValueError for fewer than three seeds.
+    differences: (P, K) of every seed. The test is that of the S means over problems, with S - 1
+    degrees of freedom: it speaks of other seeds with other problems of the same kind. Where a seed
+    has no value there is no mean (NaN) and p is 1; where all seeds have the same difference there
+    is no interval, and p is that of the sign flips. Raises InvalidValueError below three seeds.
     """
     _check_seeds(len(differences))
     by_seed = np.array([mean_and_error(of_seed)[0] for of_seed in differences])
@@ -45,18 +42,15 @@ def over_seeds(differences: Sequence[FloatArray]) -> PairedDifference:
 def over_seeds_and_problems(differences: FloatArray) -> PairedDifference:
     """Return the mean difference over seeds that share their problems, and its crossed t-test.
 
-    differences: (S, P, K). Seeds and problems are crossed and both are drawn at random, so that the
-    variance of the mean is s_seed^2 / S + s_problem^2 / P - s_rest^2 / (S P) of the spreads of the
-    seeds' means, of the problems' means and of what neither explains, with Satterthwaite's degrees
-    of freedom. Both estimates may fall too low: the variance is never less than that of the seeds
-    alone or of the problems alone, and the degrees of freedom not fewer than either has. The test
-    speaks of other seeds and other problems of the same kind, where t over seeds would speak of
-    these very problems. A problem without a value in some seed is left out.
-    p is never below that of flipping the signs of the problems that differ, as in
-    `paired_difference`; for fewer than two problems it is 1, without an interval.
+    differences: (S, P, K). The variance of the mean is s_seed^2 / S + s_problem^2 / P -
+    s_rest^2 / (S P) of the spreads of the seeds' means, of the problems' means and of what neither
+    explains, and never less than that of either alone; the degrees of freedom are Satterthwaite's,
+    and not fewer than either has. The test speaks of other seeds and other problems of the same
+    kind. A problem without a value in some seed is left out. p is never below that of flipping the
+    signs of the problems that differ; below two problems it is 1, without an interval.
 
     Source: the two-way random-effects model without replication, Satterthwaite (1946). Raises
-    InvalidValueError for fewer than three seeds.
+    InvalidValueError below three seeds.
     """
     seeds = len(differences)
     _check_seeds(seeds)
@@ -84,8 +78,7 @@ def over_seeds_and_problems(differences: FloatArray) -> PairedDifference:
 def sign_flip_p(by_seed: Sequence[float]) -> float | None:
     """Return the exact two-sided p of flipping the signs of the seeds; None above 20, or with NaN.
 
-    It assumes no more than that a seed favours either model alike if they are equal. The smallest
-    value it can have is `smallest_sign_flip_p`.
+    It assumes no more than that a seed favours either model alike if they are equal.
     """
     if len(by_seed) > _MOST_FLIPPED or not all(map(math.isfinite, by_seed)):
         return None

@@ -1,7 +1,4 @@
-"""Is one model better than another over the same problems? Arrays in, numbers out.
-
-SciPy does the work; it is imported where it is used.
-"""
+"""Is one model better than another over the same problems? Arrays in, numbers out."""
 
 from __future__ import annotations
 
@@ -12,27 +9,16 @@ import numpy as np
 import numpy.typing as npt
 
 from maxatk.errors import InvalidValueError
-from maxatk.statistics.intervals import (
-    LEVEL,
-    FloatArray,
-    Interval,
-    mean_and_error,
-    t_quantile,
-    t_tails,
-)
+from maxatk.statistics.intervals import LEVEL, FloatArray, Interval, mean_and_error, t_quantile
 
-_ROUNDING = 1e-9  # a difference closer to zero is none, but the rounding of a sum of floats
-_DECIMALS = 9  # differences closer than this are ties, not rounding of a sum of floats
+_DECIMALS = 9  # what is closer than this is equal, but for the rounding of a sum of floats
+_ROUNDING = 10.0**-_DECIMALS
 _EXACT = 100
 
 
 @dataclasses.dataclass(frozen=True)
 class PairedDifference(Interval):
-    """The means of a difference over problems with their intervals, and the test of each: (K,).
-
-    `p` is two-sided, and 1 where fewer than two problems have a value on both sides. `zeros` counts
-    the problems whose values are equal.
-    """
+    """Means of a difference with their intervals, two-sided p and the equal problems: (K,) each."""
 
     p: FloatArray
     zeros: npt.NDArray[np.int64]
@@ -41,14 +27,11 @@ class PairedDifference(Interval):
 def paired_difference(values: FloatArray, baseline: FloatArray) -> PairedDifference:
     """Return the mean of `values - baseline` over problems with its t-interval and its t-test.
 
-    Both are (P, K), row by row the same problem: pairing removes the differences between
-    problems, which two separate intervals would count as noise. Problems with NaN on either side
-    are left out. p is never below 2^(1 - m) for m problems that differ, the smallest that flipping
-    their signs can give: a difference that rests on fewer than six problems is not told from
-    chance at the level 0.05, however few others moved. Where all differences are the same, or only
-    one is known, there is no interval (NaN), and p is that smallest one.
-
-    Raises InvalidValueError for different shapes and without problems.
+    Both are (P, K), row by row the same problem; problems with NaN on either side are left out. p
+    is never below 2^(1 - m) for m problems that differ, the smallest that flipping their signs can
+    give: a difference that rests on fewer than six problems is not told from chance at the level
+    0.05. Where all differences are the same, or only one is known, there is no interval (NaN), and
+    p is that smallest one. Raises InvalidValueError for different shapes and without problems.
     """
     if values.shape != baseline.shape:
         raise InvalidValueError(
@@ -76,18 +59,17 @@ def t_test(
     `error` are their standard errors with `df` degrees of freedom. Where there is no spread,
     Student's t says nothing: the ends are NaN, and p is `signs`, that of flipping the signs.
     """
+    from scipy import special
+
     df = np.maximum(df, 1)
     spread = np.where(error > _ROUNDING, error, np.nan)
     half = t_quantile((1 + LEVEL) / 2, df) * spread
-    p = np.where(np.isnan(spread), signs, t_tails(mean / spread, df))
+    p = np.where(np.isnan(spread), signs, 2 * special.stdtr(df, -np.abs(mean / spread)))
     return mean - half, mean + half, p
 
 
 def smallest_sign_flip_p(moved: npt.ArrayLike) -> FloatArray:
-    """Return the two-sided p of flipping the signs of so many differences that all agree.
-
-    2^(1 - m), and 1 for none: the smallest that so many can give.
-    """
+    """Return the two-sided p of flipping the signs of m differences that agree: 2^(1 - m), or 1."""
     smallest: FloatArray = np.minimum(1.0, 2.0 ** (1 - np.asarray(moved, dtype=np.float64)))
     return smallest
 
@@ -96,13 +78,9 @@ def wilcoxon(values: FloatArray, baseline: FloatArray) -> float:
     """Return the p of Wilcoxon's signed-rank test of `values` against `baseline`, two-sided.
 
     Both are (P,), paired over problems; NaN on either side leaves the problem out. Zero differences
-    are dropped (Wilcoxon's own rule), equal ones share their mean rank. The p-value is that of the
-    exact distribution up to 100 differences, ties or not, and of the normal approximation with the
-    tie correction above. It is 1 where no difference is left. Source: "The Best of N Worlds",
-    section 4.5, which names the test and leaves sides and zeros open; these are the defaults of
-    `scipy.stats.wilcoxon`.
-
-    Raises InvalidValueError for different shapes.
+    are dropped, equal ones share their mean rank. p is exact up to 100 differences, ties or not,
+    and that of the normal approximation with the tie correction above; 1 where none is left.
+    Source: "The Best of N Worlds", section 4.5. Raises InvalidValueError for different shapes.
     """
     if values.shape != baseline.shape or values.ndim != 1:
         raise InvalidValueError(
@@ -115,13 +93,9 @@ def wilcoxon(values: FloatArray, baseline: FloatArray) -> float:
     moved = differences[differences != 0]
     if len(moved) > _EXACT:
         return float(stats.wilcoxon(moved, method="approx").pvalue)
-    return _exact_p(moved, stats.rankdata(np.abs(moved)))
-
-
-def _exact_p(moved: FloatArray, ranks: FloatArray) -> float:
     # The rank sum of the positive ones when every sign is a fair coin. Ranks of ties are halves:
     # doubled, all are whole.
-    doubled = np.round(2 * ranks).astype(np.int64)
+    doubled = np.round(2 * stats.rankdata(np.abs(moved))).astype(np.int64)
     chances = np.ones(1)
     for rank in doubled:
         chances = 0.5 * (np.pad(chances, (0, rank)) + np.pad(chances, (rank, 0)))
@@ -130,19 +104,14 @@ def _exact_p(moved: FloatArray, ranks: FloatArray) -> float:
 
 
 def adjusted_p_values(p_values: Sequence[float]) -> list[float]:
-    """Return Benjamini-Hochberg adjusted p-values, in the order given.
+    """Return Benjamini-Hochberg (1995) adjusted p-values, in the order given.
 
-    Calling every comparison with an adjusted p-value of at most q a discovery keeps the expected
-    share of false ones among the discoveries at most q, for independent or positively dependent
-    tests. Source: Benjamini and Hochberg (1995). Raises InvalidValueError for a p-value outside
-    [0, 1].
+    Of those that are at most q no more than the share q is false on average, for independent or
+    positively dependent tests. Raises InvalidValueError for a p-value outside [0, 1].
     """
     from scipy import stats
 
     for p in p_values:
         if not 0 <= p <= 1:
             raise InvalidValueError(f"p_values: must lie in [0, 1], got {p!r}")
-    if not p_values:
-        return []
-    adjusted: list[float] = stats.false_discovery_control(list(p_values)).tolist()
-    return adjusted
+    return stats.false_discovery_control(list(p_values)).tolist() if p_values else []
