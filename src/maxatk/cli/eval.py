@@ -87,7 +87,7 @@ def run(arguments: Sequence[str]) -> None:
     if asked.show_config:
         print(yaml.safe_dump(asked.settings.to_mapping(), sort_keys=False), end="")
     elif asked.dry_run:
-        planned = plan(asked.settings).to_json()
+        planned = plan(asked.settings)
         emit({"plan": Output([planned])}, asked.format, text=facts_text(planned))
     else:
         _evaluate(asked.settings, asked)

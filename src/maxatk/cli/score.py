@@ -173,7 +173,7 @@ def _verified(asked: Arguments) -> tuple[Results | None, str]:
         given["reward"] = "answer" if asked.reward == BY_TESTS else asked.reward
     recipe = ScoreRecipe(**given, map=mapping)
     if asked.dry_run:
-        planned = plan(recipe).to_json()
+        planned = plan(recipe)
         emit({"plan": Output([planned])}, asked.output_format, text=facts_text(planned))
         return None, ""
     with (

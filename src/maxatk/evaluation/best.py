@@ -31,7 +31,7 @@ from maxatk.errors import (
 from maxatk.evaluation.folder import SAMPLES, SCORES
 from maxatk.evaluation.store import read_records
 from maxatk.evaluation.submissions import Submission, program_key, submission
-from maxatk.evaluation.verify import BY_TESTS, Scored, Scorer, scoring_thread, visible_shares
+from maxatk.evaluation.verify import BY_TESTS, Scorer, scoring_thread, visible_shares
 from maxatk.objectives import majority_at_k, max_at_k
 from maxatk.records import Problem, Sample, Score
 from maxatk.rewards import load_reward, read_spec
@@ -41,9 +41,7 @@ from maxatk.statistics.intervals import FloatArray, Interval, check_ks, default_
 from maxatk.verifier import AnyVerifier, Progress, Verifier, problem_job
 
 DRAWN_AT_ONCE = 8  # samples under way at a time: few, so that an easy problem is done soon
-WAYS = ("likelihood", "visible-tests", "majority")
-"""How `solve` chooses a sample without the tests that decide, beside functions."""
-
+WAYS = ("likelihood", "visible-tests", "majority")  # of `solve`, without the tests that decide
 SCORIO_RULES = (
     *("best_of_n", "majority_of_the_bests", "best_of_majority", "weighted_majority_vote"),
     *("softmax_weighted_vote", "rank_weighted_vote", "logit_weighted_vote", "filtered_vote"),
@@ -64,12 +62,11 @@ _Row: TypeAlias = tuple[float, Mapping[str, Any]]
 class Choice:
     """The sample that was chosen for a problem, and what every sample is worth.
 
-    `by` is "reward", or the way of choosing that knows neither tests nor answer. `rewards` are
-    then the rewards, log-probabilities in nats, shares of visible tests, votes for a sample's
-    answer or values of a function, in the order of the samples, None where there is none; `reward`
-    is that of the chosen `sample`, the first of the highest, with its `completion` and the
-    `program` in it. All four are None where no sample has one. Of its `total` tests `passed`
-    passed, both 0 where no test was run; `outcomes` counts those of all samples.
+    `rewards` are what it was chosen `by`, in the order of the samples: rewards, log-probabilities
+    in nats, shares of visible tests, votes for a sample's answer or values of a function; None
+    where there is none. `reward` is that of the chosen `sample`, the first of the highest, with its
+    `completion` and the `program` in it: all four are None where no sample has one. Of its `total`
+    tests `passed` passed; `outcomes` counts those of all samples.
     """
 
     problem_id: str
@@ -109,10 +106,9 @@ def solve(
 ) -> Choice:
     """Draw up to `n` samples for a problem and return the best.
 
-    By the reward they are scored beside the sampling, and once one has a reward of 1 or more, or
-    passes every test, no more are drawn, unless `keep_going`; what is chosen does not depend on
-    how fast the verifier was. By anything else all are drawn, and neither the tests nor the answer
-    of the problem are looked at.
+    By the reward they are scored beside the sampling, and once one has a reward of 1 or more no
+    more are drawn, unless `keep_going`; what is chosen does not depend on how fast the verifier
+    was. By anything else all are drawn, and neither tests nor answer are looked at.
 
     Args:
         model: A local folder, a hub name, or the name a server knows.
@@ -171,21 +167,21 @@ def _best_scored(
     report: Callable[[Sequence[Any]], None],
 ) -> Choice:
     """Return the best of what is drawn by its reward, up to the batch in which one was solved."""
-    found: list[Scored] = []
+    found: list[Submission] = []
+    scores: list[Score] = []
 
     def score(batch: Sequence[Submission]) -> None:
         for some in scorer.score(batch):
-            found.extend(some)
-            report(found)
+            scores.extend(score for score, _ in some)
+            report(scores)
 
     with scoring_thread(score, ahead=ahead) as put:
         for batch in batches:
+            found += batch
             put(batch)
-            if not keep_going and any((each.score.reward or 0) >= 1 for each in list(found)):
+            if not keep_going and any((each.reward or 0) >= 1 for each in list(scores)):
                 break
-    scores = [each.score for each in found]
-    rewards = [score.reward for score in scores]
-    return _first_best(problem, "reward", [each.submission for each in found], rewards, scores)
+    return _first_best(problem, "reward", found, [each.reward for each in scores], scores)
 
 
 def _first_best(
@@ -246,10 +242,7 @@ def _values(
 
 
 def answer_of(completion: str) -> str:
-    """Return the answer a completion votes for: its last boxed text, else its last number.
-
-    Without either it is the whole text, spaces at its ends left out.
-    """
+    """Return the answer of a completion: its last boxed text, else its last number, else all."""
     for pattern in (_BOXED, _NUMBER):
         if found := pattern.findall(completion):
             return str(found[-1]).strip()
@@ -260,9 +253,8 @@ def answer_of(completion: str) -> str:
 class Selection:
     """What each way of choosing gains at every k.
 
-    `gains` maps a way to its means over problems with the 95% intervals of `mean_interval`, (K,)
-    each: "truth" is max@k itself, "random" the mean reward. `problems` have enough samples with a
-    reward and every score; `left_out` do not.
+    `gains` are means over problems with their 95% intervals, (K,) each, by way: "truth" is max@k
+    itself, "random" the mean reward. `problems` have samples with every score, `left_out` have not.
     """
 
     ks: tuple[int, ...]
@@ -329,9 +321,9 @@ def _known(score: Score, sample: Sample | None) -> dict[str, Any]:
 
 
 def _parts(way: str) -> tuple[str, ...]:
-    """Return what a way of choosing needs of a sample; refuse a rule of scorio that there is not.
+    """Return what a way of choosing needs of a sample: `scorio:RULE:COLUMN` its vote and a column.
 
-    `scorio:RULE:COLUMN` weighs the answers that samples vote for by a column.
+    Raises as `select` for a rule of scorio that there is not, or without scorio.
     """
     if not way.startswith(_SCORIO):
         return (way,)

@@ -13,9 +13,7 @@ from maxatk.evaluation.store import Store, key_of
 from maxatk.records import Outcome, TestCase, Verdict
 from maxatk.verifier.encoded import MOST, cut
 
-STORED = 3
-"""Failing samples of a problem that are stored by default."""
-
+STORED = 3  # failing samples of a problem, by default
 _UNEXPLAINED = (Outcome.PASSED, Outcome.NOT_RUN, Outcome.INFRA_ERROR)
 
 
@@ -24,8 +22,8 @@ class Failure:
     """The first failed test of one sample: a line of `failures.jsonl`.
 
     `test` is its place among the problem's, from 0. `given` is its input or call, `expected` the
-    output, `got` the beginning of what came, where something did, and `error` the end of what the
-    program or the check wrote to standard error. Each has `MOST` characters at most.
+    output, `got` the beginning of what came, and `error` the end of what was written to standard
+    error. Each has `MOST` characters at most.
     """
 
     problem_id: str
@@ -55,7 +53,7 @@ def failure_of(
 ) -> Failure | None:
     """Return why a sample failed; None where it passed, or the verifier itself failed.
 
-    `test_at` gives the test at a place; it is asked for the one that failed first alone.
+    `test_at` gives the test at a place.
     """
     failed = (i for i, result in enumerate(verdict.tests) if result.outcome not in _UNEXPLAINED)
     place = next(failed, None)

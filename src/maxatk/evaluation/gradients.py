@@ -1,9 +1,8 @@
 """What gradients on stored samples say: whether two objectives agree, and how noisy methods are.
 
 The completions of a problem are taken for an exact policy of M arms with equal chances: the score
-of an arm is the gradient of its log-probability, less the mean over the arms. So the gradient of
-max@k is known, and groups can be drawn as often as one likes. Shapes: P problems, M arms, D
-parameters.
+of an arm is the gradient of its log-probability, less the mean over the arms. Shapes: P problems,
+M arms, D parameters.
 """
 
 from __future__ import annotations
@@ -113,7 +112,8 @@ def max_gradient(
     mass = np.diff(np.concatenate([[0.0], below])) if k > 1 else np.zeros(len(values))
     above = np.cumsum((values * mass)[::-1])[::-1]
     expected = values * below + np.append(above[1:], 0.0)
-    return k * (chances * expected[place]) @ scores
+    gradient: FloatArray = k * (chances * expected[place]) @ scores
+    return gradient
 
 
 def group_weights(rewards: FloatArray, method: str, n: int, k: int, *, groups: int) -> FloatArray:

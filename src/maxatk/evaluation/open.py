@@ -18,8 +18,7 @@ from maxatk.records import Problem, Sample, Score
 
 ResultsSource = str | Path | Results | Mapping[str, Any]
 
-TABLES = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".jsonl", ".parquet", ".eval", ".pt")
-"""How files of rewards end."""
+TABLES = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".jsonl", ".parquet", ".eval", ".pt")  # of rewards
 
 
 def load_results(
@@ -35,8 +34,7 @@ def load_results(
     Args:
         source: Results, their JSON object or file, the folder of a run, or a file of rewards: a
             table with the columns problem_id, sample and reward, or a log that is recognised.
-        ks: The k that the results must have, beside 1, 2, 4, ...; computed from the scores where
-            they lack one.
+        ks: The k that the results must have; computed from the scores where they lack one.
         threshold: The reward from which a sample passes; the run's own, or 1, by default.
         column: A column of the scores that stands in for the reward.
         mapping: Where a field is in a row of a file of rewards, as in `read_log`.
@@ -70,10 +68,7 @@ def load_results(
 
 
 def label_of(source: str | Path) -> str | None:
-    """Return the label of a run, given its folder or its results.json; None where it has none.
-
-    Raises DataError where results.json holds no JSON object.
-    """
+    """Return the label of a run, given its folder or its results.json; None where it has none."""
     path = Path(source)
     file = path / RESULTS if path.is_dir() else path
     if file.name != RESULTS or not file.is_file():
@@ -92,9 +87,9 @@ def results_of_folder(
 ) -> Results:
     """Return the results of the scores in a folder, as `evaluate` and `score` compute them.
 
-    The problems are those of scores.jsonl, in the order of results.json, else in its own. Entropy
-    and distinct completions are None without samples. `ks` and `column` are as in `build_results`;
-    `threshold` is that of results.json by default, else 1.
+    The problems are those of scores.jsonl, in the order of results.json, else in its own. `ks` are
+    beside 1, 2, 4, ...; `threshold` is that of results.json by default, else 1; `column` of the
+    scores stands in for the reward.
 
     Raises MissingFileError without scores.jsonl, DataError for a corrupt line or no scores at
     all, InvalidValueError for a k above the number of samples or a column that no score has.
@@ -121,10 +116,7 @@ def results_of_folder(
 
 
 def scores_of_folder(folder: str | Path, column: str | None = None) -> ScoreTally:
-    """Return the scores of a run, counted; `column` stands in for the reward.
-
-    Raises MissingFileError without scores.jsonl, DataError for a corrupt line or no scores at all.
-    """
+    """Return the scores of a run, counted; `column` and errors are as in `results_of_folder`."""
     scores, path = ScoreTally(column), Path(folder) / SCORES
     for _ in read_typed(path, Score, scores.add):
         pass
@@ -143,12 +135,11 @@ def select_problems(
 ) -> list[Problem]:
     """Return the problems whose max@k in a run lies strictly between two values, in their order.
 
-    With `k` 1 and the default bounds these are the problems whose rewards are neither all 0 nor all
-    1: the others give a group of samples no signal. `problems` is the run's own file where None.
+    By default these are the problems whose rewards are neither all 0 nor all 1: the others give a
+    group of samples no signal. `problems` is the run's own file where None.
 
     Raises MissingFileError without the run or its problems, InvalidValueError for bounds that
-    nothing lies between and a k above the number of samples, DataError where the problems are not
-    those of the run.
+    nothing lies between and a k above the number of samples, DataError for other problems.
     """
     if not 0 <= above < below <= 1:
         raise InvalidValueError(

@@ -12,15 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from maxatk.environment import environment
 from maxatk.errors import DataError, InvalidValueError, unknown_name
-from maxatk.evaluation.folder import (
-    PROMPTS,
-    RESULTS,
-    SAMPLES,
-    SCORES,
-    check_folder,
-    check_label,
-    write_manifest,
-)
+from maxatk.evaluation import folder
 from maxatk.evaluation.results import Results
 from maxatk.evaluation.tally import build_results
 from maxatk.exchange import LogRow, log, read_log
@@ -34,10 +26,7 @@ if TYPE_CHECKING:
 
 
 class OutsideRun:
-    """The scores of rows that have an index, their samples where all have one, and the prompts.
-
-    `settings` identify it: what its `source` is, and its problems.
-    """
+    """The scores of rows, their samples where all have a completion, and what identifies them."""
 
     def __init__(
         self, rows: Sequence[LogRow], problem_ids: Sequence[str], source: Mapping[str, Any]
@@ -95,27 +84,27 @@ def score_rewards(
 
     `out` gets scores.jsonl, results.json, manifest.json and, where the file holds completions and
     prompts, samples.jsonl and prompts.jsonl. `log_format` and `mapping` are as in `read_log`,
-    `more_ks`, `threshold` and `column` as in `build_results`, and `label` as in `RunRecipe`. Every
-    problem of the file must be among `problems`, by id, whose `meta` goes into the results.
+    `more_ks`, `threshold` and `column` as in `build_results`, and `label` as in `RunRecipe`. The
+    file must have all `problems` and no other, by id, whose `meta` goes into the results.
 
     Raises MissingFileError, DataError (every bad line; no reward at all) or InvalidValueError (k,
     column, label, a folder of other settings), all before anything is written.
     """
-    check_label(label)
+    folder.check_label(label)
     run = read_rewards(path, log_format=log_format, mapping=mapping, problems=problems)
     results = run.results(ks=more_ks, threshold=threshold, column=column, problems=problems)
     if label is not None:
         results.manifest["label"] = label
     out = Path(out)
-    check_folder(out, run.settings)
-    write_manifest(out, run.settings)
+    folder.check_folder(out, run.settings)
+    folder.write_manifest(out, run.settings)
     if run.samples is not None:
-        write_jsonl(out / SAMPLES, (sample.to_json() for sample in run.samples))
-    write_jsonl(out / SCORES, (score.to_json() for score in run.scores))
+        write_jsonl(out / folder.SAMPLES, (sample.to_json() for sample in run.samples))
+    write_jsonl(out / folder.SCORES, (score.to_json() for score in run.scores))
     if run.prompts:
         rows = ({"problem_id": name, "prompt": text} for name, text in run.prompts.items())
-        write_jsonl(out / PROMPTS, rows)
-    write_json(out / RESULTS, results.to_json())
+        write_jsonl(out / folder.PROMPTS, rows)
+    write_json(out / folder.RESULTS, results.to_json())
     return results
 
 
@@ -129,12 +118,9 @@ def frame(
 ) -> Results:
     """Return the results of a long data frame: one row a sample, as `evaluate` computes them.
 
-    Args:
-        data: The samples; rows of one value in `problem` are the samples of one problem.
-        problem: The column of the problem's id.
-        reward: The column of the reward; NaN is a sample without one.
-        more_ks: Further k beside 1, 2, 4, ...
-        threshold: The reward from which a sample passes.
+    `problem` and `reward` are the columns of the problem's id and of the reward, where NaN is a
+    sample without one. `more_ks` are beside 1, 2, 4, ..., and `threshold` is the reward from which
+    a sample passes.
 
     Raises InvalidValueError for a column that is not there and for a k above the samples,
     DataError for a reward that is no number or an empty frame.

@@ -11,20 +11,10 @@ from typing import Any
 import numpy as np
 
 from maxatk.errors import InvalidValueError
-from maxatk.evaluation.results import (
-    Columns,
-    Counts,
-    Entropy,
-    Histogram,
-    Results,
-    SequenceEntropy,
-    combined,
-    diversity_of,
-    means_of,
-)
+from maxatk.evaluation import results
 
 
-def pool_results(parts: Mapping[str, Results]) -> Results:
+def pool_results(parts: Mapping[str, results.Results]) -> results.Results:
     """Return the results over the problems of all parts, which are results by name.
 
     The id of a problem becomes `part/id`. Metrics are those at the k that every part has, with
@@ -37,42 +27,42 @@ def pool_results(parts: Mapping[str, Results]) -> Results:
         raise InvalidValueError("parts: must hold at least one results object")
     found = list(parts.values())
     ids = tuple(f"{name}/{i}" for name, part in parts.items() for i in part.ids)
-    joined = combined(
+    joined = results.combined(
         [part.per_problem for part in found], lambda columns: tuple(itertools.chain(*columns))
     )
     per_problem = dataclasses.replace(joined, ids=ids)
     times = len(found) if same_problems(found) else 1
     averaged = {metric: _averaged(by_k, times) for metric, by_k in per_problem.values.items()}
-    return Results(
-        metrics=means_of(averaged),
+    return results.Results(
+        metrics=results.means_of(averaged),
         interval=found[0].interval,
         per_problem=per_problem,
         counts=_counts([part.counts for part in found], times),
         entropy=_entropy([part.entropy for part in found]),
-        diversity=diversity_of(per_problem),
+        diversity=results.diversity_of(per_problem),
         manifest={"settings": _shared([part.recorded("settings") or {} for part in found])},
     )
 
 
-def same_problems(parts: Sequence[Results]) -> bool:
+def same_problems(parts: Sequence[results.Results]) -> bool:
     """Return whether the parts are known to be over the same problems, in the same order."""
     known = [(part.recorded("settings.problems"), part.ids) for part in parts]
     return known[0][0] is not None and all(which == known[0] for which in known)
 
 
-def _averaged(columns: Columns, times: int) -> Columns:
+def _averaged(columns: results.Columns, times: int) -> results.Columns:
     """Return the means of joined columns, which hold every problem that many times."""
     values = np.array(list(columns.values()), dtype=np.float64).reshape(len(columns), times, -1)
     means = np.ma.masked_invalid(values).mean(axis=1).filled(np.nan)
     return dict(zip(columns, means, strict=True))
 
 
-def _counts(parts: Sequence[Counts], times: int) -> Counts:
+def _counts(parts: Sequence[results.Counts], times: int) -> results.Counts:
     outcomes, reasons = Counter[str](), Counter[str]()
     for part in parts:
         outcomes.update(part.outcomes)
         reasons.update(part.reasons)
-    return Counts(
+    return results.Counts(
         problems=sum(part.problems for part in parts) // times,
         samples=sum(part.samples for part in parts),
         unscored=sum(part.unscored for part in parts),
@@ -82,7 +72,7 @@ def _counts(parts: Sequence[Counts], times: int) -> Counts:
     )
 
 
-def _entropy(parts: Sequence[Entropy | None]) -> Entropy | None:
+def _entropy(parts: Sequence[results.Entropy | None]) -> results.Entropy | None:
     """Return the entropy over the samples of all parts; the median is not known any more."""
     known = [part for part in parts if part is not None]
     if len(known) < len(parts):
@@ -93,11 +83,11 @@ def _entropy(parts: Sequence[Entropy | None]) -> Entropy | None:
     def mean(values: Sequence[float], weights: Any) -> float:
         return round(float(np.average(values, weights=weights)), 6)
 
-    return Entropy(
+    return results.Entropy(
         samples=int(samples.sum()),
         token_mean=mean([part.token_mean for part in known], samples * lengths),
         tokens_mean=mean(lengths.tolist(), samples),
-        sequence=SequenceEntropy(
+        sequence=results.SequenceEntropy(
             mean=mean([part.sequence.mean for part in known], samples),
             median=None,
             histogram=_histogram([part.sequence.histogram for part in known]),
@@ -105,7 +95,7 @@ def _entropy(parts: Sequence[Entropy | None]) -> Entropy | None:
     )
 
 
-def _histogram(parts: Sequence[Histogram]) -> Histogram:
+def _histogram(parts: Sequence[results.Histogram]) -> results.Histogram:
     """Return the sum of histograms whose widths are powers of two."""
     width = max(part.width for part in parts)
     counts = Counter[int]()
@@ -113,7 +103,7 @@ def _histogram(parts: Sequence[Histogram]) -> Histogram:
         together = round(width / part.width)
         for place, count in enumerate(part.counts):
             counts[place // together] += count
-    return Histogram(width, tuple(counts[place] for place in range(max(counts) + 1)))
+    return results.Histogram(width, tuple(counts[place] for place in range(max(counts) + 1)))
 
 
 def _shared(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

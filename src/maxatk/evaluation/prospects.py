@@ -156,7 +156,8 @@ def _chances(rewards: FloatArray, folder: Path) -> FloatArray:
     results = folder / RESULTS
     threshold = read_results(results).threshold if results.is_file() else None
     passed = rewards >= (CEILING if threshold is None else threshold)
-    return passed.sum(axis=1) / (~np.isnan(rewards)).sum(axis=1)
+    shares: FloatArray = passed.sum(axis=1) / (~np.isnan(rewards)).sum(axis=1)
+    return shares
 
 
 def _gain(rewards: FloatArray, ks: Sequence[int]) -> Iterator[dict[str, Any]]:

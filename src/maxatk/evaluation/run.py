@@ -19,18 +19,8 @@ from typing import Any, TypeVar
 
 from maxatk.environment import environment
 from maxatk.errors import DataError
+from maxatk.evaluation import folder
 from maxatk.evaluation.failures import FailureStore
-from maxatk.evaluation.folder import (
-    FAILURES,
-    PROMPTS,
-    RESULTS,
-    SAMPLES,
-    SCORES,
-    check_folder,
-    count_lines,
-    recorded_batch_size,
-    write_manifest,
-)
 from maxatk.evaluation.recipe import EvalRecipe, RunRecipe, ScoreRecipe
 from maxatk.evaluation.results import Results, check_by
 from maxatk.evaluation.store import Key, Store, key_of
@@ -55,29 +45,8 @@ RecipeT = TypeVar("RecipeT", bound=EvalRecipe)
 _log = logging.getLogger(__name__)
 
 
-@dataclasses.dataclass(frozen=True)
-class Plan:
-    """What a run would do: `found` of its samples, or of their scores, are in the folder.
-
-    `distinct` programs differ from every other one of their problem, as text, and have `tests`
-    tests in all; they are None where the samples are drawn. `most_tokens` is the bound of the new
-    tokens of the samples that are missing, None where they are in a file.
-    """
-
-    problems: int
-    samples: int
-    found: int
-    most_tokens: int | None = None
-    distinct: int | None = None
-    tests: int | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return what is known of the plan as a JSON object."""
-        return {name: n for name, n in dataclasses.asdict(self).items() if n is not None}
-
-
 class Run(abc.ABC):
-    """A run of `total` samples: its source, which a subclass is, its scores and its folder.
+    """A run of `total` samples and its folder; a subclass is where the samples come from.
 
     `settings` decides the samples and `remarks` is what else the manifest says of them; `file`
     holds them where they are in one. Raises InvalidValueError for a folder that holds a run of
@@ -101,7 +70,7 @@ class Run(abc.ABC):
         self.out, self.total, self.remarks = Path(recipe.out), total, dict(remarks)
         self._scorer = Scorer(recipe.reward, problems, verifier)
         self.settings = {**settings, **self._scorer.settings}
-        check_folder(self.out, self.settings, grows=list(problems.values()), samples=file)
+        folder.check_folder(self.out, self.settings, grows=list(problems.values()), samples=file)
         self._progress: UnitProgress = lambda _done, _total, _unit: None
         self._started = time.monotonic()
 
@@ -110,7 +79,7 @@ class Run(abc.ABC):
         """Yield the submissions that may lack a score, in order; `samples` has all at the end."""
 
     @abc.abstractmethod
-    def plan(self) -> Plan:
+    def plan(self) -> dict[str, int]:
         """Return what is left to do in the folder."""
 
     def carry_out(self, progress: UnitProgress | None) -> Results:
@@ -119,11 +88,11 @@ class Run(abc.ABC):
         Until then the files of the folder are this process's alone.
         """
         self._progress = progress or self._progress
-        write_manifest(self.out, self.settings)
-        self._failures = FailureStore(self.out / FAILURES, self.recipe.store_failures)
+        folder.write_manifest(self.out, self.settings)
+        self._failures = FailureStore(self.out / folder.FAILURES, self.recipe.store_failures)
         with (
             self._failures,
-            Store(self.out / SCORES, Score) as self._scores,
+            Store(self.out / folder.SCORES, Score) as self._scores,
             scoring_thread(self._score) as put,
             contextlib.closing(self.draw()) as drawn,
         ):
@@ -143,8 +112,8 @@ class Run(abc.ABC):
     def _score(self, batch: Sequence[Submission]) -> None:
         for scored in self._scorer.score(batch):
             # The failures first, so that a kill between the two loses none.
-            self._failures.add(found.failure for found in scored)
-            self._scores.append(found.score for found in scored)
+            self._failures.add(failure for _, failure in scored)
+            self._scores.append(score for score, _ in scored)
             self._progress(len(self._scores.records), self.total, "scores")
 
     def _finish(self) -> Results:
@@ -172,8 +141,8 @@ class Run(abc.ABC):
         if results.counts.unscored == results.counts.samples:
             raise DataError(f"{self.out}: nothing can be shown: {results.counts.lacking}")
         prompts = ({"problem_id": problem.id, "prompt": problem.prompt} for problem in chosen)
-        write_jsonl(self.out / PROMPTS, prompts)
-        write_json(self.out / RESULTS, results.to_json())
+        write_jsonl(self.out / folder.PROMPTS, prompts)
+        write_json(self.out / folder.RESULTS, results.to_json())
         return results
 
 
@@ -206,7 +175,7 @@ class Drawn(Run):
         They are stored in the order of the problems, and before they are scored: so the files of
         an interrupted run are prefixes of those of an uninterrupted one.
         """
-        with Store(self.out / SAMPLES, Sample) as store:
+        with Store(self.out / folder.SAMPLES, Sample) as store:
             self._refuse_strangers(store)
             found = self.samples = store.records
             self.remarks["samples_found"] = len(found)
@@ -223,11 +192,12 @@ class Drawn(Run):
                 self._progress(len(found), self.total, "samples")
                 yield self._submissions(drawn)
 
-    def plan(self) -> Plan:
-        """Return how many samples and tokens are left to draw."""
-        found = count_lines(self.out / SAMPLES)
+    def plan(self) -> dict[str, int]:
+        """Return how many samples are left to draw, and the most tokens they have."""
+        found = folder.count_lines(self.out / folder.SAMPLES)
         tokens = max(self.total - found, 0) * self._sampling.max_new_tokens
-        return Plan(len(self.problems), self.total, found, most_tokens=tokens)
+        counts = {"problems": len(self.problems), "samples": self.total, "found": found}
+        return {**counts, "most_tokens": tokens}
 
     def _submissions(self, samples: Iterable[Sample]) -> list[Submission]:
         extract = self.verifier.program_of
@@ -271,16 +241,16 @@ class Filed(Run):
         for start in range(0, self.total, BATCH):
             yield self._submissions[start : start + BATCH]
 
-    def plan(self) -> Plan:
-        """Return how many programs and tests there are, equal programs counted once."""
+    def plan(self) -> dict[str, int]:
+        """Return how many programs and tests there are, programs of equal text counted once."""
         distinct = {(found.sample.problem_id, found.program) for found in self._submissions}
-        return Plan(
-            len(self.problems),
-            self.total,
-            count_lines(self.out / SCORES),
-            distinct=len(distinct),
-            tests=sum(len(self.problems[problem_id].tests) for problem_id, _ in distinct),
-        )
+        return {
+            "problems": len(self.problems),
+            "samples": self.total,
+            "found": folder.count_lines(self.out / folder.SCORES),
+            "distinct": len(distinct),
+            "tests": sum(len(self.problems[problem_id].tests) for problem_id, _ in distinct),
+        }
 
 
 def evaluate(
@@ -330,10 +300,11 @@ def score(
         return Filed(recipe, problems, verifier).carry_out(progress)
 
 
-def plan(recipe: EvalRecipe | ScoreRecipe) -> Plan:
+def plan(recipe: EvalRecipe | ScoreRecipe) -> dict[str, int]:
     """Return what `evaluate` or `score` would do; no program runs and nothing is written.
 
-    Raises as they do, also where the folder belongs to another run.
+    Counts of problems and samples, those "found" in the folder (or their scores), and the most new
+    tokens, or the distinct programs with their tests. Raises as they do.
     """
     with _opened(recipe) as given:
         run = Drawn(recipe, *given) if isinstance(recipe, EvalRecipe) else Filed(recipe, *given)
@@ -342,7 +313,7 @@ def plan(recipe: EvalRecipe | ScoreRecipe) -> Plan:
 
 def resumed(recipe: RecipeT) -> RecipeT:
     """Return the recipe with the batch size of the run in its folder, if it names none itself."""
-    size = recipe.batch_size or recorded_batch_size(Path(recipe.out))
+    size = recipe.batch_size or folder.recorded_batch_size(Path(recipe.out))
     return dataclasses.replace(recipe, batch_size=size)
 
 

@@ -7,12 +7,11 @@ lines that hold zero bytes, which some file systems leave where the power failed
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import gc
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, BinaryIO, Generic, Protocol, TypeVar
 
@@ -115,23 +114,17 @@ def read_records(path: str | Path, kind: type[RecordT]) -> dict[Key, RecordT]:
         if records.setdefault(key_of(record), record) is not record:
             raise DataError(f"sample {record.sample} of {record.problem_id!r} occurs twice")
 
-    with _no_collector():
-        for _ in read_typed(path, kind, keep):
-            pass
-    return records
-
-
-@contextlib.contextmanager
-def _no_collector() -> Iterator[None]:
     # None of the records is garbage, and looking for cycles among hundreds of thousands of them,
     # again and again as they grow, takes a fifth of the time.
     enabled = gc.isenabled()
     gc.disable()
     try:
-        yield
+        for _ in read_typed(path, kind, keep):
+            pass
     finally:
         if enabled:
             gc.enable()
+    return records
 
 
 def _cut_torn_lines(path: Path) -> None:

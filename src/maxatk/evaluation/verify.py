@@ -8,7 +8,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from maxatk.evaluation.failures import Failure, failure_of
 from maxatk.evaluation.folder import problems_digest
@@ -16,25 +16,14 @@ from maxatk.evaluation.store import Key, key_of
 from maxatk.evaluation.submissions import Submission, program_key
 from maxatk.records import Outcome, Problem, Score, Verdict
 from maxatk.rewards import Reward, load_reward
-from maxatk.rewards.reward import Rewarded, columns_of
+from maxatk.rewards.reward import columns_of
 from maxatk.rewards.specification import describe_reward
 from maxatk.verifier import AnyVerifier, problem_job, quick_turns
 
 BATCH = 256
-BY_TESTS = "continuous"
-"""The reward that is the share of the tests that passed."""
-
-VISIBLE = "visible_tests"
-"""The column of the share of visible tests that passed."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Scored:
-    """A submission with its score, and why it failed where that is known."""
-
-    submission: Submission
-    score: Score
-    failure: Failure | None = None
+BY_TESTS = "continuous"  # the reward that is the share of the tests that passed
+Scored: TypeAlias = tuple[Score, Failure | None]
+"""The score of a sample, and why it failed where that is known."""
 
 
 class Scorer:
@@ -56,15 +45,11 @@ class Scorer:
         }
 
     def score(self, batch: Sequence[Submission]) -> Iterator[list[Scored]]:
-        """Yield submissions with their scores, in the order given, as soon as they are known."""
+        """Yield the scores of submissions, in the order given, as soon as they are known."""
         if not self._by_tests:
-            yield list(map(Scored, batch, self._rewarded(batch)))
+            yield [(score, None) for score in self._rewarded(batch)]
             return
         visible = visible_shares(batch, self._verifier, self._problems)
-        for verdicts in self._verdicts(batch):
-            yield [self._scored(found, verdict, visible) for found, verdict in verdicts]
-
-    def _verdicts(self, batch: Sequence[Submission]) -> Iterator[list[tuple[Submission, Verdict]]]:
         jobs = [problem_job(f.program, self._problems[f.sample.problem_id]) for f in batch]
         early: dict[int, Verdict] = {}  # verified before one that precedes it in the batch
         handed = 0
@@ -74,40 +59,31 @@ class Scorer:
             while handed in early:
                 handed += 1
             if handed > first:
-                yield [(batch[at], early.pop(at)) for at in range(first, handed)]
+                ready = range(first, handed)
+                yield [self._scored(batch[at], early.pop(at), visible) for at in ready]
 
     def _scored(self, found: Submission, verdict: Verdict, visible: Mapping[Key, float]) -> Scored:
         name, sample = key = key_of(found.sample)
         program = program_key(found.program)
         score = Score.from_verdict(verdict, problem_id=name, sample=sample, program=program)
         if key in visible:
-            score = dataclasses.replace(score, columns={VISIBLE: visible[key]})
+            score = dataclasses.replace(score, columns={"visible_tests": visible[key]})
         test_at = self._problems[name].tests.__getitem__
-        failure = failure_of(verdict, test_at, problem_id=name, sample=sample)
-        return Scored(found, score, failure)
+        return score, failure_of(verdict, test_at, problem_id=name, sample=sample)
 
-    def _rewarded(self, batch: Sequence[Submission]) -> list[Score]:
-        """Return the scores by a reward function: its sum, and its parts as columns."""
+    def _rewarded(self, batch: Sequence[Submission]) -> Iterator[Score]:
+        """Yield the scores by a reward function: its sum, and its parts as columns."""
         chosen = [self._problems[f.sample.problem_id] for f in batch]
         prompts = [problem.prompt for problem in chosen]
         started = time.perf_counter()
         completions = [f.sample.completion for f in batch]
         rewarded = self._reward.rewarded(prompts, completions, columns_of(chosen))
         seconds = round((time.perf_counter() - started) / len(batch), 6)
-        return [
-            Score(
-                *(*key_of(f.sample), found.total, 0, 0, _outcome(found), seconds),
-                columns=found.parts,
-                error=found.error,
-            )
-            for f, found in zip(batch, rewarded, strict=True)
-        ]
-
-
-def _outcome(found: Rewarded) -> Outcome:
-    if found.error is not None:
-        return Outcome.REWARD_ERROR
-    return Outcome.NO_REWARD if found.total is None else Outcome.SCORED
+        for f, found in zip(batch, rewarded, strict=True):
+            outcome = Outcome.NO_REWARD if found.total is None else Outcome.SCORED
+            outcome = outcome if found.error is None else Outcome.REWARD_ERROR
+            about = (*key_of(f.sample), found.total, 0, 0, outcome, seconds)
+            yield Score(*about, columns=found.parts, error=found.error)
 
 
 @contextlib.contextmanager

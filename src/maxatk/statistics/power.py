@@ -110,4 +110,5 @@ def _noise(chances: FloatArray, k: int, samples: int) -> FloatArray:
     estimates = pass_at_k(samples, correct, k)
     weights = stats.binom.pmf(correct, samples, chances[:, None])
     means = weights @ estimates
-    return np.maximum(weights @ estimates**2 - means**2, 0.0)
+    variance: FloatArray = np.maximum(weights @ estimates**2 - means**2, 0.0)
+    return variance

@@ -33,14 +33,13 @@ _SURE, _CERTAIN = 2.5, 4.0  # standard errors of a fall that prompts and samples
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
-    """One thing that goes wrong, the keys of the log that show it, and `when` it fires, in words.
+    """One thing that goes wrong, and the keys of the log that show it.
 
     `evidence` returns the numbers of a log in words, or None where the rule does not fire.
     """
 
     name: str
     reads: tuple[str, ...]
-    when: str
     evidence: Evidence
     remedy: str
 
@@ -95,19 +94,14 @@ def _bounded(name: str, bounds: Mapping[str, tuple[float, float, str]], remedy: 
     """Return a rule about keys that leave their bounds: key -> (least, most, sentence)."""
 
     def evidence(rows: Sequence[LogRow]) -> str | None:
-        found = ((_now(rows, key), *bound) for key, bound in bounds.items())
-        said = [
-            text.format(x)
-            for x, least, most, text in found
-            if x is not None and not least <= x <= most
-        ]
+        said = []
+        for key, (least, most, text) in bounds.items():
+            now = _now(rows, key)
+            if now is not None and not least <= now <= most:
+                said.append(text.format(now))
         return ", ".join(said) or None
 
-    when = [
-        f"{key} above {most:g}" if most < math.inf else f"{key} below {least:g}"
-        for key, (least, most, _) in bounds.items()
-    ]
-    return Rule(name, tuple(bounds), " or ".join(when), evidence, remedy)
+    return Rule(name, tuple(bounds), evidence, remedy)
 
 
 def _moved(rows: Sequence[LogRow], key: str) -> tuple[float, str]:
@@ -115,15 +109,13 @@ def _moved(rows: Sequence[LogRow], key: str) -> tuple[float, str]:
 
     0 where a third has fewer than three values.
     """
-    thirds = _thirds(rows, key)
+    thirds = [np.array(third)[:, None] for third in _thirds(rows, key)]
     if min(map(len, thirds)) < 3:
         return 0.0, ""
-    (before, error), (now, other) = (
-        (float(mean[0]), float(error[0]))
-        for mean, error, _ in (mean_and_error(np.array(third)[:, None]) for third in thirds)
-    )
-    error = max(math.hypot(error, other), 1e-9)
-    return (now - before) / error, f"{key} {before:.3f} to {now:.3f}"
+    means, errors, _ = zip(*map(mean_and_error, thirds), strict=True)
+    (before,), (now,) = means
+    error = max(float(np.hypot(*errors)[0]), 1e-9)
+    return float(now - before) / error, f"{key} {before:.3f} to {now:.3f}"
 
 
 def _constant(rows: Sequence[LogRow]) -> str | None:
@@ -199,14 +191,12 @@ RULES = (
     Rule(
         "reward never varies",
         ("reward", SILENT),
-        "all rewards of the log are one number",
         _constant,
         "score a right and a wrong answer by hand; maxatk problems check",
     ),
     Rule(
         "no signal",
         (SILENT, "max@1", "max@n"),
-        f"more than {MOST_WITHOUT_SIGNAL:.0%} of the groups have advantages that are all 0",
         _without_signal,
         "problems that are solved sometimes (maxatk problems select), more samples a prompt, a "
         "smaller k, a reward with partial credit",
@@ -214,7 +204,6 @@ RULES = (
     Rule(
         "one answer for all",
         (DISTINCT,),
-        "at most 20% of the samples of a group differ, or 1.5 samples",
         _one_answer,
         f"a temperature of 1, {_BACK}",
     ),
@@ -226,7 +215,6 @@ RULES = (
     Rule(
         "rewards part ways",
         ("rewards/{name}/mean",),
-        f"one reward rises and another falls by {_CERTAIN:g} standard errors",
         _part_ways,
         "read samples of the one that rises (maxatk view): it may pay for what the other does not, "
         "such as passing the visible tests alone",
@@ -234,8 +222,6 @@ RULES = (
     Rule(
         "memorizing",
         ("max@1", "eval_max@1"),
-        f"max@1 rises by {_CERTAIN:g} standard errors, and on the evaluation set its second half "
-        "of values is not above the first",
         _memorized,
         "more problems, fewer epochs; go back to the checkpoint that was best on held-out problems",
     ),
@@ -279,14 +265,12 @@ RULES = (
     Rule(
         "best of many falls",
         ("max@1", "max@n"),
-        f"max@n falls from the first third to the last by {_SURE} standard errors, and max@1 rises",
         _moves(lambda one, best: one > 1 and best < -_SURE),
         f"a larger k, {_BACK}",
     ),
     Rule(
         "training destroys",
         ("max@1", "max@n"),
-        f"max@1 and max@n fall from the first third to the last by {_CERTAIN:g} standard errors",
         _moves(lambda one, best: max(one, best) < -_CERTAIN),
         f"max_grad_norm, {_BACK}",
     ),
@@ -298,7 +282,6 @@ RULES = (
     Rule(
         "not finite",
         ("loss", "grad_norm"),
-        "a loss or a gradient is NaN or infinite",
         _not_finite,
         "a smaller learning_rate, max_grad_norm, bf16 instead of fp16",
     ),
