@@ -85,7 +85,7 @@ def test_a_seed_without_a_value_leaves_no_mean():
 
 @pytest.mark.parametrize("test", [over_seeds, over_seeds_and_problems])
 def test_two_seeds_are_no_test(test):
-    with pytest.raises(InvalidValueError, match="needs 3 seeds or more, got 2"):
+    with pytest.raises(InvalidValueError, match="differences: must be of 3 seeds or more, got 2"):
         test(np.zeros((2, 5, 1)))
 
 

@@ -33,7 +33,7 @@ def command(
             scorio:RULE:COLUMN, a rule of scorio that weighs the answers by a column.
         k: Of how many samples, from 1 to those of a problem; 1, 2, 4, ... if none is given.
     """
-    found = select(run, by, ks=k)
+    found = select(run, by, ks=k or None)
     left = f"; {found.left_out} problems left out" if found.left_out else ""
     title = f"95% intervals over {found.problems} problems{left}"
     emit({"selection": Output(_rows(found), _table(found), title)}, format)

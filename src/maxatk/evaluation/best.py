@@ -263,7 +263,7 @@ class Selection:
     left_out: int
 
 
-def select(folder: str | Path, by: Sequence[str], *, ks: Sequence[int] = ()) -> Selection:
+def select(folder: str | Path, by: Sequence[str], *, ks: Sequence[int] | None = None) -> Selection:
     """Return what choosing the best of k by each of `by` gains, for the samples of a run.
 
     `by` are columns of the scores, "likelihood" (the log-probability), "mean_likelihood" (that of
@@ -300,7 +300,7 @@ def select(folder: str | Path, by: Sequence[str], *, ks: Sequence[int] = ()) -> 
     if not groups:
         raise InvalidValueError(f"{folder}: no sample has a reward and all of {', '.join(by)}")
     fewest = min(map(len, groups.values()))
-    ks = check_ks(ks, fewest) or default_ks(fewest)
+    ks = default_ks(fewest) if ks is None else check_ks(ks, fewest)
     gains = {
         name: mean_interval(np.stack([_gain(name, found, ks) for found in groups.values()]))
         for name in (_TRUTH, *by, _RANDOM)

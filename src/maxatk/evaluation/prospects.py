@@ -5,6 +5,7 @@ Shapes: P problems, N stored samples of a problem, of which groups of n are draw
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -89,12 +90,17 @@ def prospects(
     chances = _chances(rewards, Path(folder))
     chosen = suggested(rewards, sizes, wanted)
     pairs = ((n, k) for n in sizes for k in ks if k <= n)
+    seeds = {difference: pairs_needed(difference, seed_spread) for difference in differences}
     return {
         "problems": [{"problems": len(rewards), "samples": fewest}],
         "signal": [{"n": n, "k": k, "share": _signal(rewards, n, k)} for n, k in pairs],
         "gain": list(_gain(rewards, sorted({*ks, *default_ks(fewest)}))),
         "weights": list(_weights(chances, chosen["n"], max(chosen["k"], chosen["n"] // 2))),
-        "needed": list(_needed(chances, fewest, ks, differences, seed_spread)),
+        "needed": [
+            {"difference": d, "k": k, "problems": _needed(d, k, fewest, chances), "seeds": seeds[d]}
+            for d in differences
+            for k in ks
+        ],
         "suggestion": [chosen],
     }
 
@@ -194,18 +200,7 @@ def used(method: str, n: int, k: int) -> dict[str, Any]:
     return {"method": method, "n": n, "k": k if METHODS[method].kind.uses_k else None}
 
 
-def _needed(
-    chances: FloatArray,
-    samples: int,
-    ks: Sequence[int],
-    differences: Sequence[float],
-    seed_spread: float,
-) -> Iterator[dict[str, Any]]:
-    for difference in differences:
-        for k in ks:
-            try:
-                problems = problems_needed(difference, k=k, samples=samples, chances=chances)
-            except InvalidValueError:  # no model can be so far above this one
-                problems = None
-            seeds = pairs_needed(difference, seed_spread)
-            yield {"difference": difference, "k": k, "problems": problems, "seeds": seeds}
+def _needed(difference: float, k: int, samples: int, chances: FloatArray) -> int | None:
+    with contextlib.suppress(InvalidValueError):  # no model can be so far above this one
+        return problems_needed(difference, k=k, samples=samples, chances=chances)
+    return None

@@ -102,8 +102,8 @@ def _of_samples(
     problem_ids: Sequence[str], samples: Iterable[Sample]
 ) -> tuple[tuple[int, ...], dict[str, int] | None, results.Entropy | None]:
     """Return the distinct completions of every problem, how samples ended, and their entropy."""
-    texts: dict[str, array[int]] = defaultdict(_integers)  # hashes
-    entropies, lengths = _floats(), _floats()  # mean over the tokens, and how many they are
+    texts: dict[str, array[int]] = defaultdict(lambda: array("q"))  # hashes
+    entropies, lengths = array("d"), array("d")  # mean over the tokens, and how many they are
     ends = Counter[str]()
     for sample in samples:
         texts[sample.problem_id].append(hash(sample.completion))
@@ -214,8 +214,8 @@ class _Scores:
     """The scores of a problem, those of `further` with NaN where a score lacks it."""
 
     def __init__(self) -> None:
-        self.rewards = _floats()
-        self.programs = _integers()  # hashes
+        self.rewards = array("d")
+        self.programs = array("q")  # hashes
         self.knows_programs = True
         self.further: dict[str, array[float]] = {}
         self._seen: set[int] | None = None  # none while the samples are 0, 1, 2 and so on
@@ -232,17 +232,9 @@ class _Scores:
         self.programs.append(hash(score.program))
         self.knows_programs &= score.program is not None
         for name, value in score.columns.items():
-            further = self.further.setdefault(name, _floats())
+            further = self.further.setdefault(name, array("d"))
             further.extend([np.nan] * (held - len(further)))
             further.append(value)
-
-
-def _floats() -> array[float]:
-    return array("d")
-
-
-def _integers() -> array[int]:
-    return array("q")
 
 
 def _padded(columns: Sequence[array[float]], width: int = 0) -> FloatArray:

@@ -10,11 +10,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from maxatk.errors import InvalidValueError
+from maxatk.check import require
 from maxatk.statistics.intervals import FloatArray, mean_and_error
 from maxatk.statistics.tests import PairedDifference, equal_problems, smallest_sign_flip_p, t_test
 
 FEWEST_SEEDS = 3
+_ENOUGH = f"of {FEWEST_SEEDS} seeds or more"
 _MOST_FLIPPED = 20  # 2^20 sums
 _ROUNDING = 1e-9  # of sums that would be equal without it
 
@@ -27,7 +28,7 @@ def over_seeds(differences: Sequence[FloatArray]) -> PairedDifference:
     has no value there is no mean (NaN) and p is 1; where all seeds have the same difference there
     is no interval, and p is that of the sign flips. Raises InvalidValueError below three seeds.
     """
-    _check_seeds(len(differences))
+    require(len(differences) >= FEWEST_SEEDS, "differences", _ENOUGH, len(differences))
     by_seed = np.array([mean_and_error(of_seed)[0] for of_seed in differences])
     mean, error, seeds = mean_and_error(by_seed)
     whole = seeds == len(differences)
@@ -53,7 +54,7 @@ def over_seeds_and_problems(differences: FloatArray) -> PairedDifference:
     InvalidValueError below three seeds.
     """
     seeds = len(differences)
-    _check_seeds(seeds)
+    require(seeds >= FEWEST_SEEDS, "differences", _ENOUGH, seeds)
     whole = np.where(np.isnan(differences).any(axis=0), np.nan, differences)
     of_problems = whole.mean(axis=0)
     mean, problem_error, problems = mean_and_error(of_problems)
@@ -88,8 +89,3 @@ def sign_flip_p(by_seed: Sequence[float]) -> float | None:
     found = abs(math.fsum(by_seed))
     slack = _ROUNDING * sum(map(abs, by_seed))
     return float(np.mean(np.abs(sums) >= found - slack))
-
-
-def _check_seeds(seeds: int) -> None:
-    if seeds < FEWEST_SEEDS:
-        raise InvalidValueError(f"differences: needs {FEWEST_SEEDS} seeds or more, got {seeds}")

@@ -130,12 +130,9 @@ def _without_signal(rows: Sequence[LogRow]) -> str | None:
     silent = _now(rows, SILENT)
     if silent is None or silent <= MOST_WITHOUT_SIGNAL or _constant(rows):
         return None
-    shown = [f"{k} {v:.3f}" for k in ("max@1", _largest(rows)) if (v := _now(rows, k)) is not None]
+    keys = ("max@1", f"max@{group_size(rows)}")
+    shown = [f"{key} {now:.3f}" for key in keys if (now := _now(rows, key)) is not None]
     return f"{silent:.0%} of the groups had no signal" + (f" ({', '.join(shown)})" if shown else "")
-
-
-def _largest(rows: Sequence[LogRow]) -> str:
-    return f"max@{group_size(rows)}"
 
 
 def _one_answer(rows: Sequence[LogRow]) -> str | None:
@@ -150,8 +147,9 @@ def _moves(wrong: Callable[[float, float], bool]) -> Evidence:
     """Return the evidence that max@1 and max@n have moved so, each in standard errors."""
 
     def evidence(rows: Sequence[LogRow]) -> str | None:
-        (one, first), (best, last) = (_moved(rows, key) for key in ("max@1", _largest(rows)))
-        return f"{first}, {last}" if group_size(rows) > 1 and wrong(one, best) else None
+        size = group_size(rows)
+        (one, first), (best, last) = _moved(rows, "max@1"), _moved(rows, f"max@{size}")
+        return f"{first}, {last}" if size > 1 and wrong(one, best) else None
 
     return evidence
 
