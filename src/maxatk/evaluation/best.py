@@ -19,15 +19,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from maxatk import errors
 from maxatk.check import whole
-from maxatk.errors import (
-    DataError,
-    InvalidValueError,
-    MissingDependencyError,
-    MissingFileError,
-    suggestion,
-    unknown_name,
-)
 from maxatk.evaluation.folder import SAMPLES, SCORES
 from maxatk.evaluation.store import read_records
 from maxatk.evaluation.submissions import Submission, program_key, submission
@@ -154,7 +147,7 @@ def solve(
             report(found)
         values = _values(problem, by, found, verifier)
     if all(value is None for value in values):
-        raise DataError(f"select: no sample of {problem.id!r} has a score by {by!r}")
+        raise errors.DataError(f"select: no sample of {problem.id!r} has a score by {by!r}")
     return _first_best(problem, by, found, values)
 
 
@@ -211,12 +204,12 @@ def _first_best(
 
 def _check_way(by: str, problem: Problem) -> None:
     if by == "visible-tests" and not problem.visible_tests:
-        raise InvalidValueError(f"select: the problem {problem.id!r} has no visible_tests")
+        raise errors.InvalidValueError(f"select: the problem {problem.id!r} has no visible_tests")
     is_function = ":" in by and read_spec(by)[0].kind == "function"
     if by != "reward" and by not in WAYS and not is_function:
-        raise InvalidValueError(
+        raise errors.InvalidValueError(
             f"select: got {by!r}; allowed: {', '.join(WAYS)}, module:function, file.py:function"
-            f"{suggestion(by, WAYS)}"
+            f"{errors.suggestion(by, WAYS)}"
         )
 
 
@@ -277,7 +270,7 @@ def select(folder: str | Path, by: Sequence[str], *, ks: Sequence[int] | None = 
     """
     folder = Path(folder)
     if not (folder / SCORES).is_file():
-        raise MissingFileError(
+        raise errors.MissingFileError(
             f"{folder}: holds no {SCORES}; select needs a folder that eval or score has written"
         )
     scores = read_records(folder / SCORES, Score)
@@ -287,18 +280,20 @@ def select(folder: str | Path, by: Sequence[str], *, ks: Sequence[int] | None = 
     needed = [part for way in by for part in _parts(way)]
     for name in needed:
         if name not in known and name in _OF_SAMPLES:
-            raise InvalidValueError(
+            raise errors.InvalidValueError(
                 f"by: {name!r} needs what {SAMPLES} of {folder} does not hold; allowed here: "
                 f"{', '.join(sorted(known)) or 'nothing'}"
             )
         if name not in known:
-            raise unknown_name("by", name, known)
+            raise errors.unknown_name("by", name, known)
     groups: dict[str, list[_Row]] = defaultdict(list)
     for score, values in rows:
         if score.reward is not None and all(name in values for name in needed):
             groups[score.problem_id].append((score.reward, values))
     if not groups:
-        raise InvalidValueError(f"{folder}: no sample has a reward and all of {', '.join(by)}")
+        raise errors.InvalidValueError(
+            f"{folder}: no sample has a reward and all of {', '.join(by)}"
+        )
     fewest = min(map(len, groups.values()))
     ks = default_ks(fewest) if ks is None else check_ks(ks, fewest)
     gains = {
@@ -329,13 +324,13 @@ def _parts(way: str) -> tuple[str, ...]:
         return (way,)
     rule, _, column = way.removeprefix(_SCORIO).partition(":")
     if rule not in SCORIO_RULES:
-        raise unknown_name("by", way, [f"{_SCORIO}{known}" for known in SCORIO_RULES])
+        raise errors.unknown_name("by", way, [f"{_SCORIO}{known}" for known in SCORIO_RULES])
     if not column:
-        raise InvalidValueError(f"by: {way!r} names no scores; allowed: {way}:COLUMN")
+        raise errors.InvalidValueError(f"by: {way!r} names no scores; allowed: {way}:COLUMN")
     try:
         importlib.import_module("scorio.aggregate")
     except ImportError as error:
-        raise MissingDependencyError(
+        raise errors.MissingDependencyError(
             f"by: {way!r} needs the package 'scorio': pip install 'maxatk[scorio]'"
         ) from error
     return _MAJORITY, column
@@ -372,5 +367,5 @@ def _scorio_gain(
             for some in (orders[:, :k] for k in ks)
         ]
     except ValueError as error:
-        raise InvalidValueError(f"by: {way!r}: {error}") from error
+        raise errors.InvalidValueError(f"by: {way!r}: {error}") from error
     return np.array([rewards[np.take_along_axis(orders, at, axis=1)].mean() for at in chosen])
