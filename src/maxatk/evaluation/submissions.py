@@ -110,9 +110,8 @@ def problems_of_log(
 def _submission(row: LogRow, problem: Problem, extract: Extract) -> Submission:
     assert row.sample is not None
     completion = str(row.completion)
-    sample = Sample(problem.id, row.sample, completion)
-    if row.whole is not None:
-        sample = dataclasses.replace(row.whole, problem_id=problem.id)
+    sample = row.whole or Sample(problem.id, row.sample, completion)
+    sample = dataclasses.replace(sample, problem_id=problem.id)
     if row.program is not None:
         return Submission(sample, row.program)
     if row.continues:

@@ -107,12 +107,18 @@ def scoring_thread(
 
     def run() -> None:
         # It goes on emptying the queue after an error: a sampler in `put` must not wait forever.
-        while batch := _next_batch(waiting):
+        last: Submission | None
+        while last := waiting.get():
+            batch = [last]
+            while len(batch) < BATCH and not waiting.empty() and (last := waiting.get()):
+                batch.append(last)
             if not errors:
                 try:
                     work(batch)
                 except BaseException as error:
                     errors.append(error)
+            if last is None:
+                return
 
     thread = threading.Thread(target=run, name="maxatk-verify", daemon=True)
     with quick_turns():
@@ -127,19 +133,6 @@ def scoring_thread(
             thread.join()
     if errors:
         raise errors[0]
-
-
-def _next_batch(waiting: queue.Queue[Submission | None]) -> list[Submission]:
-    """Return what is queued, at most a batch of it; nothing at the end."""
-    batch: list[Submission] = []
-    while len(batch) < BATCH and not (batch and waiting.empty()):
-        found = waiting.get()
-        if found is None:
-            if batch:
-                waiting.put(None)
-            break
-        batch.append(found)
-    return batch
 
 
 def visible_shares(
