@@ -9,7 +9,8 @@ import pytest
 from maxatk.errors import MaxAtKError
 from maxatk.evaluation import results_of_folder
 from maxatk.evaluation.best import select
-from maxatk.evaluation.open import load_results, select_problems
+from maxatk.evaluation.open import load_results
+from maxatk.evaluation.problem_selection import select_problems
 from maxatk.evaluation.results import results_by
 from maxatk.jsonl import write_jsonl
 from maxatk.records import Problem, Sample, TestCase

@@ -1,7 +1,7 @@
 import pytest
 
 from maxatk.errors import DataError, InvalidValueError, MissingFileError
-from maxatk.evaluation.open import select_problems
+from maxatk.evaluation.problem_selection import select_problems
 from maxatk.evaluation.results import read_results
 from maxatk.jsonl import read_jsonl, write_jsonl
 from maxatk.records import Problem, TestCase

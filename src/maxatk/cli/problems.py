@@ -13,7 +13,7 @@ from maxatk.cli.output import Output, OutputFormat, emit, plain, refuse_two_outp
 from maxatk.cli.progress import ProgressMode, progress_of
 from maxatk.engines.verl.dataset import write_parquet
 from maxatk.errors import DataError, InvalidValueError, MissingFileError, unknown_name
-from maxatk.evaluation.open import select_problems
+from maxatk.evaluation.problem_selection import select_problems
 from maxatk.jsonl import write_jsonl
 from maxatk.problems import (
     BENCHMARKS,
