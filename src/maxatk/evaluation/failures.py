@@ -62,7 +62,10 @@ def failure_of(
     result, test = verdict.tests[place], test_at(place)
     error = _plain(result.stderr).strip()
     return Failure(
-        *(problem_id, sample, place, str(result.outcome).replace("_", " ")),
+        problem_id,
+        sample,
+        place,
+        str(result.outcome).replace("_", " "),
         given=cut(_plain(test.input or test.call or "")),
         expected=cut(_plain(test.output or "")),
         got=result.got,

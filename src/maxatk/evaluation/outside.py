@@ -59,7 +59,9 @@ class OutsideRun:
     ) -> Results:
         """Return the results of the scores; the arguments as in `build_results`."""
         return build_results(
-            *(self.problem_ids, self.samples, self.scores),
+            self.problem_ids,
+            self.samples,
+            self.scores,
             manifest={"settings": self.settings, "environment": environment()},
             ks=ks,
             threshold=threshold,

@@ -163,7 +163,9 @@ class Drawn(Run):
         self._backend.prepare(prompts, recipe.sampling)
         described = self._backend.describe()
         super().__init__(
-            *(recipe, problems, verifier),
+            recipe,
+            problems,
+            verifier,
             total=len(problems) * recipe.sampling.samples,
             settings={"model": described, "sampling": recipe.sampling.to_json()},
             remarks=_training_of(recipe),
@@ -212,7 +214,8 @@ class Filed(Run):
     ) -> None:
         file = Path(recipe.samples)
         found = read_submissions(
-            *(file, problems),
+            file,
+            problems,
             log_format=recipe.format,
             mapping=recipe.map,
             extract=verifier.program_of,
@@ -229,7 +232,9 @@ class Filed(Run):
             )
         check_ks(recipe.k, min(counts.values()))
         super().__init__(
-            *(recipe, problems, verifier),
+            recipe,
+            problems,
+            verifier,
             total=len(self._submissions),
             settings={"samples": {"sha256": file_digest(file), "bytes": file.stat().st_size}},
             remarks={"samples_file": str(file)},
