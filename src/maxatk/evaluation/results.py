@@ -214,17 +214,19 @@ class Results:
 
         Raises MissingDependencyError without pandas.
         """
-        found = self.per_problem
-        rows = [
-            (*about, metric, k, np.nan if value is None else value)
-            for metric in METRICS
-            for k in self.ks
-            for *about, value in zip(
-                *(self.ids, found.samples, found.scored, found.values[metric][k]), strict=True
-            )
-        ]
-        names = ("problem", "samples", "scored", "metric", "k", "value")
-        return data_frame([dict(zip(names, row, strict=True)) for row in rows])
+        found, count = self.per_problem, len(self.ids)
+        places = [(metric, k) for metric in METRICS for k in self.ks]
+        values = [found.values[metric][k] for metric, k in places]
+        return data_frame(
+            {
+                "problem": self.ids * len(places),
+                "samples": found.samples * len(places),
+                "scored": found.scored * len(places),
+                "metric": [metric for metric, _ in places for _ in range(count)],
+                "k": [k for _, k in places for _ in range(count)],
+                "value": np.array(values, dtype=np.float64).ravel().tolist(),
+            }
+        )
 
     def _repr_html_(self) -> str:
         """Return the scores, and what the samples lack, for a notebook."""
