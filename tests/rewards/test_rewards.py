@@ -202,7 +202,7 @@ def test_a_failure_is_no_zero_by_default_where_zero_would_be_a_gift(own, verifie
 def test_a_policy_says_what_a_failure_is_worth(own, verifier, policy, worth):
     reward = failing(own, verifier, on_error=policy)
     assert batch(reward, good=1, bad=2) == [1.0, worth, worth]
-    assert reward.failed == pytest.approx(2 / 3)
+    assert reward.failures.total() == 2
     (found,) = reward.rewarded([""], ["x"], {})
     assert (found.total, found.error) == (worth, "reward raised KeyError: 'x'")
 
@@ -210,7 +210,7 @@ def test_a_policy_says_what_a_failure_is_worth(own, verifier, policy, worth):
 def test_none_of_a_function_is_no_failure_under_any_policy(own, verifier):
     reward = load_reward(own("def reward(**_):\n    return [None]"), verifier=verifier)
     assert reward([""], ["a"]) == [None]
-    assert reward.failed == 0
+    assert not reward.failures
 
 
 def test_what_a_function_prints_goes_to_standard_error(own, verifier, capsys):
@@ -287,7 +287,8 @@ def test_a_field_of_meta_never_takes_the_place_of_a_column():
 
 def test_the_sum_is_exact_in_the_order_of_the_parts():
     parts = [
-        Part(str(w), lambda completions, **_: [1.0] * len(completions), w) for w in (1e16, 1, -1e16)
+        Part("function", str(w), w, function=lambda completions, **_: [1.0] * len(completions))
+        for w in (1e16, 1, -1e16)
     ]
     assert Reward(parts)([""], ["x"]) == [math.fsum((1e16, 1, -1e16))]
 

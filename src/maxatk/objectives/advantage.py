@@ -1,9 +1,7 @@
 """From the rewards of groups of samples to their advantages.
 
-The way of `advantages(rewards, "bon_loo1", k=4)`: `layout_of` makes rows (P, n) of the rewards, the
-row "bon_loo1" of `METHODS` names credit, baseline and scale, `Group` sorts the samples and drops
-those without a reward, and `_of_groups` has the formula. Its credit - baseline is here that of
-`rule.leave_one_out`, one product with the steps between the sorted rewards.
+`layout_of` makes rows (P, n) of the rewards, a row of `METHODS` names credit, baseline and scale,
+`Group` sorts the samples and drops those without a reward, and `_of_groups` has the formula.
 """
 
 from __future__ import annotations
@@ -27,21 +25,10 @@ from maxatk.objectives.symmetric import all_means
 
 Form: TypeAlias = Literal["ppo", "reinforce"]
 
-STD_DDOF = 1
-"""The std of the scale "std" divides by n - 1, as TRL's GRPOTrainer does; eq. (5) is silent."""
-
-STD_EPSILON = 1e-4
-"""What the scale "std" adds to the std before it divides, in the unit of the credits: as TRL."""
-
-LEAST_STD = 1e-6
-"""Under a correction, a group whose on-policy credits spread less than this has no signal."""
-
-LARGEST_LOG_RATIO = 700.0
-"""Log ratios above this (in nats) are cut before exp, which would overflow float64."""
-
-LEAST_LOG_RATIO = -36.0
-"""Log ratios below this (in nats) are cut, so that the ratio 1 + delta stays positive."""
-
+_STD_DDOF = 1  # n - 1, as TRL's GRPOTrainer; eq. (5) is silent
+_STD_EPSILON = 1e-4  # added to the std, in the unit of the credits: as TRL
+_LEAST_STD = 1e-6  # under a correction, on-policy credits that spread less have no signal
+_LOG_RATIOS = (-36.0, 700.0)  # nats, beyond which exp is 0 or overflows float64
 _OVERFLOW = "advantages: overflow; rewards or log_ratios are too large (a smaller clamp helps)"
 
 
@@ -71,25 +58,16 @@ def advantages(
             reward of max@k is that of the sample with the highest score, ties at random.
         answers: Hashable answers in the shape of the rewards, for a credit that looks at them.
         groups: The group of each of the flat rewards, hashable, in any order.
-        form: See below.
+        form: "ppo" for a surrogate that multiplies by the sample's own ratio, clipped or not: only
+            the ratios of the other samples are in the advantage. "reinforce" for a loss
+            -A_i log pi(y_i): the own ratio is in it too. Up to clamping (and, to first order, up
+            to second order in delta) it is rho_i times the advantage of "ppo".
         clamp: Bound on |rho - 1|; None leaves the ratios as they are.
 
-    Two forms, so that no ratio is counted twice:
-
-    - "ppo": for a surrogate that multiplies by the sample's own ratio, clipped or not. The own
-      ratio is not in the advantage; only the ratios of the other samples are, clamped.
-    - "reinforce": for a loss -A_i log pi(y_i). The own ratio is in the advantage, and clamped like
-      the others. Up to clamping (and, for the first-order correction, up to second order in
-      delta) it is the advantage of the form "ppo" times rho_i, for every method.
-
-    A method without a correction ignores the ratios in the form "ppo". As in eq. (9) the sum over
-    the samples of A_i grad log pi(y_i) estimates the gradient of the statistic; for the credit
-    "reward" their mean does, as in eq. (5). Under a correction, ties of a selection are averaged
-    as in `off_policy.over_ties`.
-
-    0 is returned for unscorable samples, for groups in which fewer samples were scored than the
-    method needs (`Method.samples_needed`) and for groups of equal rewards, unless the credit or
-    the baseline keeps their level, as "none" does.
+    As in eq. (9) the sum over the samples of A_i grad log pi(y_i) estimates the gradient of the
+    statistic; for the credit "reward" their mean does, as in eq. (5). 0 is returned for unscorable
+    samples, for groups in which fewer samples were scored than the method needs and for groups of
+    equal rewards, unless the credit or the baseline keeps their level, as "none" does.
 
     Raises InvalidValueError for a k that n samples are too few for or that is not an integer >= 1,
     wrong shapes, infinite rewards, log ratios that are not finite, results beyond float64, unknown
@@ -97,11 +75,11 @@ def advantages(
     Source: "The Best of N Worlds", eq. (5), (9), (10), section 3.3, appendices A and E.
     """
     layout, rows = layout_of(rewards, groups)
-    if rows.ndim != 2 or rows.shape[1] == 0:
+    if layout.places is None and (len(layout.shape) != 2 or layout.width == 0):
         wanted = "must have shape (prompts, samples), at least one sample"
-        raise InvalidValueError(f"rewards: {wanted}, got {rows.shape}")
+        raise InvalidValueError(f"rewards: {wanted}, got {layout.shape}")
     method, size = as_method(method), as_k(k)
-    needed = check_group_size(method, size, rows.shape[1])
+    needed = check_group_size(method, size, layout.width)
     _check_columns(method, selection, answers)
     if form not in get_args(Form):
         raise unknown_name("form", str(form), get_args(Form))
@@ -111,7 +89,7 @@ def advantages(
     logs = None if log_ratios is None else layout.rows("log_ratios", log_ratios)
     scores = None if selection is None else layout.rows("selection", selection)
     if callable(method.credit):  # the order of the samples, in which no rank is favoured
-        scores = np.broadcast_to(np.arange(float(rows.shape[1])), rows.shape)
+        scores = np.broadcast_to(np.arange(float(layout.width)), rows.shape)
     whole = Group(
         rows,
         _clamped_deltas(rows, logs, clamp),
@@ -122,9 +100,9 @@ def advantages(
         beta=method.inverse_temperature,
     )
     result = np.zeros(rows.shape)
-    for places in whole.scored_places(needed):
+    for places, group in whole.scored(needed):
         with np.errstate(over="ignore", invalid="ignore"):  # refused below
-            found = _of_groups(whole.at(places), method, form, with_ratios=logs is not None)
+            found = _of_groups(group, method, form, with_ratios=logs is not None)
         result.ravel()[places] = found
     if not np.isfinite(result).all():
         raise InvalidValueError(_OVERFLOW)
@@ -170,7 +148,7 @@ def _clamped_deltas(rows: FloatArray, logs: FloatArray | None, clamp: float | No
     wrong = ~np.isfinite(logs)
     if wrong.any():
         raise InvalidValueError(f"log_ratios: must be finite, got {logs[wrong][0]}")
-    deltas = np.expm1(np.clip(logs, LEAST_LOG_RATIO, LARGEST_LOG_RATIO))
+    deltas = np.expm1(np.clip(logs, *_LOG_RATIOS))
     clamped: FloatArray = deltas if clamp is None else np.clip(deltas, -clamp, clamp)
     return clamped
 
@@ -197,29 +175,24 @@ def _of_groups(group: Group, method: Method, form: Form, *, with_ratios: bool) -
 
 
 def _std_of_credits(group: Group, method: Method, values: FloatArray) -> FloatArray:
-    """Return std + eps, (P, 1), and 0 for a group without signal.
+    """Return std + eps, (P, 1), and 0 for a group whose std is rounding or, corrected, too small.
 
     The std is the larger of those of the on-policy credits and of credit - baseline; the own
-    ratio is in neither. For "grpo" that is TRL's formula. There is no signal where it is the
-    rounding of order weights and, under a correction, where the on-policy credits spread less
-    than `LEAST_STD`.
+    ratio is in neither. For "grpo" that is TRL's formula.
     """
     n = group.rewards.shape[-1]
-    ordered = group.weights is not None
+    ordered, uncorrected = group.weights is not None, method.correction == "none"
     credits = group.on_policy(rule.mean) if ordered else group.centred_rewards
-    plain = std = root_sum_of_squares(credits) / math.sqrt(max(n - STD_DDOF, 1))
+    plain = std = root_sum_of_squares(credits) / math.sqrt(max(n - _STD_DDOF, 1))
     if values is not credits:
-        other = root_sum_of_squares(centred(values)) / math.sqrt(max(n - STD_DDOF, 1))
+        other = root_sum_of_squares(centred(values)) / math.sqrt(max(n - _STD_DDOF, 1))
         std = np.maximum(plain, other)
-    divisors: FloatArray = std + STD_EPSILON
-    if not ordered:
+    divisors: FloatArray = std + _STD_EPSILON
+    if not ordered or (uncorrected and method.keeps_level):
         return divisors
-    unit = n * np.finfo(float).eps
-    top, bottom = (edge(axis=-1, keepdims=True) for edge in (group.rewards.max, group.rewards.min))
-    rounding = unit * top - unit * bottom
-    if method.correction != "none":
-        return np.where(plain < np.maximum(LEAST_STD, rounding), 0.0, divisors)
-    return divisors if method.keeps_level else np.where(std < rounding, 0.0, divisors)
+    rounding = np.ptp(n * np.finfo(float).eps * group.rewards, axis=-1, keepdims=True)
+    weak = std < rounding if uncorrected else plain < np.maximum(_LEAST_STD, rounding)
+    return np.where(weak, 0.0, divisors)
 
 
 def _mean_reward(group: Group, _method: Method, _values: FloatArray) -> FloatArray:
@@ -233,9 +206,8 @@ def _mean_reward(group: Group, _method: Method, _values: FloatArray) -> FloatArr
 def _std_of_subsets(group: Group, _method: Method, _values: FloatArray) -> FloatArray:
     """Return k / n times the std of the statistic over the k-subsets, (P, 1).
 
-    For a maximum every subset has the reward of one of its members, so that W_j is the share of
-    the subsets whose maximum is the j-th reward. Below the best reward, rounding leaves no spread
-    where there is none.
+    W_j is the share of the subsets whose maximum is the j-th reward. Below the best reward,
+    rounding leaves no spread where there is none.
     """
     n = group.rewards.shape[-1]
     shares, below = group.order.of_group(n), group.rewards[:, -1:] - group.rewards
@@ -256,10 +228,7 @@ def effective_sample_size(
 
     It is the squared mean of rho(I) over the mean of rho(I)^2, both over all k-subsets of a group
     of samples: 1 on-policy, near 0 where a few subsets carry the whole estimate. O(n k).
-    `log_ratios` and `clamp` are those of `advantages`.
-
-    Raises InvalidValueError for k > n, a k that is not an integer >= 1, wrong shapes and log
-    ratios that are not finite.
+    `log_ratios`, `clamp` and the errors are those of `advantages`.
     """
     size = as_k(k)
     logs = as_floats("log_ratios", log_ratios)

@@ -17,6 +17,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from maxatk.errors import InvalidValueError
 from maxatk.objectives.checks import FloatArray
 from maxatk.objectives.group import Group
 from maxatk.objectives.subsets import hit_shares, shares_of_draws
@@ -144,7 +145,8 @@ def _above(chances: Chances, without: Chances, group: Group) -> FloatArray:
 
 def _pairs(group: Group) -> Iterable[tuple[FloatArray, Codes]]:
     """Return the rewards (n,) and the answers (n,) of each group."""
-    assert group.answers is not None
+    if group.answers is None:
+        raise InvalidValueError("answers: must have the shape of the rewards, got None")
     return zip(group.rewards, group.answers, strict=True)
 
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from maxatk.check import require
 from maxatk.errors import InvalidValueError
 
 FloatArray: TypeAlias = npt.NDArray[np.float64]
-
 
 _NO_NUMBERS = (str, bytes, np.datetime64, np.timedelta64, complex)
 
@@ -20,63 +19,48 @@ _NO_NUMBERS = (str, bytes, np.datetime64, np.timedelta64, complex)
 def as_floats(field: str, values: Any) -> FloatArray:
     """Return numbers, also of tensors, frames and lists of them, as a float64 array.
 
-    What a mask hides is NaN. Raises InvalidValueError for anything but numbers; texts, dates and
-    complex numbers are none.
+    What a mask hides is NaN. Raises InvalidValueError for anything but numbers.
     """
     try:
         array = np.asarray(_plain(values))
-        wrong = array.dtype.kind in "SUMmc"
-        if array.dtype.kind == "O":
-            wrong = any(isinstance(value, _NO_NUMBERS) for value in array.flat)
-        if wrong:
+        objects = array.flat if array.dtype.kind == "O" else ()
+        if array.dtype.kind in "SUMmc" or any(isinstance(one, _NO_NUMBERS) for one in objects):
             raise TypeError(f"got {array.flat[0]!r} of type {array.dtype}")
         return array.astype(np.float64, copy=False)
     except (TypeError, ValueError, OverflowError, RuntimeError) as error:
         raise InvalidValueError(f"{field}: must be an array of numbers ({error})") from error
 
 
-def package_of(value: object) -> str:
-    """Return the top-level package of a value's class."""
-    return type(value).__module__.partition(".")[0]
+def package_of(kind: type) -> str:
+    """Return the top-level package of a class: torch and pandas are known without an import."""
+    return kind.__module__.partition(".")[0]
 
 
 def _plain(values: Any) -> Any:
     """Return what NumPy reads: tensors, frames and masked arrays as arrays, inside lists too."""
-    if type(values) is np.ndarray:
-        return values
-    if package_of(values) == "torch":
+    if isinstance(values, (list, tuple)) and any(map(_is_read, set(map(type, values)))):
+        return [_plain(one) for one in values]
+    if package_of(type(values)) == "torch":
         return values.detach().cpu().double().numpy()
-    if package_of(values) == "pandas":
+    if package_of(type(values)) == "pandas":
         return values.to_numpy()
     if isinstance(values, np.ma.MaskedArray):
         return np.ma.filled(values.astype(np.float64), np.nan)
-    if isinstance(values, (list, tuple)) and _holds_foreign(values):
-        return [_plain(value) for value in values]
     return values
 
 
-def _holds_foreign(values: Sequence[Any]) -> bool:
-    """Say whether a list, or its lists at their start, hold what `_plain` makes an array of."""
-    if any(
-        kind.__module__.partition(".")[0] in ("torch", "pandas")
-        or issubclass(kind, np.ma.MaskedArray)
-        for kind in set(map(type, values))
-    ):
-        return True
-    nested = [value[0] for value in values if type(value) in (list, tuple) and value]
-    return bool(nested) and _holds_foreign(nested)
+def _is_read(kind: type) -> bool:
+    own = kind in (list, tuple) or issubclass(kind, np.ma.MaskedArray)
+    return own or package_of(kind) in ("torch", "pandas")
 
 
 def as_k(k: object, *, field: str = "k") -> int:
     """Return the subset size as an int; raise InvalidValueError unless it is an integer >= 1."""
     try:
-        if isinstance(k, (bool, np.bool_)):
-            raise TypeError
-        size = operator.index(k)  # type: ignore[arg-type]
+        size = 0 if isinstance(k, (bool, np.bool_)) else operator.index(k)  # type: ignore[arg-type]
     except TypeError:
-        raise InvalidValueError(f"{field}: must be an integer >= 1, got {k!r}") from None
-    if size < 1:
-        raise InvalidValueError(f"{field}: must be an integer >= 1, got {size}")
+        size = 0
+    require(size >= 1, field, "an integer >= 1", k)
     return size
 
 

@@ -1,7 +1,7 @@
 """Groups of samples in the order that the formulas want, without those that have no score.
 
-The functions are the formulas of credits that look at the rewards of the whole group: they have no
-k and no order weights, and return credit minus baseline, (P, n).
+The functions are formulas of credits that look at the rewards of the whole group: they have no k
+and no order weights, and return credit minus baseline, (P, n).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Iterator
-from typing import Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -26,9 +26,9 @@ class Group:
     """Groups of one size in ascending order, of the rewards or of the scores that select.
 
     `rewards`, `scores` (None: the rewards select), `answers` (codes of classes, or None) and
-    `deltas` are (P, n). `deltas` are the clamped ratios minus one; on-policy they may be a single
-    0 of shape (1, 1). `weights` is None for a statistic that has no order weights, `beta` the
-    inverse temperature of the entropic one.
+    `deltas`, the clamped ratios minus one, are (P, n); on-policy `deltas` may be a single 0 of
+    shape (1, 1). `weights` is None for a statistic that has no order weights, `beta` the inverse
+    temperature of the entropic one.
     """
 
     rewards: FloatArray
@@ -36,7 +36,7 @@ class Group:
     k: int = 1
     weights: OrderWeights | None = None
     scores: FloatArray | None = None
-    answers: npt.NDArray[np.intp] | None = None
+    answers: Places | None = None
     beta: float = 1.0
     _kept: dict[RuleOf, FloatArray] = dataclasses.field(default_factory=dict)
 
@@ -52,17 +52,12 @@ class Group:
         return 1 + self.deltas
 
     @property
-    def gains(self) -> FloatArray:
-        """Return the rewards above that of the first sample, the lowest: (P, n)."""
-        return self.rewards - self.rewards[:, :1]
-
-    @property
     def equal(self) -> npt.NDArray[np.bool_]:
         """Return which groups have equal rewards, (P, 1)."""
-        equal: npt.NDArray[np.bool_] = self.rewards[:, :1] == self.rewards[:, -1:]
+        same: npt.NDArray[np.bool_] = self.rewards[:, :1] == self.rewards[:, -1:]
         if self.scores is not None:  # the rewards do not ascend
-            equal = (self.rewards == self.rewards[:, :1]).all(axis=1, keepdims=True)
-        return equal
+            same = (self.rewards == self.rewards[:, :1]).all(axis=1, keepdims=True)
+        return same
 
     @functools.cached_property
     def centred_rewards(self) -> FloatArray:
@@ -76,77 +71,60 @@ class Group:
             self._kept[baseline] = advantages_of(self.rewards, self.scores, rule)
         return self._kept[baseline]
 
-    def scored_places(self, least: int) -> Iterator[Places]:
-        """Yield the flat places (P', m), in order, of the groups with each m >= least.
+    def scored(self, least: int) -> Iterator[tuple[Places, Group]]:
+        """Yield the groups with each number m >= least of scored samples, and their flat places.
 
-        One array for every number m of scored samples: mostly a single one, m = n. The order of
-        ties of the rewards is left open, since no advantage depends on it; that of scores is that
-        of the samples.
+        The places are (P', m): mostly a single array, m = n. The order of tied rewards is left
+        open, since no advantage depends on it; that of tied scores is that of the samples.
         """
-        missing, keys = np.isnan(self.rewards), self.rewards
-        kind: Literal["stable"] | None = None if self.scores is None else "stable"
+        missing, keys, stable = np.isnan(self.rewards), self.rewards, self.scores is not None
         if self.scores is not None:
             missing = missing | np.isnan(self.scores)
             keys = np.where(missing, np.nan, self.scores)
         prompts, n = keys.shape
-        places = np.argsort(keys, axis=-1, kind=kind)  # NaN goes last
+        places = np.argsort(keys, axis=-1, kind="stable" if stable else None)  # NaN goes last
         places += np.arange(0, prompts * n, n)[:, None]
-        if n < least:
+        if n >= least and not missing.any():
+            yield places, self.at(places)
             return
-        if not missing.any():
-            yield places
-            return
-        scored = n - missing.sum(axis=-1)
-        for count in np.unique(scored):
-            if count >= least:
-                yield places[scored == count, :count]
+        counts = n - missing.sum(axis=-1)
+        for count in np.unique(counts[counts >= least]):
+            own = places[counts == count, :count]
+            yield own, self.at(own)
 
     def at(self, places: Places) -> Group:
         """Return the groups made of the samples at flat places (P', m)."""
-        return Group(
-            self.rewards.ravel()[places],
-            self.deltas if self.deltas.size == 1 else self.deltas.ravel()[places],
-            self.k,
-            self.weights,
-            None if self.scores is None else self.scores.ravel()[places],
-            None if self.answers is None else self.answers.ravel()[places],
-            self.beta,
-        )
 
-    def in_order(self, order: Places) -> Group:
-        """Return the groups, with ratios, in an order (P, n) of their places and without ties."""
+        def taken(values: Any) -> Any:
+            return values if values is None or values.size == 1 else values.ravel()[places]
+
         return dataclasses.replace(
             self,
-            rewards=np.take_along_axis(self.rewards, order, 1),
-            deltas=np.take_along_axis(self.deltas, order, 1),
-            scores=np.broadcast_to(np.arange(float(order.shape[1])), order.shape),
+            rewards=taken(self.rewards),
+            deltas=taken(self.deltas),
+            scores=taken(self.scores),
+            answers=taken(self.answers),
             _kept={},
         )
 
 
-def reward_leave_one_out(group: Group) -> FloatArray:
+def leave_one_out(group: Group) -> FloatArray:
     """Return the rewards minus the mean of the other samples' rewards (RLOO)."""
     n = group.rewards.shape[-1]
     above: FloatArray = group.centred_rewards * (n / (n - 1))
     return above
 
 
-def best(group: Group) -> FloatArray:
-    """Return the reward of the best samples, 0 for the others."""
-    return np.where(_is_best(group), group.rewards, 0.0)
-
-
-def best_mean(group: Group) -> FloatArray:
-    """Return BoN-max-mean of appendix A: reward minus mean for the best samples, else 0."""
-    return np.where(_is_best(group), group.centred_rewards, 0.0)
+def of_best(group: Group, values: FloatArray) -> FloatArray:
+    """Return values (P, n) of the samples with the best reward, 0 for the others (appendix A)."""
+    return np.where(group.rewards == group.rewards[:, -1:], values, 0.0)
 
 
 def best_second(group: Group) -> FloatArray:
     """Return BoN-max-second of appendix A: reward minus the second best distinct value, or 0."""
-    is_best = _is_best(group)
-    second = np.where(is_best, -np.inf, group.rewards).max(axis=-1, keepdims=True)
-    gap = group.rewards - np.where(np.isfinite(second), second, group.rewards[:, -1:])
-    return np.where(is_best, gap, 0.0)
+    top = group.rewards[:, -1:]
+    second = np.where(group.rewards == top, -np.inf, group.rewards).max(axis=-1, keepdims=True)
+    return of_best(group, group.rewards - np.where(np.isfinite(second), second, top))
 
 
 def entropic_remove_one(group: Group) -> FloatArray:
@@ -164,21 +142,16 @@ def entropic_remove_one(group: Group) -> FloatArray:
     )
     others = np.logaddexp(before, after[:, ::-1])
     whole = np.logaddexp(others[:, :1], shifted[:, :1])
-    value: FloatArray = (whole - others - np.log(n / (n - 1))) / group.beta
-    return value
+    above: FloatArray = (whole - others - np.log(n / (n - 1))) / group.beta
+    return above
 
 
 def entropic_mean(group: Group) -> FloatArray:
     """Return (e^(b r) / sum e^(b r) - 1/n) / b: RS-GRPO, whose convention is n times this."""
     weights = np.exp(group.beta * (group.rewards - group.rewards[:, -1:]))
     shares: FloatArray = weights / weights.sum(axis=-1, keepdims=True)
-    relative: FloatArray = centred(shares) / group.beta
-    return relative
-
-
-def _is_best(group: Group) -> npt.NDArray[np.bool_]:
-    top: npt.NDArray[np.bool_] = group.rewards == group.rewards[:, -1:]
-    return top
+    shares = centred(shares) / group.beta
+    return shares
 
 
 def centred(values: FloatArray) -> FloatArray:

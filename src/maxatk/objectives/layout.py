@@ -1,7 +1,6 @@
 """Rewards as they come: arrays, ragged lists, tensors, series, or flat with a group id each.
 
-Inside, groups are rows of one float64 array, padded with NaN; results go back in the form of the
-rewards. torch and pandas are recognised by their objects and never imported.
+Inside, groups are rows of one float64 array, padded with NaN. torch and pandas are never imported.
 """
 
 from __future__ import annotations
@@ -9,8 +8,8 @@ from __future__ import annotations
 import dataclasses
 import math
 import warnings
-from collections.abc import Hashable, Iterable, Sequence
-from typing import Any
+from collections.abc import Hashable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,13 +17,15 @@ import numpy.typing as npt
 from maxatk.errors import InvalidValueError
 from maxatk.objectives.checks import FloatArray, as_floats, package_of
 
+ScalarT = TypeVar("ScalarT", bound=np.generic)
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Layout:
-    """Where the samples of the given rewards lie in the rows of groups.
+    """Where the samples of the given rewards lie in the rows of groups, (P, n).
 
-    `places` (P, n) are positions among the samples, -1 where a row is padded; None for rewards
-    that are an array already, of `shape`. `ids` name the groups of flat rewards.
+    `shape` is that of the rewards as an array; `places` (P, n) are positions among flat or ragged
+    samples, -1 where a row is padded, None for an array. `ids` name the groups of flat rewards.
     """
 
     given: Any
@@ -39,36 +40,35 @@ class Layout:
 
     @property
     def sizes(self) -> npt.NDArray[np.intp]:
-        """Return the number of samples of each group."""
+        """Return the number of samples of each group, (P,)."""
         if self.places is None:
             return np.full(math.prod(self.shape[:-1]), self.shape[-1], dtype=np.intp)
         filled: npt.NDArray[np.intp] = (self.places >= 0).sum(axis=1)
         return filled
 
     def rows(self, field: str, values: Any) -> FloatArray:
-        """Return a column of numbers beside the rewards as rows, NaN where they are padded."""
-        flat = as_floats(field, self._leaves(field, values, 2) if self._ragged else values)
+        """Return a column of numbers beside the rewards as rows (P, n), NaN where padded."""
+        flat = as_floats(field, self._leaves(field, values) if self._ragged else values)
         if flat.shape != self.shape:
             raise InvalidValueError(
                 f"{field}: must have the shape of the rewards {self.shape}, got {flat.shape}"
             )
-        if self.places is None:
-            return flat
-        return np.where(self.places < 0, np.nan, flat[self.places])
+        rows = self._placed(flat)
+        return rows if self.places is None else np.where(self.places < 0, np.nan, rows)
 
     def codes(self, field: str, values: Any) -> npt.NDArray[np.intp]:
-        """Return a column of hashable values as rows of small integers, one for each value.
+        """Return a column of hashable values as rows (P, n) of small integers, one a value."""
+        return self._placed(_numbered(field, self._leaves(field, values)))
 
-        None and NaN are one value.
-        """
-        leaves = self._leaves(field, values, 2 if self._ragged else len(self.shape))
-        codes = _numbered(field, leaves)
-        return codes.reshape(self.shape) if self.places is None else codes[self.places]
+    def _placed(self, flat: npt.NDArray[ScalarT]) -> npt.NDArray[ScalarT]:
+        if self.places is None:
+            return flat.reshape(math.prod(self.shape[:-1]), self.width)
+        return flat[self.places]
 
     def of_samples(self, values: FloatArray) -> Any:
-        """Return values of the samples, in rows, in the form of the rewards."""
+        """Return values of the samples (P, n) in the form of the rewards."""
         if self.places is None:
-            return _like(self.given, values)
+            return _like(self.given, values.reshape(self.shape))
         flat = np.empty(self.shape)
         flat[self.places[self.places >= 0]] = values[self.places >= 0]
         if self.ids:
@@ -77,6 +77,8 @@ class Layout:
 
     def of_groups(self, values: FloatArray) -> Any:
         """Return values of the groups (P, ...) as what holds the rewards."""
+        if self.places is None:
+            values = values.reshape(self.shape[:-1] + values.shape[1:])
         return _like(self.given, values, self.ids)
 
     def warn_of_fewer(self, needed: int, effect: str, *, depth: int) -> None:
@@ -99,46 +101,51 @@ class Layout:
     def _ragged(self) -> bool:
         return self.places is not None and not self.ids
 
-    def _leaves(self, field: str, values: Any, depth: int) -> list[Any]:
-        """Return what lies `depth` levels deep in lists of the same lengths as the rewards'."""
-        leaves, lengths = _unpacked(values, depth)
-        expected = _lengths(self.shape)
+    def _leaves(self, field: str, values: Any) -> list[Any]:
+        """Return what lies in lists of the same lengths as the rewards', from the outermost in."""
+        lengths = [[n] * math.prod(self.shape[:axis]) for axis, n in enumerate(self.shape)]
         if self._ragged:
-            expected = [len(self.given), *map(len, self.given)]
-        for own, wanted in zip(lengths, expected, strict=False):
-            if own != wanted:
-                found = "no list" if own is None else f"a list of {own}"
-                raise InvalidValueError(
-                    f"{field}: must have the shape of the rewards {self.shape}, got {found} where "
-                    f"they have {wanted}"
-                )
+            lengths = [[len(self.given)], self.sizes.tolist()]
+        leaves = [values]
+        for wanted in lengths:
+            lists = [_listed(leaf) for leaf in leaves]
+            for own, length in zip(lists, wanted, strict=True):
+                if own is None or len(own) != length:
+                    found = "no list" if own is None else f"a list of {len(own)}"
+                    raise InvalidValueError(
+                        f"{field}: must have the shape of the rewards {self.shape}, got {found} "
+                        f"where they have {length}"
+                    )
+            leaves = [leaf for own in lists for leaf in own or ()]
         return leaves
 
 
 def layout_of(rewards: Any, groups: Any = None) -> tuple[Layout, FloatArray]:
-    """Return the layout of rewards and their rows (..., n), float64.
+    """Return the layout of rewards and their rows (P, n), float64.
 
-    Raises InvalidValueError for rewards that are no numbers, infinite rewards, and `groups` that
-    are not one hashable id for each of the flat rewards.
+    Raises InvalidValueError for rewards that are no numbers or infinite, for a single number, and
+    for `groups` that are not one hashable id for each of the flat rewards.
     """
-    if groups is not None:
-        flat, ids = as_floats("rewards", rewards), _listed(groups)
-        if not ids or flat.shape != (len(ids),):
-            raise InvalidValueError(
-                f"groups: must be one id for each of the flat rewards, got {len(ids or [])} ids "
-                f"for rewards of shape {flat.shape}"
-            )
-        layout = layout_of_ids(ids, given=rewards)
-        rows = layout.rows("rewards", flat)
-    elif _is_ragged(rewards):
+    ragged = groups is None and _is_ragged(rewards)
+    values = rewards if ragged else as_floats("rewards", rewards)
+    if ragged:
         sizes = np.array([len(group) for group in rewards])
         starts, cell = np.cumsum(sizes) - sizes, np.arange(sizes.max())
         places = np.where(cell < sizes[:, None], starts[:, None] + cell, -1)
         layout = Layout(rewards, (int(sizes.sum()),), places)
-        rows = layout.rows("rewards", rewards)
+    elif groups is not None:
+        ids = _listed(groups) or []
+        if not ids or values.shape != (len(ids),):
+            raise InvalidValueError(
+                f"groups: must be one id for each of the flat rewards, got {len(ids)} ids for "
+                f"rewards of shape {values.shape}"
+            )
+        layout = layout_of_ids(ids, given=rewards)
+    elif values.ndim == 0:
+        raise InvalidValueError("rewards: must have a last axis of samples, got a single number")
     else:
-        rows = as_floats("rewards", rewards)
-        layout = Layout(rewards, rows.shape)
+        layout = Layout(rewards, values.shape)
+    rows = layout.rows("rewards", values)
     if not np.isfinite(rows).all() and np.isinf(rows).any():
         raise InvalidValueError(
             "rewards: must be finite, or NaN for a sample that could not be scored; got an infinity"
@@ -161,7 +168,7 @@ def layout_of_ids(ids: Sequence[Any], *, least: int = 1, given: Any = None) -> L
     return Layout(given, (len(order),), places, [ids[i] for i in first])
 
 
-def _numbered(field: str, values: Iterable[Any], *, missing: bool = True) -> npt.NDArray[np.intp]:
+def _numbered(field: str, values: Sequence[Any], *, missing: bool = True) -> npt.NDArray[np.intp]:
     """Return the number of each value among the different ones, in order of appearance.
 
     None and NaN are one value if they may be `missing`. Raises InvalidValueError where they may
@@ -169,24 +176,23 @@ def _numbered(field: str, values: Iterable[Any], *, missing: bool = True) -> npt
     """
     seen: dict[Hashable, int] = {}
     found = []
+    absent = None
     try:
         for value in values:
-            found.append(seen.setdefault(value, len(seen)))
-        absent = [value for value in seen if value is None or value != value]  # NaN is not itself
+            known = value is not None and value == value  # NaN is not itself
+            found.append(seen.setdefault(value if known else None, len(seen)))
+            absent = absent if known else value
     except (TypeError, ValueError) as error:
         raise InvalidValueError(f"{field}: must be hashable, got {value!r} ({error})") from error
-    if absent and not missing:
-        text = f"{field}: must name the group of every sample, got {absent[0]!r}"
-        raise InvalidValueError(text)
-    numbers = np.array(found, dtype=np.intp)
-    if len(absent) > 1:
-        numbers[np.isin(numbers, [seen[value] for value in absent])] = seen[absent[0]]
-    return numbers
+    if None in seen and not missing:
+        raise InvalidValueError(f"{field}: must name the group of every sample, got {absent!r}")
+    return np.array(found, dtype=np.intp)
 
 
 def _like(given: Any, values: FloatArray, index: Any = None) -> Any:
     """Return the values as what `given` is: float32 on its device for a tensor, else an array."""
-    if package_of(given) == "torch":
+    package = package_of(type(given))
+    if package == "torch":
         with np.errstate(over="ignore"):
             single = values.astype(np.float32)
         if np.isinf(single).any() or (values.any() and not single.any()):
@@ -195,46 +201,27 @@ def _like(given: Any, values: FloatArray, index: Any = None) -> Any:
                 f"{np.nanmax(np.abs(values)):g}; give an array"
             )
         return given.detach().float().new_tensor(single)
-    if package_of(given) == "pandas" and values.ndim == 1:
+    if package == "pandas" and values.ndim == 1:
         return type(given)(values, index=index)
     return values
 
 
 def _listed(values: Any) -> list[Any] | None:
     """Return the entries of a sequence, an array, a tensor or a frame; None for anything else."""
-    if package_of(values) == "pandas":
+    if package_of(type(values)) == "pandas":
         values = values.to_numpy()
-    if hasattr(values, "tolist"):
-        found = values.tolist()
-        return found if isinstance(found, list) else None
-    if isinstance(values, Sequence) and not isinstance(values, (str, bytes)):
-        return list(values)
+    found = values.tolist() if hasattr(values, "tolist") else values
+    if isinstance(found, Sequence) and not isinstance(found, (str, bytes)):
+        return list(found)
     return None
-
-
-def _unpacked(values: Any, depth: int) -> tuple[list[Any], list[int | None]]:
-    """Return what lies `depth` levels deep, and the lengths of the lists on the way to it."""
-    listed = _listed(values)
-    if listed is None:
-        return [values], [None]
-    if depth <= 1:
-        return listed, [len(listed)]
-    parts = [_unpacked(row, depth - 1) for row in listed]
-    lengths = [length for _, inside in parts for length in inside]
-    return [leaf for leaves, _ in parts for leaf in leaves], [len(listed), *lengths]
-
-
-def _lengths(shape: tuple[int, ...]) -> list[int]:
-    """Return the lengths of the lists that an array of the shape is made of, as `_unpacked`."""
-    return [shape[0], *_lengths(shape[1:]) * shape[0]] if shape else []
 
 
 def _is_ragged(rewards: Any) -> bool:
     """Say whether rewards are a list of sequences of different lengths."""
     if not isinstance(rewards, (list, tuple)):
         return False
-    sizes = [
+    sizes = {
         len(group) if hasattr(group, "__len__") and getattr(group, "shape", None) != () else -1
         for group in rewards
-    ]
-    return len(set(sizes)) > 1 and min(sizes) >= 0
+    }
+    return len(sizes) > 1 and min(sizes) >= 0

@@ -1,7 +1,6 @@
 """The methods as rows of a table: advantage = scale(credit - baseline).
 
-A row of `METHODS` names its credit, baseline, correction and scale; the rows of `CREDITS` and
-`BASELINES` name the functions that compute them.
+The rows of `METHODS` name those of `CREDITS` and `BASELINES`, and these what computes them.
 """
 
 from __future__ import annotations
@@ -31,8 +30,7 @@ class Credit:
     - `statistic`: what its expectation is, in words; "" for a credit that is none of a statistic.
     - `order`: its order weights for a k, or `formulas`: credit minus baseline, (P, n), by the name
       of the baseline, where it has none.
-    - `uses_k`: whether the k of a call has a meaning.
-    - `needs_answers`: whether it looks at answers beside the rewards.
+    - `uses_k`: the k of a call has a meaning. `needs_answers`: it looks at answers too.
     - `keeps_level`: equal rewards do not give 0.
     - `per_sample`: the mean over the samples of A_i grad log pi(y_i), not their sum, is the
       estimate of the gradient.
@@ -51,7 +49,7 @@ class Credit:
 
     @property
     def corrections(self) -> tuple[Correction, ...]:
-        """Return the corrections that there are for it: none for a formula."""
+        """Return the corrections that there are for it."""
         if self.order is None:
             return ("none",)
         return ("none", "first_order", "exact") if self.first_order else ("none", "exact")
@@ -63,14 +61,18 @@ CREDITS: Mapping[str, Credit] = {
         formulas={
             "none": lambda own: own.rewards,
             "mean": lambda own: own.centred_rewards,
-            "leave_one_out": group.reward_leave_one_out,
+            "leave_one_out": group.leave_one_out,
         },
         per_sample=True,
         scales=("none", "std", "mean"),
     ),
     "best": Credit(
         statistic="",
-        formulas={"none": group.best, "mean": group.best_mean, "second_best": group.best_second},
+        formulas={
+            "none": lambda own: group.of_best(own, own.rewards),
+            "mean": lambda own: group.of_best(own, own.centred_rewards),
+            "second_best": group.best_second,
+        },
     ),
     "max_at_k": Credit(
         statistic="max@k",
@@ -110,9 +112,8 @@ CREDITS: Mapping[str, Credit] = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Baseline:
-    """What is subtracted from the credit, and what follows from it.
+    """What is subtracted from the credit (`formula`, in words), and what follows from it.
 
-    - `formula`: the baseline for a statistic m, in words.
     - `rule`: its steps for order weights, where every ratio is one.
     - `corrected`: credit minus baseline by the name of the correction.
     - `unbiased`: it is made of the other samples only.
@@ -134,13 +135,15 @@ BASELINES: Mapping[str, Baseline] = {
     "none": Baseline(
         formula="0",
         rule=rule.credit,
-        corrected=off_policy.of_both(off_policy.without_baseline),
+        corrected=off_policy.of_both(lambda own, _: (own.values, own.slopes)),
         keeps_level=True,
     ),
     "mean": Baseline(
         formula="mean of the credits",
         rule=rule.mean,
-        corrected=off_policy.of_both(off_policy.mean),
+        corrected=off_policy.of_both(
+            lambda own, _: (group.centred(own.values), group.centred(own.slopes))
+        ),
         unbiased=False,
     ),
     "leave_one_out": Baseline(
@@ -181,8 +184,8 @@ class Method:
     - `baseline`: a name in `BASELINES`.
     - `correction` for samples of an older policy: "none", "first_order" (section 3.3, for max@k)
       or "exact" (eq. 10).
-    - `scale`: "none", or what the difference is divided by: "std" (see `advantages`), "mean"
-      (of the credits of the group) or "subset_std" (k/n times the std of the subsets' statistic).
+    - `scale`: "none", or what the difference is divided by: "std" (see `advantages`),
+      "mean" (of the rewards) or "subset_std" (k/n times the std of the subsets' statistic).
     - `source`: where the method comes from, for people.
     - `inverse_temperature` b of the credit "entropic", log mean e^(b r) / b, in 1 / reward.
 
@@ -206,7 +209,8 @@ class Method:
         require(positive, "Method.inverse_temperature", "a finite number above 0", beta)
         self._check("correction", get_args(Correction), kind.corrections)
         self._check("scale", get_args(Scale), kind.scales)
-        self._check("baseline", BASELINES, self._fitting_baselines())
+        fitting = kind.formulas or [name for name, row in BASELINES.items() if self._fits(row)]
+        self._check("baseline", BASELINES, fitting)
 
     def _check(self, field: str, known: Iterable[str], fitting: Iterable[str]) -> None:
         name = getattr(self, field)
@@ -219,18 +223,14 @@ class Method:
                 f"allowed with it: {', '.join(map(repr, fitting))}"
             )
 
-    def _fitting_baselines(self) -> list[str]:
-        if self.kind.formulas:
-            return list(self.kind.formulas)
-        weights, paper = self.weights(1), self.kind.first_order
-        return [
-            name
-            for name, row in BASELINES.items()
-            if (self.correction in row.corrected if self.correction != "none" else row.rule)
+    def _fits(self, row: Baseline) -> bool:
+        """Return whether a baseline goes with the order weights and the correction."""
+        weights = self.weights(1)
+        if self.correction == "none":
             # A statistic that depends on the size of the group is another one without sample i.
-            and not (weights is not None and weights.by_rank and row.spare)
-            and not (row.ratios_only and (self.correction == "none" or not paper))
-        ]
+            by_rank = weights is not None and weights.by_rank
+            return row.rule is not None and not row.ratios_only and not (by_rank and row.spare)
+        return self.correction in row.corrected and (self.kind.first_order or not row.ratios_only)
 
     @property
     def kind(self) -> Credit:

@@ -11,16 +11,17 @@ import numpy as np
 import numpy.typing as npt
 
 from maxatk.errors import InvalidValueError
-from maxatk.objectives.answers import distinct_chances, majority_chances, statistic
+from maxatk.objectives import answers as of_answers
 from maxatk.objectives.checks import FloatArray, as_floats, as_k, refuse_k_above
 from maxatk.objectives.group import Group
-from maxatk.objectives.layout import Layout, layout_of
+from maxatk.objectives.layout import layout_of
 from maxatk.objectives.order import OrderWeights
 from maxatk.objectives.rule import selected_weights
 from maxatk.objectives.subsets import hit_shares, max_weights
 
 LONG_GROUP = 1_000
 """Above so many rewards in one dimension a metric asks whether they are those of one prompt."""
+
 Column: TypeAlias = tuple[int, Callable[[Group], FloatArray]]
 """The samples that a statistic needs, and the statistic of groups, (P,)."""
 
@@ -37,12 +38,12 @@ def max_at_k(
     `rewards` has shape (..., n), in any unit and of any sign; the result has the shape (...,)
     for one k and (..., len(k)) for a sequence, in the unit of the rewards. NaN marks a sample
     that could not be scored. It is dropped, and a group with fewer than k scored samples gives
-    NaN. For 0/1 rewards this is pass@k. Ragged lists, tensors, series and flat rewards with
-    `groups` are those of `advantages`; the metric then is one value a group, in order of
-    appearance. With a `selection` of the rewards' shape it is the reward of the sample with the
-    highest score in the subset, ties at random: what best-of-k by that score returns.
+    NaN. For 0/1 rewards this is pass@k. Other forms of rewards and `groups` are those of
+    `advantages`; the metric then is one value a group, in order of appearance. With a `selection`
+    of the rewards' shape it is the reward of the sample with the highest score in the subset,
+    ties at random: what best-of-k by that score returns.
 
-    Raises InvalidValueError for k > n, k < 1, a k that is not an integer and infinite rewards.
+    Raises InvalidValueError for k > n, a k that is not an integer >= 1 and infinite rewards.
     Source: "The Best of N Worlds", appendix C.1.
     """
     columns = [_ordered(OrderWeights.max(size)) for size in _sizes(k)]
@@ -58,11 +59,8 @@ def order_at_k(
 ) -> FloatArray:
     """Return the mean over all k-subsets of their weighted ascending rewards, (..., n) to (...,).
 
-    `rewards`, `selection`, `groups` and NaN are those of `max_at_k`; `weights` have the k. The
-    result is in the unit of the rewards where the weights have none.
-
-    Raises InvalidValueError for weights of more samples than there are and infinite rewards.
-    Equation: sum_j W_j r_(j) with the W of `OrderWeights.of_group`.
+    That is sum_j W_j r_(j) with the W of `OrderWeights.of_group`; all but `weights`, which have
+    the k, is as in `max_at_k`.
     """
     if not isinstance(weights, OrderWeights):
         raise InvalidValueError(f"weights: must be OrderWeights, got {weights!r}")
@@ -74,13 +72,12 @@ def majority_at_k(
 ) -> FloatArray:
     """Return the mean reward of the plurality answer of a k-subset, ties at random, exactly.
 
-    `answers` are hashable, in the shape of the rewards (..., n); an answer is worth the mean of
-    its rewards in the group. Shapes, NaN and `groups` are those of `max_at_k`.
-
-    Raises InvalidValueError for k > n, answers of another shape and infinite rewards.
+    `answers` are hashable, in the shape of the rewards (..., n), which InvalidValueError is raised
+    for; an answer is worth the mean of its rewards in the group. The rest is as in `max_at_k`.
     """
-    _refuse_no_answers(answers)
-    columns = [(size, partial(statistic, majority_chances, size)) for size in _sizes(k)]
+    columns = [
+        (s, partial(of_answers.statistic, of_answers.majority_chances, s)) for s in _sizes(k)
+    ]
     return _statistics(rewards, columns, np.ndim(k), answers=answers, groups=groups)
 
 
@@ -90,50 +87,37 @@ def distinct_at_k(
     """Return the mean sum of the rewards of the different answers in a k-subset.
 
     That is sum_d v_d (1 - C(n - n_d, k) / C(n, k)) over the answers d, given n_d times and worth
-    v_d, the mean of their rewards. The arguments and errors are those of `majority_at_k`.
+    v_d, the mean of their rewards. The arguments are those of `majority_at_k`.
     """
-    _refuse_no_answers(answers)
-    columns = [(size, partial(statistic, distinct_chances, size)) for size in _sizes(k)]
+    columns = [
+        (s, partial(of_answers.statistic, of_answers.distinct_chances, s)) for s in _sizes(k)
+    ]
     return _statistics(rewards, columns, np.ndim(k), answers=answers, groups=groups)
 
 
 def chance_of_best(rewards: npt.ArrayLike, k: int, *, groups: Any = None) -> Any:
     """Return the chance of each sample to be the best of k of its group, in the rewards' form.
 
-    `rewards`, NaN and `groups` are those of `max_at_k`. The chances of a group sum to 1, and times
-    the rewards to max@k: they are the weights of its samples under best-of-k, as distillation
-    needs them. Tied samples share theirs. A sample without a reward has 0, and so has every
-    sample of a group with fewer than k scored ones.
+    `rewards`, `groups` and errors are those of `max_at_k`. The chances are the weights of the
+    samples under best-of-k: they sum to 1 in a group, and times the rewards to max@k. Tied
+    samples share theirs. A sample without a reward has 0, and so has every sample of a group with
+    fewer than k scored ones.
 
-    Raises InvalidValueError for k > n, a k that is not an integer >= 1 and infinite rewards.
     Equation: the W of `OrderWeights.max(k)`, averaged over the orders of ties.
     """
     size = as_k(k)
-    layout, rows = _rows_of(rewards, groups)
-    n, flat = rows.shape[-1], rows.reshape(-1, rows.shape[-1])
-    refuse_k_above(size, n)
+    layout, rows = layout_of(rewards, groups)
+    refuse_k_above(size, layout.width)
     layout.warn_of_fewer(size, "their chances are 0", depth=2)
-    chances, whole = np.zeros(flat.size), Group(flat)
-    for places in whole.scored_places(size):
+    chances = np.zeros(rows.shape)
+    for places, group in Group(rows).scored(size):
         weights = max_weights(places.shape[1], size)
-        chances[places] = selected_weights(weights, flat.ravel()[places])
-    return layout.of_samples(chances.reshape(rows.shape))
-
-
-def _refuse_no_answers(answers: Any) -> None:
-    if answers is None:
-        raise InvalidValueError("answers: must have the shape of the rewards, got None")
+        chances.ravel()[places] = selected_weights(weights, group.rewards)
+    return layout.of_samples(chances)
 
 
 def _sizes(k: int | Sequence[int]) -> list[int]:
     return [as_k(size) for size in (k if np.ndim(k) else [k])]  # type: ignore[union-attr]
-
-
-def _rows_of(rewards: Any, groups: Any) -> tuple[Layout, FloatArray]:
-    layout, rows = layout_of(rewards, groups)
-    if rows.ndim == 0:
-        raise InvalidValueError("rewards: must have a last axis of samples, got a single number")
-    return layout, rows
 
 
 def _ordered(weights: OrderWeights) -> Column:
@@ -143,8 +127,7 @@ def _ordered(weights: OrderWeights) -> Column:
 def _order_statistic(weights: OrderWeights, group: Group) -> FloatArray:
     whole = weights.of_group(group.rewards.shape[1])
     if group.scores is not None:
-        whole = selected_weights(whole, group.scores)
-        selected: FloatArray = (group.rewards * whole).sum(axis=1)
+        selected: FloatArray = (group.rewards * selected_weights(whole, group.scores)).sum(axis=1)
         return selected
     value: FloatArray = group.rewards @ whole
     if whole.any() and (whole >= 0).all():
@@ -169,8 +152,8 @@ def _statistics(
 
     With 0 `axes` for them, the only one comes without the last axis.
     """
-    layout, rows = _rows_of(rewards, groups)
-    if rows.ndim == 1 and rows.size > LONG_GROUP:
+    layout, rows = layout_of(rewards, groups)
+    if layout.places is None and len(layout.shape) == 1 and rows.size > LONG_GROUP:
         warnings.warn(
             f"rewards: {rows.size:,} in one dimension are taken for the samples of one prompt; "
             "give `groups`, the prompt of each, or the shape (prompts, samples)",
@@ -178,28 +161,20 @@ def _statistics(
         )
     scores = None if selection is None else layout.rows("selection", selection)
     codes = None if answers is None else layout.codes("answers", answers)
-    n, flat = rows.shape[-1], rows.reshape(-1, rows.shape[-1])
     for size, _ in columns:
-        refuse_k_above(size, n)
+        refuse_k_above(size, layout.width)
     largest = max((size for size, _ in columns), default=1)
     layout.warn_of_fewer(largest, "their metric is NaN", depth=3)
-    whole = Group(
-        flat,
-        scores=None if scores is None else scores.reshape(flat.shape),
-        answers=None if codes is None else codes.reshape(flat.shape),
-    )
-    values = np.full((len(flat), len(columns)), np.nan)
-    for places in whole.scored_places(1):
-        group, count = whole.at(places), places.shape[1]
+    values = np.full((len(rows), len(columns)), np.nan)
+    for places, group in Group(rows, scores=scores, answers=codes).scored(1):
         for column, (size, of) in enumerate(columns):
-            if size <= count:
+            if size <= places.shape[1]:
                 with np.errstate(over="ignore", invalid="ignore"):
                     found = of(group)
                 if not np.isfinite(found).all():
                     raise InvalidValueError("rewards: too large, the statistic overflows")
-                values[places[:, 0] // n, column] = found
-    shape = rows.shape[:-1] + (len(columns),) * axes
-    restored: FloatArray = layout.of_groups(values.reshape(shape))
+                values[places[:, 0] // layout.width, column] = found
+    restored: FloatArray = layout.of_groups(values if axes else values[:, 0])
     return restored
 
 
@@ -228,10 +203,10 @@ def pass_at_k(
             f"of {samples[wrong].flat[0]}"
         )
     result = np.empty(samples.shape)
-    for count, size in np.unique(np.stack([samples.ravel(), sizes.ravel()]), axis=1).T:
-        refuse_k_above(as_k(size), int(count))
+    for count, size in np.unique(np.stack([samples.ravel(), sizes.ravel()]), axis=1).T.tolist():
+        refuse_k_above(as_k(size), count)
         here = (samples == count) & (sizes == size)
-        result[here] = hit_shares(int(count), int(size))[correct[here]]
+        result[here] = hit_shares(count, size)[correct[here]]
     return result
 
 

@@ -36,8 +36,6 @@ _MAKERS: Mapping[str, Callable[..., OrderWeights]] = {
 }
 """Key of a credit -> what makes its weights; its keyword-only arguments are further keys."""
 
-_ENTROPIC = "entropic"
-
 
 @dataclasses.dataclass(frozen=True)
 class Beside:
@@ -48,16 +46,16 @@ class Beside:
 
     def at(self, rows: np.ndarray | slice, shape: tuple[int, ...]) -> Beside:
         """Return the values at some places of the flat ones, in a shape."""
-        flat = (None if x is None else x.reshape(-1)[rows] for x in (self.selection, self.answers))
-        return Beside(*(None if x is None else x.reshape(shape) for x in flat))
+        both = (self.selection, self.answers)
+        return Beside(*(None if x is None else x.reshape(-1)[rows].reshape(shape) for x in both))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Objective:
     """max_weight * max@k + (1 - max_weight) * max@1, both by one method, while k may move.
 
-    The fields are the settings of a training, and those that are not allowed are found by
-    `problems` alone: an objective that has any is good for nothing else.
+    The fields are the settings of a training. An objective that has `problems` is good for
+    nothing else.
 
     Args:
         method: A name in `METHODS`, or a mapping for `method_of`.
@@ -88,7 +86,7 @@ class Objective:
 
         `called` is the name of the setting that has the group size.
         """
-        wrong = [*self._unknown_names(), *self._wrong_numbers(group_size, called)]
+        wrong = list(self._wrong_settings(group_size, called))
         try:
             method = self._row
         except InvalidValueError as error:
@@ -128,45 +126,37 @@ class Objective:
         log_ratios: np.ndarray | None,
         beside: Beside = Beside(),
     ) -> np.ndarray:
-        """Return the advantages (P, n) of rewards (P, n); a group smaller than k counts as k = n.
+        """Return `maxatk.advantages` (P, n) of rewards (P, n); a group smaller than k has k = n.
 
-        `log_ratios` (P, n) and what is `beside` are those of `maxatk.advantages`, which does the
-        work and raises its errors.
+        `log_ratios` and what is `beside` have the shape of the rewards.
         """
-        method = self._row
-
-        def of(k: int) -> np.ndarray:
-            return advantages(
-                rewards,
-                method,
-                k,
-                log_ratios=log_ratios,
-                selection=beside.selection,
-                answers=beside.answers,
-                form=self.form,
-                clamp=self.delta_clamp,
-            )
-
+        of = functools.partial(
+            advantages,
+            rewards,
+            self._row,
+            log_ratios=log_ratios,
+            selection=beside.selection,
+            answers=beside.answers,
+            form=self.form,
+            clamp=self.delta_clamp,
+        )
         # Evaluation groups may be smaller than k.
-        result = of(min(k, method.largest_k(rewards.shape[1])))
+        result = of(min(k, self._row.largest_k(rewards.shape[1])))
         if self.max_weight == 1.0:
             return result
         mixed: np.ndarray = self.max_weight * result + (1 - self.max_weight) * of(1)
         return mixed
 
-    def _unknown_names(self) -> Iterator[str]:
+    def _wrong_settings(self, group_size: int, called: str) -> Iterator[str]:
         known = {"form": get_args(Form), "k_schedule": SCHEDULES, "advantage_scale": SCALES}
         for field, allowed in known.items():
             name = getattr(self, field)
             if not isinstance(name, str) or name not in allowed:
                 yield str(unknown_name(field, str(name), allowed))
-
-    def _wrong_numbers(self, group_size: int, called: str) -> Iterator[str]:
-        for field in ("k", "k_final"):
-            k = getattr(self, field)
-            if (field == "k" or k is not None) and not (is_whole(k, 1) and k <= group_size):
-                most = f"{called} ({group_size})"
-                yield f"{field}: must be a whole number from 1 to {most}, got {k!r}"
+        for field, k in (("k", self.k), ("k_final", self.k_final)):
+            given = field == "k" or k is not None
+            if given and not (is_whole(k, 1) and k <= group_size):
+                yield f"{field}: must be a whole number from 1 to {called} ({group_size}), got {k!r}"
         if self.k_final is not None and self.k_schedule == "constant":
             yield f"k_final: {self.k_final!r} needs a k_schedule; allowed: linear, cosine"
         if not (is_number(self.max_weight) and 0 <= self.max_weight <= 1):
@@ -196,9 +186,8 @@ class Objective:
 
     def _beyond_the_group(self, method: Method, group_size: int, called: str) -> Iterator[str]:
         """Yield what the method has no advantages for, or only those that are 0."""
-        for field, k in {"k": self.k, "k_final": self.last_k}.items():
-            if field == "k_final" and k == self.k:
-                continue
+        ends = {self.last_k: "k_final", self.k: "k"}
+        for k, field in reversed(ends.items()):
             try:
                 check_group_size(method, k, group_size)
             except InvalidValueError as error:
@@ -232,11 +221,11 @@ def method_of(setting: object) -> Method:
         named = str(setting["statistic"])
         function = load_function(named, field="method.statistic")
         return Method(credit=function, baseline="leave_one_out", source=named)
+    fields = dict(setting)
     _check_keys("method", setting, [field.name for field in dataclasses.fields(Method)])
     for name in ("credit", "baseline"):
         if name not in setting:
-            raise InvalidValueError(f"method: the key {name!r} is required, got {dict(setting)}")
-    fields: dict[str, Any] = dict(setting)
+            raise InvalidValueError(f"method: the key {name!r} is required, got {fields}")
     if isinstance(fields["credit"], Mapping):
         fields |= _credit(fields["credit"])
     return Method(**fields)
@@ -244,13 +233,13 @@ def method_of(setting: object) -> Method:
 
 def _credit(setting: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a method that a mapping for its credit stands for."""
-    kinds = [*_MAKERS, _ENTROPIC]
+    kinds = [*_MAKERS, "entropic"]
     named = [name for name in setting if name in kinds]
     if len(named) != 1:
-        first = str(next(iter(setting), ""))
-        raise unknown_name("method.credit", first if not named else ", ".join(named), kinds)
+        wrong = ", ".join(named) or str(next(iter(setting), ""))
+        raise unknown_name("method.credit", wrong, kinds)
     (kind,) = named
-    others = {name: value for name, value in setting.items() if name != kind}
+    value, others = setting[kind], {name: setting[name] for name in setting if name != kind}
     maker = _MAKERS.get(kind)
     arguments = inspect.signature(maker).parameters.values() if maker else ()
     keys = {one.name: one for one in arguments if one.kind is one.KEYWORD_ONLY}
@@ -259,8 +248,8 @@ def _credit(setting: Mapping[str, Any]) -> dict[str, Any]:
         if one.default is one.empty and name not in others:
             raise InvalidValueError(f"method.credit: {kind!r} needs the key {name!r}")
     if maker is None:
-        return {"credit": _ENTROPIC, "inverse_temperature": setting[kind]}
-    return {"credit": maker(setting[kind], **others)}
+        return {"credit": kind, "inverse_temperature": value}
+    return {"credit": maker(value, **others)}
 
 
 def _check_keys(field: str, setting: Mapping[str, Any], allowed: Collection[str]) -> None:

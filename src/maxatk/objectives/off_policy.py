@@ -1,23 +1,20 @@
 """Credits of samples of an older policy, and their baselines.
 
-The credit c_i is what multiplies rho_i grad log pi(y_i) in the gradient of max@k: the weight of
-eq. (10) with the sample's own ratio removed, so that a surrogate that carries rho_i counts it
-once. Every correction weighs a (k-1)-subset J of the other samples by some omega(J):
+The credit c_i multiplies rho_i grad log pi(y_i) in the gradient of max@k: the weight of eq. (10)
+without the sample's own ratio, since a surrogate carries rho_i. Every correction weighs the
+(k-1)-subsets J of the others by some omega(J), and c_i = (1/C(n,k)) sum_J omega(J) m(J with i):
 
-    first_order: 1 + sum of delta over J        exact: product of rho over J
+    first_order (of the paper, for max@k): 1 + sum of delta over J
+    exact (any order weights): product of rho over J
 
-and c_i = (1/C(n,k)) sum_J omega(J) m(J with i). The first order is that of the paper, for max@k;
-the exact one takes any order weights. What the sample's own delta_i adds is linear too: the weight
-with the own ratio in it is c_i + delta_i slope_i, where the slope is c_i itself for the products
-and the on-policy credit for the first-order expansion. So every function of a baseline returns a
+With the own ratio in it the weight is c_i + delta_i slope_i, where the slope is c_i itself for the
+products and the on-policy credit for the first order. So every function of a baseline returns a
 pair (P, n): credit minus baseline without the own ratio, and its slope in the own delta.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import functools
-import operator
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
@@ -25,8 +22,7 @@ import numpy as np
 
 from maxatk.objectives import rule
 from maxatk.objectives.checks import FloatArray
-from maxatk.objectives.group import Group, centred
-from maxatk.objectives.rule import RuleOf
+from maxatk.objectives.group import Group
 from maxatk.objectives.subsets import (
     max_weights,
     pair_weights,
@@ -37,9 +33,8 @@ from maxatk.objectives.subsets import (
 from maxatk.objectives.symmetric import joined_sums, prefix_means, stepwise_sums
 
 LEAST_TOTAL = 0.1
-"""The constant baseline divides by the sum of the weights of a constant reward, k on-policy. The
-first-order expansion can make it vanish or turn negative: a group below this share of k is
-treated as on-policy."""
+"""The least sum of the first-order weights of a constant reward, over that on-policy (k), by which
+the constant baseline divides: the expansion can make it vanish or turn negative."""
 
 Pair: TypeAlias = tuple[FloatArray, FloatArray]
 Corrected: TypeAlias = Callable[[Group], Pair]
@@ -47,10 +42,9 @@ Corrected: TypeAlias = Callable[[Group], Pair]
 
 @dataclasses.dataclass(frozen=True)
 class Credits:
-    """The credits of a group's rewards, those of a constant reward of one, and their slopes.
+    """The credits (P, n) of a group's rewards, those of a constant reward of one, and their slopes.
 
-    All are (P, n), or (1, 1) where one number stands for every sample. `positive` tells that the
-    credits of a constant cannot vanish.
+    `unit_slopes` may be (1, 1); `positive` tells that the credits of a constant cannot vanish.
     """
 
     values: FloatArray
@@ -81,7 +75,7 @@ def exact(group: Group) -> Credits:
     The credits of the rewards above the group's lowest and those of a constant reward are computed
     apart and put together: for a maximum, without a sign in it, neither sum cancels.
     """
-    gains, ratios = group.gains, group.ratios
+    gains, ratios = group.rewards - group.rewards[:, :1], group.ratios
     values, units = np.zeros_like(gains), np.zeros_like(gains)
     for part in group.order.parts(gains.shape[-1]):
         k, total = len(part), float(part.sum())
@@ -97,23 +91,12 @@ def exact(group: Group) -> Credits:
     return Credits(values, units, values, units, True)
 
 
-def without_baseline(credits: Credits, _: Group) -> Pair:
-    """Return the credits, eq. (10), without a baseline."""
-    return credits.values, credits.slopes
-
-
-def mean(credits: Credits, _: Group) -> Pair:
-    """Return the credits minus their mean over the group."""
-    return centred(credits.values), centred(credits.slopes)
-
-
 def constant(credits: Credits, group: Group) -> Pair:
     """Return w[r] - c w[1] with one constant c a group such that its sum vanishes.
 
-    w[r] are the weights with the own ratio in them, linear in the rewards r, and w[1] those of a
-    constant reward; the values have the own ratio removed again. It is 0 for equal rewards
-    whatever the ratios, and the baseline "mean" where all ratios are 1. Where the first-order sum
-    of w[1] falls below `LEAST_TOTAL` of its on-policy value the group is treated as on-policy.
+    w[r] are the weights of the rewards with the own ratio in them, and w[1] those of a constant
+    reward; the values have the own ratio removed again. It is 0 for equal rewards whatever the
+    ratios, and the baseline "mean" where all are 1, or a first-order sum is below `LEAST_TOTAL`.
     """
     total = (credits.units + group.deltas * credits.unit_slopes).sum(axis=-1, keepdims=True)
     trusted = credits.positive | (total >= LEAST_TOTAL * group.k)
@@ -128,27 +111,29 @@ def constant(credits: Credits, group: Group) -> Pair:
 
 
 def of_both(baseline: Callable[[Credits, Group], Pair]) -> Mapping[str, Corrected]:
-    """Return a baseline that is made of credits, by the name of their correction."""
+    """Return a baseline that is made of credits, by the name of the correction."""
     return {
         "first_order": lambda group: baseline(first_order(group), group),
         "exact": lambda group: baseline(exact(group), group),
     }
 
 
-def over_ties(corrected: Corrected, plain: RuleOf, group: Group) -> Pair:
+def over_ties(corrected: Corrected, plain: rule.RuleOf, group: Group) -> Pair:
     """Return the pair of a baseline, tied scores of a selection averaged over their orders.
 
-    Without ratios the average over all orders is known: `plain` is the rule of the same baseline.
-    What the ratios add to it is averaged over two orders, that of the samples and its reverse:
-    exact for two tied samples, and of second order in delta for more. Any fixed order is unbiased.
+    Without ratios, by the rule `plain`, the average over all orders is known. What the ratios add
+    is averaged over the order of the samples and its reverse: exact for two tied samples, of
+    second order in delta for more. Any fixed order is unbiased.
     """
     if group.scores is None or not (group.scores[:, 1:] == group.scores[:, :-1]).any():
         return corrected(group)
     start, end = rule.ties(group.scores)
-    places = np.arange(group.scores.shape[1])
+    prompts, n = start.shape
+    places, rows = np.arange(n), np.arange(0, prompts * n, n)[:, None]
+    untied = np.broadcast_to(np.arange(float(n)), start.shape)
     both = []
     for order in (np.broadcast_to(places, start.shape), start + end - 1 - places):
-        own = group.in_order(order)
+        own = dataclasses.replace(group.at(order + rows), scores=untied)
         without = own.on_policy(plain)
         # The reverse of a tie is its own inverse, and so is the order of the samples.
         both.append([np.take_along_axis(x - without, order, 1) for x in corrected(own)])
@@ -170,29 +155,26 @@ def exact_leave_one_out(group: Group) -> Pair:
     """Return LOO-1: (1/C(n,k)) sum over the others' (k-1)-subsets J of rho(J) times the gain of i.
 
     The gain is that of `rule.leave_one_out`, for max@k (r_i - max J)_+. There the steps of the
-    sorted rewards below r_i, each weighed by the subsets J that lie below the step, make a prefix
-    sum: never negative, exactly 0 for ties. Blind to a shift of the rewards for any weights. A
-    part with k = 1 is `_above_others`.
+    sorted rewards below r_i, each weighed by the subsets J below the step, make a prefix sum:
+    never negative, exactly 0 for ties. Blind to a shift of the rewards for any weights.
     """
-    parts = group.order.parts(group.rewards.shape[-1])
-    values = functools.reduce(operator.add, (_leave_one_out_of(part, group) for part in parts))
+    n, values = group.rewards.shape[-1], np.zeros_like(group.rewards)
+    for part in group.order.parts(n):
+        k = len(part)
+        if k == 1:
+            values += float(part[0]) * _above_others(group)
+        elif part[:-1].any():
+            values += stepwise_sums(np.diff(group.rewards), group.ratios, *rule.split(part))
+        else:
+            below = part[-1] * max_weights(n, k) * prefix_means(group.ratios, k - 1)
+            values += _climbed(group, below)
     return values, values
-
-
-def _leave_one_out_of(part: FloatArray, group: Group) -> FloatArray:
-    n, k = group.rewards.shape[-1], len(part)
-    if k == 1:
-        return float(part[0]) * _above_others(group)
-    if part[:-1].any():
-        return stepwise_sums(np.diff(group.rewards), group.ratios, *rule.split(part))
-    return _climbed(group, part[-1] * max_weights(n, k) * prefix_means(group.ratios, k - 1))
 
 
 def exact_replace_one(group: Group) -> Pair:
     """Return LOO-1 minus what replace_one would subtract more from it on-policy.
 
-    That difference is made of the other samples only, so that the gradient stays unbiased; the
-    ratios would add nothing to it but time.
+    That difference is made of the other samples only: the gradient stays unbiased.
     """
     more = group.on_policy(rule.leave_one_out) - group.on_policy(rule.replace_one)
     values = exact_leave_one_out(group)[0] - more
@@ -211,10 +193,9 @@ def _climbed(group: Group, weights: FloatArray) -> FloatArray:
 def _above_others(group: Group) -> FloatArray:
     """Return (r_i - mean of the others) / n, the mean weighed by their ratios: LOO-1 for k = 1.
 
-    Dividing by the sum of the ratios keeps the mean within the rewards; it does not contain
-    sample i, so the gradient stays unbiased.
+    Dividing by the sum of the ratios keeps the mean within the rewards.
     """
-    gains, ratios = group.gains, group.ratios
+    gains, ratios = group.rewards - group.rewards[:, :1], group.ratios
     n = gains.shape[-1]
     # Summed from both sides: a total minus the own term would cancel where that term dominates.
     products = gains * ratios

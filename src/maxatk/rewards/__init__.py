@@ -1,9 +1,8 @@
 """Rewards by name: tests, answers, functions of one's own, reward models, and sums of them."""
 
 from maxatk.rewards.answers import compute_answer_score
-from maxatk.rewards.load import load_reward, load_rewards
-from maxatk.rewards.reward import Failure, Reward
-from maxatk.rewards.specification import RewardSpec, read_spec
+from maxatk.rewards.reward import Failure, Reward, RewardSpec
+from maxatk.rewards.specification import load_reward, load_rewards, read_spec
 
 __all__ = [
     "Failure",

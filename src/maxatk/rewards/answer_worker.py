@@ -24,27 +24,24 @@ def main() -> None:
     out.flush()
     for line in sys.stdin:
         try:
-            found = _answer(json.loads(line))
+            found: dict[str, Any] = _answer(json.loads(line))
         except Exception as error:
             found = {"error": f"{type(error).__name__}: {error}"[:200]}
         out.write(json.dumps(found) + "\n")
         out.flush()
 
 
-def _answer(question: dict[str, Any]) -> dict[str, Any]:
+def _answer(question: dict[str, str]) -> dict[str, bool]:
     from math_verify import parse, verify
 
-    gold = _parsed(parse, question["answer"])
+    text = question["answer"]
+    if "\\" in text and "$" not in text and "\\boxed" not in text:
+        text = f"${text}$"  # a bare formula
+    gold = parse(text, parsing_timeout=None)
     if "completion" not in question:
         return {"understood": bool(gold)}
     found = parse(question["completion"], parsing_timeout=None)
     return {"equal": bool(gold) and bool(verify(gold, found, timeout_seconds=None))}
-
-
-def _parsed(parse: Any, answer: str) -> Any:
-    """Return an expected answer as math-verify reads it; bare formulas are put between dollars."""
-    bare = "\\" in answer and "$" not in answer and "\\boxed" not in answer
-    return parse(f"${answer}$" if bare else answer, parsing_timeout=None)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,7 @@
 """Is the answer of a completion the expected one? Mathematics, through `math-verify`.
 
-The comparison runs in a process of its own: it is made of symbolic algebra on what a model wrote,
-which can take for ever or all the memory, and math-verify's own time limit works in main threads
-only.
+It is compared in a process of its own: symbolic algebra on what a model wrote can take for ever or
+all the memory, and math-verify's own time limit works in main threads only.
 """
 
 from __future__ import annotations
@@ -32,8 +31,8 @@ class AnswerReward:
     r"""A reward function in TRL's shape: 1.0 where a completion's answer equals `answer`, else 0.
 
     The answer of a completion is its last boxed expression, formula or number, as math-verify
-    finds it; equal are 1/2, 0.5 and \frac{1}{2}. One comparison may take `timeout_s` seconds; an
-    answer that cannot be compared in that time is wrong, or none would be better than a wrong one.
+    finds it; equal are 1/2, 0.5 and \frac{1}{2}. An answer that cannot be compared within
+    `timeout_s` seconds is wrong, or none would be better than a wrong one.
 
     Raises MissingDependencyError without math-verify.
     """
@@ -49,10 +48,7 @@ class AnswerReward:
         self.__name__ = "answer"
 
     def check(self, problems: Sequence[Problem]) -> None:
-        """Raise InvalidValueError for a problem without `answer`, DataError for one not understood.
-
-        An answer that math-verify does not understand would make every completion wrong.
-        """
+        """Raise InvalidValueError for a problem without `answer`, DataError for no mathematics."""
         for problem in problems:
             if problem.answer is None:
                 raise InvalidValueError(
@@ -91,7 +87,12 @@ class AnswerReward:
         """
         with self._lock:
             if self._worker is None or self._worker.poll() is not None:
-                self._worker = _start()
+                self._worker = subprocess.Popen(
+                    [sys.executable, "-m", "maxatk.rewards.answer_worker"],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL,
+                )
                 if not self._line(self._worker, _START_S):
                     raise Failure(f"math-verify was not imported within {_START_S:g} s")
             worker = self._worker
@@ -122,8 +123,7 @@ class AnswerReward:
             self._worker.communicate()  # closes both pipes
             self._worker = None
 
-    def __del__(self) -> None:
-        self.close()
+    __del__ = close
 
 
 def compute_answer_score(
@@ -144,14 +144,4 @@ def compute_answer_score(
     return {"score": math.nan if score is None else score, "unscored": float(score is None)}
 
 
-@functools.cache
-def _shared() -> AnswerReward:
-    """Return the one reward of this process, made on first use."""
-    return AnswerReward()
-
-
-def _start() -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "maxatk.rewards.answer_worker"]
-    return subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    )
+_shared = functools.cache(AnswerReward)  # the one of this process, made on first use

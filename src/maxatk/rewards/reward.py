@@ -12,7 +12,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent import futures
-from typing import Any
+from typing import Any, TypeAlias
 
 from maxatk.check import LARGEST
 from maxatk.errors import InvalidValueError, MaxAtKError
@@ -23,8 +23,11 @@ from maxatk.verifier.rewards import Completion, Start
 
 _log = logging.getLogger(__name__)
 
-RewardFunction = Callable[..., Any]
+RewardFunction: TypeAlias = Callable[..., Any]
 """`function(prompts=..., completions=..., **columns)` returns one number or None a completion."""
+
+Items: TypeAlias = Sequence[Any]
+Columns: TypeAlias = Mapping[str, Any]
 
 PROBLEM_COLUMNS = (
     "problem_id",
@@ -39,18 +42,15 @@ PROBLEM_COLUMNS = (
 )
 """The columns that every problem gives beside those of its `meta`."""
 
-
 MOST_FAILED = 0.05
 """The share of completions that a function may fail for before `on_error: stop` stops."""
 
 _FEWEST = 20  # completions, of which that share is one
+TIMEOUT_S = 300.0
 
 
 class Failure(MaxAtKError):  # noqa: N818  (a result, not only an error)
-    """A reward function did not give a reward: it raised, took too long or returned no number.
-
-    `lines` are those of the traceback that are the user's own.
-    """
+    """A reward function did not give a reward; `lines` are the user's own of the traceback."""
 
     def __init__(self, text: str, lines: str = "") -> None:
         super().__init__(text)
@@ -58,21 +58,34 @@ class Failure(MaxAtKError):  # noqa: N818  (a result, not only an error)
 
 
 @dataclasses.dataclass(frozen=True)
-class Part:
-    """One function of a reward, its weight in the sum and the seconds a call of it may take.
+class RewardSpec:
+    """One part of a reward as a recipe names it.
 
-    `check` raises for problems that lack what the function needs. `on_error` says what a
-    completion is worth that the function fails for, as in `RewardSpec`; `own` marks a function of
-    the user's.
+    `kind` is a name in `NAMED`, "function" or "model"; `target` is what a function or a model is
+    called. `timeout_s` bounds one call of it. `on_error` is about completions that it fails for:
+    "zero" counts them as 0 and "drop" leaves them out. "stop" counts them as 0 as long as they
+    are at most `MOST_FAILED` (one of fewer than 20) and no reward is below 0, and ends the command
+    otherwise, so that no score rises by them.
     """
 
-    name: str
-    function: RewardFunction
+    kind: str
+    target: str
     weight: float = 1.0
-    timeout_s: float | None = None
+    timeout_s: float | None = TIMEOUT_S
+    on_error: str = "stop"
+
+    @property
+    def name(self) -> str:
+        """What the column of this part is called."""
+        return self.target if self.kind == "model" else self.target.rpartition(":")[2]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Part(RewardSpec):
+    """The function of a part, and `check`, which raises for problems that lack what it needs."""
+
+    function: RewardFunction
     check: Callable[[Sequence[Problem]], None] | None = None
-    on_error: str = "drop"
-    own: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,17 +111,13 @@ class Reward:
     """The weighted sum of its parts, as a reward function in TRL's shape.
 
     Where a part gives None, or fails and is to be dropped, the sum is None. Every kind of failure
-    is logged once by name, and `failures` counts them all; `failed` is the share of completions
-    that the last call had one for.
-
-    Its calls raise InvalidValueError where a function returns another number of values than it
-    got completions, and where one whose `on_error` is "stop" fails too often.
+    is logged once by name, and `failures` counts them all. Raises InvalidValueError for a wrong
+    number of values, and where a function whose `on_error` is "stop" fails too often.
     """
 
     def __init__(self, parts: Sequence[Part]) -> None:
         self.parts = tuple(parts)
         self.failures: Counter[str] = Counter()
-        self.failed = 0.0  # share of the completions of the last call
         self._tallies = {part.name: _Tally() for part in parts}
         self.__name__ = "+".join(part.name for part in parts)
 
@@ -124,18 +133,13 @@ class Reward:
             if part.check is not None:
                 part.check(problems)
 
-    def __call__(
-        self, prompts: Sequence[Any], completions: Sequence[Any], **columns: Any
-    ) -> list[float | None]:
+    def __call__(self, prompts: Items, completions: Items, **columns: Any) -> list[float | None]:
         """Return one reward a completion, None where a part gave none."""
         return [found.total for found in self.rewarded(prompts, completions, columns)]
 
     @contextlib.contextmanager
     def ahead(self) -> Iterator[Start]:
-        """Yield a function that starts what the parts by tests need; see `CodeReward.ahead`.
-
-        Functions of the user and reward models are called with the whole batch alone.
-        """
+        """Yield a function that starts what the parts by tests need; see `CodeReward.ahead`."""
         with contextlib.ExitStack() as stack:
             starts = [
                 stack.enter_context(part.function.ahead())
@@ -149,28 +153,24 @@ class Reward:
 
             yield start
 
-    def rewarded(
-        self, prompts: Sequence[Any], completions: Sequence[Any], columns: Mapping[str, Any]
-    ) -> list[Rewarded]:
+    def rewarded(self, prompts: Items, completions: Items, columns: Columns) -> list[Rewarded]:
         """Return the reward of every completion, with the values of its parts unweighted."""
-        values = [self._values(part, prompts, completions, columns) for part in self.parts]
+        values = [_values(part, prompts, completions, columns) for part in self.parts]
         for part, found in zip(self.parts, values, strict=True):
             self._count(part, found)
-        rewarded = [self._sum(row) for row in zip(*values, strict=True)]
-        self.failed = sum(r.error is not None for r in rewarded) / max(1, len(rewarded))
-        return rewarded
+        return [self._sum(row) for row in zip(*values, strict=True)]
 
     def try_out(
-        self, prompts: Sequence[Any], completions: Sequence[Any], columns: Mapping[str, Any]
+        self, prompts: Items, completions: Items, columns: Columns
     ) -> dict[str, list[float | str | None]]:
         """Return what each function of the user's own gives a few completions, or fails with.
 
-        Raises InvalidValueError where one that is to stop fails for all of them, and as a call.
+        Raises InvalidValueError as a call, of failures where one fails for all completions.
         """
         found: dict[str, list[float | str | None]] = {}
         for part in self.parts:
-            if part.own:
-                values = self._values(part, prompts, completions, columns)
+            if part.kind == "function":
+                values = _values(part, prompts, completions, columns)
                 if all(isinstance(value, Failure) for value in values):
                     self._count(part, values)
                 found[part.name] = [str(v) if isinstance(v, Failure) else v for v in values]
@@ -198,7 +198,11 @@ class Reward:
         tally.negative |= any(isinstance(value, float) and value < 0 for value in values)
         tally.first = tally.first or next(iter(failures), None)
         for failure in failures:
-            self._note(part, failure)
+            text = f"reward {part.name}: {failure}"
+            if not self.failures[text]:
+                worth = "have no reward" if part.on_error == "drop" else "count as 0"
+                _log.warning("%s; such completions %s", text, worth)
+            self.failures[text] += 1
         many = tally.failed > MOST_FAILED * max(tally.completions, _FEWEST)
         # A 0 would be a gift where other completions are worth less.
         first, gift = tally.first, tally.negative or part.weight < 0
@@ -210,36 +214,25 @@ class Reward:
                 "completions are worth: zero, or drop, which leaves them out and can raise scores"
             )
 
-    def _values(
-        self,
-        part: Part,
-        prompts: Sequence[Any],
-        completions: Sequence[Any],
-        columns: Mapping[str, Any],
-    ) -> list[float | Failure | None]:
-        try:
-            found = _called(part, prompts, completions, columns)
-        except Failure as failure:
-            if len(completions) == 1 or isinstance(failure, _TimeOut):
-                return [failure] * len(completions)
-            # One completion may have spoilt the call: each by itself shows which.
-            rows = [_row(columns, i, len(completions)) for i in range(len(completions))]
-            return [
-                self._values(part, [prompt], [completion], row)[0]
-                for prompt, completion, row in zip(prompts, completions, rows, strict=True)
-            ]
-        return [_number(value) for value in found]
-
-    def _note(self, part: Part, failure: Failure) -> None:
-        text = f"reward {part.name}: {failure}"
-        if not self.failures[text]:
-            worth = "have no reward" if part.on_error == "drop" else "count as 0"
-            _log.warning("%s; such completions %s", text, worth)
-        self.failures[text] += 1
-
 
 class _TimeOut(Failure):
     pass
+
+
+def _values(
+    part: Part, prompts: Items, completions: Items, columns: Columns
+) -> list[float | Failure | None]:
+    try:
+        return list(map(_number, _called(part, prompts, completions, columns)))
+    except Failure as failure:
+        if len(completions) == 1 or isinstance(failure, _TimeOut):
+            return [failure] * len(completions)
+    # One completion may have spoilt the call: each by itself shows which.
+    rows = [_row(columns, i, len(completions)) for i in range(len(completions))]
+    return [
+        _values(part, [prompt], [completion], row)[0]
+        for prompt, completion, row in zip(prompts, completions, rows, strict=True)
+    ]
 
 
 def _number(value: Any) -> float | Failure | None:
@@ -252,9 +245,7 @@ def _number(value: Any) -> float | Failure | None:
     return Failure(f"returned {_shown(value)} where a finite number or None is wanted")
 
 
-def _called(
-    part: Part, prompts: Sequence[Any], completions: Sequence[Any], columns: Mapping[str, Any]
-) -> list[Any]:
+def _called(part: Part, prompts: Items, completions: Items, columns: Columns) -> list[Any]:
     def call() -> Any:
         found = part.function(prompts=list(prompts), completions=list(completions), **columns)
         found = found.tolist() if hasattr(found, "tolist") else found
@@ -285,10 +276,7 @@ def _shown(value: Any) -> str:
 
 
 def _within(call: Callable[[], Any], seconds: float) -> Any:
-    """Return what `call` returns; raise _TimeOut where it has not after so many seconds.
-
-    A thread cannot be stopped: the call that took too long goes on, and its result is dropped.
-    """
+    """Return what `call` returns; raise _TimeOut after so many seconds, when it goes on unheard."""
     outcome: futures.Future[Any] = futures.Future()
 
     def work() -> None:
@@ -303,7 +291,7 @@ def _within(call: Callable[[], Any], seconds: float) -> Any:
     return outcome.result()
 
 
-def _row(columns: Mapping[str, Any], index: int, count: int) -> dict[str, Any]:
+def _row(columns: Columns, index: int, count: int) -> dict[str, Any]:
     """Return the columns of one completion; what is no column is passed on as it is."""
     return {
         name: [value[index]] if isinstance(value, (list, tuple)) and len(value) == count else value
@@ -314,8 +302,8 @@ def _row(columns: Mapping[str, Any], index: int, count: int) -> dict[str, Any]:
 def columns_of(problems: Sequence[Problem]) -> dict[str, list[Any]]:
     """Return the columns of problems as a reward function gets them, one value a problem.
 
-    They are those of `PROBLEM_COLUMNS` and one for every field of any problem's `meta`, None where
-    a problem lacks it; a field of that name never takes the place of one of the former.
+    They are those of `PROBLEM_COLUMNS`, and before them one for every other field of any problem's
+    `meta`, None where a problem lacks it.
     """
     names = dict.fromkeys(name for problem in problems for name in problem.meta)
     own = {name: [_column(problem, name) for problem in problems] for name in PROBLEM_COLUMNS}
