@@ -17,7 +17,7 @@ from maxatk.errors import InvalidValueError, unknown_name
 from maxatk.objectives import rule
 from maxatk.objectives.checks import FloatArray, as_floats, as_k, refuse_k_above
 from maxatk.objectives.group import Group, centred, root_sum_of_squares
-from maxatk.objectives.layout import layout_of
+from maxatk.objectives.layout import Layout, layout_of
 from maxatk.objectives.methods import BASELINES, Method, as_method
 from maxatk.objectives.off_policy import over_ties
 from maxatk.objectives.subsets import shares_of_draws
@@ -51,23 +51,21 @@ def advantages(
             tensors and series are taken too, and flat rewards with `groups`; the advantages have
             the form of the rewards (ragged: a list of arrays; tensors: float32, same device).
         method: A name in `METHODS` or a `Method`.
-        k: Size of the subsets, without meaning for a credit that has none (`Credit.uses_k`).
-        log_ratios: Log pi_theta - log pi_old of whole sequences, in nats (the sum over tokens),
-            in the shape of the rewards; None stands for ratios of one.
-        selection: Scores in the shape of the rewards. The subsets are then ordered by score: the
-            reward of max@k is that of the sample with the highest score, ties at random.
+        k: Size of the subsets, for a credit that has any.
+        log_ratios: Log pi_theta - log pi_old of whole sequences, in nats, in the shape of the
+            rewards; None stands for ratios of one.
+        selection: Scores in the shape of the rewards: max@k then is the reward of the sample with
+            the highest score in the subset, ties at random.
         answers: Hashable answers in the shape of the rewards, for a credit that looks at them.
         groups: The group of each of the flat rewards, hashable, in any order.
-        form: "ppo" for a surrogate that multiplies by the sample's own ratio, clipped or not: only
-            the ratios of the other samples are in the advantage. "reinforce" for a loss
-            -A_i log pi(y_i): the own ratio is in it too. Up to clamping (and, to first order, up
-            to second order in delta) it is rho_i times the advantage of "ppo".
+        form: "ppo" for a surrogate that multiplies by the sample's own ratio: only those of the
+            others are in the advantage. "reinforce" for a loss -A_i log pi(y_i): it is rho_i times
+            that of "ppo", up to clamping (and, to first order, second order in delta).
         clamp: Bound on |rho - 1|; None leaves the ratios as they are.
 
-    As in eq. (9) the sum over the samples of A_i grad log pi(y_i) estimates the gradient of the
-    statistic; for the credit "reward" their mean does, as in eq. (5). 0 is returned for unscorable
-    samples, for groups in which fewer samples were scored than the method needs and for groups of
-    equal rewards, unless the credit or the baseline keeps their level, as "none" does.
+    The sum over the samples of A_i grad log pi(y_i) estimates the gradient of the statistic, as in
+    eq. (9); for the credit "reward" their mean does, eq. (5). 0 are unscorable samples, groups with
+    too few scored ones for the method, and those of equal rewards unless it keeps their level.
 
     Raises InvalidValueError for a k that n samples are too few for or that is not an integer >= 1,
     wrong shapes, infinite rewards, log ratios that are not finite, results beyond float64, unknown
@@ -75,16 +73,11 @@ def advantages(
     Source: "The Best of N Worlds", eq. (5), (9), (10), section 3.3, appendices A and E.
     """
     layout, rows = layout_of(rewards, groups)
-    if layout.places is None and (len(layout.shape) != 2 or layout.width == 0):
-        wanted = "must have shape (prompts, samples), at least one sample"
-        raise InvalidValueError(f"rewards: {wanted}, got {layout.shape}")
     method, size = as_method(method), as_k(k)
+    _check(layout, method, selection, answers, form)
     needed = check_group_size(method, size, layout.width)
-    _check_columns(method, selection, answers)
-    if form not in get_args(Form):
-        raise unknown_name("form", str(form), get_args(Form))
-    if not BASELINES[method.baseline].keeps_level:
-        needed = max(needed, 2)  # one sample has nothing to be compared with
+    # One sample has nothing to be compared with.
+    needed = max(needed, 1 if BASELINES[method.baseline].keeps_level else 2)
     layout.warn_of_fewer(needed, "their advantages are 0", depth=2)
     logs = None if log_ratios is None else layout.rows("log_ratios", log_ratios)
     scores = None if selection is None else layout.rows("selection", selection)
@@ -100,10 +93,10 @@ def advantages(
         beta=method.inverse_temperature,
     )
     result = np.zeros(rows.shape)
-    for places, group in whole.scored(needed):
-        with np.errstate(over="ignore", invalid="ignore"):  # refused below
+    with np.errstate(over="ignore", invalid="ignore"):  # refused below
+        for places, group in whole.scored(needed):
             found = _of_groups(group, method, form, with_ratios=logs is not None)
-        result.ravel()[places] = found
+            result.ravel()[places] = found
     if not np.isfinite(result).all():
         raise InvalidValueError(_OVERFLOW)
     restored: FloatArray = layout.of_samples(result)
@@ -111,23 +104,26 @@ def advantages(
 
 
 def check_group_size(method: Method, k: int, samples: int) -> int:
-    """Return the size of the smallest group that the method has advantages for.
-
-    Raises InvalidValueError where groups of that many samples are smaller.
-    """
-    needed, has_k = method.samples_needed(k), method.kind.uses_k
-    if has_k:
+    """Return the fewest samples that the method needs; raise InvalidValueError for fewer."""
+    needed, and_k = method.samples_needed(k), ""
+    if method.kind.uses_k:
         refuse_k_above(k, samples)
+        and_k = f" and k={k}"
     if needed > samples:
         raise InvalidValueError(
-            f"method: {method.credit!r} with the baseline {method.baseline!r}"
-            f"{f' and k={k}' if has_k else ''} needs at least {needed} samples, got {samples}"
+            f"method: {method.credit!r} with the baseline {method.baseline!r}{and_k} needs at "
+            f"least {needed} samples, got {samples}"
         )
     return needed
 
 
-def _check_columns(method: Method, selection: Any, answers: Any) -> None:
-    """Raise InvalidValueError for a column beside the rewards that is missing or has no use."""
+def _check(layout: Layout, method: Method, selection: Any, answers: Any, form: object) -> None:
+    """Raise InvalidValueError for a wrong shape or form, or a column that lacks or has no use."""
+    if layout.places is None and (len(layout.shape) != 2 or layout.width == 0):
+        wanted = "must have shape (prompts, samples), at least one sample"
+        raise InvalidValueError(f"rewards: {wanted}, got {layout.shape}")
+    if form not in get_args(Form):
+        raise unknown_name("form", str(form), get_args(Form))
     kind = method.kind
     if selection is not None and kind.order is None:
         raise InvalidValueError(
@@ -175,10 +171,9 @@ def _of_groups(group: Group, method: Method, form: Form, *, with_ratios: bool) -
 
 
 def _std_of_credits(group: Group, method: Method, values: FloatArray) -> FloatArray:
-    """Return std + eps, (P, 1), and 0 for a group whose std is rounding or, corrected, too small.
+    """Return std + eps, (P, 1), as TRL, and 0 for a group whose std is rounding or too small.
 
-    The std is the larger of those of the on-policy credits and of credit - baseline; the own
-    ratio is in neither. For "grpo" that is TRL's formula.
+    It is the larger std of the on-policy credits and of credit - baseline without the own ratio.
     """
     n = group.rewards.shape[-1]
     ordered, uncorrected = group.weights is not None, method.correction == "none"
@@ -206,8 +201,7 @@ def _mean_reward(group: Group, _method: Method, _values: FloatArray) -> FloatArr
 def _std_of_subsets(group: Group, _method: Method, _values: FloatArray) -> FloatArray:
     """Return k / n times the std of the statistic over the k-subsets, (P, 1).
 
-    W_j is the share of the subsets whose maximum is the j-th reward. Below the best reward,
-    rounding leaves no spread where there is none.
+    Below the best reward, rounding leaves no spread where there is none.
     """
     n = group.rewards.shape[-1]
     shares, below = group.order.of_group(n), group.rewards[:, -1:] - group.rewards
@@ -226,9 +220,8 @@ def effective_sample_size(
 ) -> FloatArray:
     """Return the effective share of the k-subsets under their weights rho(I), (P, n) to (P,).
 
-    It is the squared mean of rho(I) over the mean of rho(I)^2, both over all k-subsets of a group
-    of samples: 1 on-policy, near 0 where a few subsets carry the whole estimate. O(n k).
-    `log_ratios`, `clamp` and the errors are those of `advantages`.
+    It is the squared mean of rho(I) over the mean of rho(I)^2: 1 on-policy, near 0 where a few
+    subsets carry the whole estimate. The arguments and errors are those of `advantages`. O(n k).
     """
     size = as_k(k)
     logs = as_floats("log_ratios", log_ratios)

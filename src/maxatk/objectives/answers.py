@@ -1,17 +1,15 @@
 """Statistics of the answers of k samples: the plurality answer, and the different answers met.
 
-Samples with the same answer are a class, worth the mean of its rewards. Both statistics are a sum
-over the classes of a chance times that worth, and the chances look at the counts n_d alone:
-
-- majority: that class d wins the vote of a k-subset, ties at random;
-- distinct: that a k-subset holds class d at all, 1 - C(n - n_d, k) / C(n, k).
+Samples with the same answer are a class d, worth the mean of its rewards. Both statistics are a
+sum over the classes of that worth times a chance, which depends on the counts n_d alone: that
+class d wins the vote of a k-subset, ties at random, or that a k-subset holds it at all.
 """
 
 from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TypeAlias
 
 import numpy as np
@@ -31,8 +29,8 @@ _ENTRIES = 2**18  # of the products that a sweep over the classes holds: 2 MiB
 
 def statistic(chances: Chances, k: int, group: Group) -> FloatArray:
     """Return the statistic of k samples of each group, (P,)."""
-    rows = (_classes(*pair) for pair in _pairs(group))
-    return np.array([chances(tuple(counts.tolist()), k) @ worth for _, counts, worth in rows])
+    rows = _classes(group)
+    return np.array([chances(tuple(counts.tolist()), k) @ worth for _, _, counts, worth in rows])
 
 
 def formulas(chances: Chances) -> Mapping[str, Callable[[Group], FloatArray]]:
@@ -52,7 +50,7 @@ def formulas(chances: Chances) -> Mapping[str, Callable[[Group], FloatArray]]:
 
 
 def distinct_chances(counts: Counts, k: int) -> FloatArray:
-    """Return the chance of each class to be in a k-subset, (classes,)."""
+    """Return the chance of each class to be in a k-subset, 1 - C(n - n_d, k) / C(n, k)."""
     return hit_shares(sum(counts), k)[list(counts)]
 
 
@@ -70,9 +68,8 @@ def _majority_chances(counts: Counts, k: int) -> FloatArray:
 
     Draws from each class are binomial with a rate near k/n, given that they sum to k. Where the
     winner has v votes, another class gives sum_{j<v} P(j) z^j + u P(v) z^v: the power of u counts
-    the ties t, and the share 1/(1+t) of the winner is the integral of u^t over [0, 1], which the
-    Gauss-Legendre rule gives exactly. The classes below the winner and those above it are each a
-    running product in z, so that one sweep serves every winner.
+    the ties t, and the share 1/(1+t) of the winner is the integral of u^t over [0, 1], by the
+    Gauss-Legendre rule exactly. Running products in z from below and above serve every winner.
     """
     rate = np.array([(k + 0.5) / (sum(counts) + 1)])
     drawn = {count: shares_of_draws(count, rate)[0] for count in {*counts}}
@@ -95,10 +92,7 @@ def _majority_chances(counts: Counts, k: int) -> FloatArray:
 
 
 def _rounds(counts: Counts, k: int) -> Iterator[tuple[Codes, FloatArray, FloatArray]]:
-    """Yield the votes that a winner can have, in rounds, each with nodes and shares in [0, 1].
-
-    The votes of a round need the same number of nodes: half of the classes that can tie.
-    """
+    """Yield the votes that a winner can have, in rounds that need the same nodes, with those."""
     least = np.arange(k + 1)
     reaching = len(counts) - np.searchsorted(counts, least)
     size = np.minimum(reaching, k // np.maximum(least, 1)) // 2 + 1
@@ -128,12 +122,10 @@ def _product(one: FloatArray, other: FloatArray) -> FloatArray:
 def _above(chances: Chances, without: Chances, group: Group) -> FloatArray:
     """Return the statistic minus that of the chances `without` a sample, for every sample (P, n).
 
-    Without sample i its class is worth the mean of its other rewards, also on average over the
-    samples that replace i.
+    Without it its class is worth the mean of its other rewards, also if others replace it.
     """
     result = np.zeros_like(group.rewards)
-    for row, (rewards, codes) in zip(result, _pairs(group), strict=True):
-        classes, counts, worth = _classes(rewards, codes)
+    for row, (rewards, classes, counts, worth) in zip(result, _classes(group), strict=True):
         whole = chances(tuple(counts.tolist()), group.k) @ worth
         for d in range(len(counts)):
             own, others = classes == d, counts - (np.arange(len(counts)) == d)
@@ -143,14 +135,10 @@ def _above(chances: Chances, without: Chances, group: Group) -> FloatArray:
     return result
 
 
-def _pairs(group: Group) -> Iterable[tuple[FloatArray, Codes]]:
-    """Return the rewards (n,) and the answers (n,) of each group."""
+def _classes(group: Group) -> Iterator[tuple[FloatArray, Codes, Codes, FloatArray]]:
+    """Yield of each group the rewards and classes of the samples, counts and worths of classes."""
     if group.answers is None:
         raise InvalidValueError("answers: must have the shape of the rewards, got None")
-    return zip(group.rewards, group.answers, strict=True)
-
-
-def _classes(rewards: FloatArray, codes: Codes) -> tuple[Codes, npt.NDArray[np.int64], FloatArray]:
-    """Return the class of each sample, 0 up to the group's classes, their counts and worths."""
-    _, own, counts = np.unique(codes, return_inverse=True, return_counts=True)
-    return own, counts, np.bincount(own, rewards) / counts
+    for rewards, codes in zip(group.rewards, group.answers, strict=True):
+        _, own, counts = np.unique(codes, return_inverse=True, return_counts=True)
+        yield rewards, own, counts, np.bincount(own, rewards) / counts

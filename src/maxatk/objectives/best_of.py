@@ -21,8 +21,7 @@ from maxatk.objectives.metrics import max_at_k
 Values: TypeAlias = "list[float | None]"
 Reward: TypeAlias = Callable[..., "Values | Awaitable[Values]"]
 
-MARK = "maxatk_best_of"
-"""The attribute of the functions that `best_of` made, by which a trainer knows them."""
+MARK = "maxatk_best_of"  # the attribute of the functions that `best_of` made
 
 _ALLOWED = {
     "scale_rewards": ("none", False),
@@ -45,28 +44,23 @@ def best_of(
     Its values are n A_i, with the advantages A_i of the method in each group of n samples. They sum
     to 0 in a group, so a GRPO that subtracts the group's mean and does not divide by its deviation
     (TRL: `scale_rewards="none"`) takes them as its advantages; the factor n undoes its mean over
-    the samples. A sample without a reward has None, as it had.
+    the samples. TRL's log gets the reward, max@k and the share of groups without signal.
 
     Args:
         reward: A function `(prompts, completions, **columns) -> list of float or None`, plain or
             async, or several, of which the weighted sum counts (without those that are None).
         k: The number of samples whose best one counts, below the size of the groups.
-        method: A name in `METHODS` or a `Method` whose advantages sum to 0 in every group, such as
-            those with the baseline "remove_one".
+        method: One whose advantages sum to 0 in every group, as with the baseline "remove_one".
         weights: One finite number for each of several rewards; 1 each if not given.
         groups: The column whose equal values, one after the other, are a group; the prompts if not
             given. A function must see whole groups.
 
-    Where the trainer hands over `log_metric` and `log_extra`, as TRL does, its log gets the mean
-    reward, max@k, the share of groups without signal, and each sample's reward.
-
-    Raises InvalidValueError for a method whose advantages do not sum to 0 or that needs answers,
-    and for arguments that are not allowed. The function raises it for groups of different sizes or
-    of k samples or fewer, for a wrong number of values, for values that are no finite numbers, and,
-    where the trainer shows its configuration, for split groups and a division by the deviation.
+    Raises InvalidValueError for arguments that are not allowed; the function for groups that are
+    split, of different sizes or of k samples or fewer, for values that are not one finite number or
+    None a completion, and for a trainer that shows that it divides by the deviation.
     Source: "The Best of N Worlds", section 4.3; OrderGrad (2606.06096) has (n/k) A_i.
     """
-    functions = tuple(reward) if isinstance(reward, Sequence) else (reward,)
+    functions: tuple[Any, ...] = tuple(reward) if isinstance(reward, Sequence) else (reward,)
     require(bool(functions), "best_of: reward", "at least one function", reward)
     for function in functions:
         require(callable(function), "best_of: reward", "a function", function)
@@ -77,21 +71,19 @@ def best_of(
     names = tuple(str(getattr(f, "__name__", type(f).__name__)) for f in functions)
     training = _BestOf(names, as_k(k), _centred(as_method(method), k), np.array(shares), groups)
 
-    def called(prompts: Any, completions: Any, columns: Any) -> list[Any]:
-        return [f(prompts=prompts, completions=completions, **columns) for f in functions]
-
     def plain(prompts: Any, completions: Any, **columns: Any) -> Values:
-        found = called(prompts, completions, columns)
+        found = [f(prompts=prompts, completions=completions, **columns) for f in functions]
         return training.values(found, prompts, completions, columns)
 
     async def waiting(prompts: Any, completions: Any, **columns: Any) -> Values:
         import asyncio  # here, so that `import maxatk` stays as light as NumPy
 
-        found = called(prompts, completions, columns)
+        found = [f(prompts=prompts, completions=completions, **columns) for f in functions]
         values = await asyncio.gather(*map(_value, found))
         return training.values(values, prompts, completions, columns)
 
-    wrapped: Reward = waiting if any(map(_is_async, functions)) else plain
+    called = [*functions, *(function.__call__ for function in functions)]  # either may be async
+    wrapped: Reward = waiting if any(map(inspect.iscoroutinefunction, called)) else plain
     wrapped.__name__ = f"best_of_{k}_{'_'.join(names)}"
     vars(wrapped)[MARK] = True
     return wrapped
@@ -99,8 +91,6 @@ def best_of(
 
 @dataclasses.dataclass(frozen=True)
 class _BestOf:
-    """What `best_of` was asked for."""
-
     names: tuple[str, ...]
     k: int
     method: Method
@@ -122,14 +112,14 @@ class _BestOf:
         rows = rewards.reshape(-1, size)
         centred = size * advantages(rows, self.method, self.k)
         self._log(columns, rows, centred)
-        both = zip(rewards.tolist(), centred.ravel().tolist(), strict=True)
-        return [None if math.isnan(one) else value for one, value in both]
+        centred[np.isnan(rows)] = np.nan
+        return [None if math.isnan(value) else value for value in centred.ravel().tolist()]
 
     def _log(self, columns: Any, rows: FloatArray, centred: FloatArray) -> None:
         """Hand what the training is about to the trainer's log, where it offers a way."""
         log_metric, log_extra = columns.get("log_metric"), columns.get("log_extra")
         if log_extra is not None:
-            log_extra("reward before best_of", [float(value) for value in rows.ravel()])
+            log_extra("reward before best_of", rows.ravel().tolist())
         if log_metric is None:
             return
         for name, values in (("reward", rows), (f"max@{self.k}", max_at_k(rows, self.k))):
@@ -154,10 +144,6 @@ def _centred(method: Method, k: int) -> Method:
             "group's mean would change them; allowed: those with the baseline 'remove_one'"
         )
     return method
-
-
-def _is_async(function: Any) -> bool:
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(function.__call__)
 
 
 async def _value(found: Any) -> Any:
@@ -199,10 +185,7 @@ def _size_of_groups(ids: Any, expected: int, samples: int | None) -> int:
 
 
 def _samples_shown(columns: Any) -> int | None:
-    """Return the samples a prompt, where the trainer shows its configuration, which is checked.
-
-    TRL hands over methods of the trainer, which know it.
-    """
+    """Return the samples a prompt, where TRL's bound methods show the configuration: checked."""
     trainer = getattr(columns.get("log_metric"), "__self__", None)
     settings = columns.get("args") or getattr(trainer, "args", None)
     for name, allowed in _ALLOWED.items():

@@ -1,7 +1,6 @@
 """Groups of samples in the order that the formulas want, without those that have no score.
 
-The functions are formulas of credits that look at the rewards of the whole group: they have no k
-and no order weights, and return credit minus baseline, (P, n).
+The formulas here are of credits without k and order weights: credit minus baseline, (P, n).
 """
 
 from __future__ import annotations
@@ -25,10 +24,8 @@ Places: TypeAlias = npt.NDArray[np.intp]
 class Group:
     """Groups of one size in ascending order, of the rewards or of the scores that select.
 
-    `rewards`, `scores` (None: the rewards select), `answers` (codes of classes, or None) and
-    `deltas`, the clamped ratios minus one, are (P, n); on-policy `deltas` may be a single 0 of
-    shape (1, 1). `weights` is None for a statistic that has no order weights, `beta` the inverse
-    temperature of the entropic one.
+    Arrays are (P, n): `deltas` are the clamped ratios minus one, or (1, 1) on-policy; `scores` are
+    None where the rewards select, `answers` codes of classes. `beta` is the inverse temperature.
     """
 
     rewards: FloatArray
@@ -48,7 +45,7 @@ class Group:
 
     @property
     def ratios(self) -> FloatArray:
-        """Return the clamped ratios, (P, n), for the formulas that are only used with them."""
+        """Return the clamped ratios, (P, n)."""
         return 1 + self.deltas
 
     @property
@@ -74,8 +71,7 @@ class Group:
     def scored(self, least: int) -> Iterator[tuple[Places, Group]]:
         """Yield the groups with each number m >= least of scored samples, and their flat places.
 
-        The places are (P', m): mostly a single array, m = n. The order of tied rewards is left
-        open, since no advantage depends on it; that of tied scores is that of the samples.
+        The places are (P', m): mostly a single array, m = n. Tied scores keep their order.
         """
         missing, keys, stable = np.isnan(self.rewards), self.rewards, self.scores is not None
         if self.scores is not None:

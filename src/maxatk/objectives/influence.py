@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import itertools
 import math
 from collections.abc import Callable, Sequence
@@ -30,18 +29,16 @@ def influence(
     """Return the advantages (P, n) of any statistic of k samples, unbiased for its gradient.
 
     Args:
-        statistic: Maps k samples (k - 1 for "remove_one") to a number.
+        statistic: Maps k samples (k - 1 for "remove_one"), in any order, to a number.
         rewards: P groups of n samples, of whatever `statistic` takes.
         baseline: "replace_one" subtracts the mean over replacing the sample by each of the other
-            k - 1, "remove_one" the statistic of the k - 1.
+            k - 1 (for k = 1 of the group), "remove_one" the statistic of the k - 1.
         k: Size of the subsets; None for the whole group.
         draws: Subsets that are drawn a group where there are more; fewer are all taken.
         seed: Of the draws.
 
-    Each subset gives its members the statistic minus the baseline; the mean over the subsets is
-    returned. For k = 1 the other samples of the group replace the one. The cost is O(k^2) calls a
-    subset for "replace_one" and O(k) for "remove_one". The statistic should not depend on the
-    order of the samples.
+    It is the mean over the subsets of the statistic minus the baseline, in O(k^2) calls a subset
+    for "replace_one" and O(k) for "remove_one".
 
     Raises InvalidValueError for groups of different sizes, k > n and an unknown baseline.
     """
@@ -79,10 +76,7 @@ def influence(
 
 
 def leave_one_out(statistic: Callable[..., float], group: Group) -> FloatArray:
-    """Return `influence` of a statistic of k rewards, or of k rewards and their answers: (P, n).
-
-    The samples must not be in the order of their rewards: the draws would favour some ranks.
-    """
+    """Return `influence` of a statistic of k rewards, or of k rewards and their answers: (P, n)."""
     columns = [group.rewards] if group.answers is None else [group.rewards, group.answers]
 
     def of_samples(samples: Sequence[Any]) -> float:
@@ -93,11 +87,3 @@ def leave_one_out(statistic: Callable[..., float], group: Group) -> FloatArray:
 
     rows = zip(*(column.tolist() for column in columns), strict=True)
     return influence(of_samples, [list(zip(*row, strict=True)) for row in rows], k=group.k)
-
-
-def asks_for_answers(statistic: Callable[..., float]) -> bool:
-    """Return whether a statistic has a parameter `answers`."""
-    try:
-        return "answers" in inspect.signature(statistic).parameters
-    except (TypeError, ValueError):  # a builtin
-        return False

@@ -82,10 +82,7 @@ class Layout:
         return _like(self.given, values, self.ids)
 
     def warn_of_fewer(self, needed: int, effect: str, *, depth: int) -> None:
-        """Warn of groups with fewer samples than are needed, naming the first, and of the effect.
-
-        `depth` is the number of calls between the caller's line and this one.
-        """
+        """Warn of groups with fewer samples than are needed, `depth` calls below the caller."""
         if self.places is None and self.width >= needed:  # which takes no time
             return
         few = np.flatnonzero(self.sizes < needed)
@@ -156,8 +153,7 @@ def layout_of(rewards: Any, groups: Any = None) -> tuple[Layout, FloatArray]:
 def layout_of_ids(ids: Sequence[Any], *, least: int = 1, given: Any = None) -> Layout:
     """Return the layout of flat rewards with one hashable group id each, in any order.
 
-    Groups come in the order in which they appear; a row has `least` places at least. Results are
-    arrays unless the `given` rewards are something else.
+    Groups come in the order in which they appear, in rows of at least `least` places.
     """
     groups = _numbered("groups", ids, missing=False)
     first = np.unique(groups, return_index=True)[1]
@@ -171,8 +167,7 @@ def layout_of_ids(ids: Sequence[Any], *, least: int = 1, given: Any = None) -> L
 def _numbered(field: str, values: Sequence[Any], *, missing: bool = True) -> npt.NDArray[np.intp]:
     """Return the number of each value among the different ones, in order of appearance.
 
-    None and NaN are one value if they may be `missing`. Raises InvalidValueError where they may
-    not, and for a value that is not hashable.
+    None and NaN are one value, and refused unless they may be `missing`.
     """
     seen: dict[Hashable, int] = {}
     found = []

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Literal, TypeAlias, get_args
@@ -25,35 +26,21 @@ Scale: TypeAlias = Literal["none", "std", "mean", "subset_std"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Credit:
-    """What a credit is the credit for, and what goes with it.
+    """What a credit is the credit for, and what goes with it."""
 
-    - `statistic`: what its expectation is, in words; "" for a credit that is none of a statistic.
-    - `order`: its order weights for a k, or `formulas`: credit minus baseline, (P, n), by the name
-      of the baseline, where it has none.
-    - `uses_k`: the k of a call has a meaning. `needs_answers`: it looks at answers too.
-    - `keeps_level`: equal rewards do not give 0.
-    - `per_sample`: the mean over the samples of A_i grad log pi(y_i), not their sum, is the
-      estimate of the gradient.
-    - `first_order`: section 3.3 expands it in the ratios.
-    """
-
-    statistic: str
-    order: Callable[[int], OrderWeights] | None = None
+    statistic: str  # what its expectation is, in words; "" for none
+    order: Callable[[int], OrderWeights] | None = None  # its order weights for a k, or:
     formulas: Mapping[str, Callable[[Group], FloatArray]] = dataclasses.field(default_factory=dict)
-    uses_k: bool = False
-    needs_answers: bool = False
-    keeps_level: bool = False
-    per_sample: bool = False
+    """Credit minus baseline, (P, n), by the name of the baseline."""
+    uses_k: bool = False  # the k of a call has a meaning
+    needs_answers: bool = False  # it looks at answers beside the rewards
+    keeps_level: bool = False  # equal rewards do not give 0
+    per_sample: bool = False  # the mean of A_i grad log pi(y_i) is the estimate, not the sum
     scales: tuple[Scale, ...] = ("none", "std")
-    first_order: bool = False
+    first_order: bool = False  # section 3.3 expands it in the ratios
 
-    @property
-    def corrections(self) -> tuple[Correction, ...]:
-        """Return the corrections that there are for it."""
-        if self.order is None:
-            return ("none",)
-        return ("none", "first_order", "exact") if self.first_order else ("none", "exact")
 
+_kept = functools.lru_cache(256)
 
 CREDITS: Mapping[str, Credit] = {
     "reward": Credit(
@@ -76,15 +63,17 @@ CREDITS: Mapping[str, Credit] = {
     ),
     "max_at_k": Credit(
         statistic="max@k",
-        order=OrderWeights.max,
+        order=_kept(OrderWeights.max),
         uses_k=True,
         scales=("none", "std", "subset_std"),
         first_order=True,
     ),
-    "min_at_k": Credit(statistic="min@k", order=OrderWeights.min, uses_k=True),
-    "any_k": Credit(statistic="mean of max@1 to max@k", order=OrderWeights.any_k, uses_k=True),
+    "min_at_k": Credit(statistic="min@k", order=_kept(OrderWeights.min), uses_k=True),
+    "any_k": Credit(
+        statistic="mean of max@1 to max@k", order=_kept(OrderWeights.any_k), uses_k=True
+    ),
     "harmonic": Credit(
-        statistic="sum of max@j / j, j up to n", order=lambda _: OrderWeights.harmonic()
+        statistic="sum of max@j / j, j up to n", order=_kept(lambda _: OrderWeights.harmonic())
     ),
     "majority": Credit(
         statistic="reward of the plurality answer of k",
@@ -112,37 +101,30 @@ CREDITS: Mapping[str, Credit] = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Baseline:
-    """What is subtracted from the credit (`formula`, in words), and what follows from it.
+    """What is subtracted from the credit, and what follows from it."""
 
-    - `rule`: its steps for order weights, where every ratio is one.
-    - `corrected`: credit minus baseline by the name of the correction.
-    - `unbiased`: it is made of the other samples only.
-    - `keeps_level`: equal rewards do not give 0.
-    - `spare`: how many samples more than k it needs.
-    - `ratios_only`: it goes with a correction only, of a credit that has the paper's.
-    """
-
-    formula: str
-    rule: RuleOf | None = None
+    formula: str  # for a statistic m, in words
+    rule: RuleOf | None = None  # its steps for order weights, where every ratio is one
     corrected: Mapping[str, off_policy.Corrected] = dataclasses.field(default_factory=dict)
-    unbiased: bool = True
-    keeps_level: bool = False
-    spare: int = 0
-    ratios_only: bool = False
+    """Credit minus baseline by the name of the correction."""
+    unbiased: bool = True  # it is made of the other samples only
+    keeps_level: bool = False  # equal rewards do not give 0
+    spare: int = 0  # how many samples more than k it needs
+    ratios_only: bool = False  # it goes with a correction only, of a credit that has the paper's
 
 
 BASELINES: Mapping[str, Baseline] = {
     "none": Baseline(
         formula="0",
         rule=rule.credit,
-        corrected=off_policy.of_both(lambda own, _: (own.values, own.slopes)),
+        corrected=off_policy.of_both(lambda own, _: own.rewards),
         keeps_level=True,
     ),
     "mean": Baseline(
         formula="mean of the credits",
         rule=rule.mean,
         corrected=off_policy.of_both(
-            lambda own, _: (group.centred(own.values), group.centred(own.slopes))
+            lambda own, _: (group.centred(own.rewards[0]), group.centred(own.rewards[1]))
         ),
         unbiased=False,
     ),
@@ -184,8 +166,8 @@ class Method:
     - `baseline`: a name in `BASELINES`.
     - `correction` for samples of an older policy: "none", "first_order" (section 3.3, for max@k)
       or "exact" (eq. 10).
-    - `scale`: "none", or what the difference is divided by: "std" (see `advantages`),
-      "mean" (of the rewards) or "subset_std" (k/n times the std of the subsets' statistic).
+    - `scale`: "none", or what the difference is divided by: "std" (of the credits, as
+      TRL), "mean" (of the rewards) or "subset_std" (k/n times that of the subsets' statistic).
     - `source`: where the method comes from, for people.
     - `inverse_temperature` b of the credit "entropic", log mean e^(b r) / b, in 1 / reward.
 
@@ -207,9 +189,11 @@ class Method:
         beta, kind = self.inverse_temperature, self.kind
         positive = is_number(beta) and 0 < beta < math.inf
         require(positive, "Method.inverse_temperature", "a finite number above 0", beta)
-        self._check("correction", get_args(Correction), kind.corrections)
+        corrected = {"first_order": kind.first_order, "exact": kind.order is not None}
+        fitting = ["none", *(name for name, has in corrected.items() if has)]
+        self._check("correction", get_args(Correction), fitting)
         self._check("scale", get_args(Scale), kind.scales)
-        fitting = kind.formulas or [name for name, row in BASELINES.items() if self._fits(row)]
+        fitting = list(kind.formulas) or [n for n, row in BASELINES.items() if self._fits(row)]
         self._check("baseline", BASELINES, fitting)
 
     def _check(self, field: str, known: Iterable[str], fitting: Iterable[str]) -> None:
@@ -240,7 +224,10 @@ class Method:
             return CREDITS[credit]
         if isinstance(credit, OrderWeights):
             return Credit(statistic="sum of weighted order statistics", order=lambda _: credit)
-        needs_answers = influence.asks_for_answers(credit)
+        try:
+            needs_answers = "answers" in inspect.signature(credit).parameters
+        except (TypeError, ValueError):  # a builtin
+            needs_answers = False
         return Credit(
             statistic=f"{getattr(credit, '__name__', 'a function')} of k samples",
             formulas={"leave_one_out": functools.partial(influence.leave_one_out, credit)},
@@ -263,9 +250,8 @@ class Method:
 
     def weights(self, k: int) -> OrderWeights | None:
         """Return the order weights of the credit for a k, or None where it has none."""
-        if isinstance(self.credit, OrderWeights):
-            return self.credit
-        return _weights(self.credit, k) if isinstance(self.credit, str) else None
+        order = self.kind.order
+        return order(k) if order else None
 
     def samples_needed(self, k: int) -> int:
         """Return the size of the smallest group that the method has advantages for."""
@@ -276,20 +262,6 @@ class Method:
     def largest_k(self, samples: int) -> int:
         """Return the largest k of a call that the method has in groups of that many samples."""
         return samples - BASELINES[self.baseline].spare
-
-    def is_silent(self, k: int, samples: int) -> bool:
-        """Return whether every advantage of groups of that many samples is 0, whatever they are."""
-        weights, baseline = self.weights(k), BASELINES[self.baseline].rule
-        if weights is None or baseline is None:
-            return False
-        found = rule.rule_of(weights, baseline, samples)
-        return not (found.level or found.up.any() or found.down.any())
-
-
-@functools.lru_cache(256)
-def _weights(credit: str, k: int) -> OrderWeights | None:
-    order = CREDITS[credit].order
-    return order(k) if order else None
 
 
 METHODS: Mapping[str, Method] = {
@@ -310,10 +282,7 @@ METHODS: Mapping[str, Method] = {
         source="section 3.3, appendix E",
     ),
     "bon_off_policy_exact": Method(
-        credit="max_at_k",
-        correction="exact",
-        baseline="leave_one_out",
-        source="eq. (10), computed exactly",
+        credit="max_at_k", correction="exact", baseline="leave_one_out", source="eq. (10), exactly"
     ),
     "bon_replace": Method(credit="max_at_k", baseline="replace_one", source="this package"),
     "bon_centred": Method(
@@ -331,9 +300,7 @@ METHODS: Mapping[str, Method] = {
     ),
     "dr_grpo": Method(credit="reward", baseline="mean", source="Liu et al. (2503.20783)"),
     "majority": Method(
-        credit="majority",
-        baseline="replace_one",
-        source="Tang et al. (2503.19595), computed exactly",
+        credit="majority", baseline="replace_one", source="Tang et al. (2503.19595), exactly"
     ),
     "distinct": Method(credit="distinct", baseline="remove_one", source="this package"),
     "entropic": Method(
@@ -343,15 +310,10 @@ METHODS: Mapping[str, Method] = {
         credit="reward", baseline="mean", scale="mean", source="MaxRL (2602.02710), as published"
     ),
     "pass_at_k_training": Method(
-        credit="max_at_k",
-        baseline="mean",
-        scale="subset_std",
-        source="Chen et al. (2508.10751), for real rewards",
+        credit="max_at_k", baseline="mean", scale="subset_std", source="Chen et al. (2508.10751)"
     ),
     "pkpo_sloo": Method(
-        credit="max_at_k",
-        baseline="others_credit",
-        source="Walder & Karkhanis (2505.15201), as published",
+        credit="max_at_k", baseline="others_credit", source="Walder & Karkhanis (2505.15201)"
     ),
     "rs_grpo": Method(
         credit="entropic", baseline="mean", source="RS-GRPO (2509.24261), as published"

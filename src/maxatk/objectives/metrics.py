@@ -5,13 +5,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from maxatk.errors import InvalidValueError
-from maxatk.objectives import answers as of_answers
+from maxatk.objectives.answers import distinct_chances, majority_chances, statistic
 from maxatk.objectives.checks import FloatArray, as_floats, as_k, refuse_k_above
 from maxatk.objectives.group import Group
 from maxatk.objectives.layout import layout_of
@@ -19,11 +19,7 @@ from maxatk.objectives.order import OrderWeights
 from maxatk.objectives.rule import selected_weights
 from maxatk.objectives.subsets import hit_shares, max_weights
 
-LONG_GROUP = 1_000
-"""Above so many rewards in one dimension a metric asks whether they are those of one prompt."""
-
-Column: TypeAlias = tuple[int, Callable[[Group], FloatArray]]
-"""The samples that a statistic needs, and the statistic of groups, (P,)."""
+_LONG_GROUP = 1_000  # rewards in one dimension, above which a metric asks whether they are one
 
 
 def max_at_k(
@@ -36,18 +32,19 @@ def max_at_k(
     """Return the mean over all k-subsets of the samples of the largest reward in the subset.
 
     `rewards` has shape (..., n), in any unit and of any sign; the result has the shape (...,)
-    for one k and (..., len(k)) for a sequence, in the unit of the rewards. NaN marks a sample
-    that could not be scored. It is dropped, and a group with fewer than k scored samples gives
-    NaN. For 0/1 rewards this is pass@k. Other forms of rewards and `groups` are those of
-    `advantages`; the metric then is one value a group, in order of appearance. With a `selection`
-    of the rewards' shape it is the reward of the sample with the highest score in the subset,
-    ties at random: what best-of-k by that score returns.
+    for one k and (..., len(k)) for a sequence, in the unit of the rewards. A sample that could not
+    be scored, NaN, is dropped, and a group with fewer than k others gives NaN. Other forms of
+    rewards, `groups` (one value each, in order of appearance) and `selection` are those of
+    `advantages`. For 0/1 rewards this is pass@k.
 
     Raises InvalidValueError for k > n, a k that is not an integer >= 1 and infinite rewards.
     Source: "The Best of N Worlds", appendix C.1.
     """
-    columns = [_ordered(OrderWeights.max(size)) for size in _sizes(k)]
-    return _statistics(rewards, columns, np.ndim(k), selection=selection, groups=groups)
+
+    def largest(size: int, group: Group) -> FloatArray:
+        return _order_statistic(OrderWeights.max(size), group)
+
+    return _statistics(rewards, k, largest, selection=selection, groups=groups)
 
 
 def order_at_k(
@@ -64,7 +61,11 @@ def order_at_k(
     """
     if not isinstance(weights, OrderWeights):
         raise InvalidValueError(f"weights: must be OrderWeights, got {weights!r}")
-    return _statistics(rewards, [_ordered(weights)], 0, selection=selection, groups=groups)
+
+    def weighted(_: int, group: Group) -> FloatArray:
+        return _order_statistic(weights, group)
+
+    return _statistics(rewards, weights.size, weighted, selection=selection, groups=groups)
 
 
 def majority_at_k(
@@ -75,10 +76,8 @@ def majority_at_k(
     `answers` are hashable, in the shape of the rewards (..., n), which InvalidValueError is raised
     for; an answer is worth the mean of its rewards in the group. The rest is as in `max_at_k`.
     """
-    columns = [
-        (s, partial(of_answers.statistic, of_answers.majority_chances, s)) for s in _sizes(k)
-    ]
-    return _statistics(rewards, columns, np.ndim(k), answers=answers, groups=groups)
+    voted = partial(statistic, majority_chances)
+    return _statistics(rewards, k, voted, answers=answers, groups=groups)
 
 
 def distinct_at_k(
@@ -89,21 +88,16 @@ def distinct_at_k(
     That is sum_d v_d (1 - C(n - n_d, k) / C(n, k)) over the answers d, given n_d times and worth
     v_d, the mean of their rewards. The arguments are those of `majority_at_k`.
     """
-    columns = [
-        (s, partial(of_answers.statistic, of_answers.distinct_chances, s)) for s in _sizes(k)
-    ]
-    return _statistics(rewards, columns, np.ndim(k), answers=answers, groups=groups)
+    met = partial(statistic, distinct_chances)
+    return _statistics(rewards, k, met, answers=answers, groups=groups)
 
 
 def chance_of_best(rewards: npt.ArrayLike, k: int, *, groups: Any = None) -> Any:
     """Return the chance of each sample to be the best of k of its group, in the rewards' form.
 
-    `rewards`, `groups` and errors are those of `max_at_k`. The chances are the weights of the
-    samples under best-of-k: they sum to 1 in a group, and times the rewards to max@k. Tied
-    samples share theirs. A sample without a reward has 0, and so has every sample of a group with
-    fewer than k scored ones.
-
-    Equation: the W of `OrderWeights.max(k)`, averaged over the orders of ties.
+    They sum to 1 in a group, and times the rewards to max@k: the W of `OrderWeights.max(k)`,
+    averaged over the orders of ties. A sample without a reward has 0, and so has a group with
+    fewer than k others. `rewards`, `groups` and errors are those of `max_at_k`.
     """
     size = as_k(k)
     layout, rows = layout_of(rewards, groups)
@@ -114,14 +108,6 @@ def chance_of_best(rewards: npt.ArrayLike, k: int, *, groups: Any = None) -> Any
         weights = max_weights(places.shape[1], size)
         chances.ravel()[places] = selected_weights(weights, group.rewards)
     return layout.of_samples(chances)
-
-
-def _sizes(k: int | Sequence[int]) -> list[int]:
-    return [as_k(size) for size in (k if np.ndim(k) else [k])]  # type: ignore[union-attr]
-
-
-def _ordered(weights: OrderWeights) -> Column:
-    return weights.size, partial(_order_statistic, weights)
 
 
 def _order_statistic(weights: OrderWeights, group: Group) -> FloatArray:
@@ -141,19 +127,17 @@ def _order_statistic(weights: OrderWeights, group: Group) -> FloatArray:
 
 def _statistics(
     rewards: npt.ArrayLike,
-    columns: Sequence[Column],
-    axes: int,
+    k: int | Sequence[int],
+    of: Callable[[int, Group], FloatArray],
     *,
     selection: Any = None,
     answers: Any = None,
     groups: Any = None,
 ) -> FloatArray:
-    """Return the statistics (..., columns) of rewards (..., n), NaN where samples lack.
-
-    With 0 `axes` for them, the only one comes without the last axis.
-    """
+    """Return the statistic `of` k samples, (...,) or for several k (..., len(k))."""
+    sizes = [as_k(size) for size in (k if np.ndim(k) else [k])]  # type: ignore[union-attr]
     layout, rows = layout_of(rewards, groups)
-    if layout.places is None and len(layout.shape) == 1 and rows.size > LONG_GROUP:
+    if layout.places is None and len(layout.shape) == 1 and rows.size > _LONG_GROUP:
         warnings.warn(
             f"rewards: {rows.size:,} in one dimension are taken for the samples of one prompt; "
             "give `groups`, the prompt of each, or the shape (prompts, samples)",
@@ -161,20 +145,19 @@ def _statistics(
         )
     scores = None if selection is None else layout.rows("selection", selection)
     codes = None if answers is None else layout.codes("answers", answers)
-    for size, _ in columns:
-        refuse_k_above(size, layout.width)
-    largest = max((size for size, _ in columns), default=1)
+    largest = max(sizes, default=1)
+    refuse_k_above(largest, layout.width)
     layout.warn_of_fewer(largest, "their metric is NaN", depth=3)
-    values = np.full((len(rows), len(columns)), np.nan)
+    values = np.full((len(rows), len(sizes)), np.nan)
     for places, group in Group(rows, scores=scores, answers=codes).scored(1):
-        for column, (size, of) in enumerate(columns):
+        for column, size in enumerate(sizes):
             if size <= places.shape[1]:
                 with np.errstate(over="ignore", invalid="ignore"):
-                    found = of(group)
+                    found = of(size, group)
                 if not np.isfinite(found).all():
                     raise InvalidValueError("rewards: too large, the statistic overflows")
                 values[places[:, 0] // layout.width, column] = found
-    restored: FloatArray = layout.of_groups(values if axes else values[:, 0])
+    restored: FloatArray = layout.of_groups(values if np.ndim(k) else values[:, 0])
     return restored
 
 
@@ -183,8 +166,8 @@ def pass_at_k(
 ) -> FloatArray:
     """Return 1 - C(n - c, k) / C(n, k): the share of k-subsets with a correct sample.
 
-    `num_samples` (n), `num_correct` (c) and `k` are integers or integer arrays and broadcast
-    together; the result has their common shape. It equals `max_at_k` of c ones and n - c zeros.
+    `num_samples` (n), `num_correct` (c) and `k` are integers or arrays of them and broadcast
+    together; the result has their common shape.
 
     Raises InvalidValueError unless every value is an integer, 1 <= k <= n and 0 <= c <= n.
     Source: Chen et al. (2021); "The Best of N Worlds", appendix C.1.

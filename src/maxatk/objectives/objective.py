@@ -26,14 +26,8 @@ SCHEDULES: Mapping[str, Callable[[float], float]] = {
 }
 """Name -> how much of the way from `k` to `k_final` is done, of the share of training done."""
 
-_MAKERS: Mapping[str, Callable[..., OrderWeights]] = {
-    **{
-        name: getattr(OrderWeights, name)
-        for name, row in vars(OrderWeights).items()
-        if isinstance(row, classmethod)
-    },
-    "weights": OrderWeights,
-}
+_NAMED = [name for name, row in vars(OrderWeights).items() if isinstance(row, classmethod)]
+_MAKERS = {"weights": OrderWeights, **{name: getattr(OrderWeights, name) for name in _NAMED}}
 """Key of a credit -> what makes its weights; its keyword-only arguments are further keys."""
 
 
@@ -54,38 +48,23 @@ class Beside:
 class Objective:
     """max_weight * max@k + (1 - max_weight) * max@1, both by one method, while k may move.
 
-    The fields are the settings of a training. An objective that has `problems` is good for
-    nothing else.
-
-    Args:
-        method: A name in `METHODS`, or a mapping for `method_of`.
-        k: Size of the subsets; also of a method that has no k, for the log.
-        form: That of `advantages`.
-        delta_clamp: Bound on |rho - 1| of the importance ratios; None for none.
-        k_schedule: How k moves to `k_final` over the training: a name in `SCHEDULES`.
-        k_final: The k at the end of a schedule; None is 1.
-        max_weight: Share of max@k; the rest is max@1.
-        advantage_scale: What `AdvantageScale` does to the advantages: a name in `SCALES`.
-        selection: Name of the score that selects, for a method that orders samples.
-        answers: Name of the function that reads answers, for a method that looks at them.
+    The fields are the settings of a training. An objective that has `problems` is good for nothing
+    else.
     """
 
-    method: str | Mapping[str, Any]
-    k: int
+    method: str | Mapping[str, Any]  # a name in `METHODS`, or a mapping for `method_of`
+    k: int  # of a method that has no k, for the log
     form: Form = "ppo"
-    delta_clamp: float | None = 0.5
-    k_schedule: str = "constant"
-    k_final: int | None = None
+    delta_clamp: float | None = 0.5  # the `clamp` of `advantages`
+    k_schedule: str = "constant"  # how k moves to `k_final` over the training: in `SCHEDULES`
+    k_final: int | None = None  # None is 1
     max_weight: float = 1.0
-    advantage_scale: str = "mean"
-    selection: str | None = None
-    answers: str | None = None
+    advantage_scale: str = "mean"  # of `AdvantageScale`
+    selection: str | None = None  # name of the score that selects
+    answers: str | None = None  # name of the function that reads answers
 
     def problems(self, group_size: int, *, called: str = "the group size") -> list[str]:
-        """Return what is not allowed in groups of that many samples: field, value, remedy.
-
-        `called` is the name of the setting that has the group size.
-        """
+        """Return what is not allowed in groups of that many samples: field, value, remedy."""
         wrong = list(self._wrong_settings(group_size, called))
         try:
             method = self._row
@@ -126,9 +105,9 @@ class Objective:
         log_ratios: np.ndarray | None,
         beside: Beside = Beside(),
     ) -> np.ndarray:
-        """Return `maxatk.advantages` (P, n) of rewards (P, n); a group smaller than k has k = n.
+        """Return `maxatk.advantages` (P, n); groups smaller than k have the largest that they can.
 
-        `log_ratios` and what is `beside` have the shape of the rewards.
+        Rewards, `log_ratios` and what is `beside` are (P, n).
         """
         of = functools.partial(
             advantages,
@@ -140,7 +119,6 @@ class Objective:
             form=self.form,
             clamp=self.delta_clamp,
         )
-        # Evaluation groups may be smaller than k.
         result = of(min(k, self._row.largest_k(rewards.shape[1])))
         if self.max_weight == 1.0:
             return result
@@ -149,14 +127,15 @@ class Objective:
 
     def _wrong_settings(self, group_size: int, called: str) -> Iterator[str]:
         known = {"form": get_args(Form), "k_schedule": SCHEDULES, "advantage_scale": SCALES}
-        for field, allowed in known.items():
+        for field, names in known.items():
             name = getattr(self, field)
-            if not isinstance(name, str) or name not in allowed:
-                yield str(unknown_name(field, str(name), allowed))
+            if not isinstance(name, str) or name not in names:
+                yield str(unknown_name(field, str(name), names))
+        allowed = f"a whole number from 1 to {called} ({group_size})"
         for field, k in (("k", self.k), ("k_final", self.k_final)):
             given = field == "k" or k is not None
             if given and not (is_whole(k, 1) and k <= group_size):
-                yield f"{field}: must be a whole number from 1 to {called} ({group_size}), got {k!r}"
+                yield f"{field}: must be {allowed}, got {k!r}"
         if self.k_final is not None and self.k_schedule == "constant":
             yield f"k_final: {self.k_final!r} needs a k_schedule; allowed: linear, cosine"
         if not (is_number(self.max_weight) and 0 <= self.max_weight <= 1):
@@ -193,7 +172,9 @@ class Objective:
             except InvalidValueError as error:
                 yield str(error)
                 continue
-            if group_size > 1 and method.is_silent(k, group_size):
+            rewards = 1 + np.square(np.arange(group_size, dtype=float))[None]
+            ordered = group_size > 1 and method.kind.order is not None
+            if ordered and not advantages(rewards, method, k).any():
                 where, allowed = f"method: in groups of {called} ({group_size})", "another baseline"
                 if method.kind.uses_k:
                     where, allowed = f"{field}: {k} is {called}, where", f"1 to {group_size - 1}"
@@ -211,8 +192,7 @@ def method_of(setting: object) -> Method:
     `OrderWeights` to its argument, such as {"cvar": 0.25, "of": 8}, or {"entropic": b}. Or it is
     {"statistic": "file.py:function"}, a function of k rewards; see `Method`.
 
-    Raises MissingFileError without the file, InvalidValueError naming the field, the value and
-    what is allowed.
+    Raises MissingFileError without the file, InvalidValueError for what is not allowed.
     """
     if not isinstance(setting, Mapping):
         return as_method(setting)  # type: ignore[arg-type]

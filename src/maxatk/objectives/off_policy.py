@@ -1,13 +1,10 @@
 """Credits of samples of an older policy, and their baselines.
 
-The credit c_i multiplies rho_i grad log pi(y_i) in the gradient of max@k: the weight of eq. (10)
-without the sample's own ratio, since a surrogate carries rho_i. Every correction weighs the
-(k-1)-subsets J of the others by some omega(J), and c_i = (1/C(n,k)) sum_J omega(J) m(J with i):
+The credit c_i = (1/C(n,k)) sum_J omega(J) m(J with i) is the weight of eq. (10) without the own
+ratio, which a surrogate carries. omega(J) of the (k-1)-subsets J of the others is 1 + sum of delta
+over J ("first_order", for max@k) or the product of rho over J ("exact", for any order weights).
 
-    first_order (of the paper, for max@k): 1 + sum of delta over J
-    exact (any order weights): product of rho over J
-
-With the own ratio in it the weight is c_i + delta_i slope_i, where the slope is c_i itself for the
+With the own ratio in it the weight is c_i + delta_i slope_i, where the slope is c_i for the
 products and the on-policy credit for the first order. So every function of a baseline returns a
 pair (P, n): credit minus baseline without the own ratio, and its slope in the own delta.
 """
@@ -16,7 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -32,25 +29,19 @@ from maxatk.objectives.subsets import (
 )
 from maxatk.objectives.symmetric import joined_sums, prefix_means, stepwise_sums
 
-LEAST_TOTAL = 0.1
-"""The least sum of the first-order weights of a constant reward, over that on-policy (k), by which
-the constant baseline divides: the expansion can make it vanish or turn negative."""
+# The least sum of the first-order weights of a constant reward, over that on-policy (k), by which
+# the constant baseline divides: the expansion can make it vanish or turn negative.
+_LEAST_TOTAL = 0.1
 
 Pair: TypeAlias = tuple[FloatArray, FloatArray]
 Corrected: TypeAlias = Callable[[Group], Pair]
 
 
-@dataclasses.dataclass(frozen=True)
-class Credits:
-    """The credits (P, n) of a group's rewards, those of a constant reward of one, and their slopes.
+class Credits(NamedTuple):
+    """The credits of a group's rewards, and of a constant reward of one, `positive` or not."""
 
-    `unit_slopes` may be (1, 1); `positive` tells that the credits of a constant cannot vanish.
-    """
-
-    values: FloatArray
-    units: FloatArray
-    slopes: FloatArray
-    unit_slopes: FloatArray
+    rewards: Pair
+    unit: Pair
     positive: bool
 
 
@@ -65,15 +56,14 @@ def first_order(group: Group) -> Credits:
     values = rewards * diagonal + others - deltas * sums_after(rewards * triple)
     rest = deltas.sum(axis=-1, keepdims=True) - deltas
     units = k / n + (k * (k - 1) / (n * max(n - 1, 1))) * rest
-    slopes = group.on_policy(rule.credit)
-    return Credits(values, units, slopes, np.full((1, 1), k / n), False)
+    slopes, unit_slopes = group.on_policy(rule.credit), np.full((1, 1), k / n)
+    return Credits((values, slopes), (units, unit_slopes), positive=False)
 
 
 def exact(group: Group) -> Credits:
     """Return eq. (10) for any weights, exactly, the own ratio removed: O(n k) a part.
 
-    The credits of the rewards above the group's lowest and those of a constant reward are computed
-    apart and put together: for a maximum, without a sign in it, neither sum cancels.
+    Rewards above the group's lowest and a constant reward are computed apart: neither sum cancels.
     """
     gains, ratios = group.rewards - group.rewards[:, :1], group.ratios
     values, units = np.zeros_like(gains), np.zeros_like(gains)
@@ -88,22 +78,23 @@ def exact(group: Group) -> Credits:
             values += total * own
         units += total * one
     values += group.rewards[:, :1] * units
-    return Credits(values, units, values, units, True)
+    return Credits((values, values), (units, units), positive=True)
 
 
 def constant(credits: Credits, group: Group) -> Pair:
     """Return w[r] - c w[1] with one constant c a group such that its sum vanishes.
 
-    w[r] are the weights of the rewards with the own ratio in them, and w[1] those of a constant
-    reward; the values have the own ratio removed again. It is 0 for equal rewards whatever the
-    ratios, and the baseline "mean" where all are 1, or a first-order sum is below `LEAST_TOTAL`.
+    w[r] are the weights of the rewards with the own ratio in them, w[1] those of a constant reward;
+    the values are without the own ratio. Where a first-order sum is below `_LEAST_TOTAL` it is the
+    baseline "mean" on-policy.
     """
-    total = (credits.units + group.deltas * credits.unit_slopes).sum(axis=-1, keepdims=True)
-    trusted = credits.positive | (total >= LEAST_TOTAL * group.k)
-    weighted = (credits.values + group.deltas * credits.slopes).sum(axis=-1, keepdims=True)
+    both = credits.rewards, credits.unit
+    weighted, total = (
+        (own + group.deltas * slope).sum(axis=-1, keepdims=True) for own, slope in both
+    )
+    trusted = credits.positive | (total >= _LEAST_TOTAL * group.k)
     shift = weighted / np.where(trusted, total, 1.0)
-    values = credits.values - shift * credits.units
-    slopes = credits.slopes - shift * credits.unit_slopes
+    values, slopes = (own - shift * unit for own, unit in zip(*both, strict=True))
     if not np.all(trusted):
         fallback = group.on_policy(rule.mean)
         values, slopes = (np.where(trusted, own, fallback) for own in (values, slopes))
@@ -121,9 +112,8 @@ def of_both(baseline: Callable[[Credits, Group], Pair]) -> Mapping[str, Correcte
 def over_ties(corrected: Corrected, plain: rule.RuleOf, group: Group) -> Pair:
     """Return the pair of a baseline, tied scores of a selection averaged over their orders.
 
-    Without ratios, by the rule `plain`, the average over all orders is known. What the ratios add
-    is averaged over the order of the samples and its reverse: exact for two tied samples, of
-    second order in delta for more. Any fixed order is unbiased.
+    Without ratios, by the rule `plain`, it is exact. What the ratios add is averaged over the order
+    of the samples and its reverse: exact for two tied samples, to second order in delta for more.
     """
     if group.scores is None or not (group.scores[:, 1:] == group.scores[:, :-1]).any():
         return corrected(group)
@@ -154,9 +144,8 @@ def first_order_leave_one_out(group: Group) -> Pair:
 def exact_leave_one_out(group: Group) -> Pair:
     """Return LOO-1: (1/C(n,k)) sum over the others' (k-1)-subsets J of rho(J) times the gain of i.
 
-    The gain is that of `rule.leave_one_out`, for max@k (r_i - max J)_+. There the steps of the
-    sorted rewards below r_i, each weighed by the subsets J below the step, make a prefix sum:
-    never negative, exactly 0 for ties. Blind to a shift of the rewards for any weights.
+    The gain is that of `rule.leave_one_out`, for max@k (r_i - max J)_+: a prefix sum of the steps
+    below r_i, each weighed by the subsets J below it, never negative and exactly 0 for ties.
     """
     n, values = group.rewards.shape[-1], np.zeros_like(group.rewards)
     for part in group.order.parts(n):
@@ -172,10 +161,7 @@ def exact_leave_one_out(group: Group) -> Pair:
 
 
 def exact_replace_one(group: Group) -> Pair:
-    """Return LOO-1 minus what replace_one would subtract more from it on-policy.
-
-    That difference is made of the other samples only: the gradient stays unbiased.
-    """
+    """Return LOO-1 minus what replace_one subtracts more on-policy, made of the others only."""
     more = group.on_policy(rule.leave_one_out) - group.on_policy(rule.replace_one)
     values = exact_leave_one_out(group)[0] - more
     return values, values
@@ -191,10 +177,7 @@ def _climbed(group: Group, weights: FloatArray) -> FloatArray:
 
 
 def _above_others(group: Group) -> FloatArray:
-    """Return (r_i - mean of the others) / n, the mean weighed by their ratios: LOO-1 for k = 1.
-
-    Dividing by the sum of the ratios keeps the mean within the rewards.
-    """
+    """Return (r_i - mean of the others) / n, the mean weighed by their ratios: LOO-1 for k = 1."""
     gains, ratios = group.rewards - group.rewards[:, :1], group.ratios
     n = gains.shape[-1]
     # Summed from both sides: a total minus the own term would cancel where that term dominates.

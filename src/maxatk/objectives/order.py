@@ -18,8 +18,7 @@ from maxatk.errors import InvalidValueError, unknown_name
 from maxatk.objectives.checks import FloatArray, as_k
 from maxatk.objectives.subsets import max_weights
 
-LARGEST_SIZE = 1_000_000
-"""Of the k of a statistic of order."""
+_LARGEST_SIZE = 1_000_000  # of a statistic that is written out, one weight a sample
 _BETA_TERMS = 200  # more than enough for thousands of samples: it takes some root of them
 
 
@@ -27,9 +26,8 @@ _BETA_TERMS = 200  # more than enough for thousands of samples: it takes some ro
 class OrderWeights:
     """Weights of the ascending rewards of k samples: one vector, or a mixture of max@k over k.
 
-    `values` (k,) weigh the lowest to the highest reward of a k-subset. `maxima` are pairs (k, p)
-    and stand for the sum of p max@k. `by_rank` stands for weights 1/rank on the whole group,
-    rank 1 the best. Exactly one of the three is given; the constructors below give it.
+    Exactly one is given: `values` (k,), from the lowest to the highest reward, `maxima`, pairs
+    (k, p) for the sum of p max@k, or `by_rank`, 1/rank on the whole group, rank 1 the best.
 
     Raises InvalidValueError for weights that are empty, not finite or all 0.
     """
@@ -115,16 +113,14 @@ class OrderWeights:
         The weight of rank m is the share of Beta((k+1) q, (k+1) (1-q)) from (m-1)/k to m/k.
         """
         k = _as_size(of, field="of")
-        if not (is_number(q) and 0 < q < 1):
-            raise InvalidValueError(f"harrell_davis: must be above 0 and below 1, got {q!r}")
+        require(is_number(q) and 0 < q < 1, "harrell_davis", "above 0 and below 1", q)
         a, b = (k + 1) * q, (k + 1) * (1 - q)
         return cls(tuple(np.diff([_beta_share(a, b, m / k) for m in range(k + 1)])))
 
     @classmethod
     def gini(cls, k: int) -> OrderWeights:
         """Return the weights of Gini's mean difference, the mean |r_i - r_j| of pairs of k >= 2."""
-        if _as_size(k) < 2:
-            raise InvalidValueError(f"gini: must be an integer >= 2, got {k}")
+        require(_as_size(k) >= 2, "gini", "an integer >= 2", k)
         return cls(tuple(2 * (2 * m - k + 1) / (k * (k - 1)) for m in range(k)))
 
     @classmethod
@@ -149,10 +145,9 @@ class OrderWeights:
 
     @classmethod
     def harmonic(cls, upto: int | None = None) -> OrderWeights:
-        """Return the weights of the sum of max@k / k, k up to `upto` or the size of the group.
+        """Return the weights of the sum of max@k / k, k up to `upto` or the size n of the group.
 
-        Over the whole group that is 1 / rank from the top. For 0/1 rewards the sum is the
-        expansion of the log-likelihood of success (MaxRL, 2602.02710, theorem 1) to order n.
+        For 0/1 rewards it expands the log-likelihood of success (2602.02710, theorem 1).
         """
         if upto is None:
             return cls(by_rank=True)
@@ -178,14 +173,12 @@ class OrderWeights:
 
 
 def _as_size(k: object, *, field: str = "k") -> int:
-    """Return the size of a statistic that is written out, one weight a sample."""
     size = as_k(k, field=field)
-    require(size <= LARGEST_SIZE, field, f"at most {LARGEST_SIZE:,}", size)
+    require(size <= _LARGEST_SIZE, field, f"at most {_LARGEST_SIZE:,}", size)
     return size
 
 
 def _inner(name: str, m: int, of: int) -> int:
-    """Return how many of k samples are left without m at either end."""
     k = _as_size(of, field="of")
     if _as_size(m, field=name) > (k - 1) / 2:
         raise InvalidValueError(f"{name}: must leave one of={k} samples or more, got {m}")
@@ -208,11 +201,10 @@ def _beta_share(a: float, b: float, x: float) -> float:
 
 
 def lifted(weights: FloatArray, n: int) -> FloatArray:
-    """Return the weights (n,) of a group whose k-subsets are weighed by `weights` (k,).
+    """Return the weights (n,) of a group whose k-subsets are weighed by `weights` (k,), 0 if n < k.
 
-    A k-subset of k + 1 samples leaves one out, each as likely as another: that lifts k to k + 1
-    by a convex combination of neighbours, in which nothing cancels and nothing overflows.
-    O(n (n - k)), and O(n) for a maximum. Where there are no k-subsets the weights are 0.
+    A k-subset of k + 1 samples leaves one out, each as likely as another: that lifts k to k + 1 by
+    a convex combination of neighbours. O(n (n - k)), and O(n) for a maximum.
     """
     k = len(weights)
     whole, places = np.zeros(n), np.arange(n)
@@ -235,6 +227,5 @@ def _as_weights(values: Sequence[float]) -> tuple[float, ...]:
     except (TypeError, ValueError):
         raise InvalidValueError(f"weights: must be numbers, got {values!r}") from None
     for weight in weights:
-        if not math.isfinite(weight):
-            raise InvalidValueError(f"weights: must be finite, got {weight}")
+        require(math.isfinite(weight), "weights", "finite", weight)
     return weights

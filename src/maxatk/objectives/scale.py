@@ -1,8 +1,8 @@
-"""The size of the advantages that a loss is given: eq. (9) is a sum over samples, losses are means.
+"""The size of the advantages that a loss is given.
 
-Every loss of TRL divides by samples or tokens. A credit whose sum over the n samples of a group
-estimates a gradient (eq. 9 and 10) is therefore n times too small for it, and `beta`, clipping and
-Adam's epsilon would act on it n times as strongly as on an advantage of order one.
+Losses divide by samples or tokens. A credit whose sum over the n samples of a group estimates a
+gradient (eq. 9 and 10) is n times too small for them: `beta`, clipping and Adam's epsilon would
+act on it n times as strongly as on an advantage of order one.
 """
 
 from __future__ import annotations
@@ -18,13 +18,8 @@ from maxatk.objectives.group import root_sum_of_squares
 from maxatk.objectives.methods import Method
 
 SCALES = ("mean", "sum", "batch")
-"""The values of `advantage_scale`."""
-
-DECAY = 0.99
-"""What the running mean of squares of the scale "batch" keeps of itself at a rollout batch."""
-
-FILE = "advantage_scale.json"
-"""The file of a checkpoint that holds the running root mean square."""
+DECAY = 0.99  # what the running mean of squares keeps of itself at a rollout batch
+FILE = "advantage_scale.json"  # of a checkpoint, with the running root mean square
 
 
 def root_mean_square(values: np.ndarray) -> float:
@@ -35,14 +30,11 @@ def root_mean_square(values: np.ndarray) -> float:
 class AdvantageScale:
     """The factor between a method's advantages and those that the loss is given.
 
-    - "mean": the size of a group for a credit that is summed over samples, so that a mean over
-      samples is the estimate; 1 for others.
-    - "sum": 1.
+    - "mean": the size of a group for a credit that is summed over samples; 1 for others.
+    - "sum", and a method with a scale of its own: 1.
     - "batch": 1 / the root mean square of the advantages so far, over all samples of the groups
       that had a signal: one number for all groups, a running mean with `DECAY` for the older
       rollout batches. No prompt gets a weight from it, and the unit of the rewards has no effect.
-
-    A method with a scale of its own has the factor 1 under every name.
     """
 
     def __init__(self, name: str, method: Method) -> None:
@@ -72,8 +64,7 @@ class AdvantageScale:
             from maxatk.folders import write_json  # `import maxatk` needs no files
 
             folder.mkdir(parents=True, exist_ok=True)
-            state = {"root_mean_square": self._root, "weight": self._weight}
-            write_json(folder / FILE, state)
+            write_json(folder / FILE, {"root_mean_square": self._root, "weight": self._weight})
 
     def load(self, folder: Path) -> None:
         """Take over what `save` wrote; raise InvalidValueError where it is missing."""

@@ -42,9 +42,7 @@ PROBLEM_COLUMNS = (
 )
 """The columns that every problem gives beside those of its `meta`."""
 
-MOST_FAILED = 0.05
-"""The share of completions that a function may fail for before `on_error: stop` stops."""
-
+MOST_FAILED = 0.05  # the share of failures before `on_error: stop` stops
 _FEWEST = 20  # completions, of which that share is one
 TIMEOUT_S = 300.0
 
@@ -52,9 +50,9 @@ TIMEOUT_S = 300.0
 class Failure(MaxAtKError):  # noqa: N818  (a result, not only an error)
     """A reward function did not give a reward; `lines` are the user's own of the traceback."""
 
-    def __init__(self, text: str, lines: str = "") -> None:
+    def __init__(self, text: str, lines: str = "", *, timed_out: bool = False) -> None:
         super().__init__(text)
-        self.lines = lines
+        self.lines, self.timed_out = lines, timed_out
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,16 +95,6 @@ class Rewarded:
     error: str | None = None
 
 
-@dataclasses.dataclass
-class _Tally:
-    """Completions that a part was called with, those it failed for, and if a value was below 0."""
-
-    completions: int = 0
-    failed: int = 0
-    negative: bool = False
-    first: Failure | None = None
-
-
 class Reward:
     """The weighted sum of its parts, as a reward function in TRL's shape.
 
@@ -118,14 +106,19 @@ class Reward:
     def __init__(self, parts: Sequence[Part]) -> None:
         self.parts = tuple(parts)
         self.failures: Counter[str] = Counter()
-        self._tallies = {part.name: _Tally() for part in parts}
+        # Of every part: completions, those it failed for, the lowest value, the first failure.
+        self._seen: Counter[str] = Counter()
+        self._failed: Counter[str] = Counter()
+        self._lowest = dict.fromkeys((part.name for part in parts), 0.0)
+        self._first: dict[str, Failure] = {}
+        functions = [part.function for part in parts]
+        self._by_tests = [each for each in functions if isinstance(each, CodeReward)]
         self.__name__ = "+".join(part.name for part in parts)
 
     @property
     def verdicts(self) -> list[Verdict] | None:
         """Return the verdicts of the last call of the part by tests; None without such a part."""
-        by_tests = (part.function for part in self.parts if isinstance(part.function, CodeReward))
-        return next((function.verdicts for function in by_tests), None)
+        return self._by_tests[0].verdicts if self._by_tests else None
 
     def check(self, problems: Sequence[Problem]) -> None:
         """Raise InvalidValueError where a problem lacks what a part needs."""
@@ -141,11 +134,7 @@ class Reward:
     def ahead(self) -> Iterator[Start]:
         """Yield a function that starts what the parts by tests need; see `CodeReward.ahead`."""
         with contextlib.ExitStack() as stack:
-            starts = [
-                stack.enter_context(part.function.ahead())
-                for part in self.parts
-                if isinstance(part.function, CodeReward)
-            ]
+            starts = [stack.enter_context(function.ahead()) for function in self._by_tests]
 
             def start(completion: Completion, row: Mapping[str, Any]) -> None:
                 for each in starts:
@@ -191,32 +180,29 @@ class Reward:
 
     def _count(self, part: Part, values: Sequence[float | Failure | None]) -> None:
         """Count the failures of a part, and stop where they could raise a score, or are many."""
-        failures = [value for value in values if isinstance(value, Failure)]
-        tally = self._tallies[part.name]
-        tally.completions += len(values)
-        tally.failed += len(failures)
-        tally.negative |= any(isinstance(value, float) and value < 0 for value in values)
-        tally.first = tally.first or next(iter(failures), None)
+        name, failures = part.name, [value for value in values if isinstance(value, Failure)]
+        self._seen[name] += len(values)
+        self._failed[name] += len(failures)
+        known = [value for value in values if isinstance(value, float)]
+        self._lowest[name] = min(self._lowest[name], *known, 0.0)
         for failure in failures:
-            text = f"reward {part.name}: {failure}"
+            self._first.setdefault(name, failure)
+            text = f"reward {name}: {failure}"
             if not self.failures[text]:
                 worth = "have no reward" if part.on_error == "drop" else "count as 0"
                 _log.warning("%s; such completions %s", text, worth)
             self.failures[text] += 1
-        many = tally.failed > MOST_FAILED * max(tally.completions, _FEWEST)
+        failed, seen = self._failed[name], self._seen[name]
+        many = failed > MOST_FAILED * max(seen, _FEWEST)
         # A 0 would be a gift where other completions are worth less.
-        first, gift = tally.first, tally.negative or part.weight < 0
+        first, gift = self._first.get(name), self._lowest[name] < 0 or part.weight < 0
         if part.on_error == "stop" and first and (many or gift):
-            count = f"{tally.failed:,} of {tally.completions:,} completions"
             raise InvalidValueError(
-                f"reward {part.name}: failed for {count}; the first time it {first}{first.lines}\n"
+                f"reward {name}: failed for {failed:,} of {seen:,} completions; the first time it "
+                f"{first}{first.lines}\n"
                 "Repair it, or choose in `reward`, as {reward: ..., on_error: zero}, what such "
                 "completions are worth: zero, or drop, which leaves them out and can raise scores"
             )
-
-
-class _TimeOut(Failure):
-    pass
 
 
 def _values(
@@ -225,7 +211,7 @@ def _values(
     try:
         return list(map(_number, _called(part, prompts, completions, columns)))
     except Failure as failure:
-        if len(completions) == 1 or isinstance(failure, _TimeOut):
+        if len(completions) == 1 or failure.timed_out:
             return [failure] * len(completions)
     # One completion may have spoilt the call: each by itself shows which.
     rows = [_row(columns, i, len(completions)) for i in range(len(completions))]
@@ -276,7 +262,7 @@ def _shown(value: Any) -> str:
 
 
 def _within(call: Callable[[], Any], seconds: float) -> Any:
-    """Return what `call` returns; raise _TimeOut after so many seconds, when it goes on unheard."""
+    """Return what `call` returns; raise Failure after so many seconds, when it goes on unheard."""
     outcome: futures.Future[Any] = futures.Future()
 
     def work() -> None:
@@ -287,7 +273,7 @@ def _within(call: Callable[[], Any], seconds: float) -> Any:
 
     threading.Thread(target=work, name="maxatk-reward", daemon=True).start()
     if not futures.wait([outcome], seconds).done:
-        raise _TimeOut(f"did not return within {seconds:g} s")
+        raise Failure(f"did not return within {seconds:g} s", timed_out=True)
     return outcome.result()
 
 
@@ -306,11 +292,8 @@ def columns_of(problems: Sequence[Problem]) -> dict[str, list[Any]]:
     `meta`, None where a problem lacks it.
     """
     names = dict.fromkeys(name for problem in problems for name in problem.meta)
-    own = {name: [_column(problem, name) for problem in problems] for name in PROBLEM_COLUMNS}
+    own = {name: [getattr(p, name) for p in problems] for name in PROBLEM_COLUMNS[1:]}
+    for name in ("tests", "visible_tests"):
+        own[name] = [[test.to_json() for test in tests] for tests in own[name]]
+    own["problem_id"] = [problem.id for problem in problems]
     return {**{name: [p.meta.get(name) for p in problems] for name in names}, **own}
-
-
-def _column(problem: Problem, name: str) -> Any:
-    if name in ("tests", "visible_tests"):
-        return [test.to_json() for test in getattr(problem, name)]
-    return problem.id if name == "problem_id" else getattr(problem, name)
