@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from maxatk.errors import DataError
 from maxatk.objectives import METHODS, Method, advantages
-from maxatk.objectives.scale import DECAY, SCALES, AdvantageScale
+from maxatk.objectives.objective import DECAY, SCALES, AdvantageScale
 
 WITH_A_SCALE = ("grpo", "bon_mean", "bon_off_policy")
 SUMMED = ("bon_max_mean", "bon_max_second", "bon_loo1", "bon_off_policy_exact")

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from maxatk.objectives import Method, advantages
-from maxatk.objectives.objective import Objective
-from maxatk.objectives.scale import AdvantageScale
+from maxatk.objectives.objective import AdvantageScale, Objective
 from oracles import policies
 
 REWARDS = np.array([-0.5, 0.25, 0.25, 1.0])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from maxatk.objectives import advantages
-from maxatk.objectives.scale import DECAY
+from maxatk.objectives.objective import DECAY
 from maxatk.train import MaxAtKTrainer
 from maxatk.train.batch import GROUP_ROW
 

@@ -8,7 +8,6 @@ from maxatk.objectives.advantage import (
     weighting,
 )
 from maxatk.objectives.best_of import best_of
-from maxatk.objectives.influence import influence
 from maxatk.objectives.methods import METHODS, Method, as_method
 from maxatk.objectives.metrics import (
     chance_of_best,
@@ -20,6 +19,7 @@ from maxatk.objectives.metrics import (
 )
 from maxatk.objectives.objective import method_of
 from maxatk.objectives.order import OrderWeights
+from maxatk.objectives.statistic import influence
 
 __all__ = [
     "METHODS",

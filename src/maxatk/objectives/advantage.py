@@ -87,7 +87,7 @@ def advantages(
         rows,
         _clamped_deltas(rows, logs, clamp),
         size,
-        weights=method.weights(size),
+        weights=method.weights(size) or Group.weights,
         scores=scores,
         answers=None if answers is None else layout.codes("answers", answers),
         beta=method.inverse_temperature,
@@ -176,7 +176,7 @@ def _std_of_credits(group: Group, method: Method, values: FloatArray) -> FloatAr
     It is the larger std of the on-policy credits and of credit - baseline without the own ratio.
     """
     n = group.rewards.shape[-1]
-    ordered, uncorrected = group.weights is not None, method.correction == "none"
+    ordered, uncorrected = method.kind.order is not None, method.correction == "none"
     credits = group.on_policy(rule.mean) if ordered else group.centred_rewards
     plain = std = root_sum_of_squares(credits) / math.sqrt(max(n - _STD_DDOF, 1))
     if values is not credits:
@@ -204,7 +204,7 @@ def _std_of_subsets(group: Group, _method: Method, _values: FloatArray) -> Float
     Below the best reward, rounding leaves no spread where there is none.
     """
     n = group.rewards.shape[-1]
-    shares, below = group.order.of_group(n), group.rewards[:, -1:] - group.rewards
+    shares, below = group.weights.of_group(n), group.rewards[:, -1:] - group.rewards
     if group.scores is not None:
         shares = rule.selected_weights(shares, group.scores)
     mean = (below * shares).sum(axis=1, keepdims=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -38,8 +39,10 @@ def package_of(kind: type) -> str:
 
 def _plain(values: Any) -> Any:
     """Return what NumPy reads: tensors, frames and masked arrays as arrays, inside lists too."""
-    if isinstance(values, (list, tuple)) and any(map(_is_read, set(map(type, values)))):
-        return [_plain(one) for one in values]
+    if type(values) is np.ndarray:
+        return values
+    if isinstance(values, (list, tuple)):
+        return [_plain(one) for one in values] if _holds_foreign(values) else values
     if package_of(type(values)) == "torch":
         return values.detach().cpu().double().numpy()
     if package_of(type(values)) == "pandas":
@@ -49,9 +52,13 @@ def _plain(values: Any) -> Any:
     return values
 
 
-def _is_read(kind: type) -> bool:
-    own = kind in (list, tuple) or issubclass(kind, np.ma.MaskedArray)
-    return own or package_of(kind) in ("torch", "pandas")
+def _holds_foreign(values: Sequence[Any]) -> bool:
+    """Say whether a list, or its lists at their start, hold what `_plain` makes an array of."""
+    for kind in set(map(type, values)):
+        if package_of(kind) in ("torch", "pandas") or issubclass(kind, np.ma.MaskedArray):
+            return True
+    nested = [value[0] for value in values if type(value) in (list, tuple) and value]
+    return bool(nested) and _holds_foreign(nested)
 
 
 def as_k(k: object, *, field: str = "k") -> int:

@@ -19,6 +19,8 @@ from maxatk.objectives.rule import RuleOf, advantages_of, rule_of
 
 Places: TypeAlias = npt.NDArray[np.intp]
 
+_UNUSED = OrderWeights.max(1)
+
 
 @dataclasses.dataclass(frozen=True)
 class Group:
@@ -31,17 +33,11 @@ class Group:
     rewards: FloatArray
     deltas: FloatArray = dataclasses.field(default_factory=lambda: np.zeros((1, 1)))
     k: int = 1
-    weights: OrderWeights | None = None
+    weights: OrderWeights = _UNUSED
     scores: FloatArray | None = None
     answers: Places | None = None
     beta: float = 1.0
     _kept: dict[RuleOf, FloatArray] = dataclasses.field(default_factory=dict)
-
-    @property
-    def order(self) -> OrderWeights:
-        """Return the order weights, for the formulas that are only used with them."""
-        assert self.weights is not None
-        return self.weights
 
     @property
     def ratios(self) -> FloatArray:
@@ -64,7 +60,7 @@ class Group:
     def on_policy(self, baseline: RuleOf) -> FloatArray:
         """Return the advantages (P, n) of a baseline of `rule` where every ratio is one."""
         if baseline not in self._kept:
-            rule = rule_of(self.order, baseline, self.rewards.shape[-1])
+            rule = rule_of(self.weights, baseline, self.rewards.shape[-1])
             self._kept[baseline] = advantages_of(self.rewards, self.scores, rule)
         return self._kept[baseline]
 
@@ -94,14 +90,9 @@ class Group:
         def taken(values: Any) -> Any:
             return values if values is None or values.size == 1 else values.ravel()[places]
 
-        return dataclasses.replace(
-            self,
-            rewards=taken(self.rewards),
-            deltas=taken(self.deltas),
-            scores=taken(self.scores),
-            answers=taken(self.answers),
-            _kept={},
-        )
+        rewards, deltas, scores = map(taken, (self.rewards, self.deltas, self.scores))
+        answers = taken(self.answers)
+        return Group(rewards, deltas, self.k, self.weights, scores, answers, self.beta)
 
 
 def leave_one_out(group: Group) -> FloatArray:

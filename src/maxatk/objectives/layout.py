@@ -9,15 +9,14 @@ import dataclasses
 import math
 import warnings
 from collections.abc import Hashable, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from maxatk.check import require
 from maxatk.errors import InvalidValueError
 from maxatk.objectives.checks import FloatArray, as_floats, package_of
-
-ScalarT = TypeVar("ScalarT", bound=np.generic)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -53,17 +52,16 @@ class Layout:
             raise InvalidValueError(
                 f"{field}: must have the shape of the rewards {self.shape}, got {flat.shape}"
             )
-        rows = self._placed(flat)
-        return rows if self.places is None else np.where(self.places < 0, np.nan, rows)
+        if self.places is None:
+            return flat.reshape(math.prod(self.shape[:-1]), self.width)
+        return np.where(self.places < 0, np.nan, flat[self.places])
 
     def codes(self, field: str, values: Any) -> npt.NDArray[np.intp]:
         """Return a column of hashable values as rows (P, n) of small integers, one a value."""
-        return self._placed(_numbered(field, self._leaves(field, values)))
-
-    def _placed(self, flat: npt.NDArray[ScalarT]) -> npt.NDArray[ScalarT]:
+        codes = _numbered(field, self._leaves(field, values))
         if self.places is None:
-            return flat.reshape(math.prod(self.shape[:-1]), self.width)
-        return flat[self.places]
+            return codes.reshape(len(self.sizes), self.width)
+        return codes[self.places]
 
     def of_samples(self, values: FloatArray) -> Any:
         """Return values of the samples (P, n) in the form of the rewards."""
@@ -143,10 +141,8 @@ def layout_of(rewards: Any, groups: Any = None) -> tuple[Layout, FloatArray]:
     else:
         layout = Layout(rewards, values.shape)
     rows = layout.rows("rewards", values)
-    if not np.isfinite(rows).all() and np.isinf(rows).any():
-        raise InvalidValueError(
-            "rewards: must be finite, or NaN for a sample that could not be scored; got an infinity"
-        )
+    finite = bool(np.isfinite(rows).all()) or not np.isinf(rows).any()
+    require(finite, "rewards", "finite, or NaN for a sample that could not be scored", np.inf)
     return layout, rows
 
 
@@ -171,17 +167,18 @@ def _numbered(field: str, values: Sequence[Any], *, missing: bool = True) -> npt
     """
     seen: dict[Hashable, int] = {}
     found = []
-    absent = None
     try:
         for value in values:
-            known = value is not None and value == value  # NaN is not itself
-            found.append(seen.setdefault(value if known else None, len(seen)))
-            absent = absent if known else value
+            found.append(seen.setdefault(value, len(seen)))
+        absent = [value for value in seen if value is None or value != value]  # NaN is not itself
     except (TypeError, ValueError) as error:
         raise InvalidValueError(f"{field}: must be hashable, got {value!r} ({error})") from error
-    if None in seen and not missing:
-        raise InvalidValueError(f"{field}: must name the group of every sample, got {absent!r}")
-    return np.array(found, dtype=np.intp)
+    if absent and not missing:
+        raise InvalidValueError(f"{field}: must name the group of every sample, got {absent[0]!r}")
+    numbers = np.array(found, dtype=np.intp)
+    if len(absent) > 1:
+        numbers[np.isin(numbers, [seen[value] for value in absent])] = seen[absent[0]]
+    return numbers
 
 
 def _like(given: Any, values: FloatArray, index: Any = None) -> Any:

@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias, get_args
 
 from maxatk.check import is_number, require
 from maxatk.errors import InvalidValueError, unknown_name
-from maxatk.objectives import answers, group, influence, off_policy, rule
+from maxatk.objectives import group, off_policy, rule, statistic
 from maxatk.objectives.checks import FloatArray
 from maxatk.objectives.group import Group
 from maxatk.objectives.order import OrderWeights
@@ -77,14 +77,14 @@ CREDITS: Mapping[str, Credit] = {
     ),
     "majority": Credit(
         statistic="reward of the plurality answer of k",
-        formulas=answers.formulas(answers.majority_chances),
+        formulas=statistic.formulas(statistic.majority_chances),
         uses_k=True,
         needs_answers=True,
         scales=("none",),
     ),
     "distinct": Credit(
         statistic="sum of the rewards of the different answers of k",
-        formulas=answers.formulas(answers.distinct_chances),
+        formulas=statistic.formulas(statistic.distinct_chances),
         uses_k=True,
         needs_answers=True,
         keeps_level=True,
@@ -230,7 +230,7 @@ class Method:
             needs_answers = False
         return Credit(
             statistic=f"{getattr(credit, '__name__', 'a function')} of k samples",
-            formulas={"leave_one_out": functools.partial(influence.leave_one_out, credit)},
+            formulas={"leave_one_out": functools.partial(statistic.leave_one_out, credit)},
             uses_k=True,
             needs_answers=needs_answers,
             keeps_level=needs_answers,

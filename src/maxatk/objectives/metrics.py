@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from maxatk.check import require
 from maxatk.errors import InvalidValueError
-from maxatk.objectives.answers import distinct_chances, majority_chances, statistic
 from maxatk.objectives.checks import FloatArray, as_floats, as_k, refuse_k_above
 from maxatk.objectives.group import Group
 from maxatk.objectives.layout import layout_of
 from maxatk.objectives.order import OrderWeights
 from maxatk.objectives.rule import selected_weights
+from maxatk.objectives.statistic import distinct_chances, majority_chances, of_answers
 from maxatk.objectives.subsets import hit_shares, max_weights
 
 _LONG_GROUP = 1_000  # rewards in one dimension, above which a metric asks whether they are one
@@ -59,8 +60,7 @@ def order_at_k(
     That is sum_j W_j r_(j) with the W of `OrderWeights.of_group`; all but `weights`, which have
     the k, is as in `max_at_k`.
     """
-    if not isinstance(weights, OrderWeights):
-        raise InvalidValueError(f"weights: must be OrderWeights, got {weights!r}")
+    require(isinstance(weights, OrderWeights), "weights", "OrderWeights", weights)
 
     def weighted(_: int, group: Group) -> FloatArray:
         return _order_statistic(weights, group)
@@ -76,7 +76,7 @@ def majority_at_k(
     `answers` are hashable, in the shape of the rewards (..., n), which InvalidValueError is raised
     for; an answer is worth the mean of its rewards in the group. The rest is as in `max_at_k`.
     """
-    voted = partial(statistic, majority_chances)
+    voted = partial(of_answers, majority_chances)
     return _statistics(rewards, k, voted, answers=answers, groups=groups)
 
 
@@ -88,7 +88,7 @@ def distinct_at_k(
     That is sum_d v_d (1 - C(n - n_d, k) / C(n, k)) over the answers d, given n_d times and worth
     v_d, the mean of their rewards. The arguments are those of `majority_at_k`.
     """
-    met = partial(statistic, distinct_chances)
+    met = partial(of_answers, distinct_chances)
     return _statistics(rewards, k, met, answers=answers, groups=groups)
 
 

@@ -67,7 +67,7 @@ def exact(group: Group) -> Credits:
     """
     gains, ratios = group.rewards - group.rewards[:, :1], group.ratios
     values, units = np.zeros_like(gains), np.zeros_like(gains)
-    for part in group.order.parts(gains.shape[-1]):
+    for part in group.weights.parts(gains.shape[-1]):
         k, total = len(part), float(part.sum())
         own, one = joined_sums(np.stack([gains, np.ones_like(gains)]), ratios, k)
         if part[:-1].any():
@@ -148,7 +148,7 @@ def exact_leave_one_out(group: Group) -> Pair:
     below r_i, each weighed by the subsets J below it, never negative and exactly 0 for ties.
     """
     n, values = group.rewards.shape[-1], np.zeros_like(group.rewards)
-    for part in group.order.parts(n):
+    for part in group.weights.parts(n):
         k = len(part)
         if k == 1:
             values += float(part[0]) * _above_others(group)

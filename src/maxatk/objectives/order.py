@@ -38,10 +38,8 @@ class OrderWeights:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "values", _as_weights(self.values))
-        if bool(self.values) + bool(self.maxima) + self.by_rank != 1:
-            raise InvalidValueError(
-                f"weights: must be a sequence of at least one number, got {self.values!r}"
-            )
+        one = bool(self.values) + bool(self.maxima) + self.by_rank == 1
+        require(one, "weights", "a sequence of at least one number", self.values)
         if not self.by_rank and not any(self.values) and not any(p for _, p in self.maxima):
             raise InvalidValueError("weights: must not all be 0")
 

@@ -24,7 +24,7 @@ from maxatk.folders import read_json
 from maxatk.group_log import GROUPS, head_of, prompt_key
 from maxatk.objectives import advantages
 from maxatk.objectives.methods import as_method
-from maxatk.objectives.scale import AdvantageScale
+from maxatk.objectives.objective import AdvantageScale
 
 
 class Training:

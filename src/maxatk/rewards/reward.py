@@ -44,7 +44,6 @@ PROBLEM_COLUMNS = (
 
 MOST_FAILED = 0.05  # the share of failures before `on_error: stop` stops
 _FEWEST = 20  # completions, of which that share is one
-TIMEOUT_S = 300.0
 
 
 class Failure(MaxAtKError):  # noqa: N818  (a result, not only an error)
@@ -69,7 +68,7 @@ class RewardSpec:
     kind: str
     target: str
     weight: float = 1.0
-    timeout_s: float | None = TIMEOUT_S
+    timeout_s: float | None = 300.0
     on_error: str = "stop"
 
     @property

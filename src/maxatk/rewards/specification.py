@@ -16,14 +16,7 @@ from maxatk.functions import load_function
 from maxatk.models import refuse_missing_model
 from maxatk.records import Problem
 from maxatk.rewards.answers import AnswerReward
-from maxatk.rewards.reward import (
-    PROBLEM_COLUMNS,
-    TIMEOUT_S,
-    Part,
-    Reward,
-    RewardFunction,
-    RewardSpec,
-)
+from maxatk.rewards.reward import PROBLEM_COLUMNS, Part, Reward, RewardFunction, RewardSpec
 from maxatk.verifier import AnyVerifier, CodeReward
 
 NAMED = ("continuous", "binary", "visible_tests", "answer")
@@ -63,8 +56,8 @@ def _read(item: Any) -> RewardSpec:
             )
     spec = RewardSpec("model", item["model"]) if "model" in item else _named(item["reward"])
     require(isinstance(spec.target, str), "reward.model", "text", spec.target)
-    weight, seconds = item.get("weight", 1.0), item.get("timeout_s", TIMEOUT_S)
-    on_error = item.get("on_error", "stop")
+    given = {**vars(spec), **item}
+    weight, seconds, on_error = given["weight"], given["timeout_s"], given["on_error"]
     require(is_number(weight), "reward.weight", "a number", weight)
     positive = is_number(seconds) and seconds > 0
     require(positive, "reward.timeout_s", "a positive number", seconds)

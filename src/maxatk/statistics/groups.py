@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from maxatk.objectives import max_at_k
-from maxatk.objectives.scale import root_mean_square
+from maxatk.objectives.objective import root_mean_square
 from maxatk.statistics.intervals import default_ks
 from maxatk.statistics.symptoms import DISTINCT, SHARED, SILENT
 
