@@ -1,14 +1,8 @@
 """Metrics, order-statistic weights and estimators of best-of-N training; NumPy only."""
 
-from maxatk.objectives.advantage import (
-    Form,
-    advantages,
-    check_group_size,
-    effective_sample_size,
-    weighting,
-)
+from maxatk.objectives.advantage import Form, advantages, effective_sample_size, weighting
 from maxatk.objectives.best_of import best_of
-from maxatk.objectives.methods import METHODS, Method, as_method
+from maxatk.objectives.methods import METHODS, Method, as_method, check_group_size
 from maxatk.objectives.metrics import (
     chance_of_best,
     distinct_at_k,

@@ -18,7 +18,7 @@ from maxatk.objectives import rule
 from maxatk.objectives.checks import FloatArray, as_floats, as_k, refuse_k_above
 from maxatk.objectives.group import Group, centred, root_sum_of_squares
 from maxatk.objectives.layout import Layout, layout_of
-from maxatk.objectives.methods import BASELINES, Method, as_method
+from maxatk.objectives.methods import BASELINES, Method, as_method, check_group_size
 from maxatk.objectives.off_policy import over_ties
 from maxatk.objectives.subsets import shares_of_draws
 from maxatk.objectives.symmetric import all_means
@@ -101,20 +101,6 @@ def advantages(
         raise InvalidValueError(_OVERFLOW)
     restored: FloatArray = layout.of_samples(result)
     return restored
-
-
-def check_group_size(method: Method, k: int, samples: int) -> int:
-    """Return the fewest samples that the method needs; raise InvalidValueError for fewer."""
-    needed, and_k = method.samples_needed(k), ""
-    if method.kind.uses_k:
-        refuse_k_above(k, samples)
-        and_k = f" and k={k}"
-    if needed > samples:
-        raise InvalidValueError(
-            f"method: {method.credit!r} with the baseline {method.baseline!r}{and_k} needs at "
-            f"least {needed} samples, got {samples}"
-        )
-    return needed
 
 
 def _check(layout: Layout, method: Method, selection: Any, answers: Any, form: object) -> None:

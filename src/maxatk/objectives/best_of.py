@@ -13,9 +13,9 @@ import numpy as np
 
 from maxatk.check import is_finite, is_number, require
 from maxatk.errors import InvalidValueError
-from maxatk.objectives.advantage import advantages, check_group_size
+from maxatk.objectives.advantage import advantages
 from maxatk.objectives.checks import FloatArray, as_k
-from maxatk.objectives.methods import Method, as_method
+from maxatk.objectives.methods import Method, as_method, check_group_size
 from maxatk.objectives.metrics import max_at_k
 
 Values: TypeAlias = "list[float | None]"

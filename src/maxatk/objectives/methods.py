@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias, get_args
 from maxatk.check import is_number, require
 from maxatk.errors import InvalidValueError, unknown_name
 from maxatk.objectives import group, off_policy, rule, statistic
-from maxatk.objectives.checks import FloatArray
+from maxatk.objectives.checks import FloatArray, refuse_k_above
 from maxatk.objectives.group import Group
 from maxatk.objectives.order import OrderWeights
 from maxatk.objectives.rule import RuleOf
@@ -342,3 +342,17 @@ def as_method(method: str | Method) -> Method:
     if not isinstance(method, str) or method not in METHODS:
         raise unknown_name("method", str(method), METHODS)
     return METHODS[method]
+
+
+def check_group_size(method: Method, k: int, samples: int) -> int:
+    """Return the fewest samples that the method needs; raise InvalidValueError for fewer."""
+    needed, and_k = method.samples_needed(k), ""
+    if method.kind.uses_k:
+        refuse_k_above(k, samples)
+        and_k = f" and k={k}"
+    if needed > samples:
+        raise InvalidValueError(
+            f"method: {method.credit!r} with the baseline {method.baseline!r}{and_k} needs at "
+            f"least {needed} samples, got {samples}"
+        )
+    return needed

@@ -15,9 +15,9 @@ import numpy as np
 from maxatk.check import is_number, is_whole
 from maxatk.errors import DataError, InvalidValueError, unknown_name
 from maxatk.functions import load_function
-from maxatk.objectives.advantage import Form, advantages, check_group_size
+from maxatk.objectives.advantage import Form, advantages
 from maxatk.objectives.group import root_sum_of_squares
-from maxatk.objectives.methods import METHODS, Method, as_method
+from maxatk.objectives.methods import METHODS, Method, as_method, check_group_size
 from maxatk.objectives.order import OrderWeights
 
 SCHEDULES: Mapping[str, Callable[[float], float]] = {
