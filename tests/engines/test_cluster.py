@@ -134,27 +134,6 @@ def test_two_nodes_sample_what_one_process_samples(mini, files, settings):
     assert scores(files / "there") == scores(files / "here")
 
 
-def test_progress_says_which_shard_did_how_much(mini, files, settings):
-    problems = files / "four.jsonl"
-    write_jsonl(problems, (one.to_json() for one in load_problems(mini / "problems.jsonl")[:4]))
-    command = [sys.executable, "-m", "maxatk", "eval", "--model", str(mini / "model")]
-    command += ["--problems", str(problems), "--out", str(files / "there"), "--samples", "12"]
-    command += ["--max-new-tokens", "8", "--batch-size", "2", "--verifier.workers", "1"]
-    command += ["--cluster.address", settings.address, "--cluster.shards", "2"]
-    done = subprocess.run(
-        [*command, "--progress", "json"], capture_output=True, text=True, timeout=patience(200)
-    )
-    assert done.returncode == 0, done.stderr
-    shards = json.loads(done.stdout.splitlines()[-1])["shards"]
-    assert sum(shard["done"] for shard in shards["samples"]) == 48
-    assert all(shard["done"] > 0 for shard in shards["samples"])
-    assert all(shard["node"] for shard in shards["samples"])  # simulated nodes share one name
-    programs = {score["program"] for score in scores(files / "there")}
-    assert sum(shard["done"] for shard in shards["scores"]) >= len(programs)
-    again = subprocess.run(command, capture_output=True, text=True, timeout=patience(200))
-    assert "48 of 48 samples drawn (0 + 0), 48 of 48 verified (0 + 0)" in again.stderr
-
-
 def test_a_node_that_dies_loses_no_verdict(cluster, settings, monkeypatch):
     monkeypatch.setattr(verifying, "CHUNK", 2)
     slow = "import time\ntime.sleep(0.5)\nprint(int(input()) + {n})"

@@ -11,17 +11,10 @@ import tyro
 import yaml
 
 from maxatk.cli.flags import RewardFlag, set_threads
-from maxatk.cli.output import (
-    Output,
-    OutputFormat,
-    emit,
-    facts_text,
-    print_results,
-    refuse_two_outputs,
-)
+from maxatk.cli.output import OutputFormat, emit_plan, print_results, refuse_two_outputs
 from maxatk.cli.progress import ProgressMode, progress_of
 from maxatk.engines.cluster import ClusterSettings
-from maxatk.engines.cluster.sampling import open_sampler, work_by_part
+from maxatk.engines.cluster.sampling import open_sampler
 from maxatk.engines.cluster.verifying import open_verifier
 from maxatk.evaluation import EvalRecipe, evaluate, plan
 from maxatk.evaluation.run import resumed
@@ -51,6 +44,9 @@ class RecipeFlags(EvalRecipe):
     cluster: ClusterSettings = dataclasses.field(default_factory=ClusterSettings)
 
 
+_NOTHING = RecipeFlags(model="", problems="", out="")  # while the name of the recipe is not known
+
+
 @dataclasses.dataclass(frozen=True)
 class Arguments:
     """Sample a model on problems, run the programs and compute max@k and pass@k.
@@ -70,7 +66,7 @@ class Arguments:
         show_config: Print all settings as they would be used, as a recipe, and stop.
     """
 
-    settings: Annotated[RecipeFlags, tyro.conf.arg(name="")]
+    settings: Annotated[RecipeFlags, tyro.conf.arg(name="")] = _NOTHING
     recipe: tyro.conf.Positional[Path | None] = None
     overrides: tyro.conf.Positional[tuple[str, ...]] = ()
     dry_run: bool = False
@@ -78,60 +74,47 @@ class Arguments:
     format: OutputFormat = "text"
     progress: ProgressMode = "auto"
 
+    def run(self, arguments: Sequence[str]) -> None:
+        """Do what was asked: flags win over overrides, those over the recipe."""
+        # Parsed again with the values of the recipe, whose name is known now, as the defaults: so
+        # a flag wins over it whatever its value is.
+        default = Arguments(_defaults(self._recipe()))
+        asked = tyro.cli(Arguments, prog="maxatk eval", args=arguments, default=default)
+        refuse_two_outputs(asked.format, asked.progress)
+        set_threads(asked.settings.model)
+        if asked.show_config:
+            print(yaml.safe_dump(asked.settings.to_mapping(), sort_keys=False), end="")
+        elif asked.dry_run:
+            emit_plan(plan(asked.settings), asked.format)
+        else:
+            asked._evaluate()
 
-def run(arguments: Sequence[str]) -> None:
-    """Do what the arguments of `maxatk eval` say: flags win over overrides, those over the file."""
-    asked = _parse(arguments)
-    refuse_two_outputs(asked.format, asked.progress)
-    set_threads(asked.settings.model)
-    if asked.show_config:
-        print(yaml.safe_dump(asked.settings.to_mapping(), sort_keys=False), end="")
-    elif asked.dry_run:
-        planned = plan(asked.settings)
-        emit({"plan": Output([planned])}, asked.format, text=facts_text(planned))
-    else:
-        _evaluate(asked.settings, asked)
+    def _recipe(self) -> dict[str, Any]:
+        if self.recipe is None:
+            return {}
+        if "=" in str(self.recipe) and not self.recipe.is_file():  # overrides without a recipe
+            return apply_overrides({}, [str(self.recipe), *self.overrides])
+        return read_recipe(self.recipe, self.overrides)
 
-
-def _parse(arguments: Sequence[str]) -> Arguments:
-    # Twice: the first time for the name of the recipe, then with its values as the defaults, so
-    # that a flag wins over the recipe whatever its value is.
-    first = _parse_over(RecipeFlags(model="", problems="", out=""), arguments)
-    settings = _read(first)
-    return _parse_over(_defaults(settings), arguments)
-
-
-def _read(asked: Arguments) -> dict[str, Any]:
-    if asked.recipe is None:
-        return {}
-    if "=" in str(asked.recipe) and not asked.recipe.is_file():  # overrides without a recipe
-        return apply_overrides({}, [str(asked.recipe), *asked.overrides])
-    return read_recipe(asked.recipe, asked.overrides)
+    def _evaluate(self) -> None:
+        recipe = resumed(self.settings)
+        with (
+            open_verifier(recipe.verifier, recipe.cluster) as verifier,
+            open_sampler(recipe.model, recipe, recipe.cluster) as backend,
+            progress_of("eval", self.progress, parts=_PARTS) as report,
+        ):
+            results = evaluate(recipe, backend=backend, verifier=verifier, progress=report)
+        if self.progress != "json":
+            print_results(
+                recipe.name, results, ks=recipe.k, by=recipe.by, output_format=self.format
+            )
 
 
 def _defaults(settings: Mapping[str, Any]) -> RecipeFlags:
     """Return the defaults of the flags; a required key that is not there has to be given as one."""
-    required = ("model", "problems", "out")
-    missing = {name: tyro.MISSING for name in required if name not in settings}
+    missing = {name: tyro.MISSING for name in ("model", "problems", "out") if name not in settings}
     found = from_mapping(RecipeFlags, {**settings, **dict.fromkeys(missing, "")}, where="recipe")
     return dataclasses.replace(found, **missing)
 
 
-def _parse_over(settings: RecipeFlags, arguments: Sequence[str]) -> Arguments:
-    return tyro.cli(
-        Arguments, prog="maxatk eval", args=arguments, default=Arguments(settings=settings)
-    )
-
-
-def _evaluate(recipe: RecipeFlags, asked: Arguments) -> None:
-    recipe = resumed(recipe)
-    with (
-        open_verifier(recipe.verifier, recipe.cluster) as verifier,
-        open_sampler(recipe.model, recipe, recipe.cluster) as backend,
-        progress_of(
-            "eval", asked.progress, parts=_PARTS, work=work_by_part(backend, verifier)
-        ) as report,
-    ):
-        results = evaluate(recipe, backend=backend, verifier=verifier, progress=report)
-    if asked.progress != "json":
-        print_results(recipe.name, results, ks=recipe.k, by=recipe.by, output_format=asked.format)
+command = Arguments

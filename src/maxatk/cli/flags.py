@@ -1,4 +1,4 @@
-"""What flags of several commands share: runs by name, and rewards."""
+"""What the flags of several commands share: runs by name, rewards, and commands of commands."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from types import MappingProxyType
+from typing import Annotated, Any, Union
 
 import tyro
 import yaml
@@ -18,6 +19,22 @@ from maxatk.exchange import parse_mapping
 from maxatk.report.runs import Reading
 
 _SMALL = 64 << 20  # bytes of weights
+
+
+def one_of(parsers: Mapping[str, Any], *, texts: Mapping[str, str] = MappingProxyType({})) -> Any:
+    """Return what tyro makes several commands of, by name; they say of themselves what they do."""
+    union: Any = Union
+    return union[
+        tuple(
+            Annotated[
+                Any,
+                tyro.conf.subcommand(
+                    name=name, constructor=parser, description=texts.get(name), prefix_name=False
+                ),
+            ]
+            for name, parser in parsers.items()
+        )
+    ]
 
 
 def set_threads(model: str = "") -> None:

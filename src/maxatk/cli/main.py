@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
 import importlib
 import os
 import select
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NoReturn
+from collections.abc import Sequence
+from typing import Any
 
 from maxatk.errors import MaxAtKError, printable, suggestion
 
@@ -34,12 +32,14 @@ COMMANDS: dict[str, str] = {
     "doctor": "show how well programs are isolated on this machine",
     "completion": "print a script for the shell that completes all of this",
 }
-"""Command -> what it does. `command` of `maxatk.cli.<command>` does it, from the flags it
-declares, or `run`, from the arguments as they are, whose flags are the fields of `Arguments`;
-`SUBCOMMANDS` are commands of its own."""
+"""Command -> what it does. `command` of `maxatk.cli.<command>` is what tyro makes its flags of: a
+function that does it, several by name, or a dataclass whose method `run` does it."""
 
 SMALL = ("export", "recipes", "mini", "methods", "doctor")
-"""The commands of which `maxatk.cli.small` has the functions."""
+"""The commands that `maxatk.cli.small` has under their own names."""
+
+NESTED = ("problems", "recipes")
+"""The commands that have commands of their own."""
 
 EXTRAS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("matplotlib", "jinja2", "pandas"), ("report",)),
@@ -80,18 +80,25 @@ the others keep nothing."""
 _INTERRUPTED = 130  # the exit status shells use after Ctrl-C
 _CLOSED = 141  # 128 + SIGPIPE: what a shell reports of a command that a closed pipe has ended
 
-_OUTPUTS = (1, 2)  # standard output and standard error
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return the exit status: 0, 2 for bad input, 130 after Ctrl-C.
 
     It is 141 where the output is a pipe that was closed at its other end.
     """
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    _replace_closed_outputs()
-    with _no_silent_end():
-        return _until_closed(lambda: _run(given))
+    sys.stdout = sys.stdout or os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")  # closed by >&-
+    sys.stderr = sys.stderr or os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+    try:
+        try:
+            return _run(list(sys.argv[1:] if arguments is None else arguments))
+        finally:
+            sys.stdout.flush()  # now: at the end of the interpreter nobody could catch it
+    except (BrokenPipeError, SystemExit) as error:
+        if _drop_closed_outputs() or isinstance(error.__context__, BrokenPipeError):  # of rich
+            return _CLOSED
+        if isinstance(error, SystemExit):
+            raise
+        return _fail(str(error))
 
 
 def _run(arguments: list[str]) -> int:
@@ -112,18 +119,13 @@ def _run(arguments: list[str]) -> int:
     except ImportError:
         return _fail("the command line needs a few packages more: pip install 'maxatk[cli]'")
     try:
-        found = entry(command)
-        if found.subcommands:
-            tyro.extras.subcommand_cli_from_dict(
-                dict(found.subcommands), prog=f"maxatk {command}", description=found.text, args=rest
-            )
-        elif found.reads:
-            found.reads(rest)
-        else:
-            tyro.cli(found.flags, prog=f"maxatk {command}", args=rest)
+        about = f"{COMMANDS[command].capitalize()}." if command in NESTED else None
+        asked = tyro.cli(entry(command), prog=f"maxatk {command}", description=about, args=rest)
+        if asked is not None:
+            asked.run(rest)
+    except BrokenPipeError:
+        raise
     except (MaxAtKError, OSError) as error:  # OSError: a full disk, a folder that is a file
-        if isinstance(error, BrokenPipeError) and _closed_outputs():
-            raise
         return _fail(str(error))
     except ModuleNotFoundError as error:
         if (error.name or "maxatk").startswith("maxatk"):
@@ -136,35 +138,10 @@ def _run(arguments: list[str]) -> int:
     return 0
 
 
-@dataclasses.dataclass(frozen=True)
-class Entry:
-    """How a command is called: by its own commands, by its arguments as they are, or by flags.
-
-    `flags` is what tyro makes flags of, in any case but the first; `text` describes the first.
-    """
-
-    flags: Any = None
-    reads: Callable[[Sequence[str]], None] | None = None
-    subcommands: Mapping[str, Callable[..., None]] = dataclasses.field(default_factory=dict)
-    text: str = ""
-
-
-def entry(command: str) -> Entry:
-    """Return how a command is called; only its own module is imported."""
-    if command in SMALL:
-        small = importlib.import_module("maxatk.cli.small")
-        if command == "mini":
-            return Entry(small.MiniArguments, small.mini)
-        if command == "recipes":
-            text = "List, show and copy the recipes that come with the package."
-            return Entry(subcommands=small.RECIPES, text=text)
-        return Entry(getattr(small, command))
-    module = importlib.import_module(f"maxatk.cli.{command}")
-    if hasattr(module, "SUBCOMMANDS"):
-        return Entry(subcommands=module.SUBCOMMANDS, text=module.HELP)
-    if hasattr(module, "run"):
-        return Entry(module.Arguments, module.run)
-    return Entry(module.command)
+def entry(command: str) -> Any:
+    """Return what tyro makes a command of; only its own module is imported."""
+    module, name = ("small", command) if command in SMALL else (command, "command")
+    return getattr(importlib.import_module(f"maxatk.cli.{module}"), name)
 
 
 def _remedy(command: str, package: str | None) -> str:
@@ -184,80 +161,19 @@ def _fail(message: str) -> int:
 
 def _usage() -> str:
     width = max(map(len, COMMANDS))
-    lines = [f"  {command:<{width}}  {text}" for command, text in COMMANDS.items()]
-    return "\n".join(
-        [
-            "usage: maxatk COMMAND ...",
-            "",
-            "Train and evaluate language models for best-of-N.",
-            "",
-            *lines,
-            "",
-            "maxatk COMMAND --help tells the rest.",
-        ]
+    lines = "\n".join(f"  {command:<{width}}  {text}" for command, text in COMMANDS.items())
+    return (
+        "usage: maxatk COMMAND ...\n\nTrain and evaluate language models for best-of-N.\n\n"
+        f"{lines}\n\nmaxatk COMMAND --help tells the rest."
     )
 
 
-def _until_closed(run: Callable[[], int]) -> int:
-    """Return what `run` returns, or `_CLOSED`, silently, where nobody reads its output any more.
-
-    A BrokenPipeError of any other pipe is passed on.
-    """
-    try:
-        try:
-            return run()
-        finally:
-            sys.stdout.flush()  # now: at the end of the interpreter nobody could catch it
-    except SystemExit as ended:
-        if isinstance(ended.__context__, BrokenPipeError):  # rich makes the one of the other
-            return _CLOSED
-        raise
-    except BrokenPipeError:
-        if not _closed_outputs():
-            raise
-        _drop_output()
-        return _CLOSED
-
-
-@contextlib.contextmanager
-def _no_silent_end() -> Iterator[None]:
-    """Make `os._exit(0)` of code that a command runs, such as an own reward, raise SystemExit.
-
-    It would end the command with 0 and without results. Processes that are forked may end so.
-    """
-    command, end = os.getpid(), os._exit
-
-    def refuse(status: int) -> NoReturn:
-        if not status & 0xFF and os.getpid() == command:
-            raise SystemExit(f"os._exit({status})")
-        end(status)
-
-    os._exit = refuse
-    try:
-        yield
-    finally:
-        os._exit = end
-
-
-def _replace_closed_outputs() -> None:
-    """Open what the shell has closed (`>&-`), so that nothing else gets its descriptor."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:
-            setattr(sys, name, os.fdopen(os.dup(nowhere), "w", encoding="utf-8"))
-    os.close(nowhere)
-
-
-def _closed_outputs() -> list[int]:
-    """Return the standard outputs, as file descriptors, that are pipes without a reader."""
+def _drop_closed_outputs() -> bool:
+    """Say whether standard output or error is a pipe without a reader, and write there no more."""
     watched = select.poll()
-    for number in _OUTPUTS:
+    for number in (1, 2):
         watched.register(number, 0)  # errors are reported unasked
-    return [number for number, event in watched.poll(0) if event & select.POLLERR]
-
-
-def _drop_output() -> None:
-    # What is left in the buffers is written when the interpreter ends, and would fail again.
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    for number in _closed_outputs():
-        os.dup2(nowhere, number)
+    closed = [number for number, event in watched.poll(0) if event & select.POLLERR]
+    for number in closed:  # at its end the interpreter writes what is left in the buffers
+        os.dup2(os.open(os.devnull, os.O_WRONLY), number)
+    return bool(closed)

@@ -6,7 +6,7 @@ import dataclasses
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import tyro
 
@@ -18,7 +18,10 @@ from maxatk.report.run_tables import KS, groups_table
 from maxatk.report.tables import TidyRow, as_csv, as_json
 
 if TYPE_CHECKING:
+    from rich.measure import Measurement
     from rich.table import Table as RichTable
+
+    from maxatk.evaluation.recipe import RunRecipe
 
 _SAID = "How it is printed; csv (one table) and json (one object) have one number a field."
 OutputFormat: TypeAlias = Annotated[
@@ -27,7 +30,6 @@ OutputFormat: TypeAlias = Annotated[
 """What every command that prints a table takes as `--format`."""
 
 _STYLES = {"best": "bold", "second": "underline", "above": "green", "below": "red", "": ""}
-_FRAME = 3  # characters of a column beside its text
 _FOOTNOTES = {"best": "¹", "second": "²"}
 
 
@@ -78,13 +80,16 @@ def facts_text(facts: Mapping[str, Any]) -> str:
 
 def emit_facts(facts: Mapping[str, Any], output_format: OutputFormat, *, text: str) -> None:
     """Print one thing that a command knows; in JSON it is an object of its own."""
-    if output_format == "text":
-        print(printable(text))
-    elif output_format == "json":
+    if output_format == "json":
         print(json.dumps(facts))
     else:
         rows = [{"": name, "value": value} for name, value in facts.items()]
-        emit({"facts": Output(rows)}, output_format)
+        emit({"facts": Output(rows)}, output_format, text=text)
+
+
+def emit_plan(plan: Mapping[str, int], output_format: OutputFormat) -> None:
+    """Print what a run would do."""
+    emit({"plan": Output([plan])}, output_format, text=facts_text(plan))
 
 
 def plain(rows: Sequence[TidyRow], *fields: str) -> Table:
@@ -111,16 +116,13 @@ def results_output(
 ) -> dict[str, Output]:
     """Return the tables "metrics", "by", "samples" and "outcomes" of one or more runs.
 
-    People see max@k and pass@k with 95% intervals, best and second best marked, and with `by`, a
-    field of the problems' `meta`, a row for each of its values. `ks` are those to show; without
-    them the text has those of the report and the rows all of the results. A metric has model,
-    metric, k, mean, low, high (95%), problems, and the samples of the run without a reward and with
-    a 0 in its place (unscored, zeroed); in "by" also the field and its value.
+    People see max@k and pass@k with 95% intervals and with `by`, a field of the problems' `meta`, a
+    row for each of its values. `ks` are those to show; without them the text has those of the
+    report and the rows all of the results.
     """
     loaded = {name: load_results(source, ks=ks) for name, source in results.items()}
     overview = overview_table(loaded, ks=ks)
     metrics = [{"model": n, **row} for n, r in loaded.items() for row in metric_rows(r, ks)]
-    samples = [{"model": name, **_sample_row(r)} for name, r in loaded.items()]
     outcomes = [
         {"model": name, "outcome": outcome, "samples": count}
         for name, r in loaded.items()
@@ -129,31 +131,28 @@ def results_output(
     return {
         "metrics": Output(metrics, overview, title="95% intervals over problems"),
         **({} if by is None else {"by": _by_output(loaded, ks, by)}),
-        "samples": Output(samples),
+        "samples": Output([{"model": name, **_sample_row(r)} for name, r in loaded.items()]),
         "outcomes": Output(outcomes),
     }
 
 
 def _by_output(loaded: Mapping[str, Results], ks: Sequence[int], by: str) -> Output:
-    parts = {
-        (name, value): part
-        for name, results in loaded.items()
-        for value, part in results_by(results, by).items()
-    }
-    rows: list[TidyRow] = [
-        {"model": name, "field": by, "value": value, **row}
-        for (name, value), part in parts.items()
-        for row in metric_rows(part, ks)
-    ]
-    shown = {
-        " ".join([*([name] if len(loaded) > 1 else []), f"{value} ({len(part.ids)})"]): part
-        for (name, value), part in parts.items()
-    }
+    rows: list[TidyRow] = []
+    shown: dict[str, Results] = {}
+    for name, results in loaded.items():
+        for value, part in results_by(results, by).items():
+            about = {"model": name, "field": by, "value": value}
+            rows += [{**about, **row} for row in metric_rows(part, ks)]
+            heading = f"{value} ({len(part.ids)})"
+            shown[f"{name} {heading}" if len(loaded) > 1 else heading] = part
     return Output(rows, groups_table(shown, heading=f"{by} (problems)", ks=ks or KS))
 
 
 def metric_rows(results: Results, ks: Sequence[int] = ()) -> Iterator[dict[str, Any]]:
-    """Yield metric, k, mean, low, high, problems, unscored and zeroed of every metric and k."""
+    """Yield metric, k, mean, low, high (95%), problems, unscored and zeroed of every metric and k.
+
+    The last two count the samples of the run without a reward and with a 0 in its place.
+    """
     for metric in METRICS:
         found = results.metrics[metric]
         for k in ks or found:
@@ -168,12 +167,10 @@ def _sample_row(results: Results) -> dict[str, Any]:
 
 
 def print_results(
-    name: str,
+    recipe: RunRecipe,
     results: Results,
+    output_format: OutputFormat,
     *,
-    ks: Sequence[int] = (),
-    by: str | None = None,
-    output_format: OutputFormat = "text",
     with_outcomes: bool = False,
     text: str = "",
 ) -> None:
@@ -181,17 +178,16 @@ def print_results(
 
     `with_outcomes` shows people how many samples had each outcome. `text` follows the tables.
     """
-    tables = results_output({name: results}, ks=ks, by=by)
+    name, share = recipe.name, results.cut_off
+    tables = results_output({name: results}, ks=recipe.k, by=recipe.by)
     if with_outcomes:
         title = "the first outcome of a sample that is not passed"
-        shown = Output(tables["outcomes"].rows, outcomes_table(results), title)
-        tables = {**tables, "outcomes": shown}
-    share = results.cut_off
+        tables["outcomes"] = Output(tables["outcomes"].rows, outcomes_table(results), title)
+    said = [results.counts.lacking]
     if share is not None:
-        text = f"{name}: {share:.1%} of the samples cut off by max_new_tokens\n{text}".rstrip()
-    if results.counts.lacking:
-        text = f"{name}: {results.counts.lacking}\n{text}".rstrip()
-    emit(tables, output_format, text=text)
+        said.append(f"{share:.1%} of the samples cut off by max_new_tokens")
+    lines = [*(f"{name}: {found}" for found in said if found), *filter(None, [text])]
+    emit(tables, output_format, text="\n".join(lines))
     if share is not None and share > MOST_CUT_OFF:
         say_aside(
             f"warning: {name}: {share:.0%} of the samples were cut off before their end, so that "
@@ -222,68 +218,53 @@ def _print_table(table: Table, *, title: str) -> None:
     """
     from rich.console import Console
 
-    styled = sys.stdout.isatty()
-    marks = {cell.mark for row in table.rows for cell in row}
-    if not styled and marks & _FOOTNOTES.keys():
+    if sys.stdout.isatty():
+        console = Console()
+        *others, last = _fitting(table, console.width)
+        for part in others:
+            console.print(_shown(part))
+        console.print(_shown(last, title))
+        return
+    if {cell.mark for row in table.rows for cell in row} & _FOOTNOTES.keys():
         title += "\n¹ best, ² second best"  # a line of its own: a caption is as wide as its table
-    terminal = Console() if styled else Console(width=10_000)
-    parts = _fitting(table, terminal.width) if styled else [table]
-    for part in parts:
-        shown = _shown(part, title if part is parts[-1] else "", styled=styled)
-        if not styled:
-            terminal = Console(width=max(160, terminal.measure(shown).maximum))
-        terminal.print(shown)
+    shown = _shown(table, title, styled=False)
+    Console(width=max(160, _needed(shown).maximum)).print(shown)
 
 
-def _shown(table: Table, title: str, *, styled: bool) -> RichTable:
+def _shown(table: Table, title: str = "", *, styled: bool = True) -> RichTable:
     from rich.markup import escape
     from rich.table import Table as RichTable
 
     caption = escape(printable(title)) or None
     shown = RichTable(caption=caption, caption_justify="left")
-    for name, width in zip(table.header, _widths(table), strict=True):
-        shown.add_column(escape(printable(name)), overflow="fold", min_width=width or None)
+    for name, *cells in zip(table.header, *table.rows, strict=True):
+        whole = max((len(cell.detail) for cell in cells), default=0)  # an interval has a space
+        shown.add_column(escape(printable(str(name))), overflow="fold", min_width=whole or None)
     for row in table.rows:
         shown.add_row(*(_text(cell, styled=styled) for cell in row))
     return shown
 
 
-def _fitting(table: Table, width: int) -> list[Table]:
-    """Return the table as tables of some of its columns, each of which fits the width."""
-    widths = [found + _FRAME for found in _widths(table)]
-    first = max([len(table.header[0]), *(len(row[0].text) for row in table.rows)]) + _FRAME
-    groups: list[list[int]] = [[]]
-    for place in range(1, len(widths)):
-        taken = min(first, width // 2) + 1 + sum(widths[p] for p in groups[-1])
-        if groups[-1] and taken + widths[place] > width:
-            groups.append([])
-        groups[-1].append(place)
-    return [
-        Table(
-            tuple(table.header[p] for p in (0, *group)),
-            tuple(tuple(row[p] for p in (0, *group)) for row in table.rows),
-        )
-        for group in groups
-    ]
+def _needed(shown: RichTable) -> Measurement:
+    """Return the width that a table needs at least, and where no text of it is broken."""
+    from rich.console import Console
+
+    return Console(width=10_000).measure(shown)
 
 
-def _widths(table: Table) -> list[int]:
-    """Return how wide every column must be for its numbers; 0 for the first, which may be folded.
-
-    Texts may be folded between words, and notes may go to further lines, so that they count for
-    nothing.
-    """
-    columns = zip(table.header, *table.rows, strict=True)
-    needed = [
-        max(_longest_word(str(name)), *(_longest_word(c.text) for c in cells), *details, 0)
-        for name, *cells in columns
-        for details in [[len(cell.detail) for cell in cells]]
-    ]
-    return [0, *needed[1:]]
+def _fitting(table: Table, width: int) -> Iterator[Table]:
+    """Yield the table as tables of some of its columns, each of which fits the width."""
+    count = len(table.header)
+    while count > 2 and _needed(_shown(_columns(table, range(count)))).minimum > width:
+        count -= 1
+    yield _columns(table, range(count))
+    if count < len(table.header):
+        yield from _fitting(_columns(table, [0, *range(count, len(table.header))]), width)
 
 
-def _longest_word(text: str) -> int:
-    return max(map(len, text.split()), default=0)
+def _columns(table: Table, places: Sequence[int]) -> Table:
+    header, *rows = (tuple(row[place] for place in places) for row in (table.header, *table.rows))
+    return Table(header, tuple(rows))
 
 
 def _text(cell: Cell, *, styled: bool) -> str:

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
+from maxatk.cli.flags import one_of
 from maxatk.cli.output import Output, OutputFormat, emit, plain, refuse_two_outputs
 from maxatk.cli.progress import ProgressMode, progress_of
 from maxatk.engines.verl.dataset import write_parquet
@@ -214,20 +215,16 @@ def select(
     print(f"{out}: {len(chosen)} problems")
 
 
-SUBCOMMANDS = {
-    "list": list_benchmarks,
-    "show": show,
-    "prepare": prepare_files,
-    "check": check,
-    "select": select,
-    "export": export,
-}
-"""Subcommand -> function."""
-
-HELP = """List, show, prepare, check, select and export the problems of benchmarks.
-
-Example: maxatk problems prepare mbpp --out runs/mbpp.jsonl
-"""
+command = one_of(
+    {
+        "list": list_benchmarks,
+        "show": show,
+        "prepare": prepare_files,
+        "check": check,
+        "select": select,
+        "export": export,
+    }
+)
 
 
 def _sets(

@@ -9,14 +9,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import tyro
-
 from maxatk.cli.flags import MapFlag, RewardFlag
 from maxatk.cli.output import (
     Output,
     OutputFormat,
     emit,
-    facts_text,
+    emit_plan,
     metric_rows,
     print_results,
     refuse_two_outputs,
@@ -78,33 +76,24 @@ class Arguments(RunRecipe):
     output_format: OutputFormat = "text"
     progress: ProgressMode = "auto"
 
-
-def run(arguments: Sequence[str]) -> None:
-    """Do what the arguments of `maxatk score` say."""
-    asked = tyro.cli(Arguments, prog="maxatk score", args=arguments)
-    refuse_two_outputs(asked.output_format, asked.progress)
-    if asked.format == "json":
-        raise InvalidValueError(
-            "--format: names the tool that wrote the file; --output-format json prints the tables "
-            "as JSON"
-        )
-    if (asked.samples is None) == (not asked.rewards):
-        raise InvalidValueError("score: give either --samples or --rewards")
-    files = _files(asked.rewards)
-    if len(files) > 1:
-        _print_steps(asked, files)
-        return
-    results, said = (_taken(asked, files[0], asked.out), "") if files else _verified(asked)
-    if results is not None and asked.progress != "json":
-        print_results(
-            asked.name,
-            results,
-            ks=asked.k,
-            by=asked.by,
-            output_format=asked.output_format,
-            with_outcomes=asked.samples is not None,
-            text=said,
-        )
+    def run(self, _: Sequence[str]) -> None:
+        """Do what was asked."""
+        refuse_two_outputs(self.output_format, self.progress)
+        if self.format == "json":
+            raise InvalidValueError(
+                "--format: names the tool that wrote the file; --output-format json prints the "
+                "tables as JSON"
+            )
+        if (self.samples is None) == (not self.rewards):
+            raise InvalidValueError("score: give either --samples or --rewards")
+        files = _files(self.rewards)
+        if len(files) > 1:
+            _print_steps(self, files)
+            return
+        results, said = (_taken(self, files[0], self.out), "") if files else _verified(self)
+        if results is not None and self.progress != "json":
+            shown = self.samples is not None
+            print_results(self, results, self.output_format, with_outcomes=shown, text=said)
 
 
 def _files(given: Sequence[Path]) -> list[Path]:
@@ -173,8 +162,7 @@ def _verified(asked: Arguments) -> tuple[Results | None, str]:
         given["reward"] = "answer" if asked.reward == BY_TESTS else asked.reward
     recipe = ScoreRecipe(**given, map=mapping)
     if asked.dry_run:
-        planned = plan(recipe)
-        emit({"plan": Output([planned])}, asked.output_format, text=facts_text(planned))
+        emit_plan(plan(recipe), asked.output_format)
         return None, ""
     with (
         open_verifier(asked.verifier, asked.cluster) as verifier,
@@ -189,3 +177,6 @@ def _verified(asked: Arguments) -> tuple[Results | None, str]:
             "named (see --format)?"
         )
     return results, report.summary()
+
+
+command = Arguments

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import tyro
 
-from maxatk.cli.flags import set_threads
+from maxatk.cli.flags import one_of, set_threads
 from maxatk.cli.output import Output, OutputFormat, emit, plain
 from maxatk.cli.progress import ProgressMode, progress_of
 from maxatk.errors import InvalidValueError, MissingFileError, SandboxError, StageError
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True)
-class MiniArguments:
+class Mini:
     """Make problems (train.jsonl, test.jsonl) and the warm-started model (base) in a folder.
 
     Example: maxatk mini runs/mini --test-problems 96
@@ -57,22 +57,20 @@ class MiniArguments:
     recipe: Path | None = None
     progress: ProgressMode = "auto"
 
+    def run(self, arguments: Sequence[str]) -> None:
+        """Make them; flags win over the recipe, which is read once its name is known."""
+        asked = self
+        if self.recipe is not None:
+            recipe = from_mapping(MiniSettings, read_recipe(self.recipe), where="recipe")
+            default = dataclasses.replace(self, settings=recipe)
+            asked = tyro.cli(Mini, prog="maxatk mini", args=arguments, default=default)
+        set_threads()
+        with progress_of("warm start", asked.progress) as report:
+            build_mini(asked.out, asked.settings, progress=report)
+        print(f"model: {asked.out / 'base'}")
 
-def mini(arguments: Sequence[str]) -> None:
-    """Do what the arguments of `maxatk mini` say: flags win over the recipe."""
-    asked = _mini_over(MiniSettings(), arguments)
-    if asked.recipe is not None:
-        recipe = from_mapping(MiniSettings, read_recipe(asked.recipe), where="recipe")
-        asked = _mini_over(recipe, arguments)
-    set_threads()
-    with progress_of("warm start", asked.progress) as report:
-        build_mini(asked.out, asked.settings, progress=report)
-    print(f"model: {asked.out / 'base'}")
 
-
-def _mini_over(settings: MiniSettings, arguments: Sequence[str]) -> MiniArguments:
-    default = MiniArguments(out=tyro.MISSING, settings=settings)
-    return tyro.cli(MiniArguments, prog="maxatk mini", args=arguments, default=default)
+mini = Mini
 
 
 def list_recipes(format: OutputFormat = "text") -> None:
@@ -282,5 +280,4 @@ def _layer_lines(rows: list[tuple[str, bool, str]]) -> str:
     )
 
 
-RECIPES = {"list": list_recipes, "show": show_recipe, "copy": copy_recipe}
-"""Subcommand of `maxatk recipes` -> function."""
+recipes = one_of({"list": list_recipes, "show": show_recipe, "copy": copy_recipe})

@@ -88,31 +88,31 @@ class Arguments:
         chat = dataclasses.replace(self.running.prompt, template_arguments=template_arguments)
         return dataclasses.replace(self.running, prompt=chat)
 
-
-def run(arguments: Sequence[str]) -> None:
-    """Do what the arguments of `maxatk solve` say."""
-    asked = tyro.cli(Arguments, prog="maxatk solve", args=arguments)
-    refuse_two_outputs(asked.format, asked.progress)
-    problem = _problem(asked)
-    set_threads(asked.model)
-    with asked.verifier.open() as verifier, progress_of("solve", asked.progress) as report:
-        found = solve(
-            asked.model,
-            problem,
-            n=asked.drawing.samples,
-            by=asked.select or "reward",
-            settings=asked.drawing,
-            model_settings=asked.model_settings,
-            verifier=verifier,
-            reward=asked.reward,
-            keep_going=asked.keep_going,
-            progress=report,
-        )
-    if found.reward is None:
-        why = ", ".join(f"{outcome} ({count})" for outcome, count in found.outcomes.items())
-        raise DataError(f"{problem.id}: none of {len(found.rewards)} samples has a reward: {why}")
-    text = _reward_text(found) if asked.select is None else _choice_text(found)
-    emit_facts(found.to_json(), asked.format, text=text)
+    def run(self, _: Sequence[str]) -> None:
+        """Do what was asked."""
+        refuse_two_outputs(self.format, self.progress)
+        problem = _problem(self)
+        set_threads(self.model)
+        with self.verifier.open() as verifier, progress_of("solve", self.progress) as report:
+            found = solve(
+                self.model,
+                problem,
+                n=self.drawing.samples,
+                by=self.select or "reward",
+                settings=self.drawing,
+                model_settings=self.model_settings,
+                verifier=verifier,
+                reward=self.reward,
+                keep_going=self.keep_going,
+                progress=report,
+            )
+        if found.reward is None:
+            why = ", ".join(f"{outcome} ({count})" for outcome, count in found.outcomes.items())
+            raise DataError(
+                f"{problem.id}: none of {len(found.rewards)} samples has a reward: {why}"
+            )
+        text = _reward_text(found) if self.select is None else _choice_text(found)
+        emit_facts(found.to_json(), self.format, text=text)
 
 
 def _arguments(text: str) -> dict[str, Any]:
@@ -175,3 +175,6 @@ def _reward_text(found: Choice) -> str:
     if unscored := found.rewards.count(None):
         lines.append(f"unscored {unscored:4d}")
     return "\n".join(lines)
+
+
+command = Arguments

@@ -5,23 +5,20 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from maxatk.engines.cluster.shards import (
     ClusterSettings,
     Shards,
-    ShardWork,
     connected,
     node_of_shard,
 )
-from maxatk.engines.cluster.verifying import ClusterVerifier
 from maxatk.environment import environment
 from maxatk.records import Sample
 from maxatk.sampling import Backend, ModelSettings, Request, SamplingSettings, load_backend
 from maxatk.sampling.backend import in_order
-from maxatk.verifier import AnyVerifier
 
 BATCHES = 4
 """Batches of the model in a chunk of work; at its end a batch runs empty."""
@@ -102,10 +99,6 @@ class ClusterSampler:
         self._shards.check_same(maxatk=first["maxatk"], model=first["model"])
         self.batch_size = first["batch_size"]
 
-    def work(self) -> list[ShardWork]:
-        """Return the samples that each shard has drawn."""
-        return self._shards.work()
-
     def sample(
         self, requests: Iterable[Request], settings: SamplingSettings
     ) -> Generator[list[Sample], None, None]:
@@ -146,21 +139,6 @@ def open_sampler(
         contextlib.closing(ClusterSampler(ray, cluster, str(model), settings)) as there,
     ):
         yield there
-
-
-def work_by_part(
-    sampler: ClusterSampler | None, verifier: AnyVerifier
-) -> Callable[[str], Sequence[ShardWork]]:
-    """Return a function from "samples" or "scores" to the work of the shards that do them.
-
-    There are none where the work is done in this process.
-    """
-
-    def work(part: str) -> Sequence[ShardWork]:
-        doer = sampler if part == "samples" else verifier
-        return doer.work() if isinstance(doer, (ClusterSampler, ClusterVerifier)) else ()
-
-    return work
 
 
 def _chunks(requests: Iterable[Request], size: int) -> Iterator[list[Request]]:
