@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import shutil
 import subprocess
 import sys
 from importlib import metadata
@@ -18,12 +17,11 @@ _NVIDIA_SMI = ("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,no
 
 def environment() -> dict[str, Any]:
     """Return versions, git commit of the package's checkout (or None) and machine with its GPUs."""
-    engines = {name: _version(name) for name in _ENGINES}
     return {
         "maxatk": _version("maxatk"),
         "python": platform.python_version(),
         **{name: _version(name) for name in _PACKAGES},
-        **{name: version for name, version in engines.items() if version is not None},
+        **{name: version for name in _ENGINES if (version := _version(name))},
         "commit": _commit(),
         "platform": platform.platform(),
         "cpu": _cpu_model(),
@@ -34,16 +32,14 @@ def environment() -> dict[str, Any]:
 
 def _gpus() -> dict[str, str]:
     """Return the GPUs with driver and CUDA, where NVIDIA's tool finds some."""
-    if shutil.which(_NVIDIA_SMI[0]) is None:
-        return {}
     rows = [row.split(", ") for row in _answer(*_NVIDIA_SMI).splitlines() if ", " in row]
     if not rows:
         return {}
     names = sorted({name for name, *_ in rows})
     found = {"gpu": f"{len(rows)} x {' and '.join(names)}", "driver": rows[0][-1]}
-    torch = sys.modules.get("torch")  # not imported for this: it takes seconds
-    cuda = None if torch is None else torch.version.cuda
-    return found if cuda is None else {**found, "cuda": cuda}
+    if (torch := sys.modules.get("torch")) and torch.version.cuda:  # its import takes seconds
+        found["cuda"] = torch.version.cuda
+    return found
 
 
 def _version(package: str) -> str | None:

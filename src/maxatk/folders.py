@@ -21,20 +21,17 @@ def read_json(path: Path) -> dict[str, Any]:
     """Return the JSON object of a file; raises DataError when it does not hold one."""
     try:
         value = json.loads(path.read_text(encoding="utf-8-sig"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"{path}: not a JSON file: {error}") from error
-    except RecursionError as error:
-        raise DataError(f"{path}: not a JSON file: nested too deeply") from error
     if not isinstance(value, dict):
         raise DataError(f"{path}: must hold a JSON object, got {type(value).__name__}")
     return value
 
 
 def read_training(folder: Path, name: str = TRAIN_RECORD) -> dict[str, Any]:
-    """Return the record of a training: its recipe and, once it has finished, the rows of its log.
+    """Return the record of a training, or of a checkpoint: its recipe and the rows of its log.
 
-    With `TRAINER_STATE` it is that of a checkpoint. Raises DataError for a file that does not hold
-    them.
+    The rows are there once it has finished. Raises DataError for a file that does not hold them.
     """
     path = folder / name
     found = read_json(path)
@@ -47,19 +44,14 @@ def read_training(folder: Path, name: str = TRAIN_RECORD) -> dict[str, Any]:
 
 
 def last_checkpoint(folder: Path) -> str | None:
-    """Return the newest complete checkpoint of a folder, or None.
-
-    The state of the trainer is what is written last: a checkpoint without it, or with half of it,
-    was cut off by a kill.
-    """
+    """Return the newest complete checkpoint of a folder, or None."""
     found = folder.glob("checkpoint-*")
     steps = {int(f.name.rpartition("-")[2]): f for f in found if f.name[-1].isdigit()}
     for step in sorted(steps, reverse=True):
-        try:
+        # The state is written last: without it, or with half of it, a kill cut the checkpoint off.
+        with contextlib.suppress(OSError, ValueError):
             json.loads((steps[step] / TRAINER_STATE).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            continue
-        return str(steps[step])
+            return str(steps[step])
     return None
 
 
@@ -108,7 +100,7 @@ def file_digest(path: Path, *, first: int | None = None) -> str:
     digest = hashlib.sha256()
     left = path.stat().st_size if first is None else first
     with path.open("rb") as file:
-        while left > 0 and (block := file.read(min(left, 1 << 20))):
+        while block := file.read(min(left, 1 << 20)):
             digest.update(block)
             left -= len(block)
     return digest.hexdigest()
@@ -121,9 +113,8 @@ def refuse_other_settings(
 
     Secrets are hidden on both sides: another one is no other setting. `hint` ends the message.
     """
-    differences = list(_differences(masked(before), json.loads(json.dumps(masked(now)))))
-    if differences:
-        listed = "\n  ".join(differences)
+    listed = "\n  ".join(_differences(masked(before), json.loads(json.dumps(masked(now)))))
+    if listed:
         raise InvalidValueError(
             f"{out}: the folder holds a run with other settings; use another folder, or "
             f"start again in an empty one:\n  {listed}{hint}"

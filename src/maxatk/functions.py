@@ -24,12 +24,10 @@ def load_function(target: str, *, field: str) -> Callable[..., Any]:
     no such function; `field` is the setting that the message names.
     """
     place, _, name = target.rpartition(":")
+    of_file = place.endswith(".py")
     try:
         with contextlib.redirect_stdout(sys.stderr):  # tables alone are standard output
-            if place.endswith(".py"):
-                module = _from_file(place, field)
-            else:
-                module = importlib.import_module(place)
+            module = _from_file(place, field) if of_file else importlib.import_module(place)
     except (MissingFileError, KeyboardInterrupt):
         raise
     except BaseException as error:  # an import may even exit, and the command would end with 0

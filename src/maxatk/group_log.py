@@ -32,7 +32,7 @@ _HEAD = re.compile(rb'\{"step":(\d+),"(training|group|log)":(?:"(\w+)")?')
 
 
 class Head(NamedTuple):
-    """What a line begins with: its step, its kind, and the key of the prompt of a group."""
+    """What a line begins with; the key is that of the prompt of a group."""
 
     step: int
     kind: str
@@ -166,14 +166,14 @@ def send_groups(
 
 
 def _flat(row: Mapping[str, Any], sample: Mapping[str, Any]) -> dict[str, Any]:
-    about = {"step": row["step"], "group": row["group"], "k": row["k"], "prompt": row["prompt"]}
-    named = {f"rewards/{name}": value for name, value in sample.get("rewards", {}).items()}
-    plain = {name: value for name, value in sample.items() if name not in ("rewards", "failure")}
-    failure = {"failure": json.dumps(sample["failure"])} if "failure" in sample else {}
-    return {**about, **plain, **named, **failure}
+    flat = {name: row[name] for name in ("step", "group", "k", "prompt")} | dict(sample)
+    named = {f"rewards/{name}": value for name, value in flat.pop("rewards", {}).items()}
+    if "failure" in flat:
+        flat["failure"] = json.dumps(flat["failure"])
+    return flat | named
 
 
-def _turns_and_rest(sample: dict[str, Any]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    turns = [("user", sample["prompt"]), ("assistant", sample["text"])]
-    rest = {name: value for name, value in sample.items() if name not in ("prompt", "text")}
-    return [{"role": role, "content": text} for role, text in turns], rest
+def _turns_and_rest(sample: Mapping[str, Any]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    rest = dict(sample)
+    turns = {"user": rest.pop("prompt"), "assistant": rest.pop("text")}
+    return [{"role": role, "content": text} for role, text in turns.items()], rest

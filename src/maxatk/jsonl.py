@@ -38,10 +38,9 @@ def read_jsonl(
 def read_typed(
     path: str | Path, kind: type[RecordT], check: Callable[[RecordT], object] = lambda _: None
 ) -> Iterator[RecordT]:
-    """Yield the records of a JSON-lines file, such as `Score`, blank lines skipped.
+    """Yield the records of a JSON-lines file, such as `Score`; raises as `read_jsonl`.
 
-    Fields are checked against the types of the dataclass, and `check` may refuse a record with a
-    ValueError. Raises as `read_jsonl`.
+    `check` may refuse a record with a ValueError.
     """
     import msgspec
 

@@ -47,9 +47,7 @@ def refuse_missing_model(model: str, *, revision: str | None = None) -> None:
     The hub is asked once and briefly, before anything loads the model with retries.
     """
     refuse_missing_folder(model)
-    if Path(model).is_dir():
-        return
-    reason = why_missing(model, revision=revision)
+    reason = None if Path(model).is_dir() else why_missing(model, revision=revision)
     if reason is not None:
         raise MissingFileError(f"model: {model!r} is no folder here, and {reason}")
 
@@ -72,18 +70,14 @@ def why_missing(
             return None
         if constants.HF_HUB_OFFLINE:
             return f"HF_HUB_OFFLINE is set and no {kind} of that name is in the cache"
-        api = HfApi()
-        ask = api.model_info if kind == "model" else api.dataset_info
+        ask = HfApi().model_info if kind == "model" else HfApi().dataset_info
         ask(name, revision=revision, timeout=ANSWER_S)
     except RepositoryNotFoundError:
         return f"the hub has no {kind} of that name, or it is not yours to read"
     except Exception as error:  # of the hub's own tree, of its client, and of no name that can be
-        return f"the hub does not give it ({_first_line(error)})"
+        said = (str(error).strip() or type(error).__name__).splitlines()[0]
+        return f"the hub does not give it ({said:.200})"
     return None
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0][:200]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,18 +126,17 @@ class PromptSettings:
 def load_tokenizer(
     model: str, *, revision: str | None = None, prompt: PromptSettings | None = None
 ) -> PreTrainedTokenizerBase:
-    """Return the tokenizer of a model as its folder declares it; for training and evaluation.
+    """Return the tokenizer of a model as its folder declares it; `prompt` decides its template.
 
-    AutoTokenizer follows the model's type: beside a Qwen2 config it builds a Qwen2Tokenizer and
-    ignores the pre-tokenizer in tokenizer.json, which changes the ids. A folder that declares the
-    generic class means tokenizer.json as it is. `prompt` decides its chat template. Raises
-    OSError where there is no tokenizer, InvalidValueError where `prompt` needs a template and
-    there is none.
+    Raises OSError where there is no tokenizer, InvalidValueError where `prompt` needs a template
+    and there is none.
     """
     from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
     config = Path(model) / "tokenizer_config.json"
     tokenizer_class: Any = AutoTokenizer
+    # It follows the model's type: beside a Qwen2 config it ignores the pre-tokenizer that
+    # tokenizer.json has, which changes the ids. The generic class means that file as it is.
     if config.is_file():
         declared = json.loads(config.read_text(encoding="utf-8")).get("tokenizer_class")
         if declared in _GENERIC_TOKENIZERS:
@@ -184,14 +177,10 @@ def prompt_difference(trained: Mapping[str, Any], asked: PromptSettings) -> str 
     `trained` are the fields of the training's settings. The tokenizer beside a trained model has
     the template it was trained with, so that "auto" is the same as that.
     """
-    for name in ("system", "template_arguments"):
+    for name in ("system", "template_arguments", "template"):
         before, now = trained.get(name) or None, getattr(asked, name) or None
-        if before != now:
+        if before != now and now != "auto":
             return f"prompt.{name}: {before!r} in its training, {now!r} now"
-    if asked.template not in ("auto", trained.get("template", "auto")):
-        return f"prompt.template: {trained.get('template', 'auto')!r} in its training, " + repr(
-            asked.template
-        )
     return None
 
 
@@ -200,11 +189,12 @@ def prompt_ids(
 ) -> list[int]:
     """Return the token ids of a prompt: a user's turn, or the text where there is no template.
 
-    The ids are those the sampling backends and the trainer feed to the model. `settings` are those
-    the tokenizer was loaded with. Raises InvalidValueError where the template fails.
+    `settings` are those the tokenizer was loaded with. Raises InvalidValueError where the template
+    fails.
     """
+    ids: list[int]
     if tokenizer.chat_template is None:
-        ids: list[int] = tokenizer(prompt)["input_ids"]
+        ids = tokenizer(prompt)["input_ids"]
         return ids
     settings = settings or PromptSettings()
     turns = [*settings.turns_before, {"role": "user", "content": prompt}]

@@ -9,11 +9,12 @@ from __future__ import annotations
 import dataclasses
 import enum
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from maxatk.check import is_finite, is_number, is_whole, require
-from maxatk.errors import DataError, InvalidValueError, suggestion
+from maxatk.check import is_number, require
+from maxatk.errors import DataError, InvalidValueError
+from maxatk.settings import typed, unknown_key
 
 
 class Outcome(str, enum.Enum):
@@ -73,7 +74,9 @@ class TestCase:
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> TestCase:
         """Return the test of a JSON object; null fields count as absent, unknown ones raise."""
-        _refuse_unknown("test", row, _TEST_FIELDS)
+        for name in row:
+            if name not in _TEST_FIELDS:
+                raise unknown_key("test", name, _TEST_FIELDS)
         return cls(**{name: value for name, value in row.items() if value is not None})
 
 
@@ -115,28 +118,21 @@ class Problem:
         for name in ("id", "prompt"):
             value = getattr(self, name)
             require(isinstance(value, str), f"Problem.{name}", "a string", value)
-        for name in ("entry_point", "starter_code", "compare", "checker", "source"):
-            self._check(name, "text", isinstance(getattr(self, name), (str, type(None))))
-        self._check("answer", "text or a number", isinstance(self.answer, (str, type(None))))
-        self._check("meta", "an object", isinstance(self.meta, Mapping))
+        where = f"Problem {self.id!r}"
+        for name in ("entry_point", "starter_code", "compare", "checker", "source", "answer"):
+            value = getattr(self, name)
+            allowed = "text or a number" if name == "answer" else "text"
+            require(isinstance(value, (str, type(None))), f"{where}: {name}", allowed, value)
+        require(isinstance(self.meta, Mapping), f"{where}: meta", "an object", self.meta)
         if (self.compare == "checker") != (self.checker is not None):
             raise InvalidValueError(
-                f"Problem {self.id!r}: compare='checker' and a checker's source go together, got "
+                f"{where}: compare='checker' and a checker's source go together, got "
                 f"compare={self.compare!r}, checker={self.checker!r:.50}"
             )
         for name in ("time_limit_s", "memory_limit_mb"):
             limit = getattr(self, name)
-            if limit is not None:
-                self._check(name, "a number", is_number(limit))
-                self._check(name, "positive", limit > 0)
-                self._check(name, "finite", limit < math.inf)
-
-    def _check(self, name: str, allowed: str, holds: bool) -> None:
-        if not holds:
-            value = getattr(self, name)
-            raise InvalidValueError(
-                f"Problem {self.id!r}: {name} must be {allowed}, got {value!r:.60}"
-            )
+            holds = limit is None or (is_number(limit) and 0 < limit < math.inf)
+            require(holds, f"{where}: {name}", "a finite number above 0", limit)
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON object of this problem, without the fields that are None or empty."""
@@ -149,8 +145,12 @@ class Problem:
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> Problem:
         """Return the problem of a JSON object; missing or unknown fields raise DataError."""
-        _refuse_unknown("problem", row, [f.name for f in dataclasses.fields(cls)])
-        _require("problem", row, ("id", "prompt"))
+        for name in row:
+            if name not in cls.__dataclass_fields__:
+                raise unknown_key("problem", name, list(cls.__dataclass_fields__))
+        for name in ("id", "prompt"):
+            if name not in row:
+                raise DataError(f"problem: missing field {name!r}; got {sorted(row)}")
         given = {
             name: value for name, value in row.items() if value is not None or name == "prompt"
         }
@@ -195,8 +195,10 @@ class Sample:
 
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> Sample:
-        """Return the sample of a JSON object, fields of other tools left out; raises DataError."""
-        return cls(**_fields_in(row, cls, "sample"))
+        """Return the sample of a JSON object, fields of other tools left out."""
+        known = {name: row[name] for name in cls.__slots__ if name in row}
+        found: Sample = typed(known, cls, where="sample")
+        return found
 
 
 @dataclasses.dataclass(frozen=True)
@@ -289,9 +291,10 @@ class Score:
 
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> Score:
-        """Return the score of a JSON object; raises DataError, ValueError for its outcome."""
-        found = _fields_in(row, cls, "score")
-        return cls(**{**found, "outcome": Outcome(found["outcome"])})
+        """Return the score of a JSON object, fields of other tools left out."""
+        known = {name: row[name] for name in cls.__slots__ if name in row}
+        found: Score = typed(known, cls, where="score")
+        return found
 
     @classmethod
     def from_verdict(
@@ -313,53 +316,6 @@ class Score:
 _SCORE_FIELDS = ("problem_id", "sample", "reward", "passed", "total", "outcome", "seconds")
 
 
-_ALLOWED: dict[str, tuple[str, Callable[[Any], bool]]] = {
-    "str": ("text", lambda value: isinstance(value, str)),
-    "Outcome": ("text", lambda value: isinstance(value, str)),
-    "int": ("an integer from 0", lambda value: is_whole(value, 0)),
-    "float": ("a finite number", is_finite),
-    "Mapping[str, float]": (
-        "an object of finite numbers",
-        lambda value: isinstance(value, Mapping) and all(map(is_finite, value.values())),
-    ),
-}
-"""Annotation of a field -> what it must be, in words, and whether a value is that."""
-
-
-def _fields_in(row: Mapping[str, Any], cls: type, kind: str) -> dict[str, Any]:
-    """Return the fields of a record that a row has; raises DataError for a missing or wrong one."""
-    fields = {f.name: f for f in dataclasses.fields(cls)}
-    missing = dataclasses.MISSING
-    _require(
-        kind,
-        row,
-        [n for n, f in fields.items() if f.default is missing and f.default_factory is missing],
-    )
-    found = {name: row[name] for name in fields if name in row}
-    for name, value in found.items():
-        annotation, _, empty = str(fields[name].type).partition(" | ")
-        allowed, is_allowed = _ALLOWED[annotation]
-        if not (is_allowed(value) or (value is None and empty)):
-            raise DataError(f"{kind}: {name!r} must be {allowed}, got {value!r:.60}")
-    return found
-
-
-def _without_none(record: Any) -> dict[str, Any]:
-    fields = dataclasses.fields(record)
-    return {f.name: getattr(record, f.name) for f in fields if getattr(record, f.name) is not None}
-
-
-def _require(kind: str, row: Mapping[str, Any], names: Iterable[str]) -> None:
-    missing = [name for name in names if name not in row]
-    if missing:
-        raise DataError(f"{kind}: missing field {missing[0]!r}; got {sorted(row)}")
-
-
-def _refuse_unknown(kind: str, row: Mapping[str, Any], allowed: Iterable[str]) -> None:
-    allowed = list(allowed)
-    for name in row:
-        if name not in allowed:
-            raise DataError(
-                f"{kind}: unknown field {name!r}; allowed: {', '.join(allowed)}"
-                f"{suggestion(name, allowed)}"
-            )
+def _without_none(record: Problem | Sample) -> dict[str, Any]:
+    values = {name: getattr(record, name) for name in record.__dataclass_fields__}
+    return {name: value for name, value in values.items() if value is not None}

@@ -6,7 +6,6 @@ imported where a recipe is read.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import math
@@ -23,8 +22,8 @@ from maxatk.errors import DataError, InvalidValueError, MissingFileError, sugges
 
 SettingsT = TypeVar("SettingsT")
 
-_SCALARS = (bool, int, float, str)
-_MOST_LISTED = 40
+_MOST_LISTED = 40  # keys in a message; nobody reads the 200 of a trainer
+_WORDS = {"array": "list", "object": "dict"}
 _EXTENDS = "extends"
 _PACKAGED = Path(__file__).parent / "recipes"
 
@@ -71,9 +70,8 @@ def find_recipe(path: Path) -> Path:
 def read_recipe(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
     """Return the mapping of a recipe file with overrides such as `trainer.k=4` applied.
 
-    The file may be named as `find_recipe` allows.
-
-    Only true and false are booleans, as in YAML 1.2; no, off, yes and on are text.
+    The file may be named as `find_recipe` allows. Booleans and numbers are those of YAML 1.2: no,
+    off, yes and on are text, and 1e-4 is a number.
 
     Raises MissingFileError without the file, DataError where it is not a YAML mapping and
     InvalidValueError for an override of another form.
@@ -84,35 +82,23 @@ def read_recipe(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
     try:
         recipe = _load(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}{_place(error)}: not a YAML file: {_problem(error)}") from error
+        mark = getattr(error, "problem_mark", None)
+        place = "" if mark is None else f", line {mark.line + 1}, column {mark.column + 1}"
+        problem = getattr(error, "problem", None) or str(error).splitlines()[0]  # not all 8 lines
+        raise DataError(f"{path}{place}: not a YAML file: {problem}") from error
     if not isinstance(recipe, dict):
         raise DataError(f"{path}: must be a mapping of settings, got {type(recipe).__name__}")
     return apply_overrides(recipe, overrides)
 
 
-def _place(error: Exception) -> str:
-    """Return where PyYAML stumbled, as `, line 3, column 5`, or ""."""
-    mark = getattr(error, "problem_mark", None)
-    return "" if mark is None else f", line {mark.line + 1}, column {mark.column + 1}"
-
-
-def _problem(error: Exception) -> str:
-    """Return what PyYAML says in one line; its own text has eight."""
-    return getattr(error, "problem", None) or str(error).splitlines()[0]
-
-
-def read_extended(path: Path) -> dict[str, Any]:
+def read_extended(path: Path, *, before: Sequence[Path] = ()) -> dict[str, Any]:
     """Return the mapping of a recipe file laid over that of the file its key `extends` names.
 
     The extended file lies beside it. A key of the file wins over that of the extended one; where
     both hold mappings they are laid over each other in the same way, all the way down, and a list
-    replaces a list. Raises InvalidValueError for a recipe that extends itself, and as
-    `read_recipe`.
+    replaces a list. Raises InvalidValueError for a recipe that extends itself, or one of `before`,
+    and as `read_recipe`.
     """
-    return _with_extended(path, ())
-
-
-def _with_extended(path: Path, before: tuple[Path, ...]) -> dict[str, Any]:
     path = find_recipe(path)
     if path.resolve() in before:
         raise InvalidValueError(f"{_EXTENDS}: {str(path)!r} extends itself")
@@ -121,7 +107,8 @@ def _with_extended(path: Path, before: tuple[Path, ...]) -> dict[str, Any]:
     if extended is None:
         return recipe
     require(isinstance(extended, str), _EXTENDS, "the name of a file", extended)
-    return _laid_over(_with_extended(path.parent / extended, (*before, path.resolve())), recipe)
+    under = read_extended(path.parent / extended, before=(*before, path.resolve()))
+    return _laid_over(under, recipe)
 
 
 def _laid_over(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
@@ -137,45 +124,46 @@ def apply_overrides(settings: dict[str, Any], overrides: Sequence[str]) -> dict[
 
     Raises InvalidValueError for an override of another form.
     """
-    for override in overrides:
-        _apply(settings, override)
-    return settings
-
-
-def _apply(recipe: dict[str, Any], override: str) -> None:
-    key, equals, text = override.partition("=")
-    names = key.split(".")
-    if not equals or not all(names):
-        raise InvalidValueError(f"override {override!r}: must have the form key=value or a.b=value")
-    section = recipe
-    for name in names[:-1]:
-        section = section.setdefault(name, {})
-        if not isinstance(section, dict):
-            raise InvalidValueError(f"override {override!r}: {name!r} is not a section")
     import yaml
 
-    try:
-        section[names[-1]] = _load(text)
-    except yaml.YAMLError as error:
-        raise InvalidValueError(f"override {override!r}: {text!r} is not a YAML value") from error
+    for override in overrides:
+        key, equals, text = override.partition("=")
+        *sections, last = key.split(".")
+        if not equals or not all((*sections, last)):
+            form = "must have the form key=value or a.b=value"
+            raise InvalidValueError(f"override {override!r}: {form}")
+        section = settings
+        for name in sections:
+            section = section.setdefault(name, {})
+            if not isinstance(section, dict):
+                raise InvalidValueError(f"override {override!r}: {name!r} is not a section")
+        try:
+            section[last] = _load(text)
+        except yaml.YAMLError as error:
+            text = f"override {override!r}: {text!r} is not a YAML value"
+            raise InvalidValueError(text) from error
+    return settings
 
 
 @functools.cache
 def _loader() -> Any:
-    """Return YAML's safe types: of YAML 1.2 the booleans, true and false, and dates are text."""
+    """Return YAML's safe types, with booleans and numbers of YAML 1.2, and dates as text."""
     import yaml
 
     class Loader(yaml.SafeLoader):
         pass
 
     # YAML 1.1 also reads no, off, yes and on as booleans, and `save_strategy: no` means the text.
-    boolean = f"{_YAML}bool"
+    kept = _TAGS - {f"{_YAML}bool"}
     Loader.yaml_implicit_resolvers = {
-        first: [(tag, found) for tag, found in resolvers if tag in _TAGS - {boolean}]
+        first: [(tag, found) for tag, found in resolvers if tag in kept]
         for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
-    pattern = re.compile("^(?:true|True|TRUE|false|False|FALSE)$")
-    Loader.add_implicit_resolver(boolean, pattern, list("tTfF"))
+    boolean = re.compile("^(?:true|True|TRUE|false|False|FALSE)$")
+    Loader.add_implicit_resolver(f"{_YAML}bool", boolean, list("tTfF"))
+    # YAML 1.1 wants a dot, and a sign of the exponent.
+    number = re.compile(r"^[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)[eE][-+]?[0-9]+$")
+    Loader.add_implicit_resolver(f"{_YAML}float", number, list("-+.0123456789"))
     return Loader
 
 
@@ -225,97 +213,98 @@ def _count(node: Any, counts: dict[int, int]) -> int:
 def from_mapping(cls: type[SettingsT], mapping: Mapping[str, Any], *, where: str) -> SettingsT:
     """Return the dataclass `cls` made of `mapping`, nested dataclasses included.
 
-    `where` is the path of the mapping inside its recipe and starts every message. Numbers
-    written as text in YAML (such as 1e-4, which YAML 1.1 reads as a string) become numbers.
-
-    Raises InvalidValueError naming the field, the value and what is allowed.
+    `where` is the path of the mapping inside its recipe and starts every message. Raises
+    InvalidValueError naming the field, the value and what is allowed.
     """
     require(isinstance(mapping, Mapping), where, "a mapping of settings", mapping)
     fields = {f.name: f for f in dataclasses.fields(cls) if f.init}  # type: ignore[arg-type]
     for name in mapping:
         if name not in fields:
-            raise InvalidValueError(
-                f"{where}: unknown key {name!r}{suggestion(str(name), fields)}{_listed(fields)}"
-            )
-    missing = [name for name, f in fields.items() if _required(f) and name not in mapping]
-    if missing:
-        raise InvalidValueError(f"{where}: the key {missing[0]!r} is required")
+            raise unknown_key(where, name, sorted(fields))
+    for name, field in fields.items():
+        if name not in mapping and field.default is field.default_factory is dataclasses.MISSING:
+            raise InvalidValueError(f"{where}: the key {name!r} is required")
     hints = typing.get_type_hints(cls)
-    return cls(**{n: _convert(v, hints[n], where=f"{where}.{n}") for n, v in mapping.items()})
+    return cls(**{n: _setting(v, hints[n], where=f"{where}.{n}") for n, v in mapping.items()})
 
 
-def _listed(names: typing.Collection[str]) -> str:
-    """Return the allowed names for a message; nobody reads the 200 of a trainer."""
-    return f"; allowed: {', '.join(sorted(names))}" if len(names) <= _MOST_LISTED else ""
+def unknown_key(where: str, name: object, allowed: Sequence[str]) -> InvalidValueError:
+    """Return the error for a name that is none of the fields allowed there."""
+    hint = suggestion(str(name), allowed)
+    if len(allowed) <= _MOST_LISTED:
+        hint += f"; allowed: {', '.join(allowed)}"
+    return InvalidValueError(f"{where}: unknown key {name!r}{hint}")
 
 
-def _required(field: dataclasses.Field[Any]) -> bool:
-    no_default = field.default is dataclasses.MISSING
-    return no_default and field.default_factory is dataclasses.MISSING
-
-
-def _convert(value: Any, hint: Any, *, where: str) -> Any:
-    """Return `value` as `hint` wants it; unions beyond scalars and dataclasses are not checked."""
-    options = _union_members(hint)
-    if value is None:
-        if type(None) in options or Any in options:
-            return None
-        raise InvalidValueError(f"{where}: must be {_names(options)}, got nothing")
+def _setting(value: Any, hint: Any, *, where: str) -> Any:
+    is_union = typing.get_origin(hint) in (typing.Union, types.UnionType)
+    options = typing.get_args(hint) if is_union else (hint,)
     nested = [o for o in options if dataclasses.is_dataclass(o) and isinstance(o, type)]
-    if nested and not isinstance(value, nested[0]):
+    if nested and not (value is None and type(None) in options):
+        if isinstance(value, nested[0]):
+            return value
         return from_mapping(nested[0], value, where=where)
-    literals = [arg for o in options for arg in typing.get_args(o) if _is_literal(o)]
-    if literals and value not in literals:
-        raise InvalidValueError(
-            f"{where}: got {value!r}; allowed: {', '.join(map(str, literals))}"
-            f"{suggestion(str(value), map(str, literals))}"
-        )
-    wanted = [o for o in options if o is not type(None)]
-    if len(wanted) == 1 and typing.get_origin(wanted[0]) in (list, tuple, dict):
-        return _convert_container(value, wanted[0], where=where)
-    scalars = [o for o in wanted if o in _SCALARS]
-    if not scalars or len(scalars) < len(wanted):
+    try:
+        return typed(value, hint, where=where)
+    except TypeError:  # of a union of another library that msgspec does not know
         return value
-    return _convert_scalar(value, scalars, where=where)
 
 
-def _convert_container(value: Any, hint: Any, *, where: str) -> Any:
-    container = typing.get_origin(hint)
-    written = dict if container is dict else list  # YAML has no tuples
-    require(isinstance(value, (container, written)), where, _names([written]), value)
-    if container is dict:
-        return value
-    item = typing.get_args(hint)[0]
-    return container(
-        _convert(v, item, where=f"{where}[{number}]") for number, v in enumerate(value)
-    )
+def typed(value: Any, kind: Any, *, where: str) -> Any:
+    """Return a value, of JSON or YAML, as an annotation says: a list may become a tuple.
+
+    Raises InvalidValueError naming the field below `where`, its value and what is allowed.
+    """
+    import msgspec
+
+    try:
+        found = msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        if isinstance(error.__cause__, InvalidValueError):
+            raise error.__cause__ from None
+        raise _refusal(str(error), value, kind, where) from None
+    _check_numbers(value, where)
+    return found
 
 
-def _convert_scalar(value: Any, allowed: list[type], *, where: str) -> Any:
-    number = value
-    if float in allowed and type(value) in (int, str) and type(value) not in allowed:
-        with contextlib.suppress(ValueError, OverflowError):
-            number = float(value)
-    require(type(number) in allowed, where, _names(allowed), value)
-    finite = type(number) is not float or math.isfinite(number)
-    require(finite, where, "a finite number", value)
-    small = type(number) is not int or abs(number) <= sys.maxsize
-    require(small, where, "an integer of 64 bits", value)
-    return number
+def _refusal(said: str, value: Any, kind: Any, where: str) -> InvalidValueError:
+    """Return the refusal of a value of which msgspec says where it is not what `kind` allows."""
+    said, _, path = said.partition(" - at `$")
+    for name, number in re.findall(r"\.(\w+)|\[(\d+)\]", path):
+        value = value[name or int(number)]
+        where += f".{name}" if name else f"[{number}]"
+    expected = re.match("Expected `(.+?)`", said)
+    choices = _choices(kind)
+    if choices and "`array" not in said:
+        hint = suggestion(str(value), choices)
+        return InvalidValueError(f"{where}: got {value!r}; allowed: {', '.join(choices)}{hint}")
+    if expected is None:
+        missing = re.sub(".*missing required field `(.+)`", r"missing field '\1'", said)
+        return InvalidValueError(f"{where}: {missing}, got {value!r:.80}")
+    names = [_WORDS.get(name, name) for name in expected[1].split(" | ") if name != "null"]
+    got = "nothing" if value is None else f"{value!r:.80}"
+    return InvalidValueError(f"{where}: must be {' or '.join(names)}, got {got}")
 
 
-def _union_members(hint: Any) -> tuple[Any, ...]:
-    if typing.get_origin(hint) in (typing.Union, types.UnionType):
-        return typing.get_args(hint)
-    return (hint,)
+def _choices(hint: Any) -> list[str]:
+    inner = typing.get_args(hint)
+    if typing.get_origin(hint) is typing.Literal:
+        return list(map(str, inner))
+    return [choice for one in inner for choice in _choices(one)]
 
 
-def _is_literal(hint: Any) -> bool:
-    return typing.get_origin(hint) is typing.Literal
-
-
-def _names(options: typing.Iterable[Any]) -> str:
-    return " or ".join(getattr(o, "__name__", str(o)) for o in options if o is not type(None))
+def _check_numbers(value: Any, where: str) -> None:
+    """Raise InvalidValueError for a number in lists and mappings that no machine holds."""
+    if isinstance(value, float):
+        require(math.isfinite(value), where, "a finite number", value)
+    elif isinstance(value, int):
+        require(abs(value) <= sys.maxsize, where, "an integer of 64 bits", value)
+    elif isinstance(value, dict):
+        for name, inner in value.items():
+            _check_numbers(inner, f"{where}.{name}")
+    elif isinstance(value, (list, tuple)):
+        for number, inner in enumerate(value):
+            _check_numbers(inner, f"{where}[{number}]")
 
 
 def masked(settings: Any) -> Any:

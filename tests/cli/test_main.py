@@ -147,7 +147,11 @@ def test_an_unknown_key_of_a_recipe_is_refused_before_any_work(maxatk, tmp_path)
             ["trainer.use_cpu=yes"],
             "trainer.use_cpu: must be bool, got 'yes'",
         ),
-        ("{model: m, problems: p, out: run, verifier: }", [], "verifier: must be VerifierSettings"),
+        (
+            "{model: m, problems: p, out: run, verifier: }",
+            [],
+            "verifier: must be a mapping",
+        ),
         ("{model: m, problems: p, out: run, trainer: 3}", [], "recipe.trainer: must be dict"),
         ("[model]", [], "must be a mapping of settings, got list"),
         ("{model: ", [], "recipe.yaml, line 1, column 9: not a YAML file: expected the node"),

@@ -48,7 +48,7 @@ def test_only_true_and_false_are_booleans(recipe, word):
 
 def test_the_last_override_wins_and_the_rest_stays(recipe):
     found = read_recipe(recipe, ["trainer.k=8", "trainer.k=2"])
-    assert found == {"model": "m", "trainer": {"k": 2, "learning_rate": "1e-4"}}
+    assert found == {"model": "m", "trainer": {"k": 2, "learning_rate": 1e-4}}
 
 
 @pytest.mark.parametrize(

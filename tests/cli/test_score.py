@@ -104,7 +104,7 @@ def test_all_bad_lines_are_reported_before_any_work(maxatk, scoring, tmp_path):
     heading, *lines = done.stderr.splitlines()
     assert heading == f"maxatk: {samples}: 7 bad lines:"
     reasons = ("broken JSON", "must be a JSON object", "missing field 'completion'")
-    reasons += ("unknown problem 'q'", "occurs twice", "must be an integer", "not UTF-8")
+    reasons += ("unknown problem 'q'", "occurs twice", "must be int, got", "not UTF-8")
     for number, (line, reason) in enumerate(zip(lines, reasons, strict=True), start=2):
         assert line.strip().startswith(f"{samples}:{number}: ")
         assert reason in line

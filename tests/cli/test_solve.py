@@ -76,7 +76,7 @@ def test_a_reward_of_ones_own_needs_no_tests(maxatk, files, tmp_path):
         ([], "give either --problems (and --id) or --prompt and --tests"),
         (["--prompt", "prompt.txt"], "give either --problems (and --id) or --prompt and --tests"),
         (["--prompt", "no.txt", "--tests", "t.jsonl"], "prompt: 'no.txt' does not exist"),
-        (["--prompt", "prompt.txt", "--tests", "p.jsonl"], "p.jsonl:1: test: unknown field 'id'"),
+        (["--prompt", "prompt.txt", "--tests", "p.jsonl"], "p.jsonl:1: test: unknown key 'id'"),
         (
             ["--problems", "p.jsonl", "--id", "one", "-n", "0"],
             "samples: must be an integer of 1 or more",

@@ -9,13 +9,7 @@ import tyro
 from maxatk.cli.flags import MapFlag, named_sources
 from maxatk.cli.output import Output, OutputFormat, emit, say_aside
 from maxatk.errors import printable
-from maxatk.report.comparing import (
-    CompareOptions,
-    ModelComparison,
-    compare,
-    table_of_tests,
-    tidy_rows,
-)
+from maxatk.report.comparing import CompareOptions, compare, table_of_tests, tidy_rows
 from maxatk.report.run_tables import notices, scores_table
 
 
@@ -47,27 +41,24 @@ def command(
     """
     compared = compare(named_sources(models, map, options), options)
     for benchmark, comparison in compared.comparisons.items():
-        for line in (line for notice in notices(comparison) for line in notice.lines):
-            say_aside(f"note: {f'{benchmark}: ' if benchmark else ''}{line}")
+        before = f"note: {benchmark}: " if benchmark else "note: "
+        for notice in notices(comparison):
+            for line in notice.lines:
+                say_aside(before + line)
     if format == "text" and table in ("all", "verdict"):
         print(printable(compared.verdict))
-    tables = {
-        n: found for n, found in _tables(compared, options.alpha).items() if table in ("all", n)
-    }
-    emit(tables, format)
-
-
-def _tables(compared: ModelComparison, alpha: float) -> dict[str, Output]:
-    scores = scores_table(compared.comparisons, compared.measures, compared.stars)
-    rows, level = tidy_rows(compared), f"* adjusted p at most {alpha:g}"
-    leaders = table_of_tests("best − other", compared.leaders)
-    differences = table_of_tests("model − baseline", compared.differences)
-    above_all = level.replace("*", "* above all others,")
-    return {
-        "scores": Output(rows["scores"], scores, f"95% intervals over problems; {above_all}"),
-        "leaders": Output(rows["leaders"], leaders, level),
-        "differences": Output(
-            rows["differences"], differences, f"against {compared.names[0]}; {level}"
+    level = f"adjusted p at most {options.alpha:g}"
+    shown = {
+        "scores": (
+            scores_table(compared.comparisons, compared.measures, compared.stars),
+            f"95% intervals over problems; * above all others, {level}",
         ),
-        "verdict": Output(rows["verdict"]),
+        "leaders": (table_of_tests("best − other", compared.leaders), f"* {level}"),
+        "differences": (
+            table_of_tests("model − baseline", compared.differences),
+            f"against {compared.names[0]}; * {level}",
+        ),
+        "verdict": (None, ""),
     }
+    rows = tidy_rows(compared)
+    emit({n: Output(rows[n], *shown[n]) for n in shown if table in ("all", n)}, format)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.resources
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +12,7 @@ from maxatk.cli.output import Output, OutputFormat, emit, results_output
 from maxatk.cli.study import carry_out
 from maxatk.errors import InvalidValueError
 from maxatk.evaluation.open import load_results
+from maxatk.settings import packaged_recipes
 from maxatk.studies.recipe import load_study
 from maxatk.studies.schedule import check_study
 from maxatk.studies.stages import default_jobs
@@ -42,9 +42,8 @@ def command(
         jobs: Stages run at once; one more than cores, but at most three, if not given.
     """
     at_least("--jobs", jobs, 1)
-    name = "fast.yaml" if fast else "demo.yaml"
-    with importlib.resources.as_file(importlib.resources.files("maxatk")) as package:
-        study = load_study(recipe or package / "recipes" / "mini" / name, overrides)
+    packaged = f"mini/{'fast' if fast else 'demo'}"
+    study = load_study(recipe or packaged_recipes()[packaged], overrides)
     if len(study.seeds) > 1:
         raise InvalidValueError(
             f"seeds: a demo has one, got {study.seeds!r}; maxatk study takes several"
@@ -53,18 +52,14 @@ def command(
     _, seconds = carry_out(study, jobs=jobs or min(default_jobs(), _MOST_JOBS))
     from maxatk.studies.write import PAGE, remarks, studied_models
 
-    seed = study.seeds[0]
+    seed, page = study.seeds[0], Path(study.out) / PAGE
     results = {m.name: load_results(m.evaluations[seed]) for m in studied_models(study)}
-    page = Path(study.out) / PAGE
-    stages = [{"stage": name, "seconds": spent} for name, spent in seconds.items()]
-    tables = {
-        **results_output(results),
-        "stages": Output(stages),
-        "files": Output([{"report": str(page)}]),
-    }
-    spent = ", ".join(f"{name} {taken:.0f} s" for name, taken in seconds.items())
+    tables = results_output(results)
+    tables["stages"] = Output([{"stage": name, "seconds": s} for name, s in seconds.items()])
+    tables["files"] = Output([{"report": str(page)}])
     sentences = remarks(study, results)
     if fast:
         sentences = ["A check of all stages: these numbers mean nothing."]
+    spent = ", ".join(f"{name} {taken:.0f} s" for name, taken in seconds.items())
     lines = [*sentences, f"report: {page}", f"stages: {spent}"]
     emit(tables, format, text="\n".join(lines))

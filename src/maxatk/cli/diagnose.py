@@ -9,7 +9,7 @@ from typing import Annotated
 
 import tyro
 
-from maxatk.cli.output import Output, OutputFormat, emit, plain
+from maxatk.cli.output import Output, OutputFormat, emit, shown
 from maxatk.cli.progress import progress_of
 from maxatk.errors import InvalidValueError
 from maxatk.evaluation.folder import SCORES
@@ -88,8 +88,7 @@ def _print_findings(folder: Path, log: Sequence[TidyRow], output_format: OutputF
         if rule["evidence"]
     ]
     text = f"{len(found)} of {len(RULES)} rules fire on {rows} rows of the log"
-    shown = Output(broken, plain(broken) if broken else None)
-    emit({"findings": shown, "rules": Output(rules)}, output_format, text=text)
+    emit({"findings": shown(broken), "rules": Output(rules)}, output_format, text=text)
 
 
 def _print_prospects(found: dict[str, Rows], output_format: OutputFormat) -> None:
@@ -107,30 +106,28 @@ def _print_prospects(found: dict[str, Rows], output_format: OutputFormat) -> Non
         "noise": "groups in a step whose mean gradient has as much signal as noise",
         "needed": f"for a difference of max@k in 80% of all cases, with {samples}",
     }
-    weights = [{**row, "by": _named(row)} for row in found["weights"]]
-    tables = {
-        "signal": _pivot(found["signal"], ("n",), "k", "share"),
-        "weights": _pivot(weights, ("solved", "problems"), "by", "share"),
-        "suggestion": plain(found["suggestion"], "n", "k", "method"),
+    tables = {n: shown(found[n], title=title) for n, title in titles.items() if n in found}
+    headings = [row["method"] + (f" k={row['k']}" if row["k"] else "") for row in found["weights"]]
+    tables["weights"] = dataclasses.replace(
+        tables["weights"], table=_pivot(found["weights"], ("solved", "problems"), headings)
+    )
+    headings = [f"k={row['k']}" for row in found["signal"]]
+    tables["signal"] = dataclasses.replace(
+        tables["signal"], table=_pivot(found["signal"], ("n",), headings)
+    )
+    tables["suggestion"] = shown([chosen], "n", "k", "method")
+    tables["problems"] = Output([about])
+    emit(tables, output_format, text=chosen["reason"])
+
+
+def _pivot(rows: Sequence[TidyRow], index: Sequence[str], headings: Sequence[str]) -> Table:
+    """Return the shares of tidy rows: a line for each value of `index`, a column for a heading."""
+    lines = [tuple(str(row[name]) for name in index) for row in rows]
+    found = {(line, h): row["share"] for line, h, row in zip(lines, headings, rows, strict=True)}
+    each = list(dict.fromkeys(lines))
+    columns: dict[str, list[str]] = {
+        name: [line[at] for line in each] for at, name in enumerate(index)
     }
-    outputs = {
-        name: Output(found[name], tables.get(name) or plain(found[name]), titles.get(name, ""))
-        for name in (*titles, "suggestion")
-        if name in found
-    }
-    emit({**outputs, "problems": Output([about])}, output_format, text=chosen["reason"])
-
-
-def _named(row: TidyRow) -> str:
-    return row["method"] if row["k"] is None else f"{row['method']} k={row['k']}"
-
-
-def _pivot(rows: Sequence[TidyRow], index: Sequence[str], column: str, value: str) -> Table:
-    """Return tidy rows with a line for each value of `index` and a column for each of `column`."""
-    lines = dict.fromkeys(tuple(row[name] for name in index) for row in rows)
-    found = {(*(row[name] for name in index), row[column]): row[value] for row in rows}
-    columns = {name: [str(line[place]) for line in lines] for place, name in enumerate(index)}
-    for heading in dict.fromkeys(row[column] for row in rows):
-        title = heading if isinstance(heading, str) else f"{column}={heading}"
-        columns[title] = [share(found.get((*line, heading))) for line in lines]
+    for heading in dict.fromkeys(headings):
+        columns[heading] = [share(found.get((line, heading))) for line in each]
     return table_of(columns)

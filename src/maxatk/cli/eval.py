@@ -105,9 +105,7 @@ class Arguments:
         ):
             results = evaluate(recipe, backend=backend, verifier=verifier, progress=report)
         if self.progress != "json":
-            print_results(
-                recipe.name, results, ks=recipe.k, by=recipe.by, output_format=self.format
-            )
+            print_results(recipe, results, self.format)
 
 
 def _defaults(settings: Mapping[str, Any]) -> RecipeFlags:

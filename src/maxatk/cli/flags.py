@@ -11,30 +11,25 @@ from types import MappingProxyType
 from typing import Annotated, Any, Union
 
 import tyro
-import yaml
 
 from maxatk.errors import InvalidValueError
 from maxatk.evaluation.open import ResultsSource, label_of, load_results
 from maxatk.exchange import parse_mapping
 from maxatk.report.runs import Reading
+from maxatk.settings import apply_overrides
 
 _SMALL = 64 << 20  # bytes of weights
 
 
 def one_of(parsers: Mapping[str, Any], *, texts: Mapping[str, str] = MappingProxyType({})) -> Any:
-    """Return what tyro makes several commands of, by name; they say of themselves what they do."""
-    union: Any = Union
-    return union[
-        tuple(
-            Annotated[
-                Any,
-                tyro.conf.subcommand(
-                    name=name, constructor=parser, description=texts.get(name), prefix_name=False
-                ),
-            ]
-            for name, parser in parsers.items()
-        )
+    """Return what tyro makes several commands of; `texts` are instead of their own descriptions."""
+    named = functools.partial(tyro.conf.subcommand, prefix_name=False)
+    members = [
+        Annotated[Any, named(name, constructor=parser, description=texts.get(name))]
+        for name, parser in parsers.items()
     ]
+    union: Any = Union
+    return union[tuple(members)]
 
 
 def set_threads(model: str = "") -> None:
@@ -74,31 +69,20 @@ def named_sources(
     items: Sequence[str], mapping: Sequence[str], reading: Reading
 ) -> Mapping[str, ResultsSource]:
     """Return the runs of `named_paths`; files of rewards are read as `--map` says."""
-    paths, places = named_paths(items), parse_mapping(mapping)
-    if not places:
-        return paths
-    load = functools.partial(load_results, threshold=reading.threshold, column=reading.column)
+    places = parse_mapping(mapping)
+    about = {"ks": reading.k, "threshold": reading.threshold, "column": reading.column}
     return {
-        name: load(path, ks=reading.k, mapping=places) if path.is_file() else path
-        for name, path in paths.items()
+        name: load_results(path, mapping=places, **about) if places and path.is_file() else path
+        for name, path in named_paths(items).items()
     }
 
 
 MapFlag = Annotated[
     tuple[str, ...],
     tyro.conf.UseAppendAction,
-    tyro.conf.arg(
-        help="Where a field is in a row, as field=path.to.value; may be given several times."
-    ),
+    tyro.conf.arg(help="Where a field is in a row, as field=path.to.value; may be repeated."),
 ]
 """The flag `--map`."""
-
-
-def _read(arguments: list[str]) -> Any:
-    try:
-        return yaml.safe_load(arguments[0])
-    except yaml.YAMLError as error:
-        raise InvalidValueError(f"reward: {arguments[0]!r} is not a YAML value") from error
 
 
 RewardFlag = Annotated[
@@ -106,7 +90,7 @@ RewardFlag = Annotated[
     tyro.constructors.PrimitiveConstructorSpec(
         nargs=1,
         metavar="REWARD",
-        instance_from_str=_read,
+        instance_from_str=lambda texts: apply_overrides({}, [f"reward={texts[0]}"])["reward"],
         is_instance=lambda _: True,
         str_from_instance=lambda value: [value if isinstance(value, str) else json.dumps(value)],
     ),

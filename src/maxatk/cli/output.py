@@ -6,7 +6,7 @@ import dataclasses
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import tyro
 
@@ -37,9 +37,8 @@ _FOOTNOTES = {"best": "¹", "second": "²"}
 class Output:
     """One table of a command: its rows for programs, and how people see it.
 
-    `rows` have one number a field: they are the JSON and the CSV. `table` is the text, the
-    Markdown and the LaTeX; without one the rows are for programs alone. `title` stands below the
-    table on a terminal.
+    `rows` have one number a field: they are the JSON and the CSV. `table` is the rest, with
+    `title` below it on a terminal; without one the rows are for programs alone.
     """
 
     rows: Sequence[TidyRow]
@@ -52,22 +51,21 @@ def emit(
 ) -> None:
     """Print the tables of a command to standard output; nothing else may be written there.
 
-    JSON is one object in ASCII with a list of rows by name, where a number that does not exist is
-    null. CSV holds one table: the first. `text` follows the tables where the format is text; a
-    command whose text is no table gives none.
+    JSON is one object with a list of rows by name, CSV the first of the tables. `text` follows the
+    tables where the format is text.
     """
-    shown = [found for found in tables.values() if found.table is not None]
+    seen = [(found.table, found.title) for found in tables.values() if found.table]
     if output_format == "json":
         print(as_json({name: found.rows for name, found in tables.items()}), end="")
     elif output_format == "csv":
         print(as_csv(next(iter(tables.values())).rows), end="")
     elif output_format == "text":
-        for found in shown:
-            _print_table(found.table or plain(found.rows), title=found.title)
+        for table, title in seen:
+            _print_table(table, title=title)
         if text:
             print(printable(text))
     else:
-        whole = [found.table or plain(found.rows) for found in shown or tables.values()]
+        whole = [table for table, _ in seen] or [_plain(found.rows) for found in tables.values()]
         print("\n".join(format_table(table, output_format) for table in whole), end="")
 
 
@@ -92,8 +90,12 @@ def emit_plan(plan: Mapping[str, int], output_format: OutputFormat) -> None:
     emit({"plan": Output([plan])}, output_format, text=facts_text(plan))
 
 
-def plain(rows: Sequence[TidyRow], *fields: str) -> Table:
-    """Return rows as a table, with these fields or with all of them."""
+def shown(rows: Sequence[TidyRow], *fields: str, title: str = "") -> Output:
+    """Return rows that people see too, if there are any, with these fields or with all of them."""
+    return Output(rows, _plain(rows, *fields) if rows else None, title)
+
+
+def _plain(rows: Sequence[TidyRow], *fields: str) -> Table:
     names = fields or tuple(rows[0] if rows else ())
     cells = tuple(tuple(Cell(_value(row[name])) for name in names) for row in rows)
     return Table(tuple(name.replace("_", " ") for name in names), cells)

@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tyro
 
 from maxatk.cli.flags import one_of
-from maxatk.cli.output import Output, OutputFormat, emit, plain, refuse_two_outputs
+from maxatk.cli.output import Output, OutputFormat, emit, refuse_two_outputs, shown
 from maxatk.cli.progress import ProgressMode, progress_of
 from maxatk.engines.verl.dataset import write_parquet
 from maxatk.errors import DataError, InvalidValueError, MissingFileError, unknown_name
 from maxatk.evaluation.problem_selection import select_problems
 from maxatk.jsonl import write_jsonl
-from maxatk.problems import (
-    BENCHMARKS,
-    PrepareSettings,
-    find_problem,
-    outputs,
-    prepare,
-    read_sets,
-)
+from maxatk.problems import BENCHMARKS, PrepareSettings, find_problem, outputs, prepare, read_sets
 from maxatk.problems.benchmarks.base import SolvedProblem
 from maxatk.problems.check import Checked, check_solutions
 from maxatk.problems.load import read_problems
@@ -31,7 +24,6 @@ from maxatk.records import TestCase
 from maxatk.settings import apply_overrides, from_mapping, read_recipe
 from maxatk.verifier import VerifierSettings
 
-_RECIPES = (".yaml", ".yml")
 _LONGEST = 1000  # characters of one text of a test that are shown
 Overrides = Annotated[tuple[str, ...], tyro.conf.Positional]
 
@@ -56,7 +48,7 @@ def list_benchmarks(format: OutputFormat = "text") -> None:
         "'datasets' and a\nnetwork; with --file a local file or folder of the same schema (JSONL, "
         "JSON, parquet)."
     )
-    emit({"benchmarks": Output(rows, plain(rows))}, format, text=note)
+    emit({"benchmarks": shown(rows)}, format, text=note)
 
 
 def show(
@@ -117,10 +109,9 @@ def prepare_files(
         file: A local file or folder of the benchmark's schema, instead of the hub.
     """
     refuse_two_outputs(format, progress)
-    flags = {"split": split, "limit": limit, "file": str(file) if file else None}
+    flags = {"split": split, "limit": limit, "file": file and str(file)}
     given = {name: value for name, value in flags.items() if value is not None}
-    mapped = tuple(f"options.{field}" for field in map)
-    sets = _sets(recipe, (*overrides, *mapped), given, only)
+    sets = _sets(recipe, (*overrides, *(f"options.{field}" for field in map)), given, only)
     targets = _targets(sets, out)
     for name, settings in sets.items():  # everything that can be refused is refused before work
         outputs(targets[name], settings.parts)
@@ -168,7 +159,7 @@ def export(
     problems: Annotated[Path, tyro.conf.Positional],
     /,
     *,
-    target: Annotated[Literal["verl"], tyro.conf.arg(name="for")],
+    target: Annotated[Literal["verl"], tyro.conf.arg(name="for")],  # noqa: ARG001
     out: Path,
 ) -> None:
     """Write problems in the form that another trainer reads.
@@ -178,9 +169,7 @@ def export(
         target: The trainer; verl reads parquet.
         out: The file to write.
     """
-    writers = {"verl": write_parquet}
-    chosen, _ = read_problems(problems)
-    print(f"{out}: {writers[target](chosen.values(), out)} problems")
+    print(f"{out}: {write_parquet(read_problems(problems)[0].values(), out)} problems")
 
 
 def select(
@@ -230,12 +219,11 @@ command = one_of(
 def _sets(
     recipe: str, overrides: tuple[str, ...], given: Mapping[str, Any], only: str | None
 ) -> dict[str, PrepareSettings]:
-    if Path(recipe).suffix in _RECIPES:
+    if Path(recipe).suffix in (".yaml", ".yml"):
         if given:
-            raise InvalidValueError(
-                f"{', '.join(f'--{name}' for name in given)}: for a recipe write sets.NAME."
-                f"{next(iter(given))}=... instead"
-            )
+            first = next(iter(given))
+            listed = ", ".join(f"--{name}" for name in given)
+            raise InvalidValueError(f"{listed}: for a recipe write sets.NAME.{first}=... instead")
         sets = read_sets(read_recipe(Path(recipe), overrides))
         if only is not None and only not in sets:
             raise unknown_name("--only", only, sets)
@@ -244,26 +232,22 @@ def _sets(
         raise InvalidValueError("--only: is for recipes")
     if recipe not in BENCHMARKS:
         raise unknown_name("problems", recipe, [*BENCHMARKS, "a recipe ending in .yaml"])
-    settings = apply_overrides({}, overrides)
-    return {
-        recipe: from_mapping(
-            PrepareSettings, {**settings, **given, "benchmark": recipe}, where="settings"
-        )
-    }
+    settings = {**apply_overrides({}, overrides), **given, "benchmark": recipe}
+    return {recipe: from_mapping(PrepareSettings, settings, where="settings")}
 
 
 def _targets(sets: Mapping[str, PrepareSettings], out: Path) -> dict[str, Path]:
-    if out.suffix == ".jsonl":
-        if len(sets) > 1:
-            raise InvalidValueError(
-                f"out: the recipe has {len(sets)} sets, name a folder instead of {str(out)!r} or "
-                f"one of them with --only: {', '.join(sets)}"
-            )
-        return dict.fromkeys(sets, out)
-    return {name: out / f"{name}.jsonl" for name in sets}
+    if out.suffix != ".jsonl":
+        return {name: out / f"{name}.jsonl" for name in sets}
+    if len(sets) > 1:
+        raise InvalidValueError(
+            f"out: the recipe has {len(sets)} sets, name a folder instead of {str(out)!r} or "
+            f"one of them with --only: {', '.join(sets)}"
+        )
+    return dict.fromkeys(sets, out)
 
 
-def _token_counter(settings: PrepareSettings) -> Any:
+def _token_counter(settings: PrepareSettings) -> Callable[[str], int] | None:
     """Return the function that counts a prompt's tokens, or None where nothing counts them."""
     if settings.max_prompt_tokens is None or settings.tokenizer is None:
         return None
@@ -273,10 +257,8 @@ def _token_counter(settings: PrepareSettings) -> Any:
     try:
         tokenizer = load_tokenizer(settings.tokenizer)
     except (OSError, ValueError) as error:
-        raise MissingFileError(
-            f"tokenizer: {settings.tokenizer!r} is no folder here, and the hub does not give it; "
-            "name a local model's folder with tokenizer=..."
-        ) from error
+        text = f"tokenizer: {settings.tokenizer!r} has none that can be loaded: {error}"
+        raise MissingFileError(text) from error
     return lambda prompt: len(prompt_ids(tokenizer, prompt))
 
 
@@ -305,55 +287,40 @@ def _problem_text(solved: SolvedProblem, *, tests: int) -> str:
 
 
 def _test_text(test: TestCase) -> str:
-    fields = test.to_json()
-    return "\n".join(f"{name}:\n{_shortened(text)}" for name, text in fields.items())
-
-
-def _shortened(text: str) -> str:
-    if len(text) <= _LONGEST:
-        return text
-    return f"{text[:_LONGEST]}... ({len(text):,} characters)"
+    lines = []
+    for name, text in test.to_json().items():
+        cut = f"... ({len(text):,} characters)" if len(text) > _LONGEST else ""
+        lines.append(f"{name}:\n{text[:_LONGEST]}{cut}")
+    return "\n".join(lines)
 
 
 def _prepared(manifests: Mapping[str, Mapping[str, Any]]) -> dict[str, Output]:
     """Return the tables of preparations: counts, rows left out by reason, and files."""
-    counts = {name: found["counts"] for name, found in manifests.items()}
     kept = ("rows", "kept", "solutions", "tests", "with_duplicates", "duplicates")
-    reasons = [
-        {"set": name, "reason": reason, "rows": count}
-        for name, found in counts.items()
-        for reason, count in found["left_out"].items()
-    ]
-    files = [
-        {"set": name, "file": file, **facts}
-        for name, found in manifests.items()
-        for file, facts in found["files"].items()
-    ]
-    rows = {
-        "sets": [{"set": name, **{k: found[k] for k in kept}} for name, found in counts.items()],
-        "left_out": reasons,
-        "files": files,
-    }
-    titles = {"left_out": "rows left out, by reason"}
+    sets, left_out, files = [], [], []
+    for name, found in manifests.items():
+        counts = found["counts"]
+        sets.append({"set": name, **{key: counts[key] for key in kept}})
+        for reason, rows in counts["left_out"].items():
+            left_out.append({"set": name, "reason": reason, "rows": rows})
+        for file, facts in found["files"].items():
+            files.append({"set": name, "file": file, **facts})
     return {
-        name: Output(found, plain(found) if found else None, titles.get(name, ""))
-        for name, found in rows.items()
+        "sets": shown(sets),
+        "left_out": shown(left_out, title="rows left out, by reason"),
+        "files": shown(files),
     }
 
 
 def _checked(checked: Checked) -> dict[str, Output]:
     """Return the tables of a check: how many reference solutions pass, and why the others fail."""
-    counts = [
-        {
-            "problems": str(checked.problems),
-            "passed": checked.passed,
-            "failed": len(checked.failures),
-            "unverified": len(checked.unverified),
-            "without_solution": len(checked.unsolved),
-        }
-    ]
-    shown = [{**row, "stderr": row["stderr"].rpartition("\n")[2]} for row in checked.failures]
-    return {
-        "checked": Output(counts, plain(counts)),
-        "failures": Output(checked.failures, plain(shown) if shown else None),
+    counts = {
+        "problems": str(checked.problems),
+        "passed": checked.passed,
+        "failed": len(checked.failures),
+        "unverified": len(checked.unverified),
+        "without_solution": len(checked.unsolved),
     }
+    last = [{**row, "stderr": row["stderr"].rpartition("\n")[2]} for row in checked.failures]
+    failures = Output(checked.failures, shown(last).table)
+    return {"checked": shown([counts]), "failures": failures}

@@ -60,9 +60,7 @@ def command(
         samples=samples,
     )
     figure1(comparison, out.with_name(f"{out.stem}-figure1.{figure}"))
-    tables = results_output(
-        {name: comparison.run(name).results for name in named_paths(results)}, ks=reading.k, by=by
-    )
+    tables = results_output({run.name: run.results for run in comparison.runs}, ks=reading.k, by=by)
     if format not in ("text", "json"):
         rows = tables["metrics"].rows
         tables = {metric: Output(rows, every_k(comparison, metric)) for metric in METRICS}

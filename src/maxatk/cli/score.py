@@ -7,19 +7,10 @@ import glob
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
+from maxatk.cli import output
 from maxatk.cli.flags import MapFlag, RewardFlag
-from maxatk.cli.output import (
-    Output,
-    OutputFormat,
-    emit,
-    emit_plan,
-    metric_rows,
-    print_results,
-    refuse_two_outputs,
-    say_aside,
-)
+from maxatk.cli.output import Output, OutputFormat, say_aside
 from maxatk.cli.progress import ProgressMode, progress_of
 from maxatk.engines.cluster import ClusterSettings
 from maxatk.engines.cluster.verifying import open_verifier
@@ -78,7 +69,7 @@ class Arguments(RunRecipe):
 
     def run(self, _: Sequence[str]) -> None:
         """Do what was asked."""
-        refuse_two_outputs(self.output_format, self.progress)
+        output.refuse_two_outputs(self.output_format, self.progress)
         if self.format == "json":
             raise InvalidValueError(
                 "--format: names the tool that wrote the file; --output-format json prints the "
@@ -89,11 +80,34 @@ class Arguments(RunRecipe):
         files = _files(self.rewards)
         if len(files) > 1:
             _print_steps(self, files)
+        elif files:
+            self._print(_taken(self, files[0], self.out))
+        else:
+            self._verify()
+
+    def _verify(self) -> None:
+        recipe = _recipe(self)
+        if self.dry_run:
+            output.emit_plan(plan(recipe), self.output_format)
             return
-        results, said = (_taken(self, files[0], self.out), "") if files else _verified(self)
-        if results is not None and self.progress != "json":
+        with (
+            open_verifier(self.verifier, self.cluster) as verifier,
+            progress_of("score", self.progress, unit="verdicts") as report,
+        ):
+            results = score(
+                recipe, verifier=verifier, progress=lambda done, total, _: report(done, total)
+            )
+        if results.counts.outcomes.keys() == {"compile_error"}:
+            say_aside(
+                "warning: no program of the file compiles; do the samples have the form that was "
+                "named (see --format)?"
+            )
+        self._print(results, report.summary())
+
+    def _print(self, results: Results, text: str = "") -> None:
+        if self.progress != "json":
             shown = self.samples is not None
-            print_results(self, results, self.output_format, with_outcomes=shown, text=said)
+            output.print_results(self, results, self.output_format, with_outcomes=shown, text=text)
 
 
 def _files(given: Sequence[Path]) -> list[Path]:
@@ -117,16 +131,16 @@ def _print_steps(asked: Arguments, files: Sequence[Path]) -> None:
             f"such as 10.jsonl; got {files[0].name} ... {files[-1].name}"
         )
     found = {step: _taken(asked, file, asked.out / str(step)) for step, file in steps.items()}
-    rows = [{"step": n, **row} for n, results in found.items() for row in metric_rows(results)]
-    logged: dict[int, dict[str, Any]] = {step: {"step": step} for step in found}
-    for row in rows:
-        if row["metric"] == "max@k":
-            logged[row["step"]][f"max@{row['k']}"] = row["mean"]
-    write_json(asked.out / TRAIN_RECORD, {"log_history": list(logged.values())})
+    rows, logged = [], []
+    for step, results in found.items():
+        rows += [{"step": step, **row} for row in output.metric_rows(results)]
+        best = {f"max@{k}": mean.mean for k, mean in results.metrics["max@k"].items()}
+        logged.append({"step": step, **best})
+    write_json(asked.out / TRAIN_RECORD, {"log_history": logged})
     shown = {f"{step} ({len(results.ids)})": results for step, results in found.items()}
     table = groups_table(shown, heading="step (problems)", ks=asked.k or KS)
     lacking = [f"step {n}: {r.counts.lacking}" for n, r in found.items() if r.counts.lacking]
-    emit({"steps": Output(rows, table)}, asked.output_format, text="\n".join(lacking))
+    output.emit({"steps": Output(rows, table)}, asked.output_format, text="\n".join(lacking))
 
 
 def _taken(asked: Arguments, file: Path, out: Path) -> Results:
@@ -149,8 +163,7 @@ def _taken(asked: Arguments, file: Path, out: Path) -> Results:
     )
 
 
-def _verified(asked: Arguments) -> tuple[Results | None, str]:
-    """Return the results of the samples and how fast they came; no results for a dry run."""
+def _recipe(asked: Arguments) -> ScoreRecipe:
     assert asked.samples is not None
     if asked.column is not None:
         raise InvalidValueError("score: --column is for --rewards")
@@ -160,23 +173,7 @@ def _verified(asked: Arguments) -> tuple[Results | None, str]:
     if asked.problems is None:
         given["problems"] = problems_of_log(asked.samples, log_format=asked.format, mapping=mapping)
         given["reward"] = "answer" if asked.reward == BY_TESTS else asked.reward
-    recipe = ScoreRecipe(**given, map=mapping)
-    if asked.dry_run:
-        emit_plan(plan(recipe), asked.output_format)
-        return None, ""
-    with (
-        open_verifier(asked.verifier, asked.cluster) as verifier,
-        progress_of("score", asked.progress, unit="verdicts") as report,
-    ):
-        results = score(
-            recipe, verifier=verifier, progress=lambda done, total, _: report(done, total)
-        )
-    if results.counts.outcomes.keys() == {"compile_error"}:
-        say_aside(
-            "warning: no program of the file compiles; do the samples have the form that was "
-            "named (see --format)?"
-        )
-    return results, report.summary()
+    return ScoreRecipe(**given, map=mapping)
 
 
 command = Arguments

@@ -8,7 +8,7 @@ from typing import Annotated
 import tyro
 
 from maxatk.cli.output import Output, OutputFormat, emit
-from maxatk.evaluation.best import Selection, select
+from maxatk.evaluation.best import select
 from maxatk.report import Cell, Table
 from maxatk.report.tables import interval, share
 
@@ -34,25 +34,15 @@ def command(
         k: Of how many samples, from 1 to those of a problem; 1, 2, 4, ... if none is given.
     """
     found = select(run, by, ks=k or None)
+    rows, lines = [], []
+    for name, gain in found.gains.items():
+        line = [Cell(name)]
+        for at, number in enumerate(found.ks):
+            mean, low, high = gain.mean[at], gain.low[at], gain.high[at]
+            rows.append({"by": name, "k": number, "mean": mean, "low": low, "high": high})
+            line.append(Cell(share(mean), interval(low, high)))
+        lines.append(tuple(line))
+    table = Table(("chosen by", *(f"of {k}" for k in found.ks)), tuple(lines))
     left = f"; {found.left_out} problems left out" if found.left_out else ""
     title = f"95% intervals over {found.problems} problems{left}"
-    emit({"selection": Output(_rows(found), _table(found), title)}, format)
-
-
-def _rows(found: Selection) -> list[dict[str, object]]:
-    return [
-        {"by": name, "k": k, "mean": gain.mean[at], "low": gain.low[at], "high": gain.high[at]}
-        for name, gain in found.gains.items()
-        for at, k in enumerate(found.ks)
-    ]
-
-
-def _table(found: Selection) -> Table:
-    rows = []
-    for name, gain in found.gains.items():
-        cells = [
-            Cell(share(mean), interval(low, high))
-            for mean, low, high in zip(gain.mean, gain.low, gain.high, strict=True)
-        ]
-        rows.append((Cell(name), *cells))
-    return Table(("chosen by", *(f"of {k}" for k in found.ks)), tuple(rows))
+    emit({"selection": Output(rows, table, title)}, format)

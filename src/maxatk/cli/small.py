@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 import tyro
 
 from maxatk.cli.flags import one_of, set_threads
-from maxatk.cli.output import Output, OutputFormat, emit, plain
+from maxatk.cli.output import Output, OutputFormat, emit, shown
 from maxatk.cli.progress import ProgressMode, progress_of
 from maxatk.errors import InvalidValueError, MissingFileError, SandboxError, StageError
 from maxatk.evaluation.folder import SAMPLES, SCORES
@@ -30,6 +30,7 @@ from maxatk.objectives.methods import BASELINES
 from maxatk.problems import load_problems, problems_by_id
 from maxatk.records import Sample, Score
 from maxatk.settings import find_recipe, from_mapping, packaged_recipes, read_recipe
+from maxatk.verifier import Layer
 from maxatk.verifier import doctor as layers_here
 
 _Name: TypeAlias = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")]
@@ -80,7 +81,7 @@ def list_recipes(format: OutputFormat = "text") -> None:
     """
     found = packaged_recipes()
     rows = [{"recipe": n, "about": _about(p), "path": str(p)} for n, p in found.items()]
-    emit({"recipes": Output(rows, plain(rows, "recipe", "about"))}, format)
+    emit({"recipes": shown(rows, "recipe", "about")}, format)
 
 
 def show_recipe(name: _Name, /) -> None:
@@ -91,7 +92,7 @@ def show_recipe(name: _Name, /) -> None:
     Args:
         name: A name of the list.
     """
-    print(_packaged(name).read_text(encoding="utf-8"), end="")
+    print(find_recipe(Path(name)).read_text(encoding="utf-8"), end="")
 
 
 def copy_recipe(
@@ -107,17 +108,13 @@ def copy_recipe(
         name: A name of the list.
         out: The file to write, which must not exist; the recipe's own name here, if none is given.
     """
-    source = _packaged(name)
+    source = find_recipe(Path(name))
     out = out or Path(source.name)
     if out.exists():
         raise InvalidValueError(f"out: {str(out)!r} exists already")
     out.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(source, out)
     print(f"recipe: {out}")
-
-
-def _packaged(name: str) -> Path:
-    return packaged_recipes().get(name.removesuffix(".yaml")) or find_recipe(Path(name))
 
 
 def _about(path: Path) -> str:
@@ -143,20 +140,19 @@ def methods(
         from maxatk.report.figures import weighting_figure
 
         weighting_figure(plot, n=n, k=k)
-    rows = [_method_row(name, method) for name, method in METHODS.items()]
-    emit({"methods": Output(rows, plain(rows))}, format, text=f"wrote {plot}" if plot else "")
+    rows = [
+        {
+            "method": name,
+            "unbiased_for": method.unbiased_for or None,
+            "advantage": _formula(method),
+            "source": method.source,
+        }
+        for name, method in METHODS.items()
+    ]
+    emit({"methods": shown(rows)}, format, text=f"wrote {plot}" if plot else "")
 
 
-def _method_row(name: str, method: Method) -> dict[str, str | None]:
-    return {
-        "method": name,
-        "unbiased_for": method.unbiased_for or None,
-        "advantage": formula(method),
-        "source": method.source,
-    }
-
-
-def formula(method: Method) -> str:
+def _formula(method: Method) -> str:
     """Return the formula of a method in words: (credit - baseline) / scale."""
     baseline = BASELINES[method.baseline].formula
     text = str(method.credit) if baseline == "0" else f"{method.credit} - {baseline}"
@@ -199,19 +195,14 @@ def export(
     samples = read_records(run / SAMPLES, Sample) if (run / SAMPLES).is_file() else {}
     known = {} if problems is None else problems_by_id(load_problems(problems), source=problems)
     rows = [Exported(s, samples.get(key), known.get(s.problem_id)) for key, s in scores.items()]
-    if to == "hub":
-        _export_to_hub(run, out, rows)
+    if to != "hub":
+        print(f"{to}: {write_export(rows, out, to=to, wishes=Wishes(run.name, k, draws))}")
         return
-    wishes = Wishes(name=run.name, k=k, draws=draws)
-    print(f"{to}: {write_export(rows, out, to=to, wishes=wishes)}")
-
-
-def _export_to_hub(run: Path, out: Path, rows: Sequence[Exported]) -> None:
-    results = load_results(run)
+    means = load_results(run).metrics
     metrics = {
         f"{metric.removesuffix('k')}{k}": (mean.mean, mean.low, mean.high)
         for metric in METRICS
-        for k, mean in results.metrics[metric].items()
+        for k, mean in means[metric].items()
     }
     sources = {row.problem.source if row.problem else None for row in rows}
     source = sources.pop() if len(sources) == 1 else None
@@ -234,34 +225,25 @@ def doctor(format: OutputFormat = "text", engines: bool = False) -> None:
         engines: Start every engine that is installed on the built-in model, and compare what it
             draws with a plain forward pass; takes about a minute.
     """
-    layers = layers_here()
-    verl, tried = _verl(), _tried_engines() if engines else []
-    reasons = [f"{x.meaning}{f' ({x.reason})' if x.reason else ''}" for x in layers]
-    text = _layer_lines(
-        [(x.name, x.holds, reason) for x, reason in zip(layers, reasons, strict=True)]
+    layers, tried = layers_here(), []
+    if engines:
+        from maxatk.engines.trial import try_engines
+
+        tried = list(try_engines())
+    found: dict[str, Sequence[Layer | Part]] = {"layers": layers, "verl": _verl(), "engines": tried}
+    text = "\n\n".join(
+        ("" if name == "layers" else f"{name}\n") + _lines(parts)
+        for name, parts in found.items()
+        if parts
     )
-    if verl:
-        text += "\n\nverl\n" + _layer_lines([(part.name, part.holds, part.reason) for part in verl])
-    if tried:
-        text += "\n\nengines\n" + _layer_lines([(p.name, p.holds, p.reason) for p in tried])
-    tables = {
-        "layers": Output([dataclasses.asdict(layer) for layer in layers]),
-        "verl": Output([dataclasses.asdict(part) for part in verl]),
-        "engines": Output([dataclasses.asdict(part) for part in tried]),
-    }
-    emit(tables, format, text=text)
+    tables = {name: [dataclasses.asdict(part) for part in parts] for name, parts in found.items()}
+    emit({name: Output(rows) for name, rows in tables.items()}, format, text=text)
     missing = [layer.name for layer in layers if layer.required and not layer.holds]
     if missing:
         raise SandboxError(f"doctor: programs cannot be verified safely here: {', '.join(missing)}")
     failed = [part.name for part in tried if not part.holds]
     if failed:
         raise StageError(f"doctor: does not work on this machine: {', '.join(failed)}")
-
-
-def _tried_engines() -> list[Part]:
-    from maxatk.engines.trial import try_engines
-
-    return list(try_engines())
 
 
 def _verl() -> list[Part]:
@@ -272,12 +254,16 @@ def _verl() -> list[Part]:
     return [*versions(), *registrations()]
 
 
-def _layer_lines(rows: list[tuple[str, bool, str]]) -> str:
-    width = max(len(name) for name, _, _ in rows)
+def _lines(parts: Sequence[Layer | Part]) -> str:
+    width = max(len(part.name) for part in parts)
     states = {True: "holds  ", False: "MISSING"}
-    return "\n".join(
-        f"{name:<{width}}  {states[holds]}  {text}".rstrip() for name, holds, text in rows
-    )
+    lines = []
+    for part in parts:
+        reason = part.reason
+        if isinstance(part, Layer):
+            reason = f"{part.meaning} ({reason})" if reason else part.meaning
+        lines.append(f"{part.name:<{width}}  {states[part.holds]}  {reason}".rstrip())
+    return "\n".join(lines)
 
 
 recipes = one_of({"list": list_recipes, "show": show_recipe, "copy": copy_recipe})

@@ -81,17 +81,12 @@ class Arguments:
     format: OutputFormat = "text"
     progress: ProgressMode = "auto"
 
-    @property
-    def model_settings(self) -> ModelSettings:
-        """Return how the model is run, the arguments of its chat template included."""
-        template_arguments = _arguments(self.template_arguments)
-        chat = dataclasses.replace(self.running.prompt, template_arguments=template_arguments)
-        return dataclasses.replace(self.running, prompt=chat)
-
     def run(self, _: Sequence[str]) -> None:
         """Do what was asked."""
         refuse_two_outputs(self.format, self.progress)
         problem = _problem(self)
+        template_arguments = _arguments(self.template_arguments)
+        chat = dataclasses.replace(self.running.prompt, template_arguments=template_arguments)
         set_threads(self.model)
         with self.verifier.open() as verifier, progress_of("solve", self.progress) as report:
             found = solve(
@@ -100,7 +95,7 @@ class Arguments:
                 n=self.drawing.samples,
                 by=self.select or "reward",
                 settings=self.drawing,
-                model_settings=self.model_settings,
+                model_settings=dataclasses.replace(self.running, prompt=chat),
                 verifier=verifier,
                 reward=self.reward,
                 keep_going=self.keep_going,
@@ -108,11 +103,9 @@ class Arguments:
             )
         if found.reward is None:
             why = ", ".join(f"{outcome} ({count})" for outcome, count in found.outcomes.items())
-            raise DataError(
-                f"{problem.id}: none of {len(found.rewards)} samples has a reward: {why}"
-            )
-        text = _reward_text(found) if self.select is None else _choice_text(found)
-        emit_facts(found.to_json(), self.format, text=text)
+            none = f"none of {len(found.rewards)} samples has a reward"
+            raise DataError(f"{problem.id}: {none}: {why}")
+        emit_facts(found.to_json(), self.format, text=_text(found))
 
 
 def _arguments(text: str) -> dict[str, Any]:
@@ -132,8 +125,11 @@ def _problem(asked: Arguments) -> Problem:
     if (problems is None) == (prompt is None) or (prompt is None and tests) or without_tests:
         raise InvalidValueError("solve: give either --problems (and --id) or --prompt and --tests")
     if prompt is not None:
+        if not prompt.is_file():
+            raise MissingFileError(f"prompt: {str(prompt)!r} does not exist")
         cases = () if tests is None else tuple(read_jsonl(tests, TestCase.from_json))
-        return Problem(prompt.stem, _text_of(prompt), cases, entry_point=asked.entry_point)
+        text = prompt.read_text(encoding="utf-8")
+        return Problem(prompt.stem, text, cases, entry_point=asked.entry_point)
     found = problems_by_id(load_problems(str(problems)), source=str(problems))
     if asked.id is None and len(found) == 1:
         return next(iter(found.values()))
@@ -145,30 +141,18 @@ def _problem(asked: Arguments) -> Problem:
     return found[asked.id]
 
 
-def _text_of(prompt: Path) -> str:
-    if not prompt.is_file():
-        raise MissingFileError(f"prompt: {str(prompt)!r} does not exist")
-    return prompt.read_text(encoding="utf-8")
-
-
-def _choice_text(choice: Choice) -> str:
-    head = (
-        f"{choice.problem_id}: sample {(choice.sample or 0) + 1} of {len(choice.rewards)}, chosen "
-        f"by {choice.by} ({choice.reward:.3f})"
-    )
-    return "\n".join([head, "", str(choice.completion).rstrip()])
-
-
-def _reward_text(found: Choice) -> str:
-    drawn = len(found.rewards)
+def _text(found: Choice) -> str:
+    drawn, number = len(found.rewards), (found.sample or 0) + 1
+    if found.by != "reward":
+        chosen = f"sample {number} of {drawn}, chosen by {found.by} ({found.reward:.3f})"
+        return f"{found.problem_id}: {chosen}\n\n{str(found.completion).rstrip()}"
     tests = f"{found.passed} of {found.total} tests, " if found.total else ""
-    head = (
-        f"{found.problem_id}: reward {found.reward:.3f}, {tests}"
-        f"sample {(found.sample or 0) + 1} of {drawn}"
-    )
-    shown = str(found.program if found.total else found.completion)
-    heading = "reward   programs" if found.total else "reward   samples"
-    lines = [head, "", shown.rstrip(), "", heading]
+    kind, best = ("programs", found.program) if found.total else ("samples", found.completion)
+    lines = [
+        f"{found.problem_id}: reward {found.reward:.3f}, {tests}sample {number} of {drawn}",
+        f"\n{str(best).rstrip()}\n",
+        f"reward   {kind}",
+    ]
     counts = Counter(reward for reward in found.rewards if reward is not None)
     for reward, count in sorted(counts.items(), reverse=True):
         lines.append(f"{reward:6.3f}   {count:4d} {'#' * max(1, round(_BAR * count / drawn))}")

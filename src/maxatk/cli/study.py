@@ -58,9 +58,8 @@ def command(
     stages = {name: finished_seconds(study.work_folder, name) for name in names}
     plan = _plan_text(study, stages)
     if dry_run:
-        left = [name for name, seconds in stages.items() if seconds is None]
-        rows = [{"stage": name, "kind": _kind(name)} for name in left]
-        emit({"plan": Output(rows)}, format, text=plan)
+        left = [{"stage": n, "kind": _kind(n)} for n, seconds in stages.items() if seconds is None]
+        emit({"plan": Output(left)}, format, text=plan)
         return
     # It comes before hours of work, and may share the output with nothing but text.
     if format == "text":
@@ -68,9 +67,9 @@ def command(
     else:
         say_aside(plan)
     found, _ = carry_out(study, jobs=jobs, cluster=cluster)
-    scores = study_tables(found)["scores"]
-    tables = {name: Output(rows) for name, rows in study_rows(found).items()}
-    tables["scores"] = Output(tables["scores"].rows, scores, study.title)
+    rows = study_rows(found)
+    tables = {name: Output(of_table) for name, of_table in rows.items()}
+    tables["scores"] = Output(rows["scores"], study_tables(found)["scores"], study.title)
     emit(tables, format, text=f"results: {study.out}")
 
 
@@ -95,9 +94,9 @@ def carry_out(
 def _cluster_flags(cluster: ClusterSettings) -> list[str]:
     if cluster.address is None:
         return []
-    named = {"address": cluster.address, "shards": cluster.shards}
-    named["gpus-per-shard"] = cluster.gpus_per_shard
-    return [text for name, value in named.items() for text in (f"--cluster.{name}", str(value))]
+    shards = ["--cluster.shards", str(cluster.shards)]
+    gpus = ["--cluster.gpus-per-shard", str(cluster.gpus_per_shard)]
+    return ["--cluster.address", cluster.address, *shards, *gpus]
 
 
 def _plan_text(study: StudyRecipe, stages: Mapping[str, float | None]) -> str:

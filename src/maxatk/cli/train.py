@@ -12,16 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 import yaml
 
+from maxatk.cli import output
 from maxatk.cli.flags import set_threads
-from maxatk.cli.output import (
-    Output,
-    OutputFormat,
-    emit,
-    emit_facts,
-    facts_text,
-    refuse_two_outputs,
-    say_aside,
-)
+from maxatk.cli.output import Output, OutputFormat, facts_text, say_aside
 from maxatk.cli.progress import ProgressMode, progress_of
 from maxatk.engines.cluster import ClusterSettings
 from maxatk.engines.cluster.verifying import open_verifier
@@ -65,7 +58,7 @@ def command(
         dry_run: Check all that needs no weights, show what the run would do, and stop.
         cluster: A Ray cluster whose nodes run the programs; this machine without an address.
     """
-    refuse_two_outputs(format, progress)
+    output.refuse_two_outputs(format, progress)
     settings = read_recipe(recipe, overrides)
     set_threads(str(settings.get("model")))
     from maxatk.train import MaxAtKConfig, TrainRecipe, preview, train  # takes seconds to import
@@ -73,9 +66,8 @@ def command(
 
     chosen = from_mapping(TrainRecipe, settings, where="recipe")
     if show_config:
-        whole = {
-            name: getattr(check_settings(chosen), name) for name in MaxAtKConfig.__annotations__
-        }
+        config = check_settings(chosen)
+        whole = {name: getattr(config, name) for name in MaxAtKConfig.__annotations__}
         shown = {**dataclasses.asdict(chosen), "trainer": {**whole, **chosen.trainer}}
         print(yaml.safe_dump(shown, sort_keys=False), end="")
         return
@@ -83,9 +75,8 @@ def command(
     if dry_run:
         found = preview(chosen)
         if main_process:
-            facts = dataclasses.asdict(found)
-            del facts["recipe"]
-            emit_facts(facts, format, text=_as_text(found))
+            facts = {n: v for n, v in dataclasses.asdict(found).items() if n != "recipe"}
+            output.emit_facts(facts, format, text=_as_text(found))
         return
     elsewhere = cluster.address is not None
     opening = open_verifier(chosen.verifier, cluster) if elsewhere else contextlib.nullcontext()
@@ -122,12 +113,11 @@ def _print_outcome(out: Path, output_format: OutputFormat) -> None:
     text = f"trained model: {out}"
     if moved:
         shown = ", ".join(f"{n} {first:.3f} to {last:.3f}" for n, (first, last) in moved.items())
-        tenths = "first and last tenth of the training log, on different prompts"
-        text += f"\n{shown} ({tenths})"
+        text += f"\n{shown} (first and last tenth of the training log, on different prompts)"
     if said := lacking(history):
         text += f"\nof the completions: {', '.join(said)}"
     tables = {"training": Output(rows), "files": Output([{"model": str(out)}])}
-    emit(tables, output_format, text=text)
+    output.emit(tables, output_format, text=text)
 
 
 def _as_text(found: Preview) -> str:
@@ -140,5 +130,6 @@ def _as_text(found: Preview) -> str:
         "batch": dataclasses.asdict(found.plan),
         "trainer settings that were given (--show-config has all)": found.given,
     }
-    shown = [f"{title}\n{textwrap.indent(facts_text(s), '  ')}" for title, s in sections.items()]
+    texts = {title: textwrap.indent(facts_text(facts), "  ") for title, facts in sections.items()}
+    shown = [f"{title}\n{text}" for title, text in texts.items()]
     return "\n\n".join([*shown, "the settings are fine; nothing was loaded or written"])
