@@ -36,7 +36,7 @@ def table_of(text):
     return {name: (int(number.replace(",", "")), share) for name, number, share in rows}
 
 
-def test_the_summary_counts_every_outcome_and_the_throughput(maxatk, scoring):
+def test_the_summary_counts_every_outcome_and_what_was_found(maxatk, scoring):
     programs = [
         "print(2 * int(input()))",
         "print(4)",
@@ -58,11 +58,10 @@ def test_the_summary_counts_every_outcome_and_the_throughput(maxatk, scoring):
         "output_limit": 1,
     }
     assert table_of(done.stdout)["passed"][1] == "16.7%"
-    rate = re.search(r"^6 verdicts in ([\d.]+) s \(([\d.,]+) verdicts/s\)$", done.stdout, re.M)
-    assert float(rate[2]) == pytest.approx(6 / float(rate[1]), rel=0.15)
+    assert done.stdout.endswith("\n6 verdicts\n")
     again = maxatk(*scoring(*programs))
     assert table_of(again.stdout) == table_of(done.stdout)
-    assert re.search(r"^0 verdicts in [\d.]+ s, 6 found from before$", again.stdout, re.M)
+    assert again.stdout.endswith("\n0 verdicts, 6 found from before\n")
 
 
 @pytest.mark.parametrize(
@@ -145,7 +144,7 @@ def kill_when_scored(process, scores, target):
     return scores.read_bytes().count(b"\n")
 
 
-def test_a_terminal_shows_a_bar_with_the_throughput(scoring, started):
+def test_a_terminal_shows_a_bar(scoring, started):
     leader, follower = pty.openpty()
     command = (sys.executable, "-m", "maxatk", *scoring(*(f"print({i})" for i in range(40))))
     environment = {**os.environ, "COLUMNS": "120", "TERM": "xterm"}
@@ -153,7 +152,7 @@ def test_a_terminal_shows_a_bar_with_the_throughput(scoring, started):
     os.close(follower)
     shown = read_terminal(leader)
     assert process.wait(timeout=patience(60)) == 0, shown
-    assert re.search(rb"40/40.* [\d.]+ verdicts/s", shown)
+    assert b"40/40" in shown
 
 
 def test_a_folder_that_cannot_be_written_is_one_line(maxatk, scoring, tmp_path):
@@ -195,7 +194,7 @@ def test_a_scoring_grows_by_lines_and_problems_at_the_end_and_by_nothing_else(
         file.write(json.dumps(Sample("p1", 1, "print(0)").to_json()) + "\n")
     done = maxatk(*unequal, "--limit", "2")
     assert done.returncode == 0, done.stderr
-    assert "2 verdicts in " in done.stdout
+    assert "2 verdicts" in done.stdout
     assert (tmp_path / "out" / "scores.jsonl").read_bytes().startswith(first)
     rewards = [row["reward"] for row in rows_of(tmp_path / "out" / "scores.jsonl")]
     assert rewards == [1.0, 1.0, 0.0, 1.0, 0.0]

@@ -64,7 +64,7 @@ def command(
         if gradients:
             (chosen,) = found["suggestion"]
             n_chosen, k_chosen = chosen["n"], max(chosen["k"], 2)
-            with progress_of("diagnose", "auto", unit="problems") as report:
+            with progress_of("diagnose") as report:
                 found |= gradient_tables(
                     folder, n=n_chosen, k=k_chosen, prompts=prompts, progress=report
                 )

@@ -27,34 +27,27 @@ _JSON_EVERY_S = 0.1
 
 @dataclasses.dataclass
 class _Part:
-    """Units done of one part. `found` of them were done at the first report, by an earlier run."""
+    """Units done of one part; `found` of them were done at the first report, by an earlier run."""
 
     text: str
     done: int = 0
     total: int = 0
-    found: int = 0
-    started: float = 0.0
-    seconds: float = 0.0  # between the first report and the last
-
-    def report(self, done: int, total: int) -> None:
-        now = time.monotonic()
-        if not self.started:
-            self.started, self.found = now, done
-        self.done, self.total, self.seconds = done, total, now - self.started
+    found: int | None = None
 
 
 class Progress:
     """What is done of each part of a command; every part may report from a thread of its own."""
 
-    def __init__(self, parts: Mapping[str, str], unit: str) -> None:
+    def __init__(self, parts: Mapping[str, str]) -> None:
         self.parts = {name: _Part(text) for name, text in parts.items()}
-        self._unit = unit
         self.show: Callable[[str], None] = lambda _part: None
         self.hide: Callable[[str], None] = lambda _part: None
 
     def __call__(self, done: int, total: int, part: str = "") -> None:
         """Show that `done` of `total` units of a part are done."""
-        self.parts.setdefault(part, _Part(f"of {part}")).report(done, total)
+        found = self.parts.setdefault(part, _Part(f"of {part}"))
+        found.done, found.total = done, total
+        found.found = done if found.found is None else found.found
         self.show(part)
 
     def update(self, name: str, done: int, total: int) -> None:
@@ -68,31 +61,15 @@ class Progress:
         whole = self.parts[""]
         self(whole.done + 1, whole.total)
 
-    def rate(self, part: str = "") -> str:
-        """Return the units a second since the first report, such as `12.3 verdicts/s`, or ""."""
-        found = self.parts[part]
-        done = found.done - found.found
-        return f"{done / found.seconds:,.1f} {self._unit}/s" if self._unit and done else ""
-
     def line(self) -> str:
         """Return what is done of every part, as `48 of 96 samples drawn, 40 of 96 verified`."""
-        said = []
-        for name, found in list(self.parts.items()):  # stages begin in threads of their own
-            said.append(f"{found.done:,} of {found.total:,} {found.text}".rstrip())
-            said += filter(None, [self.rate(name)])
-        return ", ".join(said)
+        parts = list(self.parts.values())  # stages begin in threads of their own
+        return ", ".join(f"{p.done:,} of {p.total:,} {p.text}".rstrip() for p in parts)
 
     def print_json(self, part: str) -> None:
         """Print the mean done over the parts, and the total, as a line of JSON."""
         done = sum(found.done for found in self.parts.values()) // len(self.parts)
         print(json.dumps({"done": done, "total": self.parts[part].total}), flush=True)
-
-    def summary(self) -> str:
-        """Return one line: what was done, in which time, how fast, and what was there before."""
-        found, rate = self.parts[""], self.rate()
-        done = f"{found.done - found.found:,} {self._unit} in {found.seconds:.1f} s"
-        before = f", {found.found:,} found from before" if found.found else ""
-        return done + (f" ({rate})" if rate else "") + before
 
 
 @contextlib.contextmanager
@@ -101,7 +78,6 @@ def progress_of(
     mode: ProgressMode = "auto",
     *,
     parts: Mapping[str, str] = MappingProxyType({"": ""}),
-    unit: str = "",
 ) -> Iterator[Progress]:
     """Yield `report(done, total, part)`, shown as `mode` says until the block ends.
 
@@ -114,9 +90,8 @@ def progress_of(
         mode: Where progress is shown.
         parts: What is done in each part of work that goes through several at once, such as
             {"samples": "samples drawn"}.
-        unit: What is counted, where its rate is shown.
     """
-    report = Progress(parts, unit)
+    report = Progress(parts)
     if mode == "json":
         end_with_parent()
         report.show = _at_most_every(_JSON_EVERY_S, report, report.print_json)
@@ -169,9 +144,8 @@ def _bars(report: Progress, name: str) -> Iterator[None]:
         found = report.parts[part]
         if part not in tasks:
             text = ": ".join(filter(None, (name, found.text)))
-            tasks[part] = bars.add_task(escape(printable(text)), total=None, note="")
-        note = report.rate(part)
-        bars.update(tasks[part], completed=found.done, total=found.total, note=note)
+            tasks[part] = bars.add_task(escape(printable(text)), total=None)
+        bars.update(tasks[part], completed=found.done, total=found.total)
 
     def hide(part: str) -> None:
         if part in tasks:
@@ -184,7 +158,6 @@ def _bars(report: Progress, name: str) -> Iterator[None]:
         rich.MofNCompleteColumn(),
         rich.TimeElapsedColumn(),
         rich.TimeRemainingColumn(),
-        rich.TextColumn("{task.fields[note]}", markup=False),
         console=Console(stderr=True),
     ) as bars:
         yield

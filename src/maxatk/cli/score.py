@@ -92,7 +92,7 @@ class Arguments(RunRecipe):
             return
         with (
             open_verifier(self.verifier, self.cluster) as verifier,
-            progress_of("score", self.progress, unit="verdicts") as report,
+            progress_of("score", self.progress) as report,
         ):
             results = score(
                 recipe, verifier=verifier, progress=lambda done, total, _: report(done, total)
@@ -102,7 +102,10 @@ class Arguments(RunRecipe):
                 "warning: no program of the file compiles; do the samples have the form that was "
                 "named (see --format)?"
             )
-        self._print(results, report.summary())
+        part = report.parts[""]
+        found = part.found or 0
+        before = f", {found:,} found from before" if found else ""
+        self._print(results, f"{part.done - found:,} verdicts{before}")
 
     def _print(self, results: Results, text: str = "") -> None:
         if self.progress != "json":
