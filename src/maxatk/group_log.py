@@ -110,7 +110,14 @@ class GroupLog:
         path.parent.mkdir(parents=True, exist_ok=True)
         # Unbuffered: a kill loses no line that was written.
         self._file = path.open("ab", buffering=0)
-        self._file.truncate(_size_until(path, step))
+        kept = 0  # bytes of the whole lines of the first `step` optimizer steps
+        with path.open("rb") as file:
+            for line in file:
+                head = head_of(line)
+                if head is None or head.step > step:
+                    break
+                kept += len(line)
+        self._file.truncate(kept)
         self.append([{"step": step, "training": about}])
 
     def append(self, rows: Iterable[Mapping[str, Any]]) -> None:
@@ -124,18 +131,6 @@ class GroupLog:
     def close(self) -> None:
         """Close the file."""
         self._file.close()
-
-
-def _size_until(path: Path, step: int) -> int:
-    """Return how many bytes the whole lines of the first `step` optimizer steps have."""
-    size = 0
-    with path.open("rb") as file:
-        for line in file:
-            head = head_of(line)
-            if head is None or head.step > step:
-                break
-            size += len(line)
-    return size
 
 
 def send_groups(
@@ -161,7 +156,11 @@ def send_groups(
         wandb.log({_TRACKED: table, **beside}, step=step)
     if "trackio" in trackers:
         trackio = importlib.import_module("trackio")
-        traces = [trackio.Trace(*_turns_and_rest(sample)) for sample in samples]
+        traces = []
+        for rest in samples:
+            turns = {"user": rest.pop("prompt"), "assistant": rest.pop("text")}
+            shown = [{"role": role, "content": text} for role, text in turns.items()]
+            traces.append(trackio.Trace(shown, rest))
         trackio.log({_TRACKED: traces, **beside}, step=step)
 
 
@@ -171,9 +170,3 @@ def _flat(row: Mapping[str, Any], sample: Mapping[str, Any]) -> dict[str, Any]:
     if "failure" in flat:
         flat["failure"] = json.dumps(flat["failure"])
     return flat | named
-
-
-def _turns_and_rest(sample: Mapping[str, Any]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    rest = dict(sample)
-    turns = {"user": rest.pop("prompt"), "assistant": rest.pop("text")}
-    return [{"role": role, "content": text} for role, text in turns.items()], rest

@@ -315,7 +315,7 @@ def masked(settings: Any) -> Any:
     """
     if isinstance(settings, Mapping):
         return {
-            name: HIDDEN if _is_secret(name, value) else masked(value)
+            name: HIDDEN if value and isinstance(value, str) and _is_secret(name) else masked(value)
             for name, value in settings.items()
         }
     if isinstance(settings, (list, tuple)):
@@ -328,7 +328,5 @@ def masked_url(text: str) -> str:
     return _USER.sub(rf"\g<scheme>{HIDDEN}@", text)
 
 
-def _is_secret(name: object, value: object) -> bool:
-    if not isinstance(name, str) or not isinstance(value, str) or not value:
-        return False
-    return _SECRET.search(name) is not None and _TEXT.search(name) is None
+def _is_secret(name: object) -> bool:
+    return bool(_SECRET.search(str(name))) and not _TEXT.search(str(name))

@@ -84,10 +84,19 @@ class Arguments:
         set_threads(asked.settings.model)
         if asked.show_config:
             print(yaml.safe_dump(asked.settings.to_mapping(), sort_keys=False), end="")
-        elif asked.dry_run:
+            return
+        if asked.dry_run:
             emit_plan(plan(asked.settings), asked.format)
-        else:
-            asked._evaluate()
+            return
+        recipe = resumed(asked.settings)
+        with (
+            open_verifier(recipe.verifier, recipe.cluster) as verifier,
+            open_sampler(recipe.model, recipe, recipe.cluster) as backend,
+            progress_of("eval", asked.progress, parts=_PARTS) as report,
+        ):
+            results = evaluate(recipe, backend=backend, verifier=verifier, progress=report)
+        if asked.progress != "json":
+            print_results(recipe, results, asked.format)
 
     def _recipe(self) -> dict[str, Any]:
         if self.recipe is None:
@@ -95,17 +104,6 @@ class Arguments:
         if "=" in str(self.recipe) and not self.recipe.is_file():  # overrides without a recipe
             return apply_overrides({}, [str(self.recipe), *self.overrides])
         return read_recipe(self.recipe, self.overrides)
-
-    def _evaluate(self) -> None:
-        recipe = resumed(self.settings)
-        with (
-            open_verifier(recipe.verifier, recipe.cluster) as verifier,
-            open_sampler(recipe.model, recipe, recipe.cluster) as backend,
-            progress_of("eval", self.progress, parts=_PARTS) as report,
-        ):
-            results = evaluate(recipe, backend=backend, verifier=verifier, progress=report)
-        if self.progress != "json":
-            print_results(recipe, results, self.format)
 
 
 def _defaults(settings: Mapping[str, Any]) -> RecipeFlags:

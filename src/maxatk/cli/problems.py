@@ -18,9 +18,8 @@ from maxatk.evaluation.problem_selection import select_problems
 from maxatk.jsonl import write_jsonl
 from maxatk.problems import BENCHMARKS, PrepareSettings, find_problem, outputs, prepare, read_sets
 from maxatk.problems.benchmarks.base import SolvedProblem
-from maxatk.problems.check import Checked, check_solutions
+from maxatk.problems.check import check_solutions
 from maxatk.problems.load import read_problems
-from maxatk.records import TestCase
 from maxatk.settings import apply_overrides, from_mapping, read_recipe
 from maxatk.verifier import VerifierSettings
 
@@ -151,8 +150,19 @@ def check(
     with verifier.open() as opened, progress_of("check", progress) as report:
         checked = check_solutions(problems, solutions, verifier=opened, progress=report)
     kept = None if drop is None else checked.write_passing(drop)
-    if progress != "json":
-        emit(_checked(checked), format, text="" if drop is None else f"{drop}: {kept} problems")
+    if progress == "json":
+        return
+    counts = {
+        "problems": str(problems),
+        "passed": checked.passed,
+        "failed": len(checked.failures),
+        "unverified": len(checked.unverified),
+        "without_solution": len(checked.unsolved),
+    }
+    last = [{**row, "stderr": row["stderr"].rpartition("\n")[2]} for row in checked.failures]
+    failures = Output(checked.failures, shown(last).table)
+    text = "" if drop is None else f"{drop}: {kept} problems"
+    emit({"checked": shown([counts]), "failures": failures}, format, text=text)
 
 
 def export(
@@ -264,20 +274,13 @@ def _token_counter(settings: PrepareSettings) -> Callable[[str], int] | None:
 
 def _problem_text(solved: SolvedProblem, *, tests: int) -> str:
     """Return a problem for people: what it is, its prompt, some tests, its reference solution."""
-    problem = solved.problem
-    facts = {
-        "tests": len(problem.tests),
-        "compare": problem.compare or "the verifier's own rule",
-        "time limit (s)": problem.time_limit_s or "the verifier's own",
-        "memory limit (MiB)": problem.memory_limit_mb or "the verifier's own",
-        "entry point": problem.entry_point or "none",
-    }
-    if problem.answer is not None and not problem.tests:
-        facts = {"answer": problem.answer}
+    problem, row = solved.problem, solved.problem.to_json()
+    named = ("compare", "time_limit_s", "memory_limit_mb", "entry_point", "answer")
+    facts = {"tests": len(problem.tests), **{name: row[name] for name in named if name in row}}
     sections = {
         problem.id: "; ".join(f"{name}: {value}" for name, value in facts.items()),
         "prompt": problem.prompt,
-        **{f"test {n}": _test_text(test) for n, test in enumerate(problem.tests[:tests])},
+        **{f"test {n}": _test_text(test) for n, test in enumerate(row.get("tests", [])[:tests])},
         "reference solution": solved.solution or "none in the data set",
     }
     more = len(problem.tests) - tests
@@ -286,9 +289,9 @@ def _problem_text(solved: SolvedProblem, *, tests: int) -> str:
     return "\n\n".join(f"--- {title}\n{text.rstrip()}" for title, text in sections.items())
 
 
-def _test_text(test: TestCase) -> str:
+def _test_text(test: Mapping[str, str]) -> str:
     lines = []
-    for name, text in test.to_json().items():
+    for name, text in test.items():
         cut = f"... ({len(text):,} characters)" if len(text) > _LONGEST else ""
         lines.append(f"{name}:\n{text[:_LONGEST]}{cut}")
     return "\n".join(lines)
@@ -310,17 +313,3 @@ def _prepared(manifests: Mapping[str, Mapping[str, Any]]) -> dict[str, Output]:
         "left_out": shown(left_out, title="rows left out, by reason"),
         "files": shown(files),
     }
-
-
-def _checked(checked: Checked) -> dict[str, Output]:
-    """Return the tables of a check: how many reference solutions pass, and why the others fail."""
-    counts = {
-        "problems": str(checked.problems),
-        "passed": checked.passed,
-        "failed": len(checked.failures),
-        "unverified": len(checked.unverified),
-        "without_solution": len(checked.unsolved),
-    }
-    last = [{**row, "stderr": row["stderr"].rpartition("\n")[2]} for row in checked.failures]
-    failures = Output(checked.failures, shown(last).table)
-    return {"checked": shown([counts]), "failures": failures}

@@ -225,12 +225,18 @@ def doctor(format: OutputFormat = "text", engines: bool = False) -> None:
         engines: Start every engine that is installed on the built-in model, and compare what it
             draws with a plain forward pass; takes about a minute.
     """
-    layers, tried = layers_here(), []
+    layers = layers_here()
+    verl: list[Part] = []
+    tried: list[Part] = []
+    if importlib.util.find_spec("verl"):
+        from maxatk.engines.verl.surface import registrations, versions  # takes seconds to import
+
+        verl = [*versions(), *registrations()]
     if engines:
         from maxatk.engines.trial import try_engines
 
         tried = list(try_engines())
-    found: dict[str, Sequence[Layer | Part]] = {"layers": layers, "verl": _verl(), "engines": tried}
+    found: dict[str, Sequence[Layer | Part]] = {"layers": layers, "verl": verl, "engines": tried}
     text = "\n\n".join(
         ("" if name == "layers" else f"{name}\n") + _lines(parts)
         for name, parts in found.items()
@@ -244,14 +250,6 @@ def doctor(format: OutputFormat = "text", engines: bool = False) -> None:
     failed = [part.name for part in tried if not part.holds]
     if failed:
         raise StageError(f"doctor: does not work on this machine: {', '.join(failed)}")
-
-
-def _verl() -> list[Part]:
-    if importlib.util.find_spec("verl") is None:
-        return []
-    from maxatk.engines.verl.surface import registrations, versions  # takes seconds to import
-
-    return [*versions(), *registrations()]
 
 
 def _lines(parts: Sequence[Layer | Part]) -> str:
