@@ -29,8 +29,8 @@ def read_jsonl(
 ) -> Iterator[RecordT]:
     """Yield `parse(row)` for every line of a JSON-lines file, blank lines skipped.
 
-    Raises MissingFileError when there is no such file, DataError (with file and line number)
-    when a line is not a JSON object or `parse` refuses it.
+    Raises MissingFileError without the file, DataError, with the place, for a line that is no JSON
+    object or that `parse` refuses.
     """
     return _read(Path(path), lambda line: parse(json_object(line)))
 
@@ -68,10 +68,7 @@ def _read(path: Path, parse: Callable[[bytes], RecordT]) -> Iterator[RecordT]:
 
 
 def bad_lines(path: str | Path, found: Sequence[tuple[str, str]]) -> str:
-    """Return the message about the bad lines of a file, given as place and cause.
-
-    A cause is said once, with its first place, and of many causes the first fifty.
-    """
+    """Return the message about bad lines, given as place and cause: each cause once."""
     places: dict[str, list[str]] = {}
     for place, cause in found:
         places.setdefault(cause, []).append(place)
@@ -102,10 +99,7 @@ def lines_of(path: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def json_object(line: bytes) -> dict[str, Any]:
-    """Return the JSON object that a line holds.
-
-    Raises DataError, without the place of the line, where it is no UTF-8, no JSON or no object.
-    """
+    """Return the JSON object that a line holds; raises DataError, without the place, for others."""
     try:
         row = json.loads(line.decode("utf-8"))
     except UnicodeDecodeError as error:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 _CONFIG = "config.json"  # what every model has, so that its presence in the cache says enough
 ANSWER_S = 5.0  # seconds that the hub has for an answer; without a network it fails at once
 _BLOCKS, _BLOCK_SIZE = 16, 1 << 16  # of a file of weights, for its fingerprint
-_GENERIC_TOKENIZERS = ("PreTrainedTokenizerFast", "TokenizersBackend")
 
 
 def refuse_missing_folder(model: str) -> None:
@@ -57,8 +56,7 @@ def why_missing(
 ) -> str | None:
     """Return why a name cannot be loaded from the hub, or None where it can be.
 
-    A model in the cache needs no network. Without the package huggingface_hub nothing is known,
-    and the answer is None: whatever loads the model names what has to be installed.
+    A model in the cache needs no network. Without the package huggingface_hub the answer is None.
     """
     try:
         from huggingface_hub import HfApi, constants, try_to_load_from_cache
@@ -139,7 +137,7 @@ def load_tokenizer(
     # tokenizer.json has, which changes the ids. The generic class means that file as it is.
     if config.is_file():
         declared = json.loads(config.read_text(encoding="utf-8")).get("tokenizer_class")
-        if declared in _GENERIC_TOKENIZERS:
+        if declared in ("PreTrainedTokenizerFast", "TokenizersBackend"):
             tokenizer_class = PreTrainedTokenizerFast
     tokenizer = tokenizer_class.from_pretrained(model, revision=revision or "main")
     prompt = prompt or PromptSettings()
@@ -211,8 +209,7 @@ def prompt_ids(
 def fingerprint(model: str | Path) -> str | None:
     """Return a hash of a local folder's weight files, or None for a hub name.
 
-    It covers sizes and a few spread blocks of every file, not every byte: enough to tell two
-    checkpoints apart in milliseconds, whatever their size.
+    It covers the size and a few spread blocks of every file, which takes milliseconds.
     """
     folder = Path(model)
     if not folder.is_dir():

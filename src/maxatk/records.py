@@ -284,10 +284,11 @@ class Score:
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON object of this score; a None reward stays as null, what is empty not."""
-        row = {name: getattr(self, name) for name in _SCORE_FIELDS}
-        further = {"program": self.program, "columns": dict(self.columns), "error": self.error}
-        known = {name: value for name, value in further.items() if value}
-        return {**row, "outcome": self.outcome.value, **known}
+        row = {name: getattr(self, name) for name in self.__slots__}
+        for name in ("program", "columns", "error"):
+            if not row[name]:
+                del row[name]
+        return {**row, "outcome": self.outcome.value}
 
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> Score:
@@ -311,9 +312,6 @@ class Score:
             seconds=round(verdict.seconds, 6),
             program=program,
         )
-
-
-_SCORE_FIELDS = ("problem_id", "sample", "reward", "passed", "total", "outcome", "seconds")
 
 
 def _without_none(record: Problem | Sample) -> dict[str, Any]:

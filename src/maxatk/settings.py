@@ -22,7 +22,6 @@ from maxatk.errors import DataError, InvalidValueError, MissingFileError, sugges
 
 SettingsT = TypeVar("SettingsT")
 
-_MOST_LISTED = 40  # keys in a message; nobody reads the 200 of a trainer
 _WORDS = {"array": "list", "object": "dict"}
 _EXTENDS = "extends"
 _PACKAGED = Path(__file__).parent / "recipes"
@@ -186,10 +185,7 @@ def _load(text: str) -> Any:
 
 
 def _count(node: Any, counts: dict[int, int]) -> int:
-    """Return the number of values of a YAML node with its aliases written out.
-
-    Raises yaml.YAMLError for too many of them and for what is no setting.
-    """
+    """Return the number of values of a YAML node with its aliases written out, or refuse it."""
     import yaml
 
     def refuse(problem: str) -> None:
@@ -231,7 +227,7 @@ def from_mapping(cls: type[SettingsT], mapping: Mapping[str, Any], *, where: str
 def unknown_key(where: str, name: object, allowed: Sequence[str]) -> InvalidValueError:
     """Return the error for a name that is none of the fields allowed there."""
     hint = suggestion(str(name), allowed)
-    if len(allowed) <= _MOST_LISTED:
+    if len(allowed) <= 40:  # nobody reads the 200 of a trainer
         hint += f"; allowed: {', '.join(allowed)}"
     return InvalidValueError(f"{where}: unknown key {name!r}{hint}")
 

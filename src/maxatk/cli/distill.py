@@ -30,7 +30,6 @@ def command(
     Args:
         recipe: A YAML file with model, problems, out, k, run or eval, rounds, trainer and peft.
         overrides: Settings that win over the recipe, such as k=8 out=runs/k8.
-        progress: Bars on the terminal, JSON lines on standard output, or nothing.
     """
     settings = read_recipe(recipe, overrides)
     set_threads(str(settings.get("model")))

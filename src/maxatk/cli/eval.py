@@ -27,12 +27,7 @@ _Required = Annotated[str, tyro.conf.arg(help_behavior_hint="(required, here or 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RecipeFlags(EvalRecipe):
-    """The keys of the recipe as flags: --samples stands for sampling.samples.
-
-    Args:
-        cluster: A Ray cluster whose nodes sample and run the programs; this machine without an
-            address.
-    """
+    """The keys of the recipe as flags: --samples stands for sampling.samples."""
 
     model: _Required
     problems: _Required

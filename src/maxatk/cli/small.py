@@ -221,7 +221,6 @@ def doctor(format: OutputFormat = "text", engines: bool = False) -> None:
     Example: maxatk doctor --engines
 
     Args:
-        format: How the tables are printed.
         engines: Start every engine that is installed on the built-in model, and compare what it
             draws with a plain forward pass; takes about a minute.
     """

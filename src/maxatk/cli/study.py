@@ -46,8 +46,6 @@ def command(
         jobs: Stages run at once. If not given, one more than cores with the built-in model, and
             one with another, which may fill the GPU.
         dry_run: Check everything, print the stages that are left, and stop.
-        cluster: A Ray cluster whose nodes draw the samples of evaluations and run all programs;
-            this machine without an address.
     """
     at_least("--jobs", jobs, 1)
     cluster.check_listening()

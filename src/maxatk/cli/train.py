@@ -56,7 +56,6 @@ def command(
         overrides: Settings that win over the recipe, such as trainer.k=4 out=runs/k4.
         show_config: Print the recipe with this package's defaults, as a recipe, and stop.
         dry_run: Check all that needs no weights, show what the run would do, and stop.
-        cluster: A Ray cluster whose nodes run the programs; this machine without an address.
     """
     output.refuse_two_outputs(format, progress)
     settings = read_recipe(recipe, overrides)
