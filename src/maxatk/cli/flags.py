@@ -70,11 +70,14 @@ def named_sources(
 ) -> Mapping[str, ResultsSource]:
     """Return the runs of `named_paths`; files of rewards are read as `--map` says."""
     places = parse_mapping(mapping)
-    about = {"ks": reading.k, "threshold": reading.threshold, "column": reading.column}
-    return {
-        name: load_results(path, mapping=places, **about) if places and path.is_file() else path
-        for name, path in named_paths(items).items()
-    }
+
+    def read(path: Path) -> ResultsSource:
+        if not places or not path.is_file():
+            return path
+        k, threshold, column = reading.k, reading.threshold, reading.column
+        return load_results(path, ks=k, threshold=threshold, column=column, mapping=places)
+
+    return {name: read(path) for name, path in named_paths(items).items()}
 
 
 MapFlag = Annotated[

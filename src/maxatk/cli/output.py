@@ -262,8 +262,8 @@ def _fitting(table: Table, width: int) -> Iterator[Table]:
 
 
 def _columns(table: Table, places: Sequence[int]) -> Table:
-    header, *rows = (tuple(row[place] for place in places) for row in (table.header, *table.rows))
-    return Table(header, tuple(rows))
+    rows = (tuple(row[place] for place in places) for row in table.rows)
+    return Table(tuple(table.header[place] for place in places), tuple(rows))
 
 
 def _text(cell: Cell, *, styled: bool) -> str:

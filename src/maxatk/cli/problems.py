@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -20,7 +20,7 @@ from maxatk.problems import BENCHMARKS, PrepareSettings, find_problem, outputs, 
 from maxatk.problems.benchmarks.base import SolvedProblem
 from maxatk.problems.check import check_solutions
 from maxatk.problems.load import read_problems
-from maxatk.settings import apply_overrides, from_mapping, read_recipe
+from maxatk.settings import apply_overrides, read_recipe
 from maxatk.verifier import VerifierSettings
 
 _LONGEST = 1000  # characters of one text of a test that are shown
@@ -227,23 +227,23 @@ command = one_of(
 
 
 def _sets(
-    recipe: str, overrides: tuple[str, ...], given: Mapping[str, Any], only: str | None
+    recipe: str, overrides: Sequence[str], given: Mapping[str, Any], only: str | None
 ) -> dict[str, PrepareSettings]:
+    """Return the sets of a recipe, or the one set that a benchmark is."""
     if Path(recipe).suffix in (".yaml", ".yml"):
         if given:
             first = next(iter(given))
             listed = ", ".join(f"--{name}" for name in given)
             raise InvalidValueError(f"{listed}: for a recipe write sets.NAME.{first}=... instead")
         sets = read_sets(read_recipe(Path(recipe), overrides))
-        if only is not None and only not in sets:
-            raise unknown_name("--only", only, sets)
-        return {name: found for name, found in sets.items() if only in (None, name)}
-    if only is not None:
-        raise InvalidValueError("--only: is for recipes")
-    if recipe not in BENCHMARKS:
+    elif recipe in BENCHMARKS:
+        settings = {**apply_overrides({}, overrides), **given, "benchmark": recipe}
+        sets = read_sets({"sets": {recipe: settings}})
+    else:
         raise unknown_name("problems", recipe, [*BENCHMARKS, "a recipe ending in .yaml"])
-    settings = {**apply_overrides({}, overrides), **given, "benchmark": recipe}
-    return {recipe: from_mapping(PrepareSettings, settings, where="settings")}
+    if only is not None and only not in sets:
+        raise unknown_name("--only", only, sets)
+    return {name: found for name, found in sets.items() if only in (None, name)}
 
 
 def _targets(sets: Mapping[str, PrepareSettings], out: Path) -> dict[str, Path]:
