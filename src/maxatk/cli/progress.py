@@ -36,19 +36,26 @@ class _Part:
 
 
 class Progress:
-    """What is done of each part of a command; every part may report from a thread of its own."""
+    """What is done of each part of a command; every part may report from a thread of its own.
+
+    `show` is called with a part at most every so many seconds, and for its last unit.
+    """
 
     def __init__(self, parts: Mapping[str, str]) -> None:
         self.parts = {name: _Part(text) for name, text in parts.items()}
         self.show: Callable[[str], None] = lambda _part: None
         self.hide: Callable[[str], None] = lambda _part: None
+        self.every_s, self._shown_at = 0.0, 0.0
 
     def __call__(self, done: int, total: int, part: str = "") -> None:
         """Show that `done` of `total` units of a part are done."""
         found = self.parts.setdefault(part, _Part(f"of {part}"))
         found.done, found.total = done, total
         found.found = done if found.found is None else found.found
-        self.show(part)
+        now = time.monotonic()
+        if done >= total or now - self._shown_at >= self.every_s:
+            self._shown_at = now
+            self.show(part)
 
     def update(self, name: str, done: int, total: int) -> None:
         """Show how far a stage is."""
@@ -84,25 +91,19 @@ def progress_of(
     "auto" draws a bar for each part on a terminal and prints a line for all every ten seconds
     elsewhere; "json" writes {"done", "total"} lines to standard output, and ends this process when
     its standard input, if that is a pipe or a socket, closes, which means that the parent is gone.
-
-    Args:
-        name: What is done, at the beginning of every line.
-        mode: Where progress is shown.
-        parts: What is done in each part of work that goes through several at once, such as
-            {"samples": "samples drawn"}.
+    `parts` says what is done in each part of the work, such as {"samples": "samples drawn"}.
     """
     report = Progress(parts)
     if mode == "json":
         end_with_parent()
-        report.show = _at_most_every(_JSON_EVERY_S, report, report.print_json)
+        report.show, report.every_s = report.print_json, _JSON_EVERY_S
     elif mode == "auto" and sys.stderr.isatty():
         with _bars(report, name):
             yield report
         return
     elif mode == "auto":
-        report.show = _at_most_every(
-            _LINE_EVERY_S, report, lambda _: say_aside(f"{name}: {report.line()}")
-        )
+        report.every_s = _LINE_EVERY_S
+        report.show = lambda _part: say_aside(f"{name}: {report.line()}")
         report.hide = lambda part: say_aside(f"{part}: finished")
     yield report
 
@@ -113,22 +114,6 @@ def stage_board(names: Sequence[str]) -> Iterator[Progress]:
     with progress_of("stages", parts={"": "finished"}) as report:
         report(0, len(names))
         yield report
-
-
-def _at_most_every(
-    seconds: float, report: Progress, show: Callable[[str], None]
-) -> Callable[[str], None]:
-    """Return `show` for at most one report in `seconds`, and for the last unit of a part."""
-    shown_at = 0.0
-
-    def seldom(part: str) -> None:
-        nonlocal shown_at
-        now, found = time.monotonic(), report.parts[part]
-        if found.done >= found.total or now - shown_at >= seconds:
-            shown_at = now
-            show(part)
-
-    return seldom
 
 
 @contextlib.contextmanager
