@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from maxatk.check import is_finite
+from maxatk.check import existing_file, is_finite
 from maxatk.errors import DataError, InvalidValueError
 from maxatk.settings import masked
 
@@ -18,7 +18,8 @@ TRAINER_STATE = "trainer_state.json"  # of transformers, in a checkpoint, with t
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Return the JSON object of a file; raises DataError when it does not hold one."""
+    """Return the JSON object of a file; raises MissingFileError or DataError without one."""
+    existing_file(path)
     try:
         value = json.loads(path.read_text(encoding="utf-8-sig"))
     except (ValueError, RecursionError) as error:

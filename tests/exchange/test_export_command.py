@@ -105,4 +105,4 @@ def test_the_hub_gets_a_card_samples_and_results_that_its_package_reads(maxatk, 
 
 def test_a_folder_without_scores_is_refused(maxatk):
     done = maxatk("export", ".", "--to", "jsonl", "--out", "x.jsonl")
-    assert (done.returncode, "holds no scores.jsonl" in done.stderr) == (2, True)
+    assert (done.returncode, "scores.jsonl: no such file" in done.stderr) == (2, True)

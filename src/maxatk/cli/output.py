@@ -123,34 +123,27 @@ def results_output(
     report and the rows all of the results.
     """
     loaded = {name: load_results(source, ks=ks) for name, source in results.items()}
-    overview = overview_table(loaded, ks=ks)
-    metrics = [{"model": n, **row} for n, r in loaded.items() for row in metric_rows(r, ks)]
-    samples, outcomes = [], []
+    metrics, groups, samples, outcomes = [], [], [], []
+    parts: dict[str, Results] = {}
     for name, result in loaded.items():
         counts, about = result.counts, {"model": name}
+        metrics += [{**about, **row} for row in metric_rows(result, ks)]
+        for value, part in results_by(result, by).items() if by is not None else ():
+            group = {**about, "field": by, "value": value}
+            groups += [{**group, **row} for row in metric_rows(part, ks)]
+            heading = f"{value} ({len(part.ids)})"
+            parts[f"{name} {heading}" if len(loaded) > 1 else heading] = part
         kept = {"problems": counts.problems, "samples": counts.samples, **counts.row}
         reasons = "; ".join(counts.reasons)
         samples.append({**about, **kept, "cut_off": result.cut_off, "reasons": reasons})
         for outcome, count in counts.outcomes.items():
             outcomes.append({**about, "outcome": outcome, "samples": count})
-    return {
-        "metrics": Output(metrics, overview, title="95% intervals over problems"),
-        **({} if by is None else {"by": _by_output(loaded, ks, by)}),
-        "samples": Output(samples),
-        "outcomes": Output(outcomes),
-    }
-
-
-def _by_output(loaded: Mapping[str, Results], ks: Sequence[int], by: str) -> Output:
-    rows: list[TidyRow] = []
-    shown: dict[str, Results] = {}
-    for name, results in loaded.items():
-        for value, part in results_by(results, by).items():
-            about = {"model": name, "field": by, "value": value}
-            rows += [{**about, **row} for row in metric_rows(part, ks)]
-            heading = f"{value} ({len(part.ids)})"
-            shown[f"{name} {heading}" if len(loaded) > 1 else heading] = part
-    return Output(rows, groups_table(shown, heading=f"{by} (problems)", ks=ks or KS))
+    overview = overview_table(loaded, ks=ks)
+    tables = {"metrics": Output(metrics, overview, "95% intervals over problems")}
+    if by is not None:
+        table = groups_table(parts, heading=f"{by} (problems)", ks=ks or KS)
+        tables["by"] = Output(groups, table)
+    return {**tables, "samples": Output(samples), "outcomes": Output(outcomes)}
 
 
 def metric_rows(results: Results, ks: Sequence[int] = ()) -> Iterator[dict[str, Any]]:

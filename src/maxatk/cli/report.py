@@ -9,7 +9,7 @@ import tyro
 
 from maxatk.cli.flags import MapFlag, named_paths, named_sources
 from maxatk.cli.output import Output, OutputFormat, emit, results_output
-from maxatk.errors import DataError, MissingFileError
+from maxatk.errors import DataError
 from maxatk.evaluation.results import METRICS, check_by
 from maxatk.folders import TRAIN_RECORD, read_training
 from maxatk.report.run_tables import every_k
@@ -68,10 +68,7 @@ def command(
 
 
 def _curve(name: str, folder: Path) -> dict[str, Any]:
-    record = folder / TRAIN_RECORD
-    if not record.is_file():
-        raise MissingFileError(f"train: {str(folder)!r} holds no {TRAIN_RECORD}")
     found = read_training(folder)
     if "log_history" not in found:
-        raise DataError(f"{record}: the training has not finished")
+        raise DataError(f"{folder / TRAIN_RECORD}: the training has not finished")
     return {"name": name, **found}

@@ -16,7 +16,7 @@ import tyro
 from maxatk.cli.flags import one_of, set_threads
 from maxatk.cli.output import Output, OutputFormat, emit, shown
 from maxatk.cli.progress import ProgressMode, progress_of
-from maxatk.errors import InvalidValueError, MissingFileError, SandboxError, StageError
+from maxatk.errors import InvalidValueError, SandboxError, StageError
 from maxatk.evaluation.folder import SAMPLES, SCORES
 from maxatk.evaluation.open import load_results
 from maxatk.evaluation.results import METRICS
@@ -189,8 +189,6 @@ def export(
         k: The k of best-of-k, for sft.
         draws: So many rows a problem in proportion to the weights, for sft without weights.
     """
-    if not (run / SCORES).is_file():
-        raise MissingFileError(f"{run}: holds no {SCORES}")
     scores = read_records(run / SCORES, Score)
     samples = read_records(run / SAMPLES, Sample) if (run / SAMPLES).is_file() else {}
     known = {} if problems is None else problems_by_id(load_problems(problems), source=problems)
