@@ -148,6 +148,18 @@ def test_dates_are_text_and_what_a_recipe_extends_is_a_name(tmp_path):
         read_extended(path)
 
 
+@dataclasses.dataclass(frozen=True)
+class Parts:
+    parts: dict[str, list[int]]
+
+
+def test_a_value_inside_a_mapping_is_refused_with_the_mapping():
+    with pytest.raises(
+        InvalidValueError, match=r"recipe\.parts: must be int, got {'a': \[1, 'x'\]}"
+    ):
+        from_mapping(Parts, {"parts": {"a": [1, "x"]}}, where="recipe")
+
+
 def test_an_integer_that_no_machine_holds_is_refused():
     with pytest.raises(InvalidValueError, match=r"must be an integer of 64 bits, got 1000"):
         parse(f"{{out: a, steps: {10**30}}}")

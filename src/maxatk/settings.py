@@ -266,7 +266,7 @@ def typed(value: Any, kind: Any, *, where: str) -> Any:
 def _refusal(said: str, value: Any, kind: Any, where: str) -> InvalidValueError:
     """Return the refusal of a value of which msgspec says where it is not what `kind` allows."""
     said, _, path = said.partition(" - at `$")
-    for name, number in re.findall(r"\.(\w+)|\[(\d+)\]", path):
+    for name, number in re.findall(r"\.(\w+)|\[(\d+)\]", path.partition("[...]")[0]):
         value = value[name or int(number)]
         where += f".{name}" if name else f"[{number}]"
     expected = re.match("Expected `(.+?)`", said)
