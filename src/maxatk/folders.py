@@ -57,10 +57,7 @@ def last_checkpoint(folder: Path) -> str | None:
 
 
 def known(row: Mapping[str, Any], key: str) -> float | None:
-    """Return a number of a logged row, None where it is missing, None or not finite.
-
-    A trainer logs None, or NaN, where a window of its log had nothing to take the mean of.
-    """
+    """Return a number of a logged row, None where it is missing, None or not finite."""
     value = row.get(key)
     return value if is_finite(value) else None
 
@@ -72,10 +69,7 @@ def writable(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Write a JSON object atomically: the file appears whole or not at all.
-
-    Raises InvalidValueError for a number that JSON does not have, as where rewards overflow.
-    """
+    """Write a JSON object atomically; raises InvalidValueError for a number JSON does not have."""
     try:
         text = json.dumps(value, indent=1, allow_nan=False) + "\n"
     except ValueError as error:
@@ -86,10 +80,7 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
 
 @contextlib.contextmanager
 def atomic_write(path: Path) -> Iterator[Path]:
-    """Yield the path to write to: what is there takes the place of `path` if the block ends well.
-
-    A reader sees the old file or the new one, never a part. An error leaves `path` as it was.
-    """
+    """Yield the path to write to; what is there replaces `path` whole if the block ends well."""
     partial = path.with_name(path.name + ".partial")
     partial.unlink(missing_ok=True)  # a link that lies there would lead out of the folder
     yield partial
@@ -110,10 +101,7 @@ def file_digest(path: Path, *, first: int | None = None) -> str:
 def refuse_other_settings(
     out: Path, before: Mapping[str, Any], now: Mapping[str, Any], *, hint: str = ""
 ) -> None:
-    """Raise InvalidValueError listing every setting of the folder's record that differs now.
-
-    Secrets are hidden on both sides: another one is no other setting. `hint` ends the message.
-    """
+    """Raise InvalidValueError listing every setting of the folder's record that differs now."""
     listed = "\n  ".join(_differences(masked(before), json.loads(json.dumps(masked(now)))))
     if listed:
         raise InvalidValueError(

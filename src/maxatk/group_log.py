@@ -1,10 +1,8 @@
 """The record of a training, groups.jsonl: groups of completions and rows of the log, by step.
 
 A line is `{"step":S,"training":{..}}` (the settings, when it begins and when it resumes),
-`{"step":S,"group":KEY,..}` or `{"step":S,"log":{..}}`, in the order of the steps. A group is
-written when it is drawn, with the optimizer step that it is drawn for. It survives SIGKILL: a last
-line without its end is cut off, and so is what lies beyond the checkpoint that a training resumes
-from.
+`{"step":S,"group":KEY,..}` or `{"step":S,"log":{..}}`, in the order of the optimizer steps, for
+a group the one it is drawn for. What lies beyond the checkpoint of a resumed training is dropped.
 """
 
 from __future__ import annotations
@@ -102,8 +100,7 @@ def rounded(value: Any) -> float | None:
 class GroupLog:
     """Writes the record of a training, which goes on after `step` optimizer steps.
 
-    What the file holds of later steps is dropped: they are taken again. `about` are the settings
-    that a reader is told.
+    What the file holds of later steps is dropped. `about` are the settings that a reader is told.
     """
 
     def __init__(self, path: Path, *, step: int, about: Mapping[str, Any]) -> None:
@@ -140,11 +137,9 @@ def send_groups(
     step: int | None = None,
     beside: Mapping[str, int] = MappingProxyType({}),
 ) -> None:
-    """Send the rows of groups, if there are any, to those of `trackers` that are on.
+    """Send `group_row`s to those of `trackers` that are on: a table of W&B, traces of trackio.
 
-    `rows` are as `group_row` has them. A completion is a row of a table of W&B, or a trace of
-    trackio with its prompt. `step` is that of the tracker, where the trainer gives it one, and
-    `beside` is logged with them.
+    `step` is that of the tracker, where the trainer gives it one; `beside` is logged with them.
     """
     if not rows:
         return

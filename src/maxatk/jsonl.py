@@ -1,7 +1,6 @@
 """JSON-lines files: read line by line with named errors, written whole or not at all.
 
-Problems and the small files are read with `read_jsonl`, which needs no package; the samples and
-scores of a run, which may be millions, with `read_typed`, which needs msgspec.
+`read_jsonl` needs no package; `read_typed`, for files of millions of lines, needs msgspec.
 """
 
 from __future__ import annotations

@@ -41,10 +41,7 @@ def refuse_missing_folder(model: str) -> None:
 
 
 def refuse_missing_model(model: str, *, revision: str | None = None) -> None:
-    """Raise MissingFileError where `model` is neither a local model nor a name on the hub.
-
-    The hub is asked once and briefly, before anything loads the model with retries.
-    """
+    """Raise MissingFileError where `model` is neither a local model nor a name on the hub."""
     refuse_missing_folder(model)
     reason = None if Path(model).is_dir() else why_missing(model, revision=revision)
     if reason is not None:
@@ -207,10 +204,7 @@ def prompt_ids(
 
 
 def fingerprint(model: str | Path) -> str | None:
-    """Return a hash of a local folder's weight files, or None for a hub name.
-
-    It covers the size and a few spread blocks of every file, which takes milliseconds.
-    """
+    """Return a hash of sizes and spread blocks of a folder's weights, or None for a hub name."""
     folder = Path(model)
     if not folder.is_dir():
         return None

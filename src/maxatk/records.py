@@ -1,7 +1,6 @@
 """The records that cross package boundaries: problems, tests, samples, verdicts and scores.
 
-Every record is a frozen dataclass with a JSON form (`to_json` / `from_json`) that is exactly
-one line of the file of the same name: `problems.jsonl`, `samples.jsonl`, `scores.jsonl`.
+Their JSON (`to_json`, `from_json`) is a line of problems.jsonl, samples.jsonl or scores.jsonl.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Recipes, which are YAML files with `key=value` overrides on top, and the settings they hold.
-
-Unknown keys and wrong types are refused, and no file or message shows a secret. PyYAML is
-imported where a recipe is read.
-"""
+"""Recipes, which are YAML files with `key=value` overrides on top, and the settings they hold."""
 
 from __future__ import annotations
 
@@ -70,10 +66,8 @@ def read_recipe(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
     """Return the mapping of a recipe file with overrides such as `trainer.k=4` applied.
 
     The file may be named as `find_recipe` allows. Booleans and numbers are those of YAML 1.2: no,
-    off, yes and on are text, and 1e-4 is a number.
-
-    Raises MissingFileError without the file, DataError where it is not a YAML mapping and
-    InvalidValueError for an override of another form.
+    off, yes and on are text, and 1e-4 is a number. Raises MissingFileError without the file,
+    DataError where it is not a YAML mapping and InvalidValueError for an override of another form.
     """
     import yaml
 
@@ -93,8 +87,7 @@ def read_recipe(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
 def read_extended(path: Path, *, before: Sequence[Path] = ()) -> dict[str, Any]:
     """Return the mapping of a recipe file laid over that of the file its key `extends` names.
 
-    The extended file lies beside it. A key of the file wins over that of the extended one; where
-    both hold mappings they are laid over each other in the same way, all the way down, and a list
+    The extended file lies beside it. Mappings are laid over each other all the way down, and a list
     replaces a list. Raises InvalidValueError for a recipe that extends itself, or one of `before`,
     and as `read_recipe`.
     """

@@ -35,9 +35,8 @@ def one_of(parsers: Mapping[str, Any], *, texts: Mapping[str, str] = MappingProx
 def set_threads(model: str = "") -> None:
     """Make waiting threads sleep, and give a small model one thread, unless the user has set it.
 
-    It has to be called before torch is imported. Threads that spin slow each other down on a busy
-    machine, and for small matrices they cost more than they save. `model` is a folder or a name;
-    without one the built-in model is meant.
+    To be called before torch is imported. `model` is a folder or a name; without one the built-in
+    model is meant.
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     weights = sum(file.stat().st_size for file in Path(model).glob("*.safetensors")) if model else 1

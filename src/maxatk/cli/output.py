@@ -204,9 +204,8 @@ def say_aside(text: str) -> None:
 def _print_table(table: Table, *, title: str) -> None:
     """Print a table with its best cells bold and the second best underlined.
 
-    On a terminal that is too narrow the columns are printed in several tables, each with the first
-    column: no number is cut. Where standard output is not a terminal the table is as wide as it
-    needs to be, and footnote marks stand for the styles.
+    On a narrow terminal it becomes several tables, each with the first column: no number is cut.
+    Elsewhere it is as wide as it needs to be, and footnote marks stand for the styles.
     """
     from rich.console import Console
 

@@ -100,8 +100,7 @@ def prepare_files(
         recipe: A YAML file with the mapping `sets`, or the name of a benchmark.
         overrides: Settings that win, such as options.form=asserts or sets.mbpp.file=rows.jsonl.
         out: The problems.jsonl to write; a folder for a recipe of several sets.
-        map: Where a field of a problem is, as prompt=COLUMN, for the benchmark `table`; may be
-            given several times.
+        map: Where a field of a problem is, as prompt=COLUMN, for the benchmark `table`.
         only: Prepare this set of the recipe alone.
         split: A split of the benchmark; its default one if not given.
         limit: Take only the first problems.
