@@ -64,6 +64,31 @@ def test_the_summary_counts_every_outcome_and_what_was_found(maxatk, scoring):
     assert again.stdout.endswith("\n0 verdicts, 6 found from before\n")
 
 
+def test_a_reward_that_ends_the_process_ends_no_command(maxatk, scoring, tmp_path):
+    (tmp_path / "own.py").write_text(
+        "import os\nfrom os import _exit\n"
+        "def size(completions, **_):\n"
+        "    if os.fork() == 0:\n        os._exit(0)\n"  # a child of its own may end so
+        "    assert os.wait()[1] == 0\n"
+        "    if 'print(4)' in completions:\n        os._exit(0)\n"
+        "    if 'print(5)' in completions:\n        _exit(256)\n"
+        "    return [len(completion) / 10 for completion in completions]\n"
+    )
+    done = maxatk(
+        *scoring("print(4)", "print(5)", "pass"),
+        "--reward",
+        "{reward: own.py:size, on_error: drop}",
+    )
+    assert done.returncode == 0, done.stderr
+    assert [row["reward"] for row in rows_of(tmp_path / "score/scores.jsonl")] == [None, None, 0.4]
+    assert "reward size: raised SystemExit: os._exit(0)" in done.stderr
+    assert "max@1" in done.stdout
+    (tmp_path / "own.py").write_text("import os\nos._exit(0)\n")
+    done = maxatk(*scoring("pass", name="other"), "--reward", "own.py:size")
+    assert done.returncode == 2
+    assert "cannot be imported: SystemExit: os._exit(0)" in done.stderr
+
+
 @pytest.mark.parametrize(
     "row",
     [{"completion": "    return 2 * x\n"}, {"solution": "def double(x):\n    return 2 * x\n"}],

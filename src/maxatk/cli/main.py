@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import select
 import sys
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NoReturn
 
 from maxatk.errors import MaxAtKError, printable, suggestion
 
@@ -90,7 +91,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     sys.stderr = sys.stderr or os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
     try:
         try:
-            return _run(list(sys.argv[1:] if arguments is None else arguments))
+            with _no_silent_end():
+                return _run(list(sys.argv[1:] if arguments is None else arguments))
         finally:
             sys.stdout.flush()  # now: at the end of the interpreter nobody could catch it
     except (BrokenPipeError, SystemExit) as error:
@@ -166,6 +168,26 @@ def _usage() -> str:
         "usage: maxatk COMMAND ...\n\nTrain and evaluate language models for best-of-N.\n\n"
         f"{lines}\n\nmaxatk COMMAND --help tells the rest."
     )
+
+
+@contextlib.contextmanager
+def _no_silent_end() -> Iterator[None]:
+    """Make `os._exit(0)` of code that a command runs, such as an own reward, raise SystemExit.
+
+    It would end the command with 0 and without results. Processes that are forked may end so.
+    """
+    command, end = os.getpid(), os._exit
+
+    def refuse(status: int) -> NoReturn:
+        if not status & 0xFF and os.getpid() == command:
+            raise SystemExit(f"os._exit({status})")
+        end(status)
+
+    os._exit = refuse
+    try:
+        yield
+    finally:
+        os._exit = end
 
 
 def _drop_closed_outputs() -> bool:
