@@ -8,22 +8,6 @@ import time
 from pathlib import Path
 
 
-class Counted:
-    """For a shard of a cluster: says what its process has used since it described itself."""
-
-    def describe(self, *told):
-        found = super().describe(*told)
-        self.warm_up()
-        self.before = own_cpu_seconds()
-        return found
-
-    def warm_up(self):
-        """Do what should not count."""
-
-    def used(self):
-        return own_cpu_seconds() - self.before
-
-
 def own_cpu_seconds() -> float:
     """Return the CPU time of this process alone, without its sandboxes."""
     own = resource.getrusage(resource.RUSAGE_SELF)

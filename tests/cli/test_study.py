@@ -171,9 +171,3 @@ def check_tables(found, out):
     assert shown["low rank", "max@k", 8] == best
     compared = {(row["first"], row["second"], row["seeds"]) for row in rows["differences"]}
     assert compared == {("low rank", "base", 2)}
-
-
-def test_a_cluster_that_nobody_listens_at_is_refused_before_any_stage(recipe, tmp_path, capsys):
-    assert main(["study", str(recipe()), "--cluster.address", "127.0.0.1:1"]) == 2
-    assert "cluster.address: nobody listens on 127.0.0.1:1" in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()

@@ -1,7 +1,5 @@
 """`maxatk doctor --engines`: an engine is told from one that computes something else."""
 
-import importlib.util
-
 import pytest
 import torch
 
@@ -43,12 +41,3 @@ def test_an_engine_that_does_not_start_is_a_line(monkeypatch):
     (part,) = trial.try_engines()
     assert not part.holds
     assert part.reason.startswith("RuntimeError: no kernel image is available (")
-
-
-@pytest.mark.skipif(
-    importlib.util.find_spec("verl") is None, reason="runs in its own environment: make test-verl"
-)
-def test_a_cluster_of_this_machine_is_tried_too(monkeypatch):
-    monkeypatch.setattr(trial, "_PACKAGES", {"hf on a Ray cluster": "ray"})
-    (part,) = trial.try_engines()
-    assert part.holds, part.reason

@@ -135,12 +135,6 @@ def test_the_stages_of_an_outside_model_begin_with_it_and_depend_on_its_files(
     assert "eval       2 left" in capsys.readouterr().out
 
 
-def test_the_stages_of_a_study_are_told_of_its_cluster(recipe):
-    stages = planned(load_study(recipe()), cores=2, jobs=1, flags=["--cluster.address", "auto"])
-    told = {s.arguments[0] for s in stages if s.arguments[-2:] == ("--cluster.address", "auto")}
-    assert told == {"train", "eval"}
-
-
 def test_an_evaluation_waits_for_its_training_and_a_training_for_its_warm_start(recipe):
     study = load_study(recipe())
     stages = list(planned(study, cores=4, jobs=2))

@@ -13,11 +13,7 @@ import yaml
 from maxatk.cli.flags import RewardFlag, set_threads
 from maxatk.cli.output import OutputFormat, emit_plan, print_results, refuse_two_outputs
 from maxatk.cli.progress import ProgressMode, progress_of
-from maxatk.engines.cluster import ClusterSettings
-from maxatk.engines.cluster.sampling import open_sampler
-from maxatk.engines.cluster.verifying import open_verifier
 from maxatk.evaluation import EvalRecipe, evaluate, plan
-from maxatk.evaluation.run import resumed
 from maxatk.sampling import SamplingSettings
 from maxatk.settings import apply_overrides, from_mapping, read_recipe
 
@@ -36,7 +32,6 @@ class RecipeFlags(EvalRecipe):
     sampling: Annotated[SamplingSettings, tyro.conf.arg(name="")] = dataclasses.field(
         default_factory=SamplingSettings
     )
-    cluster: ClusterSettings = dataclasses.field(default_factory=ClusterSettings)
 
 
 _NOTHING = RecipeFlags(model="", problems="", out="")  # while the name of the recipe is not known
@@ -83,15 +78,10 @@ class Arguments:
         if asked.dry_run:
             emit_plan(plan(asked.settings), asked.format)
             return
-        recipe = resumed(asked.settings)
-        with (
-            open_verifier(recipe.verifier, recipe.cluster) as verifier,
-            open_sampler(recipe.model, recipe, recipe.cluster) as backend,
-            progress_of("eval", asked.progress, parts=_PARTS) as report,
-        ):
-            results = evaluate(recipe, backend=backend, verifier=verifier, progress=report)
+        with progress_of("eval", asked.progress, parts=_PARTS) as report:
+            results = evaluate(asked.settings, progress=report)
         if asked.progress != "json":
-            print_results(recipe, results, asked.format)
+            print_results(asked.settings, results, asked.format)
 
     def _recipe(self) -> dict[str, Any]:
         if self.recipe is None:

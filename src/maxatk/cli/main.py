@@ -48,7 +48,6 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("torch", "transformers", "tokenizers", "huggingface_hub"), ("eval", "train")),
     **dict.fromkeys(("tyro", "rich", "yaml", "scipy"), ("cli",)),
     "httpx": ("eval",),
-    "ray": ("cluster",),
     "vllm": ("vllm",),
     "verl": ("verl",),
     "peft": ("peft",),

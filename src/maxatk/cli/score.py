@@ -12,8 +12,6 @@ from maxatk.cli import output
 from maxatk.cli.flags import MapFlag, RewardFlag
 from maxatk.cli.output import Output, OutputFormat, say_aside
 from maxatk.cli.progress import ProgressMode, progress_of
-from maxatk.engines.cluster import ClusterSettings
-from maxatk.engines.cluster.verifying import open_verifier
 from maxatk.errors import InvalidValueError, MissingFileError
 from maxatk.evaluation import ScoreRecipe, plan, score
 from maxatk.evaluation.open import TABLES
@@ -61,7 +59,6 @@ class Arguments(RunRecipe):
     map: MapFlag = ()
     column: str | None = None
     reward: RewardFlag = BY_TESTS
-    cluster: ClusterSettings = dataclasses.field(default_factory=ClusterSettings)
     dry_run: bool = False
     output_format: OutputFormat = "text"
     progress: ProgressMode = "auto"
@@ -89,13 +86,8 @@ class Arguments(RunRecipe):
         if self.dry_run:
             output.emit_plan(plan(recipe), self.output_format)
             return
-        with (
-            open_verifier(self.verifier, self.cluster) as verifier,
-            progress_of("score", self.progress) as report,
-        ):
-            results = score(
-                recipe, verifier=verifier, progress=lambda done, total, _: report(done, total)
-            )
+        with progress_of("score", self.progress) as report:
+            results = score(recipe, progress=lambda done, total, _: report(done, total))
         if results.counts.outcomes.keys() == {"compile_error"}:
             say_aside(
                 "warning: no program of the file compiles; do the samples have the form that was "

@@ -15,7 +15,6 @@ import tyro
 from maxatk.check import at_least
 from maxatk.cli.output import Output, OutputFormat, emit, say_aside
 from maxatk.cli.progress import stage_board
-from maxatk.engines.cluster import ClusterSettings
 from maxatk.errors import MaxAtKError, printable
 from maxatk.studies.findings import Study, study_rows, study_tables
 from maxatk.studies.recipe import StudyRecipe, load_study
@@ -29,7 +28,6 @@ def command(
     /,
     jobs: int | None = None,
     dry_run: bool = False,
-    cluster: ClusterSettings = ClusterSettings(),  # noqa: B008
     format: OutputFormat = "text",
 ) -> None:
     """Train, evaluate and compare many models over several seeds.
@@ -48,7 +46,6 @@ def command(
         dry_run: Check everything, print the stages that are left, and stop.
     """
     at_least("--jobs", jobs, 1)
-    cluster.check_listening()
     study = load_study(recipe, overrides)
     jobs = jobs or (1 if study.mini is None else default_jobs())
     check_study(study)
@@ -64,37 +61,24 @@ def command(
         print(printable(plan), flush=True)
     else:
         say_aside(plan)
-    found, _ = carry_out(study, jobs=jobs, cluster=cluster)
+    found, _ = carry_out(study, jobs=jobs)
     rows = study_rows(found)
     tables = {name: Output(of_table) for name, of_table in rows.items()}
     tables["scores"] = Output(rows["scores"], study_tables(found)["scores"], study.title)
     emit(tables, format, text=f"results: {study.out}")
 
 
-def carry_out(
-    study: StudyRecipe,
-    *,
-    jobs: int,
-    cluster: ClusterSettings = ClusterSettings(),  # noqa: B008
-) -> tuple[Study, dict[str, float]]:
+def carry_out(study: StudyRecipe, *, jobs: int) -> tuple[Study, dict[str, float]]:
     """Run every stage that has not finished, write the study, and return it with their seconds."""
     with _alone_in(study.work_folder):
         cores = len(os.sched_getaffinity(0))
-        stages = planned(study, cores=cores, jobs=jobs, flags=_cluster_flags(cluster))
+        stages = planned(study, cores=cores, jobs=jobs)
         write_recipes(study, stages)
         with stage_board([stage.name for stage in stages]) as board:
             seconds = run_stages(list(stages), study.work_folder, jobs=jobs, board=board)
         from maxatk.studies.write import write_study  # imports matplotlib
 
         return write_study(study), seconds
-
-
-def _cluster_flags(cluster: ClusterSettings) -> list[str]:
-    if cluster.address is None:
-        return []
-    shards = ["--cluster.shards", str(cluster.shards)]
-    gpus = ["--cluster.gpus-per-shard", str(cluster.gpus_per_shard)]
-    return ["--cluster.address", cluster.address, *shards, *gpus]
 
 
 def _plan_text(study: StudyRecipe, stages: Mapping[str, float | None]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import os
 import textwrap
@@ -16,8 +15,6 @@ from maxatk.cli import output
 from maxatk.cli.flags import set_threads
 from maxatk.cli.output import Output, OutputFormat, facts_text, say_aside
 from maxatk.cli.progress import ProgressMode, progress_of
-from maxatk.engines.cluster import ClusterSettings
-from maxatk.engines.cluster.verifying import open_verifier
 from maxatk.folders import last_checkpoint, read_training
 from maxatk.settings import from_mapping, read_recipe
 from maxatk.statistics.symptoms import findings
@@ -32,7 +29,6 @@ def command(
     /,
     show_config: bool = False,
     dry_run: bool = False,
-    cluster: ClusterSettings = ClusterSettings(),  # noqa: B008
     format: OutputFormat = "text",
     progress: ProgressMode = "auto",
 ) -> None:
@@ -77,12 +73,10 @@ def command(
             facts = {n: v for n, v in dataclasses.asdict(found).items() if n != "recipe"}
             output.emit_facts(facts, format, text=_as_text(found))
         return
-    elsewhere = cluster.address is not None
-    opening = open_verifier(chosen.verifier, cluster) if elsewhere else contextlib.nullcontext()
-    with opening as verifier, progress_of("train", progress) as report:
+    with progress_of("train", progress) as report:
         write_line = None if progress == "none" else say_aside
         try:
-            out = train(chosen, progress=report, verifier=verifier, write_line=write_line)
+            out = train(chosen, progress=report, write_line=write_line)
         except KeyboardInterrupt as interrupt:
             raise KeyboardInterrupt(what_is_kept(Path(chosen.out))) from interrupt
     if progress != "json" and main_process:

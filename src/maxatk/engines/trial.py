@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import time
 from collections.abc import Iterator, Sequence
@@ -10,15 +9,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from maxatk.engines.cluster.sampling import open_sampler
-from maxatk.engines.cluster.shards import ClusterSettings
 from maxatk.engines.verl.surface import Part
 from maxatk.mini import MiniSettings, WarmStart, build_mini
 from maxatk.problems import load_problems
 from maxatk.records import Problem, Sample
 from maxatk.sampling import Backend, ModelSettings, Request, SamplingSettings, load_backend
 
-_PACKAGES = {"hf": "torch", "vllm": "vllm", "hf on a Ray cluster": "ray"}
+_PACKAGES = {"hf": "torch", "vllm": "vllm"}
 _PROBLEMS, _NEW_TOKENS = 8, 16
 _MOST_APART = 0.05
 """Nats a token between the log-probabilities of an engine and of a plain forward pass."""
@@ -47,24 +44,13 @@ def try_engines() -> Iterator[Part]:
         for name in installed:
             started = time.monotonic()
             try:
-                with _opened(name, model) as backend:
-                    found = _tried(backend, problems, expected)
+                backend = load_backend(model, ModelSettings(name, batch_size=_PROBLEMS))
+                found = _tried(backend, problems, expected)
             except Exception as error:  # whatever an engine and its packages raise is the answer
                 lines = str(error).strip().splitlines() or [""]
                 found = False, f"{type(error).__name__}: {lines[0]}"
             seconds = time.monotonic() - started
             yield Part(name, found[0], f"{found[1]} ({seconds:.0f} s)")
-
-
-@contextlib.contextmanager
-def _opened(name: str, model: str) -> Iterator[Backend]:
-    settings = ModelSettings("vllm" if name == "vllm" else "hf", batch_size=_PROBLEMS)
-    if "Ray" not in name:
-        yield load_backend(model, settings)
-        return
-    with open_sampler(model, settings, ClusterSettings(address="local")) as there:
-        assert there is not None
-        yield there
 
 
 def _tried(

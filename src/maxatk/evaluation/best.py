@@ -31,7 +31,7 @@ from maxatk.rewards import load_reward, read_spec
 from maxatk.rewards.reward import columns_of
 from maxatk.sampling import ModelSettings, Request, SamplingSettings, load_backend
 from maxatk.statistics.intervals import FloatArray, Interval, check_ks, default_ks, mean_interval
-from maxatk.verifier import AnyVerifier, Progress, Verifier, problem_job
+from maxatk.verifier import Progress, Verifier, problem_job
 
 DRAWN_AT_ONCE = 8  # samples under way at a time: few, so that an easy problem is done soon
 WAYS = ("likelihood", "visible-tests", "majority")  # of `solve`, without the tests that decide
@@ -92,7 +92,7 @@ def solve(
     by: str = "reward",
     settings: SamplingSettings | None = None,
     model_settings: ModelSettings | None = None,
-    verifier: AnyVerifier | None = None,
+    verifier: Verifier | None = None,
     reward: Any = BY_TESTS,
     keep_going: bool = False,
     progress: Progress | None = None,
@@ -214,7 +214,7 @@ def _check_way(by: str, problem: Problem) -> None:
 
 
 def _values(
-    problem: Problem, by: str, found: Sequence[Submission], verifier: AnyVerifier
+    problem: Problem, by: str, found: Sequence[Submission], verifier: Verifier
 ) -> Sequence[float | None]:
     """Return what chooses among samples by anything but the reward, None where one has none."""
     completions = [each.sample.completion for each in found]

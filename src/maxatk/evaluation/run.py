@@ -35,7 +35,7 @@ from maxatk.records import Problem, Sample, Score
 from maxatk.sampling import Backend, Request, load_backend
 from maxatk.settings import masked
 from maxatk.statistics.intervals import check_ks
-from maxatk.verifier import AnyVerifier
+from maxatk.verifier import Verifier
 
 UnitProgress = Callable[[int, int, str], object]
 """Called as progress(done, total, unit), from the sampling and from the verification thread."""
@@ -59,7 +59,7 @@ class Run(abc.ABC):
         self,
         recipe: RunRecipe,
         problems: Mapping[str, Problem],
-        verifier: AnyVerifier,
+        verifier: Verifier,
         *,
         total: int,
         settings: Mapping[str, Any],
@@ -123,7 +123,7 @@ class Run(abc.ABC):
         manifest = {
             "settings": masked(self.settings),
             "environment": environment(),
-            **self.verifier.described(),
+            "isolation": dict(self.verifier.isolation),
             "problems_file": str(recipe.problems) if named else None,
             "seconds": round(time.monotonic() - self._started, 3),
             **self.remarks,
@@ -153,7 +153,7 @@ class Drawn(Run):
         self,
         recipe: EvalRecipe,
         problems: Mapping[str, Problem],
-        verifier: AnyVerifier,
+        verifier: Verifier,
         backend: Backend | None = None,
     ) -> None:
         self._sampling = recipe.sampling
@@ -210,7 +210,7 @@ class Filed(Run):
     """Samples of a file; raises as `read_submissions`, and DataError for a problem without any."""
 
     def __init__(
-        self, recipe: ScoreRecipe, problems: Mapping[str, Problem], verifier: AnyVerifier
+        self, recipe: ScoreRecipe, problems: Mapping[str, Problem], verifier: Verifier
     ) -> None:
         file = Path(recipe.samples)
         found = read_submissions(
@@ -262,7 +262,7 @@ def evaluate(
     recipe: EvalRecipe,
     *,
     backend: Backend | None = None,
-    verifier: AnyVerifier | None = None,
+    verifier: Verifier | None = None,
     progress: UnitProgress | None = None,
 ) -> Results:
     """Sample a model on every problem, score the samples beside it, and return the results.
@@ -290,7 +290,7 @@ def evaluate(
 def score(
     recipe: ScoreRecipe,
     *,
-    verifier: AnyVerifier | None = None,
+    verifier: Verifier | None = None,
     progress: UnitProgress | None = None,
 ) -> Results:
     """Score the samples of a file and return the results.
@@ -324,8 +324,8 @@ def resumed(recipe: RecipeT) -> RecipeT:
 
 @contextlib.contextmanager
 def _opened(
-    recipe: RunRecipe, verifier: AnyVerifier | None = None
-) -> Iterator[tuple[Mapping[str, Problem], AnyVerifier]]:
+    recipe: RunRecipe, verifier: Verifier | None = None
+) -> Iterator[tuple[Mapping[str, Problem], Verifier]]:
     """Yield the problems of a recipe by id, and the verifier that is open or one as it says."""
     # Samples of problems behind the limit may be in a file, and are no strangers there.
     limit = recipe.limit if isinstance(recipe, EvalRecipe) else None

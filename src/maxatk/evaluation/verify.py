@@ -18,7 +18,7 @@ from maxatk.records import Outcome, Problem, Score, Verdict
 from maxatk.rewards import Reward, load_reward
 from maxatk.rewards.reward import columns_of
 from maxatk.rewards.specification import describe_reward
-from maxatk.verifier import AnyVerifier, problem_job, quick_turns
+from maxatk.verifier import Verifier, problem_job, quick_turns
 
 BATCH = 256
 BY_TESTS = "continuous"  # the reward that is the share of the tests that passed
@@ -33,7 +33,7 @@ class Scorer:
     as `load_reward`, and InvalidValueError for a problem that lacks what the reward needs.
     """
 
-    def __init__(self, reward: Any, problems: Mapping[str, Problem], verifier: AnyVerifier) -> None:
+    def __init__(self, reward: Any, problems: Mapping[str, Problem], verifier: Verifier) -> None:
         self._problems, self._verifier = problems, verifier
         self._reward: Reward = load_reward(reward, verifier=verifier)
         self._reward.check(list(problems.values()))
@@ -136,7 +136,7 @@ def scoring_thread(
 
 
 def visible_shares(
-    batch: Sequence[Submission], verifier: AnyVerifier, problems: Mapping[str, Problem]
+    batch: Sequence[Submission], verifier: Verifier, problems: Mapping[str, Problem]
 ) -> dict[Key, float]:
     """Return the share of visible tests that passed, for the samples of problems that have them.
 

@@ -10,7 +10,7 @@ from maxatk.errors import DataError, MissingFileError
 from maxatk.jsonl import read_jsonl, write_jsonl
 from maxatk.problems import problems_by_id, solutions_file
 from maxatk.records import Outcome, Problem, Sample, Verdict
-from maxatk.verifier import AnyVerifier, Progress, problem_job
+from maxatk.verifier import Progress, Verifier, problem_job
 
 _SHOWN = 300  # characters of a failed test's standard error
 
@@ -42,7 +42,7 @@ def check_solutions(
     path: Path,
     solutions: Path | None,
     *,
-    verifier: AnyVerifier,
+    verifier: Verifier,
     progress: Progress,
 ) -> Checked:
     """Verify the reference solution of every problem that has one.

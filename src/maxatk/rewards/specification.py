@@ -17,7 +17,7 @@ from maxatk.models import refuse_missing_model
 from maxatk.records import Problem
 from maxatk.rewards.answers import AnswerReward
 from maxatk.rewards.reward import PROBLEM_COLUMNS, Part, Reward, RewardFunction, RewardSpec
-from maxatk.verifier import AnyVerifier, CodeReward
+from maxatk.verifier import CodeReward, Verifier
 
 NAMED = ("continuous", "binary", "visible_tests", "answer")
 ON_ERROR = ("stop", "zero", "drop")
@@ -92,7 +92,7 @@ def describe_reward(value: Any) -> list[dict[str, Any]]:
     return described
 
 
-def load_rewards(value: Any, *, selection: str | None, verifier: AnyVerifier) -> list[Reward]:
+def load_rewards(value: Any, *, selection: str | None, verifier: Verifier) -> list[Reward]:
     """Return the reward that a recipe names, and by itself the part of it that selects, if any.
 
     `selection` is the name of that part. Raises InvalidValueError where it names no part or the
@@ -110,7 +110,7 @@ def load_rewards(value: Any, *, selection: str | None, verifier: AnyVerifier) ->
     return [Reward(rewarded), Reward([part for part in whole.parts if part.name == selection])]
 
 
-def load_reward(value: Any, *, verifier: AnyVerifier) -> Reward:
+def load_reward(value: Any, *, verifier: Verifier) -> Reward:
     """Return the reward that a recipe names; see `read_spec` for what `value` may be.
 
     `verifier` verifies programs where tests decide. Raises InvalidValueError for a value or a
@@ -120,7 +120,7 @@ def load_reward(value: Any, *, verifier: AnyVerifier) -> Reward:
     return Reward([_part(spec, verifier) for spec in read_spec(value)])
 
 
-def _part(spec: RewardSpec, verifier: AnyVerifier) -> Part:
+def _part(spec: RewardSpec, verifier: Verifier) -> Part:
     function: RewardFunction
     check: Callable[[Sequence[Problem]], None] | None = None
     if spec.kind in ("continuous", "binary"):

@@ -13,7 +13,7 @@ import itertools
 import json
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,6 @@ from maxatk.studies.recipe import TRAININGS, StudyRecipe, Variant
 from maxatk.studies.stages import Stage, end_with_parent
 
 COMMANDS = ("mini", *TRAININGS, "eval")  # in the order of their stages
-FLAGGED = ("train", "eval")  # they take the flags of a cluster
 _MOST_SHOWN = 2000  # characters of what a process printed that failed
 
 
@@ -58,15 +57,12 @@ def places(study: StudyRecipe) -> list[Place]:
     return [_place(study, model, seed) for seed in study.seeds for model in study.variants]
 
 
-def planned(
-    study: StudyRecipe, *, cores: int, jobs: int, flags: Sequence[str] = ()
-) -> dict[Stage, dict[str, Any]]:
+def planned(study: StudyRecipe, *, cores: int, jobs: int) -> dict[Stage, dict[str, Any]]:
     """Return the stages of a study with their recipes, in the order in which they should start.
 
-    `flags` are more arguments of `train` and `eval`, such as those of a cluster. A warm start has
-    the cores that those of other seeds leave it. The built-in model is too small for more than one
-    core otherwise; stages of another model share all cores, `jobs` at once. The trainings of a seed
-    come before its evaluations, because an evaluation waits for one of them.
+    A warm start has the cores that those of other seeds leave it. The built-in model is too small
+    for more than one core otherwise; stages of another model share all cores, `jobs` at once. The
+    trainings of a seed come before its evaluations, because an evaluation waits for one of them.
     """
     warm_threads = max(1, cores // len(study.seeds))
     threads = 1 if study.mini is not None else max(1, cores // jobs)
@@ -78,7 +74,7 @@ def planned(
                 name, stages = place.chain[command], list(place.chain.values())
                 position = stages.index(name)
                 file = str(_recipe_path(study, name))
-                arguments = (command, file, *(flags if command in FLAGGED else ()))
+                arguments: tuple[str, ...] = (command, file)
                 own = threads
                 if command == "mini":
                     arguments = (command, str(study.work_folder / name), "--recipe", file)

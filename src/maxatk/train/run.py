@@ -33,7 +33,7 @@ from maxatk.settings import from_mapping, masked
 from maxatk.train.config import MaxAtKConfig
 from maxatk.train.log import LogLines
 from maxatk.train.trainer import MaxAtKTrainer
-from maxatk.verifier import AnyVerifier, VerifierSettings
+from maxatk.verifier import Verifier, VerifierSettings
 
 Settings = TypeVar("Settings")
 
@@ -67,7 +67,7 @@ def train(
     recipe: TrainRecipe,
     *,
     progress: Callable[[int, int], None] | None = None,
-    verifier: AnyVerifier | None = None,
+    verifier: Verifier | None = None,
     write_line: Callable[[str], None] | None = None,
 ) -> Path:
     """Train as `recipe` says and return the folder that holds the trained model.
@@ -75,7 +75,7 @@ def train(
     A folder where the same recipe has finished is left as it is; one that holds a checkpoint of
     it, or of it with fewer steps, is continued from there; one of another recipe is refused.
     `progress(done, total)` counts optimizer steps, and `write_line` gets what is logged. An open
-    `verifier`, such as that of a cluster, stays open; without one it is the recipe's.
+    `verifier` stays open; without one it is the recipe's.
 
     Raises InvalidValueError for settings that are not allowed, MissingFileError for a model or a
     problems file that does not exist, MissingDependencyError for a package that is needed and not
@@ -115,7 +115,7 @@ def train(
             peft_config=adapter,
         )
         about = {"rollouts": trainer.rollouts, "reward": describe_reward(recipe.reward)}
-        fit(trainer, recipe, out, {**opened.described(), **about})
+        fit(trainer, recipe, out, {"isolation": dict(opened.isolation), **about})
     return out
 
 

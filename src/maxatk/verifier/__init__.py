@@ -13,7 +13,6 @@ from maxatk.verifier.rewards import (
 from maxatk.verifier.rules import COMPARE
 from maxatk.verifier.verifier import (
     Ahead,
-    AnyVerifier,
     Progress,
     Verifier,
     VerifierSettings,
@@ -24,7 +23,6 @@ from maxatk.verifier.zygote_process import Layer, doctor
 __all__ = [
     "COMPARE",
     "Ahead",
-    "AnyVerifier",
     "CodeReward",
     "Job",
     "Layer",

@@ -15,7 +15,7 @@ from typing import Any
 from maxatk.errors import DataError, InvalidValueError
 from maxatk.records import Problem, TestCase, Verdict
 from maxatk.verifier.jobs import Job, called_name, mebibytes, problem_job
-from maxatk.verifier.verifier import Ahead, AnyVerifier, Verifier
+from maxatk.verifier.verifier import Ahead, Verifier
 
 Completion = str | Sequence[Mapping[str, Any]]
 Start = Callable[[Completion, Mapping[str, Any]], None]
@@ -35,7 +35,7 @@ class CodeReward:
     rows that do not form tests.
     """
 
-    def __init__(self, verifier: AnyVerifier, *, binary: bool = False) -> None:
+    def __init__(self, verifier: Verifier, *, binary: bool = False) -> None:
         self.verifier, self.binary = verifier, binary
         self.verdicts: list[Verdict] = []
         self._ahead: Ahead | None = None
@@ -73,9 +73,6 @@ class CodeReward:
         It leaves what is wrong with the completion and its row to the call, which raises it.
         """
         started = self.verifier.ahead()
-        if started is None:
-            yield lambda completion, row: None  # noqa: ARG005
-            return
 
         def start(completion: Completion, row: Mapping[str, Any]) -> None:
             with contextlib.suppress(Exception):

@@ -22,10 +22,10 @@ import queue
 import re
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 from maxatk.check import positive
 from maxatk.errors import SandboxError
@@ -37,8 +37,6 @@ from maxatk.verifier.zygote_process import Isolation, Zygote, accept, new_uid, r
 
 Progress = Callable[[int, int], object]
 """Called with the number of programs verified so far and the number of all."""
-
-VerifierT = TypeVar("VerifierT", bound="AnyVerifier")
 
 _Tasks = queue.SimpleQueue[tuple[Future[Verdict], Job, Limits] | None]
 _CLOSED = "the verifier was closed"
@@ -84,91 +82,6 @@ class Ahead:
         for verdict in self._verdicts.values():
             verdict.cancel()
         self._verdicts = {}
-
-
-class AnyVerifier(Protocol):
-    """What a run needs of a verifier: one of this machine, or one whose programs run on a cluster.
-
-    `isolation` says which layers hold, `shards` what each shard of a cluster said of its node.
-    """
-
-    isolation: Mapping[str, Any]
-    shards: Sequence[Mapping[str, Any]] = ()
-    _limits: Limits
-
-    def _verdicts(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, Verdict]]:
-        """Yield the verdicts of jobs that are all different, as they are done."""
-
-    def ahead(self) -> Ahead | None:
-        """Return where programs are started before their verdicts are wanted, None without one."""
-
-    def close(self) -> None:
-        """End every process of it."""
-
-    @property
-    def limits(self) -> dict[str, Any]:
-        """Return the limits of a test where a job names none, as manifests hold them."""
-        return self._limits.described()
-
-    def described(self) -> dict[str, Any]:
-        """Return what the manifest of a run says of where its programs ran."""
-        shards = {"shards": list(self.shards)} if self.shards else {}
-        return {"isolation": dict(self.isolation), **shards}
-
-    def program_of(self, completion: str, entry_point: str | None) -> str:
-        """Return the program in a completion, as `extract_code` finds it with these limits."""
-        repair = self._limits.repair_truncated
-        return extract_code(completion, entry_point, repair_truncated=repair)
-
-    def verify(
-        self,
-        program: str,
-        tests: Sequence[TestCase],
-        compare: str = "tokens",
-        *,
-        time_limit: float | None = None,
-        memory_limit: int | None = None,
-        entry_point: str | None = None,
-        checker: str | None = None,
-    ) -> Verdict:
-        """Verify one program; the arguments are those of a `Job`.
-
-        Raises InvalidValueError for arguments that are not allowed, SandboxError when closed.
-        """
-        job = Job(program, tuple(tests), compare, time_limit, memory_limit, entry_point, checker)
-        return self.verify_many([job])[0]
-
-    def verify_many(
-        self, items: Iterable[Job | Pair], *, progress: Progress | None = None
-    ) -> list[Verdict]:
-        """Verify (program, tests) pairs or `Job`s; return their verdicts in the same order.
-
-        Raises InvalidValueError for arguments that are not allowed, SandboxError when closed.
-        """
-        jobs = as_jobs(items)
-        verdicts: dict[int, Verdict] = {}
-        for index, verdict in self.verify_stream(jobs):
-            verdicts[index] = verdict
-            if progress is not None:
-                progress(len(verdicts), len(jobs))
-        return [verdicts[index] for index in range(len(jobs))]
-
-    def verify_stream(self, items: Iterable[Job | Pair]) -> Iterator[tuple[int, Verdict]]:
-        """Yield (index, verdict) as programs are verified, equal ones once.
-
-        Closing the iterator drops the rest. Raises as `verify_many`.
-        """
-        indices: dict[Job, list[int]] = collections.defaultdict(list)
-        for index, job in enumerate(as_jobs(items)):
-            indices[job].append(index)
-        found = self._verdicts(list(indices))
-        return ((index, verdict) for job, verdict in found for index in indices[job])
-
-    def __enter__(self: VerifierT) -> VerifierT:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 class _Worker:
@@ -246,7 +159,7 @@ class _Worker:
             zygote.close()
 
 
-class Verifier(AnyVerifier):
+class Verifier:
     """Verifies untrusted Python programs in sandboxes, for several threads at once.
 
     Use it as a context manager or call `close`. `workers` programs are verified at once, by default
@@ -297,11 +210,62 @@ class Verifier(AnyVerifier):
                 accepted.append(report)
         return accepted[0]
 
-    def _verdicts(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, Verdict]]:
-        return _as_done({self._put(job): job for job in jobs})
+    @property
+    def limits(self) -> dict[str, Any]:
+        """Return the limits of a test where a job names none, as manifests hold them."""
+        return self._limits.described()
 
-    def ahead(self) -> Ahead | None:
-        """Return where programs are started before their verdicts are wanted, None without one."""
+    def program_of(self, completion: str, entry_point: str | None) -> str:
+        """Return the program in a completion, as `extract_code` finds it with these limits."""
+        repair = self._limits.repair_truncated
+        return extract_code(completion, entry_point, repair_truncated=repair)
+
+    def verify(
+        self,
+        program: str,
+        tests: Sequence[TestCase],
+        compare: str = "tokens",
+        *,
+        time_limit: float | None = None,
+        memory_limit: int | None = None,
+        entry_point: str | None = None,
+        checker: str | None = None,
+    ) -> Verdict:
+        """Verify one program; the arguments are those of a `Job`.
+
+        Raises InvalidValueError for arguments that are not allowed, SandboxError when closed.
+        """
+        job = Job(program, tuple(tests), compare, time_limit, memory_limit, entry_point, checker)
+        return self.verify_many([job])[0]
+
+    def verify_many(
+        self, items: Iterable[Job | Pair], *, progress: Progress | None = None
+    ) -> list[Verdict]:
+        """Verify (program, tests) pairs or `Job`s; return their verdicts in the same order.
+
+        Raises InvalidValueError for arguments that are not allowed, SandboxError when closed.
+        """
+        jobs = as_jobs(items)
+        verdicts: dict[int, Verdict] = {}
+        for index, verdict in self.verify_stream(jobs):
+            verdicts[index] = verdict
+            if progress is not None:
+                progress(len(verdicts), len(jobs))
+        return [verdicts[index] for index in range(len(jobs))]
+
+    def verify_stream(self, items: Iterable[Job | Pair]) -> Iterator[tuple[int, Verdict]]:
+        """Yield (index, verdict) as programs are verified, equal ones once.
+
+        Closing the iterator drops the rest. Raises as `verify_many`.
+        """
+        indices: dict[Job, list[int]] = collections.defaultdict(list)
+        for index, job in enumerate(as_jobs(items)):
+            indices[job].append(index)
+        found = _as_done({self._put(job): job for job in indices})
+        return ((index, verdict) for job, verdict in found for index in indices[job])
+
+    def ahead(self) -> Ahead:
+        """Return where programs are started before their verdicts are wanted."""
         return Ahead(self._put)
 
     def _put(self, job: Job) -> Future[Verdict]:
@@ -313,6 +277,12 @@ class Verifier(AnyVerifier):
             verdict: Future[Verdict] = Future()
             self._tasks.put((verdict, job, self._limits.for_job(job)))
         return verdict
+
+    def __enter__(self) -> Verifier:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def close(self) -> None:
         """Kill every process below and end the threads; programs in flight become infra_error."""
