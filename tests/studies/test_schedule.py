@@ -102,7 +102,7 @@ def test_a_model_is_distilled_after_its_training_or_in_place_of_one(recipe):
     [
         ({"distill": {"k": 300}}, "grpo: k: must be at most 256"),
         ({"distill": {"k": 2, "rate": 1}}, "grpo: train.distill: unknown key 'rate'"),
-        ({"verifier": None}, "grpo: train.verifier: must be VerifierSettings, got nothing"),
+        ({"verifier": None}, "grpo: train.verifier: must be a mapping of settings, got None"),
         ({"rewrad": "binary"}, "grpo: train: unknown key 'rewrad'; did you mean 'reward'"),
         ({"peft": {"rr": 4}}, "grpo: peft: unknown key 'rr'"),
         ({"trainer": {"method": "grop"}}, "did you mean 'grpo'"),
