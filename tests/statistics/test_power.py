@@ -24,11 +24,10 @@ def chance_to_find(pairs, difference, deviation, level=0.05):
 @pytest.mark.parametrize(
     ("difference", "deviation"), [(0.01, 0.1), (-0.02, 0.2), (0.05, 0.2), (0.05, 0.05)]
 )
-@pytest.mark.parametrize("power", [0.5, 0.8, 0.95])
-def test_so_many_pairs_have_the_power_and_fewer_have_less(difference, deviation, power):
-    pairs = pairs_needed(difference, deviation, power=power)
-    assert chance_to_find(pairs, abs(difference), deviation) >= power - 0.01
-    assert chance_to_find(pairs - 2, abs(difference), deviation) < power
+def test_so_many_pairs_have_the_power_and_fewer_have_less(difference, deviation):
+    pairs = pairs_needed(difference, deviation)
+    assert chance_to_find(pairs, abs(difference), deviation) >= 0.79
+    assert chance_to_find(pairs - 2, abs(difference), deviation) < 0.8
 
 
 def test_without_spread_two_pairs_are_enough():
@@ -60,7 +59,7 @@ def found(problems, difference, k, samples, scatter, runs=150):
 
 @pytest.mark.parametrize(("k", "samples"), [(1, 16), (8, 16), (8, 64)])
 def test_a_simulation_finds_the_difference_as_often_as_promised(k, samples):
-    problems = problems_needed(0.05, k=k, samples=samples, chances=CHANCES, scatter=0.8)
+    problems = problems_needed(0.05, k=k, samples=samples, chances=CHANCES)
     assert found(problems, 0.05, k, samples, 0.8) == pytest.approx(0.8, abs=0.12)
 
 
@@ -98,7 +97,6 @@ def test_the_table_of_the_documents_is_what_the_function_gives():
         ({"k": 17}, "k: must be from 1 to the 16 samples, got 17"),
         ({"chances": [0.5, 1.1]}, "chances: must be one number or more from 0 to 1"),
         ({"chances": []}, "chances: must be one number or more"),
-        ({"scatter": -1.0}, "scatter: must be at least 0, got -1.0"),
         ({"difference": 0.0}, "difference: must be finite and not 0, got 0.0"),
         ({"difference": 0.9}, r"difference: pass@1 of these problems is 0\.300 and can be moved"),
     ],
@@ -109,14 +107,6 @@ def test_what_no_plan_can_be_made_of_is_refused(changes, message):
         problems_needed(plan.pop("difference"), **plan)
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"deviation": -0.1}, "deviation: must be at least 0, got -0.1"),
-        ({"power": 1.0}, r"power: must be between 0 and 1, got 1\.0"),
-        ({"level": 0.0}, r"level: must be between 0 and 1, got 0\.0"),
-    ],
-)
-def test_pairs_of_what_is_no_plan_are_refused(changes, message):
-    with pytest.raises(InvalidValueError, match=message):
-        pairs_needed(**{"difference": 0.1, "deviation": 0.1, **changes})
+def test_pairs_of_a_negative_deviation_are_refused():
+    with pytest.raises(InvalidValueError, match=r"deviation: must be at least 0, got -0\.1"):
+        pairs_needed(0.1, -0.1)

@@ -17,40 +17,35 @@ from maxatk.errors import InvalidValueError
 from maxatk.objectives import pass_at_k
 from maxatk.statistics.intervals import FloatArray, t_quantile
 
+_QUANTILES = (1 - 0.05 / 2, 0.8)  # a two-sided test at the level 0.05, and its power
+_SCATTER = 0.8  # of log odds: spreads differences as training did in the study of five seeds
 _FARTHEST = 60.0  # a shift of log odds that leaves no chance but 0 and 1
 
 
-def pairs_needed(
-    difference: float, deviation: float, *, level: float = 0.05, power: float = 0.8
-) -> int:
+def pairs_needed(difference: float, deviation: float) -> int:
     """Return how many pairs a paired t-test needs to find a mean difference.
 
     `deviation` is the standard deviation of the differences of single pairs: of problems, or of
-    seeds. The test is two-sided at `level` and finds the difference with the chance `power`.
-    n is ((t_{1 - level/2} + t_{power}) deviation / difference)^2 with n - 1 degrees of freedom.
-    Raises InvalidValueError for a difference of 0, a negative deviation, and a level or power
-    outside (0, 1).
+    seeds. The test is two-sided at the level 0.05 and finds the difference with the chance 0.8.
+    n is ((t_{0.975} + t_{0.8}) deviation / difference)^2 with n - 1 degrees of freedom. Raises
+    InvalidValueError for a difference of 0 and a negative deviation.
     """
     finite = difference != 0 and math.isfinite(difference)
     require(finite, "difference", "finite and not 0", difference)
     at_least("deviation", deviation, 0)
-    for name, value in (("level", level), ("power", power)):
-        require(0 < value < 1, name, "between 0 and 1", value)
 
     def wanted(pairs: int) -> float:
-        quantiles = (float(t_quantile(chance, pairs - 1)) for chance in (1 - level / 2, power))
+        quantiles = (float(t_quantile(chance, pairs - 1)) for chance in _QUANTILES)
         return float((sum(quantiles) * deviation / difference) ** 2)
 
-    normal = sum(map(NormalDist().inv_cdf, (1 - level / 2, power)))
+    normal = sum(map(NormalDist().inv_cdf, _QUANTILES))
     pairs = max(2, math.ceil((normal * deviation / difference) ** 2))
     while wanted(pairs) > pairs:  # t needs a few more than the normal distribution
         pairs += 1
     return pairs
 
 
-def problems_needed(
-    difference: float, *, k: int, samples: int, chances: npt.ArrayLike, scatter: float = 0.8
-) -> int:
+def problems_needed(difference: float, *, k: int, samples: int, chances: npt.ArrayLike) -> int:
     """Return how many problems show that one model's pass@k is above another's by a difference.
 
     For the chance 0.8 to find it with a two-sided paired test at the level 0.05. With rewards of 0
@@ -62,28 +57,25 @@ def problems_needed(
         samples: Drawn from either model for every problem.
         chances: (P,), the first model's chance to solve each of some typical problems, in [0, 1]:
             `correct` / `scored` of the problems in a results.json will do.
-        scatter: Standard deviation over problems of the change of a problem's log odds; 0.8 spreads
-            the differences as training did in the study of five seeds.
 
-    Raises InvalidValueError for a k above the samples, chances outside [0, 1], a negative scatter,
-    a difference that no shift of the log odds makes, and as `pairs_needed`.
+    Raises InvalidValueError for a k above the samples, chances outside [0, 1], a
+    difference that no shift of the log odds makes, and as `pairs_needed`.
     """
     first = np.asarray(chances, dtype=np.float64)
     fits = first.ndim == 1 and len(first) > 0 and bool(((first >= 0) & (first <= 1)).all())
     require(fits, "chances", "one number or more from 0 to 1, in one dimension", chances)
     require(1 <= k <= samples, "k", f"from 1 to the {samples} samples", k)
-    at_least("scatter", scatter, 0)
-    second = _shifted(first, scatter, difference, k)
+    second = _shifted(first, difference, k)
     moved = (1 - first) ** k - (1 - second) ** k
     noise = _noise(first, k, samples) + _noise(second, k, samples)
     return pairs_needed(difference, math.sqrt(float(moved.var() + noise.mean())))
 
 
-def _shifted(first: FloatArray, scatter: float, difference: float, k: int) -> FloatArray:
+def _shifted(first: FloatArray, difference: float, k: int) -> FloatArray:
     """Return chances whose log odds moved at random, and alike until pass@k differs so much."""
     from scipy import optimize, special
 
-    odds = special.logit(first) + scatter * np.random.default_rng(0).standard_normal(len(first))
+    odds = special.logit(first) + _SCATTER * np.random.default_rng(0).standard_normal(len(first))
 
     before = float(((1 - first) ** k).mean())
 
