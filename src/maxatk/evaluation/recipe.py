@@ -7,14 +7,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from maxatk.check import at_least, is_whole, require
+from maxatk.check import at_least, is_finite, is_whole, require
 from maxatk.evaluation.failures import STORED
 from maxatk.evaluation.folder import check_label
 from maxatk.evaluation.verify import BY_TESTS
 from maxatk.records import Problem
 from maxatk.rewards import read_spec
 from maxatk.sampling import ModelSettings, SamplingSettings
-from maxatk.statistics.intervals import check_threshold
 from maxatk.verifier import VerifierSettings
 
 
@@ -56,7 +55,7 @@ class RunRecipe:
     def __post_init__(self) -> None:
         read_spec(self.reward)
         check_label(self.label)
-        check_threshold(self.threshold)
+        require(is_finite(self.threshold), "threshold", "a finite number", self.threshold)
         most = self.store_failures
         require(is_whole(most, 0) and most <= 1000, "store_failures", "from 0 to 1000", most)
         at_least("limit", self.limit, 1)

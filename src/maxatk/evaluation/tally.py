@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from maxatk.check import is_finite, require
 from maxatk.errors import DataError, unknown_name
 from maxatk.evaluation import results
 from maxatk.objectives import max_at_k
@@ -56,7 +57,7 @@ def build_results(
     Raises InvalidValueError for a k above the number of samples of the problem that has the
     fewest, a threshold that is not finite, and a column that no score has.
     """
-    intervals.check_threshold(threshold)
+    require(is_finite(threshold), "threshold", "a finite number", threshold)
     if not isinstance(scores, ScoreTally):
         scores = ScoreTally(column, scores)
     rewards, counts = scores.rewards(problem_ids)

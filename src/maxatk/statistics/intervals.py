@@ -13,7 +13,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from maxatk.check import is_finite, require
+from maxatk.check import require
 from maxatk.errors import InvalidValueError
 from maxatk.objectives import max_at_k
 
@@ -59,11 +59,6 @@ def check_ks(ks: Sequence[int], samples: int) -> list[int]:
         fits = not isinstance(k, bool) and isinstance(k, (int, np.integer)) and 1 <= k <= samples
         require(fits, "k", allowed, k)
     return sorted({int(k) for k in ks})
-
-
-def check_threshold(threshold: float) -> None:
-    """Raise InvalidValueError for a threshold that is no finite number."""
-    require(is_finite(threshold), "threshold", "a finite number", threshold)
 
 
 def metric_values(
