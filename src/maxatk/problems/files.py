@@ -5,7 +5,6 @@ Nothing is held but the row at hand, for parquet a small batch, and for a JSON a
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import gzip
 import json
@@ -75,31 +74,19 @@ def file_fingerprint(files: Sequence[Path]) -> list[dict[str, Any]]:
 
 
 def _parquet_rows(path: Path, unused: Sequence[str], only: Sequence[str] | None) -> Iterator[Row]:
-    parquet = _open_parquet(path)
-    names = parquet.schema_arrow.names
-    columns = [n for n in names if (n not in unused if only is None else n in only)]
-    with _damage_named(path):
-        for batch in parquet.iter_batches(batch_size=_BATCH, columns=columns):
-            yield from batch.to_pylist()
-
-
-def _open_parquet(path: Path) -> Any:
     try:
+        import pyarrow
         from pyarrow.parquet import ParquetFile
     except ImportError as error:
         raise MissingDependencyError(
             f"{path}: reading parquet needs the package 'pyarrow': pip install 'maxatk[train]'"
         ) from error
-    with _damage_named(path):
-        return ParquetFile(path)
-
-
-@contextlib.contextmanager
-def _damage_named(path: Path) -> Iterator[None]:
-    import pyarrow
-
     try:
-        yield
+        parquet = ParquetFile(path)
+        names = parquet.schema_arrow.names
+        columns = [n for n in names if (n not in unused if only is None else n in only)]
+        for batch in parquet.iter_batches(batch_size=_BATCH, columns=columns):
+            yield from batch.to_pylist()
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path}: not a parquet file ({error})") from error
 

@@ -1,14 +1,7 @@
-"""The verifier: a pool of threads, each with a sandbox of its own, that verifies programs.
+"""The verifier: a pool of threads, each with sandboxes of its own, that verifies programs.
 
-queue of tasks                  from verify_many, verify_stream and ahead
-worker thread (1 ... workers)   asks again up to three times; then infra_error
-| outcomes.verdict            decides every outcome; compares one output at a time
-| pipe, two memory files
-zygote                          a small interpreter, isolated once; a second one with NumPy
-| fork
-process of the program          compiles it once, waits for each test, ends late ones
-| fork
-test                            untrusted code; a check test has two, joined by pipes
+A thread asks its zygote, an interpreter that is isolated once, which forks a process a program;
+that compiles it and forks a process a test. `outcomes.verdict` decides every outcome.
 """
 
 from __future__ import annotations

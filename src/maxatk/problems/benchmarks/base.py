@@ -1,8 +1,7 @@
 """What a benchmark is, what its rows become, and the wording of its prompts.
 
-A prompt is one text. A model with a chat template gets it as one turn of the user; what would be
-the system's turn is its first sentence, because many templates have no system turn and put a
-default of their own there. A model without a template gets the text as it stands.
+A prompt is one text, and one turn of the user in a chat template. What would be the system's turn
+is its first sentence, because many templates put a default of their own there.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """LiveCodeBench (Jain et al. 2024), code generation: stdin/stdout and function-call problems.
 
 Its private tests, and those of LiveBench, are a JSON list of {"input", "output", "testtype"}, or
-the same behind base64, zlib and pickle. Unpickling a downloaded file can run any code, and even one
-of plain values can take for ever, so nothing is unpickled: the text of a pickle that holds one
-string is read out of its instructions. The decompressed size is bounded, so that a small row cannot
-fill the memory.
+the same behind base64, zlib and pickle. Unpickling a downloaded file can run any code, or take for
+ever: the one string of a pickle is read out of its instructions, and its size is bounded.
 """
 
 from __future__ import annotations

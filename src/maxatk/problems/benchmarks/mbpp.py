@@ -1,8 +1,7 @@
 """MBPP (Austin et al. 2021), in the stdin/stdout form of the paper or with its own asserts.
 
-In the stdin/stdout form every `assert f(arguments) == value` becomes a test: one Python literal an
-argument, each on a line of standard input, and the literal the program must print. Reference
-solutions get the few lines that read the arguments and print the value.
+In the former an `assert f(arguments) == value` becomes a test: one Python literal an argument, each
+on a line of standard input, and the literal to print. Reference solutions get a driver for it.
 """
 
 from __future__ import annotations
