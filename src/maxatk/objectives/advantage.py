@@ -146,7 +146,7 @@ def _of_groups(group: Group, method: Method, form: Form, *, with_ratios: bool) -
         values = slopes = group.on_policy(baseline.rule)
     result = values + group.deltas * slopes if form == "reinforce" else values
     if method.scale != "none":
-        divisors = _SCALES[method.scale](group, method, values)
+        divisors = _divisors(group, method, values)
         if not np.isfinite(divisors).all():
             raise InvalidValueError(_OVERFLOW)
         result = result / np.where(divisors == 0, np.inf, divisors)
@@ -176,29 +176,22 @@ def _std_of_credits(group: Group, method: Method, values: FloatArray) -> FloatAr
     return np.where(weak, 0.0, divisors)
 
 
-def _mean_reward(group: Group, _method: Method, _values: FloatArray) -> FloatArray:
-    """Return the mean reward of the group, (P, 1), as MaxRL has it; 0 where it is rounding."""
-    mean = group.rewards.mean(axis=-1, keepdims=True)
-    unit = group.rewards.shape[-1] * np.finfo(float).eps
-    rounding = unit * np.abs(group.rewards).max(axis=-1, keepdims=True)
-    return np.where(np.abs(mean) <= rounding, 0.0, mean)
-
-
-def _std_of_subsets(group: Group, _method: Method, _values: FloatArray) -> FloatArray:
-    """Return k / n times the std of the statistic over the k-subsets, (P, 1).
-
-    Below the best reward, rounding leaves no spread where there is none.
-    """
-    n = group.rewards.shape[-1]
-    shares, below = group.weights.of_group(n), group.rewards[:, -1:] - group.rewards
+def _divisors(group: Group, method: Method, values: FloatArray) -> FloatArray:
+    """Return what the scale of a method divides by, (P, 1), 0 for a group without signal."""
+    rewards, n = group.rewards, group.rewards.shape[-1]
+    if method.scale == "std":
+        return _std_of_credits(group, method, values)
+    if method.scale == "mean":  # of the rewards, as MaxRL has it, unless it is rounding
+        mean = rewards.mean(axis=-1, keepdims=True)
+        rounding = n * np.finfo(float).eps * np.abs(rewards).max(axis=-1, keepdims=True)
+        return np.where(np.abs(mean) <= rounding, 0.0, mean)
+    # k / n times the std over the k-subsets. Below the best reward, rounding leaves no spread.
+    shares, below = group.weights.of_group(n), rewards[:, -1:] - rewards
     if group.scores is not None:
         shares = rule.selected_weights(shares, group.scores)
     mean = (below * shares).sum(axis=1, keepdims=True)
     std: FloatArray = group.k / n * root_sum_of_squares((below - mean) * np.sqrt(shares))
     return std
-
-
-_SCALES = {"std": _std_of_credits, "mean": _mean_reward, "subset_std": _std_of_subsets}
 
 
 def effective_sample_size(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Iterator
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -86,12 +86,10 @@ class Group:
 
     def at(self, places: Places) -> Group:
         """Return the groups made of the samples at flat places (P', m)."""
-
-        def taken(values: Any) -> Any:
-            return values if values is None or values.size == 1 else values.ravel()[places]
-
-        rewards, deltas, scores = map(taken, (self.rewards, self.deltas, self.scores))
-        answers = taken(self.answers)
+        deltas = self.deltas if self.deltas.size == 1 else self.deltas.ravel()[places]
+        scores = None if self.scores is None else self.scores.ravel()[places]
+        answers = None if self.answers is None else self.answers.ravel()[places]
+        rewards = self.rewards.ravel()[places]
         return Group(rewards, deltas, self.k, self.weights, scores, answers, self.beta)
 
 

@@ -53,7 +53,7 @@ class Layout:
                 f"{field}: must have the shape of the rewards {self.shape}, got {flat.shape}"
             )
         if self.places is None:
-            return flat.reshape(math.prod(self.shape[:-1]), self.width)
+            return flat if flat.ndim == 2 else flat.reshape(len(self.sizes), self.width)
         return np.where(self.places < 0, np.nan, flat[self.places])
 
     def codes(self, field: str, values: Any) -> npt.NDArray[np.intp]:

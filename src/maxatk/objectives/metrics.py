@@ -41,10 +41,7 @@ def max_at_k(
     Raises InvalidValueError for k > n, a k that is not an integer >= 1 and infinite rewards.
     Source: "The Best of N Worlds", appendix C.1.
     """
-
-    def largest(size: int, group: Group) -> FloatArray:
-        return _order_statistic(OrderWeights.max(size), group)
-
+    largest = partial(_order_statistic, OrderWeights.max)
     return _statistics(rewards, k, largest, selection=selection, groups=groups)
 
 
@@ -61,10 +58,7 @@ def order_at_k(
     the k, is as in `max_at_k`.
     """
     require(isinstance(weights, OrderWeights), "weights", "OrderWeights", weights)
-
-    def weighted(_: int, group: Group) -> FloatArray:
-        return _order_statistic(weights, group)
-
+    weighted = partial(_order_statistic, lambda _: weights)
     return _statistics(rewards, weights.size, weighted, selection=selection, groups=groups)
 
 
@@ -110,8 +104,8 @@ def chance_of_best(rewards: npt.ArrayLike, k: int, *, groups: Any = None) -> Any
     return layout.of_samples(chances)
 
 
-def _order_statistic(weights: OrderWeights, group: Group) -> FloatArray:
-    whole = weights.of_group(group.rewards.shape[1])
+def _order_statistic(weights: Callable[[int], OrderWeights], k: int, group: Group) -> FloatArray:
+    whole = weights(k).of_group(group.rewards.shape[1])
     if group.scores is not None:
         selected: FloatArray = (group.rewards * selected_weights(whole, group.scores)).sum(axis=1)
         return selected

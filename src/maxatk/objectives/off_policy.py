@@ -12,6 +12,8 @@ pair (P, n): credit minus baseline without the own ratio, and its slope in the o
 from __future__ import annotations
 
 import dataclasses
+import functools
+import operator
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, TypeAlias
 
@@ -147,16 +149,17 @@ def exact_leave_one_out(group: Group) -> Pair:
     The gain is that of `rule.leave_one_out`, for max@k (r_i - max J)_+: a prefix sum of the steps
     below r_i, each weighed by the subsets J below it, never negative and exactly 0 for ties.
     """
-    n, values = group.rewards.shape[-1], np.zeros_like(group.rewards)
-    for part in group.weights.parts(n):
+    n = group.rewards.shape[-1]
+
+    def of(part: FloatArray) -> FloatArray:
         k = len(part)
         if k == 1:
-            values += float(part[0]) * _above_others(group)
-        elif part[:-1].any():
-            values += stepwise_sums(np.diff(group.rewards), group.ratios, *rule.split(part))
-        else:
-            below = part[-1] * max_weights(n, k) * prefix_means(group.ratios, k - 1)
-            values += _climbed(group, below)
+            return float(part[0]) * _above_others(group)
+        if part[:-1].any():
+            return stepwise_sums(np.diff(group.rewards), group.ratios, *rule.split(part))
+        return _climbed(group, part[-1] * max_weights(n, k) * prefix_means(group.ratios, k - 1))
+
+    values = functools.reduce(operator.add, map(of, group.weights.parts(n)))
     return values, values
 
 

@@ -23,7 +23,6 @@ from maxatk.records import Problem
 from maxatk.rewards.reward import Failure
 from maxatk.verifier import completion_text
 
-TIMEOUT_S = 5.0
 _START_S = 120.0  # for SymPy to be imported, on a machine that is busy
 
 
@@ -37,7 +36,7 @@ class AnswerReward:
     Raises MissingDependencyError without math-verify.
     """
 
-    def __init__(self, *, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(self, *, timeout_s: float = 5.0) -> None:
         self._worker: subprocess.Popen[bytes] | None = None
         if importlib.util.find_spec("math_verify") is None:
             raise MissingDependencyError(
