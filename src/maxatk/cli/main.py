@@ -66,16 +66,8 @@ NEEDED: dict[str, str] = {
 }
 """Command -> the extras that it needs in any case, where one of them brings what is missing."""
 
-KEPT: dict[str, str] = {
-    "eval": "the same command resumes; at most the samples in flight are lost",
-    "score": "the same command resumes with the programs that have no verdict",
-    "problems": "a preparation resumes with the same command",
-    "distill": "the same command resumes: samples, rounds and checkpoints are kept",
-    "study": "the same command resumes: finished stages are kept",
-    "demo": "the same command resumes: finished stages are kept",
-}
-"""Command -> what is true of its work after Ctrl-C; the interrupt of `train` says it itself, and
-the others keep nothing."""
+RESUMED = ("demo", "distill", "eval", "problems", "score", "study")
+"""The commands that the same command resumes after Ctrl-C; the interrupt of `train` says it."""
 
 _INTERRUPTED = 130  # the exit status shells use after Ctrl-C
 _CLOSED = 141  # 128 + SIGPIPE: what a shell reports of a command that a closed pipe has ended
@@ -133,7 +125,7 @@ def _run(arguments: list[str]) -> int:
             raise
         return _fail(f"{command} needs the package {error.name!r}: {_remedy(command, error.name)}")
     except KeyboardInterrupt as interrupt:
-        kept = str(interrupt) or KEPT.get(command)
+        kept = str(interrupt) or ("the same command resumes" if command in RESUMED else "")
         _fail(f"interrupted; {kept}" if kept else "interrupted")
         return _INTERRUPTED
     return 0
