@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,16 +25,13 @@ _Required = Annotated[str, tyro.conf.arg(help_behavior_hint="(required, here or 
 class RecipeFlags(EvalRecipe):
     """The keys of the recipe as flags: --samples stands for sampling.samples."""
 
-    model: _Required
-    problems: _Required
-    out: _Required
+    model: _Required = ""
+    problems: _Required = ""
+    out: _Required = ""
     reward: RewardFlag = "continuous"
     sampling: Annotated[SamplingSettings, tyro.conf.arg(name="")] = dataclasses.field(
         default_factory=SamplingSettings
     )
-
-
-_NOTHING = RecipeFlags(model="", problems="", out="")  # while the name of the recipe is not known
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,7 +53,7 @@ class Arguments:
         show_config: Print all settings as they would be used, as a recipe, and stop.
     """
 
-    settings: Annotated[RecipeFlags, tyro.conf.arg(name="")] = _NOTHING
+    settings: Annotated[RecipeFlags, tyro.conf.arg(name="")] = RecipeFlags()
     recipe: tyro.conf.Positional[Path | None] = None
     overrides: tyro.conf.Positional[tuple[str, ...]] = ()
     dry_run: bool = False
@@ -68,7 +65,10 @@ class Arguments:
         """Do what was asked: flags win over overrides, those over the recipe."""
         # Parsed again with the values of the recipe, whose name is known now, as the defaults: so
         # a flag wins over it whatever its value is.
-        default = Arguments(_defaults(self._recipe()))
+        found = from_mapping(RecipeFlags, self._recipe(), where="recipe")
+        required = ("model", "problems", "out")
+        missing = {name: tyro.MISSING for name in required if not getattr(found, name)}
+        default = Arguments(dataclasses.replace(found, **missing))
         asked = tyro.cli(Arguments, prog="maxatk eval", args=arguments, default=default)
         refuse_two_outputs(asked.format, asked.progress)
         set_threads(asked.settings.model)
@@ -89,13 +89,6 @@ class Arguments:
         if "=" in str(self.recipe) and not self.recipe.is_file():  # overrides without a recipe
             return apply_overrides({}, [str(self.recipe), *self.overrides])
         return read_recipe(self.recipe, self.overrides)
-
-
-def _defaults(settings: Mapping[str, Any]) -> RecipeFlags:
-    """Return the defaults of the flags; a required key that is not there has to be given as one."""
-    missing = {name: tyro.MISSING for name in ("model", "problems", "out") if name not in settings}
-    found = from_mapping(RecipeFlags, {**settings, **dict.fromkeys(missing, "")}, where="recipe")
-    return dataclasses.replace(found, **missing)
 
 
 command = Arguments
