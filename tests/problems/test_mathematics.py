@@ -61,7 +61,7 @@ def test_any_table_is_read_by_the_names_of_its_columns(maxatk, tmp_path, ending)
         cells = ['"1, 2 and 3?"', "6", "easy"]
         (tmp_path / f"t.{ending}").write_text(f"{mark.join(row)}\n{mark.join(cells)}\n")
     command = ("problems", "prepare", "table", "--file", f"t.{ending}", "--out", "p.jsonl")
-    done = maxatk(*command, "--map", "prompt=question", "--map", "answer=gold")
+    done = maxatk(*command, "--map", "prompt=question", "answer=gold")
     assert done.returncode == 0, done.stderr
     (problem,) = load_problems(tmp_path / "p.jsonl")
     assert (problem.prompt, problem.answer) == ("1, 2 and 3?", "6")

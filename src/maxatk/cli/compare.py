@@ -60,5 +60,7 @@ def command(
         ),
         "verdict": (None, ""),
     }
+    if format == "text" and table == "all" and len(compared.names) == 2:
+        del shown["leaders"]  # it would repeat the one difference
     rows = tidy_rows(compared)
     emit({n: Output(rows[n], *shown[n]) for n in shown if table in ("all", n)}, format)

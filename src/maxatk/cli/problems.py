@@ -82,7 +82,7 @@ def prepare_files(
     /,
     *,
     out: Path,
-    map: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = (),
+    map: Annotated[tuple[tuple[str, ...], ...], tyro.conf.UseAppendAction] = (),
     only: str | None = None,
     split: str | None = None,
     limit: int | None = None,
@@ -100,7 +100,7 @@ def prepare_files(
         recipe: A YAML file with the mapping `sets`, or the name of a benchmark.
         overrides: Settings that win, such as options.form=asserts or sets.mbpp.file=rows.jsonl.
         out: The problems.jsonl to write; a folder for a recipe of several sets.
-        map: Where a field of a problem is, as prompt=COLUMN, for the benchmark `table`.
+        map: Where the fields of a problem are, as prompt=COLUMN, for the benchmark `table`.
         only: Prepare this set of the recipe alone.
         split: A split of the benchmark; its default one if not given.
         limit: Take only the first problems.
@@ -109,7 +109,8 @@ def prepare_files(
     refuse_two_outputs(format, progress)
     flags = {"split": split, "limit": limit, "file": file and str(file)}
     given = {name: value for name, value in flags.items() if value is not None}
-    sets = _sets(recipe, (*overrides, *(f"options.{field}" for field in map)), given, only)
+    columns = [f"options.{field}" for fields in map for field in fields]
+    sets = _sets(recipe, (*overrides, *columns), given, only)
     targets = _targets(sets, out)
     for name, settings in sets.items():  # everything that can be refused is refused before work
         outputs(targets[name], settings.parts)

@@ -245,7 +245,8 @@ def _refuse_other_problems(first: Run, other: Run) -> None:
     if ids[0] != ids[1] or digests[0] != digests[1]:
         raise InvalidValueError(
             f"results: {other.name!r} ({len(ids[1])} problems) is not over the same problems as "
-            f"{first.name!r} ({len(ids[0])} problems), so they cannot be compared"
+            f"{first.name!r} ({len(ids[0])} problems), so they cannot be compared; "
+            "--allow-other-problems compares those they share"
         )
 
 
