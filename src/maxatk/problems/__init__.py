@@ -8,13 +8,7 @@ from maxatk.problems.load import (
     problems_by_id,
     read_problems,
 )
-from maxatk.problems.prepare import (
-    PrepareSettings,
-    outputs,
-    prepare,
-    read_sets,
-    solutions_file,
-)
+from maxatk.problems.prepare import PrepareSettings, outputs, prepare, read_sets, solutions_file
 from maxatk.problems.source import Overlap
 
 __all__ = [
