@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import json
 import math
 import re
 import sys
@@ -23,8 +24,8 @@ _EXTENDS = "extends"
 _PACKAGED = Path(__file__).parent / "recipes"
 
 _YAML = "tag:yaml.org,2002:"
-_TAGS = {f"{_YAML}{t}" for t in ("map", "seq", "str", "int", "float", "bool", "null", "merge")}
-_MOST_VALUES = 100_000  # of a recipe whose aliases are written out
+_KEPT = {f"{_YAML}{tag}" for tag in ("int", "float", "null", "merge")}
+_MOST_PARTS = 300_000  # of a recipe whose aliases are written out: brackets, names, values
 
 HIDDEN = "(hidden)"
 _SECRET = re.compile(r"(?:^|_)(?:token|key|password|passwd|secret)$", re.IGNORECASE)
@@ -146,9 +147,8 @@ def _loader() -> Any:
         pass
 
     # YAML 1.1 also reads no, off, yes and on as booleans, and `save_strategy: no` means the text.
-    kept = _TAGS - {f"{_YAML}bool"}
     Loader.yaml_implicit_resolvers = {
-        first: [(tag, found) for tag, found in resolvers if tag in kept]
+        first: [(tag, found) for tag, found in resolvers if tag in _KEPT]
         for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
     boolean = re.compile("^(?:true|True|TRUE|false|False|FALSE)$")
@@ -162,41 +162,18 @@ def _loader() -> Any:
 def _load(text: str) -> Any:
     import yaml
 
-    loader = _loader()(text)
     try:
-        node = loader.get_single_node()
-        if node is None:
-            return None
-        _count(node, {})
-        return loader.construct_document(node)
+        found = yaml.load(text, _loader())  # a SafeLoader
+        # As the folder of a run keeps it: what JSON cannot hold is no setting.
+        for number, part in enumerate(json.JSONEncoder(ensure_ascii=False).iterencode(found)):
+            part.encode()
+            if number > _MOST_PARTS:
+                raise ValueError("its aliases stand for too many values")
+        return found
     except RecursionError as error:
         raise yaml.YAMLError("nested too deeply") from error
-    except ValueError as error:  # of a number with thousands of digits
+    except (TypeError, ValueError) as error:  # such as of a number with thousands of digits
         raise yaml.YAMLError(str(error)) from error
-    finally:
-        loader.dispose()
-
-
-def _count(node: Any, counts: dict[int, int]) -> int:
-    """Return the number of values of a YAML node with its aliases written out, or refuse it."""
-    import yaml
-
-    def refuse(problem: str) -> None:
-        raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
-
-    if id(node) not in counts:
-        counts[id(node)] = 0  # until its parts are counted
-        if node.tag not in _TAGS:
-            refuse(f"{node.tag!r} is no type of a setting")
-        text = node.value if isinstance(node.value, str) else ""
-        if re.search("[\0\ud800-\udfff]", text):
-            refuse("a text has a character that no file can hold")
-        pairs = (item if isinstance(item, tuple) else (item,) for item in node.value)
-        parts = () if isinstance(node.value, str) else [part for pair in pairs for part in pair]
-        counts[id(node)] = 1 + sum(_count(part, counts) for part in parts)
-    if not 0 < counts[id(node)] <= _MOST_VALUES:
-        refuse(f"aliases stand for more than {_MOST_VALUES:,} values, or for themselves")
-    return counts[id(node)]
 
 
 def from_mapping(cls: type[SettingsT], mapping: Mapping[str, Any], *, where: str) -> SettingsT:
