@@ -284,5 +284,6 @@ def as_csv(rows: Sequence[TidyRow]) -> str:
 
 def as_json(tables: Mapping[str, Sequence[TidyRow]]) -> str:
     """Return tables of rows as one JSON object in ASCII; a number that does not exist is null."""
-    found = json.loads(msgspec.json.encode(tables))  # null for NaN and infinities
+    # It writes null for NaN and infinities; what NumPy made is a float.
+    found = json.loads(msgspec.json.encode(tables, enc_hook=float))
     return json.dumps(found, indent=1) + "\n"
