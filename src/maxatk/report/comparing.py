@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any, Literal
@@ -119,9 +120,6 @@ def compare(
     """
     if len(results) < 2:
         raise InvalidValueError(f"results: comparing needs two models or more, got {len(results)}")
-    sources = _by_benchmark(results)
-    if options.by is not None:
-        sources = _by_group(sources, options.by, options)
     comparisons = {
         benchmark: load_comparison(
             found,
@@ -129,7 +127,7 @@ def compare(
             allow_other_problems=options.allow_other_problems,
             allow_other_verifiers=options.allow_other_verifiers,
         )
-        for benchmark, found in sources.items()
+        for benchmark, found in _sources(results, options).items()
     }
     decisions = {
         (name, str(metric)): decide(found, metric, benchmark=name, alpha=options.alpha)
@@ -158,34 +156,28 @@ def compare(
     return ModelComparison(comparisons, decisions, measures, leaders, differences)
 
 
-def _by_benchmark(results: Mapping[str, ResultsSource]) -> dict[str, dict[str, ResultsSource]]:
-    found = {name: _benchmarks(source) for name, source in results.items()}
-    first, *others = found
-    for name in others:
-        if found[name].keys() != found[first].keys():
-            raise InvalidValueError(
-                f"results: {first!r} has the benchmarks {sorted(found[first])}, {name!r} has "
-                f"{sorted(found[name])}; every model needs the same"
-            )
-    return {
-        benchmark: {name: sources[benchmark] for name, sources in found.items()}
-        for benchmark in found[first]
-    }
-
-
-def _by_group(
-    benchmarks: Mapping[str, Mapping[str, ResultsSource]],
-    field: str,
-    reading: Reading,
+def _sources(
+    results: Mapping[str, ResultsSource], options: CompareOptions
 ) -> dict[str, dict[str, ResultsSource]]:
-    """Return the results over the problems of every value of a field, each like a benchmark."""
+    """Return the results by model of every benchmark, or of every value of a field in each."""
+    parts = {name: _benchmarks(source) for name, source in results.items()}
+    first, *others = parts
+    for name in others:
+        if parts[name].keys() != parts[first].keys():
+            raise InvalidValueError(
+                f"results: {first!r} has the benchmarks {sorted(parts[first])}, {name!r} has "
+                f"{sorted(parts[name])}; every model needs the same"
+            )
     found: dict[str, dict[str, ResultsSource]] = {}
-    for benchmark, sources in benchmarks.items():
-        for name, source in sources.items():
-            for value, part in results_by(reading.results_of(source), field).items():
-                found.setdefault(f"{benchmark} {field}={value}".strip(), {})[name] = part
-    for group, parts in found.items():
-        missing = [name for name in next(iter(benchmarks.values())) if name not in parts]
+    for benchmark, name in itertools.product(parts[first], parts):
+        groups = {benchmark: parts[name][benchmark]}
+        if options.by is not None:
+            by_value = results_by(options.results_of(groups[benchmark]), options.by)
+            groups = {f"{benchmark} {options.by}={v}".strip(): by_value[v] for v in by_value}
+        for group, part in groups.items():
+            found.setdefault(group, {})[name] = part
+    for group, models in found.items():
+        missing = [name for name in results if name not in models]
         if missing:
             raise InvalidValueError(f"by: {missing[0]!r} has no problem with {group}")
     return found
