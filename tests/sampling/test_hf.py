@@ -1,3 +1,4 @@
+import copy
 import dataclasses
 import json
 
@@ -8,10 +9,10 @@ import torch
 from maxatk.errors import InvalidValueError, MissingDependencyError, MissingFileError
 from maxatk.models import PromptSettings, fingerprint, prompt_ids
 from maxatk.sampling import BACKENDS, BackendRow, ModelSettings, SamplingSettings, load_backend
-from maxatk.sampling.decoding import Decoder, LoneDecoder
+from maxatk.sampling.decoding import Decoder
 from maxatk.sampling.draw import Stopper
 from maxatk.sampling.hf import HFBackend, sampling_noise
-from maxatk.sampling.loop import Loop, Work
+from maxatk.sampling.loop import Work
 from maxatk.sampling.settings import Request
 from tiny import save_tiny_model
 
@@ -27,18 +28,11 @@ def draw(backend, rows=64, most=12, *, seed=0, batch=None, ends=(0,), **changes)
     """Draw rows of one prompt, all at a time or `batch` of them, in the order of their noise."""
     noise = np.random.default_rng(seed).random((rows, most), dtype=np.float32)
     settings = SamplingSettings(max_new_tokens=most, **changes)
-    most_rows = batch or rows
-    full = backend.keeps_full
-    loop = Loop(
-        Decoder(backend.model, rows=most_rows) if full else LoneDecoder(backend.model),
-        settings,
-        rows=most_rows,
-        shared=True,
-        end_tokens=ends,
-        stopper=Stopper(settings, backend._text),
-    )
     work = Work(prompt_ids(backend.tokenizer, PROMPT), range(rows), noise)
-    drawn = [row for some in loop.run(iter([work])) for row in some]
+    backend = copy.copy(backend)
+    backend.batch_size, backend._end_tokens = batch or rows, ends
+    found = backend.draw([work], settings, Stopper(settings, backend._text))
+    drawn = [row for some in found for row in some]
     return sorted(drawn, key=lambda row: row.key)
 
 
@@ -128,7 +122,7 @@ def test_the_batch_is_full_until_the_queue_is_empty(backend, monkeypatch):
     assert min(full) >= 7  # of 8
 
 
-def test_the_cache_is_not_copied_for_every_prompt_that_widens_the_batch(tiny_model, monkeypatch):
+def test_the_cache_is_not_copied_for_every_prompt_that_comes(tiny_model, monkeypatch):
     widths = []
     resize = Decoder._resize
 
@@ -136,12 +130,12 @@ def test_the_cache_is_not_copied_for_every_prompt_that_widens_the_batch(tiny_mod
         widths.append(width)
         resize(self, width, room)
 
-    monkeypatch.setattr(Decoder, "_resize", counted)
     backend = HFBackend(tiny_model, ModelSettings(batch_size=100))
+    monkeypatch.setattr(Decoder, "_resize", counted)
     requests = [Request(f"p{i}", PROMPT, [0]) for i in range(100)]
     settings = SamplingSettings(max_new_tokens=2, samples=1)
     assert sum(len(some) for some in backend.sample(requests, settings)) == 100
-    assert widths == [8, 16, 32, 64, 100]  # from 4; no more rows than can be under way
+    assert widths == [100]
 
 
 @pytest.mark.parametrize("samples", [1, 3, 20])

@@ -53,13 +53,10 @@ def model(tmp_path_factory):
 
 def stepped(model, *, prompts, shared, steps=3, counted=1):
     """Take steps of rows that are dealt over prompts, and count the last ones."""
-    decoder = Decoder(model, rows=ROWS)
+    decoder = Decoder(model, rows=ROWS, shared=shared)
     with torch.no_grad():  # in inference mode the dispatcher would not show what is in a matmul
-        found = decoder.evaluate(
-            [[3 + i % 4] * PROMPT_TOKENS for i in range(prompts)], shared=shared
-        )
-        for place, prompt in enumerate(found):
-            decoder.admit(range(place, ROWS, prompts), prompt)
+        found = decoder.evaluate([[3 + i % 4] * PROMPT_TOKENS for i in range(prompts)])
+        decoder.admit(range(ROWS), [found[row % prompts] for row in range(ROWS)])
         tokens = torch.full((ROWS,), 4)
         for _ in range(steps - counted):
             decoder.step(tokens)
@@ -97,10 +94,10 @@ def test_shared_prompts_computed_together_give_the_logits_of_each_alone(model, m
     lengths, dealt = (5, 40, 17), ([0, 3, 4, 7], [1], [2, 5])  # row 6 has none
 
     def logits():
-        decoder = Decoder(model, rows=ROWS)
-        found = decoder.evaluate([[3 + i] * n for i, n in enumerate(lengths)], shared=True)
+        decoder = Decoder(model, rows=ROWS, shared=True)
+        found = decoder.evaluate([[3 + i] * n for i, n in enumerate(lengths)])
         for prompt, rows in zip(found, dealt, strict=True):
-            decoder.admit(rows, prompt)
+            decoder.admit(rows, [prompt] * len(rows))
         steps = [decoder.step(torch.arange(ROWS) % 6) for _ in range(2)]
         decoder.release([4, 1])  # a prompt without rows is left out
         steps.append(decoder.step(torch.arange(ROWS) % 5))
@@ -133,14 +130,12 @@ def test_steps_send_nothing_to_the_device_while_no_row_comes_or_goes(model):
 def test_prompts_are_evaluated_together_up_to_a_number_of_tokens(model, monkeypatch):
     monkeypatch.setattr(loop, "_PROMPTS_AT_ONCE", {"cpu": 4})
     monkeypatch.setattr(loop, "_TOKENS_AT_ONCE", 60)
-    decoder, evaluated = Decoder(model, rows=ROWS), []
+    decoder, evaluated = Decoder(model, rows=ROWS, shared=False), []
     evaluate = decoder.evaluate
     monkeypatch.setattr(
         decoder,
         "evaluate",
-        lambda prompts, **more: (
-            evaluated.append(list(map(len, prompts))) or evaluate(prompts, **more)
-        ),
+        lambda prompts: evaluated.append(list(map(len, prompts))) or evaluate(prompts),
     )
     settings = SamplingSettings(max_new_tokens=2)
     noise = np.full((1, 2), 0.5, dtype=np.float32)
@@ -149,8 +144,6 @@ def test_prompts_are_evaluated_together_up_to_a_number_of_tokens(model, monkeypa
     found = Loop(
         decoder,
         settings,
-        rows=ROWS,
-        shared=False,
         end_tokens=(),
         stopper=Stopper(settings, lambda _: ""),
     ).run(iter(work))
@@ -165,13 +158,11 @@ def test_the_loop_reads_back_once_a_token(model, monkeypatch):
     settings = SamplingSettings(max_new_tokens=20)
     noise = np.random.default_rng(0).random((ROWS, 20), dtype=np.float32)
     drawing = Loop(
-        Decoder(model, rows=ROWS),
+        Decoder(model, rows=ROWS, shared=True),
         settings,
-        rows=ROWS,
-        shared=True,
         end_tokens=(),
         stopper=Stopper(settings, lambda _: ""),
     )
     drawn = [row for some in drawing.run(iter([Work([3, 4], range(ROWS), noise)])) for row in some]
     assert [len(row.ids) for row in drawn] == [20] * ROWS
-    assert len(reads) == 20 + 4  # and four columns of the rows that have ended
+    assert len(reads) == 20 + 2  # and two sums of the rows that have ended

@@ -17,6 +17,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch.nn.functional import pad
+from torch.nn.utils.rnn import pad_sequence
 from transformers import AttentionInterface, Cache
 
 NAME = "maxatk_rows"  # of the attention below, among those of transformers
@@ -49,7 +51,6 @@ class Prompt:
 
     states: list[torch.Tensor]
     logits: torch.Tensor
-    shared: bool
 
     @property
     def length(self) -> int:
@@ -59,40 +60,32 @@ class Prompt:
 
 @dataclasses.dataclass
 class _Group:
-    """The rows of one shared prompt; few ones are repeated, see `_FEWEST`."""
+    """The rows of shared prompts, dealt to (N, M) places of which the last may be filled up.
 
-    prompt: Prompt
-    rows: torch.Tensor
-    count: int
-
-
-@dataclasses.dataclass
-class _Padded:
-    """The rows of all shared prompts, dealt to (N, M) places of which the last may be filled up.
-
-    `dealt` are the rows at these places, `real` the places (flat) that are not filling, `taken`
-    the rows at those; `states` are (N, H, L, D), the keys of a layer, then its values, layer by
-    layer; `mask` (N, 1, 1, 1, L) is -inf behind the end of a prompt.
+    `dealt` are the rows at these places, `real` the places (flat) that are not filling, `rows` the
+    rows at those; `states` are (N, H, L, D), the keys of a layer, then its values, layer by layer;
+    `mask` (N, 1, 1, 1, L) is -inf behind the end of a prompt, None for a single one.
     """
 
     dealt: torch.Tensor
-    real: torch.Tensor
-    taken: torch.Tensor
+    real: torch.Tensor | slice
+    rows: torch.Tensor
     states: list[torch.Tensor]
-    mask: torch.Tensor
+    mask: torch.Tensor | None
+
+    @property
+    def length(self) -> int:
+        """Return the number of keys."""
+        return int(self.states[0].shape[2])
 
     def scores(self, query: torch.Tensor, layer: int) -> torch.Tensor:
-        """Return the scores (R, H, G, L) of queries (R, H, G, D), -inf where there are no keys."""
-        found = self._product(query, self.states[2 * layer].transpose(-1, -2)).float() + self.mask
-        shape = (*query.shape[:3], self.mask.shape[-1])
-        scores = torch.full(shape, -torch.inf, device=query.device)
-        scores[self.taken] = found.flatten(0, 1)[self.real]
-        return scores
+        """Return the scores (R, H, G, L) of these rows of queries."""
+        found = self._product(query, self.states[2 * layer].transpose(-1, -2)).float()
+        return self._of_rows(found if self.mask is None else found + self.mask)
 
-    def add_values(self, output: torch.Tensor, weights: torch.Tensor, layer: int) -> None:
-        """Add the weighted values of the prompts to an output (R, H, G, D)."""
-        found = self._product(weights, self.states[2 * layer + 1])
-        output[self.taken] += found.flatten(0, 1)[self.real]
+    def values(self, weights: torch.Tensor, layer: int) -> torch.Tensor:
+        """Return the values (R, H, G, D), weighted by these rows of weights."""
+        return self._of_rows(self._product(weights, self.states[2 * layer + 1]))
 
     def _product(self, states: torch.Tensor, prompts: torch.Tensor) -> torch.Tensor:
         """Return (N, M, H, G, Y) of (R, H, G, X) and (N, H, X, Y)."""
@@ -100,18 +93,19 @@ class _Padded:
         found = torch.matmul(chosen.flatten(2, 3), prompts)
         return found.unflatten(2, chosen.shape[2:4]).transpose(1, 2)
 
+    def _of_rows(self, found: torch.Tensor) -> torch.Tensor:
+        return found.flatten(0, 1)[self.real]
+
 
 @dataclasses.dataclass
 class _Batch:
     """What all steps need while no row comes or goes, on the device.
 
-    The shared prompts are `groups`, or `padded` into one. Of every row (R,): `positions` of its
-    next token among its own, how many tokens lie `before` them in a shared prompt, and 1 where it
-    is `alive`.
+    Of every row (R,): `positions` of its next token among its own, how many tokens lie `before`
+    them in a shared prompt, and 1 where it is `alive`.
     """
 
     groups: list[_Group]
-    padded: _Padded | None
     rows: torch.Tensor
     positions: torch.Tensor
     before: torch.Tensor
@@ -122,29 +116,26 @@ class Decoder(Cache):  # type: ignore[misc]
     """The batch of a model: rows that are admitted, advanced and dropped.
 
     For decoder-only models of transformers with full attention in every layer, see `supports`. At
-    most `rows` will be under way at a time.
+    most `rows`, but no fewer than four, are under way at a time. `shared` tells whether a prompt's
+    keys and values are kept once for all of its rows.
     """
 
     fewest = _FEWEST  # rows of a batch
-    refills = True  # rows may be admitted while others are under way
 
-    def __init__(self, model: Any, *, rows: int) -> None:
+    def __init__(self, model: Any, *, rows: int, shared: bool) -> None:
         super().__init__(layers=[])
-        self.model = model
-        self._most = max(rows, self.fewest)
+        self.model, self.rows, self.shared = model, max(rows, self.fewest), shared
         self._config = model.config.get_text_config()
         self._buffers: list[torch.Tensor] = []  # (R, H, L, D), in the order of a prompt's states
-        self._prompts: list[Prompt | None] = []  # of every row
-        self._lengths: list[int] = []  # own positions of every row
+        self._prompts: list[Prompt | None] = [None] * self.fewest  # of every row
+        self._lengths = [0] * self.fewest  # own positions of every row
         self._batch: _Batch | None = None
         self._stacked: tuple[list[Prompt], list[torch.Tensor]] = [], []
 
-    def evaluate(self, prompts: Sequence[Sequence[int]], *, shared: bool) -> list[Prompt]:
+    def evaluate(self, prompts: Sequence[Sequence[int]]) -> list[Prompt]:
         """Evaluate prompts (their ids) in one pass; causal attention ignores the filling behind."""
         device = self.model.device
-        ids = torch.zeros((len(prompts), max(map(len, prompts))), dtype=torch.long)
-        for row, prompt in enumerate(prompts):
-            ids[row, : len(prompt)] = torch.tensor(prompt)
+        ids = pad_sequence([torch.tensor(prompt) for prompt in prompts], batch_first=True)
         ends = [len(prompt) - 1 for prompt in prompts]
         output = self.model(
             input_ids=ids.to(device),
@@ -157,21 +148,24 @@ class Decoder(Cache):  # type: ignore[misc]
             Prompt(
                 states=[part[row, :, : end + 1].clone() for part in states],
                 logits=output.logits[row, row].clone(),
-                shared=shared,
             )
             for row, end in enumerate(ends)
         ]
 
-    def admit(self, rows: Sequence[int], prompt: Prompt) -> None:
-        """Let rows begin after a prompt; a row beyond the width widens the batch."""
-        self._widen(max(self.fewest, max(rows) + 1), prompt)
-        for row in rows:
+    def admit(self, rows: Sequence[int], prompts: Sequence[Prompt]) -> None:
+        """Let rows begin after prompts; a row beyond the width widens the batch."""
+        more = max(rows) + 1 - len(self._prompts)
+        self._prompts += [None] * more
+        self._lengths += [0] * more
+        for row, prompt in zip(rows, prompts, strict=True):
             self._prompts[row] = prompt
-            self._lengths[row] = 0 if prompt.shared else prompt.length
+            self._lengths[row] = 0 if self.shared else prompt.length
         self._batch = None
-        if not prompt.shared:
-            self._fit()
-            chosen = torch.tensor(rows, device=prompt.logits.device)
+        if not self._buffers:
+            self._buffers = [part.new_zeros((0, *part.shape)) for part in prompts[0].states]
+        self._fit()
+        for prompt, taken in () if self.shared else _rows_of(prompts, rows).items():
+            chosen = torch.tensor(taken, device=prompt.logits.device)
             for buffer, states in zip(self._buffers, prompt.states, strict=True):
                 buffer[chosen, :, : prompt.length] = states
 
@@ -229,31 +223,21 @@ class Decoder(Cache):  # type: ignore[misc]
         """
         assert self._batch is not None
         groups, rows, positions = self._batch.groups, self._batch.rows, self._batch.positions
-        padded = self._batch.padded
         keys, values = (part[: len(rows)] for part in self._buffers[2 * layer : 2 * layer + 2])
         for buffer, new in zip((keys, values), states, strict=True):
             # Under autocast they may have another precision than the cache of a prompt.
             buffer[rows, :, positions] = new[:, :, 0].to(buffer.dtype)
         scores = torch.matmul(query, keys.transpose(-1, -2)).float() + mask
-        ahead = _aligned(max((group.prompt.length for group in groups), default=0), _ALIGN)
-        if padded is not None:
-            before = padded.scores(query, layer)
-            ahead, scores = before.shape[-1], torch.cat([before, scores], dim=-1)
-        elif ahead:
+        ahead = _aligned(max((group.length for group in groups), default=0), _ALIGN)
+        if ahead:
             before = scores.new_full((*scores.shape[:-1], ahead), -torch.inf)
             for group in groups:
-                prompt = group.prompt.states[2 * layer].transpose(-1, -2)
-                found = _product(query, prompt, group)
-                before[group.rows[: group.count], ..., : group.prompt.length] = found.float()
+                before[group.rows, ..., : group.length] = group.scores(query, layer)
             scores = torch.cat([before, scores], dim=-1)
         weights = torch.softmax(scores, dim=-1).to(query.dtype)
         output = torch.matmul(weights[..., ahead:], values)
-        if padded is not None:
-            padded.add_values(output, weights[..., :ahead], layer)
         for group in groups:
-            part = weights[..., : group.prompt.length]
-            found = _product(part, group.prompt.states[2 * layer + 1], group)
-            output[group.rows[: group.count]] += found
+            output[group.rows] += group.values(weights[..., : group.length], layer)
         return output.flatten(1, 2)
 
     def update(  # the cache of the model's own code, written and read in `attend`
@@ -272,60 +256,46 @@ class Decoder(Cache):  # type: ignore[misc]
         return max(self._lengths, default=0)
 
     def _described(self, device: torch.device) -> _Batch:
-        shared: dict[Prompt, list[int]] = {}
-        for row, prompt in enumerate(self._prompts):
-            if prompt is not None and prompt.shared:
-                shared.setdefault(prompt, []).append(row)
-        groups, padded = [], None
-        if len(shared) > 1 and _PADS.get(device.type, True):
-            padded = self._padded(shared, device)
-        else:
-            for prompt, rows in shared.items():
-                filled = (rows * _FEWEST)[: max(len(rows), _FEWEST)]
-                groups.append(_Group(prompt, torch.tensor(filled, device=device), len(rows)))
-        before = [p.length if p and p.shared else 0 for p in self._prompts]
+        shared = _rows_of(self._prompts, range(len(self._prompts))) if self.shared else {}
+        parts = [{prompt: rows} for prompt, rows in shared.items()]
+        if shared and _PADS.get(device.type, True):
+            parts = [shared]
+        groups = [self._group(part, device) for part in parts]
+        before = [p.length if p and self.shared else 0 for p in self._prompts]
         alive = [int(prompt is not None) for prompt in self._prompts]
         columns = range(len(alive)), self._lengths, before, alive
-        return _Batch(
-            groups, padded, *torch.tensor([list(column) for column in columns]).to(device)
-        )
+        return _Batch(groups, *torch.tensor([list(column) for column in columns]).to(device))
 
-    def _padded(self, shared: dict[Prompt, list[int]], device: torch.device) -> _Padded:
-        most = max(map(len, shared.values()))
-        places = [
-            (n, place) for n, rows in enumerate(shared.values()) for place in range(len(rows))
-        ]
-        real = torch.tensor([n * most + place for n, place in places], device=device)
-        dealt = [rows + rows[:1] * (most - len(rows)) for rows in shared.values()]
-        taken = torch.tensor([row for rows in shared.values() for row in rows], device=device)
-        prompts = list(shared)
+    def _group(self, rows_of: dict[Prompt, list[int]], device: torch.device) -> _Group:
+        prompts, rows = list(rows_of), list(rows_of.values())
+        most = max(_FEWEST, *map(len, rows))
+        dealt = [some + some[:1] * (most - len(some)) for some in rows]
+        taken = torch.tensor([row for some in rows for row in some], device=device)
+        real: torch.Tensor | slice = slice(len(taken))
+        states, mask = [part[None] for part in prompts[0].states], None
+        if len(prompts) > 1:
+            places = [n * most + place for n, some in enumerate(rows) for place in range(len(some))]
+            real = torch.tensor(places, device=device)
+            states = self._stack(prompts)
+            lengths = torch.tensor([prompt.length for prompt in prompts], device=device)
+            behind = torch.arange(states[0].shape[2], device=device) >= lengths[:, None]
+            mask = torch.where(behind, -torch.inf, 0.0)[:, None, None, None]
+        return _Group(torch.tensor(dealt, device=device), real, taken, states, mask)
+
+    def _stack(self, prompts: list[Prompt]) -> list[torch.Tensor]:
+        """Return the states of prompts, with zeros behind their ends."""
         if self._stacked[0] != prompts:  # which stay while their rows end one by one
             length = _aligned(max(prompt.length for prompt in prompts), _ALIGN)
             layers = zip(*(prompt.states for prompt in prompts), strict=True)
             self._stacked = prompts, [_stack(states, length) for states in layers]
-        states = self._stacked[1]
-        lengths = torch.tensor([prompt.length for prompt in prompts], device=device)
-        behind = torch.arange(states[0].shape[2], device=device) >= lengths[:, None]
-        mask = torch.where(behind, -torch.inf, 0.0)[:, None, None, None]
-        return _Padded(torch.tensor(dealt, device=device), real, taken, states, mask)
-
-    def _widen(self, width: int, prompt: Prompt) -> None:
-        if not self._buffers:
-            shapes = [(width, part.shape[0], _GROWTH, part.shape[2]) for part in prompt.states]
-            self._buffers = [
-                part.new_zeros(shape) for part, shape in zip(prompt.states, shapes, strict=True)
-            ]
-        capacity = len(self._buffers[0])
-        if width > capacity:  # twice as many, since every prompt may bring a row more
-            self._resize(max(width, min(2 * capacity, self._most)), self._buffers[0].shape[2])
-        grown = max(width - len(self._prompts), 0)
-        self._prompts += [None] * grown
-        self._lengths += [0] * grown
+        return self._stacked[1]
 
     def _fit(self) -> None:
-        room = _aligned(max(self._lengths) + 1, _GROWTH)
-        if room != self._buffers[0].shape[2]:
-            self._resize(len(self._buffers[0]), room)
+        """Give the buffers the places that the rows need."""
+        capacity, _, had, _ = self._buffers[0].shape
+        width, room = max(len(self._prompts), capacity), _aligned(max(self._lengths) + 1, _GROWTH)
+        if (width, room) != (capacity, had):
+            self._resize(width, room)
 
     def _resize(self, width: int, room: int) -> None:
         for place, old in enumerate(self._buffers):  # one at a time, for the memory
@@ -336,24 +306,21 @@ class Decoder(Cache):  # type: ignore[misc]
             self._buffers[place] = new
 
 
-def _aligned(positions: int, size: int) -> int:
-    return -(-positions // size) * size
+def _rows_of(prompts: Sequence[Prompt | None], rows: Sequence[int]) -> dict[Prompt, list[int]]:
+    found: dict[Prompt, list[int]] = {}
+    for prompt, row in zip(prompts, rows, strict=True):
+        if prompt is not None:
+            found.setdefault(prompt, []).append(row)
+    return found
 
 
 def _stack(states: Sequence[torch.Tensor], length: int) -> torch.Tensor:
     """Return (N, H, length, D) of N times (H, L, D), with zeros behind."""
-    found = states[0].new_zeros((len(states), states[0].shape[0], length, states[0].shape[2]))
-    for place, part in enumerate(states):
-        found[place, :, : part.shape[1]] = part
-    return found
+    return torch.stack([pad(part, (0, 0, 0, length - part.shape[1])) for part in states])
 
 
-def _product(states: torch.Tensor, prompt: torch.Tensor, group: _Group) -> torch.Tensor:
-    """Return the products (N, H, G, Y) of a group's rows of (R, H, G, X) with (H, X, Y)."""
-    heads, grouped = states.shape[1:3]
-    chosen = states[group.rows].transpose(0, 1).reshape(heads, -1, states.shape[3])
-    found = torch.matmul(chosen, prompt).unflatten(1, (-1, grouped))
-    return found[:, : group.count].transpose(0, 1)
+def _aligned(positions: int, size: int) -> int:
+    return -(-positions // size) * size
 
 
 def _attention(
@@ -380,34 +347,22 @@ def _attention(
 AttentionInterface.register(NAME, _attention)
 
 
-@dataclasses.dataclass
-class LonePrompt:
-    """A prompt that has been evaluated: its cache, and the logits (V,) after it."""
-
-    cache: Any
-    logits: torch.Tensor
-
-
 class LoneDecoder:
-    """The same operations as `Decoder`, on rows of one prompt that are admitted at once."""
+    """The same operations as `Decoder`, on the rows of one prompt that are admitted at once."""
 
     fewest = 1
-    refills = False
 
-    def __init__(self, model: Any) -> None:
-        self.model = model
+    def __init__(self, model: Any, *, rows: int) -> None:
+        self.model, self.rows = model, rows
         self._cache: Any = None
 
-    def evaluate(self, prompts: Sequence[Sequence[int]], *, shared: bool) -> list[LonePrompt]:  # noqa: ARG002
-        """Evaluate one prompt (its ids)."""
-        (prompt,) = prompts
-        ids = torch.tensor([prompt], device=self.model.device)
-        output = self.model(input_ids=ids, use_cache=True, logits_to_keep=1)
-        return [LonePrompt(output.past_key_values, output.logits[0, -1])]
+    def evaluate(self, prompts: Sequence[Sequence[int]]) -> list[Prompt]:
+        """Evaluate the prompt (its ids)."""
+        output = self._advanced(torch.tensor(prompts, device=self.model.device))
+        return [Prompt(states=[], logits=output[0])]
 
-    def admit(self, rows: Sequence[int], prompt: LonePrompt) -> None:
-        """Let all rows, 0 to len(rows) - 1, begin after a prompt, which serves once."""
-        self._cache = prompt.cache
+    def admit(self, rows: Sequence[int], prompts: Sequence[Prompt]) -> None:  # noqa: ARG002
+        """Let all rows, 0 to len(rows) - 1, begin after the prompt."""
         self._cache.batch_repeat_interleave(len(rows))
 
     def release(self, rows: Sequence[int]) -> None:
@@ -419,7 +374,13 @@ class LoneDecoder:
 
     def step(self, tokens: torch.Tensor) -> torch.Tensor:
         """Append one token (R,) to every row and return the logits (R, V) after it."""
-        output = self.model(input_ids=tokens[:, None], past_key_values=self._cache, use_cache=True)
+        return self._advanced(tokens[:, None])
+
+    def _advanced(self, ids: torch.Tensor) -> torch.Tensor:
+        output = self.model(
+            input_ids=ids, past_key_values=self._cache, use_cache=True, logits_to_keep=1
+        )
+        self._cache = output.past_key_values
         logits: torch.Tensor = output.logits[:, -1]
         return logits
 
@@ -449,10 +410,9 @@ def _agrees(model: Any) -> bool:
     whole = model(input_ids=torch.tensor([ids], device=model.device), use_cache=False)
     expected = torch.softmax(whole.logits[0, -1].float(), -1)
     for shared in (True, False):
-        decoder = Decoder(model, rows=Decoder.fewest)
+        decoder = Decoder(model, rows=Decoder.fewest, shared=shared)
         try:
-            (prompt,) = decoder.evaluate([ids[:4]], shared=shared)
-            decoder.admit([1], prompt)
+            decoder.admit([1], decoder.evaluate([ids[:4]]))
             for token in ids[4:]:
                 tokens = torch.full((Decoder.fewest,), token, device=model.device)
                 logits = decoder.step(tokens)

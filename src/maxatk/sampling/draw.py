@@ -150,19 +150,13 @@ class Stopper:
         longest = max(map(len, settings.stop), default=1)
         self._tail = _TOKENS_A_CHARACTER * longest + _BEFORE
 
-    @property
-    def active(self) -> bool:
-        """Return whether anything but the end token ends a completion."""
-        return bool(self._settings.stop) or self._settings.stop_at_fence
-
     def ends(self, ids: Sequence[int]) -> bool:
         """Return whether the last of these ids ends the completion."""
-        tail = self._decode(ids[-self._tail :])
-        if not any(stop in tail for stop in self._settings.stop) and not (
-            self._settings.stop_at_fence and "\n" in self._decode(ids[-1:])
-        ):
-            return False
-        return end_of(self._decode(ids), self._settings) is not None
+        stops, fences = self._settings.stop, self._settings.stop_at_fence
+        tail = self._decode(ids[-self._tail :]) if stops else ""
+        if any(stop in tail for stop in stops) or (fences and "\n" in self._decode(ids[-1:])):
+            return end_of(self._decode(ids), self._settings) is not None
+        return False
 
     def text(self, ids: Sequence[int]) -> str:
         """Return the text of these ids, up to where it ends."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -95,17 +95,29 @@ class HFBackend:
     ) -> Generator[list[Sample], None, None]:
         if not self.batch_size:
             self.prepare({request.problem_id: request.prompt for request in requests}, settings)
-        stopper, rows = Stopper(settings, self._text), self.batch_size
-        loop = Loop(
-            Decoder(self.model, rows=rows) if self.keeps_full else LoneDecoder(self.model),
-            settings,
-            rows=rows,
-            shared=shares(settings.samples, self.device),
-            end_tokens=self._end_tokens,
-            stopper=stopper,
-        )
-        drawn = loop.run(self._work(request, settings) for request in requests if request.indices)
+        stopper = Stopper(settings, self._text)
+        works = (self._work(request, settings) for request in requests if request.indices)
+        drawn = self.draw(works, settings, stopper)
         return ([_sample(row, stopper) for row in some] for some in drawn)
+
+    def draw(
+        self, works: Iterable[Work], settings: SamplingSettings, stopper: Stopper
+    ) -> Iterator[list[Drawn]]:
+        """Yield the rows of works as they end."""
+        decoder: Decoder | LoneDecoder
+        if self.keeps_full:
+            shared = shares(settings.samples, self.device)
+            decoder = Decoder(self.model, rows=self.batch_size, shared=shared)
+            loop = Loop(decoder, settings, end_tokens=self._end_tokens, stopper=stopper)
+            yield from loop.run(works)
+            return
+        for work in works:
+            for start in range(0, len(work.keys), self.batch_size):
+                some = slice(start, start + self.batch_size)
+                part = Work(work.prompt, work.keys[some], work.noise[some])
+                decoder = LoneDecoder(self.model, rows=len(part.keys))
+                loop = Loop(decoder, settings, end_tokens=self._end_tokens, stopper=stopper)
+                yield from loop.run([part])
 
     def _work(self, request: Request, settings: SamplingSettings) -> Work:
         noise = sampling_noise(request.problem_id, max(request.indices) + 1, settings)

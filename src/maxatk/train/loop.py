@@ -62,11 +62,10 @@ class OwnLoop:
         rows: dict[tuple[int, ...], list[int]] = {}
         for row, prompt in enumerate(prompts):
             rows.setdefault(tuple(prompt), []).append(row)
+        shared = shares(len(prompts) / len(rows), model.device)
         loop = Loop(
-            Decoder(model, rows=len(prompts)),
+            Decoder(model, rows=len(prompts), shared=shared),
             self.settings,
-            rows=len(prompts),
-            shared=shares(len(prompts) / len(rows), model.device),
             end_tokens=self.end_tokens,
             stopper=Stopper(self.settings, lambda _: ""),  # nothing but the end token ends one
         )
