@@ -31,7 +31,7 @@ def draw(backend, rows=64, most=12, *, seed=0, batch=None, ends=(0,), **changes)
     work = Work(prompt_ids(backend.tokenizer, PROMPT), range(rows), noise)
     backend = copy.copy(backend)
     backend.batch_size, backend._end_tokens = batch or rows, ends
-    found = backend.draw([work], settings, Stopper(settings, backend._text))
+    found = backend.rows([work], settings, Stopper(settings, backend._text))
     drawn = [row for some in found for row in some]
     return sorted(drawn, key=lambda row: row.key)
 

@@ -1,16 +1,16 @@
-"""Sampling backends: one class each, listed in `BACKENDS`.
-
-A backend draws the samples of a queue of requests, each for indices of one problem.
-"""
+"""Sampling backends: one class each, listed in `BACKENDS`."""
 
 from __future__ import annotations
 
+import abc
+import collections
+import contextlib
 import dataclasses
 import importlib
 import importlib.util
 import logging
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from maxatk.check import require
 from maxatk.errors import InvalidValueError, MissingDependencyError, unknown_name
@@ -21,30 +21,53 @@ from maxatk.sampling.settings import BACKENDS, ModelSettings, Request, SamplingS
 _log = logging.getLogger(__name__)
 
 
-class Backend(Protocol):
-    """What the evaluation run needs of a sampler.
+class Backend(abc.ABC):
+    """What draws samples for an evaluation; `draw` is where backends differ.
 
     `batch_size`, known after `prepare`, is how many samples are under way at a time.
     """
 
     batch_size: int
 
+    @abc.abstractmethod
     def describe(self) -> dict[str, Any]:
         """Return what identifies the model and its numerics, as JSON, for the manifest."""
 
+    @abc.abstractmethod
     def prepare(self, prompts: Mapping[str, str], settings: SamplingSettings) -> None:
         """Make ready for these prompts (by problem id), and choose the batch size if none is given.
 
         Raises InvalidValueError for a prompt or a setting that it cannot sample with.
         """
 
+    @abc.abstractmethod
+    def draw(
+        self, requests: list[Request], settings: SamplingSettings
+    ) -> Generator[Sequence[Sample], None, None]:
+        """Yield the samples asked for as they are drawn, with a batch that is full to the last."""
+
     def sample(
         self, requests: Iterable[Request], settings: SamplingSettings
     ) -> Generator[list[Sample], None, None]:
         """Yield the samples asked for, in that order, as they are drawn; the same on every call.
 
-        The batch is kept full across the requests. Closing the generator drops the rest.
+        Closing the generator drops the rest. Raises InvalidValueError for an index that the
+        settings have no sample for, and what `draw` raises.
         """
+        asked = list(requests)
+        wanted = collections.deque((one.problem_id, i) for one in asked for i in one.indices)
+        for _, index in wanted:
+            allowed = f"in [0, {settings.samples})"
+            require(0 <= index < settings.samples, "sample index", allowed, index)
+        early: dict[tuple[str, int], Sample] = {}
+        with contextlib.closing(self.draw(asked, settings)) as found:
+            for some in found:
+                early.update({(sample.problem_id, sample.sample): sample for sample in some})
+                ready = []
+                while wanted and wanted[0] in early:
+                    ready.append(early.pop(wanted.popleft()))
+                if ready:
+                    yield ready
 
 
 def load_backend(model: str, settings: ModelSettings) -> Backend:
@@ -134,39 +157,3 @@ def check_lengths(
                 f"exceed the model's context of {limit}, which leaves {max(0, limit - length)}"
             )
     return max(lengths.values(), default=0)
-
-
-def in_order(
-    requests: Iterable[Request],
-    settings: SamplingSettings,
-    draw: Callable[[list[Request], SamplingSettings], Generator[Sequence[Sample], None, None]],
-) -> Generator[list[Sample], None, None]:
-    """Yield the samples that `draw` yields, each as soon as all asked for before it are there.
-
-    Closing this iterator closes that of `draw`. Raises InvalidValueError, at once, for an index
-    that the settings have no sample for.
-    """
-    asked = list(requests)
-    for index in (index for request in asked for index in request.indices):
-        allowed = f"in [0, {settings.samples})"
-        require(0 <= index < settings.samples, "sample index", allowed, index)
-    return _ordered(asked, draw(asked, settings))
-
-
-def _ordered(
-    requests: Sequence[Request], found: Generator[Sequence[Sample], None, None]
-) -> Generator[list[Sample], None, None]:
-    keys = ((request.problem_id, index) for request in requests for index in request.indices)
-    early: dict[tuple[str, int], Sample] = {}
-    wanted = next(keys, None)
-    try:
-        for some in found:
-            early.update({(sample.problem_id, sample.sample): sample for sample in some})
-            ready = []
-            while wanted is not None and wanted in early:
-                ready.append(early.pop(wanted))
-                wanted = next(keys, None)
-            if ready:
-                yield ready
-    finally:
-        found.close()

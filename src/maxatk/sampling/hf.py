@@ -18,7 +18,7 @@ import torch
 
 from maxatk.models import prompt_ids, refuse_missing_folder
 from maxatk.records import Sample
-from maxatk.sampling.backend import check_lengths, describe_files, in_order
+from maxatk.sampling.backend import Backend, check_lengths, describe_files
 from maxatk.sampling.decoding import Decoder, LoneDecoder, shares, supports
 from maxatk.sampling.draw import Stopper
 from maxatk.sampling.loading import load_model
@@ -28,7 +28,7 @@ from maxatk.sampling.settings import ModelSettings, Request, SamplingSettings
 _MOST_ROWS = 256
 
 
-class HFBackend:
+class HFBackend(Backend):
     """Draw samples from a local folder or a hub name.
 
     Sample `s` of a problem depends on the seed, the problem id and `s` alone, up to the rounding
@@ -81,26 +81,18 @@ class HFBackend:
         if not self.batch_size:
             self.batch_size = self._fitting_batch_size(longest, settings)
 
-    def sample(
-        self, requests: Iterable[Request], settings: SamplingSettings
-    ) -> Generator[list[Sample], None, None]:
-        """Yield the samples asked for, in that order, as they are drawn.
-
-        Raises InvalidValueError for an index out of range.
-        """
-        return in_order(requests, settings, self._drawn)
-
-    def _drawn(
+    def draw(
         self, requests: list[Request], settings: SamplingSettings
     ) -> Generator[list[Sample], None, None]:
+        """Yield the samples asked for, as they are drawn."""
         if not self.batch_size:
             self.prepare({request.problem_id: request.prompt for request in requests}, settings)
         stopper = Stopper(settings, self._text)
         works = (self._work(request, settings) for request in requests if request.indices)
-        drawn = self.draw(works, settings, stopper)
-        return ([_sample(row, stopper) for row in some] for some in drawn)
+        for some in self.rows(works, settings, stopper):
+            yield [_sample(row, stopper) for row in some]
 
-    def draw(
+    def rows(
         self, works: Iterable[Work], settings: SamplingSettings, stopper: Stopper
     ) -> Iterator[list[Drawn]]:
         """Yield the rows of works as they end."""

@@ -10,21 +10,22 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import dataclasses
+import contextlib
 import itertools
 import json
 import math
 import os
 import random
-from collections.abc import Generator, Iterable, Mapping
-from typing import Any
+from collections.abc import Generator, Iterator, Mapping
+from typing import Annotated, Any
 
 import httpx
-from anyio.from_thread import start_blocking_portal
+import msgspec
+from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from maxatk.errors import InvalidValueError, ServerError
 from maxatk.records import Sample
-from maxatk.sampling.backend import in_order
+from maxatk.sampling.backend import Backend
 from maxatk.sampling.settings import ModelSettings, Request, SamplingSettings, sample_seed
 from maxatk.settings import HIDDEN, masked_url
 
@@ -36,24 +37,20 @@ _MOST_BYTES = 64 << 20  # of an answer, once unpacked
 _PACKED = ("", "identity", "gzip", "deflate")  # others unpack to any size at once
 _SECRET = 12  # characters of a key that is kept out of texts; shorter ones are placeholders
 
-
-@dataclasses.dataclass(frozen=True)
-class _Answer:
-    """What a server answered, read to its end."""
-
-    status: int
-    headers: Mapping[str, str]
-    text: str
-
-    def json(self) -> Any:
-        """Return its JSON, None where it is none."""
-        try:
-            return json.loads(self.text)
-        except (ValueError, RecursionError):
-            return None
+_Count = Annotated[int, msgspec.Meta(ge=0, le=_MOST_BYTES)]
+_Word = Annotated[str, msgspec.Meta(max_length=39, pattern=r"^[ -~]*\Z")]
 
 
-class OpenAIBackend:
+class _Model(msgspec.Struct):
+    id: Any = None
+    owned_by: Any = None
+
+
+class _Token(msgspec.Struct):
+    logprob: float
+
+
+class OpenAIBackend(Backend):
     """Draw samples from a server; `model` is the name it has there.
 
     `tokens` is the server's own count where it gives one; `entropy` stays None, and so does
@@ -109,61 +106,61 @@ class OpenAIBackend:
                 raise InvalidValueError(f"problem {problem_id!r}: the prompt is empty")
         url = f"{self._base}/models"
         try:
-            with start_blocking_portal() as portal:  # a thread: here a loop may be running
-                answer = portal.call(self._get, url)
+            with self._connected() as (portal, client):
+                answer = portal.call(self._answer, client, "GET", url, None)
         except (httpx.HTTPError, httpx.InvalidURL, asyncio.TimeoutError) as error:
             shown, reason = masked_url(url), self._reason(error)
             raise ServerError(f"{shown}: the server cannot be reached: {reason}") from error
-        rows = _models(answer.json())
-        self._is_vllm = any(row.get("owned_by") == "vllm" for row in rows)
-        names = [str(row.get("id")) for row in rows]
+        rows = _found(_json(answer), list[_Model], "data") or []  # not every server lists them
+        self._is_vllm = any(row.owned_by == "vllm" for row in rows)
+        names = [str(row.id) for row in rows]
         if names and self.name not in names:
             listed = self._excerpt(", ".join(names[:10]))
             raise ServerError(
                 f"{masked_url(url)}: the server has no model {self.name!r}; it has {listed}"
             )
 
-    def sample(
-        self, requests: Iterable[Request], settings: SamplingSettings
+    def draw(
+        self, requests: list[Request], settings: SamplingSettings
     ) -> Generator[list[Sample], None, None]:
-        """Yield the samples asked for, in that order, as the server gives them.
+        """Yield the samples asked for, as the server gives them.
 
         Raises ServerError when a request is refused or goes on failing after its retries; the
         other requests are then dropped, as they are when the iterator is closed.
         """
-        return in_order(requests, settings, self._answers)
-
-    def _answers(
-        self, requests: list[Request], settings: SamplingSettings
-    ) -> Generator[list[Sample], None, None]:
         asked = ((request, index) for request in requests for index in request.indices)
-        # The event loop has a thread of its own: it goes on asking while samples are stored, and
-        # it works within another loop, as in a notebook. What is left when it ends is cancelled.
-        with start_blocking_portal() as portal:
+        with self._connected() as (portal, client):
             slots = asyncio.Semaphore(self.batch_size)
-            with portal.wrap_async_context_manager(self._client()) as client:
-                waiting: set[concurrent.futures.Future[Sample]] = set()
-                while True:
-                    for one in itertools.islice(asked, _AHEAD * self.batch_size - len(waiting)):
-                        body = self._body(*one, settings)
-                        waiting.add(portal.start_task_soon(self._asked, client, slots, body, *one))
-                    if not waiting:
-                        return
-                    first = concurrent.futures.FIRST_COMPLETED
-                    done, waiting = concurrent.futures.wait(waiting, return_when=first)
-                    yield [future.result() for future in done]
 
-    async def _asked(
-        self,
-        client: httpx.AsyncClient,
-        slots: asyncio.Semaphore,
-        body: Mapping[str, Any],
-        request: Request,
-        index: int,
-    ) -> Sample:
-        async with slots:
-            answer = await self._ask(client, body, f"sample {index} of {request.problem_id!r}")
-        return self._sample_of(answer, request.problem_id, index)
+            async def sample(request: Request, index: int) -> Sample:
+                place = f"{self._shown}: sample {index} of {request.problem_id!r}"
+                async with slots:
+                    answer = await self._ask(client, self._body(request, index, settings), place)
+                return self._sample_of(answer, place, request.problem_id, index)
+
+            waiting: set[concurrent.futures.Future[Sample]] = set()
+            while True:
+                for one in itertools.islice(asked, _AHEAD * self.batch_size - len(waiting)):
+                    waiting.add(portal.start_task_soon(sample, *one))
+                if not waiting:
+                    return
+                first = concurrent.futures.FIRST_COMPLETED
+                done, waiting = concurrent.futures.wait(waiting, return_when=first)
+                yield [future.result() for future in done]
+
+    @contextlib.contextmanager
+    def _connected(self) -> Iterator[tuple[BlockingPortal, httpx.AsyncClient]]:
+        """Yield an event loop in a thread of its own, with a client.
+
+        It goes on asking while samples are stored, and it works within another loop, as in a
+        notebook. What is left when it ends is cancelled.
+        """
+        limits = httpx.Limits(max_connections=self.batch_size)
+        timeout = self.server.timeout_s
+        with start_blocking_portal() as portal:
+            client = httpx.AsyncClient(headers=self._headers, timeout=timeout, limits=limits)
+            with portal.wrap_async_context_manager(client):
+                yield portal, client
 
     def _body(self, request: Request, index: int, settings: SamplingSettings) -> dict[str, Any]:
         extra: dict[str, Any] = {"top_k": settings.top_k, "min_p": settings.min_p}
@@ -195,7 +192,9 @@ class OpenAIBackend:
         arguments = dict(settings.template_arguments)
         return {"messages": turns, **({"chat_template_kwargs": arguments} if arguments else {})}
 
-    async def _ask(self, client: httpx.AsyncClient, body: Mapping[str, Any], place: str) -> _Answer:
+    async def _ask(
+        self, client: httpx.AsyncClient, body: Mapping[str, Any], place: str
+    ) -> httpx.Response:
         for attempt in range(self.server.retries + 1):
             wait = None
             try:
@@ -203,37 +202,30 @@ class OpenAIBackend:
             except (httpx.HTTPError, asyncio.TimeoutError) as error:
                 problem = self._reason(error)
             else:
-                if 200 <= answer.status < 300:
+                if answer.is_success:
                     return answer
-                problem = f"status {answer.status}: {self._excerpt(answer.text)}"
-                if answer.status not in _MAY_PASS:
-                    raise ServerError(f"{self._shown}: {place} was refused: {problem}")
-                wait = _asked_to_wait(answer)
+                problem = f"status {answer.status_code}: {self._excerpt(answer.text)}"
+                if answer.status_code not in _MAY_PASS:
+                    raise ServerError(f"{place} was refused: {problem}")
+                wait = answer.headers.get("Retry-After")
             if attempt < self.server.retries:
-                await asyncio.sleep(self._pause(attempt) if wait is None else wait)
-        raise ServerError(
-            f"{self._shown}: {place} failed {self.server.retries + 1} times, the last: {problem}"
-        )
+                await asyncio.sleep(self._pause(attempt, wait))
+        raise ServerError(f"{place} failed {self.server.retries + 1} times, the last: {problem}")
 
-    def _pause(self, attempt: int) -> float:
+    def _pause(self, attempt: int, asked: str | None) -> float:
+        with contextlib.suppress(TypeError, ValueError):  # absent, or a date
+            if not math.isnan(seconds := float(asked)):
+                return min(max(seconds, 0.0), _LONGEST_WAIT_S)
         # A random half, so that many requests refused at once do not come back at once.
         longest = min(self.server.backoff_s * 2.0**attempt, _LONGEST_WAIT_S)
         return longest * random.uniform(0.5, 1.0)
 
-    def _client(self) -> httpx.AsyncClient:
-        limits = httpx.Limits(max_connections=self.batch_size)
-        return httpx.AsyncClient(
-            headers=self._headers, timeout=self.server.timeout_s, limits=limits
-        )
-
-    async def _get(self, url: str) -> _Answer:
-        async with self._client() as client:
-            return await self._answer(client, "GET", url)
-
     async def _answer(
-        self, client: httpx.AsyncClient, method: str, url: str, body: Any = None
-    ) -> _Answer:
-        async def read() -> _Answer:
+        self, client: httpx.AsyncClient, method: str, url: str, body: Mapping[str, Any] | None
+    ) -> httpx.Response:
+        """Return an answer that has been read to its end."""
+
+        async def read() -> httpx.Response:
             parts = bytearray()
             async with client.stream(method, url, json=body) as response:
                 packed = response.headers.get("Content-Encoding", "").lower()
@@ -247,8 +239,10 @@ class OpenAIBackend:
                         raise httpx.DecodingError(
                             f"the answer is longer than {_MOST_BYTES:,} bytes"
                         )
-            text = parts.decode("utf-8", "replace")
-            return _Answer(response.status_code, response.headers, text)
+            wait = response.headers.get("Retry-After", "")
+            return httpx.Response(
+                response.status_code, headers={"Retry-After": wait}, content=bytes(parts)
+            )
 
         # The time-out of httpx is for every part of an answer by itself.
         return await asyncio.wait_for(read(), self.server.timeout_s)
@@ -262,55 +256,47 @@ class OpenAIBackend:
     def _reason(self, error: Exception) -> str:
         return self._excerpt(masked_url(f"{type(error).__name__} {error}".strip()))
 
-    def _sample_of(self, answer: _Answer, problem_id: str, index: int) -> Sample:
-        place, found = f"{self._shown}: sample {index} of {problem_id!r}", answer.json()
+    def _sample_of(self, answer: httpx.Response, place: str, problem_id: str, index: int) -> Sample:
+        found = _json(answer)
         if found is None:
-            shown = self._excerpt(answer.text)
-            raise ServerError(f"{place}: the answer is not JSON: {shown!r}")
-        try:
-            choice = found["choices"][0]
-            text = choice["message"]["content"] if self.server.chat else choice["text"]
-        except (KeyError, IndexError, TypeError):
-            text = None
-        if not isinstance(text, str):
-            shown = self._excerpt(str(found))
-            raise ServerError(f"{place}: the answer has no text: {shown}")
+            raise ServerError(f"{place}: the answer is not JSON: {self._excerpt(answer.text)!r}")
+        choice = _found(found, dict[str, Any], "choices", 0)
+        text = _found(choice, str, *(("message", "content") if self.server.chat else ("text",)))
+        if text is None:
+            raise ServerError(f"{place}: the answer has no text: {self._excerpt(str(found))}")
         # Half a surrogate pair, which JSON can spell, is no character that a file can hold.
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        usage, reason = found.get("usage"), choice.get("finish_reason")
-        tokens = usage.get("completion_tokens") if isinstance(usage, dict) else None
         return Sample(
             problem_id=problem_id,
             sample=index,
             completion=self._without_key(text),
-            tokens=tokens if type(tokens) is int and 0 <= tokens <= _MOST_BYTES else None,
-            finish_reason=reason if _is_word(reason) else None,
+            tokens=_found(found, _Count, "usage", "completion_tokens"),
+            finish_reason=_found(choice, _Word, "finish_reason"),
             logprob=_logprob(choice),
         )
 
 
-def _is_word(value: Any) -> bool:
-    return isinstance(value, str) and value.isascii() and value.isprintable() and len(value) < 40
-
-
-def _asked_to_wait(answer: _Answer) -> float | None:
+def _json(answer: httpx.Response) -> Any:
     try:
-        seconds = float(answer.headers["Retry-After"])
-    except (KeyError, ValueError):  # absent, or a date
+        return json.loads(answer.content.decode("utf-8", "replace"))
+    except (ValueError, RecursionError):
         return None
-    return None if math.isnan(seconds) else min(max(seconds, 0.0), _LONGEST_WAIT_S)
 
 
-def _models(answer: Any) -> list[dict[str, Any]]:
-    rows = answer.get("data") if isinstance(answer, dict) else None  # not every server lists them
-    return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
-
-
-def _logprob(choice: Mapping[str, Any]) -> float | None:
+def _found(answer: Any, kind: Any, *path: str | int) -> Any:
+    """Return what lies at a path in an answer, None where nothing of that kind does."""
     try:
-        found = choice.get("logprobs") or {}
-        values = found.get("token_logprobs") or [token["logprob"] for token in found["content"]]
-        total = math.fsum(values)
-    except (AttributeError, KeyError, TypeError, ValueError, OverflowError):  # none, or no numbers
+        for name in path:
+            answer = answer[name]
+        return msgspec.convert(answer, kind)
+    except (LookupError, TypeError, msgspec.ValidationError):
         return None
+
+
+def _logprob(choice: Any) -> float | None:
+    values = _found(choice, list[float], "logprobs", "token_logprobs")
+    if not values:
+        tokens = _found(choice, list[_Token], "logprobs", "content") or []
+        values = [token.logprob for token in tokens]
+    total = sum(values)
     return round(total, 4) if values and math.isfinite(total) else None

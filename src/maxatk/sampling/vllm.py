@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from vllm.sampling_params import RequestOutputKind
 from maxatk.errors import InvalidValueError
 from maxatk.models import load_tokenizer, prompt_ids, refuse_missing_folder
 from maxatk.records import Sample
-from maxatk.sampling.backend import check_lengths, describe_files, in_order
+from maxatk.sampling.backend import Backend, check_lengths, describe_files
 from maxatk.sampling.loading import check_adapter, found_or_missing, is_made_bfloat16, reason_of
 from maxatk.sampling.settings import ModelSettings, Request, SamplingSettings, sample_seed
 
@@ -32,7 +32,7 @@ _OURS = ("model", "tokenizer", "dtype", "revision", "generation_config", "enable
 _BATCHED_TOKENS = 8192  # at a time, of prompts that are not evaluated in chunks
 
 
-class VLLMBackend:
+class VLLMBackend(Backend):
     """Draw samples with vLLM's engine, which at most `batch_size` are in at a time.
 
     Prompts become the tokens that the backend "hf" gives its model. Every sample is a sequence with
@@ -93,18 +93,10 @@ class VLLMBackend:
         context = self.engine.llm_engine.model_config.max_model_len
         check_lengths(prompts, self._prompt_ids, settings.max_new_tokens, context)
 
-    def sample(
-        self, requests: Iterable[Request], settings: SamplingSettings
-    ) -> Generator[list[Sample], None, None]:
-        """Yield the samples asked for, in that order, as they are drawn.
-
-        Raises InvalidValueError for an index out of range.
-        """
-        return in_order(requests, settings, self._drawn)
-
-    def _drawn(
+    def draw(
         self, requests: list[Request], settings: SamplingSettings
     ) -> Generator[list[Sample], None, None]:
+        """Yield the samples asked for, as they are drawn."""
         engine = self.engine.llm_engine
         waiting = (
             (request.problem_id, index, ids)
