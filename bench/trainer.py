@@ -37,8 +37,7 @@ from transformers import PrinterCallback, Qwen2Config, Qwen2ForCausalLM, Trainer
 from trl import GRPOConfig, GRPOTrainer
 
 from maxatk.mini import Noise, generate_problems
-from maxatk.mini.model import new_model, train_tokenizer
-from maxatk.mini.warm_start import noisy_corpus
+from maxatk.mini.model import new_model, noisy_corpus, train_tokenizer
 from maxatk.train import MaxAtKConfig, MaxAtKTrainer
 
 PROMPTS, GROUP = 64, 16

@@ -11,8 +11,7 @@ def mini(tmp_path_factory):
     from maxatk.engines.verl.dataset import write_parquet
     from maxatk.jsonl import write_jsonl
     from maxatk.mini import Noise, generate_problems
-    from maxatk.mini.model import new_model, train_tokenizer
-    from maxatk.mini.warm_start import noisy_corpus
+    from maxatk.mini.model import new_model, noisy_corpus, train_tokenizer
 
     folder = tmp_path_factory.mktemp("mini")
     found = list(generate_problems(16, seed=0, tests=3))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maxatk.mini.language import ANSWERS, OPERATIONS, READ, Pipeline
+from maxatk.mini.problems import ANSWERS, OPERATIONS, READ, Pipeline
 
 STAGES = [stage for group in OPERATIONS.values() for stage in group]
 numbers = st.lists(st.integers(-20, 20), max_size=6)

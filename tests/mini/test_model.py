@@ -4,9 +4,16 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from maxatk.errors import InvalidValueError
 from maxatk.mini import MiniProblem, Noise, WarmStart, generate_problems
-from maxatk.mini.language import ANSWERS, OPERATIONS
-from maxatk.mini.model import CONTEXT, END_OF_TEXT, VOCABULARY, new_model, train_tokenizer
-from maxatk.mini.warm_start import noisy_corpus, warm_start
+from maxatk.mini.model import (
+    CONTEXT,
+    END_OF_TEXT,
+    VOCABULARY,
+    new_model,
+    noisy_corpus,
+    train_tokenizer,
+    warm_start,
+)
+from maxatk.mini.problems import ANSWERS, OPERATIONS
 
 
 def texts_of(problems: list[MiniProblem]) -> list[str]:

@@ -6,8 +6,7 @@ import pytest
 
 from maxatk.errors import InvalidValueError
 from maxatk.mini import Noise, generate_problems
-from maxatk.mini.language import ANSWERS, OPERATIONS, READ
-from maxatk.mini.problems import OPERATION_COUNTS
+from maxatk.mini.problems import ANSWERS, OPERATION_COUNTS, OPERATIONS, READ
 from maxatk.verifier import Job, Verifier
 
 

@@ -104,8 +104,7 @@ def test_problems_without_tests_need_another_reward(samples, tmp_path, verifier)
 @pytest.fixture(scope="module")
 def mini(tmp_path_factory):
     from maxatk.mini import Noise, generate_problems
-    from maxatk.mini.model import new_model, train_tokenizer
-    from maxatk.mini.warm_start import noisy_corpus
+    from maxatk.mini.model import new_model, noisy_corpus, train_tokenizer
 
     folder = tmp_path_factory.mktemp("mini")
     made = list(generate_problems(24, seed=0, tests=1))

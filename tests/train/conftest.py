@@ -12,8 +12,7 @@ from transformers import AutoModelForCausalLM
 
 from maxatk.jsonl import write_jsonl
 from maxatk.mini import Noise, generate_problems
-from maxatk.mini.model import new_model, train_tokenizer
-from maxatk.mini.warm_start import noisy_corpus
+from maxatk.mini.model import new_model, noisy_corpus, train_tokenizer
 from maxatk.train import MaxAtKConfig, MaxAtKTrainer
 
 PROMPTS = [f"order cut {word}\n1 2 > {n}\n#\n" for n, word in enumerate(["sum", "max", "len"] * 4)]

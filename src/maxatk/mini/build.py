@@ -12,10 +12,8 @@ from pathlib import Path
 from maxatk.check import at_least, require
 from maxatk.folders import read_json, write_json
 from maxatk.jsonl import write_jsonl
-from maxatk.mini.model import new_model, train_tokenizer
+from maxatk.mini.model import WarmStart, new_model, noisy_corpus, train_tokenizer, warm_start
 from maxatk.mini.problems import generate_problems
-from maxatk.mini.warm_start import WarmStart, noisy_corpus, warm_start
-from maxatk.records import Problem
 
 MANIFEST = "mini.json"
 _TOKENIZER_TEXTS = 10_000  # more texts change a vocabulary of 192 entries no more
@@ -69,36 +67,20 @@ def build_mini(
     for package in ("torch", "transformers", "tokenizers"):  # missing ones, before any file
         importlib.import_module(package)
     (out / MANIFEST).unlink(missing_ok=True)
-    draw = functools.partial(generate_problems, seed=settings.seed, tests=settings.tests)
+    draw = functools.partial(
+        generate_problems,
+        seed=settings.seed,
+        tests=settings.tests,
+        visible_tests=settings.visible_tests,
+    )
     test = list(draw(settings.test_problems, prefix="test"))
-    held_out = frozenset(p.problem.prompt for p in test)
+    held_out = frozenset(made.problem.prompt for made in test)
     train = draw(settings.train_problems, prefix="train", exclude=held_out)
     for name, problems in (("train", train), ("test", test)):
-        shown = (_with_visible(p.problem, settings.visible_tests) for p in problems)
-        write_jsonl(out / f"{name}.jsonl", (problem.to_json() for problem in shown))
-    _build_model(out / "base", settings, held_out=held_out, progress=progress)
-    write_json(out / MANIFEST, manifest)
-
-
-def _with_visible(problem: Problem, count: int) -> Problem:
-    return dataclasses.replace(problem, visible_tests=problem.tests[:count])
-
-
-def _build_model(
-    folder: Path,
-    settings: MiniSettings,
-    *,
-    held_out: frozenset[str],
-    progress: Callable[[int, int], None] | None,
-) -> None:
-    problems = generate_problems(
-        settings.warm_start.problems,
-        seed=settings.seed,
-        tests=1,  # nothing is verified
-        prefix="corpus",
-        exclude=held_out,
-    )
-    corpus = noisy_corpus(problems, noise=settings.warm_start.noise, seed=settings.seed)
+        write_jsonl(out / f"{name}.jsonl", (made.problem.to_json() for made in problems))
+    # No program of the warm start is verified.
+    solved = draw(settings.warm_start.problems, tests=1, prefix="corpus", exclude=held_out)
+    corpus = noisy_corpus(solved, noise=settings.warm_start.noise, seed=settings.seed)
     sampled = random.Random(settings.seed).sample(corpus, min(len(corpus), _TOKENIZER_TEXTS))
     tokenizer = train_tokenizer([prompt + completion for prompt, completion in sampled])
     model = new_model(tokenizer, seed=settings.seed)
@@ -110,5 +92,6 @@ def _build_model(
         seed=settings.seed,
         progress=progress,
     )
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
+    model.save_pretrained(out / "base")
+    tokenizer.save_pretrained(out / "base")
+    write_json(out / MANIFEST, manifest)

@@ -1,4 +1,8 @@
-"""Random problems of the embedded language, and the noisy solutions the warm start learns from.
+"""The tiny language of the built-in problems, random problems of it, and noisy solutions.
+
+A pipeline reads one line of integers into the list `a`, changes it by one to three operations
+and prints one answer. Every stage is one line of ordinary Python, so that any interpreter can
+run a program and a model of a few hundred thousand parameters can learn to write one.
 
 A prompt names every stage of a hidden pipeline, by its exact name or only by its category, and
 shows two examples. Guessing the hidden stages right takes luck or the examples; short inputs let
@@ -10,16 +14,138 @@ from __future__ import annotations
 import dataclasses
 import random
 from collections.abc import Iterator
+from functools import cached_property
+from types import CodeType
 
 from maxatk.check import at_least
-from maxatk.mini.language import ANSWERS, OPERATIONS, READ, Pipeline, PipelineStage
 from maxatk.records import Problem, TestCase
 
+READ = "a=list(map(int,input().split()))\n"
 OPERATION_COUNTS = {1: 0.2, 2: 0.5, 3: 0.3}
 EXAMPLES = 2
 INPUT_LENGTHS = (1, 4)
 INPUT_RANGE = (-5, 9)
 _ATTEMPTS = 40  # inputs tried for one pipeline before another pipeline is drawn
+
+
+@dataclasses.dataclass(frozen=True)
+class PipelineStage:
+    """One stage of a pipeline: its exact name, its category and its line of Python."""
+
+    name: str
+    category: str
+    line: str
+
+
+def _stages(category: str, template: str, **expressions: str) -> tuple[PipelineStage, ...]:
+    return tuple(
+        PipelineStage(name=name, category=category, line=template.format(expression) + "\n")
+        for name, expression in expressions.items()
+    )
+
+
+# Inside a category the first stage is the commonest.
+OPERATIONS: dict[str, tuple[PipelineStage, ...]] = {
+    "order": _stages(
+        "order",
+        "a={}",
+        sort="sorted(a)",
+        flip="a[::-1]",
+        left="a[1:]+a[:1]",
+        desc="sorted(a)[::-1]",
+        size="sorted(a,key=abs)",
+        right="a[-1:]+a[:-1]",
+        deal="a[::2]+a[1::2]",
+    ),
+    "cut": _stages(
+        "cut",
+        "a={}",
+        tail="a[1:]",
+        init="a[:-1]",
+        two="a[:2]",
+        odds="a[::2]",
+        last="a[-2:]",
+        evens="a[1::2]",
+        three="a[:3]",
+        mid="a[1:-1]",
+    ),
+    "change": _stages(
+        "change",
+        "a=[{} for x in a]",
+        inc="x+1",
+        twice="x*2",
+        neg="-x",
+        abs="abs(x)",
+        square="x*x",
+        dec="x-1",
+        half="x//2",
+        mod="x%3",
+        thrice="x*3",
+        ten="10-x",
+    ),
+    "keep": _stages(
+        "keep",
+        "a=[x for x in a if {}]",
+        pos="x>0",
+        even="x%2<1",
+        odd="x%2>0",
+        big="x>3",
+        small="x<5",
+        minus="x<0",
+        some="x!=0",
+        third="x%3<1",
+    ),
+}
+
+ANSWERS: tuple[PipelineStage, ...] = _stages(
+    "answer",
+    "print({})",
+    sum="sum(a)",
+    max="max(a)",
+    len="len(a)",
+    first="a[0]",
+    min="min(a)",
+    end="a[-1]",
+    kinds="len(set(a))",
+    spread="max(a)-min(a)",
+    total="sum(map(abs,a))",
+    all="*a",
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Pipeline:
+    """A program of the language: list operations followed by one answer."""
+
+    operations: tuple[PipelineStage, ...]
+    answer: PipelineStage
+
+    @property
+    def stages(self) -> tuple[PipelineStage, ...]:
+        """Return the operations and the answer, in the order in which they run."""
+        return (*self.operations, self.answer)
+
+    @property
+    def source(self) -> str:
+        """Return the whole stdin/stdout Python program."""
+        return READ + "".join(stage.line for stage in self.stages)
+
+    @cached_property
+    def _code(self) -> CodeType:
+        return compile("".join(stage.line for stage in self.stages), "<pipeline>", "exec")
+
+    def output(self, numbers: list[int]) -> str | None:
+        """Return what the program prints for these numbers, or None where it fails.
+
+        Only lines of this module are executed, never a model's, so no sandbox is needed.
+        """
+        printed: list[str] = []
+        scope = {"a": list(numbers), "print": lambda *v: printed.append(" ".join(map(str, v)))}
+        try:
+            exec(self._code, scope)
+        except (ValueError, IndexError):  # max() or a[0] of a list that became empty
+            return None
+        return printed[0] + "\n"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,15 +192,13 @@ def generate_problems(
     *,
     seed: int,
     tests: int = 10,
+    visible_tests: int = 0,
     prefix: str = "mini",
     exclude: frozenset[str] = frozenset(),
 ) -> Iterator[MiniProblem]:
-    """Yield `count` random problems, the same ones for the same arguments.
+    """Yield `count` random problems, the same ones for the same arguments, with distinct prompts.
 
-    Prompts in `exclude` and repeated prompts are drawn again, so the prompts of a set are
-    distinct and disjoint from the excluded ones.
-
-    Raises InvalidValueError when `count` or `tests` is not positive.
+    None of these is in `exclude`. Raises InvalidValueError when `count` or `tests` is not positive.
     """
     at_least("count", count, 1)
     at_least("tests", tests, 1)
@@ -82,25 +206,21 @@ def generate_problems(
     seen = set(exclude)
     made = 0
     while made < count:
-        drawn = _draw_problem(rng, tests=tests, identity=f"{prefix}-{made:05d}")
-        if drawn is None or drawn.problem.prompt in seen:
+        pipeline = _draw_pipeline(rng)
+        cases = _draw_cases(pipeline, rng, EXAMPLES + tests)
+        if cases is None or (prompt := _prompt(pipeline, cases[:EXAMPLES], rng)) in seen:
             continue
-        seen.add(drawn.problem.prompt)
+        hidden = tuple(TestCase(input=given + "\n", output=out) for given, out in cases[EXAMPLES:])
+        problem = Problem(
+            id=f"{prefix}-{made:05d}",
+            prompt=prompt,
+            tests=hidden,
+            visible_tests=hidden[:visible_tests],
+            source="mini",
+        )
+        seen.add(prompt)
         made += 1
-        yield drawn
-
-
-def _draw_problem(rng: random.Random, *, tests: int, identity: str) -> MiniProblem | None:
-    pipeline = _draw_pipeline(rng)
-    cases = _draw_cases(pipeline, rng, EXAMPLES + tests)
-    if cases is None:
-        return None
-    prompt = _prompt(pipeline, cases[:EXAMPLES], rng)
-    hidden = tuple(TestCase(input=given + "\n", output=out) for given, out in cases[EXAMPLES:])
-    return MiniProblem(
-        problem=Problem(id=identity, prompt=prompt, tests=hidden, source="mini"),
-        pipeline=pipeline,
-    )
+        yield MiniProblem(problem, pipeline)
 
 
 def _draw_pipeline(rng: random.Random) -> Pipeline:

@@ -196,7 +196,7 @@ class OpenAIBackend(Backend):
         self, client: httpx.AsyncClient, body: Mapping[str, Any], place: str
     ) -> httpx.Response:
         for attempt in range(self.server.retries + 1):
-            wait = None
+            wait = ""
             try:
                 answer = await self._answer(client, "POST", self._url, body)
             except (httpx.HTTPError, asyncio.TimeoutError) as error:
@@ -207,13 +207,13 @@ class OpenAIBackend(Backend):
                 problem = f"status {answer.status_code}: {self._excerpt(answer.text)}"
                 if answer.status_code not in _MAY_PASS:
                     raise ServerError(f"{place} was refused: {problem}")
-                wait = answer.headers.get("Retry-After")
+                wait = answer.headers["Retry-After"]
             if attempt < self.server.retries:
                 await asyncio.sleep(self._pause(attempt, wait))
         raise ServerError(f"{place} failed {self.server.retries + 1} times, the last: {problem}")
 
-    def _pause(self, attempt: int, asked: str | None) -> float:
-        with contextlib.suppress(TypeError, ValueError):  # absent, or a date
+    def _pause(self, attempt: int, asked: str) -> float:
+        with contextlib.suppress(ValueError):  # absent, or a date
             if not math.isnan(seconds := float(asked)):
                 return min(max(seconds, 0.0), _LONGEST_WAIT_S)
         # A random half, so that many requests refused at once do not come back at once.
@@ -278,7 +278,7 @@ class OpenAIBackend(Backend):
 
 def _json(answer: httpx.Response) -> Any:
     try:
-        return json.loads(answer.content.decode("utf-8", "replace"))
+        return json.loads(answer.text)
     except (ValueError, RecursionError):
         return None
 
