@@ -75,7 +75,7 @@ def share(counter, key):
 
 
 def test_stages_are_drawn_as_configured(many):
-    counts = Counter(len(p.pipeline.operations) for p in many)
+    counts = Counter(len(p.pipeline.stages) - 1 for p in many)
     for count, chance in OPERATION_COUNTS.items():
         assert share(counts, count) == pytest.approx(chance, abs=0.06)
     exact = Counter(
@@ -84,7 +84,7 @@ def test_stages_are_drawn_as_configured(many):
         for word, stage in zip(p.problem.prompt.split(), p.pipeline.stages, strict=False)
     )
     assert share(exact, True) == pytest.approx(0.5, abs=0.03)
-    changes = Counter(s.name for p in many for s in p.pipeline.operations if s.category == "change")
+    changes = Counter(s.name for p in many for s in p.pipeline.stages if s.category == "change")
     ranked = [stage.name for stage in OPERATIONS["change"]]
     assert share(changes, ranked[0]) > 1.5 * share(changes, ranked[1]) > 0
     assert share(changes, ranked[0]) > 5 * share(changes, ranked[-1]) > 0

@@ -5,10 +5,18 @@ import json
 import numpy as np
 import pytest
 import torch
+from torch.nn.functional import pad
 
 from maxatk.errors import InvalidValueError, MissingDependencyError, MissingFileError
 from maxatk.models import PromptSettings, fingerprint, prompt_ids
-from maxatk.sampling import BACKENDS, BackendRow, ModelSettings, SamplingSettings, load_backend
+from maxatk.sampling import (
+    BACKENDS,
+    BackendRow,
+    ModelSettings,
+    SamplingSettings,
+    decoding,
+    load_backend,
+)
 from maxatk.sampling.decoding import Decoder
 from maxatk.sampling.draw import Stopper
 from maxatk.sampling.hf import HFBackend, sampling_noise
@@ -123,19 +131,13 @@ def test_the_batch_is_full_until_the_queue_is_empty(backend, monkeypatch):
 
 
 def test_the_cache_is_not_copied_for_every_prompt_that_comes(tiny_model, monkeypatch):
-    widths = []
-    resize = Decoder._resize
-
-    def counted(self, width, room):
-        widths.append(width)
-        resize(self, width, room)
-
     backend = HFBackend(tiny_model, ModelSettings(batch_size=100))
-    monkeypatch.setattr(Decoder, "_resize", counted)
+    resized = []
+    monkeypatch.setattr(decoding, "pad", lambda *given: resized.append(1) or pad(*given))
     requests = [Request(f"p{i}", PROMPT, [0]) for i in range(100)]
     settings = SamplingSettings(max_new_tokens=2, samples=1)
     assert sum(len(some) for some in backend.sample(requests, settings)) == 100
-    assert widths == [100]
+    assert len(resized) == 2 * 2  # keys and values of two layers, once
 
 
 @pytest.mark.parametrize("samples", [1, 3, 20])
@@ -202,7 +204,7 @@ def test_the_saved_tokenizer_is_loaded_as_it_is(tiny_model, backend):
 
 
 def test_a_chat_template_makes_a_user_turn(tiny_model):
-    backend = HFBackend(tiny_model)
+    backend = HFBackend(tiny_model, ModelSettings())
     backend.tokenizer.chat_template = (
         "{% for m in messages %}{{ m['role'][0] and '#' }}{{ m['content'] }}{% endfor %}"
         "{% if add_generation_prompt %}print(3){% endif %}"
@@ -212,13 +214,13 @@ def test_a_chat_template_makes_a_user_turn(tiny_model):
 
 def test_missing_model_is_refused_before_work(tmp_path):
     with pytest.raises(MissingFileError, match="there is no folder"):
-        HFBackend(str(tmp_path / "nothing"))
+        load_backend(str(tmp_path / "nothing"), ModelSettings())
     with pytest.raises(MissingFileError, match=r"no config\.json"):
-        HFBackend(str(tmp_path))
+        load_backend(str(tmp_path), ModelSettings())
 
 
 def test_loading_a_model_prints_nothing(tiny_model, capfd):
-    HFBackend(tiny_model)
+    HFBackend(tiny_model, ModelSettings())
     assert capfd.readouterr() == ("", "")
 
 
@@ -261,7 +263,7 @@ def test_fingerprint_tells_weights_apart(tiny_model, tmp_path):
 
 
 def test_automatic_batch_size_is_a_power_of_two(tiny_model):
-    backend = HFBackend(tiny_model)
+    backend = HFBackend(tiny_model, ModelSettings())
     backend.prepare({"a": PROMPT}, SamplingSettings(max_new_tokens=8))
     assert json.loads(json.dumps(backend.describe()))["batch_size"] in [1 << i for i in range(9)]
 

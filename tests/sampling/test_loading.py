@@ -48,9 +48,9 @@ def test_small_models_and_other_devices_keep_float32(large, monkeypatch):
 
 def test_a_model_asked_for_in_float32_stays_so(tiny_model, monkeypatch):
     monkeypatch.setattr(loading, "is_made_bfloat16", lambda *_: True)
-    assert load_model(str(tiny_model), ModelSettings()).model.dtype == torch.bfloat16
-    asked = load_model(str(tiny_model), ModelSettings(dtype="float32"))
-    assert (asked.model.dtype, asked.stored_dtype) == (torch.float32, "float32")
+    assert load_model(str(tiny_model), ModelSettings())[0].dtype == torch.bfloat16
+    model, _, stored = load_model(str(tiny_model), ModelSettings(dtype="float32"))
+    assert (model.dtype, stored) == (torch.float32, "float32")
 
 
 def shaped(name, size=16, device="meta"):

@@ -117,13 +117,7 @@ ANSWERS: tuple[PipelineStage, ...] = _stages(
 class Pipeline:
     """A program of the language: list operations followed by one answer."""
 
-    operations: tuple[PipelineStage, ...]
-    answer: PipelineStage
-
-    @property
-    def stages(self) -> tuple[PipelineStage, ...]:
-        """Return the operations and the answer, in the order in which they run."""
-        return (*self.operations, self.answer)
+    stages: tuple[PipelineStage, ...]
 
     @property
     def source(self) -> str:
@@ -225,9 +219,8 @@ def generate_problems(
 
 def _draw_pipeline(rng: random.Random) -> Pipeline:
     count = rng.choices(list(OPERATION_COUNTS), weights=list(OPERATION_COUNTS.values()))[0]
-    categories = [rng.choice(list(OPERATIONS)) for _ in range(count)]
-    operations = tuple(_zipf(OPERATIONS[category], rng) for category in categories)
-    return Pipeline(operations=operations, answer=_zipf(ANSWERS, rng))
+    groups = [*(rng.choice(list(OPERATIONS.values())) for _ in range(count)), ANSWERS]
+    return Pipeline(tuple(_zipf(group, rng) for group in groups))
 
 
 def _zipf(stages: tuple[PipelineStage, ...], rng: random.Random) -> PipelineStage:

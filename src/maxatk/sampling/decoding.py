@@ -2,9 +2,9 @@
 
 Rows of a shared prompt attend to its keys and values where they lie: they are stored once, and the
 queries of all rows and of the heads of a group are one matrix product (on a GPU one for all shared
-prompts, with their keys padded to one length). A row's own tokens are kept
-in buffers that are written in place, at a position of the row's own. The buffers have no more room
-than the longest row needs, so that attention reads them whole: a part of one would be copied.
+prompts, with their keys padded to one length). A row's own tokens are kept in buffers that are
+written in place, at a position of the row's own. The buffers have no more room than the longest row
+needs, so that attention reads them whole: a part of one would be copied.
 
 Models whose attention is their own, such as sliding windows and recurrent layers, keep the cache
 of transformers: a prompt is evaluated once and its cache repeated over rows that advance together.
@@ -60,41 +60,24 @@ class Prompt:
 
 @dataclasses.dataclass
 class _Group:
-    """The rows of shared prompts, dealt to (N, M) places of which the last may be filled up.
+    """The rows (R',) of shared prompts, dealt to (N, M) places; the last ones may be filled up.
 
-    `dealt` are the rows at these places, `real` the places (flat) that are not filling, `rows` the
-    rows at those; `states` are (N, H, L, D), the keys of a layer, then its values, layer by layer;
-    `mask` (N, 1, 1, 1, L) is -inf behind the end of a prompt, None for a single one.
+    `dealt` are the rows at these places, `real` the places (flat) that are not filling; `states`
+    are (N, H, L, D), the keys of a layer, then its values, layer by layer; `mask` (R', 1, 1, L) is
+    -inf behind the end of a prompt, None for a single one.
     """
 
+    rows: torch.Tensor
     dealt: torch.Tensor
     real: torch.Tensor | slice
-    rows: torch.Tensor
     states: list[torch.Tensor]
     mask: torch.Tensor | None
 
-    @property
-    def length(self) -> int:
-        """Return the number of keys."""
-        return int(self.states[0].shape[2])
-
-    def scores(self, query: torch.Tensor, layer: int) -> torch.Tensor:
-        """Return the scores (R, H, G, L) of these rows of queries."""
-        found = self._product(query, self.states[2 * layer].transpose(-1, -2)).float()
-        return self._of_rows(found if self.mask is None else found + self.mask)
-
-    def values(self, weights: torch.Tensor, layer: int) -> torch.Tensor:
-        """Return the values (R, H, G, D), weighted by these rows of weights."""
-        return self._of_rows(self._product(weights, self.states[2 * layer + 1]))
-
-    def _product(self, states: torch.Tensor, prompts: torch.Tensor) -> torch.Tensor:
-        """Return (N, M, H, G, Y) of (R, H, G, X) and (N, H, X, Y)."""
+    def product(self, states: torch.Tensor, prompts: torch.Tensor) -> torch.Tensor:
+        """Return the products (R', H, G, Y) of these rows of (R, H, G, X) with (N, H, X, Y)."""
         chosen = states[self.dealt].transpose(1, 2)
         found = torch.matmul(chosen.flatten(2, 3), prompts)
-        return found.unflatten(2, chosen.shape[2:4]).transpose(1, 2)
-
-    def _of_rows(self, found: torch.Tensor) -> torch.Tensor:
-        return found.flatten(0, 1)[self.real]
+        return found.unflatten(2, chosen.shape[2:4]).transpose(1, 2).flatten(0, 1)[self.real]
 
 
 @dataclasses.dataclass
@@ -164,7 +147,9 @@ class Decoder(Cache):  # type: ignore[misc]
         if not self._buffers:
             self._buffers = [part.new_zeros((0, *part.shape)) for part in prompts[0].states]
         self._fit()
-        for prompt, taken in () if self.shared else _rows_of(prompts, rows).items():
+        if self.shared:
+            return
+        for prompt, taken in _rows_of(prompts, rows).items():
             chosen = torch.tensor(taken, device=prompt.logits.device)
             for buffer, states in zip(self._buffers, prompt.states, strict=True):
                 buffer[chosen, :, : prompt.length] = states
@@ -228,16 +213,19 @@ class Decoder(Cache):  # type: ignore[misc]
             # Under autocast they may have another precision than the cache of a prompt.
             buffer[rows, :, positions] = new[:, :, 0].to(buffer.dtype)
         scores = torch.matmul(query, keys.transpose(-1, -2)).float() + mask
-        ahead = _aligned(max((group.length for group in groups), default=0), _ALIGN)
+        ahead = _aligned(max((group.states[0].shape[2] for group in groups), default=0), _ALIGN)
         if ahead:
             before = scores.new_full((*scores.shape[:-1], ahead), -torch.inf)
             for group in groups:
-                before[group.rows, ..., : group.length] = group.scores(query, layer)
+                found = group.product(query, group.states[2 * layer].transpose(-1, -2)).float()
+                found = found if group.mask is None else found + group.mask
+                before[group.rows, ..., : found.shape[-1]] = found
             scores = torch.cat([before, scores], dim=-1)
         weights = torch.softmax(scores, dim=-1).to(query.dtype)
         output = torch.matmul(weights[..., ahead:], values)
         for group in groups:
-            output[group.rows] += group.values(weights[..., : group.length], layer)
+            before = group.states[2 * layer + 1]
+            output[group.rows] += group.product(weights[..., : before.shape[2]], before)
         return output.flatten(1, 2)
 
     def update(  # the cache of the model's own code, written and read in `attend`
@@ -267,43 +255,40 @@ class Decoder(Cache):  # type: ignore[misc]
         return _Batch(groups, *torch.tensor([list(column) for column in columns]).to(device))
 
     def _group(self, rows_of: dict[Prompt, list[int]], device: torch.device) -> _Group:
-        prompts, rows = list(rows_of), list(rows_of.values())
-        most = max(_FEWEST, *map(len, rows))
-        dealt = [some + some[:1] * (most - len(some)) for some in rows]
-        taken = torch.tensor([row for some in rows for row in some], device=device)
-        real: torch.Tensor | slice = slice(len(taken))
+        prompts, dealt = list(rows_of), list(rows_of.values())
+        most = max(_FEWEST, *map(len, dealt))
+        rows = torch.tensor([row for some in dealt for row in some], device=device)
+        filled = [some + some[:1] * (most - len(some)) for some in dealt]
+        real: torch.Tensor | slice = slice(len(rows))
         states, mask = [part[None] for part in prompts[0].states], None
         if len(prompts) > 1:
-            places = [n * most + place for n, some in enumerate(rows) for place in range(len(some))]
+            places = [
+                n * most + place for n, some in enumerate(dealt) for place in range(len(some))
+            ]
             real = torch.tensor(places, device=device)
             states = self._stack(prompts)
-            lengths = torch.tensor([prompt.length for prompt in prompts], device=device)
-            behind = torch.arange(states[0].shape[2], device=device) >= lengths[:, None]
-            mask = torch.where(behind, -torch.inf, 0.0)[:, None, None, None]
-        return _Group(torch.tensor(dealt, device=device), real, taken, states, mask)
+            ends = torch.tensor([prompt.length for prompt, some in rows_of.items() for _ in some])
+            behind = torch.arange(states[0].shape[2]) >= ends[:, None]
+            mask = torch.where(behind, -torch.inf, 0.0)[:, None, None].to(device)
+        return _Group(rows, torch.tensor(filled, device=device), real, states, mask)
 
     def _stack(self, prompts: list[Prompt]) -> list[torch.Tensor]:
         """Return the states of prompts, with zeros behind their ends."""
         if self._stacked[0] != prompts:  # which stay while their rows end one by one
             length = _aligned(max(prompt.length for prompt in prompts), _ALIGN)
             layers = zip(*(prompt.states for prompt in prompts), strict=True)
-            self._stacked = prompts, [_stack(states, length) for states in layers]
+            self._stacked = prompts, [_padded(states, length) for states in layers]
         return self._stacked[1]
 
     def _fit(self) -> None:
         """Give the buffers the places that the rows need."""
         capacity, _, had, _ = self._buffers[0].shape
-        width, room = max(len(self._prompts), capacity), _aligned(max(self._lengths) + 1, _GROWTH)
-        if (width, room) != (capacity, had):
-            self._resize(width, room)
-
-    def _resize(self, width: int, room: int) -> None:
-        for place, old in enumerate(self._buffers):  # one at a time, for the memory
-            # Zeros, not whatever was there: a masked weight of 0 times NaN is NaN.
-            new = old.new_zeros((width, old.shape[1], room, old.shape[3]))
-            kept = old[:, :, :room]
-            new[: len(old), :, : kept.shape[2]] = kept
-            self._buffers[place] = new
+        rows = max(len(self._prompts) - capacity, 0)
+        positions = _aligned(max(self._lengths) + 1, _GROWTH) - had
+        if rows or positions:
+            for place, old in enumerate(self._buffers):  # one at a time, for the memory
+                # Zeros, not whatever was there: a masked weight of 0 times NaN is NaN.
+                self._buffers[place] = pad(old, (0, 0, 0, positions, 0, 0, 0, rows))
 
 
 def _rows_of(prompts: Sequence[Prompt | None], rows: Sequence[int]) -> dict[Prompt, list[int]]:
@@ -314,7 +299,7 @@ def _rows_of(prompts: Sequence[Prompt | None], rows: Sequence[int]) -> dict[Prom
     return found
 
 
-def _stack(states: Sequence[torch.Tensor], length: int) -> torch.Tensor:
+def _padded(states: Sequence[torch.Tensor], length: int) -> torch.Tensor:
     """Return (N, H, length, D) of N times (H, L, D), with zeros behind."""
     return torch.stack([pad(part, (0, 0, 0, length - part.shape[1])) for part in states])
 

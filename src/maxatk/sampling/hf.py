@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from maxatk.models import prompt_ids, refuse_missing_folder
+from maxatk.models import prompt_ids
 from maxatk.records import Sample
 from maxatk.sampling.backend import Backend, check_lengths, describe_files
 from maxatk.sampling.decoding import Decoder, LoneDecoder, shares, supports
@@ -32,27 +32,19 @@ class HFBackend(Backend):
     """Draw samples from a local folder or a hub name.
 
     Sample `s` of a problem depends on the seed, the problem id and `s` alone, up to the rounding
-    of the matrix products, whichever other samples are drawn beside it. On a CPU and one thread
-    PyTorch rounds the rows of a product alike however many there are, if there are four, and a
-    batch has no fewer: samples are the same to the last bit with any batch size and after any
-    resumption.
+    of the matrix products. On a CPU and one thread PyTorch rounds the rows of a product alike
+    however many there are, if there are four, and a batch has no fewer: samples are the same to the
+    last bit with any batch size and after any resumption.
 
     `logprob` is the sum over sampled tokens of log softmax(logits / temperature), in nats, before
     any cut of the distribution; `entropy` is the mean entropy of these distributions, in nats. The
     end token counts as a sampled token, and so do tokens behind a stop text. At temperature 0 both
-    are taken at temperature 1.
-
-    Raises MissingFileError when `model` cannot be loaded, InvalidValueError for settings that do
-    not fit it.
+    are taken at temperature 1. Raises what `load_model` raises.
     """
 
-    def __init__(self, model: str | Path, settings: ModelSettings | None = None) -> None:
-        settings = settings or ModelSettings()
+    def __init__(self, model: str | Path, settings: ModelSettings) -> None:
         self.name, self.settings = str(model), settings
-        refuse_missing_folder(self.name)
-        loaded = load_model(self.name, settings)
-        self.model, self.stored_dtype = loaded.model, loaded.stored_dtype
-        self.tokenizer = loaded.tokenizer
+        self.model, self.tokenizer, self.stored_dtype = load_model(self.name, settings)
         self.device = self.model.device
         self.batch_size = settings.batch_size or 0  # 0 until `prepare` has chosen one
         self._end_tokens = _end_tokens(self.model, self.tokenizer)
@@ -96,20 +88,20 @@ class HFBackend(Backend):
         self, works: Iterable[Work], settings: SamplingSettings, stopper: Stopper
     ) -> Iterator[list[Drawn]]:
         """Yield the rows of works as they end."""
-        decoder: Decoder | LoneDecoder
+        size = self.batch_size
+        queues: Iterable[tuple[Decoder | LoneDecoder, Iterable[Work]]]
         if self.keeps_full:
             shared = shares(settings.samples, self.device)
-            decoder = Decoder(self.model, rows=self.batch_size, shared=shared)
+            queues = [(Decoder(self.model, rows=size, shared=shared), works)]
+        else:
+            queues = (
+                (LoneDecoder(self.model, rows=size), [work.part(slice(start, start + size))])
+                for work in works
+                for start in range(0, len(work.keys), size)
+            )
+        for decoder, queue in queues:
             loop = Loop(decoder, settings, end_tokens=self._end_tokens, stopper=stopper)
-            yield from loop.run(works)
-            return
-        for work in works:
-            for start in range(0, len(work.keys), self.batch_size):
-                some = slice(start, start + self.batch_size)
-                part = Work(work.prompt, work.keys[some], work.noise[some])
-                decoder = LoneDecoder(self.model, rows=len(part.keys))
-                loop = Loop(decoder, settings, end_tokens=self._end_tokens, stopper=stopper)
-                yield from loop.run([part])
+            yield from loop.run(queue)
 
     def _work(self, request: Request, settings: SamplingSettings) -> Work:
         noise = sampling_noise(request.problem_id, max(request.indices) + 1, settings)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import logging
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,17 +23,8 @@ _AMPERE = (8, 0)  # the first GPUs with them
 _BFLOAT16_FLAGS = ("avx512_bf16", "amx_bf16", "bf16")  # of x86 and ARM in /proc/cpuinfo
 
 
-@dataclasses.dataclass(frozen=True)
-class Loaded:
-    """A model ready for inference; `stored_dtype` is that of its files."""
-
-    model: Any
-    tokenizer: Any
-    stored_dtype: str
-
-
-def load_model(name: str, settings: ModelSettings) -> Loaded:
-    """Return a model with its tokenizer.
+def load_model(name: str, settings: ModelSettings) -> tuple[Any, Any, str]:
+    """Return a model ready for inference, its tokenizer, and the type of numbers of its files.
 
     Raises MissingFileError where it cannot be loaded, InvalidValueError for an adapter of another
     model and for a device beside a device map, MissingDependencyError without peft for an adapter.
@@ -62,7 +52,7 @@ def load_model(name: str, settings: ModelSettings) -> Loaded:
         model.to(torch.bfloat16)
     if settings.device_map is None:
         model.to(where)
-    return Loaded(model.eval(), tokenizer, stored)
+    return model.eval(), tokenizer, stored
 
 
 @contextlib.contextmanager
@@ -85,23 +75,19 @@ def check_adapter(adapter: str, model: Any) -> None:
     folder = Path(adapter)
     if not (folder / "adapter_config.json").is_file():
         raise MissingFileError(f"adapter: the folder {adapter!r} holds no adapter_config.json")
-    modules = dict(model.named_modules())
-    for name, shape in _stored_shapes(folder / "adapter_model.safetensors").items():
+    shapes, modules = {}, dict(model.named_modules())
+    if (folder / "adapter_model.safetensors").is_file():
+        with safe_open(folder / "adapter_model.safetensors", framework="pt") as file:
+            shapes = {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118
+    for name, shape in shapes.items():
         place, is_low_rank, part = name.removeprefix("base_model.model.").partition(".lora_")
         module = modules.get(place if is_low_rank else place.rpartition(".")[0])
         if module is None:
             raise _not_its_adapter(adapter, f"no place for {name!r}")
         size = {"A.weight": shape[-1], "B.weight": shape[0]}.get(part)
         if size is not None and size not in module.weight.shape:
-            shapes = f"{shape} beside {list(module.weight.shape)}"
-            raise _not_its_adapter(adapter, f"{name!r} is {shapes}")
-
-
-def _stored_shapes(path: Path) -> dict[str, list[int]]:
-    if not path.is_file():
-        return {}
-    with safe_open(path, framework="pt") as file:
-        return {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118
+            beside = list(module.weight.shape)
+            raise _not_its_adapter(adapter, f"{name!r} is {shape} beside {beside}")
 
 
 def _merged(model: Any, adapter: str) -> Any:

@@ -34,6 +34,10 @@ class Work:
     keys: Sequence[Any]
     noise: np.ndarray
 
+    def part(self, rows: slice) -> Work:
+        """Return some of these rows."""
+        return Work(self.prompt, self.keys[rows], self.noise[rows])
+
 
 @dataclasses.dataclass(frozen=True)
 class Drawn:

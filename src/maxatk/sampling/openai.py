@@ -41,11 +41,6 @@ _Count = Annotated[int, msgspec.Meta(ge=0, le=_MOST_BYTES)]
 _Word = Annotated[str, msgspec.Meta(max_length=39, pattern=r"^[ -~]*\Z")]
 
 
-class _Model(msgspec.Struct):
-    id: Any = None
-    owned_by: Any = None
-
-
 class _Token(msgspec.Struct):
     logprob: float
 
@@ -111,9 +106,9 @@ class OpenAIBackend(Backend):
         except (httpx.HTTPError, httpx.InvalidURL, asyncio.TimeoutError) as error:
             shown, reason = masked_url(url), self._reason(error)
             raise ServerError(f"{shown}: the server cannot be reached: {reason}") from error
-        rows = _found(_json(answer), list[_Model], "data") or []  # not every server lists them
-        self._is_vllm = any(row.owned_by == "vllm" for row in rows)
-        names = [str(row.id) for row in rows]
+        models = _found(_json(answer), list[dict[str, Any]], "data") or []  # not all list them
+        self._is_vllm = any(model.get("owned_by") == "vllm" for model in models)
+        names = [str(model.get("id")) for model in models]
         if names and self.name not in names:
             listed = self._excerpt(", ".join(names[:10]))
             raise ServerError(

@@ -77,19 +77,12 @@ class Request:
 
 @dataclasses.dataclass(frozen=True)
 class BackendRow:
-    """One backend.
+    """One backend."""
 
-    Args:
-        path: Its class, as module:class; nothing is imported before a model is opened.
-        install: The command that installs its packages.
-        has_files: It opens the files of a model, from a folder or the hub.
-        lacks: Settings that it has no use for.
-    """
-
-    path: str
+    path: str  # of its class, as module:class; nothing is imported before a model is opened
     install: str = "pip install 'maxatk[eval]'"
-    has_files: bool = True
-    lacks: tuple[str, ...] = ()
+    has_files: bool = True  # it opens the files of a model, from a folder or the hub
+    lacks: tuple[str, ...] = ()  # settings that it has no use for
 
 
 _OF_FILES = ("adapter", "revision", "dtype")

@@ -21,7 +21,7 @@ from vllm.platforms import current_platform
 from vllm.sampling_params import RequestOutputKind
 
 from maxatk.errors import InvalidValueError
-from maxatk.models import load_tokenizer, prompt_ids, refuse_missing_folder
+from maxatk.models import load_tokenizer, prompt_ids
 from maxatk.records import Sample
 from maxatk.sampling.backend import Backend, check_lengths, describe_files
 from maxatk.sampling.loading import check_adapter, found_or_missing, is_made_bfloat16, reason_of
@@ -35,17 +35,16 @@ _BATCHED_TOKENS = 8192  # at a time, of prompts that are not evaluated in chunks
 class VLLMBackend(Backend):
     """Draw samples with vLLM's engine, which at most `batch_size` are in at a time.
 
-    Prompts become the tokens that the backend "hf" gives its model. Every sample is a sequence with
-    a seed of its own, decided by the seed of the settings, the problem id and its index. `logprob`
-    is vLLM's `cumulative_logprob`, which is taken before the temperature: it is given at
-    temperature 1, and at 0. vLLM has no entropies.
+    Prompts become the tokens that the backend "hf" gives its model. Every sample has a seed of its
+    own, decided by that of the settings, the problem id and its index. `logprob` is vLLM's
+    `cumulative_logprob`, taken before the temperature: it is given at temperature 1, and at 0.
+    vLLM has no entropies.
 
     Raises MissingFileError for a model or an adapter that is not there, InvalidValueError for
     settings that the engine does not start with.
     """
 
     def __init__(self, model: str, settings: ModelSettings) -> None:
-        refuse_missing_folder(model)
         self.name, self.settings = model, settings
         self.batch_size = settings.batch_size or _BATCH
         for name in _OURS:
