@@ -8,8 +8,9 @@ memorizes gains more on the first; one that narrows loses the best of many on bo
 different programs. WORK is the folder of the study's stages, which have to be finished for the
 seeds. An evaluation that has ended is not repeated.
 
-Written are `scores.csv` (a row a model, seed and kind of prompt) and `differences.csv` (what a
-model changes on seen prompts less what it changes on held-out ones, t over the seeds).
+Written are `scores.csv` (a row a model, seed and kind of prompt) and, from three seeds on,
+`differences.csv` (what a model changes on seen prompts less what it changes on held-out ones, t over
+the seeds).
 """
 
 import argparse
@@ -29,7 +30,7 @@ from maxatk.evaluation.results import Results, read_results
 from maxatk.jsonl import write_jsonl
 from maxatk.problems import load_problems
 from maxatk.settings import find_recipe, from_mapping
-from maxatk.statistics.seeds import over_seeds
+from maxatk.statistics.seeds import FEWEST_SEEDS, over_seeds
 from maxatk.studies.recipe import load_study
 from maxatk.studies.schedule import Place, places
 
@@ -76,6 +77,8 @@ def write(out: Path, found: dict[tuple[str, str], dict[int, Measured]]) -> None:
         for seed, values in by_seed.items()
     ]
     table(out / "scores.csv", ["model", "seed", "prompts", *names], rows)
+    if len(found["base", "seen"]) < FEWEST_SEEDS:
+        return
     rows = []
     for model, name in itertools.product(MODELS[1:], names):
         changes = {kind: change(found[model, kind], found["base", kind], name) for kind in KINDS}
