@@ -9,8 +9,8 @@ different programs. WORK is the folder of the study's stages, which have to be f
 seeds. An evaluation that has ended is not repeated.
 
 Written are `scores.csv` (a row a model, seed and kind of prompt) and, from three seeds on,
-`differences.csv` (what a model changes on seen prompts less what it changes on held-out ones, t over
-the seeds).
+`differences.csv` (what a model changes on seen prompts less what it changes on held-out ones, t
+over the seeds).
 """
 
 import argparse

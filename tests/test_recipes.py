@@ -36,7 +36,10 @@ ON_POLICY = [
 ]
 PRETRAINED = [
     FOLDER / "smollm2" / f"{name}.yaml"
-    for name in ("study", "hidden", "gpu", "demo", "seeds", "hidden_seeds", "long", "hidden_long")
+    for name in (
+        *("study", "hidden", "gpu", "demo", "seeds", "hidden_seeds", "long", "hidden_long"),
+        "hidden_long_2",
+    )
 ]
 EVALUATIONS = [FOLDER / "paper" / "eval.yaml", FOLDER / "smollm2" / "base.yaml"]
 DATA = [FOLDER / "paper" / "data.yaml", FOLDER / "smollm2" / "data.yaml"]
