@@ -18,7 +18,7 @@ from maxatk.errors import DataError, InvalidValueError
 from maxatk.evaluation.outside import score_rewards
 from maxatk.evaluation.submissions import problems_of_log
 from maxatk.exchange import read_log
-from maxatk.exchange.export import Exported, Wishes, export
+from maxatk.exchange.export import Exported, export
 from maxatk.jsonl import write_jsonl
 from maxatk.objectives import max_at_k, pass_at_k
 from maxatk.records import Outcome, Problem, Sample, Score, TestCase
@@ -122,7 +122,7 @@ def exported_rows():
 def test_an_exported_run_is_read_by_inspect_and_comes_back_whole(tmp_path, name):
     from inspect_ai.log import read_eval_log
 
-    path = export(exported_rows(), tmp_path / name, to="inspect", wishes=Wishes(name="tuned"))
+    path = export(exported_rows(), tmp_path / name, to="inspect", name="tuned")
     log = read_eval_log(str(path))
     assert (log.eval.model, len(log.samples), log.eval.config.epochs) == ("tuned", 8, 4)
     assert log.samples[0].metadata == {"level": 1}

@@ -21,7 +21,7 @@ from maxatk.evaluation.folder import SAMPLES, SCORES
 from maxatk.evaluation.open import load_results
 from maxatk.evaluation.results import METRICS
 from maxatk.evaluation.store import read_records
-from maxatk.exchange.export import Exported, Wishes, flat
+from maxatk.exchange.export import Exported, flat
 from maxatk.exchange.export import export as write_export
 from maxatk.exchange.hub import write_hub
 from maxatk.mini import MiniSettings, build_mini
@@ -194,7 +194,7 @@ def export(
     known = {} if problems is None else problems_by_id(load_problems(problems), source=problems)
     rows = [Exported(s, samples.get(key), known.get(s.problem_id)) for key, s in scores.items()]
     if to != "hub":
-        print(f"{to}: {write_export(rows, out, to=to, wishes=Wishes(run.name, k, draws))}")
+        print(f"{to}: {write_export(rows, out, to=to, name=run.name, k=k, draws=draws)}")
         return
     means = load_results(run).metrics
     metrics = {

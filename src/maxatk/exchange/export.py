@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,18 @@ import numpy as np
 
 from maxatk.check import whole
 from maxatk.errors import InvalidValueError, MissingDependencyError, unknown_name
-from maxatk.exchange.harnesses import write_inspect_log
+from maxatk.exchange.formats import NO_INSPECT
 from maxatk.folders import atomic_write
 from maxatk.jsonl import write_jsonl
 from maxatk.objectives import chance_of_best
 from maxatk.objectives.checks import FloatArray
 from maxatk.records import Problem, Sample, Score
 from maxatk.verifier import extract_code
+
+TARGETS = ("human-eval", "inspect", "jsonl", "parquet", "sft")
+"""The forms that a run is written in."""
+
+_SCORER = "maxatk"  # the scorer whose score is our reward, in a log of inspect
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,26 +36,20 @@ class Exported:
     problem: Problem | None
 
 
-@dataclasses.dataclass(frozen=True)
-class Wishes:
-    """What the forms are told: the model's name in a log, and how SFT rows are weighed.
-
-    `k` and `draws` are those of `sft_rows`.
-    """
-
-    name: str = "maxatk"
-    k: int | None = None
-    draws: int | None = None
-
-
 def export(
-    rows: Iterable[Exported], out: str | Path, *, to: str, wishes: Wishes | None = None
+    rows: Iterable[Exported],
+    out: str | Path,
+    *,
+    to: str,
+    name: str = "maxatk",
+    k: int | None = None,
+    draws: int | None = None,
 ) -> Path:
     """Write the samples of a run to the file `out` in the form `to`, and return its path.
 
-    `to` is a name in `TARGETS`: "human-eval" (task_id, completion, passed), "inspect" (a log whose
-    epochs are the samples), "jsonl" or "parquet" (a row a sample with all its numbers), "sft" (the
-    rows of `sft_rows`).
+    `to` is a name in `TARGETS`: "human-eval" (task_id, completion, passed), "inspect" (a log of
+    the model `name` whose epochs are the samples), "jsonl" or "parquet" (a row a sample with all
+    its numbers), "sft" (the rows of `sft_rows` for `k` and `draws`).
 
     Raises InvalidValueError for another form, for a run without completions where the form needs
     them, for an ending that inspect does not know, and as `sft_rows`; MissingDependencyError
@@ -59,10 +59,19 @@ def export(
         raise unknown_name("to", to, TARGETS)
     out = Path(out)
     found = list(rows)
-    if to in ("human-eval", "inspect", "sft") and any(row.sample is None for row in found):
+    if to not in ("jsonl", "parquet") and any(row.sample is None for row in found):
         raise InvalidValueError(f"to: {to!r} needs the completions, and the run holds none")
     out.parent.mkdir(parents=True, exist_ok=True)
-    TARGETS[to](found, out, wishes or Wishes())
+    if to == "inspect":
+        _write_inspect_log(found, out, name)
+    elif to == "parquet":
+        write_table(out, list(map(flat, found)))
+    elif to == "sft":
+        if k is None:
+            raise InvalidValueError("k: is needed for sft, as the k of best-of-k; got None")
+        write_jsonl(out, sft_rows(found, k=k, draws=draws))
+    else:
+        write_jsonl(out, map(flat if to == "jsonl" else _human_eval, found))
     return out
 
 
@@ -92,25 +101,11 @@ def sft_rows(rows: Iterable[Exported], *, k: int, draws: int | None = None) -> l
         if members[0].problem is None:
             raise InvalidValueError(f"problems: must hold {problem_id!r}, for its prompt")
         chances = chance_of_best(rewards, k)
-        times = chances if draws is None else _drawn(chances, draws)
-        for member, weight in zip(members, times, strict=True):
-            found += _sft_row(member, float(weight), repeat=draws is not None)
-    return found
-
-
-def _sft_row(row: Exported, weight: float, *, repeat: bool) -> list[dict[str, Any]]:
-    assert row.sample is not None
-    assert row.problem is not None
-    if weight == 0 or row.sample.finish_reason == "length":
-        return []
-    written = {
-        "prompt": [{"role": "user", "content": row.problem.prompt}],
-        "completion": [{"role": "assistant", "content": row.sample.completion}],
-        "problem_id": row.score.problem_id,
-        "reward": row.score.reward,
-        "weight": 1.0 if repeat else weight,
-    }
-    return [written] * (int(weight) if repeat else 1)
+        times = np.ones(len(members)) if draws is None else _drawn(chances, draws)
+        weights = chances if draws is None else np.ones(len(members))
+        for member, weight, count in zip(members, weights, times, strict=True):
+            found += [_sft_row(member, float(weight))] * int(count)
+    return [row for row in found if row["weight"]]
 
 
 def _drawn(chances: FloatArray, draws: int) -> FloatArray:
@@ -119,27 +114,29 @@ def _drawn(chances: FloatArray, draws: int) -> FloatArray:
     return np.diff(ends, prepend=0.0)
 
 
-def _sft(rows: list[Exported], out: Path, wishes: Wishes) -> None:
-    if wishes.k is None:
-        raise InvalidValueError("k: is needed for sft, as the k of best-of-k; got None")
-    write_jsonl(out, sft_rows(rows, k=wishes.k, draws=wishes.draws))
+def _sft_row(row: Exported, weight: float) -> dict[str, Any]:
+    assert row.sample is not None
+    assert row.problem is not None
+    return {
+        "prompt": [{"role": "user", "content": row.problem.prompt}],
+        "completion": [{"role": "assistant", "content": row.sample.completion}],
+        "problem_id": row.score.problem_id,
+        "reward": row.score.reward,
+        "weight": 0.0 if row.sample.finish_reason == "length" else weight,
+    }
 
 
-def _jsonl(rows: list[Exported], out: Path, _: Wishes) -> None:
-    write_jsonl(out, map(flat, rows))
-
-
-def _parquet(rows: list[Exported], out: Path, _: Wishes) -> None:
+def write_table(out: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write rows as a parquet file, atomically; raises MissingDependencyError without pyarrow."""
     try:
         import pyarrow
         from pyarrow import parquet
     except ImportError as error:
         raise MissingDependencyError(
-            "parquet needs the package 'pyarrow': pip install pyarrow"
+            f"{out}: writing parquet needs the package 'pyarrow': pip install pyarrow"
         ) from error
-    found = [flat(row) for row in rows]
-    names = list(dict.fromkeys(name for row in found for name in row))
-    table = pyarrow.table({name: [row.get(name) for row in found] for name in names})
+    names = dict.fromkeys(name for row in rows for name in row)
+    table = pyarrow.table({name: [row.get(name) for row in rows] for name in names})
     with atomic_write(out) as partial:
         parquet.write_table(table, partial)
 
@@ -152,18 +149,14 @@ def flat(row: Exported) -> dict[str, Any]:
     return {**columns, **score, **sample}
 
 
-def _human_eval(rows: list[Exported], out: Path, _: Wishes) -> None:
-    found = (
-        {
-            "task_id": row.score.problem_id,
-            "completion": _continuation(row.sample.completion, row.problem),
-            "passed": row.score.reward is not None and row.score.reward >= 1,
-            "result": str(row.score.outcome),
-        }
-        for row in rows
-        if row.sample is not None
-    )
-    write_jsonl(out, found)
+def _human_eval(row: Exported) -> dict[str, Any]:
+    assert row.sample is not None
+    return {
+        "task_id": row.score.problem_id,
+        "completion": _continuation(row.sample.completion, row.problem),
+        "passed": row.score.reward is not None and row.score.reward >= 1,
+        "result": str(row.score.outcome),
+    }
 
 
 def _continuation(completion: str, problem: Problem | None) -> str:
@@ -174,17 +167,41 @@ def _continuation(completion: str, problem: Problem | None) -> str:
     return completion if program == completion else "\n" + program
 
 
-def _inspect(rows: list[Exported], out: Path, wishes: Wishes) -> None:
+def _write_inspect_log(rows: Sequence[Exported], out: Path, model: str) -> None:
+    """Write the log of a run with inspect's own writer: our samples are its epochs, from 1.
+
+    The reward is the score of `_SCORER`; a sample without a reward has no score.
+    """
     if out.suffix not in (".eval", ".json"):
         raise InvalidValueError(f"out: a log of inspect ends in .eval or .json, got {str(out)!r}")
-    write_inspect_log([(row.score, row.sample, row.problem) for row in rows], wishes.name, out)
+    try:
+        from inspect_ai.log import EvalConfig, EvalDataset, EvalLog, EvalSpec, write_eval_log
+    except ImportError as error:
+        raise MissingDependencyError(NO_INSPECT) from error
+    ids = list(dict.fromkeys(row.score.problem_id for row in rows))
+    spec = EvalSpec(
+        created=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        task="maxatk",
+        dataset=EvalDataset(samples=len(ids), sample_ids=list(ids)),
+        model=model,
+        config=EvalConfig(epochs=max(row.score.sample for row in rows) + 1),
+    )
+    samples = [_inspect_sample(row, model) for row in rows]
+    write_eval_log(EvalLog(status="success", eval=spec, samples=samples), str(out))
 
 
-TARGETS: dict[str, Callable[[list[Exported], Path, Wishes], None]] = {
-    "human-eval": _human_eval,
-    "inspect": _inspect,
-    "jsonl": _jsonl,
-    "parquet": _parquet,
-    "sft": _sft,
-}
-"""The forms that a run is written in."""
+def _inspect_sample(row: Exported, model: str) -> Any:
+    from inspect_ai.log import EvalSample
+    from inspect_ai.model import ModelOutput
+    from inspect_ai.scorer import Score as InspectScore
+
+    score, problem = row.score, row.problem or Problem(row.score.problem_id, "")
+    return EvalSample(
+        id=score.problem_id,
+        epoch=score.sample + 1,
+        input=problem.prompt,
+        target=problem.answer or "",
+        output=ModelOutput.from_content(model, row.sample.completion if row.sample else ""),
+        scores={} if score.reward is None else {_SCORER: InspectScore(value=score.reward)},
+        metadata=dict(problem.meta),
+    )

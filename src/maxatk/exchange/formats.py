@@ -2,35 +2,34 @@
 
 The first that matches names a file, so the most particular ones come first. Sources:
 
+- lm-eval: github.com/EleutherAI/lm-evaluation-harness, `evaluator.py`;
 - livecodebench: github.com/LiveCodeBench/LiveCodeBench, `benchmarks/code_generation.py`;
 - openai-batch: platform.openai.com/docs/guides/batch;
-- trl: github.com/huggingface/trl, `grpo_trainer.py`, `log`;
-- verl: github.com/volcengine/verl, `trainer_base.py`, `_dump_generations`, and `padding_utils.py`,
-  `upsample_batch_to_divisible_size`;
+- inspect: inspect.aisi.org.uk/eval-logs.html;
 - evalplus: github.com/evalplus/evalplus, `evaluate.py`;
 - human-eval: github.com/openai/human-eval, `evaluation.py`.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
-from maxatk.errors import DataError
-from maxatk.exchange import harnesses, log
-from maxatk.exchange.log import LogFormat, LogRow, RawRow
+from maxatk.check import existing_file
+from maxatk.errors import DataError, MissingDependencyError
+from maxatk.exchange import log
+from maxatk.exchange.log import LogFormat, LogRow, PlacedRow, RawRow
 from maxatk.exchange.rollouts import ROLLOUTS
 from maxatk.records import Sample
 
 OURS = "samples"
 TABLE = "table"
+NO_INSPECT = "logs of inspect need the package 'inspect_ai': pip install 'maxatk[inspect]'"
 
 _PASS = "pass"
-_TABLE_FIELDS = ("problem_id", "sample", "reward", "completion", "prompt", "answer")
-_TRL_FIELDS = ("step", "prompt", "completion", "advantage")
-_VERL_FIELDS = ("input", "output", "gts", "score")
-_FILLS = re.compile(r"pad[0-9a-f]{32}_\d+_\d+")
+_LETTERS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
 
 
 def _ours(row: RawRow, _: Mapping[str, str]) -> list[LogRow]:
@@ -63,88 +62,68 @@ def _table(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow]:
 
     A row of a completion without a reward is one to be verified.
     """
-    problem_id, reward = "", None
-    if "problem_id" not in mapping:
-        problem_id = log.identifier(_column(row, "problem_id"), "problem_id")
-    if "reward" not in mapping and ("reward" in row or row.get("completion") is None):
-        reward = log.reward(_column(row, "reward"), "reward")
-    sample = row.get("sample")
-    return [
-        LogRow(
-            problem_id,
-            None if sample is None else log.index(sample, "sample"),
-            log.text_or_none(row.get("completion")),
-            reward,
-            log.numbers(row, without=(*_TABLE_FIELDS, *mapping.values())),
-            prompt=log.text_or_none(row.get("prompt")),
-        )
-    ]
-
-
-def _column(row: RawRow, name: str) -> Any:
-    try:
-        return log.field(row, name)
-    except DataError as error:
-        raise DataError(f"{error}; --map {name}=FIELD says which it is") from error
+    scored = "reward" in row or row.get("completion") is None
+    for name in ("problem_id", "reward") if scored else ("problem_id",):
+        if name not in row and name not in mapping:
+            missing = f"field {name!r}: is missing; got {', '.join(sorted(map(str, row)))}"
+            raise DataError(f"{missing}; --map {name}=FIELD says which it is")
+    paths = {name: name for name in log.MAPPED if name in row and name not in mapping}
+    paths |= {"problem_id": mapping.get("problem_id", "problem_id")}
+    columns = log.numbers(row, without=(*log.MAPPED, *mapping.values()))
+    return [log.sample_at(row, paths, columns)]
 
 
 def _human_eval(row: RawRow, _: Mapping[str, str]) -> list[LogRow]:
     """Read a line of `evaluate_functional_correctness`, with `passed`."""
-    passed = row.get("passed")
-    if not isinstance(passed, bool):
-        raise DataError(f"field 'passed': must be true or false, got {passed!r:.60}")
-    task = log.identifier(log.field(row, "task_id"), "task_id")
-    return [LogRow(task, completion=log.text(row, "completion"), reward=float(passed))]
+    paths = {"problem_id": "task_id", "completion": "completion", "reward": "passed"}
+    return [log.sample_at(row, paths)]
 
 
 def _evalplus(row: RawRow, _: Mapping[str, str]) -> list[LogRow]:
     """Read `*_eval_results.json`, one object with the samples of every task."""
-    tasks = log.field(row, "eval")
-    if not isinstance(tasks, dict) or not all(isinstance(found, list) for found in tasks.values()):
-        raise DataError(
-            f"field 'eval': must be an object of tasks and their lists, got {tasks!r:.60}"
-        )
+    tasks = log.field(row, "eval", "an object")
     return [
         _evalplus_sample(task, number, sample)
-        for task, samples in tasks.items()
-        for number, sample in enumerate(samples)
+        for task in tasks
+        for number, sample in enumerate(log.field(tasks, task, "a list of objects"))
     ]
 
 
-def _evalplus_sample(task: str, number: int, sample: Any) -> LogRow:
-    if not isinstance(sample, dict) or not isinstance(sample.get("base_status"), str):
-        raise DataError(
-            f"field 'eval.{task}.{number}.base_status': must be text, got {sample!r:.60}"
-        )
-    base = float(sample["base_status"] == _PASS)
+def _evalplus_sample(task: str, number: int, sample: RawRow) -> LogRow:
+    try:
+        base = float(log.field(sample, "base_status", "text") == _PASS)
+        solution = log.field(sample, "solution", "text", absent=None)
+    except DataError as error:
+        raise DataError(f"field 'eval.{task}.{number}': {error}") from error
     columns = {"base": base}
     if sample.get("plus_status") is not None:  # absent where only the base tests were run
         columns["plus"] = base * float(sample["plus_status"] == _PASS)
-    solution = log.text(sample, "solution") if sample.get("solution") is not None else None
     return LogRow(task, number, solution, columns.get("plus", base), columns, program=solution)
 
 
 def _livecodebench(row: RawRow, _: Mapping[str, str]) -> list[LogRow]:
     """Read the lists of `code_list`, with `graded_list` after the evaluation."""
-    programs = log.texts(row, "code_list")
-    outputs = log.texts(row, "output_list") if "output_list" in row else programs
-    graded = row.get("graded_list")
-    grades = [None] * len(programs) if graded is None else graded
-    for name, values in (("output_list", outputs), ("graded_list", grades)):
-        if not isinstance(values, list) or len(values) != len(programs):
+    programs = log.field(row, "code_list", "a list of texts")
+    columns = {
+        "output_list": log.field(row, "output_list", "a list of texts", absent=programs),
+        "graded_list": log.field(row, "graded_list", "a list", absent=[None] * len(programs)),
+    }
+    for name, values in columns.items():
+        if len(values) != len(programs):
             raise DataError(
                 f"field {name!r}: must hold one value for each of {len(programs)} programs"
             )
     problem = log.identifier(log.field(row, "question_id"), "question_id")
-    prompt = log.text_or_none(row.get("question_content"))
-    columns = zip(programs, outputs, grades, strict=True)
+    prompt = log.conversation(row.get("question_content"))
     return [
         LogRow(
             *(problem, number, output, log.reward(grade, "graded_list")),
             program=program,
             prompt=prompt,
         )
-        for number, (program, output, grade) in enumerate(columns)
+        for number, (program, output, grade) in enumerate(
+            zip(programs, *columns.values(), strict=True)
+        )
     ]
 
 
@@ -154,113 +133,127 @@ def _openai(row: RawRow, _: Mapping[str, str]) -> list[LogRow]:
     The `custom_id` is the id of the problem; several samples are several `choices` (`n` of the
     request), or several requests `problem#0`, `problem#1`, ...
     """
-    custom = log.text(row, "custom_id")
+    custom = log.field(row, "custom_id", "text")
     if row.get("error") is not None:
         raise DataError(f"field 'error': the request {custom!r} failed: {row['error']!r:.80}")
-    response = log.field(row, "response")
-    status = response.get("status_code") if isinstance(response, Mapping) else None
-    if not isinstance(response, Mapping) or status != 200:
+    status = log.field(row, "response.status_code", absent=None)
+    if status != 200:
         raise DataError(f"field 'response.status_code': must be 200, got {status!r:.60}")
-    body = log.field(response, "body")
-    choices = body.get("choices") if isinstance(body, Mapping) else None
-    if not isinstance(choices, list) or not choices:
-        raise DataError(f"field 'response.body.choices': must be a list, got {choices!r:.60}")
+    texts = []
+    for number, choice in enumerate(log.field(row, "response.body.choices", "a list of objects")):
+        name = "text" if "text" in choice else "message.content"  # text: of a completions endpoint
+        texts.append(log.field(row, f"response.body.choices.{number}.{name}", "text"))
     problem, mark, number = custom.rpartition("#")
     if not mark or not number.isdecimal():
-        return [LogRow(custom, n, _choice(choice, n)) for n, choice in enumerate(choices)]
-    if len(choices) > 1:
+        return [LogRow(custom, place, text) for place, text in enumerate(texts)]
+    if len(texts) != 1:
         raise DataError(
-            f"field 'response.body.choices': {custom!r} is one sample, got {len(choices)}"
+            f"field 'response.body.choices': {custom!r} is one sample, got {len(texts)}"
         )
-    return [LogRow(problem, int(number), _choice(choices[0], 0))]
+    return [LogRow(problem, int(number), texts[0])]
 
 
-def _choice(choice: Any, number: int) -> str:
-    message = choice.get("message") if isinstance(choice, Mapping) else None
-    content = message.get("content") if isinstance(message, Mapping) else None
-    if content is None and isinstance(choice, Mapping):
-        content = choice.get("text")  # of a completions endpoint
-    if not isinstance(content, str):
-        place = f"response.body.choices.{number}.message.content"
-        raise DataError(f"field {place!r}: must be text, got {content!r:.60}")
-    return content
+def _lm_eval(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow]:
+    """Read a row of samples_*.jsonl (`--log_samples`): a document under one filter.
 
-
-def _trl(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow]:
-    """Read a row of `log_completions`, one parquet file a logging step. A prompt is its own id.
-
-    Every reward function has a column of its own. With one of them it is the reward; with several
-    `--map reward=NAME` chooses.
+    A task with several filters has several rows for a document: `--map filter=NAME` chooses one.
+    The metric of a row becomes the reward; a document that was repeated has one metric for all its
+    responses, so its samples carry no reward of their own.
     """
-    prompt = log.conversation(log.field(row, "prompt"))
-    completion = log.conversation(log.field(row, "completion"))
-    if not prompt or completion is None:
-        raise DataError(f"field 'prompt': must be text or messages, got {row['prompt']!r:.60}")
-    columns = log.numbers(row, without=())
-    rewards = [name for name in columns if name not in _TRL_FIELDS]
-    if "reward" not in mapping and len(rewards) != 1:
-        raise DataError(
-            f"field 'reward': {len(rewards)} columns may be it ({', '.join(rewards) or 'none'}); "
-            "--map reward=NAME chooses one"
-        )
-    value = None if "reward" in mapping else columns[rewards[0]]
-    return [LogRow(prompt, None, completion, value, columns, prompt=prompt)]
-
-
-def _verl(row: RawRow, _: Mapping[str, str]) -> list[LogRow]:
-    """Read a line of `rollout_data_dir` or `validation_data_dir`, one file a step.
-
-    An input is its own id. Rows with which verl fills a rollout batch are no samples.
-    """
-    if _FILLS.fullmatch(str(row.get("uid"))):
+    if row.get("filter") != mapping.get("filter", row.get("filter")):
         return []
-    prompt, truth = log.text(row, "input"), row.get("gts")
+    # A list a request, and in it a list of repeats; a choice among answers has pairs instead.
+    requests = log.field(row, "resps")
+    responses = requests[0] if isinstance(requests, list) and len(requests) == 1 else None
+    if not log.is_list_of(str, responses):
+        raise DataError(
+            "field 'resps': must be one list of generated texts; a task of multiple choice has "
+            f"none, got {requests!r:.60}"
+        )
+    names = log.field(row, "metrics", "a list of texts") if len(responses) == 1 else []
+    metrics = log.numbers({name: row.get(name) for name in names})
+    paths = {"problem_id": "doc_id", "prompt": "arguments.gen_args_0.arg_0", "answer": "target"}
+    sample = log.sample_at(row, paths, metrics)
+    reward = next(iter(metrics.values()), None)
+    return [
+        dataclasses.replace(sample, sample=number, completion=response, reward=reward)
+        for number, response in enumerate(responses)
+    ]
+
+
+def _inspect_rows(path: Path) -> Iterator[PlacedRow]:
+    existing_file(path)
+    try:
+        from inspect_ai.log import read_eval_log
+    except ImportError as error:
+        raise MissingDependencyError(NO_INSPECT) from error
+    try:
+        samples = read_eval_log(str(path)).samples or []
+    except Exception as error:  # its own errors, zipfile's and pydantic's
+        raise DataError(f"{path}: inspect_ai does not read it: {error}") from error
+    for sample in samples:
+        scores = {name: score.value for name, score in (sample.scores or {}).items()}
+        row = {name: getattr(sample, name) for name in ("id", "epoch", "input", "target")}
+        row |= {"completion": sample.output.completion, "scores": scores}
+        yield f"{path}, sample {sample.id}, epoch {sample.epoch}", row
+
+
+def _inspect(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow]:
+    """Read a sample of a log, `.eval` or `.json`, that inspect's own reader has read.
+
+    An epoch is a sample. The score of one scorer is the reward, letters as inspect reads them (C
+    is 1, P one half, I and N are 0); with several scorers `--map scorer=NAME` chooses. Every score
+    is a column.
+    """
+    scores = {name: _value(value, name) for name, value in row["scores"].items()}
+    scorer = mapping.get("scorer") or next(iter(scores), None)
+    if ("scorer" not in mapping and len(scores) > 1) or (scores and scorer not in scores):
+        raise DataError(f"field 'scores': has {', '.join(scores)}; --map scorer=NAME chooses one")
+    prompt, target = row["input"], row["target"]
     return [
         LogRow(
-            prompt,
-            None,
-            log.text(row, "output"),
-            log.reward(log.field(row, "score"), "score"),
-            log.numbers(row, without=_VERL_FIELDS),
-            prompt=prompt,
-            answer=None if truth is None else str(truth),
+            log.identifier(row["id"], "id"),
+            row["epoch"] - 1,
+            row["completion"],
+            scores.get(scorer) if scorer else None,  # None too where the sample failed
+            {name: value for name, value in scores.items() if value is not None},
+            prompt=prompt if isinstance(prompt, str) else "\n".join(m.text for m in prompt),
+            answer=target if isinstance(target, str) else "\n".join(target),
         )
     ]
 
 
+def _value(value: Any, scorer: str) -> float | None:
+    if isinstance(value, str) and value in _LETTERS:
+        return _LETTERS[value]
+    return log.reward(value, f"scores.{scorer}")
+
+
 FORMATS: dict[str, LogFormat] = {
-    "lm-eval": harnesses.LM_EVAL,
+    "lm-eval": LogFormat(
+        "lm-eval's samples", [{"doc_id", "resps", "filtered_resps"}], _lm_eval, choice="filter"
+    ),
     "livecodebench": LogFormat(
-        "LiveCodeBench's code_list",
-        lambda row: {"question_id", "code_list"} <= row.keys(),
-        _livecodebench,
+        "LiveCodeBench's code_list", [{"question_id", "code_list"}], _livecodebench
     ),
-    "openai-batch": LogFormat(
-        "OpenAI's batch output", lambda row: {"custom_id", "response"} <= row.keys(), _openai
+    "openai-batch": LogFormat("OpenAI's batch output", [{"custom_id", "response"}], _openai),
+    "inspect": LogFormat(
+        "a log of inspect_ai",
+        [{"eval", "plan", "version"}, {"epoch", "scores"}],
+        _inspect,
+        choice="scorer",
+        rows=_inspect_rows,
     ),
-    "inspect": harnesses.INSPECT,
-    "trl": LogFormat("TRL's logged completions", lambda row: set(_TRL_FIELDS) <= row.keys(), _trl),
-    "verl": LogFormat(
-        "verl's dumped generations", lambda row: {"input", "output", "score"} <= row.keys(), _verl
-    ),
-    "evalplus": LogFormat(
-        "EvalPlus's eval_results.json",
-        lambda row: isinstance(row.get("eval"), dict) and "hash" in row,
-        _evalplus,
-    ),
+    "evalplus": LogFormat("EvalPlus's eval_results.json", [{"eval", "hash"}], _evalplus),
     "human-eval": LogFormat(
-        "human-eval's results",
-        lambda row: {"task_id", "completion", "passed"} <= row.keys(),
-        _human_eval,
+        "human-eval's results", [{"task_id", "completion", "passed"}], _human_eval
     ),
     **ROLLOUTS,
     TABLE: LogFormat(
         "a table of problem_id, sample, reward",
-        lambda row: "problem_id" in row and ("reward" in row or "completion" in row),
+        [{"problem_id", "reward"}, {"problem_id", "completion"}],
         _table,
     ),
-    OURS: LogFormat(
-        "samples to be verified", lambda row: bool({"problem_id", "task_id"} & row.keys()), _ours
-    ),
+    OURS: LogFormat("samples to be verified", [{"problem_id"}, {"task_id"}], _ours),
 }
 """Name -> format, as `--format` takes it."""

@@ -34,7 +34,6 @@ are unbiased. Intervals are 95% over problems.
 Written by `maxatk export --to hub`.
 """
 
-
 Interval: TypeAlias = tuple[float | None, float | None, float | None]
 """A mean and the ends of its interval, None where there is none."""
 
@@ -59,7 +58,7 @@ def write_hub(
     if not rows:
         raise InvalidValueError("run: holds no samples to export")
     try:
-        texts = {"README.md": _card(rows, metrics, name=name, source=source)}
+        texts = {"README.md": _card(rows, metrics, name, source)}
         entry = _entry(len(rows), metrics, source)
     except ImportError as error:
         raise MissingDependencyError(
@@ -67,7 +66,6 @@ def write_hub(
         ) from error
     if entry is not None:
         texts[f".eval_results/{source}.yaml"] = entry
-    folder.mkdir(parents=True, exist_ok=True)
     write_jsonl(folder / "samples.jsonl", rows)
     for file, text in texts.items():
         (folder / file).parent.mkdir(exist_ok=True)
@@ -79,7 +77,6 @@ def write_hub(
 def _card(
     rows: Sequence[Mapping[str, Any]],
     metrics: Mapping[str, Interval],
-    *,
     name: str,
     source: str | None,
 ) -> str:
@@ -98,15 +95,16 @@ def _card(
         for metric, found in metrics.items()
     ]
     metadata = {"tags": ["maxatk"], "model-index": eval_results_to_model_index(name, results)}
+    lines = []
+    for metric, found in metrics.items():
+        mean, low, high = ("-" if end is None else f"{end:.3f}" for end in found)
+        lines.append(f"| {metric} | {mean} | [{low}, {high}] |")
     return _CARD.format(
         metadata=yaml.safe_dump(metadata, sort_keys=False),
         name=name,
         samples=len(rows),
         problems=len({row["problem_id"] for row in rows}),
-        rows="\n".join(
-            f"| {metric} | {_shown(mean)} | [{_shown(low)}, {_shown(high)}] |"
-            for metric, (mean, low, high) in metrics.items()
-        ),
+        rows="\n".join(lines),
     )
 
 
@@ -126,7 +124,3 @@ def _entry(samples: int, metrics: Mapping[str, Interval], source: str | None) ->
         notes=f"pass@1 from {samples:,} samples; see the model card for pass@k and max@k",
     )
     return yaml.safe_dump(eval_result_entries_to_yaml([entry]), sort_keys=False)
-
-
-def _shown(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3f}"

@@ -8,7 +8,8 @@ that the reducer `collect` keeps. Importing this needs inspect_ai.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 from inspect_ai.scorer import (
@@ -33,7 +34,7 @@ def max_at(k: int) -> ScoreReducer:
     Fewer than k scored epochs give NaN, which inspect counts as unscored. Source: "The Best of N
     Worlds", appendix C.1.
     """
-    return lambda scores: Score(value=_max_at(_values(scores), k))
+    return lambda scores: Score(value=_max_at([score.value for score in scores], k))
 
 
 @score_reducer
@@ -41,8 +42,8 @@ def pass_at(k: int, threshold: float = 1.0) -> ScoreReducer:
     """Return the reducer to pass@k: the chance that one of k epochs reaches `threshold`."""
 
     def reduce(scores: list[Score]) -> Score:
-        passed = [float(value >= threshold) for value in _values(scores)]
-        return Score(value=_max_at(passed, k))
+        values = _known([score.value for score in scores])
+        return Score(value=_max_at([float(value >= threshold) for value in values], k))
 
     return reduce
 
@@ -55,22 +56,17 @@ def max_at_k(k: int) -> Metric:
     """
 
     def compute(scores: list[SampleScore]) -> float:
-        found = [_max_at(_epochs(sample.score), k) for sample in scores]
-        known = [value for value in found if not math.isnan(value)]
-        return float(np.mean(known)) if known else math.nan
+        values = [sample.score.value for sample in scores]
+        found = _known(_max_at(v if isinstance(v, list) else [v], k) for v in values)
+        return float(np.mean(found)) if found else math.nan
 
     return compute
 
 
-def _epochs(score: Score) -> list[float]:
-    values = score.value if isinstance(score.value, list) else [score.value]
+def _known(values: Iterable[Any]) -> list[float]:
     return [number for value in values if not math.isnan(number := _as_float(value))]
 
 
-def _values(scores: Sequence[Score]) -> list[float]:
-    numbers = [_as_float(score.value) for score in scores]
-    return [number for number in numbers if not math.isnan(number)]
-
-
-def _max_at(values: Sequence[float], k: int) -> float:
-    return float(unbiased(values, k)) if len(values) >= k else math.nan
+def _max_at(values: Iterable[Any], k: int) -> float:
+    found = _known(values)
+    return float(unbiased(found, k)) if len(found) >= k else math.nan

@@ -6,16 +6,29 @@ import dataclasses
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from maxatk.check import LARGEST
 from maxatk.errors import DataError
 from maxatk.records import Sample
 
-RawRow = Mapping[str, Any]
+RawRow: TypeAlias = Mapping[str, Any]
+
+PlacedRow: TypeAlias = tuple[str, Any]
+"""Where a row stands, for messages, and the object there, or the line of JSON that holds it."""
+
+_MISSING: Any = object()
+_KINDS: Mapping[str, Callable[[Any], bool]] = {
+    "anything": lambda value: True,  # noqa: ARG005
+    "text": lambda value: isinstance(value, str),
+    "an object": lambda value: isinstance(value, Mapping),
+    "a list": lambda value: isinstance(value, list),
+    "a list of texts": lambda value: is_list_of(str, value),
+    "a list of objects": lambda value: is_list_of(Mapping, value),
+}
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass
 class LogRow:
     """One sample of a log.
 
@@ -38,71 +51,84 @@ class LogRow:
     whole: Sample | None = None
 
 
-PlacedRow = tuple[str, Callable[[], RawRow]]
-"""Where a row stands, for messages, and what reads it; reading may raise a ValueError."""
-
-
 @dataclasses.dataclass(frozen=True)
 class LogFormat:
     """How the files of one tool are read.
 
-    `title` says whose they are; `matches` tells from the first row whether a file has this form;
-    `convert` makes the samples of one row, which are several where the row is a problem, given
-    the mapping of `--map`, in which `choices` are the names that this format knows beside the
-    fields of a sample. `single` is a choice that is needed where the field of this name differs
-    from row to row. `rows` reads the file where that is not one row a line.
+    A file has this form where its first row has all `keys` of one of the sets. `convert` makes the
+    samples of a row, given `--map`, in which `choice` may stand beside the fields of a sample; it
+    has to where a field of that name differs from row to row. `rows` reads the file where that is
+    not one row a line.
     """
 
     title: str
-    matches: Callable[[RawRow], bool]
+    keys: Sequence[set[str]]
     convert: Callable[[RawRow, Mapping[str, str]], Sequence[LogRow]]
-    choices: tuple[str, ...] = ()
-    single: str | None = None
+    choice: str = ""
     rows: Callable[[Path], Iterator[PlacedRow]] | None = None
 
+    def matches(self, row: RawRow) -> bool:
+        """Say whether a row has the keys of this format."""
+        return any(keys <= row.keys() for keys in self.keys)
 
-def text(row: RawRow, name: str) -> str:
-    """Return the text of a field; raises DataError naming the field, what it is and was wanted."""
-    value = field(row, name)
-    if not isinstance(value, str):
-        raise DataError(f"field {name!r}: must be text, got {value!r:.60}")
+
+def sample_at(
+    row: RawRow, paths: Mapping[str, str], columns: Mapping[str, float] | None = None
+) -> LogRow:
+    """Return the sample of a row whose fields stand at these paths; see `typed`.
+
+    Without a `problem_id` the prompt is its own id. `columns` are by default all further numbers
+    of the row. Raises DataError where an id, a completion or a reward is missing.
+    """
+    optional = ("sample", "prompt", "answer")
+    found = {}
+    for name, path in paths.items():
+        value = field(row, path, absent=None if name in optional else _MISSING)
+        found[name] = conversation(value) if name == "prompt" else typed(name, value, path)
+    if "problem_id" not in paths and not found["prompt"]:
+        given = field(row, paths["prompt"])
+        raise DataError(f"field {paths['prompt']!r}: must be text or messages, got {given!r:.60}")
+    if columns is None:
+        columns = numbers(row, without=list(paths.values()))
+    return LogRow(**{"problem_id": found.get("prompt"), **found}, columns=columns)
+
+
+def typed(name: str, value: Any, path: str) -> Any:
+    """Return a value for the field `name` of a sample; raises DataError for another kind."""
+    if value is None and name != "problem_id":
+        return None
+    return _READERS[name](value, path)
+
+
+def field(row: RawRow, path: str, kind: str = "anything", *, absent: Any = _MISSING) -> Any:
+    """Return what a path such as `a.b.0` leads to, of a kind in `_KINDS`.
+
+    A field whose own name is the path, dots included, comes first. For what is missing or null it
+    is `absent`, if given. Raises DataError naming the field, what it is and what was wanted.
+    """
+    value = row[path] if path in row else _inside(row, path)
+    if value is _MISSING and absent is _MISSING:
+        names = ", ".join(sorted(map(str, row)))
+        raise DataError(f"field {path!r}: is missing; got {names}")
+    if value is _MISSING or (value is None and absent is not _MISSING):
+        return absent
+    if not _KINDS[kind](value):
+        raise DataError(f"field {path!r}: must be {kind}, got {value!r:.60}")
     return value
 
 
-def texts(row: RawRow, name: str) -> list[str]:
-    """Return the list of texts of a field; raises DataError as `text`."""
-    value = field(row, name)
-    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise DataError(f"field {name!r}: must be a list of texts, got {value!r:.60}")
+def _inside(value: Any, path: str) -> Any:
+    try:
+        for name in path.split("."):
+            value = value[int(name)] if isinstance(value, list) else value[name]
+    except (LookupError, TypeError, ValueError):
+        return _MISSING
     return value
 
 
-def text_or_none(value: Any) -> str | None:
-    """Return a text, None for anything else."""
-    return value if isinstance(value, str) else None
-
-
-def mapping(row: RawRow, name: str, absent: RawRow | None = None) -> RawRow:
-    """Return the object of a field, `absent` where it is missing; raises DataError as `text`."""
-    value = field(row, name) if absent is None else row.get(name, absent)
-    if not isinstance(value, Mapping):
-        raise DataError(f"field {name!r}: must be an object, got {value!r:.60}")
-    return value
-
-
-def mappings(row: RawRow, name: str) -> list[RawRow]:
-    """Return the list of objects of a field; raises DataError as `text`."""
-    value = field(row, name)
-    if not isinstance(value, list) or not all(isinstance(item, Mapping) for item in value):
-        raise DataError(f"field {name!r}: must be a list of objects, got {value!r:.60}")
-    return value
-
-
-def field(row: RawRow, name: str) -> Any:
-    """Return a field; raises DataError where it is missing."""
-    if name not in row:
-        raise DataError(f"field {name!r}: is missing; got {', '.join(sorted(map(str, row)))}")
-    return row[name]
+def is_list_of(kind: type, value: Any) -> bool:
+    """Say whether a value is a list of nothing but this kind."""
+    return isinstance(value, list) and all(isinstance(item, kind) for item in value)
 
 
 def identifier(value: Any, name: str) -> str:
@@ -114,7 +140,7 @@ def identifier(value: Any, name: str) -> str:
 
 def index(value: Any, name: str) -> int:
     """Return the index of a sample, from 0; raises DataError for anything else."""
-    number = as_number(value)
+    number = _as_number(value)
     if number is None or not number.is_integer() or number < 0:
         raise DataError(f"field {name!r}: must be an integer from 0, got {value!r:.60}")
     return int(number)
@@ -124,44 +150,60 @@ def reward(value: Any, name: str) -> float | None:
     """Return a reward, None where it is empty or NaN; raises DataError for anything else."""
     if value is None or value == "":
         return None
-    number = as_number(value)
+    number = _as_number(value)
     if number is None or abs(number) > LARGEST:
         allowed = f"a finite number of at most {LARGEST:g} in size, or empty"
         raise DataError(f"field {name!r}: must be {allowed}, got {value!r:.60}")
     return None if math.isnan(number) else number
 
 
-def as_number(value: Any) -> float | None:
-    """Return a number, a truth value (1 and 0) or the text of one as a float; None for the rest."""
-    if isinstance(value, str):
-        lowered = value.strip().lower()
-        if lowered in ("true", "false"):
-            return float(lowered == "true")
-        try:
-            return float(value)
-        except ValueError:
-            return None
-    if not isinstance(value, (bool, int, float)):
-        return None
-    try:
-        return float(value)
-    except OverflowError:  # an integer of hundreds of digits
-        return math.inf
-
-
-def numbers(row: RawRow, *, without: Sequence[str]) -> dict[str, float]:
+def numbers(row: RawRow, *, without: Sequence[str] = ()) -> dict[str, float]:
     """Return the finite numbers of a row by field, those of the fields in `without` left out."""
     found = {}
     for name, value in row.items():
-        number = None if name in without else as_number(value)
+        number = None if name in without else _as_number(value)
         if number is not None and math.isfinite(number):
             found[str(name)] = number
     return found
 
 
+def _as_number(value: Any) -> float | None:
+    """Return a number, a truth value (1 and 0) or the text of one as a float; None for the rest."""
+    if isinstance(value, str):
+        value = {"true": 1.0, "false": 0.0}.get(value.strip().lower(), value)
+    if not isinstance(value, (str, bool, int, float)):
+        return None
+    try:
+        return float(value)
+    except ValueError:
+        return None
+    except OverflowError:  # an integer of hundreds of digits
+        return math.inf
+
+
 def conversation(value: Any) -> str | None:
-    """Return a text as it is, and of a list of messages their contents, one after the other."""
+    """Return a text as it is, of a list of messages their contents in lines, None for the rest."""
     if not isinstance(value, list):
-        return text_or_none(value)
+        return value if isinstance(value, str) else None
     parts = [message.get("content") for message in value if isinstance(message, Mapping)]
     return "\n".join(part for part in parts if isinstance(part, str))
+
+
+def _text(value: Any, name: str) -> str:
+    text = conversation(value)
+    if text is None:
+        raise DataError(f"field {name!r}: must be text, got {value!r:.60}")
+    return text
+
+
+_READERS: Mapping[str, Callable[[Any, str], Any]] = {
+    "problem_id": identifier,
+    "sample": index,
+    "reward": reward,
+    "completion": _text,
+    "prompt": _text,
+    "answer": lambda value, _: str(value),
+}
+"""Field of a sample that a path may be given for -> what reads it."""
+
+MAPPED = tuple(_READERS)

@@ -2,6 +2,9 @@
 
 Sources, as of August 2026:
 
+- trl: github.com/huggingface/trl, `grpo_trainer.py`, `log`;
+- verl: github.com/volcengine/verl, `trainer_base.py`, `_dump_generations`, and `padding_utils.py`,
+  `upsample_batch_to_divisible_size`;
 - verifiers and prime-rl: github.com/PrimeIntellect-ai/verifiers, `v1/episode.py`, `v1/trace.py`
   and `legacy/utils/save_utils.py`; prime-rl's `monitors/file.py` writes the same episodes;
 - slime: github.com/THUDM/slime, `observability/rollout_data_utils.py` and `utils/types.py`;
@@ -12,7 +15,7 @@ Sources, as of August 2026:
 
 from __future__ import annotations
 
-import functools
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -20,6 +23,39 @@ from maxatk.check import existing_file
 from maxatk.errors import DataError, MissingDependencyError
 from maxatk.exchange import log
 from maxatk.exchange.log import LogFormat, LogRow, PlacedRow, RawRow
+
+_TRL_FIELDS = ("step", "prompt", "completion", "advantage")
+_VERL_FILLS = re.compile(r"pad[0-9a-f]{32}_\d+_\d+")
+
+
+def _trl(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow]:
+    """Read a row of `log_completions`, one parquet file a logging step.
+
+    Every reward function has a column of its own. With one of them it is the reward; with several
+    `--map reward=NAME` chooses.
+    """
+    columns = log.numbers(row)
+    rewards = [name for name in columns if name not in _TRL_FIELDS]
+    paths = {"prompt": "prompt", "completion": "completion"}
+    if "reward" not in mapping:
+        if len(rewards) != 1:
+            raise DataError(
+                f"field 'reward': {len(rewards)} columns may be it ({', '.join(rewards) or 'none'})"
+                "; --map reward=NAME chooses one"
+            )
+        paths["reward"] = rewards[0]
+    return [log.sample_at(row, paths, columns)]
+
+
+def _verl(row: RawRow, _: Mapping[str, str]) -> list[LogRow]:
+    """Read a line of `rollout_data_dir` or `validation_data_dir`, one file a step.
+
+    Rows with which verl fills a rollout batch are no samples.
+    """
+    if _VERL_FILLS.fullmatch(str(row.get("uid"))):
+        return []
+    paths = {"prompt": "input", "completion": "output", "reward": "score", "answer": "gts"}
+    return [log.sample_at(row, paths)]
 
 
 def _verifiers(row: RawRow, _: Mapping[str, str]) -> list[LogRow]:
@@ -29,32 +65,31 @@ def _verifiers(row: RawRow, _: Mapping[str, str]) -> list[LogRow]:
     a judge's, is no sample.
     """
     if "traces" not in row:
-        prompt = log.conversation(log.field(row, "prompt"))
-        columns = log.numbers(row.get("metrics") or {}, without=())
-        problem = log.identifier(row["example_id"], "example_id")
-        value = None if row.get("error") else log.reward(row["reward"], "reward")
-        text, answer = log.conversation(row["completion"]), log.text_or_none(row.get("answer"))
-        return [LogRow(problem, None, text, value, columns, prompt=prompt, answer=answer)]
-    task = log.mapping(row, "task")
-    data = log.mapping(task, "data")
-    named = (task.get("key"), data.get("name"), data.get("idx"), task.get("hash"))
-    problem = log.identifier(next((n for n in named if n is not None), None), "task.key")
+        paths = {name: name for name in ("prompt", "completion", "answer")}
+        paths |= {"problem_id": "example_id"} | ({} if row.get("error") else {"reward": "reward"})
+        columns = log.numbers(log.field(row, "metrics", "an object", absent={}))
+        return [log.sample_at(row, paths, columns)]
+    named = ("task.key", "task.data.name", "task.data.idx", "task.hash")
+    ids = (log.field(row, name, absent=None) for name in named)
+    problem = log.identifier(next((n for n in ids if n is not None), None), "task.key")
     return [
-        _trace(trace, problem, log.conversation(data.get("prompt")))
-        for trace in log.mappings(row, "traces")
-        if log.mapping(trace, "agent", {}).get("trainable", True)
+        _trace(trace, problem, log.conversation(log.field(row, "task.data.prompt", absent=None)))
+        for trace in log.field(row, "traces", "a list of objects")
+        if log.field(trace, "agent.trainable", absent=True)
     ]
 
 
 def _trace(trace: RawRow, problem: str, prompt: str | None) -> LogRow:
-    scored = [score for score in log.mapping(trace, "rewards", {}).values() if score is not None]
-    if not all(
-        isinstance(s, Mapping) and log.as_number(s.get("score")) is not None for s in scored
-    ):
-        raise DataError(f"field 'traces.rewards': must map names to scores, got {scored!r:.60}")
-    said = [node["message"] for node in log.mappings(trace, "nodes") if node.get("sampled")]
-    value = sum(float(s["score"]) * float(s.get("weight", 1.0)) for s in scored)
-    columns = log.numbers(log.mapping(trace, "metrics", {}), without=())
+    rewards = log.field(trace, "rewards", "an object", absent={})
+    scored = [score for score in rewards.values() if score is not None]
+    try:
+        value = sum(float(score["score"]) * float(score.get("weight", 1.0)) for score in scored)
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        text = f"field 'traces.rewards': must map names to scores, got {scored!r:.60}"
+        raise DataError(text) from error
+    nodes = log.field(trace, "nodes", "a list of objects")
+    said = [node["message"] for node in nodes if node.get("sampled")]
+    columns = log.numbers(log.field(trace, "metrics", "an object", absent={}))
     reward = log.reward(value, "traces.rewards") if scored else None
     return LogRow(problem, None, log.conversation(said[-1:]), reward, columns, prompt=prompt)
 
@@ -70,51 +105,42 @@ def _slime_rows(path: Path) -> Iterator[PlacedRow]:
     except Exception as error:  # torch's own errors, pickle's, and those of other content
         raise DataError(f"{path}: not a dump of slime's rollouts: {error!s:.200}") from error
     for number, sample in enumerate(samples):
-        yield f"{path}, sample {number}", functools.partial(dict, sample)
+        yield f"{path}, sample {number}", sample
 
 
 def _slime(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow]:
-    """Read a sample of `--save-debug-rollout-data`. A prompt is its own id.
+    """Read a sample of `--save-debug-rollout-data`.
 
     A reward of several parts needs `--map reward=reward.NAME`.
     """
-    prompt, value = log.conversation(log.field(row, "prompt")), row.get("reward")
-    if not prompt:
-        raise DataError(f"field 'prompt': must be text or messages, got {row['prompt']!r:.60}")
-    if "reward" in mapping:
-        value = None
-    elif isinstance(value, Mapping):
-        parts = ", ".join(map(str, value))
-        raise DataError(f"field 'reward': has {parts}; --map reward=reward.NAME chooses one")
-    columns = log.numbers(row, without=("reward", "label", "prompt", "response"))
-    answer = log.text_or_none(row.get("label"))
-    given = log.text(row, "response"), log.reward(value, "reward"), columns
-    return [LogRow(prompt, None, *given, prompt=prompt, answer=answer)]
+    paths = {"prompt": "prompt", "completion": "response", "answer": "label"}
+    if "reward" not in mapping:
+        if isinstance(row.get("reward"), Mapping):
+            parts = ", ".join(map(str, row["reward"]))
+            raise DataError(f"field 'reward': has {parts}; --map reward=reward.NAME chooses one")
+        paths["reward"] = "reward"
+    return [log.sample_at(row, paths)]
 
 
 def _rllm(row: RawRow, _: Mapping[str, str]) -> list[LogRow]:
     """Read an episode; its last trajectory is the sample, and whether it is right a column."""
-    task, trajectories = row.get("task"), log.mappings(row, "trajectories")
+    trajectories = log.field(row, "trajectories", "a list of objects")
     if not trajectories:
         raise DataError("field 'trajectories': is empty")
-    last = trajectories[-1]
-    task = task if isinstance(task, Mapping) else {}
-    problem = task.get("id") or str(row.get("id", "")).rpartition(":")[0] or row.get("id")
-    steps = log.mappings(last, "steps")
-    end = steps[-1] if steps else {}
+    last, right = trajectories[-1], float(bool(row["is_correct"]))
+    name = str(row.get("id", ""))
+    problem = log.field(row, "task.id", absent=name.rpartition(":")[0] or name)
+    end = (log.field(last, "steps", "a list of objects") or [{}])[-1]
     said = end.get("model_response") or log.conversation((end.get("chat_completions") or [])[-1:])
-    value = last.get("reward")
+    metrics = log.field(row, "metrics", "an object", absent={})
     return [
         LogRow(
             log.identifier(problem, "task.id"),
             None,
-            said or log.text_or_none(last.get("output")),
-            float(bool(row["is_correct"])) if value is None else log.reward(value, "reward"),
-            {
-                "correct": float(bool(row["is_correct"])),
-                **log.numbers(row.get("metrics") or {}, without=()),
-            },
-            prompt=log.conversation(task.get("instruction")),
+            said or log.conversation(last.get("output")),
+            log.reward(log.field(last, "reward", absent=right), "reward"),
+            {"correct": right, **log.numbers(metrics)},
+            prompt=log.conversation(log.field(row, "task.instruction", absent=None)),
         )
     ]
 
@@ -125,46 +151,38 @@ def _tinker(row: RawRow, _: Mapping[str, str]) -> list[LogRow]:
     A summary has no texts, and its problem is the group of a split and an iteration.
     """
     if "traj_idx" in row:
-        problem = "/".join(str(log.field(row, n)) for n in ("split", "iteration", "group_idx"))
-        columns = log.numbers(log.mapping(row, "trajectory_metrics", {}), without=())
-        number = log.index(row["traj_idx"], "traj_idx")
-        return [
-            LogRow(problem, number, None, log.reward(row["total_reward"], "total_reward"), columns)
-        ]
-    turns = log.mappings(row, "turns")
+        group = "/".join(str(log.field(row, n)) for n in ("split", "iteration", "group_idx"))
+        columns = log.numbers(log.field(row, "trajectory_metrics", "an object", absent={}))
+        paths = {"problem_id": "group", "sample": "traj_idx", "reward": "total_reward"}
+        return [log.sample_at({**row, "group": group}, paths, columns)]
+    turns = log.field(row, "turns", "a list of objects")
     asked = [turn for turn in turns[:1] if turn.get("role") != "assistant"]
     said = [turn for turn in turns if turn.get("role") == "assistant"]
     value = None if row.get("error") else log.reward(log.field(row, "reward"), "reward")
-    columns = log.numbers(log.mapping(row, "metrics", {}), without=())
+    columns = log.numbers(log.field(row, "metrics", "an object", absent={}))
     problem = log.identifier(row["example_id"] or row["idx"], "example_id")
     text, prompt = log.conversation(said[-1:]), log.conversation(asked) or None
     return [LogRow(problem, None, text, value, columns, prompt=prompt)]
 
 
 ROLLOUTS: Mapping[str, LogFormat] = {
+    "trl": LogFormat("TRL's logged completions", [set(_TRL_FIELDS)], _trl),
+    "verl": LogFormat("verl's dumped generations", [{"input", "output", "score"}], _verl),
     "verifiers": LogFormat(
         "rollouts of verifiers or prime-rl",
-        lambda row: (
-            {"env", "task", "traces"} <= row.keys()
-            or {"example_id", "prompt", "completion", "reward"} <= row.keys()
-        ),
+        [{"env", "task", "traces"}, {"example_id", "prompt", "completion", "reward"}],
         _verifiers,
     ),
     "slime": LogFormat(
         "slime's debug rollout data",
-        lambda row: {"prompt", "response", "group_index"} <= row.keys(),
+        [{"prompt", "response", "group_index"}],
         _slime,
         rows=_slime_rows,
     ),
-    "rllm": LogFormat(
-        "rLLM's episodes", lambda row: {"trajectories", "is_correct"} <= row.keys(), _rllm
-    ),
+    "rllm": LogFormat("rLLM's episodes", [{"trajectories", "is_correct"}], _rllm),
     "tinker": LogFormat(
         "tinker-cookbook's trajectories",
-        lambda row: (
-            {"example_id", "turns", "reward"} <= row.keys()
-            or {"group_idx", "traj_idx", "total_reward"} <= row.keys()
-        ),
+        [{"example_id", "turns", "reward"}, {"group_idx", "traj_idx", "total_reward"}],
         _tinker,
     ),
 }

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from maxatk.errors import InvalidValueError, MissingDependencyError
+from maxatk.errors import InvalidValueError
+from maxatk.exchange.export import write_table
 from maxatk.records import Problem
 
 _NOT_TRUTH = ("id", "prompt", "source", "starter_code")
@@ -29,18 +30,11 @@ def write_parquet(problems: Iterable[Problem], path: str | Path) -> int:
         raise InvalidValueError(
             f"out: {str(path)!r} must end in .parquet, which is what verl reads"
         )
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ImportError as error:
-        raise MissingDependencyError(
-            f"{path}: writing parquet needs the package 'pyarrow': pip install 'maxatk[verl]'"
-        ) from error
     rows = [_row(index, problem) for index, problem in enumerate(problems)]
     if not rows:
         raise InvalidValueError("problems: there is none to export")
     path.parent.mkdir(parents=True, exist_ok=True)
-    parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+    write_table(path, rows)
     return len(rows)
 
 
