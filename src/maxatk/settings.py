@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
 import functools
 import json
 import math
@@ -239,6 +240,8 @@ def _refusal(said: str, value: Any, kind: Any, where: str) -> InvalidValueError:
     for name, number in re.findall(r"\.(\w+)|\[(\d+)\]", path.partition("[...]")[0]):
         value = value[name or int(number)]
         where += f".{name}" if name else f"[{number}]"
+        if dataclasses.is_dataclass(kind):
+            kind = typing.get_type_hints(kind)[name]
     expected = re.match("Expected `(.+?)`", said)
     choices = _choices(kind)
     if choices and "`array" not in said:
@@ -256,6 +259,8 @@ def _choices(hint: Any) -> list[str]:
     inner = typing.get_args(hint)
     if typing.get_origin(hint) is typing.Literal:
         return list(map(str, inner))
+    if isinstance(hint, enum.EnumMeta):
+        return [str(member.value) for member in hint.__members__.values()]
     return [choice for one in inner for choice in _choices(one)]
 
 

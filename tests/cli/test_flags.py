@@ -39,7 +39,6 @@ UNITS = {
     "workers": "processes",
     "jobs": "stages",
     "warmup-steps": "steps",
-    "gpus-per-shard": "gpus",
 }
 
 

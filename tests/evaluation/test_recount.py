@@ -89,7 +89,7 @@ def test_what_cannot_be_summarised_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"outcome": "great"}, "'great' is not a valid Outcome"),
+        ({"outcome": "great"}, r"score\.outcome: got 'great'; allowed: passed, wrong_answer"),
         ({"seconds": None}, "missing field 'seconds'"),
         ({"sample": 0}, "sample 0 of 'p' occurs twice"),
     ],

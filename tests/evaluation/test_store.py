@@ -80,7 +80,7 @@ def test_a_reward_that_is_no_number_is_named_by_its_line(tmp_path, reward):
     path = tmp_path / "scores.jsonl"
     row = Score("p", 0, 0.5, 1, 2, Outcome.WRONG_ANSWER, 0.1).to_json()
     path.write_text(json.dumps({**row, "reward": reward}) + "\n")
-    with pytest.raises(DataError, match=r"scores\.jsonl:1: score: 'reward' must be a finite"):
+    with pytest.raises(DataError, match=r"scores\.jsonl:1: score\.reward: must be float, got"):
         Store(path, Score)
 
 

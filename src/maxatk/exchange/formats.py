@@ -164,7 +164,7 @@ def _lm_eval(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow]:
         return []
     # A list a request, and in it a list of repeats; a choice among answers has pairs instead.
     requests = log.field(row, "resps")
-    responses = requests[0] if isinstance(requests, list) and len(requests) == 1 else None
+    responses: Any = requests[0] if isinstance(requests, list) and len(requests) == 1 else None
     if not log.is_list_of(str, responses):
         raise DataError(
             "field 'resps': must be one list of generated texts; a task of multiple choice has "

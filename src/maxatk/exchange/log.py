@@ -81,7 +81,7 @@ def sample_at(
     of the row. Raises DataError where an id, a completion or a reward is missing.
     """
     optional = ("sample", "prompt", "answer")
-    found = {}
+    found: dict[str, Any] = {}
     for name, path in paths.items():
         value = field(row, path, absent=None if name in optional else _MISSING)
         found[name] = conversation(value) if name == "prompt" else typed(name, value, path)

@@ -105,6 +105,7 @@ class Reward:
     def __init__(self, parts: Sequence[Part]) -> None:
         self.parts = tuple(parts)
         self.failures: Counter[str] = Counter()
+        self.failed = 0.0  # share of the completions of the last call, for the log of a training
         # Of every part: completions, those it failed for, the lowest value, the first failure.
         self._seen: Counter[str] = Counter()
         self._failed: Counter[str] = Counter()
@@ -146,7 +147,9 @@ class Reward:
         values = [_values(part, prompts, completions, columns) for part in self.parts]
         for part, found in zip(self.parts, values, strict=True):
             self._count(part, found)
-        return [self._sum(row) for row in zip(*values, strict=True)]
+        rewarded = [self._sum(row) for row in zip(*values, strict=True)]
+        self.failed = sum(r.error is not None for r in rewarded) / max(1, len(rewarded))
+        return rewarded
 
     def try_out(
         self, prompts: Items, completions: Items, columns: Columns
