@@ -259,8 +259,8 @@ def _choices(hint: Any) -> list[str]:
     inner = typing.get_args(hint)
     if typing.get_origin(hint) is typing.Literal:
         return list(map(str, inner))
-    if isinstance(hint, enum.EnumMeta):
-        return [str(member.value) for member in hint.__members__.values()]
+    if isinstance(hint, type) and issubclass(hint, enum.Enum):
+        return [str(choice.value) for choice in hint]
     return [choice for one in inner for choice in _choices(one)]
 
 
