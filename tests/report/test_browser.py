@@ -50,7 +50,7 @@ addEventListener("load", () => {
 FRAME = """<body><iframe src="{}" style="width:{}px;height:900px"
   onload="document.body.dataset.found = this.contentDocument.body.dataset.found"></iframe></body>"""
 OF_MAX = ("winners-max-at-k", "scores-max-at-k")
-TABLES = (*OF_MAX, "settings", "models", "outcomes")
+TABLES = (*OF_MAX, "settings", "outcomes")  # "models" too where one has the record of a training
 ROWS = """const rows = () => [...document.querySelectorAll("#problem-table tbody tr")]
   .map((row) => [...row.cells].map((cell) => cell.textContent));
 const choose = (key, value) => {
