@@ -38,12 +38,11 @@ def group_loss(
     flat, and `data` uid, rm_scores, old_log_probs, response_mask, prompts, responses, and
     `SELECTION_KEY` with a selection.
     """
-    k = tu.get_non_tensor_data(data, K_KEY, None)
-    if k is None:
-        return ppo_loss(config, model_output, data, dp_group)
-    now = no_padding_2_padding(model_output["log_probs"].detach(), data)
-    found, moved = corrected(objective, data, now, k=int(k), group_size=group_size)
-    data["advantages"] = spread(data, tu.get_non_tensor_data(data, FACTOR_KEY, 1.0) * found)
+    k, moved = tu.get_non_tensor_data(data, K_KEY, None), dict[str, float]()
+    if k is not None:
+        now = no_padding_2_padding(model_output["log_probs"].detach(), data)
+        found, moved = corrected(objective, data, now, k=int(k), group_size=group_size)
+        data["advantages"] = spread(data, tu.get_non_tensor_data(data, FACTOR_KEY, 1.0) * found)
     loss, metrics = ppo_loss(config, model_output, data, dp_group)
     return loss, metrics | moved
 
@@ -53,9 +52,12 @@ def corrected(
 ) -> tuple[np.ndarray, dict[str, float]]:
     """Return unscaled advantages (N,) under log-probabilities `now` (N, tokens), and what to log.
 
-    Nothing is logged of a batch that holds nothing but the rows that fill it.
+    `now` are those of the responses' tokens, padded on the right. Nothing is logged of a batch
+    that holds nothing but the rows that fill it.
     """
-    ratios, scored = log_ratios(now, data), ~np.isnan(row_rewards(data))
+    old, mask = _padded(data["old_log_probs"]), _padded(data["response_mask"])
+    difference = (now[:, : old.shape[1]].double() - old.double()) * mask
+    ratios, scored = difference.sum(-1).cpu().numpy(), ~np.isnan(row_rewards(data))
     found = row_advantages(objective, data, k=k, group_size=group_size, log_ratios=ratios)
     if not scored.any():
         return found, {}
@@ -95,17 +97,6 @@ def row_rewards(data: TensorDict) -> np.ndarray:
     rewards = _padded(data["rm_scores"]).sum(-1).double().cpu().numpy()
     real = _padded(data["response_mask"]).sum(-1).cpu().numpy() > 0
     found: np.ndarray = np.where(real, rewards, np.nan)
-    return found
-
-
-def log_ratios(now: torch.Tensor, data: TensorDict) -> np.ndarray:
-    """Return log pi_theta - log pi_old of every row's response (N,), in nats, float64.
-
-    `now` (N, tokens) are the log-probabilities of the responses' tokens, padded on the right.
-    """
-    old, mask = _padded(data["old_log_probs"]), _padded(data["response_mask"])
-    difference = (now[:, : old.shape[1]].double() - old.double()) * mask
-    found: np.ndarray = difference.sum(-1).cpu().numpy()
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -29,18 +30,15 @@ def advantages_of_rows(
     """Return one unscaled advantage a row (N,), for rows with the group ids `ids` (N,).
 
     `rewards` and the scores that select (N,) are NaN where there is none; `log_ratios` are
-    log pi_theta - log pi_old of every row's sequence (N,), in nats. A group with fewer rows than
-    `group_size`, the samples drawn a prompt, has lost the others. Raises what `maxatk.advantages`
-    raises.
+    log pi_theta - log pi_old of every row's sequence (N,), in nats. A group with fewer than
+    `group_size` rows has lost the others. Raises what `maxatk.advantages` raises.
     """
     layout = layout_of_ids(ids, least=group_size)
     ratios = None if log_ratios is None else layout.rows("log_ratios", log_ratios)
     beside = Beside() if selection is None else Beside(layout.rows("selection", selection))
     table = layout.rows("rewards", rewards)
-    found: np.ndarray = layout.of_samples(
-        objective.advantages(table, k, log_ratios=ratios, beside=beside)
-    )
-    return found
+    found = objective.advantages(table, k, log_ratios=ratios, beside=beside)
+    return np.asarray(layout.of_samples(found))
 
 
 def selection_scores(extra: Sequence[Any], key: str) -> np.ndarray:
@@ -65,10 +63,8 @@ def returned(extra: Any) -> dict[str, Any]:
 
 
 def _number(value: Any, key: str) -> float:
-    if value is None:
-        return float("nan")
     try:
-        return float(value)
+        return math.nan if value is None else float(value)
     except (TypeError, ValueError) as error:
         raise InvalidValueError(
             f"{WHERE}.selection: the reward function returned {value!r} as {key!r}; a number is "
@@ -102,8 +98,7 @@ def validation_metrics(
 
 
 def _solved(rewards: np.ndarray, columns: Mapping[str, Sequence[Any]]) -> np.ndarray:
-    passed, total = columns.get("passed"), columns.get("total")
-    if passed is None or total is None:
+    if columns.get("passed") is None or columns.get("total") is None:
         return rewards >= 1
-    rows = zip(passed, total, strict=True)
+    rows = zip(columns["passed"], columns["total"], strict=True)
     return np.asarray([bool(t) and p == t for p, t in rows])  # nothing is solved without a test

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 import transfer_queue as tq
 from omegaconf import open_dict
 from tensordict import TensorDict
@@ -115,7 +116,11 @@ class MaxAtKTrainer(PPOTrainer):
 
         Each rank gets whole groups of about equal numbers of tokens in every mini-batch.
         """
-        _refuse_several_outputs(batch.keys)
+        if any(key.rsplit("_", 1)[1] != "0" for key in batch.keys):
+            raise InvalidValueError(
+                "actor_rollout_ref.rollout.agent: an agent loop gave several outputs for one "
+                "sample, which would count as samples of their own; use a loop with one output"
+            )
         if not self._objective.needs_ratios:
             return super()._balance_batch(batch, metrics, **others)
         groups = len({_uid(key) for key in batch.keys})
@@ -171,17 +176,12 @@ class MaxAtKTrainer(PPOTrainer):
         """Give the batch a column of the scores that select, in the shape of verl's own columns."""
         data = self._fetch(batch, ["response_mask", "extra_fields"])
         scores = selection_scores(list(data["extra_fields"]), key)
-        self._put(batch, {loss.SELECTION_KEY: loss.spread(data, scores)})
+        self._put(batch, loss.SELECTION_KEY, loss.spread(data, scores))
 
     def _update_actor(self, batch: Any, metrics: dict[str, Any]) -> Any:
         if self._in_loss:
-            batch.extra_info.update(
-                {
-                    "force_group_size": self._n,
-                    loss.K_KEY: self._k,
-                    loss.FACTOR_KEY: self._scale.factor(self._n),
-                }
-            )
+            told = {loss.K_KEY: self._k, loss.FACTOR_KEY: self._scale.factor(self._n)}
+            batch.extra_info.update({"force_group_size": self._n, **told})
         if not self._on_driver:
             return super()._update_actor(batch, metrics)
         collected: dict[str, list[float]] = defaultdict(list)
@@ -210,16 +210,15 @@ class MaxAtKTrainer(PPOTrainer):
             calculate_entropy=False, compute_loss=False, temperature=rollout.temperature
         )
         if not rollout.log_prob_use_dynamic_bsz:  # made for whole batches; a mini-batch is smaller
-            most = rollout.log_prob_micro_batch_size_per_gpu
-            rows = math.gcd(len(batch) // self._ranks, most)
-            batch.extra_info["micro_batch_size_per_gpu"] = rows
+            batch.extra_info["micro_batch_size_per_gpu"] = math.gcd(
+                len(batch) // self._ranks, rollout.log_prob_micro_batch_size_per_gpu
+            )
         self.actor_rollout_wg.compute_log_prob(batch)
         batch.extra_info.pop("micro_batch_size_per_gpu", None)  # the update has its own
         data = self._fetch(batch, [*self._fields, "old_log_probs", "log_probs"])
         now = response_from_nested(data["log_probs"], data["response_mask"]).to_padded_tensor(0.0)
         found, moved = loss.corrected(self._objective, data, now, k=self._k, group_size=self._n)
-        scaled = self._scale.factor(self._n) * found
-        self._put(batch, {"advantages": loss.spread(data, scaled)})
+        self._put(batch, "advantages", loss.spread(data, self._scale.factor(self._n) * found))
         return moved
 
     def _fetch(self, batch: Any, fields: list[str]) -> Any:
@@ -227,8 +226,8 @@ class MaxAtKTrainer(PPOTrainer):
             keys=batch.keys, partition_id=batch.partition_id, select_fields=fields
         )
 
-    def _put(self, batch: Any, columns: dict[str, Any]) -> None:
-        fields = TensorDict(columns, batch_size=len(batch))
+    def _put(self, batch: Any, name: str, column: torch.Tensor) -> None:
+        fields = TensorDict({name: column}, batch_size=len(batch))
         tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=fields)
 
     def _save_checkpoint(self) -> None:
@@ -263,12 +262,10 @@ class MaxAtKTrainer(PPOTrainer):
     ) -> dict[str, float]:
         columns = reward_extra_infos_dict
         found = super()._val_metrics_update(data_sources, sample_uids, columns, *others, **more)
-        # verl's own best@k draws with replacement: it stands aside.
-        aside = {name: name.replace("val-core", "val-aux") for name in found if "/best@" in name}
-        return {
-            **{aside.get(name, name): value for name, value in found.items()},
-            **validation_metrics(data_sources, sample_uids, columns, k=self._objective.k),
-        }
+        for name in [name for name in found if "/best@" in name]:
+            # verl's own draws with replacement: it stands aside.
+            found[name.replace("val-core", "val-aux")] = found.pop(name)
+        return found | validation_metrics(data_sources, sample_uids, columns, k=self._objective.k)
 
 
 @register_trainer(MODE)
@@ -294,19 +291,9 @@ def _uid(key: str) -> str:
     return key.rsplit("_", 2)[0]
 
 
-def _refuse_several_outputs(keys: Iterable[str]) -> None:
-    for key in keys:
-        if key.rsplit("_", 1)[1] != "0":
-            raise InvalidValueError(
-                "actor_rollout_ref.rollout.agent: an agent loop gave several outputs for one "
-                "sample, which would count as samples of their own; use a loop with one output"
-            )
-
-
 def _filled_groups(batch: Any, n: int) -> list[list[int]]:
     """Return the rows of every group, those that lost rollouts filled up with verl's empty rows."""
-    by_prompt: dict[str, list[int]] = defaultdict(list)
-    spare = []
+    by_prompt, spare = defaultdict[str, list[int]](list), []
     for row, (key, tag) in enumerate(zip(batch.keys, batch.tags, strict=True)):
         if tag.get("is_padding"):
             spare.append(row)
@@ -314,8 +301,7 @@ def _filled_groups(batch: Any, n: int) -> list[list[int]]:
             by_prompt[_uid(key)].append(row)
     groups = list(by_prompt.values())
     for group in groups:
-        while len(group) < n:
-            group.append(spare.pop())
+        group += [spare.pop() for _ in range(n - len(group))]
     return groups + [spare[start : start + n] for start in range(0, len(spare), n)]
 
 
@@ -331,9 +317,8 @@ def _dealt(tokens: np.ndarray, *, parts: int, ranks: int) -> list[int]:
     for group in np.argsort(-tokens, kind="stable"):
         free = [share for share in shares if len(share) < each]
         min(free, key=lambda share: sum(tokens[g] for g in share)).append(int(group))
-    return [group for share in shares for group in _spread(share, parts)]
-
-
-def _spread(share: list[int], parts: int) -> list[int]:
-    """Return the groups of a rank with long and short ones in each of its mini-batches."""
-    return [group for part in range(parts) for group in share[part::parts]]
+    order = []
+    for share in shares:
+        for part in range(parts):  # long and short groups in each of its mini-batches
+            order += share[part::parts]
+    return order
