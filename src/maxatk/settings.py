@@ -198,7 +198,7 @@ def from_mapping(cls: type[SettingsT], mapping: Mapping[str, Any], *, where: str
 def unknown_key(where: str, name: object, allowed: Sequence[str]) -> InvalidValueError:
     """Return the error for a name that is none of the fields allowed there."""
     hint = suggestion(str(name), allowed)
-    if len(allowed) <= 40:  # nobody reads the 200 of a trainer
+    if len(allowed) <= 50:  # nobody reads the 200 of a trainer
         hint += f"; allowed: {', '.join(allowed)}"
     return InvalidValueError(f"{where}: unknown key {name!r}{hint}")
 

@@ -32,9 +32,7 @@ def in_whole_groups(slices: list[Batch], rows: torch.Tensor, group_size: int) ->
         return None
     groups = order.reshape(-1, group_size)
     places = groups[torch.randperm(len(groups))].reshape(-1).to(rows.device)
-    return [
-        {key: _pick(slices, key, part) for key in slices[0]} for part in places.split(per_slice)
-    ]
+    return [_pick(slices, part) for part in places.split(per_slice)]
 
 
 def of_most_signal(batch: Batch, count: int) -> Batch:
@@ -46,8 +44,7 @@ def of_most_signal(batch: Batch, count: int) -> Batch:
     if count == rows or not _plain([batch], rows):
         return batch
     idle = (batch["advantages"] == 0).long()
-    places = torch.argsort(idle, stable=True)[:count].sort().values
-    return {key: _pick([batch], key, places) for key in batch}
+    return _pick([batch], torch.argsort(idle, stable=True)[:count].sort().values)
 
 
 def _plain(slices: list[Batch], rows: int) -> bool:
@@ -60,11 +57,14 @@ def _plain(slices: list[Batch], rows: int) -> bool:
     )
 
 
-def _pick(slices: list[Batch], key: str, places: torch.Tensor) -> Any:
-    first = slices[0][key]
-    if first is None or first.ndim == 0:
-        return first
-    return torch.cat([part[key] for part in slices])[places.to(first.device)]
+def _pick(slices: list[Batch], places: torch.Tensor) -> Batch:
+    """Return the micro-batch of some rows of all slices."""
+    return {
+        key: value
+        if value is None or value.ndim == 0
+        else torch.cat([part[key] for part in slices])[places.to(value.device)]
+        for key, value in slices[0].items()
+    }
 
 
 def behaviour_logps(batch: Batch) -> torch.Tensor | None:

@@ -30,11 +30,8 @@ from maxatk.train.shared_prompts import refuse_unshareable
 ROLLOUTS = ("auto", "own", "trl", "vllm")  # who draws; "auto" decides between the others
 TRACKERS = ("tensorboard", "trackio", "wandb")  # that were tried; names of packages too
 
-_MAY_BE_NONE = ("steps_per_generation", "generation_batch_size")
-_COUNTS = (
-    *("num_generations", "per_device_train_batch_size", "gradient_accumulation_steps"),
-    *("num_iterations", *_MAY_BE_NONE),
-)
+_COUNTS = ("per_device_train_batch_size", "gradient_accumulation_steps", "num_iterations")
+_COUNTS_OR_NONE = ("steps_per_generation", "generation_batch_size")
 # Each of these changes the ratios, or takes samples from the loss behind the back of the weights.
 _RATIOS_NEED = {
     "disable_dropout": (True,),
@@ -81,7 +78,7 @@ class MaxAtKConfig(WithObjective, GRPOConfig):
     Args:
         method: A name in `maxatk.METHODS`, or a mapping for `maxatk.objectives.method_of`.
         k: The k of max@k that is trained for; at most `num_generations`.
-        selection: Name of a reward function that selects and is not rewarded: the objective is the
+        selection: The reward function that selects and is not rewarded: the objective is the
             reward of the sample that its scores would choose.
         answers: Function, "module:name" or "file.py:name", from the text of a completion to its
             answer, hashable, for a method that looks at answers.
@@ -93,23 +90,21 @@ class MaxAtKConfig(WithObjective, GRPOConfig):
         k_schedule: How k moves from `k` to `k_final` over the training: a name in `SCHEDULES`.
         k_final: The k at the end of a schedule; by default 1.
         max_weight: Share of max@k in the objective; the rest is max@1.
-        advantage_scale: What is done to the advantages of a method that has no scale of its own:
-            "mean" (a credit that is summed over the samples of a group, times their number, since
-            losses are means), "sum" (as in eq. 9) or "batch" (one running root mean square).
-        rollouts: Who draws rollout batches: "own" (this package's loop), "trl" (transformers'
-            `generate`), "vllm" (the same as `use_vllm`) or "auto" (vLLM with `use_vllm`; else on a
-            CPU the loop, where it follows the settings and the model; else `generate`).
-        groups_with_signal: Draw prompts until the rollout batch is full of groups whose advantages
-            are not all 0.
+        advantage_scale: For a method without a scale of its own: "mean" (a credit that is summed
+            over a group, times its size, since losses are means), "sum" (as in eq. 9) or "batch"
+            (one running root mean square).
+        rollouts: Who draws rollout batches: "own" (this package's loop), "trl" (`generate`),
+            "vllm" (the same as `use_vllm`) or "auto" (vLLM with `use_vllm`; else on a CPU the
+            loop, where it follows the settings and the model; else `generate`).
+        groups_with_signal: Draw prompts until no group of the rollout batch has advantages of 0.
         max_prompt_draws: The prompts that are drawn for it at most, in rollout batches.
-        share_prompts: Evaluate every different prompt of a micro-batch once in the update. The same
-            numbers up to rounding; needs the memory of activations.
-        skip_zero_advantages: Leave samples whose advantage is 0 out of the update. The same
+        share_prompts: Evaluate every different prompt of a micro-batch once in the update: the
+            same numbers up to rounding, with the memory of activations.
+        skip_zero_advantages: Leave samples whose advantage is 0 out of the update: the same
             gradient up to rounding; entropy and clipping are logged of the others alone.
         log_groups: Groups of every optimizer step that groups.jsonl keeps; 0 for no such file.
 
-    Two defaults differ from TRL: dropout is off (ratios would be noise otherwise), and bf16 is
-    chosen only where the machine has it.
+    Dropout is off (ratios would be noise otherwise), and bf16 only where the machine has it.
 
     Raises InvalidValueError (a ValueError) for a value that is not allowed, MissingDependencyError
     for a tracker that is not installed, before any work.
@@ -147,7 +142,12 @@ class MaxAtKConfig(WithObjective, GRPOConfig):
             if getattr(self, new, old) is None:
                 setattr(self, new, getattr(self, old))
         super().__post_init__()
-        _check_combinations(self)
+        _check_trackers(self.report_to)
+        _check_meaning(self)
+        if self.groups_with_signal:
+            _check_signal(self)
+        _check_options(self)
+        refuse_unfollowed(self)
 
     @property
     def shards_weights(self) -> bool:
@@ -169,8 +169,8 @@ class MaxAtKConfig(WithObjective, GRPOConfig):
 
 def _check_values(config: MaxAtKConfig) -> None:
     """Refuse values that are wrong by themselves, before TRL looks at them."""
-    for name in _COUNTS:
-        if (value := getattr(config, name)) is not None or name not in _MAY_BE_NONE:
+    for name in ("num_generations", *_COUNTS, *_COUNTS_OR_NONE):
+        if (value := getattr(config, name)) is not None or name not in _COUNTS_OR_NONE:
             whole(name, value, 1)
     config.check_objective()
     if config.num_generations_eval:
@@ -188,16 +188,6 @@ def _check_values(config: MaxAtKConfig) -> None:
         )
     groups = config.log_groups
     require(is_whole(groups, 0), "log_groups", "a whole number from 0", groups)
-
-
-def _check_combinations(config: MaxAtKConfig) -> None:
-    """Refuse values that do not go with each other, once TRL has completed them."""
-    _check_trackers(config.report_to)
-    _check_meaning(config)
-    if config.groups_with_signal:
-        _check_signal(config)
-    _check_options(config)
-    refuse_unfollowed(config)
 
 
 def check_model(config: Any, model: Any, name: str | None) -> None:
@@ -273,13 +263,11 @@ def _check_meaning(config: Any) -> None:
     if config.behaviour == "sampler":
         why = "with behaviour 'sampler', whose ratios are those of untruncated sampling with vLLM"
         require_settings(config, _SAMPLER_NEEDS, why)
-    trained = f"the method {config.method!r} in the form {config.form!r}"
+    needed, why = {"behaviour": ("trainer",)}, "which uses no ratios"
     if config.objective.needs_ratios:
-        why = f"with {trained}, whose weights are made of ratios"
-        require_settings(config, _RATIOS_NEED, why)
-    else:
-        why = f"with {trained}, which uses no ratios"
-        require_settings(config, {"behaviour": ("trainer",)}, why)
+        needed, why = _RATIOS_NEED, "whose weights are made of ratios"
+    trained = f"with the method {config.method!r} in the form {config.form!r}"
+    require_settings(config, needed, f"{trained}, {why}")
 
 
 def _check_signal(config: Any) -> None:

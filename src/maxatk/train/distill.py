@@ -27,7 +27,8 @@ from maxatk.models import load_tokenizer, quiet_libraries, refuse_missing_model
 from maxatk.problems import load_problems, problems_by_id
 from maxatk.records import Sample, Score
 from maxatk.settings import from_mapping
-from maxatk.train.run import Progress, finished, fit, lora_config, trainer_settings
+from maxatk.train.log import Reporter
+from maxatk.train.run import finished, fit, lora_config, trainer_settings
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,7 +149,7 @@ def _fit(
         peft_config=lora_config(recipe.peft),
     )
     if progress:
-        trainer.add_callback(Progress(lambda done, total: progress(done, total, "steps")))
+        trainer.add_callback(Reporter(lambda done, total: progress(done, total, "steps")))
     fit(trainer, recipe, out, {})
 
 

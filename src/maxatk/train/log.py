@@ -80,19 +80,31 @@ def log_outcomes(metrics: Metrics, reward: Any, accelerator: Any) -> None:
         metrics[f"verifier/{outcome.value}"].append(count / max(total, 1.0))
 
 
-class LogLines(TrainerCallback):
-    """Give every logged row of a training, as a line of text, to a function; each finding once."""
+class Reporter(TrainerCallback):
+    """Tell one function the optimizer steps, done and in all, and another one the log in words.
 
-    def __init__(self, write: Callable[[str], None]) -> None:
-        self._write = write
+    The latter gets every logged row as a line, and each finding once.
+    """
+
+    def __init__(
+        self,
+        progress: Callable[[int, int], object] | None,
+        write: Callable[[str], None] | None = None,
+    ) -> None:
+        self._progress, self._write = progress, write
         self._since = time.monotonic()
         self._said: set[str] = set()
+
+    def on_step_end(self, _args: Any, state: Any, *_: Any, **__: Any) -> None:
+        """Report an optimizer step."""
+        if self._progress is not None:
+            self._progress(state.global_step, state.max_steps)
 
     def on_log(
         self, _args: Any, state: Any, *_: Any, logs: symptoms.LogRow | None = None, **__: Any
     ) -> None:
         """Write the line of a row; rows without a reward are summaries of transformers."""
-        if not state.is_world_process_zero or logs is None or "reward" not in logs:
+        if self._write is None or not state.is_world_process_zero or "reward" not in (logs or {}):
             return
         now = time.monotonic()
         place = f"step {state.global_step} of {state.max_steps}"

@@ -175,15 +175,6 @@ class Scored(NamedTuple):
     tested: list[Any]
 
 
-class Draw(NamedTuple):
-    """Rows of one process, what TRL's `_generate` returned for them, and scores of all."""
-
-    rows: list[Any]
-    prompts: list[Any]
-    generated: tuple[Any, ...]
-    scored: Scored
-
-
 class RolloutTrainer(GRPOTrainer):
     """TRL's trainer, whose samples and rewards, and the groups with a signal, are drawn here.
 
@@ -231,11 +222,9 @@ class RolloutTrainer(GRPOTrainer):
             return generated
         seconds = self._mode_metrics["seconds/verification"]
         first = len(seconds)
-        draw = self._scored_draw(prompts, generated)
-        self._fill(draw)
+        self._scored = self._fill(prompts, generated)
         seconds[first:] = [sum(seconds[first:])]  # of all the draws of the rollout batch
-        self._scored = draw.scored
-        return draw.generated
+        return generated
 
     def _generate_single_turn(self, prompt_ids: list[Any], *args: Any, **kwargs: Any) -> Any:
         if self._loop is None:
@@ -262,53 +251,52 @@ class RolloutTrainer(GRPOTrainer):
         told = tested(rows[0], self.reward_funcs) if known else [None] * len(rows[0])
         return Scored(scores, texts, gather_object(told))
 
-    def _scored_draw(self, prompts: list[Any], generated: tuple[Any, ...]) -> Draw:
-        scored = self._score(self._rows, prompts, generated[3], generated[1])
-        return Draw(self._rows, prompts, generated, scored)
-
-    def _fill(self, draw: Draw) -> None:
-        """Put groups of other prompts, drawn now, where groups of a draw have no signal.
+    def _fill(self, prompts: list[Any], generated: tuple[Any, ...]) -> Scored:
+        """Put groups of other prompts, drawn now, where groups have no signal; return all scores.
 
         All is decided by scores of all processes and numbers that all have: each decides the same.
         """
         micro_batch = self._step % self.args.gradient_accumulation_steps
         moment = (self.args.seed, self.state.global_step, micro_batch)
-        process, prompts = self.accelerator.process_index, len(self.train_dataset)
-        signal, n = self._signal(draw), self.num_generations
+        process, n = self.accelerator.process_index, self.num_generations
+        local = (self._rows, prompts, generated)
+        kept, signal = self._score_draw(*local)
         drawn, found, turn = signal.size, int(signal.sum()), 0
         bound = drawn * self.args.max_prompt_draws
         while not signal.all() and drawn < bound:
             lacking = int((~signal).sum(axis=1).max())  # of the process that lacks most
             shape = (len(signal), min(lacking, (bound - drawn) // len(signal)))
-            places = more_prompts(prompts, shape, (*moment, turn))[process]
+            places = more_prompts(len(self.train_dataset), shape, (*moment, turn))[process]
             rows = [self.train_dataset[int(place)] for place in places]
             self._rows = [dict(row) for row in rows for _ in range(n)]
             again = [row["prompt"] for row in self._rows]
-            fresh = self._scored_draw(again, super()._generate(again))
-            fresh_signal = self._signal(fresh)
+            others = (self._rows, again, super()._generate(again))
+            fresh, fresh_signal = self._score_draw(*others)
             for index, to, source in moves(signal, fresh_signal):
                 signal[index, to] = True
                 if index == process:
-                    _replace(draw[:-1], fresh[:-1], to * n, source * n, n)
-                to, source = to * n + index * len(draw.rows), source * n + index * len(fresh.rows)
-                _replace(draw.scored, fresh.scored, to, source, n)
-                draw.scored.scores[to : to + n] = fresh.scored.scores[source : source + n]
+                    _replace(local, others, to * n, source * n, n)
+                to, source = to * n + index * len(prompts), source * n + index * len(again)
+                _replace(kept, fresh, to, source, n)
+                kept.scores[to : to + n] = fresh.scores[source : source + n]
             drawn, found = drawn + fresh_signal.size, found + int(fresh_signal.sum())
             turn += 1
         self._metrics["train"]["prompts/drawn"].append(float(drawn))
         self._metrics["train"]["prompts/with_signal"].append(found / drawn)
+        return kept
 
-    def _signal(self, draw: Draw) -> np.ndarray:
-        """Return which groups of a draw have an advantage that trains, (processes, groups)."""
-        masked = None
+    def _score_draw(
+        self, rows: list[Any], prompts: list[Any], generated: tuple[Any, ...]
+    ) -> tuple[Scored, np.ndarray]:
+        """Return scores, and which groups have an advantage that trains, (processes, groups)."""
+        scored, masked = self._score(rows, prompts, generated[3], generated[1]), None
         if self.args.mask_truncated_completions:
-            cut_off = [ids[-1] not in self._cut_unless for ids in draw.generated[1]]
+            cut_off = [ids[-1] not in self._cut_unless for ids in generated[1]]
             masked = np.array(gather_object(cut_off))
-        rollout = self._groups(draw.scored, masked)
-        trained = rollout.advantages(self._objective) != 0
+        trained = self._groups(scored, masked).advantages(self._objective) != 0
         if masked is not None:
             trained &= ~masked.reshape(trained.shape)
-        return trained.any(axis=1).reshape(self.accelerator.num_processes, -1)
+        return scored, trained.any(axis=1).reshape(self.accelerator.num_processes, -1)
 
     def _groups(self, found: Scored, masked: np.ndarray | None) -> Rollout:
         """Return the rollout batch of what was found of all processes."""

@@ -11,18 +11,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from datasets import Dataset
-from transformers import PrinterCallback, TrainerCallback
+from transformers import PrinterCallback
 
 from maxatk import folders
 from maxatk.check import is_number
 from maxatk.environment import environment
-from maxatk.errors import (
-    DataError,
-    InvalidValueError,
-    MaxAtKError,
-    MissingDependencyError,
-    suggestion,
-)
+from maxatk.errors import DataError, InvalidValueError, MaxAtKError, MissingDependencyError
 from maxatk.models import PromptSettings, load_tokenizer, quiet_libraries, refuse_missing_model
 from maxatk.problems import load_problems
 from maxatk.records import Problem
@@ -31,7 +25,7 @@ from maxatk.rewards.reward import columns_of
 from maxatk.rewards.specification import describe_reward
 from maxatk.settings import from_mapping, masked
 from maxatk.train.config import MaxAtKConfig
-from maxatk.train.log import LogLines
+from maxatk.train.log import Reporter
 from maxatk.train.trainer import MaxAtKTrainer
 from maxatk.verifier import Verifier, VerifierSettings
 
@@ -95,6 +89,7 @@ def train(
     problems = load_problems(recipe.problems)
     tokenizer = load_tokenizer(recipe.model, prompt=recipe.prompt)
     tokenizer.padding_side = tokenizer.truncation_side = "left"  # as TRL loads one by itself
+    chat = tokenizer.chat_template is not None
     opening = recipe.verifier.open() if verifier is None else contextlib.nullcontext(verifier)
     with opening as opened, quiet_libraries():
         rewards = load_rewards(recipe.reward, selection=config.selection, verifier=opened)
@@ -105,13 +100,8 @@ def train(
             reward_funcs=rewards,
             args=config,
             processing_class=tokenizer,
-            train_dataset=to_dataset(
-                problems, chat=tokenizer.chat_template is not None, prompt=recipe.prompt
-            ),
-            callbacks=[
-                *([Progress(progress)] if progress else []),
-                *([LogLines(write_line)] if write_line else []),
-            ],
+            train_dataset=to_dataset(problems, chat=chat, prompt=recipe.prompt),
+            callbacks=[Reporter(progress, write_line)],
             peft_config=adapter,
         )
         about = {"rollouts": trainer.rollouts, "reward": describe_reward(recipe.reward)}
@@ -167,17 +157,7 @@ def lora_config(settings: Mapping[str, Any] | None) -> Any:
         raise MissingDependencyError(
             "peft: adapters need the package peft: pip install 'maxatk[peft]'"
         ) from error
-    fields = [field.name for field in dataclasses.fields(LoraConfig) if field.init]
-    for name in settings:
-        if name not in fields:
-            raise InvalidValueError(
-                f"peft: unknown key {name!r}{suggestion(str(name), fields)}; "
-                f"allowed: {', '.join(sorted(fields))}"
-            )
-    try:
-        return LoraConfig(**{"task_type": "CAUSAL_LM", **settings})
-    except (TypeError, ValueError) as error:
-        raise InvalidValueError(f"peft: {error}") from error
+    return _of_library(LoraConfig, {"task_type": "CAUSAL_LM", **settings}, where="peft")
 
 
 def to_dataset(
@@ -218,12 +198,16 @@ def trainer_settings(kind: type[Settings], given: Mapping[str, Any], **own: Any)
     for name in own:
         if name in given:
             raise InvalidValueError(f"trainer.{name}: is set by the run itself; leave it out")
+    return _of_library(kind, {**given, **own}, where="trainer")
+
+
+def _of_library(kind: type[Settings], given: Mapping[str, Any], *, where: str) -> Settings:
     try:
-        return from_mapping(kind, {**given, **own}, where="trainer")
+        return from_mapping(kind, given, where=where)
     except MaxAtKError:
         raise
-    except ValueError as error:  # of TRL or transformers, about a value that only they know
-        raise InvalidValueError(f"trainer: {error}") from error
+    except (TypeError, ValueError) as error:  # about a value that only the library knows
+        raise InvalidValueError(f"{where}: {error}") from error
 
 
 def finished(out: Path, recipe: Any) -> bool:
@@ -252,14 +236,3 @@ def finished(out: Path, recipe: Any) -> bool:
             "save_strategy and save_steps say when one is kept"
         )
     return "log_history" in found and not lengths  # it is written when the training ends
-
-
-class Progress(TrainerCallback):
-    """Report optimizer steps, done and in all, to a plain function."""
-
-    def __init__(self, progress: Callable[[int, int], object]) -> None:
-        self._progress = progress
-
-    def on_step_end(self, _args: Any, state: Any, *_: Any, **__: Any) -> None:
-        """Report after an optimizer step, as transformers calls it."""
-        self._progress(state.global_step, state.max_steps)

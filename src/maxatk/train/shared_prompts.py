@@ -7,6 +7,7 @@ that mean the same in a longer sequence. Two checks tell those apart: by config,
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -21,17 +22,12 @@ _PASSED_ON = {"fused_lm_head", "labels", "logits_to_keep", "use_cache"}
 # Rotations that depend on the length of the whole sequence: a prompt alone gets other ones.
 _ROPE_OF_LENGTH = {"dynamic", "longrope"}
 _PLAIN_LAYERS = {"DynamicLayer", "DynamicSlidingWindowLayer"}  # of a cache
-# The largest mean difference of log-probabilities, in nats, that is taken for rounding.
+# The largest mean difference of log-probabilities, in nats, that is rounding; of others 1e-3.
 _ROUNDING = {torch.float16: 0.01, torch.bfloat16: 0.05}
-_ROUNDING_OF_OTHERS = 1e-3
 
 
 def refuse_unshareable(model: PretrainedConfig) -> None:
-    """Raise InvalidValueError for a model whose prompts cannot be evaluated apart, by its config.
-
-    These are models with RoPE that depends on the length of a sequence, and recurrent or hybrid
-    models, whose state is more than the keys and values of tokens.
-    """
+    """Raise InvalidValueError for a config of models whose prompts cannot be evaluated apart."""
     text = model.get_text_config(decoder=True)
     ropes = getattr(text, "rope_parameters", None) or {}
     sets = (each for each in (ropes, *ropes.values()) if isinstance(each, Mapping))  # or of layers
@@ -65,7 +61,7 @@ def refuse_differences(
     precisions = {shared.dtype, *weights}
     if torch.is_autocast_enabled(shared.device.type):
         precisions.add(torch.get_autocast_dtype(shared.device.type))
-    allowed = max(_ROUNDING.get(dtype, _ROUNDING_OF_OTHERS) for dtype in precisions)
+    allowed = max(_ROUNDING.get(dtype, 1e-3) for dtype in precisions)
     apart = (shared - ordinary).abs().float()[mask.bool()]
     if len(apart) and not apart.mean() <= allowed:
         raise InvalidValueError(
@@ -75,32 +71,32 @@ def refuse_differences(
         )
 
 
+@dataclasses.dataclass
 class SharedPrompts:
-    """A model to be called once for a batch: prompts first, then all that follows them.
+    """A `model` to be called once for a batch: prompts first, then all that follows them.
 
-    `unwrapped` is the `model` without what accelerate put around it, and `completion_length` the
+    `unwrapped` is the model without what accelerate put around it, and `completion_length` the
     columns of a batch that belong to completions. The output has the positions from the last one of
     the prompt on, which is what TRL keeps of it. `used` says whether a call has shared a prompt.
     """
 
-    def __init__(
-        self, model: Callable[..., Any], unwrapped: Callable[..., Any], completion_length: int
-    ) -> None:
-        self._model, self._unwrapped = model, unwrapped
-        self._kept = completion_length + 1  # the last token of a prompt predicts the first one
-        self.used = False
+    model: Callable[..., Any]
+    unwrapped: Callable[..., Any]
+    completion_length: int
+    used: bool = False
 
     def __call__(
         self, *, input_ids: torch.Tensor, attention_mask: torch.Tensor, **more: Any
     ) -> Any:
         """Return the model's output for token ids (rows, columns), prompts padded on the left."""
-        prefix = input_ids.size(1) - self._kept
+        # The last token of a prompt predicts the first one of a completion.
+        prefix = input_ids.size(1) - self.completion_length - 1
         if prefix >= 1 and more.keys() <= _PASSED_ON:
             heads = torch.cat([input_ids[:, :prefix], attention_mask[:, :prefix]], dim=1)
             different, rows = torch.unique(heads, dim=0, return_inverse=True)
             if len(different) < len(heads):
                 self.used = True
-                more["past_key_values"] = cache = self._unwrapped(
+                more["past_key_values"] = cache = self.unwrapped(
                     input_ids=different[:, :prefix],
                     attention_mask=different[:, prefix:],
                     use_cache=True,
@@ -110,18 +106,19 @@ class SharedPrompts:
                 input_ids = input_ids[:, prefix:]
                 if more.get("labels") is not None:
                     more["labels"] = more["labels"][:, prefix:]
-        return self._model(input_ids=input_ids, attention_mask=attention_mask, **more)
+        return self.model(input_ids=input_ids, attention_mask=attention_mask, **more)
 
 
+@dataclasses.dataclass
 class SharedPasses:
-    """TRL's passes for log-probabilities with shared prompts, compared once with ordinary ones."""
+    """TRL's passes for log-probabilities with shared prompts, once `compared` with ordinary ones.
 
-    def __init__(self, args: Any) -> None:
-        # As many rows as a group has are enough. They are spread over the prompts, because the
-        # padding differs between prompts.
-        size = args.per_device_train_batch_size
-        self._compared_rows = slice(0, size, max(1, size // args.num_generations))
-        self._compared = False
+    Of the first micro-batch `rows` are compared: as many as a group has are enough, spread over the
+    prompts, because the padding differs between prompts.
+    """
+
+    rows: slice
+    compared: bool = False
 
     def run(
         self,
@@ -134,18 +131,15 @@ class SharedPasses:
         *args: Any,
         **kwargs: Any,
     ) -> Any:
-        """Return what TRL's `ordinary` pass returns for these arguments, with a model that shares.
-
-        The first pass with a prompt to share is made again without, on a few rows.
-        """
-        sharing = SharedPrompts(model, unwrapped, completion_length=logits_to_keep)
+        """Return what TRL's `ordinary` pass returns for these arguments, by shared prompts."""
+        sharing = SharedPrompts(model, unwrapped, logits_to_keep)
         found = ordinary(sharing, input_ids, attention_mask, logits_to_keep, *args, **kwargs)
-        if sharing.used and not self._compared:
-            shared, rows = found[0].detach(), self._compared_rows
-            kept, mask = shared.size(1), attention_mask[rows]
+        if sharing.used and not self.compared:
+            shared, mask = found[0].detach()[self.rows], attention_mask[self.rows]
+            kept = shared.size(1)
             with torch.no_grad():
-                plain = ordinary(model, input_ids[rows], mask, kept)[0]
+                plain = ordinary(model, input_ids[self.rows], mask, kept)[0]
             weights = {weight.dtype for weight in model.parameters()}
-            refuse_differences(shared[rows], plain, mask[:, -kept:], weights=weights)
-            self._compared = True
+            refuse_differences(shared, plain, mask[:, -kept:], weights=weights)
+            self.compared = True
         return found

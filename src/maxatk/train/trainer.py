@@ -81,10 +81,12 @@ class MaxAtKTrainer(RolloutTrainer):
                 "the auxiliary loss of this model's router; allowed with it: False"
             )
         self._scale = self._objective.scale()
-        self._record = Record(self) if self.args.log_groups else None
+        self._record = Record(self) if args.log_groups else None
         if self._record:
             self.add_callback(self._record)
-        self._shared = SharedPasses(self.args) if args.share_prompts else None
+        size = args.per_device_train_batch_size
+        compared = slice(0, size, max(1, size // args.num_generations))
+        self._shared = SharedPasses(compared) if args.share_prompts else None
         self._batch_in_loss: Batch | None = None  # until the loss's own pass over it
 
     def get_train_dataloader(self) -> DataLoader:
