@@ -134,7 +134,7 @@ def test_training_recipes_pass_the_dry_run(dry_run, path):
     assert found.unchecked == ""
     settings = {**found.defaults, **found.given}
     assert settings["per_device_train_batch_size"] % settings["num_generations"] == 0  # whole
-    assert found.plan.optimizer_steps >= 100
+    assert found.plan["optimizer_steps"] >= 100
 
 
 def test_the_commands_of_the_readme_pass_the_dry_run_and_use_every_method(dry_run):

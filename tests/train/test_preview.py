@@ -133,7 +133,7 @@ def test_names_on_the_hub_are_allowed_without_their_config(recipe, monkeypatch):
     assert "owner/model" in found.unchecked
     recipe["trainer"]["max_steps"] = 5
     found = look({**recipe, "model": "owner/model", "problems": "mbpp"})
-    assert (found.plan.problems, found.plan.rollout_batches) == (None, 5)
+    assert (found.plan["problems"], found.plan["rollout_batches"]) == (None, 5)
 
 
 GEOMETRIES = {
@@ -172,20 +172,21 @@ def test_counts_are_those_of_a_real_run(make_trainer, settings):
     trainer = make_trainer(method="bon_off_policy_exact", max_completion_length=2, **settings)
     trainer.train()
     found = plan(trainer.args, problems=len(trainer.train_dataset))
-    assert trainer.state.global_step == trainer.state.max_steps == found.optimizer_steps
-    assert len(trainer.generations) == found.rollout_batches
+    assert trainer.state.global_step == trainer.state.max_steps == found["optimizer_steps"]
+    assert len(trainer.generations) == found["rollout_batches"]
     drawn = sum(len(rows["advantages"]) for _, rows, _ in trainer.generations)
-    assert drawn == found.completions
-    assert trainer._rollout.whole == found.whole_groups
+    assert drawn == found["completions"]
+    assert trainer._rollout.whole == found["whole_groups"]
 
 
 def test_what_the_number_of_problems_decides(tmp_path):
     settings = config(tmp_path, per_device_train_batch_size=16, max_steps=-1, num_train_epochs=2)
     found = plan(settings, problems=10)
-    assert (found.prompts_per_rollout_batch, found.completions_per_rollout_batch) == (4, 16)
-    assert (found.rollout_batches, found.optimizer_steps, found.epochs) == (4, 4, 2.0)
+    prompts, completions = "prompts_per_rollout_batch", "completions_per_rollout_batch"
+    assert (found[prompts], found[completions]) == (4, 16)
+    assert (found["rollout_batches"], found["optimizer_steps"], found["epochs"]) == (4, 4, 2.0)
     with pytest.raises(InvalidValueError, match="problems: has 3 prompts, fewer than the 4"):
         plan(settings, problems=3)
     with pytest.raises(InvalidValueError, match="max_steps: must be given where the number"):
         plan(settings, problems=None)
-    assert plan(config(tmp_path), problems=None).rollout_batches == 3
+    assert plan(config(tmp_path), problems=None)["rollout_batches"] == 3

@@ -120,7 +120,7 @@ def _as_text(found: Preview) -> str:
     unchecked = {"not checked": found.unchecked} if found.unchecked else {}
     sections = {
         "run": {**about, **tried, "longest prompt (tokens)": found.prompt_tokens, **unchecked},
-        "batch": dataclasses.asdict(found.plan),
+        "batch": found.plan,
         "trainer settings that were given (--show-config has all)": found.given,
     }
     texts = {title: textwrap.indent(facts_text(facts), "  ") for title, facts in sections.items()}

@@ -17,15 +17,13 @@ from maxatk.rewards import load_rewards
 from maxatk.train.config import MaxAtKConfig, check_model, check_prompts
 from maxatk.train.run import TrainRecipe, check_settings, lora_config, to_dataset
 
-_TRIED = 3  # completions that an own reward function is called with
-
 
 @dataclasses.dataclass(frozen=True)
 class Preview:
     """A recipe that holds: its arithmetic and its settings."""
 
     recipe: TrainRecipe
-    plan: TrainingPlan
+    plan: dict[str, Any]  # of `plan`
     unchecked: str  # what could not be asked of the model
     prompt_tokens: int | None  # of the longest, None where problems or tokenizer are not here
     rewards: dict[str, list[float | str | None]]  # of own functions, for three completions
@@ -33,33 +31,13 @@ class Preview:
     defaults: dict[str, Any]  # all the others
 
 
-@dataclasses.dataclass(frozen=True)
-class TrainingPlan:
-    """How much a run does, in all processes together; None for what unknown problems decide.
+def plan(config: MaxAtKConfig, *, problems: int | None) -> dict[str, Any]:
+    """Return how much a run with these settings does on so many problems, in all processes.
 
-    `steps_per_rollout_batch` is less than 1 where a step holds several. With `whole_groups` the
-    loss's own pass gives the ratios of reused samples.
-    """
-
-    processes: int
-    problems: int | None
-    group_size: int
-    prompts_per_rollout_batch: int
-    completions_per_rollout_batch: int
-    micro_batch: int
-    steps_per_rollout_batch: float
-    epochs: float | None
-    rollout_batches: int
-    optimizer_steps: int
-    completions: int
-    whole_groups: bool
-
-
-def plan(config: MaxAtKConfig, *, problems: int | None) -> TrainingPlan:
-    """Return what a run with these settings does on so many problems; None if they are unknown.
-
-    Raises InvalidValueError where the problems are fewer than one rollout batch needs, or unknown
-    while `max_steps` is not given.
+    What problems decide is None where they are unknown. `steps_per_rollout_batch` is less than 1
+    where a step holds several. With `whole_groups` the loss's own pass gives the ratios of reused
+    samples. Raises InvalidValueError where the problems are fewer than one rollout batch needs, or
+    unknown while `max_steps` is not given.
     """
     batch, group = config.generation_batch_size, config.num_generations
     prompts = batch // group
@@ -82,29 +60,26 @@ def plan(config: MaxAtKConfig, *, problems: int | None) -> TrainingPlan:
         updates = -int(-config.num_train_epochs * updates_an_epoch // 1)
     full, rest = divmod(updates, updates_an_epoch)
     batches = full * -(-epoch // reuse) + -(-min(rest * accumulation, epoch) // reuse)
-    return TrainingPlan(
-        processes=int(os.environ.get("WORLD_SIZE", "1")),
-        problems=problems,
-        group_size=group,
-        prompts_per_rollout_batch=prompts,
-        completions_per_rollout_batch=batch,
-        micro_batch=config.per_device_train_batch_size,
-        steps_per_rollout_batch=reuse / accumulation,
-        epochs=None if problems is None else updates / updates_an_epoch,
-        rollout_batches=batches,
-        optimizer_steps=updates,
-        completions=batches * batch,
-        whole_groups=config.whole_groups,
-    )
+    return {
+        "processes": int(os.environ.get("WORLD_SIZE", "1")),
+        "problems": problems,
+        "group_size": group,
+        "prompts_per_rollout_batch": prompts,
+        "completions_per_rollout_batch": batch,
+        "micro_batch": config.per_device_train_batch_size,
+        "steps_per_rollout_batch": reuse / accumulation,
+        "epochs": None if problems is None else updates / updates_an_epoch,
+        "rollout_batches": batches,
+        "optimizer_steps": updates,
+        "completions": batches * batch,
+        "whole_groups": config.whole_groups,
+    }
 
 
 def preview(recipe: TrainRecipe) -> Preview:
     """Return what `train` would do with this recipe; nothing is written and no weight is read.
 
-    A model on the hub is asked for its config only, and a benchmark for nothing.
-
-    Raises InvalidValueError for settings that are not allowed, MissingFileError for a local model
-    or problems file that does not exist, MissingDependencyError without a package that is needed.
+    A model on the hub is asked for its config only, and a benchmark for nothing. Raises as `train`.
     """
     config = check_settings(recipe)
     lora_config(recipe.peft)
@@ -141,7 +116,7 @@ def _tried(
             return {}
         for reward in rewards:
             reward.check(problems)
-    shown = [problems[n % len(problems)] for n in range(_TRIED)]
+    shown = [problems[n % len(problems)] for n in range(3)]
     texts = ["", "1", shown[2].answer or "I do not know."]
     completions = [[{"role": "assistant", "content": text}] if chat else text for text in texts]
     columns = to_dataset(shown, chat=chat, prompt=recipe.prompt).to_dict()
