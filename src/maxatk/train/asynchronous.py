@@ -1,8 +1,8 @@
 """Asynchronous training for max@k: TRL's AsyncGRPOTrainer with the advantages of whole groups.
 
-A server samples while the trainer trains, so that a group comes from weights of some versions ago.
-TRL forms advantages in a process of its own. A method with a correction gets them again in the
-loss, from the ratios of the whole group to the weights that sampled it: section 3.3 and eq. (10).
+A group comes from weights of some versions ago, and TRL forms its advantages in another process. A
+method with a correction gets them again in the loss, from the ratios of the whole group to the
+weights that sampled it: section 3.3 and eq. (10).
 """
 
 from __future__ import annotations
@@ -49,14 +49,11 @@ _CONVERSATION = "maxatk_conversation"  # of each row
 class MaxAtKAsyncConfig(WithObjective, AsyncGRPOConfig):
     """Settings of `MaxAtKAsyncTrainer`: every field of TRL's AsyncGRPOConfig and five of its own.
 
-    `method`, `k`, `form`, `delta_clamp` and `max_weight` are those of `MaxAtKConfig`. A method with
-    a correction corrects for the versions between sampling and training. The form "ppo" leaves a
-    sample's own ratio to TRL's clipped surrogate, token by token; "reinforce" takes the surrogate
-    away. `token_budget` is 0 by default: a correction needs micro-batches of whole groups.
+    `method`, `k`, `form`, `delta_clamp` and `max_weight` are those of `MaxAtKConfig`, and
+    `token_budget` is 0 by default: a correction needs micro-batches of whole groups.
 
-    Raises InvalidValueError for a value that is not allowed; with a correction also for a
-    `token_budget` or a `per_device_train_batch_size` that splits groups, and for settings that
-    truncate the sampler's distribution, whose probabilities the trainer would not have.
+    Raises InvalidValueError for a value that is not allowed; with a correction also for what splits
+    groups or truncates the sampler's distribution, whose probabilities the trainer would not have.
     """
 
     method: str | dict[str, Any] = "bon_off_policy_exact"
@@ -94,14 +91,11 @@ class MaxAtKRolloutLoop(_AsyncRolloutLoop):
         self._objective = objective
 
     async def _score_group(self, group: Any) -> list[Any]:
-        """Return TRL's rows of a group, with this package's advantages and log.
-
-        A conversation without a trained token has no row, and counts as one without a reward.
-        """
+        """Return TRL's rows of a group, with this package's advantages and log."""
         samples: list[Any] = await super()._score_group(group)
         counts = [len(sequences) for sequences in group.completions_sequences]
         places = np.repeat(np.arange(len(counts)), counts)
-        rewards = np.full((1, len(counts)), np.nan)
+        rewards = np.full((1, len(counts)), np.nan)  # of a conversation without a trained token
         for place, sample in zip(places, samples, strict=True):
             rewards[0, place] = sample.metrics["reward"]
         fresh = _advantages(self._objective, rewards)
@@ -120,8 +114,8 @@ class MaxAtKRolloutLoop(_AsyncRolloutLoop):
 class WholeGroups(torch.utils.data.IterableDataset):
     """Micro-batches of whole groups of `size` from TRL's stream of `rows`, `groups` a process.
 
-    `pack` is TRL's collator. Rows of a group come one after the other. A group of which TRL has
-    dropped a part as too old is dropped: `metrics` counts its other rows.
+    `pack` is TRL's collator. A group of which TRL has dropped a part as too old is dropped:
+    `metrics` counts its other rows.
     """
 
     rows: Iterable[Mapping[str, Any]]
@@ -168,11 +162,10 @@ class MaxAtKAsyncTrainer(AsyncGRPOTrainer):
 
     Takes the arguments of TRL's AsyncGRPOTrainer; `args` is a `MaxAtKAsyncConfig`. With a
     correction the advantages are set in every micro-batch from the ratios pi_theta / pi_sampled of
-    whole sequences, which its own forward pass gives (a conversation of several rows has the
-    product of theirs). Dropout is off.
+    whole conversations, which its own forward pass gives. Dropout is off.
 
-    Raises InvalidValueError for settings of another class, for a reward of `maxatk.best_of`, and
-    for a `rollout_worker` that scores groups by itself, since TRL's divides by the deviation.
+    Raises InvalidValueError for settings of another class, a reward of `maxatk.best_of`, and a
+    `rollout_worker` that scores groups by itself, since TRL's divides by the deviation.
     """
 
     def __init__(
@@ -237,11 +230,10 @@ class MaxAtKAsyncTrainer(AsyncGRPOTrainer):
             now = outputs.log_probs.detach().flatten()[token_index]
             log_ratios = torch.zeros_like(rewards[0])
             log_ratios.index_add_(0, conversation, (now - sampled).to(log_ratios))
-            seen = self.accelerator.gather(log_ratios)
-            values = (rewards, log_ratios, seen)
+            values = (rewards, log_ratios, self.accelerator.gather(log_ratios))
             own, logs, seen = (value.cpu().numpy().reshape(-1, size) for value in values)
-            metrics, k = self._metrics["train"], self._objective.k
-            log.log_ratios(metrics, seen, k=k, clamp=self._objective.delta_clamp)
+            k, clamp = self._objective.k, self._objective.delta_clamp
+            log.log_ratios(self._metrics["train"], seen, k=k, clamp=clamp)
             fresh = torch.from_numpy(_advantages(self._objective, own, logs)).to(advantages)
             advantages.copy_(fresh[conversation])
             if self._objective.form == "reinforce":  # the surrogate is to have no ratio
@@ -252,14 +244,14 @@ class MaxAtKAsyncTrainer(AsyncGRPOTrainer):
         return super().compute_loss(forward, {**inputs, **late}, *args, **kwargs)
 
 
+@dataclasses.dataclass
 class _Selected:
     """What TRL's loss selects before its forward pass, while that pass still sets the values."""
 
-    def __init__(self, values: torch.Tensor) -> None:
-        self._values = values
+    values: torch.Tensor
 
     def __getitem__(self, _: Any) -> torch.Tensor:
-        return self._values
+        return self.values
 
 
 def _advantages(

@@ -36,10 +36,7 @@ def in_whole_groups(slices: list[Batch], rows: torch.Tensor, group_size: int) ->
 
 
 def of_most_signal(batch: Batch, count: int) -> Batch:
-    """Return a micro-batch of `count` samples, those of advantage 0 as the last resort, in order.
-
-    It is the same where entries have no row a sample.
-    """
+    """Return a micro-batch of `count` samples in order, of advantage 0 as the last resort."""
     rows = len(batch["completion_ids"])
     if count == rows or not _plain([batch], rows):
         return batch

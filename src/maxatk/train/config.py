@@ -1,7 +1,4 @@
-"""Settings of the trainer, TRL's GRPOConfig plus the method, and their checks before any work.
-
-What the objective allows is checked in `Objective.problems`, what the own loop follows in `loop`.
-"""
+"""Settings of the trainer, TRL's GRPOConfig plus the method, and their checks before any work."""
 
 from __future__ import annotations
 
@@ -13,10 +10,7 @@ from typing import Any
 
 import torch
 import trl
-from transformers.integrations.integration_utils import (
-    INTEGRATION_TO_CALLBACK,
-    get_available_reporting_integrations,
-)
+from transformers.integrations import integration_utils
 from trl import GRPOConfig, GRPOTrainer
 
 from maxatk.check import is_whole, require, whole
@@ -78,30 +72,24 @@ class MaxAtKConfig(WithObjective, GRPOConfig):
     Args:
         method: A name in `maxatk.METHODS`, or a mapping for `maxatk.objectives.method_of`.
         k: The k of max@k that is trained for; at most `num_generations`.
-        selection: The reward function that selects and is not rewarded: the objective is the
-            reward of the sample that its scores would choose.
+        selection: The reward function whose scores select a sample, and which is not rewarded.
         answers: Function, "module:name" or "file.py:name", from the text of a completion to its
             answer, hashable, for a method that looks at answers.
-        form: "ppo" leaves a sample's own importance ratio to the clipped surrogate, "reinforce"
-            puts it into the off-policy weight and takes the surrogate away.
-        behaviour: Whose probabilities at sampling ratios are taken to, where vLLM samples:
-            "trainer" (the trainer's own forward pass) or "sampler" (vLLM's).
+        form: Where a sample's own importance ratio is: in the clipped surrogate ("ppo"), or in the
+            off-policy weight and nowhere else ("reinforce").
+        behaviour: Whose probabilities ratios are taken to where vLLM samples: "trainer", "sampler".
         delta_clamp: Bound on |rho - 1| of the ratios inside the off-policy weights; None for none.
         k_schedule: How k moves from `k` to `k_final` over the training: a name in `SCHEDULES`.
         k_final: The k at the end of a schedule; by default 1.
         max_weight: Share of max@k in the objective; the rest is max@1.
         advantage_scale: For a method without a scale of its own: "mean" (a credit that is summed
-            over a group, times its size, since losses are means), "sum" (as in eq. 9) or "batch"
-            (one running root mean square).
-        rollouts: Who draws rollout batches: "own" (this package's loop), "trl" (`generate`),
-            "vllm" (the same as `use_vllm`) or "auto" (vLLM with `use_vllm`; else on a CPU the
-            loop, where it follows the settings and the model; else `generate`).
+            over a group, times its size), "sum" (as in eq. 9), "batch" (one running scale).
+        rollouts: Who draws rollout batches: "own" (this package's loop), "trl" (`generate`), "vllm"
+            (as `use_vllm`), or "auto": vLLM if asked for, "own" on a CPU where it fits, else "trl".
         groups_with_signal: Draw prompts until no group of the rollout batch has advantages of 0.
         max_prompt_draws: The prompts that are drawn for it at most, in rollout batches.
-        share_prompts: Evaluate every different prompt of a micro-batch once in the update: the
-            same numbers up to rounding, with the memory of activations.
-        skip_zero_advantages: Leave samples whose advantage is 0 out of the update: the same
-            gradient up to rounding; entropy and clipping are logged of the others alone.
+        share_prompts: Evaluate every different prompt of a micro-batch once in the update.
+        skip_zero_advantages: Leave samples whose advantage is 0 out of the update.
         log_groups: Groups of every optimizer step that groups.jsonl keeps; 0 for no such file.
 
     Dropout is off (ratios would be noise otherwise), and bf16 only where the machine has it.
@@ -144,8 +132,6 @@ class MaxAtKConfig(WithObjective, GRPOConfig):
         super().__post_init__()
         _check_trackers(self.report_to)
         _check_meaning(self)
-        if self.groups_with_signal:
-            _check_signal(self)
         _check_options(self)
         refuse_unfollowed(self)
 
@@ -158,10 +144,7 @@ class MaxAtKConfig(WithObjective, GRPOConfig):
 
     @property
     def whole_groups(self) -> bool:
-        """Return whether ratios come from the loss's own pass, on micro-batches of whole groups.
-
-        Where they do not fit an extra pass gives them; a single optimizer step needs neither.
-        """
+        """Return whether ratios come from the loss's own pass, on micro-batches of whole groups."""
         fits = self.per_device_train_batch_size % self.num_generations == 0
         reused = self.steps_per_generation * self.num_iterations > self.gradient_accumulation_steps
         return bool(self.objective.needs_ratios and fits and reused)
@@ -263,31 +246,27 @@ def _check_meaning(config: Any) -> None:
     if config.behaviour == "sampler":
         why = "with behaviour 'sampler', whose ratios are those of untruncated sampling with vLLM"
         require_settings(config, _SAMPLER_NEEDS, why)
-    needed, why = {"behaviour": ("trainer",)}, "which uses no ratios"
-    if config.objective.needs_ratios:
-        needed, why = _RATIOS_NEED, "whose weights are made of ratios"
     trained = f"with the method {config.method!r} in the form {config.form!r}"
-    require_settings(config, needed, f"{trained}, {why}")
-
-
-def _check_signal(config: Any) -> None:
-    """Refuse to replace groups that lie in several processes, and a bound that replaces none."""
-    most, allowed = config.max_prompt_draws, "a whole number from 2 with groups_with_signal"
-    require(is_whole(most, 2), "max_prompt_draws", allowed, most)
-    rows = config.per_device_train_batch_size * config.steps_per_generation
-    if rows % config.num_generations:
-        raise InvalidValueError(
-            f"groups_with_signal: True needs whole groups in each process, whose rollout batch of "
-            f"{rows} completions (per_device_train_batch_size "
-            f"{config.per_device_train_batch_size} x steps_per_generation "
-            f"{config.steps_per_generation}) is no multiple of num_generations "
-            f"{config.num_generations}; allowed with it: False"
-        )
+    if config.objective.needs_ratios:
+        require_settings(config, _RATIOS_NEED, f"{trained}, whose weights are made of ratios")
+    else:
+        no_ratios = f"{trained}, which uses no ratios"
+        require_settings(config, {"behaviour": ("trainer",)}, no_ratios)
 
 
 def _check_options(config: Any) -> None:
-    """Refuse what cannot share prompts, and losses that a sample of advantage 0 changes."""
+    """Refuse what groups with a signal, shared prompts and skipped samples do not go with."""
+    rows = config.per_device_train_batch_size * config.steps_per_generation
+    most, allowed = config.max_prompt_draws, "a whole number from 2 with groups_with_signal"
+    require(is_whole(most, 2) or not config.groups_with_signal, "max_prompt_draws", allowed, most)
+    quantile = config.top_entropy_quantile
     refused = {
+        "groups_with_signal: True needs whole groups in each process": {
+            f"a rollout batch of {rows} completions (per_device_train_batch_size "
+            f"{config.per_device_train_batch_size} x steps_per_generation "
+            f"{config.steps_per_generation}), no multiple of num_generations "
+            f"{config.num_generations}": rows % config.num_generations,
+        },
         "share_prompts: True keeps the cache of a prompt for its samples": {
             "gradient_checkpointing": config.gradient_checkpointing,
             "fsdp or deepspeed": config.shards_weights,
@@ -297,29 +276,26 @@ def _check_options(config: Any) -> None:
             f"loss_type {config.loss_type!r} (only dapo and cispo divide by the tokens of a whole "
             "rollout batch)": config.loss_type not in ("dapo", "cispo"),
             f"beta {config.beta!r}, whose penalty all samples have": config.beta != 0.0,
-            "an entropy bonus, which all samples have": (
-                config.entropy_coef or config.use_adaptive_entropy
-            ),
-            f"top_entropy_quantile {config.top_entropy_quantile!r}, a quantile over all samples": (
-                config.top_entropy_quantile < 1.0
-            ),
+            "an entropy bonus, which all samples have": config.entropy_coef
+            or config.use_adaptive_entropy,
+            f"top_entropy_quantile {quantile!r}, a quantile over all samples": quantile < 1.0,
             "use_liger_kernel": config.use_liger_kernel,
         },
     }
     for option, others in refused.items():
         found = [other for other, given in others.items() if given]
         if getattr(config, option.partition(":")[0]) and found:
-            raise InvalidValueError(
-                f"{option}, which does not go with {found[0]}; allowed with it: False"
-            )
+            wrong = f"{option}, which does not go with {found[0]}"
+            raise InvalidValueError(f"{wrong}; allowed with it: False")
 
 
 def _check_trackers(names: Sequence[str]) -> None:
     """Refuse unknown trackers; raise MissingDependencyError for those of `TRACKERS` not here."""
-    here = get_available_reporting_integrations()
+    known = integration_utils.INTEGRATION_TO_CALLBACK
+    here = integration_utils.get_available_reporting_integrations()
     for name in names:
-        if name not in INTEGRATION_TO_CALLBACK:
-            raise unknown_name("report_to", name, [*INTEGRATION_TO_CALLBACK, "none"])
+        if name not in known:
+            raise unknown_name("report_to", name, [*known, "none"])
         if name in TRACKERS and name not in here:
             raise MissingDependencyError(
                 f"report_to: {name!r} needs the package {name}: pip install {name}"

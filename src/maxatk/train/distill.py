@@ -1,7 +1,6 @@
 """Best-of-N distillation: supervised training (SFT) on what the best of k samples would be.
 
-Each sample of a problem is weighed by its chance to be the best of k (`chance_of_best`): a draw
-from the policy that answers with its best of k.
+Each sample of a problem is weighed by its chance to be the best of k (`chance_of_best`).
 """
 
 from __future__ import annotations
@@ -35,11 +34,10 @@ from maxatk.train.run import finished, fit, lora_config, trainer_settings
 class DistillRecipe:
     """What `maxatk distill` needs: the keys of its recipe.
 
-    `model`, `problems`, `out` and `peft` are as in `TrainRecipe`, and `k` is that of best-of-k.
-    `run` is a folder of samples that eval wrote for these problems; without one they are drawn from
-    the model, as `eval` says, a recipe of `maxatk eval`. Each of the `rounds` draws from the model
-    of the one before. `draws` takes so many rows a problem, in proportion to the weights, in place
-    of a weighed loss. `trainer` has the fields of TRL's SFTConfig.
+    `model`, `problems`, `out` and `peft` are as in `TrainRecipe`, and `trainer` has fields of TRL's
+    SFTConfig. `run` is a folder of samples that eval wrote; without one each of the `rounds` draws
+    them from the model of the one before, as `eval` says, a recipe of `maxatk eval`. `draws` takes
+    so many rows a problem, in proportion to the weights, in place of a weighed loss.
 
     Raises InvalidValueError for k, rounds and draws below 1, and rounds with a run.
     """
@@ -81,9 +79,8 @@ def distill(recipe: DistillRecipe, *, progress: UnitProgress | None = None) -> P
     What is there already of the same recipe is kept and gone on with; another recipe is refused.
     `progress(done, total, part)` counts the "samples" and "scores" of a round, and its "steps".
 
-    Raises InvalidValueError for settings that are not allowed, MissingFileError for a model, a run
-    or a problems file that does not exist, MissingDependencyError for a package that is needed and
-    not here, all before any work; DataError where no problem has samples of different rewards.
+    Raises InvalidValueError, MissingFileError and MissingDependencyError as `train`, before any
+    work, and DataError where no problem has samples of different rewards.
     """
     out = Path(recipe.out)
     if finished(out, recipe):
@@ -98,8 +95,7 @@ def distill(recipe: DistillRecipe, *, progress: UnitProgress | None = None) -> P
     for number in range(recipe.rounds):
         target = out if number + 1 == recipe.rounds else out / f"round-{number}"
         if not finished(target, recipe):
-            rows = _rows(recipe, model, out / f"samples-{number}", number, progress)
-            _fit(recipe, model, target, rows, progress)
+            _round(recipe, model, number, target, progress)
         model = str(target)
     return out
 
@@ -110,56 +106,42 @@ def config_of(recipe: DistillRecipe, out: Path) -> SFTConfig:
     return trainer_settings(SFTConfig, recipe.trainer, **own)
 
 
-def _rows(
-    recipe: DistillRecipe, model: str, folder: Path, number: int, progress: UnitProgress | None
-) -> list[dict[str, Any]]:
-    """Return the weighed samples of a round, which are drawn where no run has them."""
+def _round(
+    recipe: DistillRecipe, model: str, number: int, out: Path, progress: UnitProgress | None
+) -> None:
+    """Train a model into `out` on its weighed samples, which are drawn where no run has them."""
+    folder = Path(recipe.run or Path(recipe.out) / f"samples-{number}")
+    drawing = recipe.eval_recipe(model, folder, number)
     if recipe.run is None:
-        evaluate(recipe.eval_recipe(model, folder, number), progress=progress)
-    else:
-        folder = Path(recipe.run)
+        evaluate(drawing, progress=progress)
     problems = problems_by_id(load_problems(recipe.problems), source=recipe.problems)
     samples = read_records(folder / SAMPLES, Sample)
     scores = read_records(folder / SCORES, Score)
-    rows = (Exported(s, samples.get(key), problems.get(s.problem_id)) for key, s in scores.items())
-    found = sft_rows(rows, k=recipe.k, draws=recipe.draws)
-    if not found:
+    found = (Exported(s, samples.get(key), problems.get(s.problem_id)) for key, s in scores.items())
+    rows = sft_rows(found, k=recipe.k, draws=recipe.draws)
+    if not rows:
         raise DataError(
             f"{folder}: no problem has samples of different rewards, so there is nothing to distil"
         )
-    return found
-
-
-@quiet_libraries()
-def _fit(
-    recipe: DistillRecipe,
-    model: str,
-    out: Path,
-    rows: Sequence[Mapping[str, Any]],
-    progress: UnitProgress | None,
-) -> None:
-    prompt = recipe.eval_recipe(model, out, 0).prompt
-    tokenizer = load_tokenizer(model, prompt=prompt)
-    chat = tokenizer.chat_template is not None
-    trainer = WeightedSFTTrainer(
-        model=model,
-        args=config_of(recipe, out),
-        processing_class=tokenizer,
-        train_dataset=sft_dataset(rows, before=prompt.turns_before, chat=chat),
-        peft_config=lora_config(recipe.peft),
-    )
-    if progress:
-        trainer.add_callback(Reporter(lambda done, total: progress(done, total, "steps")))
-    fit(trainer, recipe, out, {})
+    with quiet_libraries():
+        tokenizer = load_tokenizer(model, prompt=drawing.prompt)
+        chat = tokenizer.chat_template is not None
+        trainer = WeightedSFTTrainer(
+            model=model,
+            args=config_of(recipe, out),
+            processing_class=tokenizer,
+            train_dataset=sft_dataset(rows, before=drawing.prompt.turns_before, chat=chat),
+            peft_config=lora_config(recipe.peft),
+        )
+        if progress:
+            trainer.add_callback(Reporter(lambda done, total: progress(done, total, "steps")))
+        fit(trainer, recipe, out, {})
 
 
 def sft_dataset(
     rows: Sequence[Mapping[str, Any]], *, before: Sequence[Mapping[str, str]] = (), chat: bool
 ) -> Dataset:
-    """Return rows of `sft_rows` as TRL reads them; their weights have the mean 1.
-
-    With `chat` a prompt is a conversation, after the turns `before`; without, a text.
-    """
+    """Return rows of `sft_rows` as TRL reads them, turns or texts, with weights of the mean 1."""
     mean = sum(row["weight"] for row in rows) / len(rows)
     return Dataset.from_list(
         [
@@ -191,7 +173,7 @@ class WeightedSFTTrainer(SFTTrainer):
         return_outputs: bool = False,
         num_items_in_batch: Any = None,
     ) -> Any:
-        """Return the weighed loss, a number, as transformers' Trainer calls for it."""
+        """Return the weighed loss, as transformers' Trainer calls for it."""
         weights, labels = inputs.pop("weight"), inputs["labels"][:, 1:]
         outputs = model(
             input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"], use_cache=False

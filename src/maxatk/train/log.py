@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -24,6 +25,7 @@ WITHOUT_SIGNAL = (
     "every group of the training had equal rewards or none, so that all advantages were 0 and the "
     "rewards changed nothing"
 )
+_ON_CARD = ("form", "max_weight", "advantage_scale", "num_generations", "num_iterations")
 _TITLE = "## Trained for best-of-N with maxatk"
 _LACKING = {symptoms.WITHOUT: "without a reward", symptoms.FAILED: "for which the reward failed"}
 _PART = 10  # the first and the last tenth of the log are compared
@@ -49,10 +51,7 @@ class Clock:
 def log_ratios(
     metrics: Metrics, log_ratios: np.ndarray, *, clamp: float | None, k: int | None = None
 ) -> None:
-    """Log how far the policy has moved from the one that sampled: log ratios in nats, (P, n).
-
-    With k also the effective size of the subset weights; without, the shape may be any.
-    """
+    """Log how far the policy has moved from the one that sampled: log ratios in nats, (P, n)."""
     deviation = np.abs(np.expm1(np.clip(log_ratios, -50, 50)))
     metrics["ratio/mean_abs_delta"].append(float(deviation.mean()))
     metrics["ratio/max_abs_delta"].append(float(deviation.max()))
@@ -80,42 +79,38 @@ def log_outcomes(metrics: Metrics, reward: Any, accelerator: Any) -> None:
         metrics[f"verifier/{outcome.value}"].append(count / max(total, 1.0))
 
 
+@dataclasses.dataclass(eq=False)
 class Reporter(TrainerCallback):
-    """Tell one function the optimizer steps, done and in all, and another one the log in words.
+    """Tell a function the steps, done and in all, and another one the log, a line for each row."""
 
-    The latter gets every logged row as a line, and each finding once.
-    """
-
-    def __init__(
-        self,
-        progress: Callable[[int, int], object] | None,
-        write: Callable[[str], None] | None = None,
-    ) -> None:
-        self._progress, self._write = progress, write
-        self._since = time.monotonic()
-        self._said: set[str] = set()
+    progress: Callable[[int, int], object] | None
+    write: Callable[[str], None] | None = None
+    since: float = dataclasses.field(default_factory=time.monotonic)
+    said: set[str] = dataclasses.field(default_factory=set)
 
     def on_step_end(self, _args: Any, state: Any, *_: Any, **__: Any) -> None:
         """Report an optimizer step."""
-        if self._progress is not None:
-            self._progress(state.global_step, state.max_steps)
+        if self.progress is not None:
+            self.progress(state.global_step, state.max_steps)
 
     def on_log(
         self, _args: Any, state: Any, *_: Any, logs: symptoms.LogRow | None = None, **__: Any
     ) -> None:
         """Write the line of a row; rows without a reward are summaries of transformers."""
-        if self._write is None or not state.is_world_process_zero or "reward" not in (logs or {}):
+        if self.write is None or not state.is_world_process_zero:
+            return
+        if logs is None or "reward" not in logs:
             return
         now = time.monotonic()
         place = f"step {state.global_step} of {state.max_steps}"
-        self._write(f"{place}: {log_line(logs)}, {now - self._since:.1f} s")
-        self._since = now
+        self.write(f"{place}: {log_line(logs)}, {now - self.since:.1f} s")
+        self.since = now
         rows = sum("reward" in row for row in state.log_history)
         judged = _PART * state.global_step >= state.max_steps or rows >= _ENOUGH
         for finding in symptoms.findings(state.log_history) if judged and rows >= _FEWEST else ():
-            if finding.rule.name not in self._said:
-                self._write(f"warning: {finding}")
-                self._said.add(finding.rule.name)
+            if finding.rule.name not in self.said:
+                self.write(f"warning: {finding}")
+                self.said.add(finding.rule.name)
 
 
 def log_line(row: symptoms.LogRow) -> str:
@@ -144,10 +139,7 @@ def _shown_metrics(row: symptoms.LogRow) -> list[str]:
 
 
 def first_and_last(rows: Sequence[symptoms.LogRow]) -> dict[str, tuple[float, float]]:
-    """Return the means of max@1, max@k and max@n over the first and the last tenth of a log.
-
-    Their prompts differ. Of fewer than two rows there are none, and unknown values are left out.
-    """
+    """Return the means of max@1, max@k and max@n over the first and the last tenth of a log."""
     logged = [row for row in rows if "reward" in row]
     if len(logged) < 2:
         return {}
@@ -168,30 +160,22 @@ def describe_training(trainer: Any, *, without_signal: bool) -> None:
         text = card.read_text(encoding="utf-8").partition(_TITLE)[0].rstrip()
         text = text.replace("[None](https://huggingface.co/None)", f"`{base}`")  # a local folder
         text = text.replace('model="None"', f'model="{folder}"')
-        results = _results(trainer.state.log_history, without_signal=without_signal)
-        lines = [text, "", _TITLE, "", *_settings(trainer.args, base), *results, ""]
-        card.write_text("\n".join(lines), encoding="utf-8")
+        lines = _described(trainer.args, base, trainer.state.log_history, without_signal)
+        card.write_text("\n".join([text, "", _TITLE, "", *lines, ""]), encoding="utf-8")
 
 
-def _settings(args: Any, base: str) -> Iterator[str]:
+def _described(
+    args: Any, base: str, rows: Sequence[symptoms.LogRow], without_signal: bool
+) -> Iterator[str]:
     method, k = method_of(args.method), str(args.k)
     if args.k_schedule != "constant":
         k += f" to {args.objective.last_k} ({args.k_schedule})"
     aim = method.kind.statistic or f"reward of the best of all {args.num_generations} samples"
     yield f"The method raises the expected {aim}{f' for k = {k}' if method.kind.uses_k else ''}."
-    yield from ("", "| setting | value |", "|---|---|")
-    yield f"| base model | `{base}` |"
+    yield from ("", "| setting | value |", "|---|---|", f"| base model | `{base}` |")
     yield f"| method | `{args.method}` ({method.source}) |"
-    yield f"| form | `{args.form}` |"
-    if method.kind.uses_k:
-        yield f"| share of max@k | {args.max_weight} (the rest is max@1) |"
-    yield f"| `advantage_scale` | `{args.advantage_scale}` |"
-    yield f"| samples a prompt | {args.num_generations} |"
-    yield f"| passes over a rollout batch | {args.num_iterations} |"
+    yield from (f"| `{name}` | {getattr(args, name)} |" for name in _ON_CARD)
     yield ""
-
-
-def _results(rows: Sequence[symptoms.LogRow], *, without_signal: bool) -> Iterator[str]:
     if without_signal:
         yield from (f"Nothing was learned: {WITHOUT_SIGNAL}.", "")
     if moved := first_and_last(rows):

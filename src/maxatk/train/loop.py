@@ -1,13 +1,8 @@
-"""Rollout batches drawn by this package's own loop, in place of transformers' `generate`.
-
-A prompt is evaluated once for all of its completions, and completions that have ended make the
-batch smaller. The distribution is the same, and the weights are those that are trained.
-"""
+"""Rollout batches drawn by this package's own loop, in place of transformers' `generate`."""
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -34,56 +29,45 @@ _WITHOUT_EFFECT = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
-class OwnLoop:
-    """The loop with the settings of a training; `end_tokens` are the ids that end a completion."""
+def draw(
+    model: Any,
+    prompts: Sequence[Sequence[int]],
+    *,
+    settings: SamplingSettings,
+    end_tokens: Sequence[int],
+    ended: Callable[[int, list[int]], None],
+) -> list[list[int]]:
+    """Return the ids of one completion for each prompt (its ids), the end token included.
 
-    settings: SamplingSettings
-    end_tokens: tuple[int, ...]
-
-    def draw(
-        self,
-        model: Any,
-        prompts: Sequence[Sequence[int]],
-        *,
-        ended: Callable[[int, list[int]], None] | None = None,
-    ) -> list[list[int]]:
-        """Return the ids of one completion for each prompt (its ids), the end token included.
-
-        `ended` is called with the place of a prompt and these ids as soon as they are complete. The
-        draws come from PyTorch's generator of the CPU, whose state is in a checkpoint.
-
-        Raises InvalidValueError for a prompt without a token.
-        """
-        if not all(prompts):
-            said = "prompt: one has no token, since the tokenizer knows none of it"
-            raise InvalidValueError(said)
-        noise = torch.rand((len(prompts), self.settings.max_new_tokens)).numpy()
-        rows: dict[tuple[int, ...], list[int]] = {}
-        for row, prompt in enumerate(prompts):
-            rows.setdefault(tuple(prompt), []).append(row)
-        shared = shares(len(prompts) / len(rows), model.device)
-        loop = Loop(
-            Decoder(model, rows=len(prompts), shared=shared),
-            self.settings,
-            end_tokens=self.end_tokens,
-            stopper=Stopper(self.settings, lambda _: ""),  # nothing but the end token ends one
-        )
-        work = (Work(prompt, found, noise[found]) for prompt, found in rows.items())
-        drawn: dict[int, list[int]] = {}
-        for found in itertools.chain.from_iterable(loop.run(work)):
-            drawn[found.key] = found.ids
-            if ended is not None:
-                ended(found.key, found.ids)
-        return [drawn[row] for row in range(len(prompts))]
+    `ended` is called with the place of a prompt and these ids as soon as they are complete.
+    Raises InvalidValueError for a prompt without a token.
+    """
+    if not all(prompts):
+        raise InvalidValueError("prompt: one has no token, since the tokenizer knows none of it")
+    # From PyTorch's generator of the CPU, whose state is in a checkpoint.
+    noise = torch.rand((len(prompts), settings.max_new_tokens)).numpy()
+    rows: dict[tuple[int, ...], list[int]] = {}
+    for row, prompt in enumerate(prompts):
+        rows.setdefault(tuple(prompt), []).append(row)
+    shared = shares(len(prompts) / len(rows), model.device)
+    loop = Loop(
+        Decoder(model, rows=len(prompts), shared=shared),
+        settings,
+        end_tokens=end_tokens,
+        stopper=Stopper(settings, lambda _: ""),  # nothing but the end token ends one
+    )
+    work = (Work(prompt, found, noise[found]) for prompt, found in rows.items())
+    drawn: dict[int, list[int]] = {}
+    for found in itertools.chain.from_iterable(loop.run(work)):
+        drawn[found.key] = found.ids
+        ended(found.key, found.ids)
+    return [drawn[row] for row in range(len(prompts))]
 
 
-def own_loop(trainer: Any, *, end_tokens: Sequence[int]) -> OwnLoop | None:
-    """Return the loop that samples for a trainer of TRL, None where TRL or vLLM does.
+def own_settings(trainer: Any) -> SamplingSettings | None:
+    """Return how the loop samples for a trainer of TRL, None where TRL or vLLM does.
 
-    `end_tokens` are the ids that end a completion. "auto" takes the loop on a CPU, where it is the
-    faster one, for settings and models that it follows.
-
+    "auto" takes the loop on a CPU, where it is the faster one, if it follows settings and model.
     Raises InvalidValueError where "own" was asked for and does not follow them.
     """
     config, model = trainer.args, trainer.model
@@ -96,7 +80,7 @@ def own_loop(trainer: Any, *, end_tokens: Sequence[int]) -> OwnLoop | None:
             return None
         raise InvalidValueError(obstacle)
     values = _values(config)
-    settings = SamplingSettings(
+    return SamplingSettings(
         temperature=values["temperature"],
         top_p=values["top_p"],
         top_k=max(values["top_k"] or 0, 0),
@@ -104,16 +88,12 @@ def own_loop(trainer: Any, *, end_tokens: Sequence[int]) -> OwnLoop | None:
         max_new_tokens=values["max_new_tokens"],
         samples=config.num_generations,
     )
-    return OwnLoop(settings, tuple(end_tokens))
 
 
 def refuse_unfollowed(
     config: Any, *, model: PretrainedConfig | None = None, name: str | None = None
 ) -> None:
-    """Raise InvalidValueError for settings and models that rollouts "own" do not follow.
-
-    Of a model count its config and the generation_config of its folder or `name` on the hub.
-    """
+    """Refuse settings and models, by config and by `name`, that rollouts "own" do not follow."""
     if config.rollouts != "own":
         return
     obstacles = list(_of_settings(config))

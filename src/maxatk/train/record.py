@@ -16,16 +16,13 @@ from maxatk.group_log import GROUPS, GroupLog, group_row, rounded, send_groups, 
 from maxatk.records import TestCase, Verdict
 
 if TYPE_CHECKING:
-    from maxatk.train.rollouts import Rollout
+    from maxatk.train.rollouts import Rollout, Scored
 
 _ABOUT = ("method", "k", "num_generations", "form", "delta_clamp", "advantage_scale", "max_weight")
 
 
 def tested(rows: Sequence[Mapping[str, Any]], rewards: Sequence[Any]) -> list[Any]:
-    """Return what tests said of the completions of the last call of the reward functions.
-
-    One object for each row of the data set, or None for all where no function verified them.
-    """
+    """Return what tests said of the rows in the last call of reward functions; None for nothing."""
     found = (getattr(reward, "verdicts", None) for reward in rewards)
     verdicts = next((each for each in found if each and len(each) == len(rows)), None)
     pairs = list(zip(rows, verdicts or [], strict=False))
@@ -39,11 +36,8 @@ def _told(tests: Sequence[Any], verdict: Verdict) -> dict[str, Any]:
         test = tests[place]
         return test if isinstance(test, TestCase) else TestCase.from_json(test)
 
-    told: dict[str, Any] = {
-        "passed": verdict.passed,
-        "tests": verdict.total,
-        "outcome": str(verdict.outcome),
-    }
+    outcome = str(verdict.outcome)
+    told: dict[str, Any] = {"passed": verdict.passed, "tests": verdict.total, "outcome": outcome}
     failure = failure_of(verdict, test_at, problem_id="", sample=0)
     if failure is not None:
         told["failure"] = failure.to_json()
@@ -60,7 +54,7 @@ class Record(TrainerCallback):
     def __init__(self, trainer: Any) -> None:
         self._trainer = trainer
         self._log: GroupLog | None = None
-        self._step, self._written = 0, 0  # groups of that step
+        self._step = self._room = 0  # for groups of that step
         self._unsent: list[dict[str, Any]] = []
 
     def on_train_begin(self, args: Any, state: Any, *_: Any, **__: Any) -> None:
@@ -89,25 +83,20 @@ class Record(TrainerCallback):
             self._log = None
 
     def add(
-        self,
-        rollout: Rollout,
-        advantages: np.ndarray,
-        *,
-        rows: Sequence[Mapping[str, Any]],
-        tokens: np.ndarray,
+        self, rollout: Rollout, scored: Scored, rows: list[Any], flat: Mapping[str, np.ndarray]
     ) -> None:
         """Record the first groups of a rollout batch as far as the step has room.
 
-        `advantages` and `tokens`, the lengths, are (P * n,); `rows` are those of this process.
+        `rows` are those of this process, and `flat` further values of samples, (P * n,).
         """
         ids = gather_object([row.get("problem_id") for row in rows])
         if self._log is None:
             return
         step = self._trainer.state.global_step + 1
         if step != self._step:
-            self._step, self._written, self._unsent = step, 0, []
-        most = max(min(self._trainer.args.log_groups - self._written, len(rollout.rewards)), 0)
-        self._written += most
+            self._step, self._unsent, self._room = step, [], self._trainer.args.log_groups
+        most = min(self._room, len(rollout.rewards))
+        self._room -= most
         size, logs = rollout.rewards.shape[1], self._trainer._logs
         count = rollout.rewards.size  # of the last rows that TRL has logged
         prompts = list(logs["prompt"])[-count:]
@@ -116,18 +105,17 @@ class Record(TrainerCallback):
         columns = {
             "reward": rollout.rewards.reshape(-1),
             **{name: values.reshape(-1) for name, values in beside.items() if values is not None},
-            "advantage": advantages,
-            "tokens": tokens,
+            **flat,
         }
         lines = []
         for first in range(0, most * size, size):
             samples = []
             for row in range(first, first + size):
-                sample: dict[str, Any] = {"text": shortened(rollout.texts[row])}
+                sample: dict[str, Any] = {"text": shortened(scored.texts[row])}
                 sample |= {name: rounded(values[row]) for name, values in columns.items()}
                 if len(named) > 1:
                     sample["rewards"] = {name: rounded(each[row]) for name, each in named.items()}
-                samples.append(sample | (rollout.tested[row] or {}))
+                samples.append(sample | (scored.tested[row] or {}))
             about = {"name": ids[first], "prompt": _text(prompts[first]), "k": rollout.k}
             lines.append(group_row(step, **about, samples=samples))
         self._unsent += lines

@@ -21,12 +21,10 @@ from maxatk.objectives.best_of import MARK
 from maxatk.objectives.objective import Beside, Objective
 from maxatk.rewards import Reward
 from maxatk.statistics.symptoms import WITHOUT
+from maxatk.train import loop
 from maxatk.train.log import Clock
-from maxatk.train.loop import own_loop
 from maxatk.train.record import tested
 from maxatk.verifier import CodeReward, quick_turns
-
-_SHOWN = 200  # characters of a text in an error
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,24 +32,20 @@ class Rollout:
     """The groups of a rollout batch of all processes, and what TRL's buffer holds of them.
 
     `rewards` are (P, n), NaN for a sample without one, and so are the values `beside` them. No
-    schedule moves the `k` of a batch that is drawn. A checkpoint is without the completions,
-    `texts` (P * n,), and what tests said of them.
+    schedule moves the `k` of a batch that is drawn.
     """
 
     rewards: np.ndarray
     beside: Beside
     k: int
-    texts: Sequence[str] = ()
-    tested: Sequence[Any] = ()
     step: int = -1  # the optimizer step whose policy the advantages in the buffer belong to
     whole: bool = False  # whether every micro-batch holds whole groups
 
     def at(self, rows: np.ndarray) -> Rollout:
         """Return the groups whose samples are these rows, in the order of the rows."""
         rewards = self.rewards.reshape(-1)[rows].reshape(-1, self.rewards.shape[1])
-        return dataclasses.replace(
-            self, rewards=rewards, beside=self.beside.at(rows, rewards.shape), texts=(), tested=()
-        )
+        beside = self.beside.at(rows, rewards.shape)
+        return dataclasses.replace(self, rewards=rewards, beside=beside)
 
     def advantages(
         self, objective: Objective, *, log_ratios: np.ndarray | None = None
@@ -79,10 +73,8 @@ class Rollout:
 class RewardFunctions:
     """The reward functions of a trainer of TRL, read as the settings of a `MaxAtKConfig` say.
 
-    A function that selects has no weight in the reward. With `early`, functions of this package
-    that run tests verify completions while others are still sampled: `ended` starts the program,
-    and the function waits for its verdict, or begins one, when TRL calls it.
-
+    With `early`, functions of this package that run tests verify completions while others are still
+    sampled: `ended` starts the program, and the function waits for its verdict when TRL calls it.
     Raises InvalidValueError for a selection that is none of the functions, or the only one.
     """
 
@@ -95,10 +87,8 @@ class RewardFunctions:
             if args.selection not in names:
                 raise unknown_name("selection", args.selection, names)
             if len(names) == 1:
-                raise InvalidValueError(
-                    f"selection: {args.selection!r} is the only reward function, which leaves no "
-                    "reward"
-                )
+                wrong = "is the only reward function, which leaves no reward"
+                raise InvalidValueError(f"selection: {args.selection!r} {wrong}")
             self._selecting = list(names).index(args.selection)
             trainer.reward_weights[self._selecting] = 0.0  # also in what TRL logs as the reward
         self._weights = trainer.reward_weights
@@ -152,7 +142,7 @@ class RewardFunctions:
             except Exception as error:  # of a function of the user, or of an answer without a hash
                 raise InvalidValueError(
                     f"answers: {self._args.answers!r} must return a hashable answer to every text, "
-                    f"and failed on {text[:_SHOWN]!r}: {type(error).__name__}: {error}"
+                    f"and failed on {text[:200]!r}: {type(error).__name__}: {error}"
                 ) from error
         return np.array(numbers)
 
@@ -176,21 +166,16 @@ class Scored(NamedTuple):
 
 
 class RolloutTrainer(GRPOTrainer):
-    """TRL's trainer, whose samples and rewards, and the groups with a signal, are drawn here.
-
-    `rollouts` says who draws: "own", "trl" or "vllm". `args` are a `MaxAtKConfig`. Raises
-    InvalidValueError for settings that this trainer cannot follow.
-    """
+    """TRL's trainer whose samples and rewards are drawn here, by `rollouts`: own, trl or vllm."""
 
     def __init__(self, *args: Any, **others: Any) -> None:
         super().__init__(*args, **others)
         self._clock, self._objective = Clock(), self.args.objective
         # TRL 1.14 knows the tokenizer's end token alone.
-        end = getattr(self, "eos_token_ids", [self._tokenizer.eos_token_id])
-        self._cut_unless = {*end, self._tokenizer.pad_token_id}
-        self._loop = own_loop(self, end_tokens=end)
-        self.rollouts = "own" if self._loop else "vllm" if self.args.use_vllm else "trl"
-        self._functions = RewardFunctions(self, early=self._loop is not None)
+        self._ends = getattr(self, "eos_token_ids", [self._tokenizer.eos_token_id])
+        self._own = loop.own_settings(self)
+        self.rollouts = "own" if self._own else "vllm" if self.args.use_vllm else "trl"
+        self._functions = RewardFunctions(self, early=self._own is not None)
         if self.args.groups_with_signal:
             _refuse_irreplaceable(self.train_dataset, self.environment_factories)
         self._rows: list[Any] = []  # of the data set, whose completions are being drawn
@@ -200,8 +185,8 @@ class RolloutTrainer(GRPOTrainer):
     def _mode_metrics(self) -> Any:
         return self._metrics["train" if self.model.training else "eval"]
 
-    def _draw(self, rows: list[Any]) -> tuple[Rollout, dict[str, Any]]:
-        """Return a rollout batch, and what TRL returns for the rows of this process."""
+    def _draw(self, rows: list[Any]) -> tuple[Rollout, Scored, dict[str, Any]]:
+        """Return a rollout batch, its scores, and what TRL returns for the rows of this process."""
         self._rows, self._scored = rows, None
         with self._functions.rollout_batch():
             output = super()._generate_and_score_completions(rows)
@@ -214,7 +199,7 @@ class RolloutTrainer(GRPOTrainer):
         missing = np.isnan(rollout.rewards).reshape(-1)
         unscored = missing if masked is None else missing & ~masked
         self._mode_metrics[WITHOUT].append(float(unscored.mean()))
-        return rollout, output
+        return rollout, self._scored, output
 
     def _generate(self, prompts: list[Any]) -> tuple[Any, ...]:
         generated: tuple[Any, ...] = super()._generate(prompts)
@@ -227,12 +212,14 @@ class RolloutTrainer(GRPOTrainer):
         return generated
 
     def _generate_single_turn(self, prompt_ids: list[Any], *args: Any, **kwargs: Any) -> Any:
-        if self._loop is None:
+        if self._own is None:
             return super()._generate_single_turn(prompt_ids, *args, **kwargs)
         with disable_gradient_checkpointing(self.model, self.args.gradient_checkpointing_kwargs):
-            found = self._loop.draw(
+            found = loop.draw(
                 self.accelerator.unwrap_model(self.model_wrapped),
                 prompt_ids,
+                settings=self._own,
+                end_tokens=self._ends,
                 ended=lambda place, ids: self._functions.ended(self._rows[place], ids),
             )
         return found, None
@@ -291,7 +278,8 @@ class RolloutTrainer(GRPOTrainer):
         """Return scores, and which groups have an advantage that trains, (processes, groups)."""
         scored, masked = self._score(rows, prompts, generated[3], generated[1]), None
         if self.args.mask_truncated_completions:
-            cut_off = [ids[-1] not in self._cut_unless for ids in generated[1]]
+            ends = (*self._ends, self._tokenizer.pad_token_id)
+            cut_off = [ids[-1] not in ends for ids in generated[1]]
             masked = np.array(gather_object(cut_off))
         trained = self._groups(scored, masked).advantages(self._objective) != 0
         if masked is not None:
@@ -306,8 +294,7 @@ class RolloutTrainer(GRPOTrainer):
         n = self.num_generations if self.model.training else self.num_generations_eval
         rewards = rewards.reshape(-1, n)
         k = self._objective.k_at(self.state.global_step / max(self.state.max_steps, 1))
-        beside = beside.at(slice(None), rewards.shape)
-        return Rollout(rewards, beside, k, found.texts, found.tested)
+        return Rollout(rewards, beside.at(slice(None), rewards.shape), k)
 
 
 def _refuse_irreplaceable(dataset: Any, environments: Any) -> None:
@@ -322,10 +309,7 @@ def _refuse_irreplaceable(dataset: Any, environments: Any) -> None:
 
 
 def moves(signal: np.ndarray, fresh: np.ndarray) -> Iterator[tuple[int, int, int]]:
-    """Yield a process, one of its groups that gives way, and which of a fresh draw takes its place.
-
-    Both say which groups have a signal, (processes, groups), and keep their order.
-    """
+    """Yield a process, one of its groups without a signal, and one with it for its place."""
     for process, (own, other) in enumerate(zip(signal, fresh, strict=True)):
         places = zip(np.flatnonzero(~own).tolist(), np.flatnonzero(other).tolist(), strict=False)
         yield from ((process, to, source) for to, source in places)

@@ -66,10 +66,9 @@ def train(
 ) -> Path:
     """Train as `recipe` says and return the folder that holds the trained model.
 
-    A folder where the same recipe has finished is left as it is; one that holds a checkpoint of
-    it, or of it with fewer steps, is continued from there; one of another recipe is refused.
-    `progress(done, total)` counts optimizer steps, and `write_line` gets what is logged. An open
-    `verifier` stays open; without one it is the recipe's.
+    A folder where the same recipe has finished is left as it is; one with a checkpoint of it, or of
+    it with fewer steps, is continued; one of another recipe is refused. `progress(done, total)`
+    counts optimizer steps, `write_line` gets what is logged. An open `verifier` stays open.
 
     Raises InvalidValueError for settings that are not allowed, MissingFileError for a model or a
     problems file that does not exist, MissingDependencyError for a package that is needed and not
@@ -110,10 +109,7 @@ def train(
 
 
 def fit(trainer: Any, recipe: Any, out: Path, about: Mapping[str, Any]) -> None:
-    """Train into the folder `out`, on from its last checkpoint, and write model and record there.
-
-    The record is there from the first step on, and has the log at the end.
-    """
+    """Train into the folder `out`, on from its last checkpoint; write model and record there."""
     trainer.remove_callback(PrinterCallback)
     started, main = time.monotonic(), trainer.is_world_process_zero()
     record = {"recipe": masked(dataclasses.asdict(recipe)), "environment": environment(), **about}
@@ -146,8 +142,7 @@ def fit(trainer: Any, recipe: Any, out: Path, about: Mapping[str, Any]) -> None:
 def lora_config(settings: Mapping[str, Any] | None) -> Any:
     """Return the `peft.LoraConfig` of a recipe's section `peft`, or None without one.
 
-    Raises MissingDependencyError without the package peft, InvalidValueError for an unknown key
-    or a value that peft refuses.
+    Raises MissingDependencyError without the package, InvalidValueError for what it refuses.
     """
     if settings is None:
         return None
@@ -163,10 +158,7 @@ def lora_config(settings: Mapping[str, Any] | None) -> Any:
 def to_dataset(
     problems: list[Problem], *, chat: bool, prompt: PromptSettings | None = None
 ) -> Dataset:
-    """Return the problems as TRL reads them: a prompt and the columns of the reward function.
-
-    With `chat` a prompt is one turn of the user, after those of `prompt`; without, a text.
-    """
+    """Return the problems as TRL reads them: prompts, turns with `chat`, and columns of rewards."""
     before = prompt.turns_before if prompt is not None else []
     prompts = [
         [*before, {"role": "user", "content": problem.prompt}] if chat else problem.prompt
@@ -211,10 +203,9 @@ def _of_library(kind: type[Settings], given: Mapping[str, Any], *, where: str) -
 
 
 def finished(out: Path, recipe: Any) -> bool:
-    """Say whether the training of a recipe, a dataclass, has ended in its folder.
+    """Say whether the training of a recipe has ended in its folder; more steps extend it.
 
-    A recipe with more `max_steps` or epochs extends the training. Raises InvalidValueError where
-    the folder holds a training of another recipe, or no checkpoint to extend it from.
+    Raises InvalidValueError for a training of another recipe, or no checkpoint to extend it from.
     """
     if not (out / folders.TRAIN_RECORD).is_file():
         return False
@@ -223,16 +214,15 @@ def finished(out: Path, recipe: Any) -> bool:
         return False  # nothing of that training was kept, so that any other may take its place
     before, now = found.get("recipe", {}), dataclasses.asdict(recipe)
     old, new = before.get("trainer") or {}, now.get("trainer") or {}
-    lengths = [
-        name
+    longer = {
+        name: new[name]
         for name in ("max_steps", "num_train_epochs")
         if is_number(old.get(name)) and is_number(new.get(name)) and 0 < old[name] < new[name]
-    ]
-    longer = {**before, "trainer": {**old, **{name: new[name] for name in lengths}}}
-    folders.refuse_other_settings(out, longer if lengths else before, now)
-    if lengths and folders.last_checkpoint(out) is None:
+    }
+    folders.refuse_other_settings(out, {**before, "trainer": {**old, **longer}}, now)
+    if longer and folders.last_checkpoint(out) is None:
         raise InvalidValueError(
             f"{out}: holds no checkpoint from which its training could be extended; trainer."
             "save_strategy and save_steps say when one is kept"
         )
-    return "log_history" in found and not lengths  # it is written when the training ends
+    return "log_history" in found and not longer  # it is written when the training ends

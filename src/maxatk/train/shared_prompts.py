@@ -1,8 +1,8 @@
 """Log-probabilities of completions with every different prompt evaluated once.
 
-The key-value cache of a prompt is computed once, with its gradient, and given to all its samples.
-The result is the same up to rounding for models whose cache is plain keys and values at positions
-that mean the same in a longer sequence. Two checks tell those apart: by config, and by numbers.
+Its key-value cache, with its gradient, is given to all its samples. That is the same up to rounding
+where a cache is keys and values at positions that mean the same in a longer sequence, which is
+checked by config and by numbers.
 """
 
 from __future__ import annotations
@@ -47,16 +47,12 @@ def refuse_unshareable(model: PretrainedConfig) -> None:
 
 
 def refuse_differences(
-    shared: torch.Tensor,
-    ordinary: torch.Tensor,
-    mask: torch.Tensor,
-    *,
-    weights: Iterable[torch.dtype] = (),
+    shared: torch.Tensor, ordinary: torch.Tensor, mask: torch.Tensor, weights: Iterable[Any] = ()
 ) -> None:
     """Raise InvalidValueError where two passes over the same tokens differ by more than rounding.
 
-    `shared` and `ordinary` are log-probabilities in nats, `mask` says which of them count: all are
-    (rows, tokens). The least precision of autocast, both and the types of the `weights` counts.
+    `shared` and `ordinary` are log-probabilities in nats where `mask` is 1: all are (rows, tokens).
+    The least precision of autocast, both and the `weights` counts.
     """
     precisions = {shared.dtype, *weights}
     if torch.is_autocast_enabled(shared.device.type):
@@ -111,29 +107,18 @@ class SharedPrompts:
 
 @dataclasses.dataclass
 class SharedPasses:
-    """TRL's passes for log-probabilities with shared prompts, once `compared` with ordinary ones.
-
-    Of the first micro-batch `rows` are compared: as many as a group has are enough, spread over the
-    prompts, because the padding differs between prompts.
-    """
+    """TRL's passes for log-probabilities with shared prompts, once `compared` in some `rows`."""
 
     rows: slice
     compared: bool = False
 
     def run(
-        self,
-        ordinary: Callable[..., Any],
-        unwrapped: Any,
-        model: Any,
-        input_ids: torch.Tensor,
-        attention_mask: torch.Tensor,
-        logits_to_keep: int,
-        *args: Any,
-        **kwargs: Any,
+        self, ordinary: Callable[..., Any], unwrapped: Any, model: Any, *given: Any, **more: Any
     ) -> Any:
         """Return what TRL's `ordinary` pass returns for these arguments, by shared prompts."""
+        input_ids, attention_mask, logits_to_keep, *_ = given
         sharing = SharedPrompts(model, unwrapped, logits_to_keep)
-        found = ordinary(sharing, input_ids, attention_mask, logits_to_keep, *args, **kwargs)
+        found = ordinary(sharing, *given, **more)
         if sharing.used and not self.compared:
             shared, mask = found[0].detach()[self.rows], attention_mask[self.rows]
             kept = shared.size(1)

@@ -27,7 +27,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from torch.utils.data import DataLoader
 from transformers import AutoConfig
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
@@ -46,16 +45,12 @@ from maxatk.train.shared_prompts import SharedPasses
 class MaxAtKTrainer(RolloutTrainer):
     """Train for max@k: a GRPOTrainer whose advantages come from a row of `maxatk.METHODS`.
 
-    Takes the arguments of TRL's GRPOTrainer; `args` is a `MaxAtKConfig`. Advantages differ from the
-    parent class, and who draws the samples (`rollouts`); rewards and loss are TRL's.
+    Takes the arguments of TRL's GRPOTrainer; `args` is a `MaxAtKConfig`. A correction (and the form
+    "reinforce") sets the advantages again at every optimizer step that reuses samples, from the
+    ratios of the whole group under its policy. A run resumes in the middle of a rollout batch.
 
-    A correction (and the form "reinforce") sets the advantages again at every optimizer step that
-    reuses samples, from the ratios of the whole group under the policy of that step. A checkpoint
-    holds the buffer, so that a run resumes in the middle of it.
-
-    Raises InvalidValueError when the training set holds fewer prompts than one rollout batch needs,
-    or when the model does not go with the settings; MissingDependencyError with a version of TRL
-    that lacks what this class builds on.
+    Raises InvalidValueError where the training set has fewer prompts than one rollout batch, or the
+    model does not go with the settings; MissingDependencyError for a TRL that lacks what is used.
     """
 
     _name, _tag_names = "maxatk", ("trl", "maxatk", "best-of-n")  # of TRL's model card
@@ -74,6 +69,8 @@ class MaxAtKTrainer(RolloutTrainer):
             model_config = AutoConfig.from_pretrained(model) if named else model.config
             check_model(args, model_config, model if named else None)
         super().__init__(model, reward_funcs, args, *more, **others)
+        if isinstance(self.train_dataset, Sized):
+            check_prompts(self.args, len(self.train_dataset), called="train_dataset")
         check_processes(self.args, self.accelerator)
         if args.skip_zero_advantages and self.aux_loss_enabled:
             raise InvalidValueError(
@@ -85,15 +82,10 @@ class MaxAtKTrainer(RolloutTrainer):
         if self._record:
             self.add_callback(self._record)
         size = args.per_device_train_batch_size
+        # As many as a group has, spread over prompts, between which the padding differs.
         compared = slice(0, size, max(1, size // args.num_generations))
         self._shared = SharedPasses(compared) if args.share_prompts else None
         self._batch_in_loss: Batch | None = None  # until the loss's own pass over it
-
-    def get_train_dataloader(self) -> DataLoader:
-        """Return TRL's loader; refuse a training set from which it would take no step at all."""
-        if isinstance(self.train_dataset, Sized):
-            check_prompts(self.args, len(self.train_dataset), called="train_dataset")
-        return super().get_train_dataloader()
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
         """Train as TRL does; refuse to end without a step, and warn without any signal."""
@@ -125,12 +117,10 @@ class MaxAtKTrainer(RolloutTrainer):
         if self.is_world_process_zero():
             log.describe_training(self, without_signal=self._without_signal())
 
-    # A rollout batch and its first advantages.
-
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> Batch:
         training, metrics = self.model.training, self._mode_metrics
         with self._clock.measure("rollout", metrics):
-            rollout, output = self._draw(inputs)
+            rollout, scored, output = self._draw(inputs)
         fresh = rollout.advantages(self._objective)
         if training:
             self._scale.observe(fresh)
@@ -146,9 +136,9 @@ class MaxAtKTrainer(RolloutTrainer):
             logged.pop()
         logged.extend(scaled.tolist())
         shape = rollout.rewards.shape
-        texts = np.array(rollout.texts, dtype=object).reshape(shape).tolist()
-        values = group_values(rollout.rewards, scaled.reshape(shape), texts, k=rollout.k)
-        for name, value in values.items():
+        texts = np.array(scored.texts, dtype=object).reshape(shape).tolist()
+        found = group_values(rollout.rewards, scaled.reshape(shape), texts, k=rollout.k)
+        for name, value in found.items():
             metrics[name].append(value)
         for reward in self.reward_funcs:
             log.log_outcomes(metrics, reward, self.accelerator)
@@ -156,7 +146,7 @@ class MaxAtKTrainer(RolloutTrainer):
             return output
         if self._record:
             lengths = self.accelerator.gather(output["completion_mask"].sum(dim=1)).cpu().numpy()
-            self._record.add(rollout, scaled, rows=inputs, tokens=lengths)
+            self._record.add(rollout, scored, inputs, {"advantage": scaled, "tokens": lengths})
         output[GROUP_ROW] = torch.arange(first, first + rows, device=output["advantages"].device)
         if self.args.form == "reinforce" and "old_per_token_logps" in output:
             old = output.pop("old_per_token_logps")  # the surrogate is to have no ratio
@@ -164,21 +154,15 @@ class MaxAtKTrainer(RolloutTrainer):
         return output
 
     def _ratios_to_sampler(self, output: Batch) -> np.ndarray:
-        """Return the log ratios (P, n) to the probabilities of the sampler, before any step.
-
-        TRL has made the trainer's own pass over the samples already. In the form "reinforce" the
-        weights hold the own ratio to the sampler, so that TRL's factor for it becomes one.
-        """
+        """Return the log ratios (P, n) to the probabilities of the sampler, before any step."""
         sampled, old = output["sampling_per_token_logps"], output["old_per_token_logps"]
         # Where vLLM has none the ratio at sampling is one, as in TRL's own.
         output[BEHAVIOUR_LOGPS] = torch.where(sampled.isnan(), old, sampled)
         local = batches.log_ratios(output, old)
-        if self.args.form == "reinforce":
+        if self.args.form == "reinforce":  # the weights hold the own ratio to the sampler
             factor = output["importance_sampling_ratio"]
             output["importance_sampling_ratio"] = torch.ones_like(factor)
         return self._logged_ratios(self.accelerator.gather(local))
-
-    # The advantages of a step that uses samples again.
 
     def _prepare_inputs(self, generation_batch: dict[str, Any]) -> Batch:
         before = self._buffered_inputs
@@ -202,28 +186,26 @@ class MaxAtKTrainer(RolloutTrainer):
 
     def _refresh_advantages(self) -> None:
         """Set the advantages of every buffered sample from the ratios under today's policy."""
-        found = torch.empty(self._rollout.rewards.size, dtype=torch.float64)
         buffered: list[Batch] = self._buffered_inputs
-        local = torch.cat([self._forward_log_ratios(batch) for batch in buffered])
+        local = []
+        for batch in buffered:
+            logps, *_ = self._get_per_token_logps_and_entropies(
+                self.model,
+                torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1),
+                torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1),
+                batch["completion_ids"].size(1),
+                batch_size=self.args.per_device_train_batch_size,
+                **batches.model_inputs(batch),
+            )
+            local.append(batches.log_ratios(batch, logps))
         rows = self.accelerator.gather(torch.cat([batch[GROUP_ROW] for batch in buffered])).cpu()
-        found[rows] = self.accelerator.gather(local).double().cpu()
+        found = torch.empty(self._rollout.rewards.size, dtype=torch.float64)
+        found[rows] = self.accelerator.gather(torch.cat(local)).double().cpu()
         log_ratios = self._logged_ratios(found)
         fresh = self._scaled(self._rollout.advantages(self._objective, log_ratios=log_ratios))
         for batch in buffered:
             _set_advantages(batch, fresh[batch[GROUP_ROW].cpu().numpy()])
         self._rollout = dataclasses.replace(self._rollout, step=self.state.global_step)
-
-    def _forward_log_ratios(self, batch: Batch) -> torch.Tensor:
-        """Return log pi_theta(y) - log pi_old(y) of every sequence of a batch, shape (rows,)."""
-        found = self._get_per_token_logps_and_entropies(
-            self.model,
-            torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1),
-            torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1),
-            batch["completion_ids"].size(1),
-            batch_size=self.args.per_device_train_batch_size,
-            **batches.model_inputs(batch),
-        )
-        return batches.log_ratios(batch, found[0])
 
     def _scaled(self, advantages: np.ndarray) -> np.ndarray:
         """Return advantages (P, n) as the loss gets them, (P * n,)."""
@@ -235,8 +217,6 @@ class MaxAtKTrainer(RolloutTrainer):
         clamp = self.args.delta_clamp
         log.log_ratios(self._metrics["train"], groups, k=self._rollout.k, clamp=clamp)
         return groups
-
-    # The loss.
 
     def _compute_loss(self, model: Any, inputs: Batch) -> torch.Tensor:
         training = self.model.training
@@ -261,10 +241,7 @@ class MaxAtKTrainer(RolloutTrainer):
         return found
 
     def _read_ratios(self, batch: Batch, log_ratios: torch.Tensor) -> None:
-        """Log the ratios of the loss's own pass; set the advantages of whole groups by them.
-
-        Without whole groups, ratios that are needed are those of an extra forward pass.
-        """
+        """Log the ratios of the loss's own pass; set the advantages of whole groups by them."""
         seen = self.accelerator.gather(log_ratios)
         if self._rollout.whole:
             self._logged_ratios(seen)  # of all processes
@@ -272,11 +249,9 @@ class MaxAtKTrainer(RolloutTrainer):
             groups = self._rollout.at(batch[GROUP_ROW].cpu().numpy())
             fresh = self._scaled(groups.advantages(self._objective, log_ratios=own))
             _set_advantages(batch, fresh)
-        elif not self._objective.needs_ratios:
+        elif not self._objective.needs_ratios:  # otherwise an extra pass has given them
             ratios, clamp = seen.double().cpu().numpy(), self.args.delta_clamp
             log.log_ratios(self._metrics["train"], ratios, clamp=clamp)
-
-    # Checkpoints.
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
         # transformers pickles the settings beside the weights, the token of the hub in clear.
