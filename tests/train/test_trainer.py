@@ -23,11 +23,16 @@ SPLIT = {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 4}
 class Counting(SpyTrainer):
     """Counts the extra forward passes."""
 
-    extra = 0
+    extra, refreshing = 0, False
 
-    def _forward_log_ratios(self, batch):
-        self.extra += 1
-        return super()._forward_log_ratios(batch)
+    def _refresh_advantages(self):
+        self.refreshing = True
+        super()._refresh_advantages()
+        self.refreshing = False
+
+    def _get_per_token_logps_and_entropies(self, *args, **kwargs):
+        self.extra += self.refreshing
+        return super()._get_per_token_logps_and_entropies(*args, **kwargs)
 
 
 @pytest.mark.parametrize("form", FORMS)
