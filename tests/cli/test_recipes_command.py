@@ -10,7 +10,7 @@ from maxatk.settings import find_recipe, packaged_recipes, read_recipe
 JSON = ("recipes", "list", "--format", "json")
 
 
-def test_recipes_are_listed_shown_and_copied_from_an_empty_folder(maxatk, tmp_path):
+def test_recipes_are_listed_and_shown_from_an_empty_folder(maxatk):
     listed = maxatk("recipes", "list")
     assert listed.returncode == 0, listed.stderr
     assert all(f" {name} " in listed.stdout for name in packaged_recipes())
@@ -20,17 +20,8 @@ def test_recipes_are_listed_shown_and_copied_from_an_empty_folder(maxatk, tmp_pa
     assert about["mini/fast"] == (
         "Every stage of demo.yaml in about a minute: a check that all parts work, not a result."
     )
-    assert "copy [-h] NAME [FILE]" in maxatk("recipes", "copy", "--help").stdout
     shown = maxatk("recipes", "show", "mini/train").stdout
-    copied = maxatk("recipes", "copy", "mini/train", "mine.yaml")
-    assert copied.returncode == 0, copied.stderr
-    assert (
-        (tmp_path / "mine.yaml").read_text()
-        == shown
-        == packaged_recipes()["mini/train"].read_text()
-    )
-    again = maxatk("recipes", "copy", "mini/train", "mine.yaml")
-    assert (again.returncode, "exists already" in again.stderr) == (2, True)
+    assert shown == packaged_recipes()["mini/train"].read_text()
 
 
 @pytest.mark.parametrize("name", ["mini/train", "mini/train.yaml", "recipes/mini/train.yaml"])

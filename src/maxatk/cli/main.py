@@ -25,7 +25,7 @@ COMMANDS: dict[str, str] = {
     "view": "look into the groups of a training that runs or has ended, on a local page",
     "export": "write a run for other tools: human-eval, hub, inspect, jsonl, parquet, sft",
     "problems": "list, show, prepare, check, select and export the problems of benchmarks",
-    "recipes": "list, show and copy the recipes of the package",
+    "recipes": "list and show the recipes of the package",
     "mini": "make the built-in model and its problems",
     "study": "models x seeds from one recipe: tables, figures and a page",
     "demo": "train, evaluate and compare on the built-in model, in minutes",

@@ -6,17 +6,16 @@ import dataclasses
 import importlib.util
 import itertools
 import re
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
 from maxatk.cli.flags import one_of, set_threads
 from maxatk.cli.output import Output, OutputFormat, emit, shown
 from maxatk.cli.progress import ProgressMode, progress_of
-from maxatk.errors import InvalidValueError, SandboxError, StageError
+from maxatk.errors import SandboxError, StageError
 from maxatk.evaluation.folder import SAMPLES, SCORES
 from maxatk.evaluation.open import load_results
 from maxatk.evaluation.results import METRICS
@@ -32,8 +31,6 @@ from maxatk.records import Sample, Score
 from maxatk.settings import find_recipe, from_mapping, packaged_recipes, read_recipe
 from maxatk.verifier import Layer
 from maxatk.verifier import doctor as layers_here
-
-_Name: TypeAlias = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")]
 
 if TYPE_CHECKING:
     from maxatk.engines.verl.surface import Part
@@ -84,37 +81,15 @@ def list_recipes(format: OutputFormat = "text") -> None:
     emit({"recipes": shown(rows, "recipe", "about")}, format)
 
 
-def show_recipe(name: _Name, /) -> None:
-    """Print a recipe.
+def show_recipe(name: Annotated[str, tyro.conf.Positional], /) -> None:
+    """Print a recipe, such as to change a copy of it.
 
-    Example: maxatk recipes show mini/train
+    Example: maxatk recipes show mini/train > mine.yaml
 
     Args:
         name: A name of the list.
     """
     print(find_recipe(Path(name)).read_text(encoding="utf-8"), end="")
-
-
-def copy_recipe(
-    name: _Name,
-    out: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="[FILE]")] = None,
-    /,
-) -> None:
-    """Copy a recipe, to be changed.
-
-    Example: maxatk recipes copy mini/train mine.yaml
-
-    Args:
-        name: A name of the list.
-        out: The file to write, which must not exist; the recipe's own name here, if none is given.
-    """
-    source = find_recipe(Path(name))
-    out = out or Path(source.name)
-    if out.exists():
-        raise InvalidValueError(f"out: {str(out)!r} exists already")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(source, out)
-    print(f"recipe: {out}")
 
 
 def _about(path: Path) -> str:
@@ -261,4 +236,4 @@ def _lines(parts: Sequence[Layer | Part]) -> str:
     return "\n".join(lines)
 
 
-recipes = one_of({"list": list_recipes, "show": show_recipe, "copy": copy_recipe})
+recipes = one_of({"list": list_recipes, "show": show_recipe})
