@@ -18,10 +18,9 @@ from maxatk.settings import find_recipe
 
 
 def load_function(target: str, *, field: str) -> Callable[..., Any]:
-    """Return the function that `module:function` or `file.py:function` names.
+    """Return the function that `module:function` or `file.py:function`, a setting `field`, names.
 
-    Raises MissingFileError without the file, InvalidValueError where it cannot be imported or has
-    no such function; `field` is the setting that the message names.
+    Raises MissingFileError without the file, InvalidValueError for a failed import or no function.
     """
     place, _, name = target.rpartition(":")
     of_file = place.endswith(".py")
@@ -31,15 +30,14 @@ def load_function(target: str, *, field: str) -> Callable[..., Any]:
     except (MissingFileError, KeyboardInterrupt):
         raise
     except BaseException as error:  # an import may even exit, and the command would end with 0
-        text = f"{field}: {place!r} cannot be imported: {said_by(error)}"
-        raise InvalidValueError(text) from error
-    function = getattr(module, name, None)
+        said = said_by(error)
+        raise InvalidValueError(f"{field}: {place!r} cannot be imported: {said}") from error
+    function: Callable[..., Any] | None = getattr(module, name, None)
     if not callable(function):
         known = [n for n, value in vars(module).items() if callable(value) and n[0] != "_"]
         hint = suggestion(name, known)
         raise InvalidValueError(f"{field}: {place!r} has no function {name!r}{hint}")
-    found: Callable[..., Any] = function
-    return found
+    return function
 
 
 def _from_file(place: str, field: str) -> Any:

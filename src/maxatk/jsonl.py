@@ -1,7 +1,4 @@
-"""JSON-lines files: read line by line with named errors, written whole or not at all.
-
-`read_jsonl` needs no package; `read_typed`, for files of millions of lines, needs msgspec.
-"""
+"""JSON-lines files: read line by line with named errors, written whole or not at all."""
 
 from __future__ import annotations
 
@@ -37,10 +34,7 @@ def read_jsonl(
 def read_typed(
     path: str | Path, kind: type[RecordT], check: Callable[[RecordT], object] = lambda _: None
 ) -> Iterator[RecordT]:
-    """Yield the records of a JSON-lines file, such as `Score`; raises as `read_jsonl`.
-
-    `check` may refuse a record with a ValueError.
-    """
+    """Yield the records of a file as `read_jsonl`; `check` may refuse one with a ValueError."""
     import msgspec
 
     decode = msgspec.json.Decoder(kind).decode

@@ -96,9 +96,8 @@ class PromptSettings:
 
     def __post_init__(self) -> None:
         if self.template == "none" and (self.system or self.template_arguments):
-            raise InvalidValueError(
-                "prompt: template 'none' has neither a system turn nor template_arguments"
-            )
+            said = "template 'none' has neither a system turn nor template_arguments"
+            raise InvalidValueError(f"prompt: {said}")
         given = self.template_arguments
         require(isinstance(given, Mapping), "prompt.template_arguments", "a mapping", given)
         if self.template not in ("auto", "none") and not Path(self.template).is_file():
@@ -136,6 +135,7 @@ def load_tokenizer(
         declared = json.loads(config.read_text(encoding="utf-8")).get("tokenizer_class")
         if declared in ("PreTrainedTokenizerFast", "TokenizersBackend"):
             tokenizer_class = PreTrainedTokenizerFast
+    tokenizer: PreTrainedTokenizerBase
     tokenizer = tokenizer_class.from_pretrained(model, revision=revision or "main")
     prompt = prompt or PromptSettings()
     if prompt.template == "none":
@@ -146,8 +146,7 @@ def load_tokenizer(
         raise InvalidValueError(
             f"prompt: {model!r} has no chat template for a system turn or template_arguments"
         )
-    found: PreTrainedTokenizerBase = tokenizer
-    return found
+    return tokenizer
 
 
 @contextlib.contextmanager
@@ -167,10 +166,9 @@ def quiet_libraries() -> Iterator[None]:
 
 
 def prompt_difference(trained: Mapping[str, Any], asked: PromptSettings) -> str | None:
-    """Return in what a model's training made other prompts than these settings, or None.
+    """Return in what a training, of which `trained` are the settings, made other prompts, or None.
 
-    `trained` are the fields of the training's settings. The tokenizer beside a trained model has
-    the template it was trained with, so that "auto" is the same as that.
+    "auto" is the template of the training: the tokenizer beside a trained model has it.
     """
     for name in ("system", "template_arguments", "template"):
         before, now = trained.get(name) or None, getattr(asked, name) or None
@@ -187,10 +185,8 @@ def prompt_ids(
     `settings` are those the tokenizer was loaded with. Raises InvalidValueError where the template
     fails.
     """
-    ids: list[int]
     if tokenizer.chat_template is None:
-        ids = tokenizer(prompt)["input_ids"]
-        return ids
+        return list(tokenizer(prompt)["input_ids"])
     settings = settings or PromptSettings()
     turns = [*settings.turns_before, {"role": "user", "content": prompt}]
     try:
@@ -199,8 +195,7 @@ def prompt_ids(
         )
     except Exception as error:  # whatever the template's own code raises
         raise InvalidValueError(f"prompt: the chat template fails: {error}") from error
-    ids = tokenizer(text, add_special_tokens=False)["input_ids"]
-    return ids
+    return list(tokenizer(text, add_special_tokens=False)["input_ids"])
 
 
 def fingerprint(model: str | Path) -> str | None:

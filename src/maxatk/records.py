@@ -196,8 +196,7 @@ class Sample:
     def from_json(cls, row: Mapping[str, Any]) -> Sample:
         """Return the sample of a JSON object, fields of other tools left out."""
         known = {name: row[name] for name in cls.__slots__ if name in row}
-        found: Sample = typed(known, cls, where="sample")
-        return found
+        return typed(known, cls, where="sample")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -293,8 +292,7 @@ class Score:
     def from_json(cls, row: Mapping[str, Any]) -> Score:
         """Return the score of a JSON object, fields of other tools left out."""
         known = {name: row[name] for name in cls.__slots__ if name in row}
-        found: Score = typed(known, cls, where="score")
-        return found
+        return typed(known, cls, where="score")
 
     @classmethod
     def from_verdict(

@@ -37,10 +37,8 @@ _USER = re.compile(r"(?P<scheme>\b[a-zA-Z][a-zA-Z0-9+.-]{0,20}://)[^/?#\s@]*@(?=
 
 def packaged_recipes() -> dict[str, Path]:
     """Return the recipes that come with the package, by names such as `mini/train`."""
-    return {
-        str(path.relative_to(_PACKAGED).with_suffix("")): path
-        for path in sorted(_PACKAGED.rglob("*.yaml"))
-    }
+    found = sorted(_PACKAGED.rglob("*.yaml"))
+    return {str(path.relative_to(_PACKAGED).with_suffix("")): path for path in found}
 
 
 def find_recipe(path: Path) -> Path:
@@ -217,7 +215,7 @@ def _setting(value: Any, hint: Any, *, where: str) -> Any:
         return value
 
 
-def typed(value: Any, kind: Any, *, where: str) -> Any:
+def typed(value: Any, kind: type[SettingsT], *, where: str) -> SettingsT:
     """Return a value, of JSON or YAML, as an annotation says: a list may become a tuple.
 
     Raises InvalidValueError naming the field below `where`, its value and what is allowed.

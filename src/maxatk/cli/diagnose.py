@@ -63,11 +63,9 @@ def command(
         )
         if gradients:
             (chosen,) = found["suggestion"]
-            n_chosen, k_chosen = chosen["n"], max(chosen["k"], 2)
+            group = {"n": chosen["n"], "k": max(chosen["k"], 2)}
             with progress_of("diagnose") as report:
-                found |= gradient_tables(
-                    folder, n=n_chosen, k=k_chosen, prompts=prompts, progress=report
-                )
+                found |= gradient_tables(folder, **group, prompts=prompts, progress=report)
         _print_prospects(found, format)
     else:
         raise InvalidValueError(
@@ -80,13 +78,12 @@ def _print_findings(folder: Path, log: Sequence[TidyRow], output_format: OutputF
     rows = len(training_rows(log))
     if not rows:
         raise InvalidValueError(f"folder: {str(folder)!r}: its log has no row about training")
-    found = {one.rule.name: one.evidence for one in findings(log)}
-    rules = [{**dataclasses.asdict(rule), "evidence": found.get(rule.name)} for rule in RULES]
+    found = findings(log)
     broken = [
-        {"finding": rule["name"], "evidence": rule["evidence"], "remedy": rule["remedy"]}
-        for rule in rules
-        if rule["evidence"]
+        {"finding": f.rule.name, "evidence": f.evidence, "remedy": f.rule.remedy} for f in found
     ]
+    evidence = {one.rule.name: one.evidence for one in found}
+    rules = [{**dataclasses.asdict(rule), "evidence": evidence.get(rule.name)} for rule in RULES]
     text = f"{len(found)} of {len(RULES)} rules fire on {rows} rows of the log"
     emit({"findings": shown(broken), "rules": Output(rules)}, output_format, text=text)
 
@@ -125,9 +122,7 @@ def _pivot(rows: Sequence[TidyRow], index: Sequence[str], headings: Sequence[str
     lines = [tuple(str(row[name]) for name in index) for row in rows]
     found = {(line, h): row["share"] for line, h, row in zip(lines, headings, rows, strict=True)}
     each = list(dict.fromkeys(lines))
-    columns: dict[str, list[str]] = {
-        name: [line[at] for line in each] for at, name in enumerate(index)
-    }
+    columns = {name: [line[at] for line in each] for at, name in enumerate(index)}
     for heading in dict.fromkeys(headings):
         columns[heading] = [share(found.get((line, heading))) for line in each]
     return table_of(columns)

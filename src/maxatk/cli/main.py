@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
 from maxatk.errors import MaxAtKError, printable, suggestion
+from maxatk.version import VERSION
 
 COMMANDS: dict[str, str] = {
     "diagnose": "before a training: what it can gain; of a training: what went wrong",
@@ -99,9 +100,7 @@ def _run(arguments: list[str]) -> int:
         print(_usage())
         return 0
     if arguments[0] == "--version":
-        from maxatk import __version__
-
-        print(__version__)
+        print(VERSION)
         return 0
     command, *rest = arguments
     if command not in COMMANDS:

@@ -214,8 +214,8 @@ def doctor(format: OutputFormat = "text", engines: bool = False) -> None:
         for name, parts in found.items()
         if parts
     )
-    tables = {name: [dataclasses.asdict(part) for part in parts] for name, parts in found.items()}
-    emit({name: Output(rows) for name, rows in tables.items()}, format, text=text)
+    rows = {name: list(map(dataclasses.asdict, parts)) for name, parts in found.items()}
+    emit({name: Output(of_name) for name, of_name in rows.items()}, format, text=text)
     missing = [layer.name for layer in layers if layer.required and not layer.holds]
     if missing:
         raise SandboxError(f"doctor: programs cannot be verified safely here: {', '.join(missing)}")
@@ -231,7 +231,7 @@ def _lines(parts: Sequence[Layer | Part]) -> str:
     for part in parts:
         reason = part.reason
         if isinstance(part, Layer):
-            reason = f"{part.meaning} ({reason})" if reason else part.meaning
+            reason = part.meaning + (f" ({reason})" if reason else "")
         lines.append(f"{part.name:<{width}}  {states[part.holds]}  {reason}".rstrip())
     return "\n".join(lines)
 
