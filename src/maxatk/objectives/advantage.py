@@ -1,8 +1,4 @@
-"""From the rewards of groups of samples to their advantages.
-
-`layout_of` makes rows (P, n) of the rewards, a row of `METHODS` names credit, baseline and scale,
-`Group` sorts the samples and drops those without a reward, and `_of_groups` has the formula.
-"""
+"""From the rewards of groups of samples to their advantages; `_of_groups` has the formula."""
 
 from __future__ import annotations
 
@@ -47,25 +43,24 @@ def advantages(
     """Return the advantages (P, n), float64, of P groups of n samples: scale(credit - baseline).
 
     Args:
-        rewards: (P, n), of any sign; NaN marks a sample that could not be scored. Ragged lists,
-            tensors and series are taken too, and flat rewards with `groups`; the advantages have
-            the form of the rewards (ragged: a list of arrays; tensors: float32, same device).
+        rewards: (P, n), of any sign, NaN for a sample that could not be scored; or ragged lists,
+            tensors, series, or flat with `groups`. The advantages have their form (ragged: a list
+            of arrays; tensors: float32, same device).
         method: A name in `METHODS` or a `Method`.
         k: Size of the subsets, for a credit that has any.
         log_ratios: Log pi_theta - log pi_old of whole sequences, in nats, in the shape of the
             rewards; None stands for ratios of one.
-        selection: Scores in the shape of the rewards: max@k then is the reward of the sample with
-            the highest score in the subset, ties at random.
+        selection: Scores in the shape of the rewards, of which the highest in a subset selects its
+            reward in place of the largest reward, ties at random.
         answers: Hashable answers in the shape of the rewards, for a credit that looks at them.
         groups: The group of each of the flat rewards, hashable, in any order.
-        form: "ppo" for a surrogate that multiplies by the sample's own ratio: only those of the
-            others are in the advantage. "reinforce" for a loss -A_i log pi(y_i): it is rho_i times
-            that of "ppo", up to clamping (and, to first order, second order in delta).
+        form: "ppo" leaves out the sample's own ratio, by which a surrogate multiplies;
+            "reinforce" has it, for a loss -A_i log pi(y_i).
         clamp: Bound on |rho - 1|; None leaves the ratios as they are.
 
-    The sum over the samples of A_i grad log pi(y_i) estimates the gradient of the statistic, as in
-    eq. (9); for the credit "reward" their mean does, eq. (5). 0 are unscorable samples, groups with
-    too few scored ones for the method, and those of equal rewards unless it keeps their level.
+    The sum of A_i grad log pi(y_i) estimates the gradient of the statistic, as in eq. (9); for the
+    credit "reward" their mean does, eq. (5). Unscorable samples have 0, and so have groups with too
+    few scored ones, or of equal rewards unless the method keeps their level.
 
     Raises InvalidValueError for a k that n samples are too few for or that is not an integer >= 1,
     wrong shapes, infinite rewards, log ratios that are not finite, results beyond float64, unknown
@@ -95,8 +90,7 @@ def advantages(
     result = np.zeros(rows.shape)
     with np.errstate(over="ignore", invalid="ignore"):  # refused below
         for places, group in whole.scored(needed):
-            found = _of_groups(group, method, form, with_ratios=logs is not None)
-            result.ravel()[places] = found
+            result.ravel()[places] = _of_groups(group, method, form, logs is not None)
     if not np.isfinite(result).all():
         raise InvalidValueError(_OVERFLOW)
     restored: FloatArray = layout.of_samples(result)
@@ -110,12 +104,11 @@ def _check(layout: Layout, method: Method, selection: Any, answers: Any, form: o
         raise InvalidValueError(f"rewards: {wanted}, got {layout.shape}")
     if form not in get_args(Form):
         raise unknown_name("form", str(form), get_args(Form))
-    kind = method.kind
-    if selection is not None and kind.order is None:
+    if selection is not None and method.kind.order is None:
         raise InvalidValueError(
             f"selection: the credit {method.credit!r} has no order of samples; allowed: None"
         )
-    if kind.needs_answers == (answers is None):
+    if method.kind.needs_answers == (answers is None):
         wanted = "are needed by" if answers is None else "have no use in"
         raise InvalidValueError(f"answers: {wanted} the credit {method.credit!r}")
 
@@ -135,12 +128,12 @@ def _clamped_deltas(rows: FloatArray, logs: FloatArray | None, clamp: float | No
     return clamped
 
 
-def _of_groups(group: Group, method: Method, form: Form, *, with_ratios: bool) -> FloatArray:
+def _of_groups(group: Group, method: Method, form: Form, off_policy: bool) -> FloatArray:
     """Return (credit - baseline) / scale in a form, (P, n), and 0 for groups of equal rewards."""
     baseline = BASELINES[method.baseline]
     if method.kind.formulas or baseline.rule is None:
         values = slopes = method.kind.formulas[method.baseline](group)
-    elif with_ratios and method.correction != "none":
+    elif off_policy and method.correction != "none":
         values, slopes = over_ties(baseline.corrected[method.correction], baseline.rule, group)
     else:
         values = slopes = group.on_policy(baseline.rule)
@@ -164,10 +157,10 @@ def _std_of_credits(group: Group, method: Method, values: FloatArray) -> FloatAr
     n = group.rewards.shape[-1]
     ordered, uncorrected = method.kind.order is not None, method.correction == "none"
     credits = group.on_policy(rule.mean) if ordered else group.centred_rewards
-    plain = std = root_sum_of_squares(credits) / math.sqrt(max(n - _STD_DDOF, 1))
+    root = math.sqrt(max(n - _STD_DDOF, 1))
+    plain = std = root_sum_of_squares(credits) / root
     if values is not credits:
-        other = root_sum_of_squares(centred(values)) / math.sqrt(max(n - _STD_DDOF, 1))
-        std = np.maximum(plain, other)
+        std = np.maximum(plain, root_sum_of_squares(centred(values)) / root)
     divisors: FloatArray = std + _STD_EPSILON
     if not ordered or (uncorrected and method.keeps_level):
         return divisors
@@ -197,10 +190,10 @@ def _divisors(group: Group, method: Method, values: FloatArray) -> FloatArray:
 def effective_sample_size(
     log_ratios: npt.ArrayLike, k: int, *, clamp: float | None = 0.5
 ) -> FloatArray:
-    """Return the effective share of the k-subsets under their weights rho(I), (P, n) to (P,).
+    """Return the effective share of k-subsets, (mean rho(I))^2 / mean rho(I)^2: (P, n) to (P,).
 
-    It is the squared mean of rho(I) over the mean of rho(I)^2: 1 on-policy, near 0 where a few
-    subsets carry the whole estimate. The arguments and errors are those of `advantages`. O(n k).
+    It is 1 on-policy and near 0 where few subsets carry the estimate. Arguments and errors are
+    those of `advantages`. O(n k).
     """
     size = as_k(k)
     logs = as_floats("log_ratios", log_ratios)

@@ -41,10 +41,9 @@ def best_of(
 ) -> Reward:
     """Return a reward function that makes GRPO train for max@k of `reward` instead of its mean.
 
-    Its values are n A_i, with the advantages A_i of the method in each group of n samples. They sum
-    to 0 in a group, so a GRPO that subtracts the group's mean and does not divide by its deviation
-    (TRL: `scale_rewards="none"`) takes them as its advantages; the factor n undoes its mean over
-    the samples. TRL's log gets the reward, max@k and the share of groups without signal.
+    Its values are n A_i with the method's advantages A_i in groups of n samples, which sum to 0: a
+    GRPO that does not divide by the deviation (TRL: `scale_rewards="none"`) takes them as its own.
+    TRL's log gets the reward, max@k and the share of groups without signal.
 
     Args:
         reward: A function `(prompts, completions, **columns) -> list of float or None`, plain or
@@ -52,8 +51,7 @@ def best_of(
         k: The number of samples whose best one counts, below the size of the groups.
         method: One whose advantages sum to 0 in every group, as with the baseline "remove_one".
         weights: One finite number for each of several rewards; 1 each if not given.
-        groups: The column whose equal values, one after the other, are a group; the prompts if not
-            given. A function must see whole groups.
+        groups: The column whose runs of equal values are whole groups; the prompts if not given.
 
     Raises InvalidValueError for arguments that are not allowed; the function for groups that are
     split, of different sizes or of k samples or fewer, for values that are not one finite number or
@@ -122,12 +120,12 @@ class _BestOf:
             log_extra("reward before best_of", rows.ravel().tolist())
         if log_metric is None:
             return
-        for name, values in (("reward", rows), (f"max@{self.k}", max_at_k(rows, self.k))):
+        silent = (centred == 0).all(axis=1)
+        means = {"reward": rows, f"max@{self.k}": max_at_k(rows, self.k)}
+        for name, values in {**means, "frac_groups_without_signal": silent}.items():
             known = values[np.isfinite(values)]
             if known.size:
                 log_metric(f"best_of/{name}", float(known.mean()))
-        silent = (centred == 0).all(axis=1)
-        log_metric("best_of/frac_groups_without_signal", float(silent.mean()))
 
 
 def _centred(method: Method, k: int) -> Method:
@@ -154,7 +152,7 @@ def _numbers(name: str, values: Any, expected: int) -> FloatArray:
     """Return the values of one reward function (N,), NaN for None."""
     listed = values.tolist() if hasattr(values, "tolist") else values
     if not isinstance(listed, (list, tuple)) or len(listed) != expected:
-        got = f"{len(listed)}" if isinstance(listed, (list, tuple)) else repr(type(values).__name__)
+        got = len(listed) if isinstance(listed, (list, tuple)) else repr(type(values).__name__)
         raise InvalidValueError(
             f"best_of: {name} must return {expected} values, one a completion; got {got}"
         )

@@ -1,7 +1,4 @@
-"""Groups of samples in the order that the formulas want, without those that have no score.
-
-The formulas here are of credits without k and order weights: credit minus baseline, (P, n).
-"""
+"""Groups of samples in order, without unscored ones, and the credits that have no order weights."""
 
 from __future__ import annotations
 
@@ -24,25 +21,17 @@ _UNUSED = OrderWeights.max(1)
 
 @dataclasses.dataclass(frozen=True)
 class Group:
-    """Groups of one size in ascending order, of the rewards or of the scores that select.
-
-    Arrays are (P, n): `deltas` are the clamped ratios minus one, or (1, 1) on-policy; `scores` are
-    None where the rewards select, `answers` codes of classes. `beta` is the inverse temperature.
-    """
+    """Groups of one size in ascending order, of rewards or of scores that select, all (P, n)."""
 
     rewards: FloatArray
     deltas: FloatArray = dataclasses.field(default_factory=lambda: np.zeros((1, 1)))
+    """The clamped ratios minus one, or (1, 1) on-policy."""
     k: int = 1
     weights: OrderWeights = _UNUSED
-    scores: FloatArray | None = None
-    answers: Places | None = None
-    beta: float = 1.0
+    scores: FloatArray | None = None  # None where the rewards select
+    answers: Places | None = None  # codes of the classes
+    beta: float = 1.0  # the inverse temperature
     _kept: dict[RuleOf, FloatArray] = dataclasses.field(default_factory=dict)
-
-    @property
-    def ratios(self) -> FloatArray:
-        """Return the clamped ratios, (P, n)."""
-        return 1 + self.deltas
 
     @property
     def equal(self) -> npt.NDArray[np.bool_]:
@@ -113,13 +102,10 @@ def best_second(group: Group) -> FloatArray:
 
 
 def entropic_remove_one(group: Group) -> FloatArray:
-    """Return log mean e^(b r) / b of all minus that of the others, b the inverse temperature.
-
-    The others' sum is put together from both sides of the sample: nothing cancels.
-    """
+    """Return log mean e^(b r) / b of all minus that of the others, b the inverse temperature."""
     n = group.rewards.shape[-1]
     shifted = group.beta * (group.rewards - group.rewards[:, -1:])
-    before, after = (
+    before, after = (  # the others on both sides of the sample, so that nothing cancels
         np.logaddexp.accumulate(
             np.pad(x, [(0, 0), (1, 0)], constant_values=-np.inf)[:, :-1], axis=1
         )
@@ -146,11 +132,8 @@ def centred(values: FloatArray) -> FloatArray:
 
 
 def root_sum_of_squares(values: FloatArray) -> FloatArray:
-    """Return the root of the sum of squares on the last axis, (..., n) to (..., 1).
-
-    The squares are those of the values over the largest of them: none overflows or underflows.
-    """
+    """Return the root of the sum of squares on the last axis, (..., n) to (..., 1)."""
     largest = np.abs(values).max(axis=-1, keepdims=True)
-    shares = values / np.where(largest == 0, 1.0, largest)
+    shares = values / np.where(largest == 0, 1.0, largest)  # whose squares stay within floats
     root: FloatArray = largest * np.sqrt(np.einsum("...i,...i->...", shares, shares)[..., None])
     return root

@@ -1,7 +1,4 @@
-"""Rewards as they come: arrays, ragged lists, tensors, series, or flat with a group id each.
-
-Inside, groups are rows of one float64 array, padded with NaN. torch and pandas are never imported.
-"""
+"""Rewards as they come (arrays, ragged lists, tensors, series, flat with ids) as rows of floats."""
 
 from __future__ import annotations
 
@@ -21,16 +18,12 @@ from maxatk.objectives.checks import FloatArray, as_floats, package_of
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Layout:
-    """Where the samples of the given rewards lie in the rows of groups, (P, n).
-
-    `shape` is that of the rewards as an array; `places` (P, n) are positions among flat or ragged
-    samples, -1 where a row is padded, None for an array. `ids` name the groups of flat rewards.
-    """
+    """Where the samples of the given rewards lie in the rows of groups, (P, n)."""
 
     given: Any
-    shape: tuple[int, ...]
-    places: npt.NDArray[np.intp] | None = None
-    ids: list[Any] | None = None
+    shape: tuple[int, ...]  # of the rewards as an array
+    places: npt.NDArray[np.intp] | None = None  # (P, n) among flat or ragged samples, -1 if padded
+    ids: list[Any] | None = None  # of the groups of flat rewards
 
     @property
     def width(self) -> int:
@@ -47,7 +40,8 @@ class Layout:
 
     def rows(self, field: str, values: Any) -> FloatArray:
         """Return a column of numbers beside the rewards as rows (P, n), NaN where padded."""
-        flat = as_floats(field, self._leaves(field, values) if self._ragged else values)
+        ragged = self.places is not None and not self.ids
+        flat = as_floats(field, self._leaves(field, values) if ragged else values)
         if flat.shape != self.shape:
             raise InvalidValueError(
                 f"{field}: must have the shape of the rewards {self.shape}, got {flat.shape}"
@@ -92,14 +86,10 @@ class Layout:
                 stacklevel=depth + 1,
             )
 
-    @property
-    def _ragged(self) -> bool:
-        return self.places is not None and not self.ids
-
     def _leaves(self, field: str, values: Any) -> list[Any]:
         """Return what lies in lists of the same lengths as the rewards', from the outermost in."""
         lengths = [[n] * math.prod(self.shape[:axis]) for axis, n in enumerate(self.shape)]
-        if self._ragged:
+        if self.places is not None and not self.ids:
             lengths = [[len(self.given)], self.sizes.tolist()]
         leaves = [values]
         for wanted in lengths:
@@ -118,8 +108,8 @@ class Layout:
 def layout_of(rewards: Any, groups: Any = None) -> tuple[Layout, FloatArray]:
     """Return the layout of rewards and their rows (P, n), float64.
 
-    Raises InvalidValueError for rewards that are no numbers or infinite, for a single number, and
-    for `groups` that are not one hashable id for each of the flat rewards.
+    Raises InvalidValueError for what are no finite numbers or NaN, for a single number, and for
+    `groups` that are not one hashable id for each of the flat rewards.
     """
     ragged = groups is None and _is_ragged(rewards)
     values = rewards if ragged else as_floats("rewards", rewards)
@@ -147,9 +137,9 @@ def layout_of(rewards: Any, groups: Any = None) -> tuple[Layout, FloatArray]:
 
 
 def layout_of_ids(ids: Sequence[Any], *, least: int = 1, given: Any = None) -> Layout:
-    """Return the layout of flat rewards with one hashable group id each, in any order.
+    """Return the layout of flat rewards by hashable group ids, rows of at least `least` places.
 
-    Groups come in the order in which they appear, in rows of at least `least` places.
+    Groups come in the order in which they appear.
     """
     groups = _numbered("groups", ids, missing=False)
     first = np.unique(groups, return_index=True)[1]
@@ -161,10 +151,7 @@ def layout_of_ids(ids: Sequence[Any], *, least: int = 1, given: Any = None) -> L
 
 
 def _numbered(field: str, values: Sequence[Any], *, missing: bool = True) -> npt.NDArray[np.intp]:
-    """Return the number of each value among the different ones, in order of appearance.
-
-    None and NaN are one value, and refused unless they may be `missing`.
-    """
+    """Return the number of each among the different values; None and NaN are one, if allowed."""
     seen: dict[Hashable, int] = {}
     found = []
     try:

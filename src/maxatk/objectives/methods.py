@@ -1,7 +1,4 @@
-"""The methods as rows of a table: advantage = scale(credit - baseline).
-
-The rows of `METHODS` name those of `CREDITS` and `BASELINES`, and these what computes them.
-"""
+"""The methods as rows of a table: advantage = scale(credit - baseline)."""
 
 from __future__ import annotations
 
@@ -159,27 +156,20 @@ BASELINES: Mapping[str, Baseline] = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Method:
-    """One way to turn the rewards of a group into advantages.
+    """One way to turn the rewards of a group into advantages: scale(credit - baseline).
 
-    - `credit`: a name in `CREDITS`, `OrderWeights`, whose k then is the method's, or a function
-      of k rewards, and of their `answers` if it has a parameter of that name.
-    - `baseline`: a name in `BASELINES`.
-    - `correction` for samples of an older policy: "none", "first_order" (section 3.3, for max@k)
-      or "exact" (eq. 10).
-    - `scale`: "none", or what the difference is divided by: "std" (of the credits, as
-      TRL), "mean" (of the rewards) or "subset_std" (k/n times that of the subsets' statistic).
-    - `source`: where the method comes from, for people.
-    - `inverse_temperature` b of the credit "entropic", log mean e^(b r) / b, in 1 / reward.
+    `credit` is a name in `CREDITS`, `OrderWeights`, whose k then is the method's, or a function of
+    k rewards, and of their `answers` if it has a parameter of that name.
 
     Raises InvalidValueError for an unknown name and for a combination that has no meaning.
     """
 
     credit: str | OrderWeights | Callable[..., float]
-    correction: Correction = "none"
-    baseline: str = "none"
-    scale: Scale = "none"
-    source: str = ""
-    inverse_temperature: float = 1.0
+    correction: Correction = "none"  # of an older policy: section 3.3 for max@k, or eq. (10)
+    baseline: str = "none"  # a name in `BASELINES`
+    scale: Scale = "none"  # what divides: std of the credits, mean reward, k/n std of the subsets
+    source: str = ""  # where the method comes from, for people
+    inverse_temperature: float = 1.0  # b of "entropic", log mean e^(b r) / b, in 1 / reward
 
     def __post_init__(self) -> None:
         if isinstance(self.credit, str) and self.credit not in CREDITS:
@@ -189,9 +179,9 @@ class Method:
         beta, kind = self.inverse_temperature, self.kind
         positive = is_number(beta) and 0 < beta < math.inf
         require(positive, "Method.inverse_temperature", "a finite number above 0", beta)
-        corrected = {"first_order": kind.first_order, "exact": kind.order is not None}
-        fitting = ["none", *(name for name, has in corrected.items() if has)]
-        self._check("correction", get_args(Correction), fitting)
+        corrected = {"none": True, "first_order": kind.first_order, "exact": bool(kind.order)}
+        fitting = [name for name, has in corrected.items() if has]
+        self._check("correction", corrected, fitting)
         self._check("scale", get_args(Scale), kind.scales)
         fitting = list(kind.formulas) or [n for n, row in BASELINES.items() if self._fits(row)]
         self._check("baseline", BASELINES, fitting)
@@ -319,19 +309,10 @@ METHODS: Mapping[str, Method] = {
         credit="entropic", baseline="mean", source="RS-GRPO (2509.24261), as published"
     ),
 }
-"""The methods by name. A new one is one row here and one in docs/objectives.md.
+"""The methods by name, as in docs/objectives.md with their formulas: a new one is a row in both.
 
-Those that most people will use, for the rewards r of n samples, I for k-subsets of them and J for
-(k-1)-subsets without sample i:
-
-- grpo: A_i = (r_i - mean r) / (std r + 1e-4); unbiased for nothing, because of the std.
-- rloo: A_i = r_i - mean of the other rewards; the mean over i is unbiased for the mean reward.
-- bon_loo1: A_i = sum_J (max(J + i) - max J) / C(n, k); unbiased for max@k, RLOO / n for k = 1.
-- bon_centred: A_i = max@k of all - max@k of the others; unbiased for max@k, sums to 0, k < n.
-- bon_off_policy_exact: A_i = sum_J rho(J) (max(J + i) - max J) / C(n, k); times rho_i and without
-  a clamp unbiased for max@k of the policy that trains.
-- max_rl: A_i = (r_i - mean r) / mean r; for 0/1 rewards the mean over i is unbiased for the sum of
-  pass@j / j up to j = n - 1, else for nothing (max_likelihood is, for any rewards, up to j = n).
+The default, bon_loo1, is A_i = sum over the (k-1)-subsets J without i of max(J + i) - max J, over
+C(n, k).
 """
 
 

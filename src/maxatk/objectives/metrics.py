@@ -32,11 +32,10 @@ def max_at_k(
 ) -> FloatArray:
     """Return the mean over all k-subsets of the samples of the largest reward in the subset.
 
-    `rewards` has shape (..., n), in any unit and of any sign; the result has the shape (...,)
-    for one k and (..., len(k)) for a sequence, in the unit of the rewards. A sample that could not
-    be scored, NaN, is dropped, and a group with fewer than k others gives NaN. Other forms of
-    rewards, `groups` (one value each, in order of appearance) and `selection` are those of
-    `advantages`. For 0/1 rewards this is pass@k.
+    `rewards` (..., n), in any unit, give (...,) for one k and (..., len(k)) for several, in that
+    unit. A sample that could not be scored, NaN, is dropped; a group with fewer than k others gives
+    NaN. Other forms of rewards, `groups` (one value each, in order of appearance) and `selection`
+    are those of `advantages`. For 0/1 rewards this is pass@k.
 
     Raises InvalidValueError for k > n, a k that is not an integer >= 1 and infinite rewards.
     Source: "The Best of N Worlds", appendix C.1.
@@ -54,8 +53,7 @@ def order_at_k(
 ) -> FloatArray:
     """Return the mean over all k-subsets of their weighted ascending rewards, (..., n) to (...,).
 
-    That is sum_j W_j r_(j) with the W of `OrderWeights.of_group`; all but `weights`, which have
-    the k, is as in `max_at_k`.
+    That is sum_j W_j r_(j), W of `OrderWeights.of_group`; the rest is as in `max_at_k`.
     """
     require(isinstance(weights, OrderWeights), "weights", "OrderWeights", weights)
     weighted = partial(_order_statistic, lambda _: weights)
@@ -67,8 +65,8 @@ def majority_at_k(
 ) -> FloatArray:
     """Return the mean reward of the plurality answer of a k-subset, ties at random, exactly.
 
-    `answers` are hashable, in the shape of the rewards (..., n), which InvalidValueError is raised
-    for; an answer is worth the mean of its rewards in the group. The rest is as in `max_at_k`.
+    An answer is worth the mean of its rewards in the group. Raises InvalidValueError for `answers`
+    that are not hashable or not in the shape of the rewards; the rest is as in `max_at_k`.
     """
     voted = partial(of_answers, majority_chances)
     return _statistics(rewards, k, voted, answers=answers, groups=groups)
@@ -89,8 +87,7 @@ def distinct_at_k(
 def chance_of_best(rewards: npt.ArrayLike, k: int, *, groups: Any = None) -> Any:
     """Return the chance of each sample to be the best of k of its group, in the rewards' form.
 
-    They sum to 1 in a group, and times the rewards to max@k: the W of `OrderWeights.max(k)`,
-    averaged over the orders of ties. A sample without a reward has 0, and so has a group with
+    They sum to 1 in a group, ties sharing theirs, and are 0 without a reward and in a group of
     fewer than k others. `rewards`, `groups` and errors are those of `max_at_k`.
     """
     size = as_k(k)
@@ -158,10 +155,9 @@ def _statistics(
 def pass_at_k(
     num_samples: npt.ArrayLike, num_correct: npt.ArrayLike, k: npt.ArrayLike
 ) -> FloatArray:
-    """Return 1 - C(n - c, k) / C(n, k): the share of k-subsets with a correct sample.
+    """Return 1 - C(n - c, k) / C(n, k), the share of k-subsets with a correct sample.
 
-    `num_samples` (n), `num_correct` (c) and `k` are integers or arrays of them and broadcast
-    together; the result has their common shape.
+    `num_samples` (n), `num_correct` (c) and `k` broadcast together to the shape of the result.
 
     Raises InvalidValueError unless every value is an integer, 1 <= k <= n and 0 <= c <= n.
     Source: Chen et al. (2021); "The Best of N Worlds", appendix C.1.

@@ -37,7 +37,7 @@ _MAKERS = {"weights": OrderWeights, **{name: getattr(OrderWeights, name) for nam
 
 
 def root_mean_square(values: np.ndarray) -> float:
-    """Return the root of the mean square of at least one value; no square overflows."""
+    """Return the root of the mean square of at least one value."""
     return float(root_sum_of_squares(values.ravel())[0]) / math.sqrt(values.size)
 
 
@@ -47,9 +47,8 @@ class AdvantageScale:
     - "mean": the size of a group for a credit that is summed over samples, as in eq. (9), since
       losses are means; 1 for others.
     - "sum", and a method with a scale of its own: 1.
-    - "batch": 1 / the root mean square of the advantages so far, over all samples of the groups
-      that had a signal: one number for all groups, a running mean with `DECAY` for the older
-      rollout batches. No prompt gets a weight from it, and the unit of the rewards has no effect.
+    - "batch": 1 / the root mean square of the advantages in groups that had a signal, a running one
+      with `DECAY` for the older rollout batches: no prompt gets a weight from it.
     """
 
     def __init__(self, name: str, method: Method) -> None:
@@ -114,11 +113,7 @@ class Beside:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Objective:
-    """max_weight * max@k + (1 - max_weight) * max@1, both by one method, while k may move.
-
-    The fields are the settings of a training. An objective that has `problems` is good for nothing
-    else.
-    """
+    """The settings of what is trained for: max_weight * max@k + (1 - max_weight) * max@1."""
 
     method: str | Mapping[str, Any]  # a name in `METHODS`, or a mapping for `method_of`
     k: int  # of a method that has no k, for the log
@@ -173,10 +168,7 @@ class Objective:
         log_ratios: np.ndarray | None,
         beside: Beside = Beside(),
     ) -> np.ndarray:
-        """Return `maxatk.advantages` (P, n); groups smaller than k have the largest that they can.
-
-        Rewards, `log_ratios` and what is `beside` are (P, n).
-        """
+        """Return `maxatk.advantages`, all (P, n); smaller groups have the largest k they can."""
         of = functools.partial(
             advantages,
             rewards,
@@ -256,9 +248,8 @@ class Objective:
 def method_of(setting: object) -> Method:
     """Return the method of a setting: a name in `METHODS`, a `Method`, or a mapping.
 
-    A mapping has the keys of `Method`; its `credit` is a name or a mapping of one constructor of
-    `OrderWeights` to its argument, such as {"cvar": 0.25, "of": 8}, or {"entropic": b}. Or it is
-    {"statistic": "file.py:function"}, a function of k rewards; see `Method`.
+    A mapping is {"statistic": "file.py:function"} or has the keys of `Method`, whose `credit` may
+    be a constructor of `OrderWeights`, such as {"cvar": 0.25, "of": 8}, or {"entropic": b}.
 
     Raises MissingFileError without the file, InvalidValueError for what is not allowed.
     """

@@ -19,16 +19,10 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from maxatk.objectives import rule
+from maxatk.objectives import rule, subsets
 from maxatk.objectives.checks import FloatArray
 from maxatk.objectives.group import Group
-from maxatk.objectives.subsets import (
-    max_weights,
-    pair_weights,
-    sums_after,
-    sums_before,
-    triple_weights,
-)
+from maxatk.objectives.subsets import sums_after, sums_before
 from maxatk.objectives.symmetric import joined_sums, prefix_means, stepwise_sums
 
 # The least sum of the first-order weights of a constant reward, over that on-policy (k), by which
@@ -40,19 +34,20 @@ Corrected: TypeAlias = Callable[[Group], Pair]
 
 
 class Credits(NamedTuple):
-    """The credits of a group's rewards, and of a constant reward of one, `positive` or not."""
+    """The credits of a group's rewards, and of a constant reward of one."""
 
     rewards: Pair
     unit: Pair
-    positive: bool
+    positive: bool  # those of one are
 
 
 def first_order(group: Group) -> Credits:
     """Return the expansion of section 3.3 and appendix E with the own delta_i set to 0, O(n)."""
     rewards, deltas, k = group.rewards, group.deltas, group.k
     n = rewards.shape[-1]
-    pair, triple, earlier = pair_weights(n, k), triple_weights(n, k), sums_before(deltas)
-    diagonal = max_weights(n, k) + pair * earlier
+    pair, triple = subsets.pair_weights(n, k), subsets.triple_weights(n, k)
+    earlier = sums_before(deltas)
+    diagonal = subsets.max_weights(n, k) + pair * earlier
     others = sums_after(rewards * (pair * (1 + deltas) + triple * earlier))
     # The sums of delta over the samples before j > i count i itself, which must not be there.
     values = rewards * diagonal + others - deltas * sums_after(rewards * triple)
@@ -67,7 +62,7 @@ def exact(group: Group) -> Credits:
 
     Rewards above the group's lowest and a constant reward are computed apart: neither sum cancels.
     """
-    gains, ratios = group.rewards - group.rewards[:, :1], group.ratios
+    gains, ratios = group.rewards - group.rewards[:, :1], 1 + group.deltas
     values, units = np.zeros_like(gains), np.zeros_like(gains)
     for part in group.weights.parts(gains.shape[-1]):
         k, total = len(part), float(part.sum())
@@ -84,11 +79,10 @@ def exact(group: Group) -> Credits:
 
 
 def constant(credits: Credits, group: Group) -> Pair:
-    """Return w[r] - c w[1] with one constant c a group such that its sum vanishes.
+    """Return w[r] - c w[1], c such that a group's sum with the own ratios is 0, without those.
 
-    w[r] are the weights of the rewards with the own ratio in them, w[1] those of a constant reward;
-    the values are without the own ratio. Where a first-order sum is below `_LEAST_TOTAL` it is the
-    baseline "mean" on-policy.
+    w[r] are the weights of the rewards, w[1] those of a constant reward. Where a first-order sum is
+    below `_LEAST_TOTAL` it is the baseline "mean" on-policy.
     """
     both = credits.rewards, credits.unit
     weighted, total = (
@@ -114,8 +108,8 @@ def of_both(baseline: Callable[[Credits, Group], Pair]) -> Mapping[str, Correcte
 def over_ties(corrected: Corrected, plain: rule.RuleOf, group: Group) -> Pair:
     """Return the pair of a baseline, tied scores of a selection averaged over their orders.
 
-    Without ratios, by the rule `plain`, it is exact. What the ratios add is averaged over the order
-    of the samples and its reverse: exact for two tied samples, to second order in delta for more.
+    What the ratios add to the exact rule `plain` is averaged over the order of the samples and its
+    reverse: exact for two tied samples, to second order in delta for more.
     """
     if group.scores is None or not (group.scores[:, 1:] == group.scores[:, :-1]).any():
         return corrected(group)
@@ -139,25 +133,25 @@ def first_order_leave_one_out(group: Group) -> Pair:
     n, plain = group.rewards.shape[-1], group.on_policy(rule.leave_one_out)
     if group.k == 1:
         return _above_others(group), plain
-    below = max_weights(n, group.k) + pair_weights(n, group.k) * sums_before(group.deltas)
-    return _climbed(group, below), plain
+    pairs = subsets.pair_weights(n, group.k) * sums_before(group.deltas)
+    return _climbed(group, subsets.max_weights(n, group.k) + pairs), plain
 
 
 def exact_leave_one_out(group: Group) -> Pair:
     """Return LOO-1: (1/C(n,k)) sum over the others' (k-1)-subsets J of rho(J) times the gain of i.
 
-    The gain is that of `rule.leave_one_out`, for max@k (r_i - max J)_+: a prefix sum of the steps
-    below r_i, each weighed by the subsets J below it, never negative and exactly 0 for ties.
+    The gain is that of `rule.leave_one_out`, a prefix sum: for max@k (r_i - max J)_+.
     """
-    n = group.rewards.shape[-1]
+    n, ratios = group.rewards.shape[-1], 1 + group.deltas
 
     def of(part: FloatArray) -> FloatArray:
         k = len(part)
         if k == 1:
             return float(part[0]) * _above_others(group)
         if part[:-1].any():
-            return stepwise_sums(np.diff(group.rewards), group.ratios, *rule.split(part))
-        return _climbed(group, part[-1] * max_weights(n, k) * prefix_means(group.ratios, k - 1))
+            return stepwise_sums(np.diff(group.rewards), ratios, *rule.split(part))
+        weights = part[-1] * subsets.max_weights(n, k)
+        return _climbed(group, weights * prefix_means(ratios, k - 1))
 
     values = functools.reduce(operator.add, map(of, group.weights.parts(n)))
     return values, values
@@ -181,10 +175,10 @@ def _climbed(group: Group, weights: FloatArray) -> FloatArray:
 
 def _above_others(group: Group) -> FloatArray:
     """Return (r_i - mean of the others) / n, the mean weighed by their ratios: LOO-1 for k = 1."""
-    gains, ratios = group.rewards - group.rewards[:, :1], group.ratios
-    n = gains.shape[-1]
+    gains, ratios = group.rewards - group.rewards[:, :1], 1 + group.deltas
     # Summed from both sides: a total minus the own term would cancel where that term dominates.
     products = gains * ratios
     total = sums_before(ratios) + sums_after(ratios)
-    above: FloatArray = (gains - (sums_before(products) + sums_after(products)) / total) / n
+    mean = (sums_before(products) + sums_after(products)) / total
+    above: FloatArray = (gains - mean) / gains.shape[-1]
     return above

@@ -106,10 +106,7 @@ class OrderWeights:
 
     @classmethod
     def harrell_davis(cls, q: float, *, of: int) -> OrderWeights:
-        """Return the weights of the Harrell-Davis quantile q of k, 0 < q < 1.
-
-        The weight of rank m is the share of Beta((k+1) q, (k+1) (1-q)) from (m-1)/k to m/k.
-        """
+        """Return the weights of the Harrell-Davis quantile q of k, 0 < q < 1: shares of a Beta."""
         k = _as_size(of, field="of")
         require(is_number(q) and 0 < q < 1, "harrell_davis", "above 0 and below 1", q)
         a, b = (k + 1) * q, (k + 1) * (1 - q)
@@ -143,10 +140,7 @@ class OrderWeights:
 
     @classmethod
     def harmonic(cls, upto: int | None = None) -> OrderWeights:
-        """Return the weights of the sum of max@k / k, k up to `upto` or the size n of the group.
-
-        For 0/1 rewards it expands the log-likelihood of success (2602.02710, theorem 1).
-        """
+        """Return the weights of the sum of max@k / k, k up to `upto` or n (2602.02710, thm. 1)."""
         if upto is None:
             return cls(by_rank=True)
         return cls(maxima=tuple((k, 1 / k) for k in range(1, _as_size(upto, field="upto") + 1)))
@@ -201,8 +195,7 @@ def _beta_share(a: float, b: float, x: float) -> float:
 def lifted(weights: FloatArray, n: int) -> FloatArray:
     """Return the weights (n,) of a group whose k-subsets are weighed by `weights` (k,), 0 if n < k.
 
-    A k-subset of k + 1 samples leaves one out, each as likely as another: that lifts k to k + 1 by
-    a convex combination of neighbours. O(n (n - k)), and O(n) for a maximum.
+    O(n (n - k)), and O(n) for a maximum.
     """
     k = len(weights)
     whole, places = np.zeros(n), np.arange(n)
@@ -212,7 +205,7 @@ def lifted(weights: FloatArray, n: int) -> FloatArray:
         top: FloatArray = weights[-1] * max_weights(n, k)
         return top
     whole[:k] = weights
-    for size in range(k, n):
+    for size in range(k, n):  # a subset of one more leaves one out, each as likely as another
         head = (size - places[: size + 1]) * whole[: size + 1]
         head[1:] += places[1 : size + 1] * whole[:size]
         whole[: size + 1] = head / (size + 1)

@@ -1,8 +1,7 @@
 """Statistics of k samples beyond weighted orders: any function of them, and those of answers.
 
-Samples with the same answer are a class d, worth the mean of its rewards. The statistics of answers
-are sums over the classes of that worth times a chance, which depends on the counts n_d alone: that
-class d wins the vote of a k-subset, ties at random, or that a k-subset holds it at all.
+Samples with the same answer are a class d, worth the mean of its rewards. A statistic of answers is
+the sum over the classes of that worth times a chance, which depends on the counts n_d alone.
 """
 
 from __future__ import annotations
@@ -45,13 +44,11 @@ def influence(
         statistic: Maps k samples (k - 1 for "remove_one"), in any order, to a number.
         rewards: P groups of n samples, of whatever `statistic` takes.
         baseline: "replace_one" subtracts the mean over replacing the sample by each of the other
-            k - 1 (for k = 1 of the group), "remove_one" the statistic of the k - 1.
+            k - 1 (for k = 1 of the group), "remove_one" the statistic of the k - 1: O(k^2) and O(k)
+            calls a subset.
         k: Size of the subsets; None for the whole group.
         draws: Subsets that are drawn a group where there are more; fewer are all taken.
         seed: Of the draws.
-
-    It is the mean over the subsets of the statistic minus the baseline, in O(k^2) calls a subset
-    for "replace_one" and O(k) for "remove_one".
 
     Raises InvalidValueError for groups of different sizes, k > n and an unknown baseline.
     """
