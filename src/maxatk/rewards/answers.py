@@ -1,7 +1,7 @@
 """Is the answer of a completion the expected one? Mathematics, through `math-verify`.
 
-It is compared in a process of its own: symbolic algebra on what a model wrote can take for ever or
-all the memory, and math-verify's own time limit works in main threads only.
+It has a process of its own: symbolic algebra on what a model wrote can take for ever or all the
+memory, and math-verify's own time limit works in main threads only.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib.util
+import itertools
 import json
 import math
 import select
@@ -24,14 +25,15 @@ from maxatk.rewards.reward import Failure
 from maxatk.verifier import completion_text
 
 _START_S = 120.0  # for SymPy to be imported, on a machine that is busy
+_MEMORY = 4 << 30  # bytes of address space of the process
+_PROGRAM = "from maxatk.rewards.answers import serve; serve()"
 
 
 class AnswerReward:
-    r"""A reward function in TRL's shape: 1.0 where a completion's answer equals `answer`, else 0.
+    """A reward function in TRL's shape: 1.0 where a completion's answer equals `answer`, else 0.
 
-    The answer of a completion is its last boxed expression, formula or number, as math-verify
-    finds it; equal are 1/2, 0.5 and \frac{1}{2}. An answer that cannot be compared within
-    `timeout_s` seconds is wrong, or none would be better than a wrong one.
+    The answer is the last boxed expression, formula or number, as math-verify finds it. It is wrong
+    if it cannot be compared within `timeout_s` seconds, or none would be better than a wrong one.
 
     Raises MissingDependencyError without math-verify.
     """
@@ -86,24 +88,22 @@ class AnswerReward:
         """
         with self._lock:
             if self._worker is None or self._worker.poll() is not None:
+                pipe = subprocess.PIPE
+                command = [sys.executable, "-c", _PROGRAM]
                 self._worker = subprocess.Popen(
-                    [sys.executable, "-m", "maxatk.rewards.answer_worker"],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.DEVNULL,
+                    command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL
                 )
-                if not self._line(self._worker, _START_S):
+                if not self._said(self._worker, _START_S):
                     raise Failure(f"math-verify was not imported within {_START_S:g} s")
             worker = self._worker
             assert worker.stdin is not None
             with contextlib.suppress(BrokenPipeError):  # it died: its output has ended too
                 worker.stdin.write(json.dumps(question).encode() + b"\n")
                 worker.stdin.flush()
-            found: dict[str, Any] = json.loads(self._line(worker, self._timeout_s) or "{}")
-            return found
+            return self._said(worker, self._timeout_s)
 
-    def _line(self, worker: subprocess.Popen[bytes], seconds: float) -> bytes:
-        """Return the next line of the worker; end it and return none where none comes in time."""
+    def _said(self, worker: subprocess.Popen[bytes], seconds: float) -> dict[str, Any]:
+        """Return what the worker says next; end it and return {} where nothing comes in time."""
         assert worker.stdout is not None
         ready, _, _ = select.select([worker.stdout], [], [], seconds)
         line = worker.stdout.readline() if ready else b""
@@ -111,9 +111,10 @@ class AnswerReward:
             self.close()
         if ready and not line:
             raise Failure("the process that compares answers died")
-        if line.startswith(b'{"error"'):
-            raise Failure(f"math-verify raised {json.loads(line)['error']}")
-        return line
+        found: dict[str, Any] = json.loads(line or "{}")
+        if "error" in found:
+            raise Failure(f"math-verify raised {found['error']}")
+        return found
 
     def close(self) -> None:
         """End the process of the comparisons; the next one starts another."""
@@ -144,3 +145,34 @@ def compute_answer_score(
 
 
 _shared = functools.cache(AnswerReward)  # the one of this process, made on first use
+
+
+def serve() -> None:
+    """Answer every JSON line of standard input by one, and before that say that all is imported."""
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+    out = sys.stdout
+    sys.stdout = sys.stderr  # whatever a library prints must not look like an answer
+    for line in itertools.chain(["null"], sys.stdin):
+        try:
+            found = _answer(json.loads(line))
+        except Exception as error:
+            found = {"error": f"{type(error).__name__}: {error}"[:200]}
+        out.write(json.dumps(found) + "\n")
+        out.flush()
+
+
+def _answer(question: dict[str, str] | None) -> dict[str, Any]:
+    from math_verify import parse, verify
+
+    if question is None:
+        return {"ready": True}
+    text = question["answer"]
+    if "\\" in text and "$" not in text and "\\boxed" not in text:
+        text = f"${text}$"  # a bare formula
+    gold = parse(text, parsing_timeout=None)
+    if "completion" not in question:
+        return {"understood": bool(gold)}
+    found = parse(question["completion"], parsing_timeout=None)
+    return {"equal": bool(gold) and bool(verify(gold, found, timeout_seconds=None))}

@@ -58,17 +58,15 @@ class Failure(MaxAtKError):  # noqa: N818  (a result, not only an error)
 class RewardSpec:
     """One part of a reward as a recipe names it.
 
-    `kind` is a name in `NAMED`, "function" or "model"; `target` is what a function or a model is
-    called. `timeout_s` bounds one call of it. `on_error` is about completions that it fails for:
-    "zero" counts them as 0 and "drop" leaves them out. "stop" counts them as 0 as long as they
-    are at most `MOST_FAILED` (one of fewer than 20) and no reward is below 0, and ends the command
-    otherwise, so that no score rises by them.
+    `on_error` is about completions that it fails for: "zero" counts them as 0, "drop" leaves them
+    out, "stop" counts them as 0 and ends the command where there are more than `MOST_FAILED` (one
+    of fewer than 20) or a reward is below 0, so that no score rises by them.
     """
 
-    kind: str
-    target: str
+    kind: str  # a name in `NAMED`, "function" or "model"
+    target: str  # what a function or a model is called
     weight: float = 1.0
-    timeout_s: float | None = 300.0
+    timeout_s: float | None = 300.0  # of one call
     on_error: str = "stop"
 
     @property
@@ -95,11 +93,10 @@ class Rewarded:
 
 
 class Reward:
-    """The weighted sum of its parts, as a reward function in TRL's shape.
+    """The weighted sum of its parts, None where one gives none, as a reward in TRL's shape.
 
-    Where a part gives None, or fails and is to be dropped, the sum is None. Every kind of failure
-    is logged once by name, and `failures` counts them all. Raises InvalidValueError for a wrong
-    number of values, and where a function whose `on_error` is "stop" fails too often.
+    Every kind of failure is logged once by name, and `failures` counts them all. Raises
+    InvalidValueError for a wrong number of values, and where a part to stop for fails too often.
     """
 
     def __init__(self, parts: Sequence[Part]) -> None:
@@ -159,12 +156,11 @@ class Reward:
         Raises InvalidValueError as a call, of failures where one fails for all completions.
         """
         found: dict[str, list[float | str | None]] = {}
-        for part in self.parts:
-            if part.kind == "function":
-                values = _values(part, prompts, completions, columns)
-                if all(isinstance(value, Failure) for value in values):
-                    self._count(part, values)
-                found[part.name] = [str(v) if isinstance(v, Failure) else v for v in values]
+        for part in (each for each in self.parts if each.kind == "function"):
+            values = _values(part, prompts, completions, columns)
+            if all(isinstance(value, Failure) for value in values):
+                self._count(part, values)
+            found[part.name] = [str(v) if isinstance(v, Failure) else v for v in values]
         return found
 
     def _sum(self, row: Sequence[float | Failure | None]) -> Rewarded:
@@ -290,8 +286,7 @@ def _row(columns: Columns, index: int, count: int) -> dict[str, Any]:
 def columns_of(problems: Sequence[Problem]) -> dict[str, list[Any]]:
     """Return the columns of problems as a reward function gets them, one value a problem.
 
-    They are those of `PROBLEM_COLUMNS`, and before them one for every other field of any problem's
-    `meta`, None where a problem lacks it.
+    They are the fields of any `meta`, None where a problem lacks it, and `PROBLEM_COLUMNS`.
     """
     names = dict.fromkeys(name for problem in problems for name in problem.meta)
     own = {name: [getattr(p, name) for p in problems] for name in PROBLEM_COLUMNS[1:]}

@@ -1,4 +1,4 @@
-"""From what a recipe says under `reward:` to its functions, loaded and tested for their calls."""
+"""From what a recipe says under `reward:` to its functions, loaded and checked."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _ALLOWED = (
 
 
 def read_spec(value: Any) -> tuple[RewardSpec, ...]:
-    """Return the parts of a reward; `value` is what a recipe holds under `reward`.
+    """Return the parts of what a recipe holds under `reward`.
 
-    Raises InvalidValueError for anything else than a name, a function, a model or a list of those
-    with weights, and for two parts of one name.
+    Raises InvalidValueError for anything but a name, a function, a model or a list of those with
+    weights, and for two parts of one name.
     """
     specs = tuple(map(_read, value if isinstance(value, list) else [value]))
     names = [spec.name for spec in specs]
@@ -82,40 +82,37 @@ def _named(text: Any) -> RewardSpec:
 
 def describe_reward(value: Any) -> list[dict[str, Any]]:
     """Return what identifies a reward for the record of a run: its parts and their sources."""
-    described = []
-    for spec in read_spec(value):
-        row = dataclasses.asdict(spec)
-        path = Path(spec.target.rpartition(":")[0])
-        if spec.kind == "function" and path.suffix == ".py" and path.is_file():
+    described = [dataclasses.asdict(spec) for spec in read_spec(value)]
+    for row in described:
+        path = Path(row["target"].rpartition(":")[0])
+        if row["kind"] == "function" and path.suffix == ".py" and path.is_file():
             row["sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
-        described.append(row)
     return described
 
 
 def load_rewards(value: Any, *, selection: str | None, verifier: Verifier) -> list[Reward]:
-    """Return the reward that a recipe names, and by itself the part of it that selects, if any.
+    """Return the reward that a recipe names, and by itself its part named `selection`, if any.
 
-    `selection` is the name of that part. Raises InvalidValueError where it names no part or the
-    only one, and as `load_reward`.
+    Raises InvalidValueError where that names no part or the only one, and as `load_reward`.
     """
     whole = load_reward(value, verifier=verifier)
     if selection is None:
         return [whole]
-    rewarded = [part for part in whole.parts if part.name != selection]
-    if not 0 < len(rewarded) < len(whole.parts):
+    parts = {part.name: part for part in whole.parts}
+    if selection not in parts or len(parts) < 2:
         raise InvalidValueError(
             f"trainer.selection: must name one of two or more parts of `reward`, got "
-            f"{selection!r}; the parts are {', '.join(part.name for part in whole.parts)}"
+            f"{selection!r}; the parts are {', '.join(parts)}"
         )
-    return [Reward(rewarded), Reward([part for part in whole.parts if part.name == selection])]
+    selects = parts.pop(selection)
+    return [Reward(list(parts.values())), Reward([selects])]
 
 
 def load_reward(value: Any, *, verifier: Verifier) -> Reward:
-    """Return the reward that a recipe names; see `read_spec` for what `value` may be.
+    """Return the reward that a recipe names, whose tests `verifier` runs; see `read_spec`.
 
-    `verifier` verifies programs where tests decide. Raises InvalidValueError for a value or a
-    function that is not allowed, MissingFileError for a file that does not exist,
-    MissingDependencyError without a package that is needed, all before any completion.
+    Raises InvalidValueError for a value or a function that is not allowed, MissingFileError for a
+    file that does not exist, MissingDependencyError without a package that is needed.
     """
     return Reward([_part(spec, verifier) for spec in read_spec(value)])
 
@@ -123,33 +120,26 @@ def load_reward(value: Any, *, verifier: Verifier) -> Reward:
 def _part(spec: RewardSpec, verifier: Verifier) -> Part:
     function: RewardFunction
     check: Callable[[Sequence[Problem]], None] | None = None
-    if spec.kind in ("continuous", "binary"):
-        function = CodeReward(verifier, binary=spec.kind == "binary")
-        check = functools.partial(_refuse_without, "tests")
-    elif spec.kind == "visible_tests":
-        function = functools.partial(_share_of_visible, CodeReward(verifier))
-        check = functools.partial(_refuse_without, "visible_tests")
-    elif spec.kind == "answer":
+    if spec.kind == "answer":
         function = answers = AnswerReward()
         check = answers.check
     elif spec.kind == "model":
         function = ModelReward(spec.target)
-    else:
+    elif spec.kind == "function":
         function = load_function(spec.target, field="reward")
         check = functools.partial(_refuse_columns, function, spec.target)
+    else:
+        function, tests = CodeReward(verifier, binary=spec.kind == "binary"), "tests"
+        if spec.kind == "visible_tests":
+            function, tests = functools.partial(_share_of_visible, function), "visible_tests"
+        check = functools.partial(_refuse_without, tests)
     # Rewards of this package have limits of their own, and no value where they fail.
     own = {"timeout_s": None, "on_error": "drop"} if spec.kind in NAMED else {}
     return Part(**{**vars(spec), **own}, function=function, check=check)
 
 
-def _share_of_visible(
-    reward: CodeReward,
-    *,
-    visible_tests: Sequence[Any],
-    tests: Any,  # noqa: ARG001
-    **columns: Any,
-) -> list[float | None]:
-    return reward(tests=visible_tests, **columns)
+def _share_of_visible(reward: CodeReward, *, visible_tests: Any, **columns: Any) -> Any:
+    return reward(**{**columns, "tests": visible_tests})
 
 
 def _refuse_without(field: str, problems: Sequence[Problem]) -> None:
@@ -189,14 +179,13 @@ class ModelReward:
 
     def __init__(self, model: str) -> None:
         refuse_missing_model(model)
-        self._name = model
-        self._loaded: tuple[Any, Any] | None = None
+        self._loaded = functools.cache(functools.partial(_load, model))
 
     def __call__(
         self, prompts: Sequence[Any] = (), completions: Sequence[Any] = (), **_unused: Any
     ) -> list[float | None]:
         """Return one number a completion, in the unit of the model's output."""
-        model, tokenizer = self._loaded = self._loaded or _load(self._name)
+        model, tokenizer = self._loaded()
         import torch
 
         texts = [_text(p, c, tokenizer) for p, c in zip(prompts, completions, strict=True)]
@@ -229,13 +218,10 @@ def _load(name: str) -> tuple[Any, Any]:
     return model.to("cuda" if torch.cuda.is_available() else "cpu").eval(), tokenizer
 
 
-def _text(prompt: Any, completion: Any, tokenizer: Any) -> str:
+def _text(prompt: Any, completion: Any, tokenizer: Any) -> Any:
     if isinstance(prompt, str) and isinstance(completion, str):
         return prompt + completion
-    messages = [*_messages(prompt, "user"), *_messages(completion, "assistant")]
-    text: str = tokenizer.apply_chat_template(messages, tokenize=False)
-    return text
-
-
-def _messages(value: Any, role: str) -> list[Any]:
-    return [{"role": role, "content": value}] if isinstance(value, str) else list(value)
+    messages: list[Any] = []
+    for role, said in (("user", prompt), ("assistant", completion)):
+        messages += [{"role": role, "content": said}] if isinstance(said, str) else said
+    return tokenizer.apply_chat_template(messages, tokenize=False)
