@@ -1,7 +1,6 @@
 """The embedded default: problems, tokenizer and language model small enough for two cores."""
 
-from maxatk.mini.build import MiniSettings, build_mini
-from maxatk.mini.model import WarmStart
+from maxatk.mini.build import MiniSettings, WarmStart, build_mini
 from maxatk.mini.problems import MiniProblem, Noise, generate_problems
 
 __all__ = [

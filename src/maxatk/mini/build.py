@@ -4,19 +4,41 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import importlib
 import random
 from collections.abc import Callable
 from pathlib import Path
 
-from maxatk.check import at_least, require
+from maxatk.check import at_least, positive, require
 from maxatk.folders import read_json, write_json
 from maxatk.jsonl import write_jsonl
-from maxatk.mini.model import WarmStart, new_model, noisy_corpus, train_tokenizer, warm_start
-from maxatk.mini.problems import generate_problems
+from maxatk.mini.problems import Noise, generate_problems
 
 MANIFEST = "mini.json"
 _TOKENIZER_TEXTS = 10_000  # more texts change a vocabulary of 192 entries no more
+
+
+@dataclasses.dataclass(frozen=True)
+class WarmStart:
+    """Settings of the warm start: one epoch of supervised training.
+
+    Args:
+        problems: Solved problems of the epoch.
+        batch_size: Problems of an optimizer step.
+        learning_rate: The peak, at the start of a cosine.
+        warmup_steps: Optimizer steps of the rise to it.
+        noise: How the solutions are spoilt.
+    """
+
+    problems: int = 45_000
+    batch_size: int = 64
+    learning_rate: float = 3e-3
+    warmup_steps: int = 20
+    noise: Noise = dataclasses.field(default_factory=Noise)
+
+    def __post_init__(self) -> None:
+        at_least("problems", self.problems, 1)
+        at_least("batch_size", self.batch_size, 1)
+        positive("learning_rate", self.learning_rate)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,8 +86,9 @@ def build_mini(
     manifest = {"settings": dataclasses.asdict(settings)}
     if (out / MANIFEST).is_file() and read_json(out / MANIFEST) == manifest:
         return
-    for package in ("torch", "transformers", "tokenizers"):  # missing ones, before any file
-        importlib.import_module(package)
+    # Before any file: what it needs may be missing.
+    from maxatk.mini.model import new_model, noisy_corpus, train_tokenizer, warm_start
+
     (out / MANIFEST).unlink(missing_ok=True)
     draw = functools.partial(
         generate_problems,

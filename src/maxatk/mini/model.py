@@ -7,18 +7,18 @@ on noisy solutions, prompt tokens left out.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
-from maxatk.check import at_least, positive
+import torch
+from tokenizers import AddedToken, Regex, Tokenizer, models, pre_tokenizers, trainers
+from torch.nn.functional import cross_entropy
+from torch.nn.utils.rnn import pad_sequence
+from transformers import PreTrainedTokenizerBase, Qwen2Config, Qwen2ForCausalLM, Qwen2Tokenizer
+
+from maxatk.mini.build import WarmStart
 from maxatk.mini.problems import MiniProblem, Noise
-
-if TYPE_CHECKING:
-    import torch
-    from transformers import PreTrainedTokenizerBase, Qwen2ForCausalLM
 
 CONTEXT = 128  # tokens; the longest prompt with its completion needs about 80
 END_OF_TEXT = "<|endoftext|>"
@@ -31,9 +31,6 @@ _BUCKET_BATCHES = 50  # examples are sorted by length inside windows of this man
 
 def new_model(tokenizer: PreTrainedTokenizerBase, *, seed: int) -> Qwen2ForCausalLM:
     """Return a freshly initialised float32 model for `tokenizer`, the same one for a seed."""
-    import torch
-    from transformers import Qwen2Config, Qwen2ForCausalLM
-
     config = Qwen2Config(
         vocab_size=len(tokenizer),
         hidden_size=96,
@@ -65,9 +62,6 @@ def train_tokenizer(
     pre-tokenization rules of its own would be simpler, but AutoTokenizer replaces such rules by
     Qwen2's beside a Qwen2 model, silently and with other ids; added tokens it keeps.
     """
-    from tokenizers import AddedToken
-    from transformers import Qwen2Tokenizer
-
     characters = sorted({character for text in texts for character in text})
     fragments = _learn_fragments(texts, vocabulary - 1)
     singles = [END_OF_TEXT, *(character.translate(_BYTE_LEVEL) for character in characters)]
@@ -84,8 +78,6 @@ def train_tokenizer(
 
 def _learn_fragments(texts: Sequence[str], vocabulary: int) -> list[str]:
     """Return the entries of more than one character of a byte-pair vocabulary of that size."""
-    from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
-
     learner = Tokenizer(models.BPE())
     learner.pre_tokenizer = pre_tokenizers.Sequence(
         [
@@ -97,30 +89,6 @@ def _learn_fragments(texts: Sequence[str], vocabulary: int) -> list[str]:
     learner.train_from_iterator(texts, trainer)
     ranked = sorted(learner.get_vocab().items(), key=lambda entry: entry[1])
     return [token for token, _ in ranked if len(token) > 1]
-
-
-@dataclasses.dataclass(frozen=True)
-class WarmStart:
-    """Settings of the warm start: one epoch of supervised training.
-
-    Args:
-        problems: Solved problems of the epoch.
-        batch_size: Problems of an optimizer step.
-        learning_rate: The peak, at the start of a cosine.
-        warmup_steps: Optimizer steps of the rise to it.
-        noise: How the solutions are spoilt.
-    """
-
-    problems: int = 45_000
-    batch_size: int = 64
-    learning_rate: float = 3e-3
-    warmup_steps: int = 20
-    noise: Noise = dataclasses.field(default_factory=Noise)
-
-    def __post_init__(self) -> None:
-        at_least("problems", self.problems, 1)
-        at_least("batch_size", self.batch_size, 1)
-        positive("learning_rate", self.learning_rate)
 
 
 def noisy_corpus(
@@ -146,9 +114,6 @@ def warm_start(
     nats, end of text included. `seed` fixes the order of the pairs. `progress(done, total)` is
     called after every optimizer step.
     """
-    import torch
-    from torch.nn.functional import cross_entropy
-
     optimizer = torch.optim.AdamW(model.parameters(), lr=settings.learning_rate, fused=True)
     total = math.ceil(len(corpus) / settings.batch_size)
     schedule = torch.optim.lr_scheduler.LambdaLR(
@@ -202,7 +167,5 @@ def _batches(
 
 
 def _padded(rows: list[list[int]], value: int) -> torch.Tensor:
-    import torch
-
     tensors = [torch.tensor(row) for row in rows]
-    return torch.nn.utils.rnn.pad_sequence(tensors, batch_first=True, padding_value=value)
+    return pad_sequence(tensors, batch_first=True, padding_value=value)
