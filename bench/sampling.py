@@ -91,9 +91,11 @@ def seconds():
 
 def rate(draw, backend, requests, settings, turns):
     best = 0.0
-    for _ in range(turns):
+    for turn in range(turns):
+        # Other prompts in every turn: vLLM would know those of the turn before.
+        asked = [dataclasses.replace(r, prompt=f"{turn}. {r.prompt}") for r in requests]
         started = seconds()
-        drawn = draw(backend, requests, settings)
+        drawn = draw(backend, asked, settings)
         best = max(best, drawn / (seconds() - started))
     return best
 
