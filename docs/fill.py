@@ -8,15 +8,27 @@ this, from the results:
 
     <!-- study: table2/scores -->
     <!-- end of study -->
+
+A place that names several studies of one design, each with seeds of its own, gets their means over
+all of these seeds, with Student's t over them:
+
+    <!-- seeds: smollm2_hidden_long smollm2_hidden_long_2 -->
+    <!-- end of seeds -->
 """
 
 import argparse
+import itertools
 import json
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
-from maxatk.report.tables import format_table
+import numpy as np
+
+from maxatk.report import tables
+from maxatk.report.tables import Cell, Table, format_table
+from maxatk.statistics.intervals import student_mean
 from maxatk.studies.findings import Study, study_tables, write_tables
 
 ROOT = Path(__file__).parents[1]
@@ -25,6 +37,9 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 _PLACE = re.compile(
     r"(<!-- study: (?P<study>\w+)/(?P<table>\w+) -->\n).*?(<!-- end of study -->)", re.DOTALL
 )
+
+_SEEDS = re.compile(r"(<!-- seeds: (?P<studies>[\w ]+) -->\n).*?(<!-- end of seeds -->)", re.DOTALL)
+_KS = ("1", "8", "32")
 
 
 def load(name: str) -> Study:
@@ -39,7 +54,37 @@ def filled(text: str) -> str:
         found = study_tables(load(place["study"]))[place["table"]]
         return f"{place[1]}{format_table(found, 'md')}{place[4]}"
 
-    return _PLACE.sub(table, text)
+    def seeds(place: re.Match[str]) -> str:
+        found = table_of_seeds([load(name) for name in place["studies"].split()])
+        return f"{place[1]}{format_table(found, 'md')}{place[3]}"
+
+    return _SEEDS.sub(seeds, _PLACE.sub(table, text))
+
+
+def table_of_seeds(studies: list[Study]) -> Table:
+    """Return max@k of every model over the seeds of all studies, and of every difference."""
+    means = {
+        name: np.array(
+            [
+                [by_metric["max@k"][k] for k in _KS]
+                for study in studies
+                for by_metric in study.models[name]["by_seed"].values()
+            ]
+        )
+        for name in studies[0].models
+    }
+    rows = [[name, *_cells(values, tables.share)] for name, values in means.items()]
+    for second, first in itertools.combinations(means, 2):
+        cells = _cells(means[first] - means[second], tables.change)
+        rows.append([f"{first} − {second}", *cells])
+    seeds = len(means[studies[0].comparison.baseline.name])
+    return tables.table_of_rows([f"{seeds} seeds", *(f"max@{k}" for k in _KS)], rows)
+
+
+def _cells(values: np.ndarray, text: Callable[[float], str]) -> list[Cell]:
+    found = student_mean(values)
+    every = zip(found.mean, found.low, found.high, strict=True)
+    return [Cell(text(mean), f"[{text(low)}, {text(high)}]") for mean, low, high in every]
 
 
 def copy(runs: Path) -> None:
