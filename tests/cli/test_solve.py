@@ -24,14 +24,14 @@ def solving(maxatk, *arguments, faults=()):
 
 
 def test_the_best_program_of_a_problem(maxatk, files):
-    done = solving(maxatk, "--problems", "p.jsonl", "--id", "two", "-n", "24", "--keep-going")
+    done = solving(maxatk, "--problems", "p.jsonl", "--id", "two", "-n", "24")
     assert done.returncode == 0, done.stderr
     head, _, program, _, heading, *rows = done.stdout.splitlines()
     assert head.startswith("two: reward 1.000, 2 of 2 tests, sample ")
-    assert head.endswith(" of 24")
     assert program == "print(1)"
     assert heading.split() == ["reward", "programs"]
-    assert sum(int(row.split()[1]) for row in rows) == 24
+    drawn = int(head.rpartition(" of ")[2])
+    assert sum(int(row.split()[1]) for row in rows) == drawn <= 24
 
 
 def test_a_prompt_of_ones_own_as_json(maxatk, files):

@@ -37,6 +37,9 @@ OTHERS = SamplingSettings(max_new_tokens=4, seed=3)
 SOLVABLE = Problem(
     "p0", "print(1)\n", (TestCase(input="", output="1\n"), TestCase(input="", output="1"))
 )
+HARD = Problem(
+    "p0", "print(1)\n", (TestCase(input="", output="1\n"), TestCase(input="", output="no\n"))
+)
 VISIBLE = (TestCase(input="", output="1\n"), TestCase(input="x", output="2\n"))
 PROBLEM = Problem(
     "p", "print(1)\n", (TestCase(input="", output="3\n"),), visible_tests=VISIBLE, answer="3"
@@ -46,40 +49,28 @@ PROBLEM = Problem(
 def test_it_finds_what_an_evaluation_of_the_same_samples_finds(tiny_model, verifier, tmp_path):
     given = {
         "settings": SETTINGS,
-        "model_settings": ModelSettings(batch_size=4),
-        "verifier": verifier,
-    }
-    found = maxatk.solve(tiny_model, SOLVABLE, n=24, keep_going=True, **given)
-    settings = dataclasses.replace(SETTINGS, samples=24)
-    results = evaluated(tiny_model, [SOLVABLE], tmp_path, **{**given, "settings": settings})
-    assert len(found.rewards) == 24
-    assert found.outcomes == results.counts.outcomes
-    assert found.reward == results.per_problem.values["max@k"][24][0] == 1.0
-    first = found.rewards.index(1.0)
-    assert (found.sample, found.passed, found.total) == (first, 2, 2)
-    assert found.solved
-    assert verifier.verify(found.program, SOLVABLE.tests).reward == 1.0
-
-
-def test_it_stops_after_a_program_that_passes(tiny_model, verifier):
-    given = {
-        "settings": SETTINGS,
         "model_settings": ModelSettings(batch_size=1),
         "verifier": verifier,
     }
-    whole = solve(tiny_model, SOLVABLE, n=64, keep_going=True, **given)
-    early = solve(tiny_model, SOLVABLE, n=64, **given)
-    assert (early.program, early.sample, early.reward) == (whole.program, whole.sample, 1.0)
-    assert whole.sample < len(early.rewards) < 64
-    assert early.rewards == whole.rewards[: len(early.rewards)]
+    found = maxatk.solve(tiny_model, SOLVABLE, n=64, **given)
+    settings = dataclasses.replace(SETTINGS, samples=64)
+    evaluated(tiny_model, [SOLVABLE], tmp_path, **{**given, "settings": settings})
+    scores = rows_of(tmp_path / "scores.jsonl")
+    drawn = len(found.rewards)
+    assert list(found.rewards) == [score["reward"] for score in scores[:drawn]]
+    assert found.outcomes == Counter(score["outcome"] for score in scores[:drawn])
+    first = [score["reward"] for score in scores].index(1.0)
+    assert first < drawn < 64  # it stops after a program that passes
+    assert (found.sample, found.reward, found.passed, found.total) == (first, 1.0, 2, 2)
+    assert found.solved
+    assert found.completion == rows_of(tmp_path / "samples.jsonl")[first]["completion"]
+    assert verifier.verify(found.program, SOLVABLE.tests).reward == 1.0
 
 
 def test_an_unsolved_problem_gives_the_best_there_is(tiny_model, verifier):
-    tests = (TestCase(input="", output="1\n"), TestCase(input="", output="no\n"))
-    hard = Problem("p0", "print(1)\n", tests)
     reports = []
     found = solve(
-        *(tiny_model, hard),
+        *(tiny_model, HARD),
         **{"n": 12, "settings": SETTINGS, "verifier": verifier},
         progress=lambda *report: reports.append(report),
     )
@@ -104,7 +95,7 @@ class Lost(Verifier):
 def test_programs_that_could_not_be_verified_are_no_zeros(tiny_model):
     with Lost(workers=1) as lost:
         given = {"settings": SETTINGS, "verifier": lost}
-        some = solve(tiny_model, SOLVABLE, n=24, keep_going=True, **given)
+        some = solve(tiny_model, HARD, n=24, **given)
         none = solve(tiny_model, SOLVABLE, n=1, **given)
     assert some.rewards[::2] == (None,) * 12
     assert some.sample % 2 == 1
@@ -173,19 +164,11 @@ def test_the_program_that_most_samples_write(tiny_model, verifier, drawn):
     assert counts[keys[found.sample]] == max(counts.values())
 
 
-def test_a_function_chooses_and_sees_no_answer_and_no_tests(tiny_model, verifier, tmp_path, drawn):
-    (tmp_path / "own.py").write_text(
-        "def longest(completions, answer, tests, **_):\n"
-        "    assert set(answer) == {None} and not any(tests)\n"
-        "    return [len(text) for text in completions]\n"
-    )
-    found = chosen(tiny_model, verifier, f"{tmp_path}/own.py:longest")
-    assert list(found.rewards) == [len(sample["completion"]) for sample in drawn[0]]
-
-
-@pytest.mark.parametrize("by", ["oracle", "answer", "continuous"])
+@pytest.mark.parametrize("by", ["oracle", "answer", "own.py:function"])
 def test_the_oracle_does_not_choose(tiny_model, verifier, by):
-    with pytest.raises(InvalidValueError, match=rf"select: got '{by}'; allowed: likelihood"):
+    with pytest.raises(
+        InvalidValueError, match=rf"select: unknown value '{by}'; allowed: likelihood"
+    ):
         chosen(tiny_model, verifier, by)
 
 

@@ -56,10 +56,9 @@ class Arguments:
         tests: Its tests, a line each as in problems.jsonl, such as {"input": "2", "output": "4"}.
         entry_point: The function that check tests are given.
         drawing: How the programs are drawn, as in eval.
-        keep_going: Draw all n, even after a program has passed every test.
         reward: What rewards a sample, as in eval; the tests, if not given.
-        select: Choose one of n samples without looking at the tests: likelihood, visible-tests,
-            majority, module:function or file.py:function.
+        select: Choose one of n samples without looking at the tests: likelihood, visible-tests or
+            majority.
         running: How the model is run, as in eval.
         template_arguments: For the chat template, as JSON, such as {"enable_thinking": false}.
         verifier: Its workers and limits.
@@ -72,7 +71,6 @@ class Arguments:
     tests: Path | None = None
     entry_point: str | None = None
     drawing: Annotated[Drawing, tyro.conf.arg(name="")] = Drawing()
-    keep_going: bool = False
     reward: RewardFlag = "continuous"
     select: str | None = None
     running: Annotated[ModelSettings, tyro.conf.arg(name="")] = _RUNNING
@@ -98,7 +96,6 @@ class Arguments:
                 model_settings=dataclasses.replace(self.running, prompt=chat),
                 verifier=verifier,
                 reward=self.reward,
-                keep_going=self.keep_going,
                 progress=report,
             )
         if found.reward is None:

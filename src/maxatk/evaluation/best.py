@@ -1,8 +1,7 @@
 """The best of n samples: of one problem as they are drawn, and what choosing gains in a run.
 
 At inference nobody knows the reward: the best of k is then the one with the highest likelihood,
-most visible tests passed, or the answer that most samples give. `solve` takes it, by tests where
-there are some, and `select` says what remains of max@k.
+most visible tests passed, or the answer that most samples give.
 """
 
 from __future__ import annotations
@@ -17,18 +16,16 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from maxatk import errors
 from maxatk.check import whole
+from maxatk.evaluation import submissions
 from maxatk.evaluation.folder import SAMPLES, SCORES
 from maxatk.evaluation.store import read_records
-from maxatk.evaluation.submissions import Submission, program_key, submission
+from maxatk.evaluation.submissions import Submission
 from maxatk.evaluation.verify import BY_TESTS, Scorer, scoring_thread, visible_shares
 from maxatk.objectives import majority_at_k, max_at_k
 from maxatk.records import Problem, Sample, Score
-from maxatk.rewards import load_reward, read_spec
-from maxatk.rewards.reward import columns_of
 from maxatk.sampling import ModelSettings, Request, SamplingSettings, load_backend
 from maxatk.statistics.intervals import FloatArray, Interval, check_ks, default_ks, mean_interval
 from maxatk.verifier import Progress, Verifier, problem_job
@@ -56,10 +53,10 @@ class Choice:
     """The sample that was chosen for a problem, and what every sample is worth.
 
     `rewards` are what it was chosen `by`, in the order of the samples: rewards, log-probabilities
-    in nats, shares of visible tests, votes for a sample's answer or values of a function; None
-    where there is none. `reward` is that of the chosen `sample`, the first of the highest, with its
-    `completion` and the `program` in it: all four are None where no sample has one. Of its `total`
-    tests `passed` passed; `outcomes` counts those of all samples.
+    in nats, shares of visible tests or votes for a sample's answer; None where there is none.
+    `reward` is that of the chosen `sample`, the first of the highest, with its `completion` and the
+    `program` in it: all four are None where no sample has one. Of its `total` tests `passed`
+    passed; `outcomes` counts those of all samples.
     """
 
     problem_id: str
@@ -94,26 +91,23 @@ def solve(
     model_settings: ModelSettings | None = None,
     verifier: Verifier | None = None,
     reward: Any = BY_TESTS,
-    keep_going: bool = False,
     progress: Progress | None = None,
 ) -> Choice:
     """Draw up to `n` samples for a problem and return the best.
 
     By the reward they are scored beside the sampling, and once one has a reward of 1 or more no
-    more are drawn, unless `keep_going`; what is chosen does not depend on how fast the verifier
-    was. By anything else all are drawn, and neither tests nor answer are looked at.
+    more are drawn; what is chosen does not depend on how fast the verifier was. By anything else
+    all are drawn, and neither tests nor answer are looked at.
 
     Args:
         model: A local folder, a hub name, or the name a server knows.
         problem: What is to be solved.
         n: The most samples drawn.
-        by: "reward", "likelihood", "visible-tests", "majority", or a function as `read_spec` takes
-            one.
+        by: "reward", "likelihood", "visible-tests" or "majority".
         settings: How they are drawn, without its `samples`, which `n` is.
         model_settings: How the model is run; 8 samples at a time where None.
         verifier: One that is open, and stays so; one of its own where None.
         reward: What a recipe may say under that name.
-        keep_going: Draw all `n`, even after one was solved.
         progress: Called with (done, n).
 
     Raises InvalidValueError (n, `by`, settings, a problem without what `by` needs),
@@ -123,9 +117,11 @@ def solve(
     whole("n", n, 1)
     if by == "reward" and reward == BY_TESTS:
         problem_job("", problem)
-    _check_way(by, problem)
+    if by not in ("reward", *WAYS):
+        raise errors.unknown_name("select", by, WAYS)
+    if by == "visible-tests" and not problem.visible_tests:
+        raise errors.InvalidValueError(f"select: the problem {problem.id!r} has no visible_tests")
     settings = dataclasses.replace(settings or SamplingSettings(), samples=n)
-    running = model_settings or ModelSettings(batch_size=DRAWN_AT_ONCE)
 
     def report(found: Sequence[Any]) -> None:
         if progress is not None:
@@ -134,13 +130,15 @@ def solve(
     with contextlib.ExitStack() as opened:
         verifier = verifier or opened.enter_context(Verifier())
         scorer = Scorer(reward, {problem.id: problem}, verifier) if by == "reward" else None
+        running = model_settings or ModelSettings(batch_size=DRAWN_AT_ONCE)
         backend = load_backend(str(model), running)
         backend.prepare({problem.id: problem.prompt}, settings)
         sampled = backend.sample([Request(problem.id, problem.prompt, range(n))], settings)
         drawn = opened.enter_context(contextlib.closing(sampled))
-        batches = ([submission(s, problem, verifier.program_of) for s in some] for some in drawn)
+        extract = verifier.program_of
+        batches = ([submissions.submission(s, problem, extract) for s in some] for some in drawn)
         if scorer is not None:
-            return _best_scored(problem, batches, scorer, backend.batch_size, keep_going, report)
+            return _best_scored(problem, batches, scorer, backend.batch_size, report)
         found: list[Submission] = []
         for batch in batches:
             found += batch
@@ -156,7 +154,6 @@ def _best_scored(
     batches: Iterable[Sequence[Submission]],
     scorer: Scorer,
     ahead: int,
-    keep_going: bool,
     report: Callable[[Sequence[Any]], None],
 ) -> Choice:
     """Return the best of what is drawn by its reward, up to the batch in which one was solved."""
@@ -172,7 +169,7 @@ def _best_scored(
         for batch in batches:
             found += batch
             put(batch)
-            if not keep_going and any((each.reward or 0) >= 1 for each in list(scores)):
+            if any((each.reward or 0) >= 1 for each in list(scores)):
                 break
     return _first_best(problem, "reward", found, [each.reward for each in scores], scores)
 
@@ -202,36 +199,21 @@ def _first_best(
     )
 
 
-def _check_way(by: str, problem: Problem) -> None:
-    if by == "visible-tests" and not problem.visible_tests:
-        raise errors.InvalidValueError(f"select: the problem {problem.id!r} has no visible_tests")
-    is_function = ":" in by and read_spec(by)[0].kind == "function"
-    if by != "reward" and by not in WAYS and not is_function:
-        raise errors.InvalidValueError(
-            f"select: got {by!r}; allowed: {', '.join(WAYS)}, module:function, file.py:function"
-            f"{errors.suggestion(by, WAYS)}"
-        )
-
-
 def _values(
     problem: Problem, by: str, found: Sequence[Submission], verifier: Verifier
 ) -> Sequence[float | None]:
     """Return what chooses among samples by anything but the reward, None where one has none."""
-    completions = [each.sample.completion for each in found]
     if by == "likelihood":
         return [each.sample.logprob for each in found]
     if by == "visible-tests":
         shares = visible_shares(found, verifier, {problem.id: problem})
         return [shares.get((problem.id, each.sample.sample)) for each in found]
-    if by == "majority":
-        is_code = bool(problem.tests or problem.visible_tests or problem.entry_point)
-        programs = [program_key(each.program) for each in found] if is_code else []
-        votes = programs or list(map(answer_of, completions))
-        counts = Counter(votes)
-        return [float(counts[vote]) for vote in votes]
-    hidden = [dataclasses.replace(problem, tests=(), answer=None)] * len(found)
-    reward = load_reward(by, verifier=verifier)
-    return reward([problem.prompt] * len(found), completions, **columns_of(hidden))
+    if problem.tests or problem.visible_tests or problem.entry_point:
+        votes = [submissions.program_key(each.program) for each in found]
+    else:
+        votes = [answer_of(each.sample.completion) for each in found]
+    counts = Counter(votes)
+    return [float(counts[vote]) for vote in votes]
 
 
 def answer_of(completion: str) -> str:
@@ -360,7 +342,7 @@ def _scorio_gain(
     choose = getattr(importlib.import_module("scorio.aggregate"), rule)
     codes = np.unique(votes, return_inverse=True)[1]  # an empty answer would have no vote
     samples = np.tile(np.arange(len(rewards)), (_SUBSETS, 1))
-    orders: npt.NDArray[np.intp] = np.random.default_rng(0).permuted(samples, axis=1)
+    orders = np.random.default_rng(0).permuted(samples, axis=1)
     try:
         chosen = [
             choose(codes[some], scores[some], return_index=True)[1][:, None]
