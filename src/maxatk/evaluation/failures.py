@@ -13,7 +13,7 @@ from maxatk.evaluation.store import Store, key_of
 from maxatk.records import Outcome, TestCase, Verdict
 from maxatk.verifier.encoded import MOST, cut
 
-STORED = 3  # failing samples of a problem, by default
+_STORED = 3  # failing samples of a problem
 _UNEXPLAINED = (Outcome.PASSED, Outcome.NOT_RUN, Outcome.INFRA_ERROR)
 
 
@@ -75,11 +75,10 @@ def failure_of(
 
 
 class FailureStore(Store[Failure]):
-    """The failures of a run, at most `most` samples of a problem; opened and raising as `Store`."""
+    """The failures of a run, at most 3 samples of a problem; opened and raising as `Store`."""
 
-    def __init__(self, path: str | Path, most: int) -> None:
+    def __init__(self, path: str | Path) -> None:
         super().__init__(path, Failure)
-        self._most = most
         self._held = Counter(problem_id for problem_id, _ in self.records)
 
     def add(self, found: Iterable[Failure | None]) -> None:
@@ -88,7 +87,7 @@ class FailureStore(Store[Failure]):
         for failure in found:
             if failure is None or key_of(failure) in self.records:
                 continue
-            if self._held[failure.problem_id] < self._most:
+            if self._held[failure.problem_id] < _STORED:
                 self._held[failure.problem_id] += 1
                 added.append(failure)
         self.append(added)

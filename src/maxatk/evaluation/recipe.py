@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from maxatk.check import at_least, is_finite, is_whole, require
-from maxatk.evaluation.failures import STORED
+from maxatk.check import at_least, is_finite, require
 from maxatk.evaluation.folder import check_label
 from maxatk.evaluation.verify import BY_TESTS
 from maxatk.records import Problem
@@ -33,9 +32,6 @@ class RunRecipe:
             are samples, if none is given. The results have 1, 2, 4, ... beside them.
         by: A field of the problems' meta: also show the results by its values.
         threshold: The reward from which a sample passes.
-        store_failures: Of how many failed samples of a problem the failed test, what it expected
-            and what came are kept for the report's page; 0 to 1,000. Of none where the reward is
-            not that of the tests.
         verifier: Its workers and limits.
 
     Raises InvalidValueError naming the key, its value and what is allowed.
@@ -49,15 +45,12 @@ class RunRecipe:
     k: tuple[int, ...] = ()
     by: str | None = None
     threshold: float = 1.0
-    store_failures: int = STORED
     verifier: VerifierSettings = dataclasses.field(default_factory=VerifierSettings)
 
     def __post_init__(self) -> None:
         read_spec(self.reward)
         check_label(self.label)
         require(is_finite(self.threshold), "threshold", "a finite number", self.threshold)
-        most = self.store_failures
-        require(is_whole(most, 0) and most <= 1000, "store_failures", "from 0 to 1000", most)
         at_least("limit", self.limit, 1)
 
     @property
@@ -84,9 +77,7 @@ class EvalRecipe(ModelSettings, RunRecipe):
 
     def to_mapping(self) -> dict[str, Any]:
         """Return the recipe as a mapping of all its keys, those without a default first."""
-        settings = dataclasses.asdict(self)
-        required = ("model", "problems", "out")
-        return {**{name: settings[name] for name in required}, **settings}
+        return {**dict.fromkeys(("model", "problems", "out")), **dataclasses.asdict(self)}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

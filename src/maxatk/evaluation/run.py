@@ -13,9 +13,9 @@ import itertools
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from maxatk.environment import environment
 from maxatk.errors import DataError
@@ -40,17 +40,15 @@ from maxatk.verifier import Verifier
 UnitProgress = Callable[[int, int, str], object]
 """Called as progress(done, total, unit), from the sampling and from the verification thread."""
 
-RecipeT = TypeVar("RecipeT", bound=EvalRecipe)
-
 _log = logging.getLogger(__name__)
 
 
 class Run(abc.ABC):
     """A run of `total` samples and its folder; a subclass is where the samples come from.
 
-    `settings` decides the samples and `remarks` is what else the manifest says of them; `file`
-    holds them where they are in one. Raises InvalidValueError for a folder that holds a run of
-    other settings, and for a problem that lacks what the reward needs; nothing is written.
+    What is cheap to check is checked first: raises InvalidValueError for a k above the samples of
+    the problem with the `fewest`, a `by` that no problem has, and a problem that lacks what the
+    reward needs. Nothing is written before `carry_out`.
     """
 
     samples: Mapping[Key, Sample]
@@ -62,17 +60,23 @@ class Run(abc.ABC):
         verifier: Verifier,
         *,
         total: int,
-        settings: Mapping[str, Any],
-        remarks: Mapping[str, Any],
-        file: Path | None = None,
+        fewest: int,
     ) -> None:
+        check_ks(recipe.k, fewest)
+        check_by((problem.meta for problem in problems.values()), recipe.by)
         self.recipe, self.problems, self.verifier = recipe, problems, verifier
-        self.out, self.total, self.remarks = Path(recipe.out), total, dict(remarks)
+        self.out, self.total = Path(recipe.out), total
+        self.remarks: dict[str, Any] = {}  # what else the manifest says of the samples
         self._scorer = Scorer(recipe.reward, problems, verifier)
+
+    def _claim(self, settings: Mapping[str, Any], *, file: Path | None = None) -> None:
+        """Take the folder for the samples that `settings` decide, which `file` holds, if one does.
+
+        Raises InvalidValueError where it holds a run of other settings.
+        """
         self.settings = {**settings, **self._scorer.settings}
-        folder.check_folder(self.out, self.settings, grows=list(problems.values()), samples=file)
-        self._progress: UnitProgress = lambda _done, _total, _unit: None
-        self._started = time.monotonic()
+        problems = list(self.problems.values())
+        folder.check_folder(self.out, self.settings, grows=problems, samples=file)
 
     @abc.abstractmethod
     def draw(self) -> Generator[Sequence[Submission], None, None]:
@@ -87,11 +91,11 @@ class Run(abc.ABC):
 
         Until then the files of the folder are this process's alone.
         """
-        self._progress = progress or self._progress
+        started = time.monotonic()
+        self._progress: UnitProgress = progress or (lambda _done, _total, _unit: None)
         folder.write_manifest(self.out, self.settings)
-        self._failures = FailureStore(self.out / folder.FAILURES, self.recipe.store_failures)
         with (
-            self._failures,
+            FailureStore(self.out / folder.FAILURES) as self._failures,
             Store(self.out / folder.SCORES, Score) as self._scores,
             scoring_thread(self._score) as put,
             contextlib.closing(self.draw()) as drawn,
@@ -100,7 +104,7 @@ class Run(abc.ABC):
             self._progress(len(self._scores.records), self.total, "scores")
             for submissions in drawn:
                 put([s for s in submissions if key_of(s.sample) not in self._scores.records])
-        return self._finish()
+        return self._finish(time.monotonic() - started)
 
     def _refuse_strangers(self, store: Store[Any]) -> None:
         for problem_id, sample in store.records:
@@ -116,7 +120,7 @@ class Run(abc.ABC):
             self._scores.append(score for score, _ in scored)
             self._progress(len(self._scores.records), self.total, "scores")
 
-    def _finish(self) -> Results:
+    def _finish(self, seconds: float) -> Results:
         """Compute the results, write them and the prompts, and return them."""
         chosen, recipe = self.problems.values(), self.recipe
         named = isinstance(recipe.problems, (str, Path))
@@ -125,7 +129,7 @@ class Run(abc.ABC):
             "environment": environment(),
             "isolation": dict(self.verifier.isolation),
             "problems_file": str(recipe.problems) if named else None,
-            "seconds": round(time.monotonic() - self._started, 3),
+            "seconds": round(seconds, 3),
             **self.remarks,
             **({} if recipe.label is None else {"label": recipe.label}),
         }
@@ -150,26 +154,26 @@ class Drawn(Run):
     """Samples that a backend draws; raises as `load_backend` and its `prepare`."""
 
     def __init__(
-        self,
-        recipe: EvalRecipe,
-        problems: Mapping[str, Problem],
-        verifier: Verifier,
-        backend: Backend | None = None,
+        self, recipe: EvalRecipe, verifier: Verifier, backend: Backend | None = None
     ) -> None:
+        problems, _ = read_problems(recipe.problems, limit=recipe.limit)
+        samples = recipe.sampling.samples
+        total = len(problems) * samples
+        super().__init__(recipe, problems, verifier, total=total, fewest=samples)
         self._sampling = recipe.sampling
-        check_ks(recipe.k, recipe.sampling.samples)
-        self._backend = backend or load_backend(recipe.model, resumed(recipe))
+        size = recipe.batch_size or folder.recorded_batch_size(self.out)
+        running = dataclasses.replace(recipe, batch_size=size)
+        self._backend = backend or load_backend(recipe.model, running)
         prompts = {problem.id: problem.prompt for problem in problems.values()}
         self._backend.prepare(prompts, recipe.sampling)
-        described = self._backend.describe()
-        super().__init__(
-            recipe,
-            problems,
-            verifier,
-            total=len(problems) * recipe.sampling.samples,
-            settings={"model": described, "sampling": recipe.sampling.to_json()},
-            remarks=_training_of(recipe),
-        )
+        record = Path(recipe.model) / TRAIN_RECORD
+        if record.is_file():
+            trained: dict[str, Any] = read_training(record.parent).get("recipe", {})
+            self.remarks["training"] = masked(trained)
+            difference = prompt_difference(trained.get("prompt") or {}, recipe.prompt)
+            if difference is not None:
+                _log.warning("%s was trained on other prompts: %s", recipe.model, difference)
+        self._claim({"model": self._backend.describe(), "sampling": recipe.sampling.to_json()})
 
     def draw(self) -> Generator[Sequence[Submission], None, None]:
         """Yield the samples that are there, then those that are drawn, each as soon as stored.
@@ -209,10 +213,9 @@ class Drawn(Run):
 class Filed(Run):
     """Samples of a file; raises as `read_submissions`, and DataError for a problem without any."""
 
-    def __init__(
-        self, recipe: ScoreRecipe, problems: Mapping[str, Problem], verifier: Verifier
-    ) -> None:
+    def __init__(self, recipe: ScoreRecipe, verifier: Verifier) -> None:
         file = Path(recipe.samples)
+        problems, _ = read_problems(recipe.problems)
         found = read_submissions(
             file,
             problems,
@@ -220,6 +223,7 @@ class Filed(Run):
             mapping=recipe.map,
             extract=verifier.program_of,
         )
+        # Samples of problems behind the limit may be in the file, and are no strangers there.
         problems = dict(itertools.islice(problems.items(), recipe.limit))
         self._submissions = [f for f in found if f.sample.problem_id in problems]
         self.samples = {key_of(f.sample): f.sample for f in self._submissions}
@@ -230,16 +234,11 @@ class Filed(Run):
                 f"{file}: no sample for {len(missing)} of {len(problems)} problems, the "
                 f"first {missing[0]!r}; score the problems that were sampled, or sample the rest"
             )
-        check_ks(recipe.k, min(counts.values()))
-        super().__init__(
-            recipe,
-            problems,
-            verifier,
-            total=len(self._submissions),
-            settings={"samples": {"sha256": file_digest(file), "bytes": file.stat().st_size}},
-            remarks={"samples_file": str(file)},
-            file=file,
-        )
+        total, fewest = len(self._submissions), min(counts.values())
+        super().__init__(recipe, problems, verifier, total=total, fewest=fewest)
+        self.remarks["samples_file"] = str(file)
+        content = {"sha256": file_digest(file), "bytes": file.stat().st_size}
+        self._claim({"samples": content}, file=file)
 
     def draw(self) -> Generator[Sequence[Submission], None, None]:
         """Yield all of them, a batch at a time."""
@@ -283,8 +282,8 @@ def evaluate(
     InvalidValueError (settings; a difference to the folder's manifest), all before any sampling;
     ServerError when a server fails for good: the same call resumes where it stopped.
     """
-    with _opened(recipe, verifier) as (problems, verifier):
-        return Drawn(recipe, problems, verifier, backend).carry_out(progress)
+    with _opened(recipe, verifier) as verifier:
+        return Drawn(recipe, verifier, backend).carry_out(progress)
 
 
 def score(
@@ -301,8 +300,8 @@ def score(
     Raises MissingFileError, DataError (an unreadable line, a sample of an unknown problem, a
     problem without samples) or InvalidValueError (k, settings), all before any verification.
     """
-    with _opened(recipe, verifier) as (problems, verifier):
-        return Filed(recipe, problems, verifier).carry_out(progress)
+    with _opened(recipe, verifier) as verifier:
+        return Filed(recipe, verifier).carry_out(progress)
 
 
 def plan(recipe: EvalRecipe | ScoreRecipe) -> dict[str, int]:
@@ -311,37 +310,13 @@ def plan(recipe: EvalRecipe | ScoreRecipe) -> dict[str, int]:
     Counts of problems and samples, those "found" in the folder (or their scores), and the most new
     tokens, or the distinct programs with their tests. Raises as they do.
     """
-    with _opened(recipe) as given:
-        run = Drawn(recipe, *given) if isinstance(recipe, EvalRecipe) else Filed(recipe, *given)
-        return run.plan()
+    with recipe.verifier.open() as verifier:
+        if isinstance(recipe, EvalRecipe):
+            return Drawn(recipe, verifier).plan()
+        return Filed(recipe, verifier).plan()
 
 
-def resumed(recipe: RecipeT) -> RecipeT:
-    """Return the recipe with the batch size of the run in its folder, if it names none itself."""
-    size = recipe.batch_size or folder.recorded_batch_size(Path(recipe.out))
-    return dataclasses.replace(recipe, batch_size=size)
-
-
-@contextlib.contextmanager
 def _opened(
-    recipe: RunRecipe, verifier: Verifier | None = None
-) -> Iterator[tuple[Mapping[str, Problem], Verifier]]:
-    """Yield the problems of a recipe by id, and the verifier that is open or one as it says."""
-    # Samples of problems behind the limit may be in a file, and are no strangers there.
-    limit = recipe.limit if isinstance(recipe, EvalRecipe) else None
-    problems, _ = read_problems(recipe.problems, limit=limit)
-    check_by((problem.meta for problem in problems.values()), recipe.by)
-    with contextlib.ExitStack() as opened:
-        yield problems, verifier or opened.enter_context(recipe.verifier.open())
-
-
-def _training_of(recipe: EvalRecipe) -> dict[str, Any]:
-    """Return the recipe that a model folder was trained with, if any; warn of other prompts."""
-    file = Path(recipe.model) / TRAIN_RECORD
-    if not file.is_file():
-        return {}
-    trained: dict[str, Any] = read_training(file.parent).get("recipe", {})
-    difference = prompt_difference(trained.get("prompt") or {}, recipe.prompt)
-    if difference is not None:
-        _log.warning("%s was trained on other prompts: %s", recipe.model, difference)
-    return {"training": masked(trained)}
+    recipe: RunRecipe, verifier: Verifier | None
+) -> contextlib.AbstractContextManager[Verifier]:
+    return recipe.verifier.open() if verifier is None else contextlib.nullcontext(verifier)
