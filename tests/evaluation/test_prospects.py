@@ -145,7 +145,6 @@ def test_what_is_not_allowed_is_refused(tmp_path):
         ("ks", (6,)): "^k: must be an integer from 1 to the 5 samples",
         ("best_of", 0): "^best_of: must be an integer of 1 or more, got 0",
         ("differences", (0.0,)): "^difference: must be positive, got 0.0",
-        ("seed_spread", -1): "^seed_spread: must be at least 0, got -1",
     }.items():
         with pytest.raises(InvalidValueError, match=said):
             prospects(folder, **dict([settings]))

@@ -197,12 +197,12 @@ def test_a_column_that_one_run_lacks_is_zero_there(results, make):
 
 
 def test_a_column_more_is_one_entry(results, monkeypatch, tmp_path):
-    entry = ("median nats", 1, lambda found: found.entropy.sequence.median)
+    entry = ("sampled", 0, lambda found: found.entropy.samples)
     monkeypatch.setattr(run_tables, "SAMPLES_COLUMNS", (*run_tables.SAMPLES_COLUMNS, entry))
     table = samples_table(load_comparison(results))
-    median = results["base"]["entropy"]["sequence"]["median"]
-    assert (table.header[-1], table.rows[0][-1].text) == ("median nats", f"{median:.1f}")
-    assert "median nats" in write_report(results, tmp_path / "r.html").read_text()
+    number = results["base"]["entropy"]["samples"]
+    assert (table.header[-1], table.rows[0][-1].text) == ("sampled", f"{number}")
+    assert "sampled" in write_report(results, tmp_path / "r.html").read_text()
 
 
 def test_a_transposed_table_has_models_as_columns_and_no_empty_rows():

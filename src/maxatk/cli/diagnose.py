@@ -27,7 +27,6 @@ def command(
     n: tuple[int, ...] = (4, 8, 16, 32),
     k: tuple[int, ...] = (),
     difference: tuple[float, ...] = (0.02, 0.05),
-    seed_spread: float = 0.025,
     gradients: bool = False,
     prompts: int = 16,
     format: OutputFormat = "text",
@@ -50,7 +49,6 @@ def command(
         n: Sizes of a group; those above the samples of a problem are left out.
         k: The k of the tables; 1, 2, 4, ... up to half of the samples if none is given.
         difference: The differences of max@k that an evaluation is to show.
-        seed_spread: Standard deviation over seeds of the difference of two methods.
         gradients: Also compute gradients on the stored samples, at the n and k that suit.
         prompts: Of how many problems, for --gradients.
     """
@@ -58,9 +56,7 @@ def command(
     if log is not None:
         _print_findings(folder, log, format)
     elif (folder / SCORES).is_file():
-        found = prospects(
-            folder, best_of=best_of, ns=n, ks=k, differences=difference, seed_spread=seed_spread
-        )
+        found = prospects(folder, best_of=best_of, ns=n, ks=k, differences=difference)
         if gradients:
             (chosen,) = found["suggestion"]
             group = {"n": chosen["n"], "k": max(chosen["k"], 2)}

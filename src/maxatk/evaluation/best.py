@@ -1,8 +1,4 @@
-"""The best of n samples: of one problem as they are drawn, and what choosing gains in a run.
-
-At inference nobody knows the reward: the best of k is then the one with the highest likelihood,
-most visible tests passed, or the answer that most samples give.
-"""
+"""The best of n samples: of one problem as they are drawn, and what choosing gains in a run."""
 
 from __future__ import annotations
 
@@ -53,10 +49,9 @@ class Choice:
     """The sample that was chosen for a problem, and what every sample is worth.
 
     `rewards` are what it was chosen `by`, in the order of the samples: rewards, log-probabilities
-    in nats, shares of visible tests or votes for a sample's answer; None where there is none.
-    `reward` is that of the chosen `sample`, the first of the highest, with its `completion` and the
-    `program` in it: all four are None where no sample has one. Of its `total` tests `passed`
-    passed; `outcomes` counts those of all samples.
+    in nats, shares of visible tests or votes for an answer; None where there is none. The chosen
+    `sample` is the first of the highest `reward`: both, its `completion` and the `program` in it
+    are None where no sample has one. `outcomes` counts those of all samples.
     """
 
     problem_id: str
@@ -102,11 +97,11 @@ def solve(
     Args:
         model: A local folder, a hub name, or the name a server knows.
         problem: What is to be solved.
-        n: The most samples drawn.
+        n: The most samples drawn, whatever `settings` say.
         by: "reward", "likelihood", "visible-tests" or "majority".
-        settings: How they are drawn, without its `samples`, which `n` is.
-        model_settings: How the model is run; 8 samples at a time where None.
-        verifier: One that is open, and stays so; one of its own where None.
+        settings: How they are drawn.
+        model_settings: How the model is run; 8 samples at a time by default.
+        verifier: One that is open, and stays so; one of its own by default.
         reward: What a recipe may say under that name.
         progress: Called with (done, n).
 
@@ -226,10 +221,9 @@ def answer_of(completion: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Selection:
-    """What each way of choosing gains at every k.
+    """What each way of choosing gains at every k, as means over problems: (K,) each.
 
-    `gains` are means over problems with their 95% intervals, (K,) each, by way: "truth" is max@k
-    itself, "random" the mean reward. `problems` have samples with every score, `left_out` have not.
+    "truth" is max@k itself, "random" the mean reward. `left_out` problems lack some score.
     """
 
     ks: tuple[int, ...]
@@ -242,9 +236,8 @@ def select(folder: str | Path, by: Sequence[str], *, ks: Sequence[int] | None = 
     """Return what choosing the best of k by each of `by` gains, for the samples of a run.
 
     `by` are columns of the scores, "likelihood" (the log-probability), "mean_likelihood" (that of
-    a token), "tokens", "entropy", "majority", or "scorio:RULE:COLUMN", which is the mean over 200
-    random subsets. Samples without a reward or a score are left out. `ks` are 1, 2, 4, ... if none
-    is given.
+    a token), "tokens", "entropy", "majority", or "scorio:RULE:COLUMN", the mean over 200 random
+    subsets. Samples without a reward or a score are left out. `ks` are 1, 2, 4, ... by default.
 
     Raises MissingFileError without scores, InvalidValueError for a column that no sample has, for
     scores that a rule does not take and for a k above the samples, MissingDependencyError for a
@@ -298,10 +291,7 @@ def _known(score: Score, sample: Sample | None) -> dict[str, Any]:
 
 
 def _parts(way: str) -> tuple[str, ...]:
-    """Return what a way of choosing needs of a sample: `scorio:RULE:COLUMN` its vote and a column.
-
-    Raises as `select` for a rule of scorio that there is not, or without scorio.
-    """
+    """Return what a way of choosing needs of a sample; raises as `select`."""
     if not way.startswith(_SCORIO):
         return (way,)
     rule, _, column = way.removeprefix(_SCORIO).partition(":")

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from maxatk.errors import DataError
 from maxatk.evaluation.store import Store, key_of
 from maxatk.records import Outcome, TestCase, Verdict
+from maxatk.settings import typed
 from maxatk.verifier.encoded import MOST, cut
 
 _STORED = 3  # failing samples of a problem
@@ -21,9 +21,8 @@ _UNEXPLAINED = (Outcome.PASSED, Outcome.NOT_RUN, Outcome.INFRA_ERROR)
 class Failure:
     """The first failed test of one sample: a line of `failures.jsonl`.
 
-    `test` is its place among the problem's, from 0. `given` is its input or call, `expected` the
-    output, `got` the beginning of what came, and `error` the end of what was written to standard
-    error. Each has `MOST` characters at most.
+    `test` is its place among the problem's, from 0. `given` is its input or call, `got` the
+    beginning of what came, `error` the end of standard error: of `MOST` characters at most.
     """
 
     problem_id: str
@@ -41,26 +40,20 @@ class Failure:
 
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> Failure:
-        """Return the failure of a JSON object; raises DataError for another one."""
-        try:
-            return cls(**row)
-        except TypeError as error:
-            raise DataError(f"failure: {error}") from error
+        """Return the failure of a JSON object."""
+        return typed(row, cls, where="failure")
 
 
 def failure_of(
     verdict: Verdict, test_at: Callable[[int], TestCase], *, problem_id: str, sample: int
 ) -> Failure | None:
-    """Return why a sample failed; None where it passed, or the verifier itself failed.
-
-    `test_at` gives the test at a place.
-    """
+    """Return why a sample failed, None where it passed or the verifier failed."""
     failed = (i for i, result in enumerate(verdict.tests) if result.outcome not in _UNEXPLAINED)
     place = next(failed, None)
     if place is None or not verdict.scorable:
         return None
     result, test = verdict.tests[place], test_at(place)
-    error = _plain(result.stderr).strip()
+    error = _plain(result.stderr).strip()  # of which the end is shown, where a traceback names it
     return Failure(
         problem_id,
         sample,
@@ -69,7 +62,6 @@ def failure_of(
         given=cut(_plain(test.input or test.call or "")),
         expected=cut(_plain(test.output or "")),
         got=result.got,
-        # Its end, where a traceback names the error.
         error=error if len(error) <= MOST else "…" + error[-MOST:],
     )
 

@@ -42,11 +42,10 @@ def check_folder(
 ) -> None:
     """Raise InvalidValueError where `out` holds a run that is not of these settings.
 
-    A folder that holds neither a sample nor a score is anybody's, whatever its manifest says. With
-    `grows`, which are the problems, the folder may hold fewer samples of a problem, or the first of
-    the problems: a sample depends on the seed, the problem and its own index alone. The file
-    `samples`, where samples come from one, may have grown at its end. What decides scores may be
-    another where there are none.
+    A folder without samples and scores is anybody's. With `grows`, which are the problems, it may
+    hold fewer samples of a problem, or the first problems: a sample depends on the seed, the
+    problem and its own index alone. The file `samples` may have grown at its end. What decides
+    scores may be another where there are none.
     """
     path = out / MANIFEST
     held = [n for n in (SAMPLES, SCORES) if (out / n).is_file() and (out / n).stat().st_size]

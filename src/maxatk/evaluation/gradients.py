@@ -1,8 +1,7 @@
 """What gradients on stored samples say: whether two objectives agree, and how noisy methods are.
 
-The completions of a problem are taken for an exact policy of M arms with equal chances: the score
-of an arm is the gradient of its log-probability, less the mean over the arms. Shapes: P problems,
-M arms, D parameters.
+The completions of a problem are an exact policy of M arms with equal chances: the score of an arm
+is the gradient of its log-probability, less the mean over the arms. D parameters, P problems.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from maxatk.check import whole
-from maxatk.errors import DataError, InvalidValueError, MissingDependencyError
+from maxatk.check import require, whole
+from maxatk.errors import DataError, MissingDependencyError
 from maxatk.evaluation.folder import MANIFEST, PROMPTS, SAMPLES, SCORES
 from maxatk.evaluation.prospects import METHODS_COMPARED, Rows, in_bands, used
 from maxatk.folders import read_json
@@ -59,18 +58,16 @@ def gradient_tables(
       much signal as noise: the sum of the variances over the squared length of the mean
       (`B_simple` of 1812.06162). None where so few problems do not show a mean.
 
-    The parameters are those of the model, or of low-rank adapters of all of its linear layers where
-    it has more than 5 million. At most 64 samples of a problem are used. `progress` is called with
-    (done, total) problems.
+    The gradients are those of low-rank adapters where a model has more than 5 million parameters,
+    from at most 64 samples of a problem. `progress` is called with (done, total) problems.
 
     Raises MissingFileError without the run's files, InvalidValueError for numbers that are not
-    allowed, DataError for a run whose samples came from a file or a server or with fewer than two
-    such problems, MissingDependencyError without peft where adapters are needed.
+    allowed, DataError for samples of a file or a server and for fewer than two such problems,
+    MissingDependencyError without peft where adapters are needed.
     """
     whole("n", n, 2)
     whole("prompts", prompts, 2)
-    if not 2 <= k <= n:
-        raise InvalidValueError(f"k: must be from 2 to n ({n}) with gradients, got {k}")
+    require(2 <= k <= n, "k", f"from 2 to n ({n}) with gradients", k)
     settings = read_json(Path(folder) / MANIFEST)["settings"].get("model", {})
     if settings.get("name") not in ("hf", "vllm"):
         raise DataError(f"{folder}: gradients need a run that a local model sampled")
@@ -144,10 +141,7 @@ def scores_of(model: Any, parameters: Sequence[Any], tokenizer: Any, pool: Pool)
 def pools(
     folder: str | Path, encode: Callable[[str], list[int]], *, problems: int, samples: int
 ) -> list[Pool]:
-    """Return the first problems of a run whose rewards differ, at most so many.
-
-    `encode` makes the ids of a prompt; a pool has the first `samples` that ended and have a reward.
-    """
+    """Return the first `problems` whose rewards differ, with the first `samples` that ended."""
     scored = read_jsonl(Path(folder) / SCORES, dict)
     reward = {(row["problem_id"], row["sample"]): row["reward"] for row in scored}
     kept: dict[str, list[tuple[str, float]]] = defaultdict(list)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from maxatk.errors import DataError, InvalidValueError, MissingFileError
-from maxatk.evaluation.folder import MANIFEST, RESULTS, SAMPLES, SCORES
+from maxatk.evaluation.folder import MANIFEST, RESULTS, SAMPLES, SCORES, recorded
 from maxatk.evaluation.outside import read_rewards
 from maxatk.evaluation.results import Results, read_results
 from maxatk.evaluation.tally import ScoreTally, build_results
@@ -39,7 +39,7 @@ def load_results(
         mapping: Where a field is in a row of a file of rewards, as in `read_log`.
 
     Raises MissingFileError or DataError for a source that is none of these, InvalidValueError for
-    a k that the samples do not give, or results that would have to be computed without scores.
+    a k that the samples do not give, or what cannot be computed without scores.
     """
     folder, place = None, "results"
     if isinstance(source, Mapping):
@@ -72,8 +72,7 @@ def label_of(source: str | Path) -> str | None:
     file = path / RESULTS if path.is_dir() else path
     if file.name != RESULTS or not file.is_file():
         return None
-    manifest = read_json(file).get("manifest")
-    label = manifest.get("label") if isinstance(manifest, dict) else None
+    label = recorded(read_json(file), "manifest.label")
     return label if isinstance(label, str) else None
 
 
@@ -86,37 +85,38 @@ def results_of_folder(
 ) -> Results:
     """Return the results of the scores in a folder, as `evaluate` and `score` compute them.
 
-    The problems are those of scores.jsonl, in the order of results.json, else in its own. `ks` are
-    beside 1, 2, 4, ...; `threshold` is that of results.json by default, else 1; `column` of the
-    scores stands in for the reward.
+    `ks` are beside 1, 2, 4, ...; `threshold` is that of results.json by default, else 1; `column`
+    of the scores stands in for the reward.
 
     Raises MissingFileError without scores.jsonl, DataError for a corrupt line or no scores at
     all, InvalidValueError for a k above the number of samples or a column that no score has.
     """
     folder = Path(folder)
     scores = scores_of_folder(folder, column)
-    path = folder / SAMPLES
-    before = read_results(folder / RESULTS) if (folder / RESULTS).is_file() else None
-    if before is not None:
+    ids, meta, manifest = scores.problem_ids, None, dict[str, Any]()
+    if (folder / RESULTS).is_file():
+        before = read_results(folder / RESULTS)
         manifest = before.manifest
         threshold = before.threshold if threshold is None else threshold
-    else:
-        manifest = read_json(folder / MANIFEST) if (folder / MANIFEST).is_file() else {}
-    known = before is not None and set(before.ids) == set(scores.problem_ids)
+        if set(before.ids) == set(ids):
+            ids, meta = list(before.ids), before.per_problem.meta
+    elif (folder / MANIFEST).is_file():
+        manifest = read_json(folder / MANIFEST)
+    samples = folder / SAMPLES
     return build_results(
-        before.ids if before is not None and known else scores.problem_ids,
-        read_typed(path, Sample) if path.is_file() else None,
+        ids,
+        read_typed(samples, Sample) if samples.is_file() else None,
         scores,
         manifest=manifest,
         ks=ks,
         threshold=1.0 if threshold is None else threshold,
-        meta=before.per_problem.meta if before is not None and known else None,
+        meta=meta,
     )
 
 
 def scores_of_folder(folder: str | Path, column: str | None = None) -> ScoreTally:
     """Return the scores of a run, counted; `column` and errors are as in `results_of_folder`."""
-    scores, path = ScoreTally(column), Path(folder) / SCORES
+    scores, path = ScoreTally(column=column), Path(folder) / SCORES
     for _ in read_typed(path, Score, scores.add):
         pass
     if not scores.problem_ids:

@@ -14,7 +14,7 @@ from maxatk.environment import environment
 from maxatk.errors import DataError, InvalidValueError, unknown_name
 from maxatk.evaluation import folder
 from maxatk.evaluation.results import Results
-from maxatk.evaluation.tally import build_results
+from maxatk.evaluation.tally import ScoreTally, build_results
 from maxatk.exchange import LogRow, log, read_log
 from maxatk.exchange.reading import format_of
 from maxatk.folders import file_digest, write_json
@@ -29,9 +29,13 @@ class OutsideRun:
     """The scores of rows, their samples where all have a completion, and what identifies them."""
 
     def __init__(
-        self, rows: Sequence[LogRow], problem_ids: Sequence[str], source: Mapping[str, Any]
+        self,
+        rows: Sequence[LogRow],
+        problem_ids: Sequence[str],
+        source: Mapping[str, Any],
+        meta: Sequence[Mapping[str, Any]] | None = None,
     ) -> None:
-        self.problem_ids = problem_ids
+        self.problem_ids, self._meta = problem_ids, meta
         digest = hashlib.sha256(json.dumps(problem_ids).encode()).hexdigest()
         self.settings = {
             "rewards": source,
@@ -50,23 +54,17 @@ class OutsideRun:
         self.samples = samples if len(samples) == len(rows) else None
 
     def results(
-        self,
-        *,
-        ks: Sequence[int] = (),
-        threshold: float = 1.0,
-        column: str | None = None,
-        problems: Mapping[str, Problem] | None = None,
+        self, *, ks: Sequence[int] = (), threshold: float = 1.0, column: str | None = None
     ) -> Results:
-        """Return the results of the scores; the arguments as in `build_results`."""
+        """Return the results of the scores, of which `column` stands in for the reward."""
         return build_results(
             self.problem_ids,
             self.samples,
-            self.scores,
+            ScoreTally(self.scores, column=column),
             manifest={"settings": self.settings, "environment": environment()},
             ks=ks,
             threshold=threshold,
-            column=column,
-            meta=None if problems is None else [problems[i].meta for i in self.problem_ids],
+            meta=self._meta,
         )
 
 
@@ -84,17 +82,17 @@ def score_rewards(
 ) -> Results:
     """Return the results of rewards that are there already, and write them as a run to `out`.
 
-    `out` gets scores.jsonl, results.json, manifest.json and, where the file holds completions and
-    prompts, samples.jsonl and prompts.jsonl. `log_format` and `mapping` are as in `read_log`,
-    `more_ks`, `threshold` and `column` as in `build_results`, and `label` as in `RunRecipe`. The
-    file must have all `problems` and no other, by id, whose `meta` goes into the results.
+    `out` gets the files of `score` and, where the file holds completions and prompts, samples.jsonl
+    and prompts.jsonl. `log_format` and `mapping` are as in `read_log`; `more_ks` are beside 1, 2,
+    4, ...; `column` stands in for the reward. The file must have all `problems` and no other, by
+    id, whose `meta` goes into the results.
 
     Raises MissingFileError, DataError (every bad line; no reward at all) or InvalidValueError (k,
     column, label, a folder of other settings), all before anything is written.
     """
     folder.check_label(label)
     run = read_rewards(path, log_format=log_format, mapping=mapping, problems=problems)
-    results = run.results(ks=more_ks, threshold=threshold, column=column, problems=problems)
+    results = run.results(ks=more_ks, threshold=threshold, column=column)
     if label is not None:
         results.manifest["label"] = label
     out = Path(out)
@@ -120,9 +118,8 @@ def frame(
 ) -> Results:
     """Return the results of a long data frame: one row a sample, as `evaluate` computes them.
 
-    `problem` and `reward` are the columns of the problem's id and of the reward, where NaN is a
-    sample without one. `more_ks` are beside 1, 2, 4, ..., and `threshold` is the reward from which
-    a sample passes.
+    `problem` and `reward` are columns; NaN is a sample without a reward. `more_ks` are beside 1,
+    2, 4, ..., and `threshold` is the reward from which a sample passes.
 
     Raises InvalidValueError for a column that is not there and for a k above the samples,
     DataError for a reward that is no number or an empty frame.
@@ -163,7 +160,7 @@ def read_rewards(
             f"{path}: holds no rewards; the samples can be verified: --samples instead of --rewards"
         )
     known = {row.problem_id for row in rows}
-    ids = sorted(known, key=natural)
+    ids, meta = sorted(known, key=natural), None
     if problems is not None:
         strangers = [problem_id for problem_id in ids if problem_id not in problems]
         if strangers:
@@ -177,10 +174,10 @@ def read_rewards(
                 f"{path}: no sample for {len(missing)} of {len(problems)} problems, the first "
                 f"{missing[0]!r:.80}"
             )
-        ids = list(problems)
+        ids, meta = list(problems), [problem.meta for problem in problems.values()]
     digest = file_digest(Path(path))
     source = {"sha256": digest, "format": log_format, "map": dict(mapping or {})}
-    return OutsideRun(rows, ids, source)
+    return OutsideRun(rows, ids, source, meta)
 
 
 def natural(text: str) -> list[tuple[int, int, str]]:

@@ -18,10 +18,9 @@ def pool_results(parts: Mapping[str, results.Results]) -> results.Results:
     """Return the results over the problems of all parts, which are results by name.
 
     The id of a problem becomes `part/id`. Metrics are those at the k that every part has, with
-    intervals over all problems, each of them weighing the same. Where every part has the same
-    problems, as the seeds of a model of one's own, a problem counts once, with its mean over the
-    parts: the same problem twice is no second problem. Of the settings in the manifest those stay
-    that all parts share. Raises InvalidValueError without parts.
+    intervals over all problems. Where every part has the same problems, as seeds have, a problem
+    counts once, with its mean over the parts. The manifest has the settings that all parts share.
+    Raises InvalidValueError without parts.
     """
     if not parts:
         raise InvalidValueError("parts: must hold at least one results object")
@@ -51,7 +50,6 @@ def same_problems(parts: Sequence[results.Results]) -> bool:
 
 
 def _averaged(columns: results.Columns, times: int) -> results.Columns:
-    """Return the means of joined columns, which hold every problem that many times."""
     values = np.array(list(columns.values()), dtype=np.float64).reshape(len(columns), times, -1)
     means = np.ma.masked_invalid(values).mean(axis=1).filled(np.nan)
     return dict(zip(columns, means, strict=True))
@@ -73,26 +71,14 @@ def _counts(parts: Sequence[results.Counts], times: int) -> results.Counts:
 
 
 def _entropy(parts: Sequence[results.Entropy | None]) -> results.Entropy | None:
-    """Return the entropy over the samples of all parts; the median is not known any more."""
+    """Return the entropy over the samples of all parts, None where one does not know it."""
     known = [part for part in parts if part is not None]
     if len(known) < len(parts):
         return None
-    samples = np.array([part.samples for part in known])
-    lengths = np.array([part.tokens_mean for part in known])
-
-    def mean(values: Sequence[float], weights: Any) -> float:
-        return round(float(np.average(values, weights=weights)), 6)
-
-    return results.Entropy(
-        samples=int(samples.sum()),
-        token_mean=mean([part.token_mean for part in known], samples * lengths),
-        tokens_mean=mean(lengths.tolist(), samples),
-        sequence=results.SequenceEntropy(
-            mean=mean([part.sequence.mean for part in known], samples),
-            median=None,
-            histogram=_histogram([part.sequence.histogram for part in known]),
-        ),
-    )
+    means = [(p.samples, p.token_mean, p.tokens_mean, p.sequence.mean) for p in known]
+    samples, token, tokens, sequence = np.array(means, dtype=np.float64).T
+    together = _histogram([part.sequence.histogram for part in known])
+    return results.entropy_of(samples, token, tokens, sequence, together)
 
 
 def _histogram(parts: Sequence[results.Histogram]) -> results.Histogram:

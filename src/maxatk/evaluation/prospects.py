@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from maxatk.check import at_least, positive, require, whole
+from maxatk.check import positive, require, whole
 from maxatk.errors import InvalidValueError
 from maxatk.evaluation.folder import RESULTS
 from maxatk.evaluation.open import scores_of_folder
@@ -38,6 +38,7 @@ BANDS = {
 
 _ENOUGH_SIGNAL, _LITTLE_SIGNAL = 0.5, 0.1  # share of the groups
 _WIDEST_K = 8  # with n = 16 the best constant k of the study, for every N from 4 to 128
+_SEED_SPREAD = 0.025  # median deviation over seeds of a difference of two methods in the study
 _KEPT = 0.5  # share of the signal of k = 1 that a larger k must keep
 
 
@@ -48,7 +49,6 @@ def prospects(
     ns: Sequence[int] = (4, 8, 16, 32),
     ks: Sequence[int] = (),
     differences: Sequence[float] = (0.02, 0.05),
-    seed_spread: float = 0.025,
 ) -> dict[str, Rows]:
     """Return tables of what a training can gain, from the scores of a run.
 
@@ -67,7 +67,6 @@ def prospects(
         ns: Sizes of a group; those above the samples of the poorest problem are left out.
         ks: The k of the tables; 1, 2, 4, ... up to half of the samples by default.
         differences: Of max@k, that an evaluation is to show.
-        seed_spread: Standard deviation over seeds of the difference of two methods.
 
     Raises MissingFileError without scores, DataError for a corrupt line, InvalidValueError for
     numbers that are not allowed and samples that are too few.
@@ -76,7 +75,6 @@ def prospects(
         whole("n", n, 2)
     for difference in differences:
         positive("difference", difference)
-    at_least("seed_spread", seed_spread, 0)
     tally = scores_of_folder(folder)
     rewards, _ = tally.rewards(tally.problem_ids)
     rewards = rewards[~np.isnan(rewards).all(axis=1)]
@@ -90,7 +88,7 @@ def prospects(
     chances = _chances(rewards, Path(folder))
     chosen = suggested(rewards, sizes, wanted)
     pairs = ((n, k) for n in sizes for k in ks if k <= n)
-    seeds = {difference: pairs_needed(difference, seed_spread) for difference in differences}
+    seeds = {difference: pairs_needed(difference, _SEED_SPREAD) for difference in differences}
     return {
         "problems": [{"problems": len(rewards), "samples": fewest}],
         "signal": [{"n": n, "k": k, "share": _signal(rewards, n, k)} for n, k in pairs],
@@ -177,11 +175,8 @@ def _gain(rewards: FloatArray, ks: Sequence[int]) -> Iterator[dict[str, Any]]:
 
 
 def _weights(chances: FloatArray, n: int, k: int) -> Iterator[dict[str, Any]]:
-    """Yield what share of a method's gradient, by the log odds of success, is of each band.
-
-    The factor of `weighting` is that of the gradient of p, and p (1 - p) makes it that of log odds.
-    """
     for method in METHODS_COMPARED:
+        # `weighting` is by the gradient of p, and p (1 - p) makes it by that of the log odds.
         pull = weighting(method, n, k, chances) * chances * (1 - chances)
         for solved, here in in_bands(chances).items():
             share = float(pull[here].sum() / pull.sum()) if pull.sum() else None

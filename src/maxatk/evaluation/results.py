@@ -16,7 +16,7 @@ from maxatk.errors import DataError, InvalidValueError, unknown_name
 from maxatk.evaluation.folder import recorded
 from maxatk.folders import read_json
 from maxatk.notebook import data_frame, html_table
-from maxatk.statistics.intervals import mean_interval
+from maxatk.statistics.intervals import FloatArray, mean_interval
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,8 +36,7 @@ Columns = Mapping[int, Sequence[float | None]]
 class Mean:
     """The mean of a metric over the problems with a value, and its 95% interval; None if unknown.
 
-    `problems` have a value, `below` of them one below the ceiling of 1: where that is few, the
-    mean rests on few.
+    `problems` have a value, `below` of them one below the ceiling of 1: the mean rests on those.
     """
 
     mean: float | None
@@ -51,12 +50,10 @@ class Mean:
 class PerProblem:
     """Columns with an entry for every problem, in the order of `ids`; None where unknown.
 
-    `samples` counts the samples, `scored` those with a reward, `correct` those that passed,
-    `distinct` different completions and `programs` different programs, whose shares have the
-    `program_entropy` in nats. `meta` holds the problems' own fields. `values` maps a metric and k
-    to its values, None where too few samples have a reward.
-
-    Raises DataError for a column of another length.
+    `scored` counts the samples with a reward, `correct` those that passed, `distinct` different
+    completions and `programs` different programs, whose shares have the `program_entropy` in nats.
+    `values` maps a metric and k to its values, None where too few samples have a reward. Raises
+    DataError for a column of another length.
     """
 
     ids: tuple[str, ...] = ()
@@ -70,7 +67,7 @@ class PerProblem:
     values: dict[str, dict[int, tuple[float | None, ...]]] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        columns = {name: getattr(self, name) for name in own_columns()}
+        columns = {name: getattr(self, name) for name in _OWN_COLUMNS}
         for metric, by_k in self.values.items():
             columns |= {f"{metric}.{k}": column for k, column in by_k.items()}
         for name, column in columns.items():
@@ -81,12 +78,14 @@ class PerProblem:
                 )
 
 
+_OWN_COLUMNS = [field.name for field in dataclasses.fields(PerProblem) if field.name != "values"]
+
+
 @dataclasses.dataclass(frozen=True)
 class Counts:
     """How many problems, samples and samples without a reward, and how often each outcome.
 
-    `zeroed` samples have a reward of 0 because their reward function failed. `reasons` counts why
-    samples have no reward, or that one.
+    `zeroed` samples have a reward of 0 because their reward function failed; `reasons` counts why.
     """
 
     problems: int
@@ -128,10 +127,9 @@ class Histogram:
 
 @dataclasses.dataclass(frozen=True)
 class SequenceEntropy:
-    """The entropy of whole completions in nats; the median of pooled ones is None."""
+    """The entropy of whole completions in nats."""
 
     mean: float
-    median: float | None
     histogram: Histogram
 
 
@@ -259,7 +257,7 @@ class Results:
         """
         columns = row.get("per_problem")
         if isinstance(columns, Mapping):
-            own = {name: columns[name] for name in own_columns() if name in columns}
+            own = {name: columns[name] for name in _OWN_COLUMNS if name in columns}
             columns = {**own, "values": {n: of for n, of in columns.items() if n not in own}}
         try:
             return msgspec.convert({**row, "per_problem": columns}, cls, str_keys=True)
@@ -276,16 +274,10 @@ def read_results(path: Path) -> Results:
     return Results.from_json(read_json(path), place=str(path))
 
 
-def own_columns() -> list[str]:
-    """Return the names of the columns of `PerProblem` that are no metric's."""
-    return [field.name for field in dataclasses.fields(PerProblem) if field.name != "values"]
-
-
 def only_problems(results: Results, problem_ids: Sequence[str]) -> Results:
     """Return results with the metrics and the values of these problems alone, in this order.
 
-    The counts of samples, entropy and diversity stay those of the whole run. Raises KeyError for
-    an id that is not there.
+    The counts of samples, entropy and diversity stay those of the whole run.
     """
     rows = {problem_id: row for row, problem_id in enumerate(results.ids)}
     kept = [rows[problem_id] for problem_id in problem_ids]
@@ -307,7 +299,7 @@ def combined(
     for metric, by_k in parts[0].values.items():
         found = {k: of_all([p.values.get(metric, {}).get(k) for p in parts]) for k in by_k}
         values[metric] = {k: joined for k, joined in found.items() if joined is not None}
-    own = {name: of_all([getattr(part, name) for part in parts]) for name in own_columns()}
+    own = {name: of_all([getattr(part, name) for part in parts]) for name in _OWN_COLUMNS}
     return PerProblem(**own, values={metric: by_k for metric, by_k in values.items() if by_k})
 
 
@@ -355,6 +347,26 @@ def means_of(values: Mapping[str, Columns]) -> dict[str, dict[int, Mean]]:
     counts = (count.tolist() for count in (found.problems, (table < ceiling).sum(axis=0)))
     means = map(Mean, *ends, *counts)
     return {metric: {k: next(means) for k in by_k} for metric, by_k in values.items()}
+
+
+def entropy_of(
+    samples: FloatArray,
+    token: FloatArray,
+    tokens: FloatArray,
+    sequence: FloatArray,
+    histogram: Histogram,
+) -> Entropy:
+    """Return the entropy over parts of so many samples, from the means in each part: (parts,)."""
+
+    def mean(values: FloatArray, weights: FloatArray) -> float:
+        return round(float(np.average(values, weights=weights)), 6)
+
+    return Entropy(
+        samples=int(samples.sum()),
+        token_mean=mean(token, samples * tokens),
+        tokens_mean=mean(tokens, samples),
+        sequence=SequenceEntropy(mean(sequence, samples), histogram),
+    )
 
 
 def diversity_of(per_problem: PerProblem) -> Diversity:

@@ -1,8 +1,4 @@
-"""A run: samples of problems, their scores and their results, in a folder that can be resumed.
-
-`evaluate` draws the samples, `score` reads them from a file; everything behind is one flow. A
-folder that was killed at any moment goes on with the same call.
-"""
+"""A run: samples of problems, their scores and their results, in a folder that can be resumed."""
 
 from __future__ import annotations
 
@@ -70,10 +66,7 @@ class Run(abc.ABC):
         self._scorer = Scorer(recipe.reward, problems, verifier)
 
     def _claim(self, settings: Mapping[str, Any], *, file: Path | None = None) -> None:
-        """Take the folder for the samples that `settings` decide, which `file` holds, if one does.
-
-        Raises InvalidValueError where it holds a run of other settings.
-        """
+        """Take the folder for the samples that `settings` decide; raises where it holds others."""
         self.settings = {**settings, **self._scorer.settings}
         problems = list(self.problems.values())
         folder.check_folder(self.out, self.settings, grows=problems, samples=file)
@@ -87,10 +80,7 @@ class Run(abc.ABC):
         """Return what is left to do in the folder."""
 
     def carry_out(self, progress: UnitProgress | None) -> Results:
-        """Draw what the folder lacks, score it in a thread, and return the results.
-
-        Until then the files of the folder are this process's alone.
-        """
+        """Draw what the folder lacks, score it in a thread, and return the results."""
         started = time.monotonic()
         self._progress: UnitProgress = progress or (lambda _done, _total, _unit: None)
         folder.write_manifest(self.out, self.settings)
@@ -121,7 +111,6 @@ class Run(abc.ABC):
             self._progress(len(self._scores.records), self.total, "scores")
 
     def _finish(self, seconds: float) -> Results:
-        """Compute the results, write them and the prompts, and return them."""
         chosen, recipe = self.problems.values(), self.recipe
         named = isinstance(recipe.problems, (str, Path))
         manifest = {
@@ -271,12 +260,8 @@ def evaluate(
     the same samples as an uninterrupted one; a call with other settings is refused, except that a
     run may grow: by more samples, and by problems that follow those it has.
 
-    Args:
-        recipe: What is evaluated, how and where. Without a batch size the folder's is taken, else
-            one that fits the memory.
-        backend: One of the recipe's model that is loaded already, and stays so.
-        verifier: One that is open, and stays so; one as the recipe says where None.
-        progress: Called with (done, total, "samples" or "scores"), from two threads.
+    A `backend` or a `verifier` that is given is open, and stays so; else the recipe says which.
+    `progress` is called with (done, total, "samples" or "scores"), from two threads.
 
     Raises MissingFileError (problems, model), DataError (problems, the folder's files) and
     InvalidValueError (settings; a difference to the folder's manifest), all before any sampling;
@@ -305,10 +290,10 @@ def score(
 
 
 def plan(recipe: EvalRecipe | ScoreRecipe) -> dict[str, int]:
-    """Return what `evaluate` or `score` would do; no program runs and nothing is written.
+    """Return what `evaluate` or `score` would do, as counts; nothing is written. Raises as they do.
 
-    Counts of problems and samples, those "found" in the folder (or their scores), and the most new
-    tokens, or the distinct programs with their tests. Raises as they do.
+    Of problems, samples, those "found" in the folder, and the most new tokens, or the distinct
+    programs with their tests.
     """
     with recipe.verifier.open() as verifier:
         if isinstance(recipe, EvalRecipe):

@@ -120,12 +120,8 @@ def _submission(row: LogRow, problem: Problem, extract: Extract) -> Submission:
 
 
 def _continued(problem: Problem, completion: str) -> str:
-    """Return prompt or starter code + completion, or what a fenced block of the completion holds.
-
-    A chat model answers with a block, which is the whole function or only its body.
-    """
     before = problem.starter_code or problem.prompt
-    block = extract_code(completion, problem.entry_point)
+    block = extract_code(completion, problem.entry_point)  # of a chat model: whole, or the body
     if block == completion:
         return before + completion
     whole = problem.entry_point is None or f"def {problem.entry_point}(" in block
@@ -135,8 +131,7 @@ def _continued(problem: Problem, completion: str) -> str:
 def program_key(program: str) -> str:
     """Return a fingerprint, 16 hexadecimal digits, that is equal for programs of one syntax tree.
 
-    What Python cannot parse, and anything above 65,536 characters, is compared as text with blank
-    lines and trailing spaces removed.
+    What Python cannot parse, or is longer, is text without blank lines and trailing spaces.
     """
     normal = None
     if len(program) <= _LONGEST:

@@ -1,7 +1,4 @@
-"""From scores and samples to results: counts that need each sample once, in any order.
-
-Numbers lie in arrays, so that a sample takes tens of bytes: a run may have millions of them.
-"""
+"""From scores and samples, of which a run may have millions, to results: each is seen once."""
 
 from __future__ import annotations
 
@@ -36,30 +33,19 @@ def build_results(
     manifest: Mapping[str, Any],
     ks: Sequence[int] = (),
     threshold: float = 1.0,
-    column: str | None = None,
     meta: Sequence[Mapping[str, Any]] | None = None,
 ) -> results.Results:
     """Return the results of one evaluation.
 
-    A sample without a reward counts as a sample here: a problem with fewer than k rewards is left
-    out of the mean at k.
-
-    Args:
-        problem_ids: The problems, in the order of their values; each must have a score.
-        samples: None where they are unknown.
-        scores: The scores, counted or not.
-        manifest: What the results say of where they come from.
-        ks: Further k beside 1, 2, 4, ... up to the samples of the problem with the fewest.
-        threshold: The reward from which a sample passes.
-        column: A column of the scores that stands in for the reward; a tally has its own.
-        meta: The fields of one's own of every problem.
+    Every problem must have a score; one with fewer than k rewards is left out of the mean at k.
+    `ks` are beside 1, 2, 4, ... up to the samples of the problem with the fewest. From the reward
+    `threshold` on a sample passes. `meta` has the problems' own fields.
 
     Raises InvalidValueError for a k above the number of samples of the problem that has the
     fewest, a threshold that is not finite, and a column that no score has.
     """
     require(is_finite(threshold), "threshold", "a finite number", threshold)
-    if not isinstance(scores, ScoreTally):
-        scores = ScoreTally(column, scores)
+    scores = scores if isinstance(scores, ScoreTally) else ScoreTally(scores)
     rewards, counts = scores.rewards(problem_ids)
     fewest = int(counts.min())
     ks = sorted({*intervals.default_ks(fewest), *intervals.check_ks(ks, fewest)})
@@ -102,7 +88,6 @@ def build_results(
 def _of_samples(
     problem_ids: Sequence[str], samples: Iterable[Sample]
 ) -> tuple[tuple[int, ...], dict[str, int] | None, results.Entropy | None]:
-    """Return the distinct completions of every problem, how samples ended, and their entropy."""
     texts: dict[str, array[int]] = defaultdict(lambda: array("q"))  # hashes
     entropies, lengths = array("d"), array("d")  # mean over the tokens, and how many they are
     ends = Counter[str]()
@@ -114,31 +99,21 @@ def _of_samples(
             entropies.append(sample.entropy)
             lengths.append(sample.tokens)
     distinct = tuple(len(set(texts[problem_id])) for problem_id in problem_ids)
-    entropy = _entropy(np.array(entropies), np.array(lengths)) if entropies else None
+    entropy = None
+    if entropies:
+        token, tokens = np.array(entropies), np.array(lengths)
+        whole, ones = token * tokens, np.ones(len(token))
+        entropy = results.entropy_of(ones, token, tokens, whole, histogram(whole))
     return distinct, dict(sorted(ends.items())) or None, entropy
 
 
-def _entropy(token: FloatArray, tokens: FloatArray) -> results.Entropy:
-    sequence = token * tokens
-    return results.Entropy(
-        samples=len(sequence),
-        token_mean=round(float(sequence.sum() / tokens.sum()), 6),
-        tokens_mean=round(float(tokens.mean()), 6),
-        sequence=results.SequenceEntropy(
-            mean=round(float(sequence.mean()), 6),
-            median=round(float(np.median(sequence)), 6),
-            histogram=histogram(sequence),
-        ),
-    )
-
-
 class ScoreTally:
-    """Rewards, programs and outcomes of every problem, by column instead of score by score.
+    """Rewards, programs and outcomes of every problem in arrays: tens of bytes a sample.
 
-    `column` is one of the scores that stands in for the reward.
+    `column` of the scores stands in for the reward.
     """
 
-    def __init__(self, column: str | None = None, scores: Iterable[Score] = ()) -> None:
+    def __init__(self, scores: Iterable[Score] = (), *, column: str | None = None) -> None:
         self.column = column
         self._problems: dict[str, _Scores] = defaultdict(_Scores)
         self._outcomes: Counter[str] = Counter()
@@ -188,10 +163,7 @@ class ScoreTally:
     def programs(
         self, problem_ids: Sequence[str]
     ) -> tuple[tuple[int, ...], tuple[float, ...]] | None:
-        """Return the different programs of problems and their entropy in nats, or None: (P,) each.
-
-        None where a score has no fingerprint of its program.
-        """
+        """Return the different programs of problems and their entropy in nats; None if unknown."""
         groups = [self._problems[problem_id] for problem_id in problem_ids]
         if not all(group.knows_programs for group in groups):
             return None
@@ -254,10 +226,7 @@ def distribution_entropy(counts: Iterable[int]) -> float:
 
 
 def histogram(values: npt.ArrayLike) -> results.Histogram:
-    """Return the histogram of non-negative values, whose width is a power of two.
-
-    So histograms of different runs are brought to a common one by adding neighbouring bins.
-    """
+    """Return the histogram of non-negative values, whose width, a power of two, others share."""
     numbers = np.maximum(np.asarray(values, dtype=np.float64), 0.0)
     largest = float(numbers.max(initial=0.0))
     width = 2.0 ** np.ceil(np.log2(max(largest, 1e-3) / _MOST_BINS))

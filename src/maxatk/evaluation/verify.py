@@ -27,10 +27,9 @@ Scored: TypeAlias = tuple[Score, Failure | None]
 
 
 class Scorer:
-    """What scores submissions: the tests of their problems, or a reward.
+    """What scores submissions by the tests or a reward; `settings` are what decides a score.
 
-    `settings` is what decides a score: the reward, the problems and the verifier's limits. Raises
-    as `load_reward`, and InvalidValueError for a problem that lacks what the reward needs.
+    Raises as `load_reward`, and InvalidValueError for a problem that lacks what the reward needs.
     """
 
     def __init__(self, reward: Any, problems: Mapping[str, Problem], verifier: Verifier) -> None:
@@ -92,9 +91,9 @@ def scoring_thread(
 ) -> Iterator[Callable[[Sequence[Submission]], None]]:
     """Yield what queues submissions, on which `work` is called in a thread, in the order given.
 
-    It is called with one batch after the other: what is queued by then. At most `ahead` submissions
-    wait, then queueing does. An error of `work` is raised by the next call that queues, or on
-    leaving. Leaving normally waits for the queue; leaving with an error drops what is queued.
+    A batch is what is queued by then. At most `ahead` submissions wait, then queueing does. An
+    error of `work` is raised by the next call that queues, or on leaving. Leaving normally waits
+    for the queue; leaving with an error drops what is queued.
     """
     waiting: queue.Queue[Submission | None] = queue.Queue(ahead)
     errors: list[BaseException] = []
@@ -138,10 +137,7 @@ def scoring_thread(
 def visible_shares(
     batch: Sequence[Submission], verifier: Verifier, problems: Mapping[str, Problem]
 ) -> dict[Key, float]:
-    """Return the share of visible tests that passed, for the samples of problems that have them.
-
-    A sample is left out where the verifier itself failed.
-    """
+    """Return the share of visible tests that passed, where there are any and they were verified."""
     shown = {
         name: dataclasses.replace(problems[name], tests=problems[name].visible_tests)
         for name in {f.sample.problem_id for f in batch}

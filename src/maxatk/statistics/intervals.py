@@ -1,7 +1,6 @@
-"""Metrics of an evaluation and their uncertainty: arrays in, arrays out.
+"""Metrics of an evaluation and their uncertainty: P problems, n samples of each, K values of k.
 
-Shapes: P problems, n samples of a problem, K values of k. NaN is a sample without a reward, or a
-problem with too few of them for a k. SciPy is imported where it is used.
+NaN is a sample without a reward, or a problem with too few for a k.
 """
 
 from __future__ import annotations
@@ -64,10 +63,9 @@ def check_ks(ks: Sequence[int], samples: int) -> list[int]:
 def metric_values(
     rewards: FloatArray, ks: Sequence[int], *, threshold: float = 1.0
 ) -> dict[str, FloatArray]:
-    """Return the unbiased max@k and pass@k of rewards (P, n) by these names, (P, K) each.
+    """Return the unbiased max@k and pass@k, from a `threshold`, of rewards (P, n): (P, K) each.
 
-    A sample passes when its reward is `threshold` or more. Source: "The Best of N Worlds",
-    appendix C.1.
+    Source: "The Best of N Worlds", appendix C.1.
     """
     passes = np.where(np.isnan(rewards), np.nan, rewards >= threshold)
     return {"max@k": max_at_k(rewards, list(ks)), "pass@k": max_at_k(passes, list(ks))}
@@ -82,10 +80,10 @@ def t_quantile(chance: float, df: npt.ArrayLike) -> FloatArray:
 
 
 def mean_and_error(values: FloatArray) -> tuple[FloatArray, FloatArray, npt.NDArray[np.int64]]:
-    """Return the mean of values (P, K) over rows, its standard error, and the rows with a value.
+    """Return the mean over rows of values (P, K), its error, and the rows with a value: (K,) each.
 
-    (K,) each. The mean is NaN without a value, the error for fewer than two. Raises
-    InvalidValueError when there are no rows.
+    The mean is NaN without a value, the error for fewer than two. Raises InvalidValueError when
+    there are no rows.
     """
     if values.ndim != 2 or not len(values):
         raise InvalidValueError(f"values: must have shape (P, K) with P > 0, got {values.shape}")
@@ -98,10 +96,7 @@ def mean_and_error(values: FloatArray) -> tuple[FloatArray, FloatArray, npt.NDAr
 
 
 def student_mean(values: FloatArray) -> Interval:
-    """Return the mean of values (P, K) over problems with Student's t-interval, NaN below two.
-
-    Raises InvalidValueError when there are no problems.
-    """
+    """Return the mean of values (P, K) with Student's t-interval, raising as `mean_and_error`."""
     mean, error, problems = mean_and_error(values)
     half = error * t_quantile((1 + LEVEL) / 2, np.maximum(problems - 1, 1))
     return Interval(mean=mean, low=mean - half, high=mean + half, problems=problems)
@@ -111,12 +106,9 @@ def mean_interval(values: FloatArray, *, resamples: int = RESAMPLES) -> Interval
     """Return the mean of values (P, K) over problems with the interval that suits their number.
 
     A column with 30 values or more has the percentile bootstrap's: whole problems are resampled,
-    the same ones in every column. It answers how the mean would vary over other problems of this
-    kind with as many new samples each. A column with fewer has that of `student_mean`, cut at 0 and
-    1 where all values lie between: over 5 problems with 256 samples the bootstrap's holds the true
-    max@1 in 83% of all cases instead of 95%, Student's in 94%.
-
-    Raises InvalidValueError when there are no problems.
+    the same ones in every column. A column with fewer has that of `student_mean`, cut at 0 and 1
+    where all values lie between: over 5 problems with 256 samples the bootstrap's holds the true
+    max@1 in 83% of all cases instead of 95%, Student's in 94%. Raises as `mean_and_error`.
     """
     mean, _, problems = mean_and_error(values)
     many = problems >= FEW_PROBLEMS

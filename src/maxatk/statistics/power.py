@@ -1,8 +1,4 @@
-"""How many problems show a difference: arrays in, numbers out.
-
-The noise is that of a finite number of samples, and of models that differ more on some problems
-than on others. Both shrink with the number of problems; more samples only help with the first.
-"""
+"""How many problems or seeds show a difference: arrays in, numbers out."""
 
 from __future__ import annotations
 
@@ -23,12 +19,11 @@ _FARTHEST = 60.0  # a shift of log odds that leaves no chance but 0 and 1
 
 
 def pairs_needed(difference: float, deviation: float) -> int:
-    """Return how many pairs a paired t-test needs to find a mean difference.
+    """Return how many pairs a two-sided t-test at 0.05 needs to find a mean difference.
 
-    `deviation` is the standard deviation of the differences of single pairs: of problems, or of
-    seeds. The test is two-sided at the level 0.05 and finds the difference with the chance 0.8.
-    n is ((t_{0.975} + t_{0.8}) deviation / difference)^2 with n - 1 degrees of freedom. Raises
-    InvalidValueError for a difference of 0 and a negative deviation.
+    `deviation` is that of the differences of single pairs: of problems, or of seeds. n is
+    ((t_{0.975} + t_{0.8}) deviation / difference)^2 with n - 1 degrees of freedom: the chance to
+    find it is 0.8. Raises InvalidValueError for a difference of 0 and a negative deviation.
     """
     finite = difference != 0 and math.isfinite(difference)
     require(finite, "difference", "finite and not 0", difference)
@@ -46,17 +41,12 @@ def pairs_needed(difference: float, deviation: float) -> int:
 
 
 def problems_needed(difference: float, *, k: int, samples: int, chances: npt.ArrayLike) -> int:
-    """Return how many problems show that one model's pass@k is above another's by a difference.
+    """Return how many problems show a difference of one model's mean pass@k to another's.
 
-    For the chance 0.8 to find it with a two-sided paired test at the level 0.05. With rewards of 0
-    and 1 pass@k is max@k.
-
-    Args:
-        difference: Of the two means of pass@k, such as 0.02.
-        k: Of pass@k.
-        samples: Drawn from either model for every problem.
-        chances: (P,), the first model's chance to solve each of some typical problems, in [0, 1]:
-            `correct` / `scored` of the problems in a results.json will do.
+    Either model draws so many `samples` of every problem. `chances` (P,) are the first model's to
+    solve each of some typical problems, in [0, 1]: `correct` / `scored` of a results.json will do.
+    Its noise and that of models that differ more on some problems are counted; the test is that of
+    `pairs_needed`.
 
     Raises InvalidValueError for a k above the samples, chances outside [0, 1], a
     difference that no shift of the log odds makes, and as `pairs_needed`.

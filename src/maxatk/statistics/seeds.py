@@ -1,7 +1,4 @@
-"""How far a difference holds over training seeds: t over seeds, crossed with problems, and signs.
-
-Shapes: S seeds, P problems, K values of k. A difference is NaN where a model has no value.
-"""
+"""How far a difference holds over S training seeds, P problems and K values of k."""
 
 from __future__ import annotations
 
@@ -23,8 +20,8 @@ _ROUNDING = 1e-9  # of sums that would be equal without it
 def over_seeds(differences: Sequence[FloatArray]) -> PairedDifference:
     """Return the mean difference over seeds that each have problems of their own, and its t-test.
 
-    differences: (P, K) of every seed. The test is that of the S means over problems, with S - 1
-    degrees of freedom: it speaks of other seeds with other problems of the same kind. Where a seed
+    differences: (P, K) of every seed, NaN where a model has no value. The test is that of the S
+    means over problems: it speaks of other seeds with other problems of the same kind. Where a seed
     has no value there is no mean (NaN) and p is 1; where all seeds have the same difference there
     is no interval, and p is that of the sign flips. Raises InvalidValueError below three seeds.
     """
@@ -77,10 +74,7 @@ def over_seeds_and_problems(differences: FloatArray) -> PairedDifference:
 
 
 def sign_flip_p(by_seed: Sequence[float]) -> float | None:
-    """Return the exact two-sided p of flipping the signs of the seeds; None above 20, or with NaN.
-
-    It assumes no more than that a seed favours either model alike if they are equal.
-    """
+    """Return the exact two-sided p of flipping the signs of seeds; None above 20, or with NaN."""
     if len(by_seed) > _MOST_FLIPPED or not all(map(math.isfinite, by_seed)):
         return None
     sums = np.zeros(1)

@@ -1,7 +1,6 @@
 """What the log of a training shows to be wrong: a table of rules.
 
-A rule reads the rows of a log, a mapping each, as the trainer logs them. The last third of the
-values of a key says how a training is, and the first third how it was.
+The last third of the values of a key says how a training is, and the first third how it was.
 """
 
 from __future__ import annotations
@@ -33,10 +32,7 @@ _SURE, _CERTAIN = 2.5, 4.0  # standard errors of a fall that prompts and samples
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
-    """One thing that goes wrong, and the keys of the log that show it.
-
-    `evidence` returns the numbers of a log in words, or None where the rule does not fire.
-    """
+    """One thing that goes wrong, with the keys and the `evidence` of a log, None without any."""
 
     name: str
     reads: tuple[str, ...]
@@ -155,7 +151,6 @@ def _moves(wrong: Callable[[float, float], bool]) -> Evidence:
 
 
 def _memorized(rows: Sequence[LogRow]) -> str | None:
-    """Return the evidence that max@1 rises on the training prompts and not on those held out."""
     held_out = values(rows, f"{_HELD_OUT}max@1")
     half = len(held_out) // 2
     errors, moved = _moved(rows, "max@1")
@@ -166,7 +161,6 @@ def _memorized(rows: Sequence[LogRow]) -> str | None:
 
 
 def _part_ways(rows: Sequence[LogRow]) -> str | None:
-    """Return the evidence that one reward rises and another falls."""
     keys = sorted({key for row in rows for key in row if _REWARD.fullmatch(key)})
     moves = {key: _moved(rows, key) for key in keys}
     up = [said for errors, said in moves.values() if errors > _CERTAIN]
