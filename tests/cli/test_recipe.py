@@ -2,9 +2,7 @@ import pytest
 
 from maxatk.cli.flags import named_paths
 from maxatk.errors import DataError, InvalidValueError, MissingFileError
-from maxatk.records import Outcome, Score
 from maxatk.settings import read_recipe
-from runs import write_run
 
 RECIPE = "model: m\ntrainer:\n  k: 4\n  learning_rate: 1e-4\n"
 
@@ -87,15 +85,3 @@ def test_runs_are_named_by_their_folder_or_as_asked():
     for items in (["a", "x/a"], ["=runs/a"], ["a", "a=b"]):
         with pytest.raises(InvalidValueError, match="every run needs a name of its own"):
             named_paths(items)
-
-
-def test_a_run_without_a_name_has_its_label_which_must_be_its_own(tmp_path):
-    for folder, label in (("a", "tuned"), ("b", "tuned"), ("c", None)):
-        (tmp_path / folder).mkdir()
-        manifest = {} if label is None else {"label": label}
-        write_run(tmp_path / folder, [Score("p", 0, 1.0, 1, 1, Outcome.PASSED, 0.0)], **manifest)
-    a, b, c = (str(tmp_path / folder) for folder in "abc")
-    assert list(named_paths([a, c])) == ["tuned", "c"]
-    assert list(named_paths([f"{a}/results.json", f"mine={b}"])) == ["tuned", "mine"]
-    with pytest.raises(InvalidValueError, match=r"b': every run needs .*'tuned' is taken"):
-        named_paths([a, b])

@@ -1,5 +1,3 @@
-import csv
-import io
 import json
 import os
 import pty
@@ -251,7 +249,6 @@ def test_a_dry_run_checks_and_counts_and_writes_nothing(maxatk, unequal, tmp_pat
     ("flags", "message"),
     [
         (("--threshold", "nan"), "threshold: must be a finite number, got nan"),
-        (("--label", " "), "label: must be one line with a name in it, got ' '"),
         (("--by", "level"), "score: --by needs --problems, whose meta has the field"),
         (("--by", "levle", "--problems", "p.jsonl"), "by: unknown value 'levle'; allowed: level"),
         (("--by", "level", "--problems", "bare.jsonl"), "by: 'level': the problems have no `meta`"),
@@ -273,17 +270,3 @@ def test_what_could_not_be_counted_is_refused_before_anything_is_written(
     assert message in captured.err
     assert captured.out == ""
     assert not (tmp_path / "run").exists()
-
-
-def test_both_kinds_of_scoring_take_a_label_that_comparisons_show(maxatk, scoring, tmp_path):
-    (tmp_path / "scores.csv").write_text("problem_id,sample,reward\np,0,0.5\np,1,0\n")
-    rewards = ("score", "--rewards", "scores.csv", "--out")
-    samples = {seed: scoring("print(2 * int(input()))", "print(4)", name=seed) for seed in "ab"}
-    for folder, arguments in (*samples.items(), *((out, (*rewards, out)) for out in "cd")):
-        done = maxatk(*arguments, "--label", f"run {folder}")
-        assert done.returncode == 0, done.stderr
-        assert f"run {folder}" in done.stdout
-    for pair in ("ab", "cd"):
-        compared = maxatk("compare", *pair, "--format", "csv")
-        models = {row["model"] for row in csv.DictReader(io.StringIO(compared.stdout))}
-        assert models == {f"run {folder}" for folder in pair}, compared.stderr

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Union
 import tyro
 
 from maxatk.errors import InvalidValueError
-from maxatk.evaluation.open import ResultsSource, label_of, load_results
+from maxatk.evaluation.open import ResultsSource, load_results
 from maxatk.exchange import parse_mapping
 from maxatk.report.runs import Reading
 from maxatk.settings import apply_overrides
@@ -45,16 +45,15 @@ def set_threads(model: str = "") -> None:
 
 
 def named_paths(items: Sequence[str]) -> dict[str, Path]:
-    """Return the paths of `name=path` items.
+    """Return the paths of `name=path` items; a bare path has the name of its last part.
 
-    A bare path has the label that the run's recipe gave it, else the name of its last part.
     Raises InvalidValueError for two runs of one name.
     """
     named: dict[str, Path] = {}
     for item in items:
         name, equals, path = item.partition("=")
         if not equals:
-            name, path = label_of(item) or Path(item).name, item
+            name, path = Path(item).name, item
         if not name or name in named:
             held = f", and {name!r} is taken" if name else ""
             raise InvalidValueError(

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import tyro
@@ -170,7 +171,7 @@ def print_results(
 
     `with_outcomes` shows people how many samples had each outcome. `text` follows the tables.
     """
-    name, share = recipe.name, results.cut_off
+    name, share = Path(recipe.out).name, results.cut_off
     tables = results_output({name: results}, ks=recipe.k, by=recipe.by)
     if with_outcomes:
         title = "the first outcome of a sample that is not passed"

@@ -153,7 +153,6 @@ def _taken(asked: Arguments, file: Path, out: Path) -> Results:
         more_ks=asked.k,
         threshold=asked.threshold,
         column=asked.column,
-        label=asked.label,
     )
 
 

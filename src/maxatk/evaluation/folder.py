@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from maxatk.check import is_whole, require
+from maxatk.check import is_whole
 from maxatk.environment import environment
 from maxatk.errors import DataError, InvalidValueError
 from maxatk.folders import file_digest, read_json, refuse_other_settings, write_json
@@ -124,9 +124,3 @@ def count_lines(path: Path) -> int:
         return 0
     with path.open("rb") as file:
         return sum(line.endswith(b"\n") for line in file)
-
-
-def check_label(label: str | None) -> None:
-    """Raise InvalidValueError for a label that is empty or longer than one line."""
-    named = label is None or (label.strip() != "" and len(label.splitlines()) == 1)
-    require(named, "label", "one line with a name in it", label)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from maxatk.errors import DataError, InvalidValueError, MissingFileError
-from maxatk.evaluation.folder import MANIFEST, RESULTS, SAMPLES, SCORES, recorded
+from maxatk.evaluation.folder import MANIFEST, RESULTS, SAMPLES, SCORES
 from maxatk.evaluation.outside import read_rewards
 from maxatk.evaluation.results import Results, read_results
 from maxatk.evaluation.tally import ScoreTally, build_results
@@ -64,16 +64,6 @@ def load_results(
         f"{place}: holds k = {known} for the threshold {source.threshold!r}, and no scores "
         "from which others could be computed; name the folder of the run, with its scores.jsonl"
     )
-
-
-def label_of(source: str | Path) -> str | None:
-    """Return the label of a run, given its folder or its results.json; None where it has none."""
-    path = Path(source)
-    file = path / RESULTS if path.is_dir() else path
-    if file.name != RESULTS or not file.is_file():
-        return None
-    label = recorded(read_json(file), "manifest.label")
-    return label if isinstance(label, str) else None
 
 
 def results_of_folder(

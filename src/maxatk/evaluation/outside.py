@@ -78,7 +78,6 @@ def score_rewards(
     more_ks: Sequence[int] = (),
     threshold: float = 1.0,
     column: str | None = None,
-    label: str | None = None,
 ) -> Results:
     """Return the results of rewards that are there already, and write them as a run to `out`.
 
@@ -88,13 +87,10 @@ def score_rewards(
     id, whose `meta` goes into the results.
 
     Raises MissingFileError, DataError (every bad line; no reward at all) or InvalidValueError (k,
-    column, label, a folder of other settings), all before anything is written.
+    column, a folder of other settings), all before anything is written.
     """
-    folder.check_label(label)
     run = read_rewards(path, log_format=log_format, mapping=mapping, problems=problems)
     results = run.results(ks=more_ks, threshold=threshold, column=column)
-    if label is not None:
-        results.manifest["label"] = label
     out = Path(out)
     folder.check_folder(out, run.settings)
     folder.write_manifest(out, run.settings)

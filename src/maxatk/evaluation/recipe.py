@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from maxatk.check import at_least, is_finite, require
-from maxatk.evaluation.folder import check_label
 from maxatk.evaluation.verify import BY_TESTS
 from maxatk.records import Problem
 from maxatk.rewards import read_spec
@@ -23,8 +22,6 @@ class RunRecipe:
     Args:
         problems: A benchmark's name, a problems.jsonl, or problems.
         out: Folder for samples.jsonl, scores.jsonl and results.json.
-        label: The name of the run in tables and reports; that of its folder if none is given. It
-            is no setting: a run goes on under another label.
         limit: Take only the first problems.
         reward: continuous (the share of tests that passed), binary, answer, module:function,
             file.py:function, {model: name}, or a list of such with weights.
@@ -39,7 +36,6 @@ class RunRecipe:
 
     problems: str | Path | Sequence[Problem]
     out: str | Path
-    label: str | None = None
     limit: int | None = None
     reward: Any = BY_TESTS
     k: tuple[int, ...] = ()
@@ -49,14 +45,8 @@ class RunRecipe:
 
     def __post_init__(self) -> None:
         read_spec(self.reward)
-        check_label(self.label)
         require(is_finite(self.threshold), "threshold", "a finite number", self.threshold)
         at_least("limit", self.limit, 1)
-
-    @property
-    def name(self) -> str:
-        """The name of the run: its label, else that of its folder."""
-        return self.label or Path(self.out).name
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -120,7 +120,6 @@ class Run(abc.ABC):
             "problems_file": str(recipe.problems) if named else None,
             "seconds": round(seconds, 3),
             **self.remarks,
-            **({} if recipe.label is None else {"label": recipe.label}),
         }
         results = build_results(
             list(self.problems),

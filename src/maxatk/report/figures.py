@@ -217,7 +217,7 @@ def plot(
 
 def _comparison_in(source: Runs | Results | ModelComparison) -> Comparison:
     if isinstance(source, Results):
-        source = {str(source.manifest.get("label", "results")): source}
+        source = {"results": source}
     if isinstance(source, ModelComparison):
         if len(source.comparisons) > 1:
             raise InvalidValueError(
