@@ -15,10 +15,9 @@ import numpy as np
 
 from maxatk import errors
 from maxatk.check import whole
-from maxatk.evaluation import submissions
 from maxatk.evaluation.folder import SAMPLES, SCORES
 from maxatk.evaluation.store import read_records
-from maxatk.evaluation.submissions import Submission
+from maxatk.evaluation.submissions import Submission, program_key, submission
 from maxatk.evaluation.verify import BY_TESTS, Scorer, scoring_thread, visible_shares
 from maxatk.objectives import majority_at_k, max_at_k
 from maxatk.records import Problem, Sample, Score
@@ -131,7 +130,7 @@ def solve(
         sampled = backend.sample([Request(problem.id, problem.prompt, range(n))], settings)
         drawn = opened.enter_context(contextlib.closing(sampled))
         extract = verifier.program_of
-        batches = ([submissions.submission(s, problem, extract) for s in some] for some in drawn)
+        batches = ([submission(s, problem, extract) for s in some] for some in drawn)
         if scorer is not None:
             return _best_scored(problem, batches, scorer, backend.batch_size, report)
         found: list[Submission] = []
@@ -204,7 +203,7 @@ def _values(
         shares = visible_shares(found, verifier, {problem.id: problem})
         return [shares.get((problem.id, each.sample.sample)) for each in found]
     if problem.tests or problem.visible_tests or problem.entry_point:
-        votes = [submissions.program_key(each.program) for each in found]
+        votes = [program_key(each.program) for each in found]
     else:
         votes = [answer_of(each.sample.completion) for each in found]
     counts = Counter(votes)

@@ -56,10 +56,8 @@ def _averaged(columns: results.Columns, times: int) -> results.Columns:
 
 
 def _counts(parts: Sequence[results.Counts], times: int) -> results.Counts:
-    outcomes, reasons = Counter[str](), Counter[str]()
-    for part in parts:
-        outcomes.update(part.outcomes)
-        reasons.update(part.reasons)
+    outcomes = sum((Counter(part.outcomes) for part in parts), Counter[str]())
+    reasons = sum((Counter(part.reasons) for part in parts), Counter[str]())
     return results.Counts(
         problems=sum(part.problems for part in parts) // times,
         samples=sum(part.samples for part in parts),

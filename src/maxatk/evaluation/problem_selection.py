@@ -21,11 +21,9 @@ def select_problems(
 ) -> list[Problem]:
     """Return the problems whose max@k in a run lies strictly between two values, in their order.
 
-    By default these are the problems whose rewards are neither all 0 nor all 1: the others give a
-    group of samples no signal. `problems` is the run's own file where None.
-
-    Raises MissingFileError without the run or its problems, InvalidValueError for bounds that
-    nothing lies between and a k above the number of samples, DataError for other problems.
+    By default these are the problems whose rewards are neither all 0 nor all 1: the others give no
+    signal. `problems` is the run's own file by default. Raises MissingFileError without the run or
+    its problems, InvalidValueError for the bounds and the k, DataError for other problems.
     """
     if not 0 <= above < below <= 1:
         raise InvalidValueError(

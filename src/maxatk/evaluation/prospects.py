@@ -1,7 +1,4 @@
-"""What a training can gain from problems, by the rewards of a model's samples alone.
-
-Shapes: P problems, N stored samples of a problem, of which groups of n are drawn.
-"""
+"""What a training can gain from P problems, by the rewards of N stored samples of each."""
 
 from __future__ import annotations
 
@@ -57,16 +54,12 @@ def prospects(
     - "gain": k and max@k; what is `missing` of it to the best stored sample of every problem, in
       how many problems it can `rise`, and what is `beyond` all samples, None without a ceiling.
     - "weights": the `share` of a method's gradient by how often problems are `solved`.
-    - "needed": how many `problems` and `seeds` show a `difference` of max@k, None where no number
-      does.
+    - "needed": how many `problems` and `seeds` show a `difference` of max@k, None if none do.
     - "suggestion": an n, a k and a method that suit the problems, with the reason.
 
-    Args:
-        folder: Written by `evaluate` or `score`; what has no reward counts for nothing.
-        best_of: The N of use, how many answers the best is taken of; half the samples by default.
-        ns: Sizes of a group; those above the samples of the poorest problem are left out.
-        ks: The k of the tables; 1, 2, 4, ... up to half of the samples by default.
-        differences: Of max@k, that an evaluation is to show.
+    `best_of` is of how many answers the best is taken in use, half the samples by default. Those
+    `ns`, sizes of a group, that are above the samples of the poorest problem are left out. `ks`
+    are 1, 2, 4, ... up to half of the samples by default.
 
     Raises MissingFileError without scores, DataError for a corrupt line, InvalidValueError for
     numbers that are not allowed and samples that are too few.

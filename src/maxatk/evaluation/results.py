@@ -158,12 +158,9 @@ class Results:
     """What `results.json` holds; `metrics` maps a metric and k to its mean over problems.
 
     Beside "max@k" and "pass@k" there is "max@k by NAME" for every column of the scores that no
-    rewarded sample lacks: the reward of the one of k samples that this column would choose.
-    `interval` says how the intervals were made. A sample passes from the reward `threshold` on;
-    `column` of the scores stood in for the reward, if one did. `finish_reasons` counts how samples
-    ended. `manifest` says where the results come from.
-
-    Raises DataError where a metric or the values of its problems are missing.
+    rewarded sample lacks: the reward of the one of k samples that this column would choose. A
+    sample passes from the reward `threshold` on; `column` of the scores stood in for the reward,
+    if one did. Raises DataError where a metric or the values of its problems are missing.
     """
 
     metrics: dict[str, dict[int, Mean]]
@@ -208,10 +205,7 @@ class Results:
         return recorded(self.manifest, place)
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row a problem, metric and k: value (NaN without one), samples, scored.
-
-        Raises MissingDependencyError without pandas.
-        """
+        """Return one row a problem, metric and k, its value NaN without one; needs pandas."""
         found, count = self.per_problem, len(self.ids)
         places = [(metric, k) for metric in METRICS for k in self.ks]
         values = [found.values[metric][k] for metric, k in places]
@@ -251,10 +245,7 @@ class Results:
 
     @classmethod
     def from_json(cls, row: Mapping[str, Any], *, place: str) -> Results:
-        """Return the results of a JSON object.
-
-        Raises DataError, which begins with `place` and names the field, for any other object.
-        """
+        """Return the results of a JSON object; raises DataError with place and field for others."""
         columns = row.get("per_problem")
         if isinstance(columns, Mapping):
             own = {name: columns[name] for name in _OWN_COLUMNS if name in columns}
@@ -304,16 +295,8 @@ def combined(
 
 
 def results_by(results: Results, field: str) -> dict[str, Results]:
-    """Return the results over the problems of every value of a field, the values in order.
-
-    Raises InvalidValueError where the results hold no `meta`, or none of it has the field.
-    """
-    meta = results.per_problem.meta
-    if meta is None:
-        raise InvalidValueError(
-            f"by: {field!r}: the results hold no `meta` of the problems; give the problems a field "
-            "`meta` and evaluate or score them again"
-        )
+    """Return the results by every value of a `meta` field; raises InvalidValueError without it."""
+    meta = results.per_problem.meta or ()
     check_by(meta, field)
     groups: dict[str, list[str]] = {}
     for problem_id, fields in zip(results.ids, meta, strict=True):
@@ -331,7 +314,9 @@ def check_by(meta: Iterable[Mapping[str, Any]], field: str | None) -> None:
     """Raise InvalidValueError where the `meta` of no problem has the field; None is no field."""
     names = {name for fields in meta for name in fields}
     if field is not None and not names:
-        raise InvalidValueError(f"by: {field!r}: the problems have no `meta`")
+        raise InvalidValueError(
+            f"by: {field!r}: the problems have no `meta`; give them one, and evaluate or score them"
+        )
     if field is not None and field not in names:
         raise unknown_name("by", field, names)
 

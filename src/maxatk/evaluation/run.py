@@ -22,7 +22,7 @@ from maxatk.evaluation.results import Results, check_by
 from maxatk.evaluation.store import Key, Store, key_of
 from maxatk.evaluation.submissions import Submission, read_submissions, submission
 from maxatk.evaluation.tally import build_results
-from maxatk.evaluation.verify import BATCH, Scorer, scoring_thread
+from maxatk.evaluation.verify import Scorer, scoring_thread
 from maxatk.folders import TRAIN_RECORD, file_digest, read_training, write_json
 from maxatk.jsonl import write_jsonl
 from maxatk.models import prompt_difference
@@ -84,8 +84,9 @@ class Run(abc.ABC):
         started = time.monotonic()
         self._progress: UnitProgress = progress or (lambda _done, _total, _unit: None)
         folder.write_manifest(self.out, self.settings)
+        self._failures = FailureStore(self.out / folder.FAILURES)
         with (
-            FailureStore(self.out / folder.FAILURES) as self._failures,
+            self._failures,
             Store(self.out / folder.SCORES, Score) as self._scores,
             scoring_thread(self._score) as put,
             contextlib.closing(self.draw()) as drawn,
@@ -229,9 +230,8 @@ class Filed(Run):
         self._claim({"samples": content}, file=file)
 
     def draw(self) -> Generator[Sequence[Submission], None, None]:
-        """Yield all of them, a batch at a time."""
-        for start in range(0, self.total, BATCH):
-            yield self._submissions[start : start + BATCH]
+        """Yield all of them at once."""
+        yield self._submissions
 
     def plan(self) -> dict[str, int]:
         """Return how many programs and tests there are, programs of equal text counted once."""

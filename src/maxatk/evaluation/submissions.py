@@ -63,9 +63,8 @@ def read_submissions(
     - `task_id`, `solution` (EvalPlus): the program is the solution, as it is.
 
     In the last two the sample's index counts the lines of its task. A problem may be named without
-    what stands before its last slash. Raises MissingFileError without the file, and one DataError
-    that names file and line of every other line, sample that occurs twice and unknown problem, or
-    the format that the file seems to have.
+    what stands before its last slash. Raises MissingFileError, and one DataError that names every
+    other line, sample that occurs twice and unknown problem, or the format that the file may have.
     """
     short = {problem_id.rpartition("/")[2]: problem_id for problem_id in problems}
     strangers: set[str] = set()
@@ -92,10 +91,7 @@ def read_submissions(
 def problems_of_log(
     path: str | Path, *, log_format: str | None = None, mapping: Mapping[str, str] | None = None
 ) -> list[Problem]:
-    """Return the problems of a log that holds prompts and answers, as lm-eval's does.
-
-    Raises InvalidValueError where it lacks one of them, and as `read_log`.
-    """
+    """Return the problems of a log; raises InvalidValueError where it lacks prompts or answers."""
     chosen = log_format or format_of(path, TABLE if mapping else OURS)
     rows = {row.problem_id: row for row in read_log(path, log_format=chosen, mapping=mapping)}
     for row in rows.values():

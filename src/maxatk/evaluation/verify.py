@@ -8,7 +8,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 from maxatk.evaluation.failures import Failure, failure_of
 from maxatk.evaluation.folder import problems_digest
@@ -22,8 +22,6 @@ from maxatk.verifier import Verifier, problem_job, quick_turns
 
 BATCH = 256
 BY_TESTS = "continuous"  # the reward that is the share of the tests that passed
-Scored: TypeAlias = tuple[Score, Failure | None]
-"""The score of a sample, and why it failed where that is known."""
 
 
 class Scorer:
@@ -43,8 +41,8 @@ class Scorer:
             "verifier": verifier.limits,
         }
 
-    def score(self, batch: Sequence[Submission]) -> Iterator[list[Scored]]:
-        """Yield the scores of submissions, in the order given, as soon as they are known."""
+    def score(self, batch: Sequence[Submission]) -> Iterator[list[tuple[Score, Failure | None]]]:
+        """Yield the scores of submissions, and why they failed, in order as soon as known."""
         if not self._by_tests:
             yield [(score, None) for score in self._rewarded(batch)]
             return
@@ -61,7 +59,9 @@ class Scorer:
                 ready = range(first, handed)
                 yield [self._scored(batch[at], early.pop(at), visible) for at in ready]
 
-    def _scored(self, found: Submission, verdict: Verdict, visible: Mapping[Key, float]) -> Scored:
+    def _scored(
+        self, found: Submission, verdict: Verdict, visible: Mapping[Key, float]
+    ) -> tuple[Score, Failure | None]:
         name, sample = key = key_of(found.sample)
         program = program_key(found.program)
         score = Score.from_verdict(verdict, problem_id=name, sample=sample, program=program)

@@ -18,10 +18,9 @@ def group_values(
 ) -> dict[str, float]:
     """Return what is logged of groups: rewards and advantages (P, n), and the texts of each group.
 
-    max@k for k = 1, 2, 4 .. n and the trained k; the trained k; the root mean square of the
-    advantages as the loss gets them; the share of groups whose advantages are all 0; that of
-    distinct completions within a group; of the samples with more than the least reward the share
-    whose text is so rewarded in another group too.
+    max@k for k = 1, 2, 4 .. n and the trained k; the root mean square of the advantages as the loss
+    gets them; the share of groups whose advantages are all 0; that of distinct completions in a
+    group; of the samples above the least reward the share whose text is so in another group too.
     """
     n = rewards.shape[1]
     return {
@@ -35,7 +34,6 @@ def group_values(
 
 
 def _shared(rewards: np.ndarray, texts: Sequence[Sequence[str]]) -> float:
-    """Return the share of the rewarded samples whose text is rewarded in another group too."""
     gained = rewards > np.nanmin(rewards, initial=np.inf)
     found = [
         [text for text, own in zip(group, row, strict=False) if own]

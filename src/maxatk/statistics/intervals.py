@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 
 from maxatk.check import require
-from maxatk.errors import InvalidValueError
 from maxatk.objectives import max_at_k
 
 FloatArray = npt.NDArray[np.float64]
@@ -85,8 +84,8 @@ def mean_and_error(values: FloatArray) -> tuple[FloatArray, FloatArray, npt.NDAr
     The mean is NaN without a value, the error for fewer than two. Raises InvalidValueError when
     there are no rows.
     """
-    if values.ndim != 2 or not len(values):
-        raise InvalidValueError(f"values: must have shape (P, K) with P > 0, got {values.shape}")
+    fits = values.ndim == 2 and len(values) > 0
+    require(fits, "values", "of shape (P, K) with P > 0", values.shape)
     known = ~np.isnan(values)
     count = known.sum(axis=0)
     mean = np.where(known, values, 0.0).sum(axis=0) / np.where(count, count, np.nan)

@@ -42,13 +42,10 @@ def over_seeds_and_problems(differences: FloatArray) -> PairedDifference:
 
     differences: (S, P, K). The variance of the mean is s_seed^2 / S + s_problem^2 / P -
     s_rest^2 / (S P) of the spreads of the seeds' means, of the problems' means and of what neither
-    explains, and never less than that of either alone; the degrees of freedom are Satterthwaite's,
-    and not fewer than either has. The test speaks of other seeds and other problems of the same
-    kind. A problem without a value in some seed is left out. p is never below that of flipping the
-    signs of the problems that differ; below two problems it is 1, without an interval.
-
-    Source: the two-way random-effects model without replication, Satterthwaite (1946). Raises
-    InvalidValueError below three seeds.
+    explains, and never less than that of either alone. A problem without a value in some seed is
+    left out. p is never below that of flipping the signs of the problems that differ; below two
+    problems it is 1, without an interval. Source: the two-way random-effects model without
+    replication, Satterthwaite (1946). Raises InvalidValueError below three seeds.
     """
     seeds = len(differences)
     require(seeds >= FEWEST_SEEDS, "differences", _ENOUGH, seeds)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from maxatk.errors import InvalidValueError
+from maxatk.check import require
 from maxatk.statistics.intervals import LEVEL, FloatArray, Interval, mean_and_error, t_quantile
 
 _DECIMALS = 9  # what is closer than this is equal, but for the rounding of a sum of floats
@@ -32,10 +32,7 @@ def paired_difference(values: FloatArray, baseline: FloatArray) -> PairedDiffere
     give. Where all differences are the same, or only one is known, there is no interval (NaN), and
     p is that smallest one. Raises InvalidValueError for different shapes and without problems.
     """
-    if values.shape != baseline.shape:
-        raise InvalidValueError(
-            f"paired_difference: shapes differ: {values.shape} and {baseline.shape}"
-        )
+    require(values.shape == baseline.shape, "values", f"of shape {baseline.shape}", values.shape)
     differences = values - baseline
     mean, error, problems = mean_and_error(differences)
     zeros = equal_problems(differences)
@@ -81,10 +78,8 @@ def wilcoxon(values: FloatArray, baseline: FloatArray) -> float:
     normal approximation with the tie correction above; 1 where none is left. Source: "The Best of
     N Worlds", section 4.5. Raises InvalidValueError for different shapes.
     """
-    if values.shape != baseline.shape or values.ndim != 1:
-        raise InvalidValueError(
-            f"wilcoxon: needs two arrays of shape (P,), got {values.shape} and {baseline.shape}"
-        )
+    require(values.shape == baseline.shape, "values", f"of shape {baseline.shape}", values.shape)
+    require(values.ndim == 1, "values", "of shape (P,)", values.shape)
     from scipy import stats
 
     differences = np.round(values - baseline, _DECIMALS)
