@@ -22,7 +22,6 @@ _FEW = f"Student's t where fewer than {intervals.FEW_PROBLEMS} have a value"
 _METHOD = f"percentile bootstrap over problems; {_FEW}"
 _MOST_BINS = 128
 _MOST_REASONS = 20
-_LACKS = "no value in the column"
 
 
 def build_results(
@@ -130,8 +129,8 @@ class ScoreTally:
         self._unscored += reward is None
         self._zeroed += score.error is not None and reward is not None
         if reward is None or score.error is not None:
-            scored = score.reward is not None and score.error is None
-            self._reasons[score.error or (_LACKS if scored else score.outcome.value)] += 1
+            lacks = "no value in the column" if score.reward is not None else score.outcome.value
+            self._reasons[score.error or lacks] += 1
 
     @property
     def problem_ids(self) -> list[str]:

@@ -193,12 +193,7 @@ RULES = (
         "problems that are solved sometimes (maxatk problems select), more samples a prompt, a "
         "smaller k, a reward with partial credit",
     ),
-    Rule(
-        "one answer for all",
-        (DISTINCT,),
-        _one_answer,
-        f"a temperature of 1, {_BACK}",
-    ),
+    Rule("one answer for all", (DISTINCT,), _one_answer, f"a temperature of 1, {_BACK}"),
     _bounded(
         "one answer for many prompts",
         {SHARED: (0, 0.5, "{:.0%} of the rewarded samples have a text rewarded elsewhere too")},
