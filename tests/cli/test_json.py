@@ -116,7 +116,7 @@ def test_what_problems_does_is_rows(printed, tmp_path):
     shown = printed("problems", "show", "made.jsonl", "mbpp/1")["problem"][0]
     assert shown["id"] == "mbpp/1"
     assert "def add_all" in shown["solution"]
-    checked = printed("problems", "check", "made.jsonl", "--drop", "good.jsonl")
+    checked = printed("problems", "check", "made.jsonl")
     assert [(row["passed"], row["failed"]) for row in checked["checked"]] == [(1, 1)]
     assert [(r["problem_id"], r["outcome"]) for r in checked["failures"]] == [
         ("mbpp/2", "runtime_error")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from maxatk.models import prompt_ids
 from maxatk.problems import BENCHMARKS
 from maxatk.problems.benchmarks import mathematics
-from maxatk.problems.benchmarks.base import json_literal, python_literal, render
+from maxatk.problems.benchmarks.base import python_literal, render
 from maxatk.verifier import extract_code
 from problems.rows import ROWS
 
@@ -89,7 +89,7 @@ def test_a_literal_is_the_value_again(value):
 
 @given(JSON)
 def test_a_json_value_becomes_the_literal_of_the_same_value(value):
-    assert ast.literal_eval(json_literal(json.dumps(value))) == value
+    assert ast.literal_eval(python_literal(json.loads(json.dumps(value)))) == value
 
 
 def test_what_has_no_literal_is_refused():

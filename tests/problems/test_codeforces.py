@@ -1,8 +1,8 @@
 import pytest
 
 from maxatk.problems.benchmarks.base import LeftOut
-from maxatk.problems.benchmarks.codeforces import Options, convert
-from maxatk.problems.source import contest_keys
+from maxatk.problems.benchmarks.codeforces import convert
+from maxatk.problems.overlap import contest_keys
 from maxatk.records import TestCase
 from problems.rows import codeforces_row, contest_row
 
@@ -43,14 +43,6 @@ def test_a_generated_checker_decides():
 )
 def test_rows_that_cannot_be_verified_are_left_out(changed, reason):
     assert convert(codeforces_row(**changed)) == LeftOut("codeforces/2050/A", reason)
-
-
-def test_incomplete_tests_are_a_setting():
-    row = codeforces_row(official_tests_complete=False)
-    assert not isinstance(convert(row), LeftOut)
-    only = Options(complete_tests_only=True)
-    assert convert(row, only).reason == "its official tests are incomplete"
-    assert not isinstance(convert(codeforces_row(), only), LeftOut)
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,8 @@ import pytest
 from pyarrow import parquet
 
 from maxatk.errors import DataError, InvalidValueError, MissingFileError
-from maxatk.problems import load_problems
-from maxatk.problems.files import data_files, file_fingerprint, read_rows
+from maxatk.problems import PrepareSettings, load_problems
+from maxatk.problems.files import data_files, read_rows
 from problems.rows import contest_row, mbpp_row
 
 
@@ -58,7 +58,8 @@ def test_columns_that_are_not_needed_are_not_read(tmp_path):
 
 def test_a_file_is_known_by_its_content(rows_file):
     first, second = rows_file(mbpp_row(), name="a.jsonl"), rows_file(mbpp_row(), name="b.jsonl")
-    one, other = file_fingerprint([first, second])
+    sources = [PrepareSettings("mbpp", file=str(path)).describe() for path in (first, second)]
+    (one,), (other,) = (source["files"] for source in sources)
     assert (one["name"], other["name"]) == ("a.jsonl", "b.jsonl")
     assert one["sha256"] == other["sha256"]
     assert one["bytes"] == first.stat().st_size

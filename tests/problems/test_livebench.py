@@ -1,7 +1,6 @@
 import pytest
 
-from maxatk.problems.benchmarks.base import LeftOut
-from maxatk.problems.benchmarks.livebench import Options, convert
+from maxatk.problems.benchmarks.livebench import convert
 from maxatk.records import TestCase
 from maxatk.verifier import Verifier, extract_code
 from problems.rows import lcb_call_row, livebench_row
@@ -44,13 +43,6 @@ def test_a_completion_asks_for_the_whole_program_and_its_own_solution_passes():
     with Verifier(workers=1) as verifier:
         program = extract_code(answer)
         assert verifier.verify(program, solved.problem.tests, compare="lcb").reward == 1
-
-
-def test_one_task_can_be_chosen():
-    assert convert(COMPLETION, Options(task="LCB_generation")) == LeftOut(
-        "livebench/0123abcd", "its task is not LCB_generation"
-    )
-    assert not isinstance(convert(livebench_row(), Options(task="LCB_generation")), LeftOut)
 
 
 @pytest.mark.parametrize(

@@ -200,7 +200,7 @@ def test_repeated_tests_of_a_problem_are_dropped(rows_file):
         ("livecodebench", {"start_date": "June"}, "start_date: must be YYYY-MM-DD"),
         ("code_contests", {"max_difficulty": -1}, "max_difficulty: must be at least 0"),
         ("code_contests", {"compare": "token"}, "unknown value 'token'"),
-        ("livebench", {"task": "coding"}, "got 'coding'; allowed: both, LCB_generation"),
+        ("mbpp", {"form": "stdin", "visible_tests": 1}, "is for the form 'asserts', got form="),
     ],
 )
 def test_options_that_are_not_allowed_are_refused(rows_file, name, options, message):

@@ -114,7 +114,7 @@ def prepare_files(
     targets = _targets(sets, out)
     for name, settings in sets.items():  # everything that can be refused is refused before work
         outputs(targets[name], settings.parts)
-        settings.source().check()
+        settings.check()
     counters = {name: _token_counter(settings) for name, settings in sets.items()}
     manifests = {}
     for name, settings in sets.items():
@@ -132,8 +132,6 @@ def prepare_files(
 def check(
     problems: Annotated[Path, tyro.conf.Positional],
     /,
-    solutions: Path | None = None,
-    drop: Path | None = None,
     verifier: VerifierSettings = VerifierSettings(),  # noqa: B008
     format: OutputFormat = "text",
     progress: ProgressMode = "auto",
@@ -141,28 +139,17 @@ def check(
     """Run every problem's reference solution through the verifier and report those that fail.
 
     Args:
-        problems: A problems.jsonl.
-        solutions: Its reference solutions; X.solutions.jsonl beside it if not given.
-        drop: Also write the problems here, without those whose own solution fails.
+        problems: A problems.jsonl, beside which `problems prepare` wrote X.solutions.jsonl.
         verifier: Its workers and limits.
     """
     refuse_two_outputs(format, progress)
     with verifier.open() as opened, progress_of("check", progress) as report:
-        checked = check_solutions(problems, solutions, verifier=opened, progress=report)
-    kept = None if drop is None else checked.write_passing(drop)
+        counts, failures = check_solutions(problems, verifier=opened, progress=report)
     if progress == "json":
         return
-    counts = {
-        "problems": str(problems),
-        "passed": checked.passed,
-        "failed": len(checked.failures),
-        "unverified": len(checked.unverified),
-        "without_solution": len(checked.unsolved),
-    }
-    last = [{**row, "stderr": row["stderr"].rpartition("\n")[2]} for row in checked.failures]
-    failures = Output(checked.failures, shown(last).table)
-    text = "" if drop is None else f"{drop}: {kept} problems"
-    emit({"checked": shown([counts]), "failures": failures}, format, text=text)
+    last = [{**row, "stderr": row["stderr"].rpartition("\n")[2]} for row in failures]
+    checked = shown([{"problems": str(problems), **counts}])
+    emit({"checked": checked, "failures": Output(failures, shown(last).table)}, format)
 
 
 def export(
@@ -179,7 +166,7 @@ def export(
         target: The trainer; verl reads parquet.
         out: The file to write.
     """
-    print(f"{out}: {write_parquet(read_problems(problems)[0].values(), out)} problems")
+    print(f"{out}: {write_parquet(read_problems(problems).values(), out)} problems")
 
 
 def select(

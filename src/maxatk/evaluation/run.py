@@ -145,7 +145,7 @@ class Drawn(Run):
     def __init__(
         self, recipe: EvalRecipe, verifier: Verifier, backend: Backend | None = None
     ) -> None:
-        problems, _ = read_problems(recipe.problems, limit=recipe.limit)
+        problems = read_problems(recipe.problems, limit=recipe.limit)
         samples = recipe.sampling.samples
         total = len(problems) * samples
         super().__init__(recipe, problems, verifier, total=total, fewest=samples)
@@ -204,7 +204,7 @@ class Filed(Run):
 
     def __init__(self, recipe: ScoreRecipe, verifier: Verifier) -> None:
         file = Path(recipe.samples)
-        problems, _ = read_problems(recipe.problems)
+        problems = read_problems(recipe.problems)
         found = read_submissions(
             file,
             problems,

@@ -7,9 +7,10 @@ from maxatk.problems.load import (
     load_problems,
     problems_by_id,
     read_problems,
+    solutions_file,
 )
-from maxatk.problems.prepare import PrepareSettings, outputs, prepare, read_sets, solutions_file
-from maxatk.problems.source import Overlap
+from maxatk.problems.overlap import Overlap
+from maxatk.problems.prepare import PrepareSettings, outputs, prepare, read_sets
 
 __all__ = [
     "BENCHMARKS",

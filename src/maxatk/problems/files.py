@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from maxatk.errors import DataError, InvalidValueError, MissingDependencyError, MissingFileError
-from maxatk.folders import file_digest
 from maxatk.jsonl import read_jsonl
 from maxatk.problems.benchmarks.base import Row
 
@@ -22,11 +21,9 @@ _BATCH = 16  # rows of parquet decoded at a time; one row of CodeContests can ho
 
 
 def data_files(path: Path, *, split: str | None, names: Sequence[str] | None) -> list[Path]:
-    """Return the data files of `path`, a file or a folder.
+    """Return a file, or of a folder its `names`, else those that start with the split, else all.
 
-    In a folder these are `names` if they are given, else the files whose name starts with the
-    split, else all, in the order of their names. Raises MissingFileError for what does not exist,
-    InvalidValueError for another format.
+    Raises MissingFileError for what does not exist, InvalidValueError for another format.
     """
     if path.is_file():
         if path.suffix not in FORMATS:
@@ -63,14 +60,6 @@ def read_rows(
     if path.suffix in (".csv", ".tsv"):
         return _table_rows(path)
     return _array_rows(path)
-
-
-def file_fingerprint(files: Sequence[Path]) -> list[dict[str, Any]]:
-    """Return name, size in bytes and SHA-256 of every file."""
-    return [
-        {"name": path.name, "bytes": path.stat().st_size, "sha256": file_digest(path)}
-        for path in files
-    ]
 
 
 def _parquet_rows(path: Path, unused: Sequence[str], only: Sequence[str] | None) -> Iterator[Row]:

@@ -1,24 +1,40 @@
-"""Load problems by name: a benchmark of `BENCHMARKS`, or the path of a problems.jsonl."""
+"""How a name, a file or problems of one's own become problems.
+
+`read_problems`, `load_problems`, `load_benchmark`, `Source.outcomes`, `Source.rows`: each calls the
+next one.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import functools
 import itertools
 import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from maxatk.check import at_least
-from maxatk.errors import DataError, InvalidValueError, suggestion, unknown_name
+from maxatk.errors import (
+    DataError,
+    InvalidValueError,
+    MissingDependencyError,
+    suggestion,
+    unknown_name,
+)
+from maxatk.folders import file_digest
 from maxatk.jsonl import read_jsonl
-from maxatk.problems.benchmarks import BENCHMARKS
-from maxatk.problems.benchmarks.base import Converted, LeftOut, SolvedProblem
-from maxatk.problems.prepare import solutions_file
-from maxatk.problems.source import open_source
+from maxatk.models import why_missing
+from maxatk.problems.benchmarks import BENCHMARKS, base
+from maxatk.problems.benchmarks.base import Converted, LeftOut, Row, SolvedProblem
+from maxatk.problems.files import data_files, read_rows
 from maxatk.records import Problem, Sample
+from maxatk.settings import from_mapping
 from maxatk.verifier import problem_job
+
+BadRows: TypeAlias = Literal["stop", "leave_out"]
 
 _log = logging.getLogger(__name__)
 
@@ -29,6 +45,39 @@ class Loaded:
 
     solved: tuple[SolvedProblem, ...]
     left_out: tuple[LeftOut, ...]
+
+
+def read_problems(
+    problems: str | Path | Sequence[Problem], *, limit: int | None = None
+) -> dict[str, Problem]:
+    """Return the first problems by id, of a name for `load_problems` or of one's own.
+
+    Raises as `load_problems` and `problems_by_id`, and InvalidValueError for an unknown rule of
+    comparison.
+    """
+    source = "problems"
+    if isinstance(problems, (str, Path)):
+        source, problems = str(problems), load_problems(problems, limit=limit)
+    by_id = problems_by_id(problems[:limit], source=source)
+    for problem in by_id.values():
+        if problem.tests:
+            problem_job("", problem)  # an unknown comparison rule is refused now, not in the middle
+    return by_id
+
+
+def problems_by_id(problems: Iterable[Problem], *, source: str) -> dict[str, Problem]:
+    """Return problems by their id, in their order; `source` starts the messages.
+
+    Raises DataError where there are none or an id occurs twice.
+    """
+    by_id: dict[str, Problem] = {}
+    for problem in problems:
+        if problem.id in by_id:
+            raise DataError(f"{source}: the id {problem.id!r} occurs twice")
+        by_id[problem.id] = problem
+    if not by_id:
+        raise DataError(f"{source}: holds no problems")
+    return by_id
 
 
 def load_problems(
@@ -51,9 +100,10 @@ def load_problems(
     file, DataError for a row that does not have the schema and for a hub that does not answer.
     """
     at_least("limit", limit, 1)
-    if str(name) in BENCHMARKS:
+    name = str(name)
+    if name in BENCHMARKS:
         loaded = load_benchmark(
-            str(name), split=split, limit=limit, file=file, revision=revision, options=options
+            name, split=split, limit=limit, file=file, revision=revision, options=options
         )
         if loaded.left_out:
             reasons = Counter(row.reason for row in loaded.left_out)
@@ -61,13 +111,37 @@ def load_problems(
             _log.warning("%s: %d rows were left out: %s", name, len(loaded.left_out), counted)
         return [solved.problem for solved in loaded.solved]
     if Path(name).suffix != ".jsonl":
-        raise unknown_name("problems", str(name), [*BENCHMARKS, "a path ending in .jsonl"])
+        raise unknown_name("problems", name, [*BENCHMARKS, "a path ending in .jsonl"])
     if any(value is not None for value in (split, file, revision, options)):
         raise InvalidValueError(
             "split, file, revision, options: are for benchmarks; a problems.jsonl has none of them"
         )
-    problems = read_jsonl(name, Problem.from_json)
-    return list(problems_by_id(itertools.islice(problems, limit), source=str(name)).values())
+    problems = itertools.islice(read_jsonl(name, Problem.from_json), limit)
+    return list(problems_by_id(problems, source=name).values())
+
+
+def load_benchmark(
+    name: str,
+    *,
+    split: str | None = None,
+    limit: int | None = None,
+    file: str | Path | None = None,
+    revision: str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Loaded:
+    """Return problems with their solutions, and the rows left out; otherwise as `load_problems`."""
+    source = Source(name, split, file and str(file), revision, dict(options or {}))
+    at_least("limit", limit, 1)
+    solved: list[SolvedProblem] = []
+    left_out: list[LeftOut] = []
+    for _, outcome in source.outcomes():
+        if isinstance(outcome, LeftOut):
+            left_out.append(outcome)
+        else:
+            solved.append(outcome)
+        if len(solved) == limit:
+            break
+    return Loaded(tuple(solved), tuple(left_out))
 
 
 def find_problem(
@@ -83,11 +157,9 @@ def find_problem(
     `problem_id` may leave out the benchmark's name. Raises InvalidValueError for an id that is not
     there, with the closest one, or whose row is left out; otherwise as `load_problems`.
     """
-    wanted = (problem_id, f"{name}/{problem_id}")
-    seen: list[str] = []
     made: Iterable[Converted]
     if str(name) in BENCHMARKS:
-        source = open_source(str(name), split=split, file=file, options=options)
+        source = Source(str(name), split, file and str(file), options=dict(options or {}))
         made = (outcome for _, outcome in source.outcomes())
     else:
         problems = load_problems(name, split=split, file=file, options=options)
@@ -95,71 +167,212 @@ def find_problem(
         samples = read_jsonl(path, Sample.from_json) if path.is_file() else ()
         solutions = {sample.problem_id: sample.completion for sample in samples}
         made = [SolvedProblem(problem, solutions.get(problem.id)) for problem in problems]
+    wanted = (problem_id, f"{name}/{problem_id}")
+    seen: list[str] = []
     for found in made:
-        found_id = found.row_id if isinstance(found, LeftOut) else found.problem.id
-        if found_id in wanted:
-            if isinstance(found, LeftOut):
-                raise InvalidValueError(f"id: {found_id!r} is left out: {found.reason}")
-            return found
-        seen.append(found_id)
+        seen.append(found.row_id if isinstance(found, LeftOut) else found.problem.id)
+        if seen[-1] not in wanted:
+            continue
+        if isinstance(found, LeftOut):
+            raise InvalidValueError(f"id: {seen[-1]!r} is left out: {found.reason}")
+        return found
+    hint = suggestion(wanted[1], seen) or suggestion(problem_id, seen)
     raise InvalidValueError(
-        f"id: {problem_id!r} is not among the {len(seen)} problems of {name}"
-        f"{suggestion(wanted[1], seen) or suggestion(problem_id, seen)}"
+        f"id: {problem_id!r} is not among the {len(seen)} problems of {name}{hint}"
     )
 
 
-def problems_by_id(problems: Iterable[Problem], *, source: str) -> dict[str, Problem]:
-    """Return problems by their id, in their order; `source` starts the messages.
+def solutions_file(problems: Path) -> Path:
+    """Return where the reference solutions of a problems file lie: X.solutions.jsonl beside X."""
+    return problems.with_suffix(".solutions.jsonl")
 
-    Raises DataError where there are none or an id occurs twice.
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """A benchmark as asked for: rows of the hub, or of the local `file`, a file or a folder.
+
+    Raises InvalidValueError for an unknown name, split or option.
     """
-    by_id: dict[str, Problem] = {}
-    for problem in problems:
-        if problem.id in by_id:
-            raise DataError(f"{source}: the id {problem.id!r} occurs twice")
-        by_id[problem.id] = problem
-    if not by_id:
-        raise DataError(f"{source}: holds no problems")
-    return by_id
+
+    benchmark: str
+    split: str | None = None
+    file: str | None = None
+    revision: str | None = None
+    options: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.benchmark not in BENCHMARKS:
+            raise unknown_name("benchmark", self.benchmark, BENCHMARKS)
+        if self.split is not None and self.split not in self.kind.splits:
+            raise unknown_name("split", self.split, self.kind.splits)
+        if self.file is None and not self.kind.hub:
+            raise InvalidValueError(
+                f"{self.benchmark}: needs options.hub, a data set's name, or a file"
+            )
+        if self.file is not None and self.revision is not None:
+            raise InvalidValueError("revision: is for the hub; a local file has none")
+
+    def outcomes(
+        self, *, start: int = 0, bad_rows: BadRows = "stop"
+    ) -> Iterator[tuple[Row, Converted]]:
+        """Yield every row with what it becomes, from row `start` on.
+
+        Raises DataError for a row without the schema, unless `bad_rows` leaves it out.
+        """
+        for place, row in self.rows(start):
+            try:
+                outcome = self._convert(row, place)
+            except DataError as error:
+                if bad_rows == "stop":
+                    raise
+                outcome = LeftOut(place, f"bad row: {error.__cause__!r:.100}")
+            yield row, outcome
+
+    def rows(
+        self, start: int = 0, *, only: Sequence[str] | None = None
+    ) -> Iterator[tuple[str, Row]]:
+        """Yield (place, row) from row `start` on; of parquet files the columns `only`, if given."""
+        if not self.files:
+            for number, row in enumerate(self._hub_rows(start, only), start):
+                yield f"{self.kind.hub}, {self.split_read}, row {number}", row
+            return
+        placed = (
+            (f"{path}, row {number}", row)
+            for path in self.files
+            for number, row in enumerate(read_rows(path, unused=self.kind.unused, only=only))
+        )
+        yield from itertools.islice(placed, start, None)
+
+    @functools.cached_property
+    def chosen(self) -> base.RowOptions:
+        """The options, checked."""
+        where = f"options of {self.benchmark}"
+        try:
+            return from_mapping(BENCHMARKS[self.benchmark].options, self.options, where=where)
+        except InvalidValueError as error:
+            if str(error).startswith(where):
+                raise
+            raise InvalidValueError(f"{where}: {error}") from error
+
+    @functools.cached_property
+    def kind(self) -> base.Benchmark:
+        """The row of `BENCHMARKS`; that of a table has the data set that its options name."""
+        kind = BENCHMARKS[self.benchmark]
+        named = {name: getattr(self.chosen, name, None) for name in ("hub", "config")}
+        return dataclasses.replace(kind, **named) if named["hub"] else kind
+
+    @functools.cached_property
+    def split_read(self) -> str | None:
+        """The split that is read; None for a local file that is read whole."""
+        whole = self.file is not None and not Path(self.file).is_dir()
+        return self.split or (None if whole else self.kind.default_split)
+
+    @functools.cached_property
+    def files(self) -> list[Path]:
+        """The local files, none of the hub; raises as `data_files`.
+
+        A single one is read whole, unless its rows tell their split.
+        """
+        if self.file is None:
+            return []
+        path, kind = Path(self.file), self.kind
+        if self.split is not None and not path.is_dir() and kind.split_of is None:
+            raise InvalidValueError(
+                f"split: a local file is read whole, so {self.split!r} cannot be chosen from it; "
+                "leave out split or file, or give a folder of files"
+            )
+        names = None
+        if kind.data_files is not None and self.split_read is not None:
+            names = kind.data_files(self.split_read, self.chosen)
+        return data_files(path, split=self.split_read, names=names)
+
+    @functools.cached_property
+    def commit(self) -> str:
+        """The revision of the hub that is read; raises DataError where it cannot be found out."""
+        if pinned := self.revision or self.kind.revision:
+            return pinned
+        with _hub(self.kind.hub):
+            from huggingface_hub import HfApi
+
+            return str(HfApi().dataset_info(self.kind.hub).sha)
+
+    def check(self) -> None:
+        """Raise DataError when the first row of a local file does not have the schema."""
+        for place, row in itertools.islice(self.rows(), 1) if self.files else ():
+            self._convert(row, place)
+
+    def describe(self) -> dict[str, Any]:
+        """Return what identifies the rows: the files' hashes, or the hub's revision and split."""
+        files = [
+            {"name": path.name, "bytes": path.stat().st_size, "sha256": file_digest(path)}
+            for path in self.files
+        ]
+        return {
+            "benchmark": self.benchmark,
+            **({"files": files} if files else {"hub": self.kind.hub, "revision": self.commit}),
+            **({} if self.split_read is None else {"split": self.split_read}),
+            "options": dataclasses.asdict(self.chosen),
+        }
+
+    def _hub_rows(self, start: int, only: Sequence[str] | None) -> Iterator[Row]:
+        kind, split, commit = self.kind, str(self.split_read), self.commit
+        with _hub(kind.hub):
+            from datasets import load_dataset
+
+            reason = why_missing(kind.hub, kind="dataset", revision=commit)
+            if reason is not None:  # soon: the loader below would ask for half a minute
+                raise ConnectionError(reason)
+            if kind.data_files is None:
+                how: dict[str, Any] = {} if only is None else {"columns": list(only)}
+                how |= {"split": split, "revision": commit, "streaming": True}
+                rows = load_dataset(kind.hub, kind.config, **how)
+            else:
+                names = kind.data_files(split, self.chosen)
+                files = [f"hf://datasets/{kind.hub}@{commit}/{name}" for name in names]
+                rows = load_dataset("json", data_files=files, split="train", streaming=True)
+            yield from rows.skip(start)
+
+    def _convert(self, row: Row, place: str) -> Converted:
+        remedy = f"a row of {self.kind.hub} is wanted; bad_rows=leave_out leaves it out"
+        try:
+            found = self.kind.split_of(row) if self.files and self.kind.split_of else None
+            if found and self.split_read not in (None, found):
+                return LeftOut(place, f"is in the split {found}")
+            made = self.kind.convert(row, self.chosen)
+            return made if isinstance(made, LeftOut) else _with_tests_once(made)
+        except KeyError as error:
+            missing = error.args[0]
+            raise DataError(
+                f"{place}: missing column {missing!r}; got {sorted(row)}; {remedy}"
+            ) from error
+        except (TypeError, AttributeError, ValueError, OverflowError, RecursionError) as error:
+            raise DataError(f"{place}: does not have the schema ({error}); {remedy}") from error
 
 
-def load_benchmark(
-    name: str,
-    *,
-    split: str | None = None,
-    limit: int | None = None,
-    file: str | Path | None = None,
-    revision: str | None = None,
-    options: Mapping[str, Any] | None = None,
-) -> Loaded:
-    """Return problems with their solutions, and the rows left out; otherwise as `load_problems`."""
-    source = open_source(name, split=split, file=file, revision=revision, options=options)
-    at_least("limit", limit, 1)
-    solved: list[SolvedProblem] = []
-    left_out: list[LeftOut] = []
-    for _, outcome in source.outcomes():
-        if isinstance(outcome, LeftOut):
-            left_out.append(outcome)
-        else:
-            solved.append(outcome)
-        if len(solved) == limit:
-            break
-    return Loaded(tuple(solved), tuple(left_out))
+def _with_tests_once(solved: SolvedProblem) -> SolvedProblem:
+    # A repeated test costs a run, and its outcome would have double weight in the reward.
+    problem, once = solved.problem, tuple(dict.fromkeys(solved.problem.tests))
+    if not (dropped := len(problem.tests) - len(once)):
+        return solved
+    return SolvedProblem(dataclasses.replace(problem, tests=once), solved.solution, dropped)
 
 
-def read_problems(
-    problems: str | Path | Sequence[Problem], *, limit: int | None = None
-) -> tuple[dict[str, Problem], str | None]:
-    """Return the first problems by id, and the name that they were loaded by, if they were.
-
-    Raises as `load_problems` and `problems_by_id`, and InvalidValueError for an unknown rule of
-    comparison.
-    """
-    source = str(problems) if isinstance(problems, (str, Path)) else None
-    if isinstance(problems, (str, Path)):
-        problems = load_problems(problems, limit=limit)
-    by_id = problems_by_id(problems[:limit], source=source or "problems")
-    for problem in by_id.values():
-        if problem.tests:
-            problem_job("", problem)  # an unknown comparison rule is refused now, not in the middle
-    return by_id, source
+@contextlib.contextmanager
+def _hub(name: str) -> Iterator[None]:
+    """Raise MissingDependencyError without `datasets`, and DataError for what fails inside."""
+    try:
+        import datasets  # noqa: F401
+    except ImportError as error:
+        raise MissingDependencyError(
+            "loading a benchmark from the hub needs the package 'datasets': "
+            "pip install 'maxatk[train]', or give a local file"
+        ) from error
+    try:
+        yield
+    except Exception as error:  # the libraries behind raise errors of several trees
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise DataError(
+            f"{name}: cannot be loaded from the hub ({reason:.200}); without a network, make "
+            "problems.jsonl of a local file or folder of the same schema: maxatk problems prepare "
+            "NAME --file FILE --out problems.jsonl"
+        ) from error

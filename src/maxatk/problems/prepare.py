@@ -15,7 +15,8 @@ from maxatk.check import at_least, is_whole, require
 from maxatk.errors import InvalidValueError
 from maxatk.folders import atomic_write, file_digest, read_json, write_json
 from maxatk.problems.benchmarks.base import PROMPTS_VERSION, Converted, LeftOut, SolvedProblem
-from maxatk.problems.source import BadRows, Overlap, Source, contest_keys, open_source
+from maxatk.problems.load import BadRows, Source, solutions_file
+from maxatk.problems.overlap import Overlap, contest_keys
 from maxatk.records import Sample
 from maxatk.settings import from_mapping
 from maxatk.verifier import Progress
@@ -26,23 +27,16 @@ _PARTS = 2  # a random split has at least so many
 
 
 @dataclasses.dataclass(frozen=True)
-class PrepareSettings:
+class PrepareSettings(Source):
     """How one problems file is made of one benchmark.
 
-    `benchmark`, `split`, `file`, `revision`, `options` and `limit` are those of `load_problems`.
     `max_prompt_tokens` leaves out longer prompts, counted by `tokenizer` (a model's folder or hub
     name) in its chat template. `max_solution_length` leaves out problems whose reference solution
     has more characters, or that have none: a rough measure of difficulty. `overlap` leaves out the
-    problems another data set holds. `bad_rows` "leave_out" leaves out rows without the schema
-    instead of stopping. `parts` (name -> weight) splits the problems at random by `seed`, in
-    proportion to the weights.
+    problems another data set holds, `bad_rows` "leave_out" rows without the schema instead of
+    stopping. `parts` (name -> weight) splits at random by `seed`, in proportion to the weights.
     """
 
-    benchmark: str
-    split: str | None = None
-    file: str | None = None
-    revision: str | None = None
-    options: dict[str, Any] = dataclasses.field(default_factory=dict)
     limit: int | None = None
     tokenizer: str | None = None
     max_prompt_tokens: int | None = None
@@ -53,6 +47,7 @@ class PrepareSettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for name in ("limit", "max_prompt_tokens", "max_solution_length"):
             at_least(name, getattr(self, name), 1)
         if self.max_prompt_tokens is not None and self.tokenizer is None:
@@ -70,22 +65,11 @@ class PrepareSettings:
             if not str(name).replace("_", "").replace("-", "").isalnum():
                 raise InvalidValueError(f"parts: {name!r} must be a word, it names a file")
 
-    def source(self) -> Source:
-        """Return the benchmark's source; the errors are those of `open_source`."""
-        return open_source(
-            self.benchmark,
-            split=self.split,
-            file=self.file,
-            revision=self.revision,
-            options=self.options,
-        )
-
 
 def read_sets(recipe: Mapping[str, Any]) -> dict[str, PrepareSettings]:
     """Return the settings of every set of a recipe: a mapping with the key `sets`.
 
-    `tokenizer` and `seed` beside `sets` hold for the sets that have none of their own. Raises
-    InvalidValueError naming the key, the value and what is allowed.
+    `tokenizer` and `seed` beside it are for sets without their own. Raises InvalidValueError.
     """
     shared = from_mapping(_DataRecipe, recipe, where="recipe")
     if not shared.sets:
@@ -106,52 +90,22 @@ class _DataRecipe:
     seed: int = 0
 
 
-@dataclasses.dataclass(frozen=True)
-class Outputs:
-    """The files of one preparation: `problems` by part, named by the caller, and what lies beside.
-
-    `left_out` lists the rows left out with the reason; `manifest` holds settings, counts, hashes.
-    """
-
-    problems: dict[str, Path]
-    left_out: Path
-    manifest: Path
-    work: Path
-
-    @property
-    def data(self) -> list[Path]:
-        """All files but the manifest."""
-        problems = self.problems.values()
-        return [*problems, *map(solutions_file, problems), self.left_out]
-
-
-def outputs(out: Path, parts: Iterable[str] = ()) -> Outputs:
-    """Return the files of a preparation into `out`; with parts, one file for each: out-PART.jsonl.
+def outputs(out: Path, parts: Iterable[str] = ()) -> dict[str, Path]:
+    """Return the problems files of a preparation into `out` by part: out-PART.jsonl, or `out`.
 
     Raises InvalidValueError where `out` does not end in .jsonl.
     """
     if out.suffix != ".jsonl":
         raise InvalidValueError(f"out: {str(out)!r} must end in .jsonl")
-    return Outputs(
-        {name: out.with_name(f"{out.stem}-{name}.jsonl") for name in parts} or {"": out},
-        left_out=out.with_suffix(".left_out.jsonl"),
-        manifest=out.with_suffix(".manifest.json"),
-        work=out.with_suffix(".work"),
-    )
-
-
-def solutions_file(problems: Path) -> Path:
-    """Return where the reference solutions of a problems file lie: X.solutions.jsonl beside X."""
-    return problems.with_suffix(".solutions.jsonl")
+    return {name: out.with_name(f"{out.stem}-{name}.jsonl") for name in parts} or {"": out}
 
 
 class Journal:
-    """A context manager over the working file; what an earlier run left there is read first.
+    """The working file of a preparation; what an earlier run left there is read first.
 
     Its first line says which preparation it is, every other is a row of the data set: five JSON
     texts with tabs between them, of id, problem, solution or reason, tests and dropped tests. A
-    torn last line is dropped; a file of another preparation is begun anew. `rows` and `ids` are
-    those of the file.
+    torn last line is dropped; a file of another preparation is begun anew.
     """
 
     def __init__(self, path: Path, identity: Mapping[str, Any]) -> None:
@@ -192,10 +146,8 @@ class Journal:
             next(lines)
             yield from (line.rstrip("\n").split("\t") for line in lines)
 
-    def __enter__(self) -> Journal:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """Close the file."""
         self._file.close()
 
     def _count(self, line: str) -> None:
@@ -214,34 +166,37 @@ def prepare(
 ) -> dict[str, Any]:
     """Make a problems file (one for each part) as `settings` say and return its manifest.
 
-    Beside it lie the reference solutions, the rows left out, and the manifest (`outputs` names
-    them). Memory holds one problem and the ids. The same call resumes a preparation that was
-    killed, and leaves a finished one as it is. `count_tokens(prompt)` is needed for
-    `max_prompt_tokens`; `progress(done, total)` counts rows. Raises InvalidValueError,
-    MissingFileError and DataError, before the first row is converted where that can be.
+    Beside X.jsonl lie its solutions, X.left_out.jsonl with the rows left out and the reasons, and
+    X.manifest.json with settings, counts and hashes. Memory holds one problem and the ids. The same
+    call resumes a preparation that was killed, and leaves a finished one as it is. `count_tokens`
+    of a prompt is needed for `max_prompt_tokens`; `progress(done, total)` counts rows. Raises
+    InvalidValueError, MissingFileError and DataError, before the first row where that can be.
     """
-    files = outputs(Path(out), settings.parts)
+    out = Path(out)
+    problems, left_out = outputs(out, settings.parts), out.with_suffix(".left_out.jsonl")
+    manifest_file, work = out.with_suffix(".manifest.json"), out.with_suffix(".work")
     if settings.max_prompt_tokens is not None and count_tokens is None:
         raise InvalidValueError("count_tokens: is needed to count max_prompt_tokens")
-    source = settings.source()
-    source.check()
-    identity = _identity(settings, source)
-    finished = _finished(files, identity)
-    if finished is not None:
-        return finished
-    with Journal(files.work, identity) as journal:
-        _convert_rows(source, settings, journal, count_tokens, progress)
-        manifest = {**identity, **_write(files, journal, settings)}
-    write_json(files.manifest, manifest)
-    files.work.unlink()
+    settings.check()
+    identity = _identity(settings)
+    files = [*problems.values(), *map(solutions_file, problems.values()), left_out]
+    if manifest_file.is_file() and not work.exists() and all(map(Path.is_file, files)):
+        manifest = read_json(manifest_file)
+        if {name: manifest.get(name) for name in identity} == json.loads(json.dumps(identity)):
+            return manifest
+    with contextlib.closing(Journal(work, identity)) as journal:
+        _convert_rows(settings, journal, count_tokens, progress)
+        manifest = {**identity, **_write(problems, left_out, journal, settings)}
+    write_json(manifest_file, manifest)
+    work.unlink()
     return manifest
 
 
 def split_ids(ids: Iterable[str], parts: Mapping[str, int], *, seed: int) -> dict[str, str]:
     """Return the part of every id: a random split in proportion to the weights, exact in size.
 
-    The order is that of a hash of seed and id, so it depends neither on the order of the ids nor
-    on the version of a random number generator. Raises InvalidValueError for an empty part.
+    By a hash of seed and id, whatever the order of the ids. Raises InvalidValueError for an empty
+    part.
     """
     order = sorted(ids, key=lambda name: hashlib.sha256(f"{seed}\0{name}".encode()).digest())
     total, weight, start = sum(parts.values()), 0, 0
@@ -259,7 +214,6 @@ def split_ids(ids: Iterable[str], parts: Mapping[str, int], *, seed: int) -> dic
 
 
 def _convert_rows(
-    source: Source,
     settings: PrepareSettings,
     journal: Journal,
     count_tokens: CountTokens | None,
@@ -267,7 +221,7 @@ def _convert_rows(
 ) -> None:
     overlap = settings.overlap
     taken = overlap.keys() if overlap else set()
-    for row, made in source.outcomes(start=journal.rows, bad_rows=settings.bad_rows):
+    for row, made in settings.outcomes(start=journal.rows, bad_rows=settings.bad_rows):
         if len(journal.ids) == settings.limit:
             break
         if isinstance(made, SolvedProblem):
@@ -297,7 +251,7 @@ def _too_long(
     return None
 
 
-def _identity(settings: PrepareSettings, source: Source) -> dict[str, Any]:
+def _identity(settings: PrepareSettings) -> dict[str, Any]:
     overlap = settings.overlap
     chosen = dataclasses.asdict(settings)
     for place in ("file", "split", "revision", "options", "benchmark", "overlap"):
@@ -305,31 +259,23 @@ def _identity(settings: PrepareSettings, source: Source) -> dict[str, Any]:
     return {
         "version": VERSION,
         "prompts": PROMPTS_VERSION,
-        "source": source.describe(),
+        "source": settings.describe(),
         "overlap": [found.describe() for found in overlap.sources()] if overlap else [],
         "settings": chosen,
     }
 
 
-def _finished(files: Outputs, identity: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the manifest of the same preparation where all its files still lie as written."""
-    if files.work.exists() or not files.manifest.is_file():
-        return None
-    manifest = read_json(files.manifest)
-    before = {name: manifest.get(name) for name in identity}
-    if before != json.loads(json.dumps(identity)):
-        return None
-    return manifest if all(path.is_file() for path in files.data) else None
-
-
-def _write(files: Outputs, journal: Journal, settings: PrepareSettings) -> dict[str, Any]:
+def _write(
+    problems: Mapping[str, Path], left_out: Path, journal: Journal, settings: PrepareSettings
+) -> dict[str, Any]:
     """Write all files but the manifest; return the counts, and lines and SHA-256 of each file."""
     part_of = split_ids(journal.ids, settings.parts if journal.ids else {}, seed=settings.seed)
     counts = dict.fromkeys(("tests", "duplicates", "with_duplicates", "solutions"), 0)
-    reasons, lines = Counter[str](), dict.fromkeys(files.data, 0)
+    files = [*problems.values(), *map(solutions_file, problems.values()), left_out]
+    reasons, lines = Counter[str](), dict.fromkeys(files, 0)
     with contextlib.ExitStack() as stack:
-        partial = {path: stack.enter_context(atomic_write(path)) for path in files.data}
-        opened = {path: stack.enter_context(partial[path].open("w")) for path in files.data}
+        partial = {path: stack.enter_context(atomic_write(path)) for path in files}
+        opened = {path: stack.enter_context(partial[path].open("w")) for path in files}
 
         def write(path: Path, text: str) -> None:
             opened[path].write(f"{text}\n")
@@ -337,10 +283,10 @@ def _write(files: Outputs, journal: Journal, settings: PrepareSettings) -> dict[
 
         for name, problem, other, tests, dropped in journal.texts():
             if problem == "null":
-                write(files.left_out, other)
+                write(left_out, other)
                 reasons[json.loads(other)["reason"]] += 1
                 continue
-            path = files.problems[part_of.get(json.loads(name), "")]
+            path = problems[part_of.get(json.loads(name), "")]
             write(path, problem)
             if other != "null":
                 write(solutions_file(path), other)

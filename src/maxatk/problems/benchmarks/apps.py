@@ -1,8 +1,6 @@
 """APPS (Hendrycks et al. 2021): stdin/stdout problems and calls of a function.
 
-Rows of codeparrot/apps and of the selection that MapCoder ships are read. The latter holds call
-arguments as text, one a line, without quotes around strings, so only its stdin/stdout rows can be
-verified.
+Of the selection that MapCoder ships only the rows on stdin are: call arguments are text there.
 """
 
 from __future__ import annotations

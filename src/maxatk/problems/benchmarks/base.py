@@ -1,13 +1,11 @@
 """What a benchmark is, what its rows become, and the wording of its prompts.
 
-A prompt is one text, and one turn of the user in a chat template. What would be the system's turn
-is its first sentence, because many templates put a default of their own there.
+What would be the system's turn is a prompt's first sentence: many templates have one of their own.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, TypeAlias
@@ -22,7 +20,6 @@ PROMPTS_VERSION = "1"
 Style: TypeAlias = Literal["chat", "plain"]
 Kind: TypeAlias = Literal["stdin", "function", "completion"]
 
-_GO_ON = "\n\n# Solution in Python 3\n"
 _SYSTEM = "You are an expert programmer who writes correct and efficient Python 3."
 
 _TASKS: Mapping[Kind, str] = {
@@ -52,17 +49,6 @@ class SolvedProblem:
     solution: str | None
     dropped: int = 0
 
-    def without_duplicate_tests(self) -> SolvedProblem:
-        """Return it with each of its tests once, in the order given.
-
-        A repeated test costs a run, and gives its outcome double weight in a reward that is the
-        fraction of tests passed.
-        """
-        once = tuple(dict.fromkeys(self.problem.tests))
-        dropped = len(self.problem.tests) - len(once)
-        problem = dataclasses.replace(self.problem, tests=once)
-        return SolvedProblem(problem, self.solution, dropped) if dropped else self
-
 
 @dataclasses.dataclass(frozen=True)
 class LeftOut:
@@ -78,10 +64,10 @@ Tests: TypeAlias = tuple[TestCase, ...]
 
 @dataclasses.dataclass(frozen=True)
 class RowOptions:
-    """Settings every benchmark has; those of one benchmark are a subclass beside its `convert`.
+    """Settings every benchmark has; those of one are a subclass beside its `convert`.
 
-    `prompt_style` "chat" asks a model that follows instructions, "plain" gives a base model the
-    text it can go on from.
+    `prompt_style` "chat" asks a model that follows instructions, "plain" is for a base model to go
+    on from.
     """
 
     prompt_style: Style = "chat"
@@ -91,12 +77,11 @@ class RowOptions:
 class Benchmark:
     """One row of `BENCHMARKS`: where a benchmark comes from and how its rows become problems.
 
-    `revision` is the commit of the hub that is read (None: the newest one). `licence` is that of
-    the data set's card and `size` that of its files, with the number of rows. `convert(row,
-    options)` raises KeyError, TypeError or ValueError for a row of another schema.
-    `data_files(split, options)` names the files inside the repository for data sets that come
-    without a loader; `unused` names columns that are not read from parquet files; `split_of(row)`
-    tells the split where one file holds all.
+    `revision` is the commit of the hub that is read (None: the newest one), `licence` that of the
+    data set's card. `convert(row, options)` raises KeyError, TypeError or ValueError for a row of
+    another schema. `data_files(split, options)` names the files of data sets without a loader;
+    `unused` columns are not read from parquet files; `split_of(row)` tells the split where one file
+    holds all.
     """
 
     hub: str
@@ -131,16 +116,13 @@ def require_type(row: Row, column: str, kind: type) -> Any:
 def render(kind: Kind, statement: str, *, starter: str | None = None, style: Style = "chat") -> str:
     """Return the prompt of a task: its statement and, if there is one, the code to start from.
 
-    In the style "plain" the statement of a stdin or function task is followed by a line that
-    code can go on from, and a completion without a statement is the given code alone, as
-    HumanEval (Chen et al. 2021) prompts base models.
+    In the style "plain" a line follows that code can go on from; a completion without a statement
+    is the given code alone, as HumanEval (Chen et al. 2021) prompts base models.
     """
-    statement = statement.strip("\n")
+    statement, code = statement.strip("\n"), starter or ""
     if style == "plain":
         alone = kind == "completion" and not statement
-        return (
-            (starter or "") if alone else f"{statement}\n\n# Solution in Python 3\n{starter or ''}"
-        )
+        return code if alone else f"{statement}\n\n# Solution in Python 3\n{code}"
     parts = [f"{_SYSTEM} {_TASKS[kind]}", statement]
     if starter:
         parts.append(f"```python\n{starter.rstrip()}\n```")
@@ -168,8 +150,3 @@ def python_literal(value: object) -> str:
             return "1e999" if value > 0 else "-1e999"
         case _:
             return repr(value)
-
-
-def json_literal(text: str) -> str:
-    """Return the Python literal of a JSON value; raises ValueError for text that is not one."""
-    return python_literal(json.loads(text))

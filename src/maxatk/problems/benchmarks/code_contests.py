@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal
 
 from maxatk.check import at_least
 from maxatk.problems.benchmarks import base
@@ -11,7 +10,6 @@ from maxatk.records import Problem
 from maxatk.verifier.rules import rule
 
 _PYTHON_3 = 3  # code of the language in the solutions column
-_UNKNOWN = 0  # code of the difficulty
 _FILES = {"train": "train/CodeContests_train.json"}  # of CURE
 
 
@@ -19,14 +17,12 @@ _FILES = {"train": "train/CodeContests_train.json"}  # of CURE
 class Options(base.RowOptions):
     """Which rows and tests are used.
 
-    `max_difficulty` keeps rows up to that code of the `difficulty` column (None: all);
-    `unknown_difficulty` says what then happens to rows of code 0. `generated_tests` counts the
-    tests that mutation made among the tests. `compare` names a comparison rule (None: the
-    verifier's own).
+    `max_difficulty` keeps rows up to that code of the `difficulty` column, 0 where it is unknown
+    (None: all). `generated_tests` counts the tests that mutation made among the tests. `compare`
+    names a comparison rule (None: the verifier's own).
     """
 
     max_difficulty: int | None = None
-    unknown_difficulty: Literal["keep", "leave_out"] = "keep"
     generated_tests: bool = True
     compare: str | None = None
 
@@ -40,19 +36,16 @@ def convert(row: base.Row, options: Options | None = None) -> base.Converted:
     """Return the problem of a row; CURE's form of the rows is read too."""
     options = options or Options()
     if "question" in row and "test_input" in row:
-        return _filtered(row, options) or convert_cure(row, options)
+        return _filtered(row, f"cure/{row['task_id']}", options) or convert_cure(row, options)
     name = row["name"]
     if row.get("input_file") or row.get("output_file"):
-        reason = "reads or writes a file instead of standard input and output"
-        return base.LeftOut(name, reason)
-    if left_out := _filtered(row, options):
+        return base.LeftOut(name, "reads or writes a file instead of standard input and output")
+    if left_out := _filtered(row, name, options):
         return left_out
-    columns = ["public_tests", "private_tests"]
-    if options.generated_tests:
-        columns.append("generated_tests")
+    generated = ("generated_tests",) if options.generated_tests else ()
     tests = base.stdin_tests(
         (given, expected)
-        for column in columns
+        for column in ("public_tests", "private_tests", *generated)
         for given, expected in zip(row[column]["input"], row[column]["output"], strict=True)
     )
     if not tests:
@@ -73,18 +66,11 @@ def convert(row: base.Row, options: Options | None = None) -> base.Converted:
     return base.SolvedProblem(problem, solution)
 
 
-def _filtered(row: base.Row, options: Options) -> base.LeftOut | None:
-    if options.max_difficulty is None:
+def _filtered(row: base.Row, row_id: str, options: Options) -> base.LeftOut | None:
+    most = options.max_difficulty
+    if most is None or base.require_type(row, "difficulty", int) <= most:
         return None
-    row_id = str(row.get("name") or f"cure/{row.get('task_id')}")
-    difficulty = row["difficulty"]
-    if isinstance(difficulty, bool) or not isinstance(difficulty, int):
-        raise TypeError(f"column 'difficulty' must be a number, got {difficulty!r}")
-    if difficulty == _UNKNOWN and options.unknown_difficulty == "leave_out":
-        return base.LeftOut(row_id, "its difficulty is unknown")
-    if difficulty > options.max_difficulty:
-        return base.LeftOut(row_id, f"its difficulty is above {options.max_difficulty}")
-    return None
+    return base.LeftOut(row_id, f"its difficulty is above {most}")
 
 
 def convert_cure(row: base.Row, options: base.RowOptions) -> base.Converted:

@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 from maxatk.problems.benchmarks import base
 from maxatk.records import Problem
 
 
-@dataclasses.dataclass(frozen=True)
-class Options(base.RowOptions):
-    """`complete_tests_only` leaves out rows whose official tests were cut by the web site."""
-
-    complete_tests_only: bool = False
-
-
-def convert(row: base.Row, options: Options | None = None) -> base.Converted:
+def convert(row: base.Row, options: base.RowOptions | None = None) -> base.Converted:
     """Return the problem of a row, verified by its generated checker where it has one."""
-    options = options or Options()
-    row_id = f"codeforces/{row['id']}"
-    reason = _unusable(row, options)
-    if reason:
+    row_id, style = f"codeforces/{row['id']}", (options or base.RowOptions()).prompt_style
+    if reason := _unusable(row):
         return base.LeftOut(row_id, reason)
     checker = row["generated_checker"] or None
     problem = Problem(
         row_id,
-        base.render("stdin", _statement(row), style=options.prompt_style),
+        base.render("stdin", _statement(row), style=style),
         base.stdin_tests((test["input"], test["output"]) for test in row["official_tests"]),
         time_limit_s=row["time_limit"],
         memory_limit_mb=int(row["memory_limit"]) if row["memory_limit"] else None,
@@ -36,7 +25,7 @@ def convert(row: base.Row, options: Options | None = None) -> base.Converted:
     return base.SolvedProblem(problem, None)
 
 
-def _unusable(row: base.Row, options: Options) -> str | None:
+def _unusable(row: base.Row) -> str | None:
     if row["input_mode"] != "stdio":
         return f"its input mode is {row['input_mode']!r}, not stdio"
     if row["interaction_format"]:
@@ -45,8 +34,6 @@ def _unusable(row: base.Row, options: Options) -> str | None:
         return "is not executable"
     if not base.require_type(row, "official_tests", list):
         return "has no official tests"
-    if options.complete_tests_only and not row["official_tests_complete"]:
-        return "its official tests are incomplete"
     return None
 
 
@@ -74,5 +61,4 @@ BENCHMARK = base.Benchmark(
     licence="CC BY 4.0 (its text says ODC-By)",
     size="train 5 GB in the default configuration",
     convert=convert,
-    options=Options,
 )

@@ -15,7 +15,8 @@ def convert(row: base.Row, options: base.RowOptions | None = None) -> base.Conve
     """
     options = options or base.RowOptions()
     given, name = row["prompt"], row["entry_point"]
-    check = _check(given, name, row["test"])
+    solution = given + row["canonical_solution"]
+    check = _check(solution, name, row["test"])
     if check is None:
         return base.LeftOut(row["task_id"], "its prompt or its test is not Python 3")
     problem = Problem(
@@ -26,27 +27,20 @@ def convert(row: base.Row, options: base.RowOptions | None = None) -> base.Conve
         starter_code=given,
         source="humaneval",
     )
-    return base.SolvedProblem(problem, given + row["canonical_solution"])
+    return base.SolvedProblem(problem, solution)
 
 
-def _check(prompt: str, entry_point: str, test: str) -> str | None:
-    # Some checks call helpers that the prompt defines; the checker is a process of its own, so
-    # the prompt stands before them. A prompt may end in a function that has no body yet. The
-    # entry point itself is left out: a check may call it by its name, and means the program's.
-    for body in ("", "    pass\n"):
-        helpers = f"{prompt}\n{body}"
-        try:
-            ast.parse(f"{helpers}\n\n{test}")
-        except SyntaxError:
-            continue
-        return f"{_without(entry_point, helpers)}\n\n{test}"
-    return None
-
-
-def _without(name: str, source: str) -> str:
+def _check(solved: str, entry_point: str, test: str) -> str | None:
+    # A check may call helpers that the prompt defines, and is a process of its own, so they stand
+    # before it. The entry point does not: a check that calls it by its name means the program's.
+    source = f"{solved}\n\n{test}"
+    try:
+        nodes = ast.parse(source).body
+    except SyntaxError:
+        return None
     lines = source.split("\n")
-    for node in ast.parse(source).body:
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == name:
+    for node in nodes:
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == entry_point:
             first = min(part.lineno for part in (node, *node.decorator_list))
             last = node.end_lineno or first
             lines[first - 1 : last] = [""] * (last - first + 1)

@@ -2,33 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Literal
-
 from maxatk.problems.benchmarks import base, livecodebench
 
 _TASKS = ("LCB_generation", "coding_completion")
 
 
-@dataclasses.dataclass(frozen=True)
-class Options(base.RowOptions):
-    """`task` is one of the two tasks, or "both"."""
-
-    task: Literal["both", "LCB_generation", "coding_completion"] = "both"
-
-
-def convert(row: base.Row, options: Options | None = None) -> base.Converted:
-    """Return the problem of a row.
-
-    A completion asks for the whole program, so that the answer is verified as it is; `starter_code`
-    holds the part that is given.
-    """
-    options = options or Options()
+def convert(row: base.Row, options: base.RowOptions | None = None) -> base.Converted:
+    """Return the problem of a row; a completion, given in `starter_code`, is of a whole program."""
     row_id, task = f"livebench/{row['question_id']}", row["task"]
     if task not in _TASKS:
         return base.LeftOut(row_id, f"its task is {task!r}")
-    if options.task not in ("both", task):
-        return base.LeftOut(row_id, f"its task is not {options.task}")
     partial = (row.get("partial_solution") or "").rstrip()
     if task == "coding_completion" and not partial:
         return base.LeftOut(row_id, "it is a completion without a given part")
@@ -41,7 +24,8 @@ def convert(row: base.Row, options: Options | None = None) -> base.Converted:
     }
     solution = f"{partial}\n{row['remainder']}" if partial and row.get("remainder") else None
     solution = str(row["solution"]) if row.get("solution") else solution
-    return livecodebench.solved(row_id, given, options, partial=partial, solution=solution)
+    chosen = options or base.RowOptions()
+    return livecodebench.solved(row_id, given, chosen, partial=partial, solution=solution)
 
 
 BENCHMARK = base.Benchmark(
@@ -51,5 +35,4 @@ BENCHMARK = base.Benchmark(
     licence="not stated on its card",
     size="245 MB, 128 rows",
     convert=convert,
-    options=Options,
 )

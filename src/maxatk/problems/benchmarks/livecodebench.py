@@ -1,8 +1,8 @@
 """LiveCodeBench (Jain et al. 2024), code generation: stdin/stdout and function-call problems.
 
-Its private tests, and those of LiveBench, are a JSON list of {"input", "output", "testtype"}, or
-the same behind base64, zlib and pickle. Unpickling a downloaded file can run any code, or take for
-ever: the one string of a pickle is read out of its instructions, and its size is bounded.
+Private tests are a list of {"input", "output", "testtype"} in JSON, or that in base64, zlib and
+pickle. Unpickling a downloaded file can run any code, or take for ever: the one string of a pickle
+is read out of its instructions, and its size is bounded.
 """
 
 from __future__ import annotations
@@ -27,15 +27,14 @@ MAX_BYTES = 1 << 30
 """Largest decompressed size of one row's private tests, in bytes."""
 
 # What the pickle of one string consists of, in protocol 0 to 5, but for the string itself.
-_AROUND = frozenset(("PROTO", "FRAME", "MEMOIZE", "PUT", "BINPUT", "LONG_BINPUT", "STOP"))
-_STRINGS = frozenset(("UNICODE", "SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8"))
+_AROUND = ("PROTO", "FRAME", "MEMOIZE", "PUT", "BINPUT", "LONG_BINPUT", "STOP")
+_STRINGS = ("UNICODE", "SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8")
 
 
 @dataclasses.dataclass(frozen=True)
 class Options(base.RowOptions):
-    """Which problems are used.
+    """`release` "release_v6" is everything up to version 6, "v6" what version 6 added.
 
-    `release` "release_v6" is everything up to version 6, "v6" what version 6 added.
     `start_date` and `end_date` (YYYY-MM-DD, both inclusive) bound the date of the contest.
     """
 
@@ -92,11 +91,7 @@ def solved(
 
 
 def _test_cases(row: base.Row) -> base.Tests | str:
-    """Return the public and private tests of a row, or the reason why there are none to use.
-
-    Functional tests hold one JSON value for each argument, a line each; they become calls of the
-    method `func_name` of the class Solution. Raises ValueError for corrupt tests.
-    """
+    """Return the public and private tests of a row, or the reason why there are none to use."""
     metadata = json.loads(row["metadata"] or "{}")
     cases = [*decode_tests(row["public_test_cases"]), *decode_tests(row["private_test_cases"])]
     kinds = {case["testtype"] for case in cases}
@@ -113,9 +108,12 @@ def _test_cases(row: base.Row) -> base.Tests | str:
 
 
 def _call(case: base.Row, name: str) -> TestCase:
-    arguments = ", ".join(base.json_literal(line) for line in case["input"].split("\n"))
-    call, output = f"Solution().{name}({arguments})", base.json_literal(case["output"])
-    return TestCase(call=call, output=output)
+    """Return the call of a method of Solution for one JSON value a line."""
+    *arguments, output = (
+        base.python_literal(json.loads(text))
+        for text in (*case["input"].split("\n"), case["output"])
+    )
+    return TestCase(call=f"Solution().{name}({', '.join(arguments)})", output=output)
 
 
 def _with_imports(starter: str) -> str:

@@ -1,7 +1,4 @@
-"""Mathematics with one final answer: GSM8K, MATH-500, AIME, and any other table of questions.
-
-The reward is `answer`: the last boxed expression or number of a completion, by math-verify.
-"""
+"""Mathematics with one final answer: GSM8K, MATH-500, AIME, and any other table of questions."""
 
 from __future__ import annotations
 
@@ -24,10 +21,7 @@ def asked(question: str, style: base.Style) -> str:
 
 
 def gsm8k(row: base.Row, options: base.RowOptions) -> base.Converted:
-    """Return the problem of a row of GSM8K, whose answer stands behind ####.
-
-    Rows have no id; that of the problem is a digest of the question.
-    """
+    """Return the problem of a row of GSM8K; its answer is behind ####, its id a digest."""
     question = base.require_type(row, "question", str)
     solution, mark, answer = base.require_type(row, "answer", str).rpartition("####")
     name, answer = _digest(question), answer.strip().replace(",", "")
@@ -68,12 +62,11 @@ def _digest(text: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class TableOptions(base.RowOptions):
-    """Which columns of a table make its problems: the options of `table`.
+    """`hub` and `config` name a data set, where no file is given.
 
-    `hub` and `config` name a data set, where no file is given. `prompt` and `answer` are columns,
-    and so is `id`, a digest of the prompt without one. A prompt is a text, or a conversation of
-    one user's turn after at most one of the system. With `instruct` a sentence asks for a boxed
-    answer. The other columns that hold a text or a number go into `meta`.
+    `prompt`, `answer` and `id` (None: a digest of the prompt) are columns. A prompt is a text, or a
+    conversation of one user's turn after at most one of the system. With `instruct` a sentence asks
+    for a boxed answer. The other columns that hold a text or a number go into `meta`.
     """
 
     hub: str | None = None

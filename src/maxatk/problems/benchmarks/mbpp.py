@@ -1,7 +1,7 @@
 """MBPP (Austin et al. 2021), in the stdin/stdout form of the paper or with its own asserts.
 
-In the former an `assert f(arguments) == value` becomes a test: one Python literal an argument, each
-on a line of standard input, and the literal to print. Reference solutions get a driver for it.
+In the former an `assert f(arguments) == value` becomes a test: a Python literal an argument, a line
+each on standard input, and the literal to print. Reference solutions get a driver for it.
 """
 
 from __future__ import annotations
@@ -134,10 +134,9 @@ def _called_names(asserts: list[str]) -> set[str]:
 
 
 def _foreign_names(source: str) -> set[str]:
-    """Return the names that `source` uses and does not define.
+    """Return the names that `source` uses and does not define, but for builtins that it calls.
 
-    Builtins may be called, but not handed over: the program is another process, to which plain
-    data can go and a class cannot.
+    Those cannot be handed over: a class cannot go to the program, which is another process.
     """
     nodes = list(ast.walk(_parse(source)))
     names = [node for node in nodes if isinstance(node, ast.Name)]
