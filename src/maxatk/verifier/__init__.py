@@ -12,7 +12,6 @@ from maxatk.verifier.rewards import (
 )
 from maxatk.verifier.rules import COMPARE
 from maxatk.verifier.verifier import (
-    Ahead,
     Progress,
     Verifier,
     VerifierSettings,
@@ -22,7 +21,6 @@ from maxatk.verifier.zygote_process import Layer, doctor
 
 __all__ = [
     "COMPARE",
-    "Ahead",
     "CodeReward",
     "Job",
     "Layer",

@@ -35,37 +35,31 @@ def same_value(data: bytes, expected: bytes) -> bool:
 
 def _digest(data: bytes, most: int) -> tuple[bytes, int] | None:
     """Return the digest and the number of elements; None for more than `most`, or no value."""
-    walk = _Walk(data, most)
-    try:
-        found = walk.value(0)
-    except (ValueError, IndexError, TypeError, OverflowError):
-        return None
-    return (found, most - walk.left) if walk.at == len(data) else None
+    at, left = 0, most
 
-
-class _Walk:
-    """One pass over an encoding; raises ValueError where it is none or has too many elements."""
-
-    def __init__(self, data: bytes, most: int) -> None:
-        self.data, self.at, self.left = data, 0, most
-
-    def value(self, depth: int) -> bytes:
-        """Return a digest of the value that starts here, and stand behind it."""
-        self.left -= 1
-        if self.left < 0:
+    def value(depth: int) -> bytes:
+        nonlocal at, left
+        left -= 1
+        if left < 0:
             raise ValueError("more elements than expected")
-        tag, size, start = values.header(self.data, self.at, depth)
+        tag, size, at = values.header(data, at, depth)
         if tag in _CONTAINERS:
-            self.at = start
-            parts = [self.value(depth + 1) for _ in range(size)]
+            parts = [value(depth + 1) for _ in range(size)]
             return _short(_CONTAINERS[tag], _joined(_CONTAINERS[tag], parts))
-        self.at = start + size
-        atom = values.atom(tag, self.data[start : self.at])
+        content = data[at : at + size]
+        at += size
+        atom = values.atom(tag, content)
         if isinstance(atom, (int, float, complex)):
             return _number(atom)
         if isinstance(atom, str):
             return _short(b"s", atom.encode("utf-8", "surrogatepass"))
         return b"N" if atom is None else _short(b"b", bytes(atom))
+
+    try:
+        found = value(0)
+    except (ValueError, IndexError, TypeError, OverflowError):
+        return None
+    return (found, most - left) if at == len(data) else None
 
 
 def _joined(tag: bytes, parts: list[bytes]) -> bytes:

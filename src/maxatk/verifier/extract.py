@@ -121,8 +121,8 @@ class _Fence(NamedTuple):
 def _blocks(text: str) -> tuple[list[tuple[str, str]], str | None]:
     """Return language and text of each closed block, and the text of one left open.
 
-    A fence after text on its line closes what is a program up to there, and else opens a block; so
-    does a fence without a language before which there was none: the prompt may have opened it.
+    A fence after text on its line, and a first one without a language, which the prompt may have
+    opened, closes what is a program up to there, and else opens a block.
     """
     closed: list[tuple[str, str]] = []
     opened: _Fence | None = None
@@ -161,10 +161,7 @@ def _block(opened: _Fence | None, content: list[str]) -> tuple[str, str]:
 
 
 def _fence(line: str) -> tuple[str, _Fence | None]:
-    """Return the fence at the end of a line, if there is one, and the text before it.
-
-    No backtick may follow it, nor stand before it in a fence that follows text.
-    """
+    """Return the text before the fence at the end of a line, and the fence, if there is one."""
     body = line.lstrip(_BLANK)
     if body.startswith(("```", "~~~")):
         rest = body.lstrip(body[0])
@@ -181,10 +178,7 @@ def _fence(line: str) -> tuple[str, _Fence | None]:
 
 
 def _flush_left(text: str, defining: re.Pattern[str] | None) -> str:
-    """Return a program without the indentation of its first line, which no program can have.
-
-    What does not define what is wanted may be the body of a function: it keeps its indentation.
-    """
+    """Return a text without the indentation of its first line; the body of a function keeps it."""
     first = next((line for line in text.split("\n") if line.strip()), "")
     indent = first[: len(first) - len(first.lstrip(" \t"))]
     if not indent:
@@ -226,10 +220,7 @@ def _parsed(text: str) -> ast.Module | None:
 
 
 class _Names(NamedTuple):
-    """What a block defines at its top level, what it uses and does not define, and if that is all.
-
-    `only_defines`: it would do nothing that can be seen if it ran before another block.
-    """
+    """What a block defines at its top level and what it lacks, and if it does nothing else."""
 
     defined: frozenset[str]
     lacking: frozenset[str]
@@ -237,9 +228,9 @@ class _Names(NamedTuple):
 
 
 def _with_helpers(chosen: str, texts: Sequence[str]) -> str:
-    """Return a program with the other blocks that define what it lacks, in the order of the text.
+    """Return a program with the blocks that define what it lacks, in the order of the text.
 
-    Only blocks that do nothing but define are taken: an example would run with the program.
+    They do nothing but define: an example would run with the program.
     """
     names = {text: found for text in texts[-_MOST_BLOCKS:] if (found := _names(text))}
     if chosen not in names or len(names) == 1:

@@ -6,7 +6,7 @@ import ast
 import dataclasses
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from maxatk.check import positive
 from maxatk.errors import InvalidValueError
@@ -21,9 +21,9 @@ _CALLED = re.compile(r"\s*([^\W\d]\w*)\s*\(")
 class Limits:
     """What a program may use in each test: CPU seconds, bytes of memory, bytes of each output.
 
-    After `stop_after_timeouts` time-outs of a program its other tests are not run. With
-    `repair_truncated` one that ends in the middle is cut to `longest_program`. These defaults hold
-    everywhere. Raises InvalidValueError for values that are not positive.
+    After `stop_after_timeouts` time-outs its other tests are not run. With `repair_truncated` one
+    that ends in the middle is cut to `longest_program`. Raises InvalidValueError for values that
+    are not positive.
     """
 
     time_limit: float = 4.0
@@ -41,34 +41,14 @@ class Limits:
         """Seconds of a test, which only catch sleepers, and idle ones of all tests together."""
         return 10 * self.time_limit + 5.0
 
-    def for_job(self, job: Job) -> Limits:
-        """Return these limits with those that the job sets itself."""
-        return dataclasses.replace(
-            self,
-            time_limit=job.time_limit or self.time_limit,
-            memory_limit=job.memory_limit or self.memory_limit,
-        )
-
-    def described(self) -> dict[str, Any]:
-        """Return what a manifest says of them; the last two only where they are set."""
-        stop = self.stop_after_timeouts
-        return {
-            "time_limit_s": self.time_limit,
-            "memory_limit_bytes": self.memory_limit,
-            "output_limit_bytes": self.output_limit,
-            **({"stop_after_timeouts": stop} if stop else {}),
-            **({"repair_truncated": True} if self.repair_truncated else {}),
-        }
-
 
 @dataclasses.dataclass(frozen=True)
 class Job:
     """The source of a program, one test or more, and how to verify them.
 
     `compare` names a comparison rule (None: `tokens`, or `checker` with the source of a `checker`),
-    `time_limit` is CPU seconds and `memory_limit` bytes a test (None: the verifier's);
-    `entry_point` is the function that check tests are given. Raises InvalidValueError for values
-    that are not allowed.
+    `time_limit` is CPU seconds and `memory_limit` bytes a test (None: the verifier's),
+    `entry_point` the function that check tests are given. Raises InvalidValueError.
     """
 
     program: str
@@ -90,8 +70,18 @@ class Job:
         positive("memory_limit", self.memory_limit)
         if self.compare is not None:
             rules.rule(self.compare)
-        if self.checker is not None or self.compare == "checker":
-            self._check_checker()
+        if self.checker is None and self.compare == "checker":
+            raise InvalidValueError(
+                "checker: the rule 'checker' needs the source of a checker program"
+            )
+        if self.checker is not None and self.compare not in (None, "checker"):
+            raise InvalidValueError(
+                f"compare: must be 'checker' with a checker, got {self.compare!r}"
+            )
+        if self.checker is not None and any(test.input is None for test in self.tests):
+            raise InvalidValueError("checker: verifies tests with input and output only")
+        if self.checker is not None:
+            object.__setattr__(self, "compare", "checker")
         for test in self.tests:
             if test.call is not None:
                 expected_value(test)
@@ -99,19 +89,6 @@ class Job:
                 raise InvalidValueError("entry_point: a check test needs the name of the function")
         if len(_bytes(self.entry_point or "")) > protocol.MAX_ENTRY_POINT:
             raise InvalidValueError(f"entry_point: is too long: {self.entry_point!r:.50}...")
-
-    def _check_checker(self) -> None:
-        if self.checker is None:
-            raise InvalidValueError(
-                "checker: the rule 'checker' needs the source of a checker program"
-            )
-        if self.compare not in (None, "checker"):
-            raise InvalidValueError(
-                f"compare: must be 'checker' with a checker, got {self.compare!r}"
-            )
-        if any(test.input is None for test in self.tests):
-            raise InvalidValueError("checker: verifies tests with input and output only")
-        object.__setattr__(self, "compare", "checker")
 
 
 def problem_job(program: str, problem: Problem) -> Job:
@@ -167,14 +144,14 @@ class Payload(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Return the size of all parts in bytes."""
+        """Bytes of all parts."""
         return sum(part.size if isinstance(part, Printed) else len(part) for part in self.parts)
 
 
 def payload(test: TestCase, entry_point: str | None) -> Payload:
     """Return what the sandbox is given for a test, never the expected output.
 
-    The source of a check test, which may hold some, follows the name: only the checker reads it.
+    That may be in the source of a check test, behind the name, which only the checker reads.
     """
     if test.input is not None:
         return Payload(protocol.KIND_STDIN, (_bytes(test.input),))

@@ -1,7 +1,4 @@
-"""Reward functions for reinforcement learning: completions in, fractions of tests passed out.
-
-`code_reward` has TRL's shape, `compute_score` and `compute_scores` have verl's.
-"""
+"""Rewards of programs, passed / declared tests, in TRL's shape (`code_reward`) and in verl's."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from typing import Any
 from maxatk.errors import DataError, InvalidValueError
 from maxatk.records import Problem, TestCase, Verdict
 from maxatk.verifier.jobs import Job, called_name, mebibytes, problem_job
-from maxatk.verifier.verifier import Ahead, Verifier
+from maxatk.verifier.verifier import Verifier
 
 Completion = str | Sequence[Mapping[str, Any]]
 Start = Callable[[Completion, Mapping[str, Any]], None]
@@ -28,17 +25,15 @@ _COLUMNS = ("tests", "compare", "time_limit_s", "memory_limit_mb", "entry_point"
 
 
 class CodeReward:
-    """A reward function in TRL's shape that verifies the code in each completion.
+    """A reward function in TRL's shape: passed / declared tests, or `binary` whether all passed.
 
-    The reward is passed / declared tests, or with `binary` 1.0 only where all passed; None where
-    the verifier itself failed. `verdicts` are those of the last call. Raises InvalidValueError for
-    rows that do not form tests.
+    None where the verifier itself failed. `verdicts` are those of the last call. Raises
+    InvalidValueError for rows that do not form tests.
     """
 
     def __init__(self, verifier: Verifier, *, binary: bool = False) -> None:
         self.verifier, self.binary = verifier, binary
         self.verdicts: list[Verdict] = []
-        self._ahead: Ahead | None = None
         self.__name__ = "binary_code_reward" if binary else "code_reward"
 
     def __call__(
@@ -63,27 +58,19 @@ class CodeReward:
             self._job(completion, {name: column[i] for name, column in given.items()})
             for i, completion in enumerate(completions)
         ]
-        self.verdicts = (self._ahead or self.verifier).verify_many(jobs)
+        self.verdicts = self.verifier.verify_many(jobs)
         return [as_reward(verdict, binary=self.binary) for verdict in self.verdicts]
 
     @contextlib.contextmanager
     def ahead(self) -> Iterator[Start]:
-        """Yield a function that starts the verification of a completion; a call inside awaits it.
+        """Yield what starts to verify a completion and never raises; a call inside awaits it."""
+        with self.verifier.ahead() as start_job:
 
-        It leaves what is wrong with the completion and its row to the call, which raises it.
-        """
-        started = self.verifier.ahead()
+            def start(completion: Completion, row: Mapping[str, Any]) -> None:
+                with contextlib.suppress(Exception):
+                    start_job(self._job(completion, row))
 
-        def start(completion: Completion, row: Mapping[str, Any]) -> None:
-            with contextlib.suppress(Exception):
-                started.start(self._job(completion, row))
-
-        with started:
-            self._ahead = started
-            try:
-                yield start
-            finally:
-                self._ahead = None
+            yield start
 
     def _job(self, completion: Completion, row: Mapping[str, Any]) -> Job:
         tests = [t if isinstance(t, TestCase) else TestCase.from_json(t) for t in row["tests"]]
@@ -131,10 +118,10 @@ def compute_score(
 ) -> dict[str, float]:
     """Return `score` (passed / declared tests), `passed`, `total` and `unscored` of a solution.
 
-    Where the verifier itself failed, `score` is NaN and `unscored` 1: that is no reward of 0. With
-    `binary` the score is 1.0 only where all tests passed. `workers` programs run at a time in this
-    process, by default one for each core; a share of them where verl starts several such processes
-    (`reward.num_workers`). Raises DataError for a ground truth that holds no tests.
+    Where the verifier itself failed, `score` is NaN and `unscored` 1. With `binary` the score is
+    1.0 only where all tests passed. `workers` programs run at a time in this process, by default
+    one for each core; a share where verl starts several processes (`reward.num_workers`). Raises
+    DataError for a ground truth that holds no tests.
     """
     (score,) = compute_scores(
         [data_source], [solution_str], [ground_truth], [extra_info], binary=binary, workers=workers
@@ -186,7 +173,7 @@ def _score(verdict: Verdict, *, binary: bool) -> dict[str, float]:
 
 @functools.cache
 def shared_verifier(workers: int | None) -> Verifier:
-    """Return the one verifier of this process with so many sandboxes, made on first use."""
+    """Return the one verifier of this process with so many workers."""
     verifier = Verifier(workers=workers)
     atexit.register(verifier.close)
     return verifier

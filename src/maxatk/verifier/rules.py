@@ -1,7 +1,7 @@
 """Comparison rules: does what a program printed match what was expected?
 
-They run in the host on text that the program controls: each takes time linear in the output, and
-splits or converts no more of it than the expected text has parts.
+The program controls that text: each rule takes linear time, and splits or converts no more of it
+than the expected text has parts.
 """
 
 from __future__ import annotations
@@ -53,10 +53,9 @@ def lcb(actual: bytes, expected: str) -> bool:
 
 
 def deepmind(actual: bytes, expected: str) -> bool:
-    """Compare as DeepMind's CodeContests runner does: lower-cased tokens, numbers within 1e-5.
+    """Compare lower-cased tokens, all numbers within 1e-5, so that 10^17 equals 10^17 + 1.
 
-    Unlike `tokens` it has a tolerance for integers too, so 10^17 equals 10^17 + 1 (source:
-    google-deepmind/code_contests, execution).
+    (Source: google-deepmind/code_contests, execution.)
     """
     theirs = expected.lower().split()
     ours = _text(actual).lower().split(None, len(theirs))
@@ -66,10 +65,7 @@ def deepmind(actual: bytes, expected: str) -> bool:
 
 
 def literal(actual: bytes, expected: str) -> bool:
-    """Compare as Python values: equal when stripped, or equal as Python literals.
-
-    For problems whose tests print the value of an expression, such as converted MBPP.
-    """
+    """Compare printed values, such as converted MBPP's: equal when stripped or as literals."""
     ours, theirs = _text(actual).strip(), expected.strip()
     if ours == theirs:
         return True
@@ -103,8 +99,7 @@ COMPARE: dict[str, Rule] = {
 def equal_values(actual: bytes, expected: object, compare: str) -> bool:
     """Compare the encoded value of a call with the expected one, as `==` does on plain builtins.
 
-    Under `lcb` a tuple counts as a list, as LiveCodeBench's runner has it; its expected values
-    come from JSON, which knows no tuples.
+    Under `lcb` a tuple counts as a list: its expected values come from JSON, without tuples.
     """
     if compare == "lcb" and actual.startswith(b"t"):
         actual = b"l" + actual[1:]

@@ -1,7 +1,7 @@
 """The verifier: a pool of threads, each with sandboxes of its own, that verifies programs.
 
 A thread asks its zygote, an interpreter that is isolated once, which forks a process a program;
-that compiles it and forks a process a test. `outcomes.verdict` decides every outcome.
+that compiles it and forks a process a test.
 """
 
 from __future__ import annotations
@@ -38,43 +38,6 @@ _IMPORTS_NUMPY = re.compile(r"^[ \t]*(?:import|from)[ \t]+numpy\b", re.MULTILINE
 # Every verdict takes the interpreter's lock a few times. Another thread that computes gives it up
 # only this often (seconds; usually 0.005), and verification would wait for that each time.
 _SWITCH_INTERVAL = 1e-4
-
-
-class Ahead:
-    """Programs that the workers of a verifier take before anybody waits for their verdicts.
-
-    A context manager for one thread: leaving it drops the programs that no worker has taken.
-    """
-
-    def __init__(self, put: Callable[[Job], Future[Verdict]]) -> None:
-        self._put = put
-        self._verdicts: dict[Job, Future[Verdict]] = {}
-
-    def start(self, item: Job | Pair) -> None:
-        """Hand a program to the workers; raises as `Verifier.verify_many`."""
-        (job,) = as_jobs([item])
-        if job not in self._verdicts:
-            self._verdicts[job] = self._put(job)
-
-    def verify_many(self, items: Iterable[Job | Pair]) -> list[Verdict]:
-        """Do as `Verifier.verify_many`, and drop what was started and is not among the programs."""
-        jobs = as_jobs(items)
-        for job in jobs:
-            self.start(job)
-        verdicts = [self._verdicts[job].result() for job in jobs]
-        self._drop()
-        return verdicts
-
-    def __enter__(self) -> Ahead:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._drop()
-
-    def _drop(self) -> None:
-        for verdict in self._verdicts.values():
-            verdict.cancel()
-        self._verdicts = {}
 
 
 class _Worker:
@@ -153,12 +116,11 @@ class _Worker:
 
 
 class Verifier:
-    """Verifies untrusted Python programs in sandboxes, for several threads at once.
+    """A context manager that verifies untrusted Python programs, for several threads at once.
 
-    Use it as a context manager or call `close`. `workers` programs are verified at once, by default
-    one for each usable core; `unsafe` starts it even where required layers do not hold; the others
-    are those of `Limits`. Raises SandboxError where programs cannot be isolated, InvalidValueError
-    for a value that is not allowed.
+    `workers` programs are verified at once, by default one for each usable core; `unsafe` starts it
+    even where required layers do not hold; the others are those of `Limits`. Raises SandboxError
+    where programs cannot be isolated, InvalidValueError for a value that is not allowed.
     """
 
     def __init__(
@@ -181,6 +143,7 @@ class Verifier:
         self._lock = threading.Lock()
         self._closed = False
         self._tasks: _Tasks = queue.SimpleQueue()
+        self._started: dict[Job, Future[Verdict]] = {}  # whose verdicts nobody has asked for
         self._workers: list[_Worker] = []
         try:
             self.isolation = self._start(workers or len(os.sched_getaffinity(0)), unsafe=unsafe)
@@ -206,7 +169,14 @@ class Verifier:
     @property
     def limits(self) -> dict[str, Any]:
         """Return the limits of a test where a job names none, as manifests hold them."""
-        return self._limits.described()
+        limits, stop = self._limits, self._limits.stop_after_timeouts
+        return {
+            "time_limit_s": limits.time_limit,
+            "memory_limit_bytes": limits.memory_limit,
+            "output_limit_bytes": limits.output_limit,
+            **({"stop_after_timeouts": stop} if stop else {}),
+            **({"repair_truncated": True} if limits.repair_truncated else {}),
+        }
 
     def program_of(self, completion: str, entry_point: str | None) -> str:
         """Return the program in a completion, as `extract_code` finds it with these limits."""
@@ -254,12 +224,22 @@ class Verifier:
         indices: dict[Job, list[int]] = collections.defaultdict(list)
         for index, job in enumerate(as_jobs(items)):
             indices[job].append(index)
-        found = _as_done({self._put(job): job for job in indices})
+        found = _as_done({self._started.pop(job, None) or self._put(job): job for job in indices})
         return ((index, verdict) for job, verdict in found for index in indices[job])
 
-    def ahead(self) -> Ahead:
-        """Return where programs are started before their verdicts are wanted."""
-        return Ahead(self._put)
+    @contextlib.contextmanager
+    def ahead(self) -> Iterator[Callable[[Job], None]]:
+        """Yield what starts a program before its verdict is wanted; leaving drops the others."""
+
+        def start(job: Job) -> None:
+            if job not in self._started:
+                self._started[job] = self._put(job)
+
+        try:
+            yield start
+        finally:
+            while self._started:
+                self._started.popitem()[1].cancel()
 
     def _put(self, job: Job) -> Future[Verdict]:
         with self._lock:  # once closed, nobody would take a task out of the queue
@@ -268,7 +248,12 @@ class Verifier:
             if os.getpid() != self._pid:
                 raise SandboxError("this Verifier was made before a fork; make one in each process")
             verdict: Future[Verdict] = Future()
-            self._tasks.put((verdict, job, self._limits.for_job(job)))
+            limits = dataclasses.replace(
+                self._limits,
+                time_limit=job.time_limit or self._limits.time_limit,
+                memory_limit=job.memory_limit or self._limits.memory_limit,
+            )
+            self._tasks.put((verdict, job, limits))
         return verdict
 
     def __enter__(self) -> Verifier:
@@ -325,22 +310,13 @@ class VerifierSettings:
     repair_truncated: bool = Limits.repair_truncated
 
     def __post_init__(self) -> None:
-        positive("workers", self.workers)
-        positive("memory_limit_mb", self.memory_limit_mb)
-        self.limits()
-
-    def limits(self) -> Limits:
-        """Return the limits of a test where a job names none."""
-        return Limits(
-            self.time_limit,
-            self.memory_limit_mb << 20,
-            stop_after_timeouts=self.stop_after_timeouts,
-            repair_truncated=self.repair_truncated,
-        )
+        for name in ("workers", "time_limit", "memory_limit_mb", "stop_after_timeouts"):
+            positive(name, getattr(self, name))
 
     def open(self) -> Verifier:
         """Return a verifier with these settings; close it, or use it in a with statement."""
-        return Verifier(workers=self.workers, **dataclasses.asdict(self.limits()))
+        given = dataclasses.asdict(self)
+        return Verifier(memory_limit=given.pop("memory_limit_mb") << 20, **given)
 
 
 @contextlib.contextmanager

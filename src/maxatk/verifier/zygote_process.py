@@ -1,7 +1,4 @@
-"""The host's end of one sandbox: start its zygote, give it programs, read what came back.
-
-What the sandbox covers, and what it does not, says docs/isolation.md.
-"""
+"""The host's end of one sandbox (docs/isolation.md): start it, give it programs, read results."""
 
 from __future__ import annotations
 
@@ -50,7 +47,7 @@ _MEANING = {
     "proved_no_signal": "tried: sending a signal fails",
     "fork_limit": "tests need no filter of their own: cheaper, not safer",
 }
-_REQUIRED = {
+REQUIRED_LAYERS = {
     "seccomp": "system calls are limited to a list",
     "rlimits": "memory, CPU time, file size, open files and threads are limited",
     "imports_work": "tried: a module that was not loaded yet can be imported",
@@ -60,7 +57,6 @@ _REQUIRED = {
     "proved_no_proc": "tried: reading another process's command line fails",
     "proved_no_writing": "tried: making a file outside the scratch folder fails",
 }
-REQUIRED_LAYERS = tuple(_REQUIRED)
 
 Isolation = dict[str, bool | str]
 
@@ -215,33 +211,29 @@ class Layer:
 
 
 def doctor() -> list[Layer]:
-    """Start one sandbox on this machine and return what was proved about it, layer by layer.
-
-    Never raises for a missing layer: a sandbox that does not start is a row of its own.
-    """
+    """Start one sandbox here and return each layer; one that does not start is a row of its own."""
     try:
         require_linux()
         zygote = Zygote(uid=new_uid())
     except SandboxError as error:
         return [Layer("sandbox", False, True, "a sandbox can be started", str(error))]
     zygote.close()
-    meaning = _MEANING | _REQUIRED
+    meaning, missing = _MEANING | REQUIRED_LAYERS, _missing(zygote.isolation)
     return [
-        Layer(name, why is True, name in _REQUIRED, meaning.get(name, ""), _reason(why))
+        Layer(
+            name, why is True, name in REQUIRED_LAYERS, meaning.get(name, ""), missing.get(name, "")
+        )
         for name, why in zygote.isolation.items()
     ]
 
 
-def _reason(why: bool | str) -> str:
-    return "" if why is True else str(why)
+def _missing(isolation: Isolation) -> dict[str, str]:
+    return {name: str(why) for name, why in isolation.items() if why is not True}
 
 
 def accept(isolation: Isolation, *, unsafe: bool) -> None:
-    """Raise SandboxError where a required layer is missing; warn of every other missing one.
-
-    With `unsafe` a required layer is only warned of.
-    """
-    missing = {name: str(why) for name, why in isolation.items() if why is not True}
+    """Raise SandboxError where a required layer is missing, unless `unsafe`; warn of the others."""
+    missing = _missing(isolation)
     if isolation.get("user_namespace") is True:
         missing.pop("own_uid", None)  # an ordinary user has no other user to become
     missing.pop("fork_limit", None)  # dearer without it, not less safe
