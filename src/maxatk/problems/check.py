@@ -36,7 +36,7 @@ def check_solutions(
     jobs = [problem_job(program, problems[name]) for name, program in programs.items()]
     verdicts = dict(zip(programs, verifier.verify_many(jobs, progress=progress), strict=True))
     verified = {name: verdict for name, verdict in verdicts.items() if verdict.scorable}
-    failures = [_failure(n, v) for n, v in verified.items() if v.passed < v.total]
+    failures = [_failure(name, v) for name, v in verified.items() if v.passed < v.total]
     counts = {
         "passed": len(verified) - len(failures),
         "failed": len(failures),
@@ -47,8 +47,8 @@ def check_solutions(
 
 
 def _failure(problem_id: str, verdict: Verdict) -> dict[str, Any]:
-    failed = ((n, t) for n, t in enumerate(verdict.tests) if t.outcome is not Outcome.PASSED)
-    number, test = next(failed)
+    tests = enumerate(verdict.tests)
+    number, test = next((n, t) for n, t in tests if t.outcome is not Outcome.PASSED)
     return {
         "problem_id": problem_id,
         "outcome": str(test.outcome),

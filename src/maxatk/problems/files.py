@@ -58,7 +58,7 @@ def read_rows(
     if path.suffix == ".parquet":
         return _parquet_rows(path, unused, only)
     if path.suffix in (".csv", ".tsv"):
-        return _table_rows(path)
+        return (whole_row(row, f"{path}:{number}: ") for number, row in csv_rows(path))
     return _array_rows(path)
 
 
@@ -96,19 +96,11 @@ def csv_rows(path: Path) -> Iterator[tuple[int, Row]]:
             raise DataError(f"{path}: not a CSV file in UTF-8 ({error})") from error
 
 
-def whole_row(row: Mapping[Any, Any]) -> Row:
+def whole_row(row: Mapping[Any, Any], place: str = "") -> Row:
     """Return a row of `csv_rows`; raises DataError for one with more values than names."""
     if None in row:
-        raise DataError(f"has {len(row[None])} more values than the header has names")
+        raise DataError(f"{place}has {len(row[None])} more values than the header has names")
     return row
-
-
-def _table_rows(path: Path) -> Iterator[Row]:
-    for number, row in csv_rows(path):
-        try:
-            yield whole_row(row)
-        except DataError as error:
-            raise DataError(f"{path}:{number}: {error}") from error
 
 
 def _array_rows(path: Path) -> Iterator[Row]:

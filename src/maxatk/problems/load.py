@@ -14,7 +14,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from maxatk.check import at_least
 from maxatk.errors import (
@@ -39,8 +39,7 @@ BadRows: TypeAlias = Literal["stop", "leave_out"]
 _log = logging.getLogger(__name__)
 
 
-@dataclasses.dataclass(frozen=True)
-class Loaded:
+class Loaded(NamedTuple):
     """What a benchmark gave: problems with their reference solutions, and rows left out."""
 
     solved: tuple[SolvedProblem, ...]
@@ -246,13 +245,8 @@ class Source:
     @functools.cached_property
     def chosen(self) -> base.RowOptions:
         """The options, checked."""
-        where = f"options of {self.benchmark}"
-        try:
-            return from_mapping(BENCHMARKS[self.benchmark].options, self.options, where=where)
-        except InvalidValueError as error:
-            if str(error).startswith(where):
-                raise
-            raise InvalidValueError(f"{where}: {error}") from error
+        kind, where = BENCHMARKS[self.benchmark].options, f"options of {self.benchmark}"
+        return from_mapping(kind, self.options, where=where)
 
     @functools.cached_property
     def kind(self) -> base.Benchmark:
@@ -281,10 +275,9 @@ class Source:
                 f"split: a local file is read whole, so {self.split!r} cannot be chosen from it; "
                 "leave out split or file, or give a folder of files"
             )
-        names = None
-        if kind.data_files is not None and self.split_read is not None:
-            names = kind.data_files(self.split_read, self.chosen)
-        return data_files(path, split=self.split_read, names=names)
+        split = self.split_read
+        names = kind.data_files(split, self.chosen) if kind.data_files and split else None
+        return data_files(path, split=split, names=names)
 
     @functools.cached_property
     def commit(self) -> str:

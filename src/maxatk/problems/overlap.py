@@ -5,14 +5,11 @@ from __future__ import annotations
 import dataclasses
 import re
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Literal
 
 from maxatk.problems.benchmarks import BENCHMARKS
 from maxatk.problems.benchmarks.base import Row
 from maxatk.problems.load import Source
-
-ContestKey: TypeAlias = tuple[str, str]
-"""(contest, index) of a problem of Codeforces; one that two divisions share has several."""
 
 _COLUMNS = ("name", "cf_contest_id", "cf_index")  # what `contest_keys` needs of CodeContests
 _KEY = re.compile(r"(?:CODE_?\w+/)?([1-9]\d*)(?:/|_(?=[A-Z]\d*\. ))([A-Z]\d*)(?:\. |\Z)")
@@ -37,14 +34,14 @@ class Overlap:
         splits = [None] if whole else self.splits or BENCHMARKS[self.benchmark].splits
         return [Source(self.benchmark, name, self.file, self.revision) for name in splits]
 
-    def keys(self) -> set[ContestKey]:
+    def keys(self) -> set[tuple[str, str]]:
         """Return the keys of every problem of the data set."""
         rows = (row for source in self.sources() for _, row in source.rows(only=_COLUMNS))
         return {key for row in rows for key in contest_keys(row)}
 
 
-def contest_keys(row: Row) -> set[ContestKey]:
-    """Return the keys of a row of CodeContests or open-r1/codeforces, or of a problem made of one.
+def contest_keys(row: Row) -> set[tuple[str, str]]:
+    """Return every (contest, index) of a row of CodeContests or Codeforces, or of its problem.
 
     They come from its id, its name (`1041_E. Tree Reconstruction`), its aliases and its columns.
     """

@@ -23,7 +23,6 @@ from maxatk.verifier import Progress
 from maxatk.version import VERSION
 
 CountTokens = Callable[[str], int]
-_PARTS = 2  # a random split has at least so many
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +58,7 @@ class PrepareSettings(Source):
                 f"overlap: is for codeforces, whose ids other data sets share; got benchmark="
                 f"{self.benchmark!r}"
             )
-        require(len(self.parts) not in range(1, _PARTS), "parts", "two or more", sorted(self.parts))
+        require(len(self.parts) != 1, "parts", "two or more", sorted(self.parts))
         for name, weight in self.parts.items():
             require(is_whole(weight, 1), f"parts.{name}", "a positive number", weight)
             if not str(name).replace("_", "").replace("-", "").isalnum():
@@ -178,7 +177,16 @@ def prepare(
     if settings.max_prompt_tokens is not None and count_tokens is None:
         raise InvalidValueError("count_tokens: is needed to count max_prompt_tokens")
     settings.check()
-    identity = _identity(settings)
+    overlap, chosen = settings.overlap, dataclasses.asdict(settings)
+    for place in ("file", "split", "revision", "options", "benchmark", "overlap"):
+        del chosen[place]  # `source` and `overlap` say what they stand for
+    identity = {
+        "version": VERSION,
+        "prompts": PROMPTS_VERSION,
+        "source": settings.describe(),
+        "overlap": [found.describe() for found in overlap.sources()] if overlap else [],
+        "settings": chosen,
+    }
     files = [*problems.values(), *map(solutions_file, problems.values()), left_out]
     if manifest_file.is_file() and not work.exists() and all(map(Path.is_file, files)):
         manifest = read_json(manifest_file)
@@ -249,20 +257,6 @@ def _too_long(
     if most is not None and count_tokens and count_tokens(solved.problem.prompt) > most:
         return f"its prompt is longer than {most} tokens"
     return None
-
-
-def _identity(settings: PrepareSettings) -> dict[str, Any]:
-    overlap = settings.overlap
-    chosen = dataclasses.asdict(settings)
-    for place in ("file", "split", "revision", "options", "benchmark", "overlap"):
-        del chosen[place]  # `source` and `overlap` say what they stand for
-    return {
-        "version": VERSION,
-        "prompts": PROMPTS_VERSION,
-        "source": settings.describe(),
-        "overlap": [found.describe() for found in overlap.sources()] if overlap else [],
-        "settings": chosen,
-    }
 
 
 def _write(

@@ -9,8 +9,15 @@ from maxatk.records import Problem
 def convert(row: base.Row, options: base.RowOptions | None = None) -> base.Converted:
     """Return the problem of a row, verified by its generated checker where it has one."""
     row_id, style = f"codeforces/{row['id']}", (options or base.RowOptions()).prompt_style
-    if reason := _unusable(row):
-        return base.LeftOut(row_id, reason)
+    unusable = {
+        f"its input mode is {row['input_mode']!r}, not stdio": row["input_mode"] != "stdio",
+        "is interactive": row["interaction_format"],
+        "is not executable": not row["executable"],
+        "has no official tests": not base.require_type(row, "official_tests", list),
+    }
+    for reason, holds in unusable.items():
+        if holds:
+            return base.LeftOut(row_id, reason)
     checker = row["generated_checker"] or None
     problem = Problem(
         row_id,
@@ -23,18 +30,6 @@ def convert(row: base.Row, options: base.RowOptions | None = None) -> base.Conve
         source="codeforces",
     )
     return base.SolvedProblem(problem, None)
-
-
-def _unusable(row: base.Row) -> str | None:
-    if row["input_mode"] != "stdio":
-        return f"its input mode is {row['input_mode']!r}, not stdio"
-    if row["interaction_format"]:
-        return "is interactive"
-    if not row["executable"]:
-        return "is not executable"
-    if not base.require_type(row, "official_tests", list):
-        return "has no official tests"
-    return None
 
 
 def _statement(row: base.Row) -> str:

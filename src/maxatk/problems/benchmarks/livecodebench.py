@@ -126,9 +126,7 @@ def _with_imports(starter: str) -> str:
 
 def _date(value: Any) -> datetime.date:
     # Readers of JSON may have made a time stamp of the column's text.
-    if isinstance(value, datetime.datetime):
-        return value.date()
-    return datetime.datetime.fromisoformat(str(value)[:10]).date()
+    return datetime.date.fromisoformat(str(value)[:10])
 
 
 def _files(_split: str, options: Options) -> list[str]:
