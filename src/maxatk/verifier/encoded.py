@@ -120,7 +120,13 @@ def _texts(data: bytes, at: int, depth: int) -> Generator[str, None, int]:
     """Yield the text of the value that starts here, part by part; return where it ends."""
     tag, size, start = values.header(data, at, depth)
     if tag not in _BRACKETS:
-        yield _atom(tag, data[start : start + min(size, 4 * MOST)], size)
+        content = data[start : start + min(size, 4 * MOST)]
+        if tag == b"s":
+            yield repr(content.decode("utf-8", "replace"))
+        elif tag in (b"b", b"a") or size <= _LONGEST_NUMBER:
+            yield repr(values.atom(tag, content))
+        else:
+            yield f"<a number of {size} hexadecimal digits>"
         return start + size
     if not size and tag in (b"S", b"z"):
         yield "set()"
@@ -134,12 +140,3 @@ def _texts(data: bytes, at: int, depth: int) -> Generator[str, None, int]:
         at = yield from _texts(data, at, depth + 1)
     yield ",)" if tag == b"t" and size == 1 else closing
     return at
-
-
-def _atom(tag: bytes, content: bytes, size: int) -> str:
-    """Return the text of an atom of that many bytes, whose first ones are given."""
-    if tag == b"s":
-        return repr(content.decode("utf-8", "replace"))
-    if tag not in (b"b", b"a") and size > _LONGEST_NUMBER:
-        return f"<a number of {size} hexadecimal digits>"
-    return repr(values.atom(tag, content))

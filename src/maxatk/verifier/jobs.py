@@ -97,12 +97,13 @@ def problem_job(program: str, problem: Problem) -> Job:
         raise InvalidValueError(
             f"Problem {problem.id!r}: has no tests, which the reward of a program needs"
         )
+    mebibytes = problem.memory_limit_mb
     return Job(
         program,
         problem.tests,
         compare=problem.compare,
         time_limit=problem.time_limit_s,
-        memory_limit=mebibytes(problem.memory_limit_mb),
+        memory_limit=None if mebibytes is None else int(mebibytes * (1 << 20)),
         entry_point=problem.entry_point,
         checker=problem.checker,
     )
@@ -113,11 +114,6 @@ def called_name(tests: Iterable[TestCase]) -> str | None:
     call = next((test.call for test in tests if test.call is not None), "")
     name = _CALLED.match(call)
     return name[1] if name else None
-
-
-def mebibytes(count: float | None) -> int | None:
-    """Return so many MiB in bytes; None for None."""
-    return None if count is None else int(count * (1 << 20))
 
 
 Pair = tuple[str, Sequence[TestCase]]

@@ -6,12 +6,13 @@ import atexit
 import contextlib
 import functools
 import json
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from maxatk.errors import DataError, InvalidValueError
 from maxatk.records import Problem, TestCase, Verdict
-from maxatk.verifier.jobs import Job, called_name, mebibytes, problem_job
+from maxatk.verifier.jobs import Job, called_name, problem_job
 from maxatk.verifier.verifier import Verifier
 
 Completion = str | Sequence[Mapping[str, Any]]
@@ -74,17 +75,11 @@ class CodeReward:
 
     def _job(self, completion: Completion, row: Mapping[str, Any]) -> Job:
         tests = [t if isinstance(t, TestCase) else TestCase.from_json(t) for t in row["tests"]]
-        entry_point = row.get("entry_point")
-        wanted = entry_point or called_name(tests)
-        return Job(
-            self.verifier.program_of(completion_text(completion), wanted),
-            tuple(tests),
-            compare=row.get("compare"),
-            time_limit=row.get("time_limit_s"),
-            memory_limit=mebibytes(row.get("memory_limit_mb")),
-            entry_point=entry_point,
-            checker=row.get("checker"),
-        )
+        compare = row.get("compare") or ("checker" if row.get("checker") else None)
+        fields = {name: row[name] for name in _COLUMNS if name in row}
+        problem = Problem("-", "", **{**fields, "tests": tuple(tests), "compare": compare})
+        wanted = problem.entry_point or called_name(tests)
+        return problem_job(self.verifier.program_of(completion_text(completion), wanted), problem)
 
 
 def code_reward(
@@ -144,7 +139,14 @@ def compute_scores(
         _job(verifier, source, solution, truth)
         for source, solution, truth in zip(data_sources, solution_strs, ground_truths, strict=True)
     ]
-    return [_score(verdict, binary=binary) for verdict in verifier.verify_many(jobs)]
+    scores = []
+    for verdict in verifier.verify_many(jobs):
+        reward = as_reward(verdict, binary=binary)
+        score = math.nan if reward is None else reward
+        passed, total = float(verdict.passed), float(verdict.total)
+        unscored = float(reward is None)
+        scores.append({"score": score, "passed": passed, "total": total, "unscored": unscored})
+    return scores
 
 
 def _job(verifier: Verifier, data_source: str, solution: str, ground_truth: GroundTruth) -> Job:
@@ -159,16 +161,6 @@ def _job(verifier: Verifier, data_source: str, solution: str, ground_truth: Grou
         raise DataError(
             f"ground_truth of {data_source!r}: {error!r}; got {ground_truth!r:.80}"
         ) from error
-
-
-def _score(verdict: Verdict, *, binary: bool) -> dict[str, float]:
-    reward = as_reward(verdict, binary=binary)
-    return {
-        "score": float("nan") if reward is None else reward,
-        "passed": float(verdict.passed),
-        "total": float(verdict.total),
-        "unscored": float(reward is None),
-    }
 
 
 @functools.cache

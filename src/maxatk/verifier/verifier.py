@@ -146,12 +146,12 @@ class Verifier:
         self._started: dict[Job, Future[Verdict]] = {}  # whose verdicts nobody has asked for
         self._workers: list[_Worker] = []
         try:
-            self.isolation = self._start(workers or len(os.sched_getaffinity(0)), unsafe=unsafe)
+            self._start(workers or len(os.sched_getaffinity(0)), unsafe=unsafe)
         except BaseException:
             self.close()
             raise
 
-    def _start(self, workers: int, *, unsafe: bool) -> Isolation:
+    def _start(self, workers: int, *, unsafe: bool) -> None:
         found = importlib.util.find_spec("numpy")
         numpy = str(Path(found.origin).parents[1]) if found and found.origin else ""  # its folder
         try:
@@ -159,12 +159,11 @@ class Verifier:
                 self._workers.append(_Worker(index, self._tasks, numpy))
         except RuntimeError as error:
             raise SandboxError(f"a worker cannot be started: {error}") from error
-        accepted: list[Isolation] = []
-        for report in [worker.started.result() for worker in self._workers]:
-            if report not in accepted:  # one warning for all that lack the same
+        reports = [worker.started.result() for worker in self._workers]
+        self.isolation = reports[0]
+        for number, report in enumerate(reports):
+            if report not in reports[:number]:  # one warning for all that lack the same
                 accept(report, unsafe=unsafe)
-                accepted.append(report)
-        return accepted[0]
 
     @property
     def limits(self) -> dict[str, Any]:
@@ -180,8 +179,7 @@ class Verifier:
 
     def program_of(self, completion: str, entry_point: str | None) -> str:
         """Return the program in a completion, as `extract_code` finds it with these limits."""
-        repair = self._limits.repair_truncated
-        return extract_code(completion, entry_point, repair_truncated=repair)
+        return extract_code(completion, entry_point, repair_truncated=self._limits.repair_truncated)
 
     def verify(
         self,
@@ -297,10 +295,8 @@ class VerifierSettings:
         workers: Worker processes; the number of cores this process may use, if not given.
         time_limit: CPU seconds of one test; a problem's own limit wins.
         memory_limit_mb: MiB of one test; a problem's own limit wins.
-        stop_after_timeouts: After so many tests that ran out of time a program's other tests are
-            left out and count as failed; none is left out, if not given.
-        repair_truncated: A program that ends in the middle is cut to the longest prefix of lines
-            that can be parsed.
+        stop_after_timeouts: Time-outs after which a program's other tests count as failed unrun.
+        repair_truncated: Cut a program that ends in the middle to the most lines that parse.
     """
 
     workers: int | None = None

@@ -218,22 +218,17 @@ def doctor() -> list[Layer]:
     except SandboxError as error:
         return [Layer("sandbox", False, True, "a sandbox can be started", str(error))]
     zygote.close()
-    meaning, missing = _MEANING | REQUIRED_LAYERS, _missing(zygote.isolation)
+    meaning = _MEANING | REQUIRED_LAYERS
+    reasons = {name: "" if why is True else str(why) for name, why in zygote.isolation.items()}
     return [
-        Layer(
-            name, why is True, name in REQUIRED_LAYERS, meaning.get(name, ""), missing.get(name, "")
-        )
-        for name, why in zygote.isolation.items()
+        Layer(name, not reason, name in REQUIRED_LAYERS, meaning.get(name, ""), reason)
+        for name, reason in reasons.items()
     ]
-
-
-def _missing(isolation: Isolation) -> dict[str, str]:
-    return {name: str(why) for name, why in isolation.items() if why is not True}
 
 
 def accept(isolation: Isolation, *, unsafe: bool) -> None:
     """Raise SandboxError where a required layer is missing, unless `unsafe`; warn of the others."""
-    missing = _missing(isolation)
+    missing = {name: str(why) for name, why in isolation.items() if why is not True}
     if isolation.get("user_namespace") is True:
         missing.pop("own_uid", None)  # an ordinary user has no other user to become
     missing.pop("fork_limit", None)  # dearer without it, not less safe
