@@ -129,7 +129,8 @@ def load_benchmark(
     options: Mapping[str, Any] | None = None,
 ) -> Loaded:
     """Return problems with their solutions, and the rows left out; otherwise as `load_problems`."""
-    source = Source(name, split, file and str(file), revision, dict(options or {}))
+    path = None if file is None else str(file)
+    source = Source(name, split, path, revision, options or {})
     at_least("limit", limit, 1)
     solved: list[SolvedProblem] = []
     left_out: list[LeftOut] = []
@@ -158,7 +159,8 @@ def find_problem(
     """
     made: Iterable[Converted]
     if str(name) in BENCHMARKS:
-        source = Source(str(name), split, file and str(file), options=dict(options or {}))
+        local = None if file is None else str(file)
+        source = Source(str(name), split, local, options=options or {})
         made = (outcome for _, outcome in source.outcomes())
     else:
         problems = load_problems(name, split=split, file=file, options=options)
@@ -197,7 +199,7 @@ class Source:
     split: str | None = None
     file: str | None = None
     revision: str | None = None
-    options: dict[str, Any] = dataclasses.field(default_factory=dict)
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.benchmark not in BENCHMARKS:
@@ -252,8 +254,8 @@ class Source:
     def kind(self) -> base.Benchmark:
         """The row of `BENCHMARKS`; that of a table has the data set that its options name."""
         kind = BENCHMARKS[self.benchmark]
-        named = {name: getattr(self.chosen, name, None) for name in ("hub", "config")}
-        return dataclasses.replace(kind, **named) if named["hub"] else kind
+        hub, config = (getattr(self.chosen, name, None) for name in ("hub", "config"))
+        return dataclasses.replace(kind, hub=hub, config=config) if hub else kind
 
     @functools.cached_property
     def split_read(self) -> str | None:
