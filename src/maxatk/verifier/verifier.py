@@ -222,7 +222,7 @@ class Verifier:
         indices: dict[Job, list[int]] = collections.defaultdict(list)
         for index, job in enumerate(as_jobs(items)):
             indices[job].append(index)
-        found = _as_done({self._started.pop(job, None) or self._put(job): job for job in indices})
+        found = _as_done({self._put(job): job for job in indices})
         return ((index, verdict) for job, verdict in found for index in indices[job])
 
     @contextlib.contextmanager
@@ -245,6 +245,8 @@ class Verifier:
                 raise SandboxError("this Verifier is closed; make a new one")
             if os.getpid() != self._pid:
                 raise SandboxError("this Verifier was made before a fork; make one in each process")
+            if started := self._started.pop(job, None):
+                return started
             verdict: Future[Verdict] = Future()
             limits = dataclasses.replace(
                 self._limits,
