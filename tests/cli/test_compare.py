@@ -85,9 +85,9 @@ def test_figure_1_beside_the_page_has_the_threshold_of_the_page(maxatk, scored, 
     assert drawn[0] != drawn[1]
 
 
-def test_samples_that_are_not_missing_at_random_are_noted(maxatk, scored, tmp_path):
+def test_samples_without_a_reward_are_noted(maxatk, scored, tmp_path):
     noted = maxatk("compare", "good", "poor", "--k", "1")
-    assert "not by chance" not in noted.stderr
+    assert "have no reward" not in noted.stderr
     path = tmp_path / "poor" / "results.json"
     results = json.loads(path.read_text())
     results["per_problem"]["scored"] = [1] * PROBLEMS
@@ -95,4 +95,4 @@ def test_samples_that_are_not_missing_at_random_are_noted(maxatk, scored, tmp_pa
     path.write_text(json.dumps(results))
     noted = maxatk("compare", "good", "poor", "--k", "1")
     assert noted.returncode == 0
-    assert "note: good has 0.0% of its samples unscored and poor has 50.0%" in noted.stderr
+    assert "note: poor: 8 of 16 samples (50.0%) have no reward and are left out" in noted.stderr

@@ -135,7 +135,7 @@ def test_help_needs_no_extra_but_that_of_the_command_line():
         (("train", "mini/train"), "torch", "train"),
         (("mini", "made"), "torch", "eval"),
         (("problems", "show", "mbpp", "1"), "datasets", "train"),
-        (("methods", "--plot", "x.svg"), "matplotlib", "report"),
+        (("view", "runs"), "matplotlib", "report"),
     ],
 )
 def test_the_smallest_extra_that_helps_is_named(arguments, package, extra, tmp_path, monkeypatch):

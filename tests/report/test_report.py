@@ -330,11 +330,17 @@ def test_wrong_input_is_refused(results, make, tmp_path):
         load_comparison({"base": results["base"], "x": fewer})
 
 
-def test_no_two_models_of_a_page_share_a_colour_and_the_base_is_grey():
-    lines = lines_for(["base", *METHODS, *(f"m{i}" for i in range(60))])
+@pytest.mark.parametrize("names", [list(METHODS)[:12], [f"m{i}" for i in range(12)]])
+def test_no_two_of_twelve_models_share_a_colour_and_the_base_is_grey(names):
+    lines = lines_for(["base", *names])
     assert lines["base"].color == "#808080"
     assert len({line.color for line in lines.values()}) == len(lines)
     assert all(re.fullmatch("#[0-9a-f]{6}", line.color) for line in lines.values())
+
+
+def test_of_more_models_than_colours_each_has_its_line():
+    lines = lines_for(["base", *(f"m{i}" for i in range(17))])
+    assert len({(line.color, line.dash, line.marker) for line in lines.values()}) == len(lines)
 
 
 def luminance(color):

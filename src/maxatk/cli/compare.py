@@ -28,7 +28,7 @@ def command(
     is significantly above all others; the tests behind the stars; and every model against the
     baseline. The test is the paired t-test over problems, corrected over all k and pairs of models
     (Benjamini-Hochberg). Settings in which the runs differ, other than the model, are noted on
-    standard error, and so are samples that are not missing at random.
+    standard error, and so are samples without a reward.
 
     Example: maxatk compare base=runs/base tuned=runs/tuned --k 1 128 --format md
 

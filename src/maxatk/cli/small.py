@@ -98,23 +98,11 @@ def _about(path: Path) -> str:
     return re.split(r"(?<=[.?])\s+(?=[A-Z`\[])", text)[0]
 
 
-def methods(
-    plot: Path | None = None, n: int = 8, k: int = 4, format: OutputFormat = "text"
-) -> None:
+def methods(format: OutputFormat = "text") -> None:
     """List the methods: what each is unbiased for, its formula, and where it comes from.
 
-    Example: maxatk methods --plot weighting.svg
-
-    Args:
-        plot: SVG or PDF file for the factor that each method puts on the gradient of a prompt's
-            success rate.
-        n: Samples a prompt in the figure.
-        k: The k of the figure.
+    Example: maxatk methods --format md
     """
-    if plot:
-        from maxatk.report.figures import weighting_figure
-
-        weighting_figure(plot, n=n, k=k)
     rows = [
         {
             "method": name,
@@ -124,7 +112,7 @@ def methods(
         }
         for name, method in METHODS.items()
     ]
-    emit({"methods": shown(rows)}, format, text=f"wrote {plot}" if plot else "")
+    emit({"methods": shown(rows)}, format)
 
 
 def _formula(method: Method) -> str:

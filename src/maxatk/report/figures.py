@@ -1,16 +1,11 @@
-"""Figures as SVG text or files: metric against k, entropy, curves, and what methods weigh.
-
-A model has the colour of its name on every page, and no two share one.
-"""
+"""Figures as SVG text or files: metric against k, entropy, curves, and what methods weigh."""
 
 from __future__ import annotations
 
-import colorsys
 import contextlib
 import dataclasses
 import functools
 import io
-import itertools
 import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -56,7 +51,6 @@ PALETTE = (
     *("#d55e00", "#0072b2", "#009e73", "#cc79a7", "#b88600", "#3f93d8"),
     *("#8a5cf0", "#b32883", "#2f8540", "#74711a", "#d4304c", "#2f9ca5"),
 )
-_LUMINANCES = (0.15, 0.2, 0.26)  # of further colours: 0.13 to 0.30 has that contrast
 DASHES = ("solid", "dashed", "dotted")
 MARKERS = "osD^vP"
 QUANTITIES = (
@@ -92,31 +86,21 @@ def lines_for(names: Sequence[str]) -> dict[str, Line]:
     """Return the line of every run; the first name is the baseline, which is dashed.
 
     `base` is grey. Of other names the colour is that of the place among the methods, or of a hash;
-    where two want one colour, the second, methods first and then by alphabet, has the next free.
+    where two want one colour, the second, methods first and then by alphabet, has the next free, as
+    long as there is one.
     """
     chosen: dict[str, str] = {BASE: BASE_COLOR}
     places = {name: place for place, name in enumerate(METHODS)}
     for name in sorted({*names} - {BASE}, key=lambda name: (places.get(name, len(places)), name)):
-        first = places.get(name, zlib.crc32(name.encode("utf-8", "replace")))
-        chosen[name] = next(c for c in _from(first) if c not in chosen.values())
+        first = places.get(name, zlib.crc32(name.encode("utf-8", "replace"))) % len(PALETTE)
+        colors = (*PALETTE[first:], *PALETTE[:first])
+        chosen[name] = next((c for c in colors if c not in chosen.values()), colors[0])
     found = {}
     for index, name in enumerate(names):
         turn, place = divmod(index - 1, len(MARKERS))
         dash, marker = DASHES[turn % len(DASHES)], MARKERS[place]
         found[name] = Line(chosen[name], *(("dashed", "X") if index == 0 else (dash, marker)))
     return found
-
-
-def _from(place: int) -> Iterator[str]:
-    """Yield colours without end: the palette from this place on, then others around the circle."""
-    for step in range(len(PALETTE)):
-        yield PALETTE[(place + step) % len(PALETTE)]
-    for step in itertools.count():
-        linear = np.array(colorsys.hsv_to_rgb((step * 0.618034) % 1, 1.0, 1.0)) ** 2.2
-        wanted, found = _LUMINANCES[step % 3], float(linear @ (0.2126, 0.7152, 0.0722))
-        white = max(0.0, (wanted - found) / (1 - found))
-        linear = linear * min(1.0, wanted / found) * (1 - white) + white
-        yield "#" + "".join(f"{round(255 * part):02x}" for part in linear ** (1 / 2.2))
 
 
 def metric_svg(comparison: Comparison, metric: str, names: Sequence[str] = ()) -> str:
@@ -366,31 +350,6 @@ def drawn_quantities(curves: Sequence[Mapping[str, Any]]) -> list[tuple[str, str
     shown = [(f"max@{k}", f"max@{k} of the training groups") for k in levels]
     (first, *others) = QUANTITIES
     return [entry for entry in (first, *shown, *others) if entry[0] in logged]
-
-
-def weighting_figure(path: str | Path, *, n: int = 8, k: int = 4) -> Path:
-    """Write the factor of every row of `METHODS` against the success rate, to an SVG or PDF file.
-
-    Methods are drawn on-policy; those with one curve share a line. Raises as `figure_file` and
-    `weighting`.
-    """
-    names: dict[tuple[float, ...], list[str]] = {}
-    for name, method in METHODS.items():
-        names.setdefault(tuple(weighting(method, n, k, _RATES).round(9)), []).append(name)
-    titles = {True: "unbiased for what they name", False: "scaled, centred or as published"}
-    with figure_file(path, (9.5, 5.6)) as figure:
-        panels = figure.subplots(1, 2, sharey=True)
-        for axes, (unbiased, title) in zip(panels, titles.items(), strict=True):
-            shown = {
-                ", ".join(found): np.array(curve)
-                for curve, found in names.items()
-                if bool(METHODS[found[0]].unbiased_for) == unbiased
-            }
-            _draw_weightings(axes, shown, n, k)
-            axes.set_title(title)
-            axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.13), fontsize=8)
-        panels[1].set_ylabel("")
-    return Path(path)
 
 
 def _draw_weightings(

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
-
-import numpy as np
 
 from maxatk.evaluation.results import METRICS, MOST_CUT_OFF, Results
 from maxatk.objectives import METHODS
@@ -16,19 +13,9 @@ from maxatk.objectives.methods import Method
 from maxatk.records import Outcome
 from maxatk.report import tables
 from maxatk.report.deciding import Decision, Measure
-from maxatk.report.runs import (
-    ALPHA,
-    BASE,
-    Comparison,
-    Reading,
-    Run,
-    Runs,
-    comparison_of,
-    metric_name,
-)
+from maxatk.report.runs import BASE, Comparison, Reading, Run, Runs, comparison_of, metric_name
 from maxatk.report.tables import Cell, Table, table_of, table_of_rows
 from maxatk.statistics.intervals import FEW_PROBLEMS
-from maxatk.statistics.tests import adjusted_p_values, wilcoxon
 
 KS = (1, 8, 32, 128)
 SAMPLES_COLUMNS: tuple[tuple[str, int, Callable[[Results], float | None]], ...] = (
@@ -257,10 +244,9 @@ def notices(comparison: Comparison) -> list[Notice]:
         for run in comparison.runs
         if (share := run.results.cut_off) is not None and share > MOST_CUT_OFF
     ]
-    differing, missing = setting_differences(comparison), unscored_warnings(comparison)
+    differing = setting_differences(comparison)
     found = [
         Notice("setting-differences", "The runs differ in more than the model:", differing),
-        Notice("unscored-differs", "Samples are not missing at random:", missing),
         Notice("cut-off", "Samples were cut off:", cut_off),
         Notice("unscored", "Samples without a reward:", lacking),
     ]
@@ -292,31 +278,3 @@ def setting_differences(comparison: Comparison) -> list[str]:
                 values = f"{first.get(key)!r} for {base}, {mine.get(key)!r} for {run.name}"
                 lines.append(f"{name}: {values}")
     return lines
-
-
-def unscored_warnings(comparison: Comparison) -> list[str]:
-    """Return a sentence for every two runs whose shares of unscored samples differ.
-
-    Their difference may then be one of what was scored. The shares are compared problem by problem
-    (Wilcoxon, two-sided), adjusted for the number of pairs.
-    """
-    shares, said = {}, {}
-    for run in comparison.runs:
-        found, counts = run.results.per_problem, run.results.counts
-        samples, scored = np.array([found.samples, found.scored], dtype=np.float64)
-        shares[run.name] = (samples - scored) / samples
-        share = counts.unscored / counts.samples
-        said[run.name] = f"{run.name} has {share:.1%} of its samples unscored"
-    names = itertools.combinations(comparison.names, 2)
-    pairs = [pair for pair in names if any(shares[name].any() for name in pair)]
-    ps = adjusted_p_values([wilcoxon(*(shares[name] for name in pair)) for pair in pairs])
-    warnings = []
-    for (one, other), p in zip(pairs, ps, strict=True):
-        if p <= ALPHA:
-            text = tables.p_value(p)
-            warnings.append(
-                f"{said[one]} and {said[other]}: not by chance (p "
-                f"{text if text.startswith('<') else f'= {text}'}), so that a difference of the "
-                "two may be one of what was scored."
-            )
-    return warnings
