@@ -19,7 +19,7 @@ from maxatk.group_log import GROUPS
 from maxatk.jsonl import write_jsonl
 from maxatk.records import Problem, Sample, TestCase
 from maxatk.studies.recipe import load_study
-from maxatk.studies.schedule import planned, refusal_of, trainings_of
+from maxatk.studies.schedule import places, planned, refusal_of, trainings_of
 from sampling.servers import serving
 
 CASES = 500
@@ -300,8 +300,9 @@ def test_a_damaged_recipe_of_a_study_is_refused_with_a_name_or_gives_its_stages(
         damage(path, chance)
         with contextlib.suppress(MaxAtKError):
             study = load_study(path)
-            assert planned(study, cores=2, jobs=1)
-            refusal = refusal_of(trainings_of(study))
+            everywhere = places(study)
+            assert planned(study, everywhere, cores=2, jobs=1)
+            refusal = refusal_of(trainings_of(study, everywhere))
             assert refusal is None or isinstance(refusal, str)
             given += 1
     assert 0 < given < 150

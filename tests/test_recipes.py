@@ -15,7 +15,7 @@ from maxatk.records import Problem, TestCase
 from maxatk.sampling import SamplingSettings
 from maxatk.settings import from_mapping, read_recipe
 from maxatk.studies.recipe import StudyRecipe, load_study
-from maxatk.studies.schedule import refusal_of, trainings_of
+from maxatk.studies.schedule import places, refusal_of, trainings_of
 from oracles import PAPER
 from tiny import save_tiny_model
 
@@ -77,7 +77,7 @@ def test_every_recipe_is_a_mapping_says_what_it_is_and_is_listed(path):
 def test_demos_are_studies_of_seed_0_with_the_methods_that_the_page_compares(path):
     demo = load_study(path)
     assert demo.seeds == [0]
-    assert refusal_of(trainings_of(demo)) is None
+    assert refusal_of(trainings_of(demo, places(demo))) is None
     trained = {model.name for model in demo.variants}
     assert {"grpo", "bon_loo1"} <= trained
     assert demo.eval["sampling"]["samples"] >= 128  # the largest k of the table
@@ -89,14 +89,14 @@ def test_studies_are_valid_down_to_the_trainer_and_leave_seed_0_alone(path):
     assert 0 not in study.seeds  # settings were chosen on it
     assert study.eval["sampling"]["samples"] >= 128  # the largest k of the tables
     assert study.mini.test_problems >= (40 if path in ON_POLICY else 96)
-    assert refusal_of(trainings_of(study)) is None
+    assert refusal_of(trainings_of(study, places(study))) is None
 
 
 def test_the_study_of_ones_own_model_in_the_readme_is_valid_down_to_the_trainer():
     (text,) = re.findall(r"```yaml\n(title: .*?)```", README, re.DOTALL)
     study = from_mapping(StudyRecipe, yaml.safe_load(text), where="recipe")
     assert [model.name for model in study.variants] == ["base", "GRPO", "max@k"]
-    question = {**trainings_of(study), "problems": 100}
+    question = {**trainings_of(study, places(study)), "problems": 100}
     assert refusal_of(question) is None
 
 
@@ -152,7 +152,7 @@ def test_the_commands_of_the_readme_pass_the_dry_run_and_use_every_method(dry_ru
 @pytest.mark.parametrize("path", PRETRAINED, ids=name_of)
 def test_studies_of_the_pretrained_model_are_valid_down_to_the_trainer(path):
     study = load_study(path)
-    assert refusal_of({**trainings_of(study), "problems": 40}) is None
+    assert refusal_of({**trainings_of(study, places(study)), "problems": 40}) is None
     assert {"grpo", "bon_loo1"} <= {model.name for model in study.variants}
 
 

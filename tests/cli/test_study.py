@@ -30,7 +30,7 @@ def test_the_trainer_refuses_before_any_work(recipe, tmp_path, capsys):
 def test_a_dry_run_says_what_is_left_writes_nothing_and_imports_neither_torch_nor_matplotlib(
     recipe, tmp_path
 ):
-    training = next(p.training for p in places(load_study(recipe())) if p.training is not None)
+    training = next(p.training.name for p in places(load_study(recipe())) if p.training is not None)
     finished = tmp_path / "work" / "stages" / f"{training}.json"
     finished.parent.mkdir(parents=True)
     write_json(finished, {"seconds": 12.0})
@@ -142,9 +142,9 @@ def check_stages(study, work):
         if place.training is None:
             assert settings["model"]["model"] == study.model
             continue
-        config = json.loads((work / place.training / "config.json").read_text())
+        config = json.loads((place.training / "config.json").read_text())
         assert config["model_type"] == "llama"
-        assert (work / place.training / "adapter" / "adapter_config.json").is_file()
+        assert (place.training / "adapter" / "adapter_config.json").is_file()
     completions = {
         (work / place.chain["eval"] / "samples.jsonl").read_text()
         for place in places(study)

@@ -9,12 +9,10 @@ import numpy as np
 import pytest
 
 from maxatk.errors import InvalidValueError
-from maxatk.evaluation.pooling import pool_results
-from maxatk.evaluation.results import Results
 from maxatk.report import CompareOptions, compare, write_report
 from maxatk.report.deciding import decide
 from maxatk.report.run_tables import winners
-from maxatk.report.runs import load_comparison, with_seeds
+from maxatk.report.runs import load_comparison, pooled
 from maxatk.statistics.seeds import over_seeds, over_seeds_and_problems, sign_flip_p
 from maxatk.statistics.tests import adjusted_p_values, paired_difference
 
@@ -148,12 +146,7 @@ def seeds(make, request):
 
 
 def pooled_over(seeds):
-    parts = {name: [Results.from_json(s[name], place="x") for s in seeds] for name in seeds[0]}
-    together = {
-        name: pool_results({f"seed {i}": part for i, part in enumerate(found)})
-        for name, found in parts.items()
-    }
-    return with_seeds(load_comparison(together), seeds)
+    return pooled({f"seed {i}": load_comparison(found) for i, found in enumerate(seeds)})
 
 
 def moved_by(seeds, k):
@@ -204,10 +197,9 @@ def test_the_page_of_several_seeds_says_of_whom_the_test_speaks(seeds, tmp_path)
     page = write_report(together, tmp_path / "r.html").read_text()
     said = "other problems" if kind == "shared" else "problems of their own"
     assert re.search(f"It speaks of other seeds (and|with) {said}\\.", page)
-    more = {run.name: run.results for run in together.runs}
-    more["same"] = more["base"]
-    with pytest.raises(InvalidValueError, match=r"seeds\[0\]: has no results of 'same'"):
-        with_seeds(load_comparison(more), found)
+    more = {**found[0], "same": found[0]["base"]}
+    with pytest.raises(InvalidValueError, match="model: unknown value 'same'"):
+        pooled_over([more, *found[1:]])
 
 
 def test_a_best_model_that_is_below_on_the_problems_in_common_beats_nobody(results):

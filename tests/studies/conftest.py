@@ -1,5 +1,7 @@
 """The results that the tests of the report use, and small studies made of them."""
 
+import itertools
+
 import pytest
 import yaml
 
@@ -8,7 +10,9 @@ from maxatk.evaluation.folder import RESULTS
 from maxatk.folders import TRAIN_RECORD, write_json
 from maxatk.jsonl import write_jsonl
 from maxatk.records import Problem, TestCase
-from maxatk.studies.findings import StudiedModel, build_study, pooled
+from maxatk.studies.findings import build_study, pooled_models
+from maxatk.studies.recipe import Variant
+from maxatk.studies.schedule import Place
 from report.conftest import make, make_results, results
 from tiny import save_tiny_model
 
@@ -21,58 +25,60 @@ CHANCES = {"base": (0.05, 0.02), "better": (0.15, 0.1), "same": (0.05, 0.02)}
 
 @pytest.fixture
 def studied(tmp_path, results):
-    """Return the model of a study over two seeds, with the log of each training."""
+    """Return the places of one model of a study over two seeds, with the log of each training."""
 
-    def write(name, *histories, levels):
-        evaluations, trainings = {}, {}
-        for seed in (1, 2):
-            evaluations[seed] = tmp_path / f"eval-{name}-{seed}"
-            evaluations[seed].mkdir()
-            write_json(evaluations[seed] / RESULTS, results["base"])
-        for seed, history in enumerate(histories, start=1):
-            trainings[seed] = tmp_path / f"train-{name}-{seed}"
-            trainings[seed].mkdir()
-            write_json(trainings[seed] / TRAIN_RECORD, {"log_history": history, "seconds": 2.0})
-        return StudiedModel(name, levels, evaluations, trainings)
+    def write(*histories, levels):
+        variant, found = Variant(levels, {}), []
+        for seed, history in itertools.zip_longest((1, 2), histories):
+            evaluation, training = (
+                tmp_path / f"{kind}-{variant.name}-{seed}" for kind in ("eval", "train")
+            )
+            evaluation.mkdir()
+            write_json(evaluation / RESULTS, results["base"])
+            if history is not None:
+                training.mkdir()
+                write_json(training / TRAIN_RECORD, {"log_history": history, "seconds": 2.0})
+            found.append(Place(variant, seed, evaluation, training if history else None))
+        return found
 
     return write
 
 
 @pytest.fixture(scope="session")
 def seeded(tmp_path_factory):
-    """Return the models of a study over so many seeds: a base, a better one and a like one."""
+    """Return the places of a study over so many seeds: a base, a better one and a like one."""
 
     def write(seeds, *, problems=8):
         folder = tmp_path_factory.mktemp("seeded")
-        models = []
+        places = []
         for place, (name, chances) in enumerate(CHANCES.items()):
-            evaluations, trainings = {}, {}
+            variant = Variant({} if name == "base" else {"method": name}, {})
             for seed in seeds:
-                evaluations[seed], trainings[seed] = (
+                evaluation, training = (
                     folder / f"{kind}-{name}-{seed}" for kind in ("eval", "train")
                 )
-                evaluations[seed].mkdir()
-                trainings[seed].mkdir()
+                evaluation.mkdir()
+                training.mkdir()
                 ids = [f"{seed}-{i}" for i in range(problems)]
                 found = make_results(10 * seed + place, *chances, ids=ids, samples=16)
-                write_json(evaluations[seed] / RESULTS, found)
+                write_json(evaluation / RESULTS, found)
                 record = {"log_history": SPIKED, "seconds": 2.0}
-                write_json(trainings[seed] / TRAIN_RECORD, record)
-            levels = {} if name == "base" else {"method": name}
-            models.append(
-                StudiedModel(name, levels, evaluations, {} if name == "base" else trainings)
-            )
-        return models
+                write_json(training / TRAIN_RECORD, record)
+                places.append(
+                    Place(variant, seed, evaluation, None if name == "base" else training)
+                )
+        return places
 
     return write
 
 
 @pytest.fixture(scope="session")
 def build():
-    """Return a function: the study of models."""
+    """Return a function: the study of places."""
 
-    def built(models, **options):
-        return build_study(models, pooled(models, baseline="base"), title="A study", **options)
+    def built(places, **options):
+        comparison = pooled_models(places, baseline="base")
+        return build_study(places, comparison, title="A study", **options)
 
     return built
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from maxatk.evaluation.results import Counts, Diversity, Mean, PerProblem, Results
+from maxatk.report.runs import Comparison, Run
 from maxatk.studies.recipe import load_study
 from maxatk.studies.write import MODELS, SEEDS, remarks
 
@@ -30,7 +31,12 @@ def results_of(best, k=128):
 
 def said(base, grpo, bon_loo1):
     values = {"base": base, "grpo": grpo, "bon_loo1": bon_loo1}
-    return remarks(load_study(RECIPE), {name: results_of(best) for name, best in values.items()})
+    return remarks(load_study(RECIPE), compared(values))
+
+
+def compared(best, k=128):
+    """Models that know one k alone."""
+    return Comparison(tuple(Run(name, results_of(mean, k)) for name, mean in best.items()))
 
 
 def test_one_sentence_says_what_the_best_of_many_is_worth():
@@ -49,12 +55,12 @@ def test_a_run_that_does_not_show_the_effect_says_so(values):
 
 def test_a_run_without_the_models_or_with_few_samples_says_nothing():
     demo = load_study(RECIPE)
-    assert remarks(demo, {"base": results_of(0.8)}) == []
-    assert remarks(demo, dict.fromkeys(MODELS, results_of(0.8, k=8))) == []
+    assert remarks(demo, compared({"base": 0.8})) == []
+    assert remarks(demo, compared(dict.fromkeys(MODELS, 0.8), k=8)) == []
 
 
 def test_a_study_of_another_model_says_nothing(recipe, of_a_llama):
-    found = dict.fromkeys(MODELS, results_of(0.8))
+    found = compared(dict.fromkeys(MODELS, 0.8))
     assert remarks(load_study(recipe()), found) != []
     assert remarks(load_study(recipe(**of_a_llama)), found) == []
 

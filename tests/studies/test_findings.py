@@ -14,9 +14,9 @@ from studies.conftest import SPIKED, STEADY
 
 
 def test_gradient_spikes_are_a_percentile_in_medians_averaged_over_seeds(studied, build):
-    base = studied("base", levels={})
-    model = studied("spiked", STEADY, SPIKED, levels={"method": "spiked"})
-    study = build([base, model])
+    base = studied(levels={})
+    model = studied(STEADY, SPIKED, levels={"method": "spiked"})
+    study = build([*base, *model])
     expected = np.mean([1.0, np.percentile([1.0, 2.0, 2.0, 9.0], 95) / 2.0])
     assert study.models["spiked"]["training"][GRADIENT_SPIKES] == pytest.approx(expected, abs=1e-3)
     assert study.models["base"]["training"] == {}
@@ -26,8 +26,8 @@ def test_gradient_spikes_are_a_percentile_in_medians_averaged_over_seeds(studied
 
 @pytest.mark.parametrize("history", [[{"loss": 1.0}], [{"grad_norm": 0.0}, {"grad_norm": 0.0}]])
 def test_without_gradients_there_are_no_spikes(studied, build, history):
-    model = studied("still", history, history, levels={"method": "still"})
-    study = build([studied("base", levels={}), model])
+    model = studied(history, history, levels={"method": "still"})
+    study = build([*studied(levels={}), *model])
     assert GRADIENT_SPIKES not in study.models["still"]["training"]
     assert json.dumps(study.to_json(), allow_nan=False)
 
@@ -44,13 +44,12 @@ def test_a_study_is_the_same_after_being_written_and_read(seeded, build, seeds):
 
 
 def test_by_seed_holds_the_means_of_each_seed(seeded, build):
-    models = seeded([1, 2, 3])
-    study = build(models)
-    for model in models:
-        for seed, folder in model.evaluations.items():
-            metrics = json.loads((folder / "results.json").read_text())["metrics"]
-            found = study.models[model.name]["by_seed"][str(seed)]["max@k"]
-            assert found == {k: cell["mean"] for k, cell in metrics["max@k"].items()}
+    places = seeded([1, 2, 3])
+    study = build(places)
+    for place in places:
+        metrics = json.loads((place.evaluation / "results.json").read_text())["metrics"]
+        found = study.models[place.variant.name]["by_seed"][str(place.seed)]["max@k"]
+        assert found == {k: cell["mean"] for k, cell in metrics["max@k"].items()}
 
 
 def test_one_model_is_no_study(seeded, build):
@@ -67,19 +66,17 @@ def test_a_study_of_one_problem_has_no_interval(seeded, build):
 
 
 def test_seeds_that_share_their_problems_are_crossed_with_them(seeded, build, tmp_path):
-    models = seeded([1, 2, 3])
-    first = models[0].evaluations[1]
+    places = seeded([1, 2, 3])
+    first = places[0].evaluation
     shared = []
-    for model in models:
-        evaluations = {}
-        for seed, folder in model.evaluations.items():
-            found = read_json(folder / RESULTS)
-            found["per_problem"]["ids"] = read_json(first / RESULTS)["per_problem"]["ids"]
-            evaluations[seed] = tmp_path / f"{model.name}-{seed}"
-            evaluations[seed].mkdir()
-            write_json(evaluations[seed] / RESULTS, found)
-        shared.append(dataclasses.replace(model, evaluations=evaluations))
-    own, crossed = build(models), build(shared)
+    for place in places:
+        found = read_json(place.evaluation / RESULTS)
+        found["per_problem"]["ids"] = read_json(first / RESULTS)["per_problem"]["ids"]
+        folder = tmp_path / place.evaluation.name
+        folder.mkdir()
+        write_json(folder / RESULTS, found)
+        shared.append(dataclasses.replace(place, evaluation=folder))
+    own, crossed = build(places), build(shared)
     assert (own.over, crossed.over) == ("seeds", "seeds and problems")
     assert own.comparison.baseline.problems == 3 * crossed.comparison.baseline.problems
     for one, other in zip(own.differences, crossed.differences, strict=True):

@@ -23,12 +23,15 @@ from tiny import save_tiny_model
 
 
 def names_of(study):
-    return {stage.name for stage in planned(study, cores=2, jobs=2)}
+    return {stage.name for stage in planned(study, places(study), cores=2, jobs=2)}
 
 
 def test_every_seed_has_its_own_corpus_prompts_training_and_samples(recipe):
     study = load_study(recipe())
-    recipes = {stage.name: recipe for stage, recipe in planned(study, cores=2, jobs=2).items()}
+    recipes = {
+        stage.name: recipe
+        for stage, recipe in planned(study, places(study), cores=2, jobs=2).items()
+    }
     assert len(recipes) == 2 * (1 + 3 + 4)
     for place in places(study):
         warm, evaluation = place.chain["mini"], recipes[place.chain["eval"]]
@@ -36,9 +39,9 @@ def test_every_seed_has_its_own_corpus_prompts_training_and_samples(recipe):
         assert evaluation["sampling"]["seed"] == place.seed
         assert evaluation["problems"].endswith(f"{warm}/test.jsonl")
         if place.training is not None:
-            assert recipes[place.training]["trainer"]["seed"] == place.seed
-            assert recipes[place.training]["model"].endswith(f"{warm}/base")
-            assert evaluation["model"].endswith(place.training)
+            assert recipes[place.training.name]["trainer"]["seed"] == place.seed
+            assert recipes[place.training.name]["model"].endswith(f"{warm}/base")
+            assert evaluation["model"].endswith(place.training.name)
 
 
 def test_studies_share_what_is_the_same_and_nothing_else(recipe):
@@ -60,8 +63,9 @@ def test_studies_share_what_is_the_same_and_nothing_else(recipe):
 def test_a_method_with_parameters_of_its_own_gives_a_plain_name_of_a_folder(recipe):
     own = {"credit": {"cvar": 0.25, "of": 4}, "baseline": "replace_one"}
     grids = [{"method": {"quarter": {"trainer.method": own}}}]
-    trainings = [place.training for place in places(load_study(recipe(grids=grids)))]
-    assert all(re.fullmatch(r"train-own-[12]-[0-9a-f]{8}", name) for name in trainings if name)
+    everywhere = places(load_study(recipe(grids=grids)))
+    trainings = [place.training.name for place in everywhere if place.training]
+    assert all(re.fullmatch(r"train-own-[12]-[0-9a-f]{8}", name) for name in trainings)
 
 
 def test_a_model_is_distilled_after_its_training_or_in_place_of_one(recipe):
@@ -76,7 +80,7 @@ def test_a_model_is_distilled_after_its_training_or_in_place_of_one(recipe):
         }
     ]
     study = load_study(recipe(train={**RECIPE["train"], "distill": distill}, grids=grids))
-    stages = planned(study, cores=2, jobs=2)
+    stages = planned(study, places(study), cores=2, jobs=2)
     needs = {stage.name: stage.needs for stage in stages}
     recipes = {stage.name: recipe for stage, recipe in stages.items()}
     chains = {p.variant.name: p.chain for p in places(study) if p.seed == study.seeds[1]}
@@ -94,7 +98,7 @@ def test_a_model_is_distilled_after_its_training_or_in_place_of_one(recipe):
         assert (found["k"], found["trainer"]["seed"]) == (4, study.seeds[1])
         assert found["eval"]["sampling"] == {"samples": 8, "seed": study.seeds[1]}
         assert recipes[evaluation]["model"] == found["out"]
-    assert refusal_of(trainings_of(study)) is None
+    assert refusal_of(trainings_of(study, places(study))) is None
 
 
 @pytest.mark.parametrize(
@@ -112,14 +116,14 @@ def test_a_model_is_distilled_after_its_training_or_in_place_of_one(recipe):
 def test_what_the_trainer_refuses_names_the_model(recipe, change, said):
     grids = [{"method": {"grpo": {}}}]
     study = load_study(recipe(train={**RECIPE["train"], **change}, grids=grids))
-    assert said in refusal_of(trainings_of(study))
+    assert said in refusal_of(trainings_of(study, places(study)))
 
 
 def test_the_stages_of_an_outside_model_begin_with_it_and_depend_on_its_files(
     recipe, of_a_llama, tmp_path, capsys
 ):
     study = load_study(recipe(**of_a_llama))
-    stages = planned(study, cores=2, jobs=2)
+    stages = planned(study, places(study), cores=2, jobs=2)
     assert sum(not stage.needs for stage in stages) == 2 * (2 + 1)  # trainings, and the base
     for stage, settings in stages.items():
         if stage.name.startswith("train-"):
@@ -137,35 +141,36 @@ def test_the_stages_of_an_outside_model_begin_with_it_and_depend_on_its_files(
 
 def test_an_evaluation_waits_for_its_training_and_a_training_for_its_warm_start(recipe):
     study = load_study(recipe())
-    stages = list(planned(study, cores=4, jobs=2))
+    stages = list(planned(study, places(study), cores=4, jobs=2))
     before = set()
     for stage in stages:
         assert set(stage.needs) <= before
         before.add(stage.name)
     needs = {stage.name: stage.needs for stage in stages}
     for place in places(study):
-        made = place.training or place.chain["mini"]
+        made = place.chain["mini"] if place.training is None else place.training.name
         assert needs[place.chain["eval"]] == (made,)
         if place.training is not None:
-            assert needs[place.training] == (place.chain["mini"],)
+            assert needs[place.training.name] == (place.chain["mini"],)
 
 
 @pytest.mark.parametrize(("cores", "warm", "others"), [(1, 1, 1), (8, 4, 1)])
 def test_a_warm_start_has_the_cores_that_those_of_other_seeds_leave_it(recipe, cores, warm, others):
     threads = {}
-    for stage in planned(load_study(recipe()), cores=cores, jobs=4):
+    study = load_study(recipe())
+    for stage in planned(study, places(study), cores=cores, jobs=4):
         threads.setdefault(stage.name.partition("-")[0], set()).add(stage.threads)
     assert threads == {"mini": {warm}, "train": {others}, "eval": {others}}
 
 
 def test_another_model_has_all_cores_between_the_stages_at_once(recipe, of_a_llama):
     study = load_study(recipe(**of_a_llama))
-    assert {stage.threads for stage in planned(study, cores=8, jobs=2)} == {4}
+    assert {stage.threads for stage in planned(study, places(study), cores=8, jobs=2)} == {4}
 
 
 def test_a_stage_reads_the_recipe_that_is_written_for_it(recipe):
     study = load_study(recipe())
-    stages = planned(study, cores=2, jobs=2)
+    stages = planned(study, places(study), cores=2, jobs=2)
     write_recipes(study, stages)
     for stage, settings in stages.items():
         (path,) = (part for part in stage.arguments if part.endswith(".yaml"))
@@ -173,6 +178,7 @@ def test_a_stage_reads_the_recipe_that_is_written_for_it(recipe):
 
 
 def test_the_check_of_the_trainings_that_dies_is_said(recipe, monkeypatch):
+    study = load_study(recipe())
     monkeypatch.setattr("sys.executable", "/bin/false")
     with pytest.raises(StageError, match="the check of the trainings failed"):
-        check_study(load_study(recipe()))
+        check_study(study, places(study))

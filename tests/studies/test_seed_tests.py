@@ -10,7 +10,7 @@ from maxatk.errors import InvalidValueError
 from maxatk.evaluation.folder import RESULTS
 from maxatk.folders import write_json
 from maxatk.statistics.tests import adjusted_p_values
-from maxatk.studies.findings import StudiedModel
+from maxatk.studies.recipe import Variant
 
 SEEDS = [1, 2, 3, 4]
 
@@ -42,29 +42,29 @@ def test_the_best_is_tested_against_the_second_best(models, build):
 
 
 def test_problems_without_a_value_leave_their_pair(models, build, tmp_path):
-    base, better, _ = models
-    found = json.loads((better.evaluations[1] / RESULTS).read_text())
+    base, better = models[:4], models[4:8]
+    found = json.loads((better[0].evaluation / RESULTS).read_text())
     found["per_problem"]["max@k"]["1"][0] = None
     write_json(tmp_path / RESULTS, found)
-    lost = dataclasses.replace(better, evaluations={**better.evaluations, 1: tmp_path})
-    test = next(t for t in build([base, lost]).differences if t.measure.name == "max@1")
+    lost = [dataclasses.replace(better[0], evaluation=tmp_path), *better[1:]]
+    test = next(t for t in build([*base, *lost]).differences if t.measure.name == "max@1")
     columns = [
-        json.loads((model.evaluations[1] / RESULTS).read_text())["per_problem"]["max@k"]["1"]
-        for model in (better, base)
+        json.loads((place.evaluation / RESULTS).read_text())["per_problem"]["max@k"]["1"]
+        for place in (better[0], base[0])
     ]
     assert test.by_seed[0] == pytest.approx(np.subtract(*columns)[1:].mean())
 
 
 def test_what_is_sure_over_prompts_need_not_be_over_seeds(build, seeded):
     models = seeded(SEEDS, problems=40)
-    weak, strong = ({seed: model.evaluations[seed] for seed in SEEDS} for model in models[:2])
-    turned = [weak | {4: strong[4]}, strong | {4: weak[4]}]  # one training goes the other way
-    names = ({"base": {}, "odd": {"method": "odd"}}).items()
-    base, odd = (
-        StudiedModel(name, levels, evaluations, {})
-        for (name, levels), evaluations in zip(names, turned, strict=True)
-    )
-    for test in build([base, odd]).differences:
+    weak, strong = models[:4], models[4:8]
+    turned = [*weak[:3], strong[3]], [*strong[:3], weak[3]]  # one training goes the other way
+    places = [
+        dataclasses.replace(place, variant=Variant(levels, {}))
+        for levels, found in zip(({}, {"method": "odd"}), turned, strict=True)
+        for place in found
+    ]
+    for test in build(places).differences:
         assert test.above == 3
         assert test.low < 0 < test.high
         assert not test.significant

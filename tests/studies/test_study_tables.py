@@ -121,8 +121,8 @@ def test_models_of_two_axes_are_crossed(studied, build):
         {"method": "one", "updates": "8"},
         {"method": "two", "updates": "8"},
     ]
-    models = [studied(f"model{i}", STEADY, STEADY, levels=of) for i, of in enumerate(levels)]
-    study = build([studied("base", levels={}), *models])
+    places = [place for of in ({}, *levels) for place in studied(STEADY, STEADY, levels=of)]
+    study = build(places)
     table = study_tables(study)["crossed"]
     mean = study.comparison.baseline.metric("max@k", 128).mean
     said = f"{mean:.3f}"
@@ -132,28 +132,27 @@ def test_models_of_two_axes_are_crossed(studied, build):
 
 
 def test_models_of_one_axis_have_nothing_to_cross(studied, build):
-    model = studied("model", STEADY, STEADY, levels={"method": "model"})
-    assert "crossed" not in study_tables(build([studied("base", levels={}), model]))
+    model = studied(STEADY, STEADY, levels={"method": "model"})
+    assert "crossed" not in study_tables(build([*studied(levels={}), *model]))
 
 
 def test_a_column_more_of_the_trainings_is_one_entry(studied, build, monkeypatch):
     more = (*findings.TRAINING_COLUMNS, ("loss", "mean loss", 2))
     monkeypatch.setattr(findings, "TRAINING_COLUMNS", more)
     history = [{"loss": 1.0}, {"loss": 2.0}]
-    model = studied("model", history, history, levels={"method": "model"})
-    table = study_tables(build([studied("base", levels={}), model]))["training"]
+    model = studied(history, history, levels={"method": "model"})
+    table = study_tables(build([*studied(levels={}), *model]))["training"]
     assert (table.header[-2], table.rows[0][-2].text) == ("mean loss", "1.50")
 
 
 def test_a_stored_score_that_chooses_has_a_table_and_tests(seeded, build):
-    models = seeded([1, 2, 3])
-    for model in models:
-        for folder in model.evaluations.values():
-            found = read_json(folder / RESULTS)
-            for part in ("metrics", "per_problem"):
-                found[part]["max@k by chance"] = found[part]["pass@k"]
-            write_json(folder / RESULTS, found)
-    study = build(models, pairs=[("better", "same")])
+    places = seeded([1, 2, 3])
+    for place in places:
+        found = read_json(place.evaluation / RESULTS)
+        for part in ("metrics", "per_problem"):
+            found[part]["max@k by chance"] = found[part]["pass@k"]
+        write_json(place.evaluation / RESULTS, found)
+    study = build(places, pairs=[("better", "same")])
     tables = study_tables(study)
     assert tables["max_at_k_by_chance"].header[-1] == "max@16 by chance"
     by_metric = {test.measure.name: test.difference for test in study.pairs}

@@ -9,7 +9,7 @@ from maxatk.folders import TRAIN_RECORD, read_json, write_json
 from maxatk.studies.findings import Study, study_tables
 from maxatk.studies.recipe import load_study
 from maxatk.studies.schedule import places
-from maxatk.studies.write import PAGE, studied_models, write_study
+from maxatk.studies.write import PAGE, write_study
 from report.conftest import make_results
 from studies.conftest import CHANCES, SPIKED
 
@@ -27,11 +27,11 @@ def finished(recipe):
             seed = 10 * place.seed + names.index(place.variant.name)
             ids = [f"{place.seed}-{i}" for i in range(6)]  # every seed has its own
             found = make_results(seed, *CHANCES[place.variant.name], ids=ids, samples=16)
-            folder = study.work_folder / place.chain["eval"]
+            folder = place.evaluation
             folder.mkdir(parents=True)
             write_json(folder / RESULTS, found)
             if place.training is not None:
-                folder = study.work_folder / place.training
+                folder = place.training
                 folder.mkdir()
                 write_json(folder / TRAIN_RECORD, {"log_history": SPIKED, "seconds": 2.0})
         return study
@@ -46,7 +46,7 @@ def files_below(folder):
 @pytest.mark.parametrize("seeds", [[1], [1, 2, 3]])
 def test_a_finished_study_leaves_results_tables_figures_and_a_page(finished, tmp_path, seeds):
     recipe = finished(seeds)
-    study = write_study(recipe)
+    study = write_study(recipe, places(recipe))
     out = tmp_path / "out"
     tables = {f"tables/{n}.{s}" for n in study_tables(study) for s in ("md", "csv", "tex")}
     figures = {f"figures/{name}.{s}" for name in ("metric", "entropy") for s in ("svg", "pdf")}
@@ -60,30 +60,28 @@ def test_a_finished_study_leaves_results_tables_figures_and_a_page(finished, tmp
 
 
 def test_the_models_of_a_study_have_a_folder_a_seed_and_the_base_no_training(finished):
-    recipe = finished([1, 2])
-    base, *trained = studied_models(recipe)
-    assert (base.name, dict(base.levels), dict(base.trainings)) == ("base", {}, {})
-    assert [model.name for model in trained] == ["better", "same"]
-    for model in (base, *trained):
-        assert list(model.evaluations) == [1, 2]
-        assert all((folder / RESULTS).is_file() for folder in model.evaluations.values())
-    for model in trained:
-        assert list(model.trainings) == [1, 2]
-        assert dict(model.levels) == {"method": model.name}
+    everywhere = places(finished([1, 2]))
+    found = [(place.seed, place.variant.name) for place in everywhere]
+    assert found == [(seed, name) for seed in (1, 2) for name in ("base", "better", "same")]
+    for place in everywhere:
+        assert (place.evaluation / RESULTS).is_file()
+        assert (place.training is None) == (place.variant.name == "base")
+        named = {} if place.training is None else {"method": place.variant.name}
+        assert place.variant.levels == named
 
 
 def test_a_study_written_twice_is_the_same(finished, tmp_path):
     recipe = finished([1, 2, 3])
-    write_study(recipe)
+    write_study(recipe, places(recipe))
     first = read_json(tmp_path / "out" / RESULTS)
-    write_study(recipe)
+    write_study(recipe, places(recipe))
     assert read_json(tmp_path / "out" / RESULTS) == first
 
 
 def test_a_missing_evaluation_is_named_and_nothing_is_written(finished, tmp_path):
     recipe = finished([1, 2])
-    missing = studied_models(recipe)[1].evaluations[2] / RESULTS
+    missing = places(recipe)[-1].evaluation / RESULTS
     missing.unlink()
     with pytest.raises(FileNotFoundError, match=missing.parent.name):
-        write_study(recipe)
+        write_study(recipe, places(recipe))
     assert not (tmp_path / "out").exists()

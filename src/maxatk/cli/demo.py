@@ -14,7 +14,7 @@ from maxatk.errors import InvalidValueError
 from maxatk.evaluation.open import load_results
 from maxatk.settings import packaged_recipes
 from maxatk.studies.recipe import load_study
-from maxatk.studies.schedule import check_study
+from maxatk.studies.schedule import check_study, places
 from maxatk.studies.stages import default_jobs
 
 _MOST_JOBS = 3  # each stage takes half a GiB
@@ -48,16 +48,17 @@ def command(
         raise InvalidValueError(
             f"seeds: a demo has one, got {study.seeds!r}; maxatk study takes several"
         )
-    check_study(study)
-    _, seconds = carry_out(study, jobs=jobs or min(default_jobs(), _MOST_JOBS))
-    from maxatk.studies.write import PAGE, remarks, studied_models
+    everywhere = places(study)
+    check_study(study, everywhere)
+    found, seconds = carry_out(study, everywhere, jobs=jobs or min(default_jobs(), _MOST_JOBS))
+    from maxatk.studies.write import PAGE, remarks
 
-    seed, page = study.seeds[0], Path(study.out) / PAGE
-    results = {m.name: load_results(m.evaluations[seed]) for m in studied_models(study)}
+    page = Path(study.out) / PAGE
+    results = {place.variant.name: load_results(place.evaluation) for place in everywhere}
     tables = results_output(results)
     tables["stages"] = Output([{"stage": name, "seconds": s} for name, s in seconds.items()])
     tables["files"] = Output([{"report": str(page)}])
-    sentences = remarks(study, results)
+    sentences = remarks(study, found.comparison)
     if fast:
         sentences = ["A check of all stages: these numbers mean nothing."]
     spent = ", ".join(f"{name} {taken:.0f} s" for name, taken in seconds.items())

@@ -6,7 +6,7 @@ import contextlib
 import fcntl
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -18,7 +18,7 @@ from maxatk.cli.progress import stage_board
 from maxatk.errors import MaxAtKError, printable
 from maxatk.studies.findings import Study, study_rows, study_tables
 from maxatk.studies.recipe import StudyRecipe, load_study
-from maxatk.studies.schedule import check_study, planned, write_recipes
+from maxatk.studies.schedule import Place, check_study, places, planned, write_recipes
 from maxatk.studies.stages import default_jobs, finished_seconds, run_stages
 
 
@@ -48,8 +48,9 @@ def command(
     at_least("--jobs", jobs, 1)
     study = load_study(recipe, overrides)
     jobs = jobs or (1 if study.mini is None else default_jobs())
-    check_study(study)
-    names = [stage.name for stage in planned(study, cores=1, jobs=jobs)]
+    everywhere = places(study)
+    check_study(study, everywhere)
+    names = [stage.name for stage in planned(study, everywhere, cores=1, jobs=jobs)]
     stages = {name: finished_seconds(study.work_folder, name) for name in names}
     plan = _plan_text(study, stages)
     if dry_run:
@@ -61,24 +62,26 @@ def command(
         print(printable(plan), flush=True)
     else:
         say_aside(plan)
-    found, _ = carry_out(study, jobs=jobs)
+    found, _ = carry_out(study, everywhere, jobs=jobs)
     rows = study_rows(found)
     tables = {name: Output(of_table) for name, of_table in rows.items()}
     tables["scores"] = Output(rows["scores"], study_tables(found)["scores"], study.title)
     emit(tables, format, text=f"results: {study.out}")
 
 
-def carry_out(study: StudyRecipe, *, jobs: int) -> tuple[Study, dict[str, float]]:
+def carry_out(
+    study: StudyRecipe, everywhere: Sequence[Place], *, jobs: int
+) -> tuple[Study, dict[str, float]]:
     """Run every stage that has not finished, write the study, and return it with their seconds."""
     with _alone_in(study.work_folder):
         cores = len(os.sched_getaffinity(0))
-        stages = planned(study, cores=cores, jobs=jobs)
+        stages = planned(study, everywhere, cores=cores, jobs=jobs)
         write_recipes(study, stages)
         with stage_board([stage.name for stage in stages]) as board:
             seconds = run_stages(list(stages), study.work_folder, jobs=jobs, board=board)
         from maxatk.studies.write import write_study  # imports matplotlib
 
-        return write_study(study), seconds
+        return write_study(study, everywhere), seconds
 
 
 def _plan_text(study: StudyRecipe, stages: Mapping[str, float | None]) -> str:

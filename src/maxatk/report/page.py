@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
+import numpy as np
 
 from maxatk.errors import DataError
 from maxatk.evaluation.failures import Failure
@@ -48,16 +49,19 @@ def write_report(
     metrics = comparison.metrics if len(comparison.runs) > 1 else ()
     decisions = {metric: decide(comparison, metric) for metric in metrics}
     # The template asks for the tables and figures that it shows, each beside its caption.
-    page = environment().get_template("report.html")
-    text = page.render(
-        comparison=comparison,
-        decisions=decisions,
-        lines=figures.lines_for(comparison.names),
-        curves=curves,
-        recipes={curve["name"]: curve.get("recipe") or {} for curve in curves},
-        problem_data=problem_data(comparison, list(decisions.values()), details),
-        title=title,
-        remarks=remarks,
+    text = (
+        environment()
+        .get_template("report.html")
+        .render(
+            comparison=comparison,
+            decisions=decisions,
+            lines=figures.lines_for(comparison.names),
+            curves=curves,
+            recipes={curve["name"]: curve.get("recipe") or {} for curve in curves},
+            problem_data=problem_data(comparison, list(decisions.values()), details),
+            title=title,
+            remarks=remarks,
+        )
     )
     out = Path(out_html)
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -100,21 +104,15 @@ def problem_details(comparison: Comparison, *, samples: int = 3) -> list[dict[st
     every run are shown, spread from the best to the worst, one with a stored failure among them if
     there is any. What is not known is left out. Raises DataError for a corrupt file.
     """
-    folders = {run.name: run.folder for run in comparison.runs if run.folder is not None}
-    folders = {name: folder for name, folder in folders.items() if (folder / SCORES).is_file()}
-    if not folders:
-        return []
-    prompts: dict[str, str] = {}
-    for folder in folders.values():
-        if (folder / PROMPTS).is_file():
-            prompts.update(read_jsonl(folder / PROMPTS, _prompt))
-    runs = {name: _run_details(name, folder, samples) for name, folder in folders.items()}
+    runs, prompts = list[dict[str, dict[str, Any]]](), dict[str, str]()
+    for run in comparison.runs:
+        if run.folder is not None and (run.folder / SCORES).is_file():
+            runs.append(_run_details(run.name, run.folder, samples))
+            if (run.folder / PROMPTS).is_file():
+                prompts.update(read_jsonl(run.folder / PROMPTS, _prompt))
+    ids = comparison.baseline.results.ids if runs else ()
     return [
-        _known(
-            prompt=prompts.get(problem_id),
-            runs=[found[problem_id] for found in runs.values() if problem_id in found],
-        )
-        for problem_id in comparison.baseline.results.ids
+        _known(prompt=prompts.get(i), runs=[found[i] for found in runs if i in found]) for i in ids
     ]
 
 
@@ -129,19 +127,19 @@ def _run_details(name: str, folder: Path, count: int) -> dict[str, dict[str, Any
     scores: dict[str, list[Score]] = defaultdict(list)
     for score in read_records(folder / SCORES, Score).values():
         scores[score.problem_id].append(score)
-    path = folder / FAILURES
-    failures = read_records(path, Failure) if path.is_file() else {}
+    failed, drawn = folder / FAILURES, folder / SAMPLES
+    failures = read_records(failed, Failure) if failed.is_file() else {}
     chosen = {}
     for problem_id, found in scores.items():
         found.sort(key=lambda score: -1.0 if score.reward is None else score.reward, reverse=True)
-        shown = chosen[problem_id] = _spread(found, count)
+        spread = np.linspace(0, len(found) - 1, min(count, len(found))).round()
+        shown = chosen[problem_id] = [found[place] for place in spread.astype(int)]
         explained = [score for score in found if key_of(score) in failures]
         if explained and count > 1 and not any(score in explained for score in shown):
             shown[-1] = explained[-1]
     wanted = {key_of(score) for some in chosen.values() for score in some}
-    path = folder / SAMPLES
-    drawn = read_typed(path, Sample) if path.is_file() else ()
-    texts = {key: _cut(one.completion) for one in drawn if (key := key_of(one)) in wanted}
+    samples = read_typed(drawn, Sample) if drawn.is_file() else ()
+    texts = {key: _cut(one.completion) for one in samples if (key := key_of(one)) in wanted}
 
     def details(score: Score) -> dict[str, Any]:
         key = key_of(score)
@@ -157,13 +155,6 @@ def _run_details(name: str, folder: Path, count: int) -> dict[str, dict[str, Any
         }
         for problem_id, some in chosen.items()
     }
-
-
-def _spread(scores: Sequence[Score], count: int) -> list[Score]:
-    count = min(count, len(scores))
-    if count < 2:
-        return list(scores[:count])
-    return [scores[round(place * (len(scores) - 1) / (count - 1))] for place in range(count)]
 
 
 def rewards_text(rewards: Iterable[float | None]) -> str:
@@ -194,9 +185,8 @@ def problem_data(
 ) -> str:
     """Return the JSON that `problems.js` reads, fit to stand in a script element.
 
-    "ids", "models", "metrics" and "ks"; "values" by metric, model, k and problem; "means" by
-    metric, model and k as mean, low and high; "tests" by metric, as places of two models and of k
-    and the numbers of the test; "details" of every problem, or of none.
+    "values" are by metric, model, k and problem, "means" by metric, model and k, "tests" by metric,
+    as places of two models and of k and the numbers of the test.
     """
     names, ks = comparison.names, comparison.ks
 

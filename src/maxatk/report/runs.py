@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from maxatk.errors import InvalidValueError, unknown_name
 from maxatk.evaluation.open import ResultsSource, load_results
-from maxatk.evaluation.pooling import same_problems
+from maxatk.evaluation.pooling import pool_results, same_problems
 from maxatk.evaluation.results import METRICS, Mean, Results, only_problems
 from maxatk.statistics.seeds import FEWEST_SEEDS
 
@@ -84,6 +84,12 @@ class Comparison:
         """The metrics that differ: for rewards of 0 and 1 pass@k is max@k."""
         found = [run.results.metrics for run in self.runs]
         return METRICS[:1] if all(one["max@k"] == one["pass@k"] for one in found) else METRICS
+
+    @property
+    def selections(self) -> list[str]:
+        """The metrics of all runs in which a stored score chooses the best of k."""
+        names = set.intersection(*(set(run.results.metrics) for run in self.runs))
+        return sorted(names.difference(METRICS))
 
     @property
     def passes(self) -> str:
@@ -196,7 +202,11 @@ def load_comparison(
         if not allow_other_problems:
             _refuse_other_problems(runs[0], run)
     if allow_other_problems:
-        runs = _on_common_problems(runs)
+        common = set.intersection(*(set(run.results.ids) for run in runs))
+        order = [i for i in runs[0].results.ids if i in common]
+        if not order:
+            raise InvalidValueError("results: the runs have no problem in common")
+        runs = [Run(r.name, only_problems(r.results, order), r.folder) for r in runs]
     comparison = Comparison(tuple(runs))
     if not comparison.ks:
         raise InvalidValueError("results: the runs have no k in common")
@@ -225,18 +235,17 @@ def metric_name(metric: str, k: int) -> str:
     return metric.replace("@k", f"@{k}")
 
 
-def with_seeds(comparison: Comparison, seeds: Sequence[Mapping[str, ResultsSource]]) -> Comparison:
-    """Return the comparison with the results of the same runs for every training seed alone.
+def pooled(seeds: Mapping[str, Comparison]) -> Comparison:
+    """Return the comparison of the same runs over the problems of all training seeds together.
 
-    Raises InvalidValueError for a seed without one of the runs, and as `load_comparison`.
+    Raises InvalidValueError for a seed without one of the runs of the first.
     """
+    parts = tuple(seeds.values())
     found = []
-    for number, results in enumerate(seeds):
-        missing = [run.name for run in comparison.runs if run.name not in results]
-        if missing:
-            raise InvalidValueError(f"seeds[{number}]: has no results of {missing[0]!r}")
-        found.append(load_comparison(results, Reading(baseline=comparison.baseline.name)))
-    return dataclasses.replace(comparison, seeds=tuple(found))
+    for name in parts[0].names:
+        by_seed = {seed: part.run(name).results for seed, part in seeds.items()}
+        found.append(Run(name, pool_results(by_seed)))
+    return Comparison(tuple(found), parts)
 
 
 def _refuse_other_problems(first: Run, other: Run) -> None:
@@ -257,11 +266,3 @@ def _refuse_other_verifier(first: Run, other: Run) -> None:
             f"results: {other.name!r} was verified with {verifiers[1]}, {first.name!r} with "
             f"{verifiers[0]}, so a difference may be the verifier's"
         )
-
-
-def _on_common_problems(runs: Sequence[Run]) -> list[Run]:
-    common = set.intersection(*(set(run.results.ids) for run in runs))
-    order = [i for i in runs[0].results.ids if i in common]
-    if not order:
-        raise InvalidValueError("results: the runs have no problem in common")
-    return [dataclasses.replace(run, results=only_problems(run.results, order)) for run in runs]

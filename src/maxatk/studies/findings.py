@@ -17,22 +17,25 @@ import numpy as np
 
 from maxatk.environment import environment
 from maxatk.errors import DataError, InvalidValueError
-from maxatk.evaluation.folder import RESULTS
-from maxatk.evaluation.pooling import pool_results
-from maxatk.evaluation.results import METRICS, Results, read_results
+from maxatk.evaluation.results import METRICS, Results
 from maxatk.folders import known, read_training
 from maxatk.report import tables
 from maxatk.report.comparing import row_of_test, score_rows, table_of_tests
 from maxatk.report.deciding import Measure, PairedTest, corrected, paired_tests
 from maxatk.report.run_tables import every_k, samples_table, scores_table
-from maxatk.report.runs import ALPHA, Comparison, Over, Reading, Run, load_comparison, with_seeds
+from maxatk.report.runs import ALPHA, Comparison, Over, Reading, Run, load_comparison, pooled
 from maxatk.report.tables import Cell, Table, TidyRow, table_of
+from maxatk.studies.schedule import Place
 
 STUDY_FORMAT = 3
 _SUFFIXES: dict[tables.TableFormat, str] = {"md": "md", "csv": "csv", "latex": "tex"}
 TESTED_KS = (1, 128)
 GRADIENT_SPIKES = "grad_norm/p95_over_median"
-_TESTS = ("differences", "leaders", "pairs")
+_TESTS = {
+    "differences": "model − baseline",
+    "leaders": "best − second best",
+    "pairs": "first − second",
+}
 _NOT_KEPT: Mapping[str, Any] = {"per_problem": {}, "manifest": {}}
 _KEPT = ("metrics", "interval", "counts", "entropy", "diversity")  # of pooled results
 TRAINING_COLUMNS = (
@@ -47,16 +50,6 @@ TRAINING_COLUMNS = (
     ("seconds", "seconds", 0),
 )
 """Of a training: key in its log (all but spikes and seconds), heading and decimals in the table."""
-
-
-@dataclasses.dataclass(frozen=True)
-class StudiedModel:
-    """One model of a study: its level on every axis, and its folders by seed."""
-
-    name: str
-    levels: Mapping[str, str]
-    evaluations: dict[int, Path]
-    trainings: dict[int, Path]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,53 +99,53 @@ class Study:
         return msgspec.convert(value, cls)
 
 
-def pooled(models: Sequence[StudiedModel], *, baseline: str) -> Comparison:
-    """Return the comparison of models over the problems of all seeds, and over those of each seed.
+def pooled_models(places: Sequence[Place], *, baseline: str) -> Comparison:
+    """Return the comparison of the models over the problems of all seeds, and of each seed.
 
     Raises InvalidValueError for one model alone, and as `load_comparison`.
     """
-    if len(models) < 2:
-        raise InvalidValueError(f"models: a study needs two models or more, got {len(models)}")
-    together = {}
-    for model in models:
-        parts = {f"seed {s}": read_results(f / RESULTS) for s, f in model.evaluations.items()}
-        together[model.name] = pool_results(parts)
-    comparison = load_comparison(together, Reading(baseline=baseline), allow_other_verifiers=False)
-    by_seed = [{m.name: m.evaluations[seed] for m in models} for seed in models[0].evaluations]
-    return with_seeds(comparison, by_seed)
+    folders: dict[str, dict[str, Path]] = {}
+    for place in places:
+        folders.setdefault(f"seed {place.seed}", {})[place.variant.name] = place.evaluation
+    seeds = {
+        seed: load_comparison(found, Reading(baseline=baseline), allow_other_verifiers=False)
+        for seed, found in folders.items()
+    }
+    comparison = pooled(seeds)
+    if len(comparison.runs) < 2:
+        raise InvalidValueError("models: a study needs two models or more, got 1")
+    return comparison
 
 
 def build_study(
-    models: Sequence[StudiedModel],
+    places: Sequence[Place],
     comparison: Comparison,
     *,
     title: str,
     pairs: Sequence[tuple[str, str]] = (),
 ) -> Study:
-    """Return the study of models whose comparison is that of `pooled`.
+    """Return the study of models whose comparison is that of `pooled_models`.
 
     The tests are those of `paired_tests`: best against second best and every model against the
     baseline for both metrics at k = 1 and 128, the `pairs` of names for max@k, and for max@k by
     every stored score that all models have. Raises InvalidValueError for the name of no model.
     """
-    of, seeds = {model.name: model for model in models}, tuple(models[0].evaluations)
-    ks = comparison.shown_ks(TESTED_KS)
+    ks, selections = comparison.shown_ks(TESTED_KS), comparison.selections
     measures = [Measure("", metric, k) for metric in METRICS for k in ks]
-    rewarded = [Measure("", metric, k) for metric in ("max@k", *selections(comparison)) for k in ks]
-    others = [(name, comparison.baseline.name) for name in comparison.names[1:]]
+    rewarded = [Measure("", metric, k) for metric in ("max@k", *selections) for k in ks]
     ranked = {m: comparison.ranked(m.metric, m.k) for m in measures}
-    found = {
-        run.name: {
-            "levels": of[run.name].levels,
+    others = [(name, comparison.baseline.name) for name in comparison.names[1:]]
+    seeds = tuple(dict.fromkeys(place.seed for place in places))
+    found = {}
+    for run in comparison.runs:
+        own = [place for place in places if place.variant.name == run.name]
+        parts = zip(seeds, comparison.seeds, strict=True)
+        found[run.name] = {
+            "levels": own[0].variant.levels,
             **{key: getattr(run.results, key) for key in _KEPT},
-            "by_seed": {
-                seed: _means(part.run(run.name))
-                for seed, part in zip(seeds, comparison.seeds, strict=True)
-            },
-            "training": _training(of[run.name]),
+            "by_seed": {seed: _means(part.run(run.name)) for seed, part in parts},
+            "training": _training([place.training for place in own if place.training]),
         }
-        for run in comparison.runs
-    }
     return Study(
         title=title,
         seeds=seeds,
@@ -182,15 +175,9 @@ def _tested(
     return corrected(tests, ALPHA)
 
 
-def selections(comparison: Comparison) -> list[str]:
-    """Return the metrics of the models in which a stored score chooses the best of k."""
-    names = set.intersection(*(set(run.results.metrics) for run in comparison.runs))
-    return sorted(names.difference(METRICS))
-
-
-def _training(model: StudiedModel) -> dict[str, float]:
+def _training(folders: Sequence[Path]) -> dict[str, float]:
     """Return the means of what the trainings logged, their gradient spikes and their seconds."""
-    records = [read_training(folder) for folder in model.trainings.values()]
+    records = [read_training(folder) for folder in folders]
     histories = [record.get("log_history", []) for record in records]
     values = {
         key: [value for history in histories for value in _logged(history, key)]
@@ -228,24 +215,19 @@ def study_tables(study: Study) -> dict[str, Table]:
     means by the levels of two axes, if there are two; `differences`, `leaders` and `pairs` hold the
     tests, the last if there are any, `seeds` the differences to the baseline seed by seed.
     """
-    comparison, crossed = study.comparison, _crossed_table(study)
+    comparison = study.comparison
     stars = {test.measure: test.first for test in study.leaders if test.significant}
-    tests = functools.partial(table_of_tests, over=study.over)
-    every = {
-        re.sub(r"\W+", "_", metric.replace("@", "_at_")): every_k(comparison, metric)
-        for metric in (*METRICS, *selections(comparison))
-    }
-    return {
-        "scores": scores_table({"": comparison}, study.measures, stars),
-        **({"crossed": crossed} if crossed is not None else {}),
-        **every,
-        "differences": tests("model − baseline", study.differences),
-        "leaders": tests("best − second best", study.leaders),
-        **({"pairs": tests("first − second", study.pairs)} if study.pairs else {}),
-        "seeds": _seeds_table(study),
-        "samples": samples_table(comparison),
-        "training": _training_table(study),
-    }
+    found = {"seeds": _seeds_table(study), "training": _training_table(study)}
+    if crossed := _crossed_table(study):
+        found["crossed"] = crossed
+    for name, heading in _TESTS.items():
+        if tests := getattr(study, name):
+            found[name] = table_of_tests(heading, tests, over=study.over)
+    found["scores"] = scores_table({"": comparison}, study.measures, stars)
+    for metric in (*METRICS, *comparison.selections):
+        name = re.sub(r"\W+", "_", metric.replace("@", "_at_"))
+        found[name] = every_k(comparison, metric)
+    return {**found, "samples": samples_table(comparison)}
 
 
 def write_tables(study: Study, folder: Path) -> None:

@@ -19,7 +19,7 @@ from maxatk.report.runs import BASE, check_name
 from maxatk.settings import apply_overrides, from_mapping, read_extended
 
 TRAININGS = ("train", "distill")  # the commands that train, in their order
-_FILLED_IN = ("model", "out")  # of the recipes of `train` and `eval`
+_FILLED_IN = ("model", "out", "problems")  # of the recipes of commands
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,8 +45,7 @@ class StudyRecipe:
     Args:
         title: Of the page.
         out: The folder that gets tables, figures and the page.
-        seeds: Each changes the seeds of training and sampling, and the built-in model with its
-            problems.
+        seeds: Of training and sampling, and of the built-in model with its problems.
         train: The recipe of `maxatk train` without `model` and `out`. Its key `distill` is the
             recipe of `maxatk distill` without `model`, `problems` and `out`: a model whose
             `distill.k` is set is distilled after its training, or in place of one with
@@ -54,8 +53,7 @@ class StudyRecipe:
         eval: The recipe of `maxatk eval` without `model` and `out`.
         grids: Each maps axes to levels, and a level to the keys of `train` that it changes; its
             models are all combinations of levels.
-        model: The model that is trained: a local folder or a hub name. `train` and `eval` name
-            their `problems`.
+        model: A local folder or a hub name; then `train` and `eval` name their `problems`.
         mini: In place of `model`: the settings of the built-in model, which brings its problems.
         work: The folder of recipes, models and evaluations, which studies share where their
             settings are the same; the folder `work` in `out` if not given.
@@ -126,10 +124,10 @@ class StudyRecipe:
             first, second = pair
             before = len(found)
             for model in self.variants:
-                if first in model.levels.values():
-                    exchanged = {a: second if of == first else of for a, of in model.levels.items()}
-                    partner = by_levels.get(frozenset(exchanged.items()))
-                    found += [] if partner is None else [(model.name, partner)]
+                exchanged = {a: second if of == first else of for a, of in model.levels.items()}
+                partner = by_levels.get(frozenset(exchanged.items()))
+                if partner is not None and first in model.levels.values():
+                    found.append((model.name, partner))
             if len(found) == before:
                 known = {level for model in self.variants for level in model.levels.values()}
                 raise InvalidValueError(
@@ -146,8 +144,7 @@ class StudyRecipe:
     def trainings(self, model: Variant, *, seed: int) -> dict[str, dict[str, Any]]:
         """Return the recipes of `maxatk train` and `maxatk distill` that make a model, by command.
 
-        Their model and folder are empty, and so are the problems where the built-in ones are
-        meant. A training of no steps is left out, and so are both of the base.
+        Their model and folder are empty, and their problems where the built-in ones are meant.
         """
         if not model.levels:
             return {}
@@ -175,25 +172,23 @@ class StudyRecipe:
         return dataclasses.replace(found, sampling=dataclasses.replace(found.sampling, seed=seed))
 
     def _check_section(self, section: Mapping[str, Any], where: str) -> None:
+        """Refuse keys that the study fills in, and seeds, in the section of a command."""
         if self.mini is None and "problems" not in section:
             raise InvalidValueError(f"{where}: the key 'problems' is required beside 'model'")
-        filled_in = _FILLED_IN if self.mini is None else (*_FILLED_IN, "problems")
-        distill = section.get("distill", {})
-        require(isinstance(distill, Mapping), f"{where}.distill", "a mapping", distill)
-        _check_own(section, filled_in, where)
-        _check_own(distill, (*_FILLED_IN, "problems"), f"{where}.distill")
-
-
-def _check_own(section: Mapping[str, Any], filled_in: Sequence[str], where: str) -> None:
-    """Refuse keys that the study fills in, and seeds, in the section of a command."""
-    for key in filled_in:
-        if key in section:
-            raise InvalidValueError(f"{where}.{key}: is set by the study itself; leave it out")
-    for name in ("trainer", "sampling"):
-        inner = section.get(name, {})
-        require(isinstance(inner, Mapping), f"{where}.{name}", "a mapping", inner)
-        if "seed" in inner:
-            raise InvalidValueError(f"{where}.{name}.seed: is that of 'seeds'; leave it out")
+        distill, named = section.get("distill", {}), f"{where}.distill"
+        require(isinstance(distill, Mapping), named, "a mapping", distill)
+        filled_in = _FILLED_IN[:-1] if self.mini is None else _FILLED_IN
+        for part, place, own in ((section, where, filled_in), (distill, named, _FILLED_IN)):
+            for key in own:
+                if key in part:
+                    raise InvalidValueError(
+                        f"{place}.{key}: is set by the study itself; leave it out"
+                    )
+            for name in ("trainer", "sampling"):
+                inner, at = part.get(name, {}), f"{place}.{name}"
+                require(isinstance(inner, Mapping), at, "a mapping", inner)
+                if "seed" in inner:
+                    raise InvalidValueError(f"{at}.seed: is that of 'seeds'; leave it out")
 
 
 def load_study(path: Path, overrides: Sequence[str] = ()) -> StudyRecipe:

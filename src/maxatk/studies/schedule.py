@@ -1,7 +1,4 @@
-"""From the recipe of a study to its stages; what a stage would refuse is refused before any starts.
-
-The trainer is asked in another process: its imports would cost this one half a GiB for good.
-"""
+"""From the recipe of a study to its stages; what one would refuse is refused before any starts."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ import itertools
 import json
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,27 +26,26 @@ from maxatk.studies.recipe import TRAININGS, StudyRecipe, Variant
 from maxatk.studies.stages import Stage, end_with_parent
 
 COMMANDS = ("mini", *TRAININGS, "eval")  # in the order of their stages
+_BUILT_IN = ("train.jsonl", "test.jsonl")  # the problems of the built-in model
 _MOST_SHOWN = 2000  # characters of what a process printed that failed
 
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """Where one model of one seed is: the stages that make and evaluate it, folders of `work`.
+    """Where one model of one seed is: its folders, and the stages that make and evaluate it.
 
-    `chain` maps a command to its stage, each of which needs the one before: `mini` makes the
-    built-in model (left out where the study names another), `train` and `distill` train it (left
-    out for the base), `eval` evaluates it. `recipes` has what the command of a stage reads.
+    `training` has the model and its log; the base has none. `chain` maps a command to its stage,
+    each of which needs the one before: `mini` makes the built-in model (left out where the study
+    names another), `train` and `distill` train it, `eval` evaluates it. `recipes` has what the
+    command of a stage reads.
     """
 
     variant: Variant
     seed: int
-    chain: Mapping[str, str]
-    recipes: Mapping[str, dict[str, Any]]
-
-    @property
-    def training(self) -> str | None:
-        """The stage whose folder holds the model and its log; None for the base."""
-        return self.chain.get("distill", self.chain.get("train"))
+    evaluation: Path
+    training: Path | None
+    chain: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    recipes: Mapping[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
 
 
 def places(study: StudyRecipe) -> list[Place]:
@@ -57,7 +53,9 @@ def places(study: StudyRecipe) -> list[Place]:
     return [_place(study, model, seed) for seed in study.seeds for model in study.variants]
 
 
-def planned(study: StudyRecipe, *, cores: int, jobs: int) -> dict[Stage, dict[str, Any]]:
+def planned(
+    study: StudyRecipe, everywhere: Sequence[Place], *, cores: int, jobs: int
+) -> dict[Stage, dict[str, Any]]:
     """Return the stages of a study with their recipes, in the order in which they should start.
 
     A warm start has the cores that those of other seeds leave it. The built-in model is too small
@@ -66,21 +64,16 @@ def planned(study: StudyRecipe, *, cores: int, jobs: int) -> dict[Stage, dict[st
     """
     warm_threads = max(1, cores // len(study.seeds))
     threads = 1 if study.mini is not None else max(1, cores // jobs)
-    everywhere = places(study)
     found: dict[Stage, dict[str, Any]] = {}
     for seed, command in itertools.product(study.seeds, COMMANDS):
         for place in everywhere:
             if place.seed == seed and command in place.chain:
                 name, stages = place.chain[command], list(place.chain.values())
-                position = stages.index(name)
-                file = str(_recipe_path(study, name))
-                arguments: tuple[str, ...] = (command, file)
-                own = threads
+                needs = stages[: stages.index(name)][-1:]
+                file, asked, own = str(_recipe_path(study, name)), (command,), threads
                 if command == "mini":
-                    arguments = (command, str(study.work_folder / name), "--recipe", file)
-                    own = warm_threads
-                needs = tuple(stages[max(0, position - 1) : position])
-                found[Stage(name, arguments, needs, own)] = place.recipes[name]
+                    asked, own = (command, str(study.work_folder / name), "--recipe"), warm_threads
+                found[Stage(name, (*asked, file), tuple(needs), own)] = place.recipes[name]
     return found
 
 
@@ -102,34 +95,29 @@ def _place(study: StudyRecipe, model: Variant, seed: int) -> Place:
     Their recipes are filled in after the digest, which no folder above the study's may change.
     """
     work, recipes, chain = study.work_folder, dict[str, dict[str, Any]](), dict[str, str]()
-    warm, start, name = None, str(study.model), BASE
+    start, name, train, test = str(study.model), BASE, {}, {}
     identity: Any = [study.model, fingerprint(study.model or "")]
     if study.mini is not None:
         mini = dataclasses.asdict(dataclasses.replace(study.mini, seed=seed))
         # The name of the task, of which there were two, keeps the names of the folders.
         chain["mini"] = f"mini-{seed}-{_digest({'task': 'programs', **mini})}"
-        recipes[chain["mini"]] = mini
-        warm, identity = work / chain["mini"], [chain["mini"]]
-        start = str(warm / "base")
-    for command, recipe in study.trainings(model, seed=seed).items():
+        recipes[chain["mini"]], identity = mini, [chain["mini"]]
+        start = str(work / chain["mini"] / "base")
+        train, test = ({"problems": str(work / chain["mini"] / f)} for f in _BUILT_IN)
+    trainings = study.trainings(model, seed=seed)
+    for command, recipe in trainings.items():
         method = recipe["trainer"].get("method", "trained")
         name = method if isinstance(method, str) else "own"  # a mapping is no name of a folder
         content = _content(recipe["problems"])
         stage = f"{command}-{name}-{seed}-{_digest([identity, recipe, content])}"
-        filled = {**recipe, **_built_in(warm, "train"), "model": start, "out": str(work / stage)}
-        chain[command], recipes[stage] = stage, filled
-        start, identity = str(work / stage), stage
+        recipes[stage] = {**recipe, **train, "model": start, "out": str(work / stage)}
+        chain[command], start, identity = stage, str(work / stage), stage
     asked = dataclasses.asdict(study.eval_recipe(seed=seed))
-    content = None if warm else _content(asked["problems"])
-    evaluation = f"eval-{name}-{seed}-{_digest([identity, asked, content])}"
-    out = str(work / evaluation)
-    chain["eval"] = evaluation
-    recipes[evaluation] = {**asked, **_built_in(warm, "test"), "model": start, "out": out}
-    return Place(model, seed, chain, recipes)
-
-
-def _built_in(warm: Path | None, name: str) -> dict[str, str]:
-    return {} if warm is None else {"problems": str(warm / f"{name}.jsonl")}
+    content = None if test else _content(asked["problems"])
+    stage = f"eval-{name}-{seed}-{_digest([identity, asked, content])}"
+    recipes[stage] = {**asked, **test, "model": start, "out": str(work / stage)}
+    training = Path(start) if trainings else None
+    return Place(model, seed, work / stage, training, {**chain, "eval": stage}, recipes)
 
 
 def _content(problems: str | None) -> str | None:
@@ -151,7 +139,7 @@ def _digest(settings: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
-def check_study(study: StudyRecipe) -> None:
+def check_study(study: StudyRecipe, everywhere: Sequence[Place]) -> None:
     """Refuse what a stage would refuse, of any seed alike.
 
     Raises MissingFileError (model, problems), InvalidValueError naming the model and the setting
@@ -161,20 +149,18 @@ def check_study(study: StudyRecipe) -> None:
         refuse_missing_model(study.model)
         if study.eval["problems"] not in BENCHMARKS:
             load_problems(study.eval["problems"], limit=1)
-    question = trainings_of(study)
-    if question["recipes"]:
-        refusal = _ask(question)
-        if refusal is not None:
-            raise InvalidValueError(refusal)
+    question = trainings_of(study, everywhere)
+    if question["recipes"] and (refusal := _ask(question)) is not None:
+        raise InvalidValueError(refusal)
 
 
-def trainings_of(study: StudyRecipe) -> dict[str, Any]:
+def trainings_of(study: StudyRecipe, everywhere: Sequence[Place]) -> dict[str, Any]:
     """Return what the trainer is asked: every recipe, and how many problems if not in a file."""
     recipes = [
         (place.variant.name, command, place.recipes[place.chain[command]])
-        for place in (_place(study, model, study.seeds[0]) for model in study.variants)
+        for place in everywhere
         for command in TRAININGS
-        if command in place.chain
+        if place.seed == study.seeds[0] and command in place.chain
     ]
     return {"recipes": recipes, "problems": study.mini and study.mini.train_problems}
 
@@ -214,8 +200,10 @@ def _count(problems: str) -> int | None:
 
 
 def _ask(question: Mapping[str, Any]) -> str | None:
-    """Return what `refusal_of` says in another process, which does not outlive this one."""
-    printed = ""
+    """Return what `refusal_of` says in another process, which does not outlive this one.
+
+    The imports of the trainer would cost this process half a GiB for good.
+    """
     with (
         contextlib.suppress(BrokenPipeError),
         subprocess.Popen(

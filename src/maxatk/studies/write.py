@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 
 import numpy as np
 
 from maxatk.evaluation.folder import RESULTS
-from maxatk.evaluation.results import Results
 from maxatk.folders import read_training, write_json
 from maxatk.report.figures import entropy_figure, figure1
 from maxatk.report.page import write_report
+from maxatk.report.runs import Comparison
 from maxatk.statistics.intervals import FloatArray, student_mean
-from maxatk.studies.findings import StudiedModel, Study, build_study, pooled, write_tables
+from maxatk.studies.findings import Study, build_study, pooled_models, write_tables
 from maxatk.studies.recipe import StudyRecipe
-from maxatk.studies.schedule import places
+from maxatk.studies.schedule import Place
 
 PAGE = "report.html"
 MANY = 128
@@ -28,57 +28,42 @@ SEEDS = "recipes/mini/demo_seeds.csv"
 """max@k after the demo's recipe on other seeds: model, seed, and a column for each k."""
 
 
-def write_study(recipe: StudyRecipe) -> Study:
-    """Write everything below the study's folder `out`, when all stages have finished.
+def write_study(recipe: StudyRecipe, places: Sequence[Place]) -> Study:
+    """Write everything below the study's folder `out`, when the stages of all places have finished.
 
     The page of a single seed shows its samples; that of several the problems of all of them.
     """
-    out = Path(recipe.out)
-    models = studied_models(recipe)
-    comparison = pooled(models, baseline=recipe.baseline)
-    study = build_study(models, comparison, title=recipe.title, pairs=recipe.paired_names())
-    out.mkdir(parents=True, exist_ok=True)
-    write_json(out / RESULTS, study.to_json())
+    out, pairs = Path(recipe.out), recipe.paired_names()
+    comparison = pooled_models(places, baseline=recipe.baseline)
+    study = build_study(places, comparison, title=recipe.title, pairs=pairs)
     write_tables(study, out / "tables")
+    write_json(out / RESULTS, study.to_json())
     for suffix in ("svg", "pdf"):
         figure1(comparison, out / "figures" / f"metric.{suffix}")
         entropy_figure(comparison, out / "figures" / f"entropy.{suffix}")
     seed, *others = recipe.seeds
-    results = {run.name: run.results for run in comparison.runs}
     write_report(
         comparison if others else comparison.seeds[0],
         out / PAGE,
         title=recipe.title,
         # Of one seed: the curves of all would hide each other.
         curves=[
-            {"name": model.name, **read_training(model.trainings[seed])}
-            for model in models
-            if seed in model.trainings
+            {"name": place.variant.name, **read_training(place.training)}
+            for place in places
+            if place.seed == seed and place.training
         ],
-        remarks=[] if others else remarks(recipe, results),
+        remarks=[] if others else remarks(recipe, comparison),
     )
     return study
 
 
-def studied_models(recipe: StudyRecipe) -> list[StudiedModel]:
-    """Return the models of a study with their folders, the base first."""
-    work, found = recipe.work_folder, dict[str, StudiedModel]()
-    for place in places(recipe):
-        name, levels = place.variant.name, place.variant.levels
-        model = found.setdefault(name, StudiedModel(name, levels, {}, {}))
-        model.evaluations[place.seed] = work / place.chain["eval"]
-        if place.training is not None:
-            model.trainings[place.seed] = work / place.training
-    return list(found.values())
-
-
-def remarks(recipe: StudyRecipe, results: Mapping[str, Results]) -> list[str]:
-    """Return what a study of one seed of the built-in model says of results by model.
+def remarks(recipe: StudyRecipe, comparison: Comparison) -> list[str]:
+    """Return what a study of one seed of the built-in model says of its models.
 
     Nothing for another model, for a training without k, and without `MODELS` and max@128.
     """
     k = recipe.train.get("trainer", {}).get("k")
-    best = {name: found.metrics["max@k"].get(MANY) for name, found in results.items()}
+    best = {run.name: run.results.metrics["max@k"].get(MANY) for run in comparison.runs}
     values = {name: mean.mean for name, mean in best.items() if mean and mean.mean is not None}
     if recipe.mini is None or not k or not set(MODELS) <= set(values):
         return []
