@@ -30,14 +30,10 @@ __all__ = [
     "write_report",
 ]
 
-_LAZY = {
-    "figure1": "maxatk.report.figures",
-    "plot": "maxatk.report.figures",
-    "write_report": "maxatk.report.page",
-}
+_LAZY = {"figure1": "figures", "plot": "figures", "write_report": "page"}
 
 
 def __getattr__(name: str) -> Any:
     if name not in _LAZY:
         raise AttributeError(f"module 'maxatk.report' has no attribute {name!r}")
-    return getattr(importlib.import_module(_LAZY[name]), name)
+    return getattr(importlib.import_module(f"maxatk.report.{_LAZY[name]}"), name)

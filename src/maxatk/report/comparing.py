@@ -13,18 +13,10 @@ from maxatk.evaluation.folder import RESULTS
 from maxatk.evaluation.open import ResultsSource
 from maxatk.evaluation.results import METRICS, results_by
 from maxatk.notebook import data_frame, html_table
-from maxatk.report import tables
+from maxatk.report import runs, tables
 from maxatk.report.deciding import Decision, Measure, PairedTest, decide
 from maxatk.report.run_tables import scores_table
-from maxatk.report.runs import (
-    ALPHA,
-    SPEAKS_OF,
-    Comparison,
-    Over,
-    Reading,
-    folder_of,
-    load_comparison,
-)
+from maxatk.report.runs import ALPHA, SPEAKS_OF, Comparison, Reading, load_comparison
 from maxatk.report.tables import Cell, Table, TidyRow, table_of
 from maxatk.statistics.seeds import FEWEST_SEEDS
 from maxatk.statistics.tests import smallest_sign_flip_p, wilcoxon
@@ -37,11 +29,10 @@ DEFAULT_KS = (1, 128)
 
 @dataclasses.dataclass(frozen=True)
 class ModelComparison:
-    """The outcome of `compare`.
+    """The outcome of `compare`, by benchmark and, for its verdicts at every k, by metric.
 
-    `comparisons` maps a benchmark to its runs, all in one order, the baseline first, `decisions` a
-    benchmark and metric to its verdict at every k. Of its tests at the `measures`, `leaders` are
-    those of the best mean against every other model, `differences` those against the baseline.
+    Of the tests at the `measures`, `leaders` are those of the best mean against every other model,
+    `differences` those against the baseline.
     """
 
     comparisons: Mapping[str, Comparison]
@@ -110,13 +101,11 @@ def compare(
     results: Mapping[str, ResultsSource],
     options: CompareOptions = CompareOptions(),
 ) -> ModelComparison:
-    """Compare models by name, each a results object, its file or folder, or a folder of those.
+    """Compare models by name: results, their file or folder, or a file of rewards.
 
-    A folder without results.json holds one folder a benchmark, the same for every model; a model
-    may also be a file of rewards.
-
-    Raises InvalidValueError for fewer than two models, different benchmarks, and a field `by` that
-    no problem has; MissingFileError for a folder of neither; and as `load_comparison`.
+    A folder without results.json holds one folder a benchmark, the same for every model. Raises
+    InvalidValueError for fewer than two models, different benchmarks, and a field `by` that no
+    problem has; MissingFileError for a folder of neither; and as `load_comparison`.
     """
     if len(results) < 2:
         raise InvalidValueError(f"results: comparing needs two models or more, got {len(results)}")
@@ -145,15 +134,19 @@ def compare(
         for test in tests:
             if test.measure in measures:
                 of, measure = comparisons[test.measure.benchmark], test.measure
-                runs = [of.run(name) for name in (test.first, test.second)]
-                values = [run.values(measure.metric, [measure.k])[:, 0] for run in runs]
+                pair = [of.run(name) for name in (test.first, test.second)]
+                values = [run.values(measure.metric, [measure.k])[:, 0] for run in pair]
                 found.append(dataclasses.replace(test, wilcoxon_p=wilcoxon(*values)))
         return tuple(found)
 
     found = decisions.values()
-    leaders = shown(test for decision in found for test in decision.against_best)
-    differences = shown(test for decision in found for test in decision.against_baseline)
-    return ModelComparison(comparisons, decisions, measures, leaders, differences)
+    return ModelComparison(
+        comparisons,
+        decisions,
+        measures,
+        leaders=shown(test for decision in found for test in decision.against_best),
+        differences=shown(test for decision in found for test in decision.against_baseline),
+    )
 
 
 def _sources(
@@ -161,8 +154,8 @@ def _sources(
 ) -> dict[str, dict[str, ResultsSource]]:
     """Return the results by model of every benchmark, or of every value of a field in each."""
     parts = {name: _benchmarks(source) for name, source in results.items()}
-    first, *others = parts
-    for name in others:
+    first = next(iter(parts))
+    for name in parts:
         if parts[name].keys() != parts[first].keys():
             raise InvalidValueError(
                 f"results: {first!r} has the benchmarks {sorted(parts[first])}, {name!r} has "
@@ -184,7 +177,7 @@ def _sources(
 
 
 def _benchmarks(source: ResultsSource) -> dict[str, ResultsSource]:
-    folder = folder_of(source)
+    folder = runs.folder_of(source)
     if folder is None or (folder / RESULTS).is_file():
         return {"": source}
     inner = {path.parent.name: path.parent for path in sorted(folder.glob(f"*/{RESULTS}"))}
@@ -193,12 +186,10 @@ def _benchmarks(source: ResultsSource) -> dict[str, ResultsSource]:
     return dict(inner)
 
 
-def table_of_tests(heading: str, tests: Sequence[PairedTest], *, over: Over = "problems") -> Table:
-    """Return one row a test, starred where significant; `heading` says what is less what.
-
-    Tests over training seeds have the sign flips of the seeds beside them, with the smallest p that
-    so many can give, and last the interval over the problems of these very trainings.
-    """
+def table_of_tests(
+    heading: str, tests: Sequence[PairedTest], *, over: runs.Over = "problems"
+) -> Table:
+    """Return one row a test, starred where significant; `heading` says what is less what."""
     seeds = len(tests[0].by_seed)
     columns: dict[str, list[Cell | str]] = {
         heading: [f"{test.first} − {test.second}" for test in tests],
@@ -228,8 +219,7 @@ def table_of_tests(heading: str, tests: Sequence[PairedTest], *, over: Over = "p
 def tidy_rows(compared: ModelComparison) -> dict[str, list[TidyRow]]:
     """Return the rows of the tables "scores", "leaders", "differences" and "verdict".
 
-    The first are those of `score_rows` and `row_of_test`. A verdict has benchmark, metric, k, test,
-    best and tied, the models that the test does not tell from the best. None is a missing number.
+    "tied" are the models that the test does not tell from the best. None is a missing number.
     """
     return {
         "scores": score_rows(compared.comparisons, compared.measures),

@@ -38,12 +38,10 @@ class PairedTest:
     """One model against another in one measure. None is a number that does not exist.
 
     `difference` is the mean of first - second, `low` and `high` its paired 95% interval; `zeros` of
-    the `problems` have equal values. `p` is that of the same test, `adjusted_p` corrected over all
-    tests of its list, `significant` whether it is at most the level. All of these speak of what
-    `SPEAKS_OF` has for the comparison. `by_seed` are the differences of single training seeds, if
-    there are some; the interval from `prompts_low` to `prompts_high` over the problems of all of
-    them then speaks of these very trainings. `wilcoxon_p` is of the paper's test: it decides
-    nothing here.
+    the `problems` have equal values. `adjusted_p` is corrected over all tests of a list. `by_seed`
+    are the differences of single training seeds, if there are some; the interval from `prompts_low`
+    to `prompts_high`, over the problems of all of them, then speaks of these very trainings.
+    `wilcoxon_p` is of the paper's test: it decides nothing here.
     """
 
     measure: Measure
@@ -171,9 +169,8 @@ def corrected(tests: Sequence[PairedTest], alpha: float) -> tuple[PairedTest, ..
 class Decision:
     """The verdict on one metric of a comparison.
 
-    `tests` has every model against every earlier one at each k, corrected together at the level
-    `alpha`. `leaders` maps a k to the models that are best there: the one with the highest mean
-    first, then those that the test does not tell from it, by their means.
+    `tests` has every model against every earlier one at each k, corrected together. `leaders` maps
+    a k to the model with the highest mean, and those that the test does not tell from it.
     """
 
     comparison: Comparison

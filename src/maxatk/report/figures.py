@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import functools
 import io
+import itertools
 import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -53,7 +54,7 @@ PALETTE = (
 )
 DASHES = ("solid", "dashed", "dotted")
 MARKERS = "osD^vP"
-QUANTITIES = (
+QUANTITIES = (  # keys of a log that are drawn beside max@k
     ("reward", "mean reward of the training groups"),
     ("loss", "loss"),
     ("kl", "KL divergence to the reference model, nats a token"),
@@ -66,8 +67,6 @@ QUANTITIES = (
     ("frac_groups_without_signal", "share of groups without a signal"),
     ("step_time", "seconds of an optimizer step"),
 )
-"""Keys of a log that are drawn beside max@k, and what they are."""
-
 _WINDOW = 0.15  # of a curve's points: what a smoothed point is the mean of
 _FARTHEST = 1e15
 _RATES = np.linspace(0.005, 0.995, 199)
@@ -85,9 +84,8 @@ class Line:
 def lines_for(names: Sequence[str]) -> dict[str, Line]:
     """Return the line of every run; the first name is the baseline, which is dashed.
 
-    `base` is grey. Of other names the colour is that of the place among the methods, or of a hash;
-    where two want one colour, the second, methods first and then by alphabet, has the next free, as
-    long as there is one.
+    `base` is grey. Others have the colour of their place among the methods, or of a hash, or the
+    next that is free: methods choose first, then the others by alphabet.
     """
     chosen: dict[str, str] = {BASE: BASE_COLOR}
     places = {name: place for place, name in enumerate(METHODS)}
@@ -95,12 +93,9 @@ def lines_for(names: Sequence[str]) -> dict[str, Line]:
         first = places.get(name, zlib.crc32(name.encode("utf-8", "replace"))) % len(PALETTE)
         colors = (*PALETTE[first:], *PALETTE[:first])
         chosen[name] = next((c for c in colors if c not in chosen.values()), colors[0])
-    found = {}
-    for index, name in enumerate(names):
-        turn, place = divmod(index - 1, len(MARKERS))
-        dash, marker = DASHES[turn % len(DASHES)], MARKERS[place]
-        found[name] = Line(chosen[name], *(("dashed", "X") if index == 0 else (dash, marker)))
-    return found
+    others = itertools.cycle(itertools.product(DASHES, MARKERS))
+    styles = itertools.chain([("dashed", "X")], others)
+    return {name: Line(chosen[name], *style) for name, style in zip(names, styles, strict=False)}
 
 
 def metric_svg(comparison: Comparison, metric: str, names: Sequence[str] = ()) -> str:
@@ -118,9 +113,12 @@ def entropy_svg(comparison: Comparison) -> str | None:
 
 
 def figure1(results: Runs, path: str | Path) -> Path:
-    """Write Figure 1, max@k and pass@k, to an SVG or PDF file; raises as `load_comparison` too."""
+    """Write Figure 1, max@k and pass@k, to a file, and return its path.
+
+    Raises InvalidValueError for a suffix other than .svg and .pdf, and as `load_comparison`.
+    """
     comparison = comparison_of(results)
-    with figure_file(path, (9.5, 3.9)) as figure:
+    with _figure_file(path, (9.5, 3.9)) as figure:
         for axes, metric in zip(figure.subplots(1, 2), METRICS, strict=True):
             _draw_metric(axes, comparison, metric)
         handles, labels = figure.axes[0].get_legend_handles_labels()
@@ -131,23 +129,20 @@ def figure1(results: Runs, path: str | Path) -> Path:
 def entropy_figure(comparison: Comparison, path: str | Path) -> None:
     """Write Figure 2 to an SVG or PDF file, or no file where no run recorded entropy."""
     if any(run.results.entropy for run in comparison.runs):
-        with figure_file(path, (6.5, 3.9)) as figure:
+        with _figure_file(path, (6.5, 3.9)) as figure:
             axes = figure.subplots()
             _draw_entropies(axes, comparison)
             axes.legend(loc="upper right")
 
 
-def drawn_name(name: str) -> str:
+def _drawn_name(name: str) -> str:
     """Return a name as matplotlib draws it: no formula, and not left out of a legend."""
     return (" " if name.startswith("_") else "") + name.replace("$", r"\$")
 
 
 @contextlib.contextmanager
-def figure_file(path: str | Path, size: tuple[float, float]) -> Iterator[Figure]:
-    """Give a figure to draw in that stands alone, and write it: in an SVG, text as outlines.
-
-    Raises InvalidValueError for a suffix other than .svg and .pdf.
-    """
+def _figure_file(path: str | Path, size: tuple[float, float]) -> Iterator[Figure]:
+    """Give a figure to draw in that stands alone, and write it: in an SVG, text as outlines."""
     path = Path(path)
     if path.suffix not in _DATES:
         raise unknown_name("suffix of the figure", path.suffix, _DATES)
@@ -183,7 +178,7 @@ def plot(
         draw = functools.partial(_draw_weightings, curves=curves, n=n, k=k)
     else:
         comparison = _comparison_in(source)
-        metrics = set.intersection(*(set(run.results.metrics) for run in comparison.runs))
+        metrics = [*METRICS, *comparison.selections]
         if metric not in metrics:
             raise unknown_name("metric", metric, metrics)
         draw = functools.partial(_draw_metric, comparison=comparison, metric=metric)
@@ -204,9 +199,8 @@ def _comparison_in(source: Runs | Results | ModelComparison) -> Comparison:
         source = {"results": source}
     if isinstance(source, ModelComparison):
         if len(source.comparisons) > 1:
-            raise InvalidValueError(
-                f"source: draw one of its comparisons, {list(source.comparisons)}"
-            )
+            known = list(source.comparisons)
+            raise InvalidValueError(f"source: draw one of its comparisons, {known}")
         (source,) = source.comparisons.values()
     return comparison_of(source)
 
@@ -232,7 +226,7 @@ def _draw_gains(axes: Axes, comparison: Comparison, metric: str, run: Run) -> No
     lines = lines_for(comparison.names)
     _draw_bands(axes, comparison.ks, found, lines)
     axes.axhline(0, color=lines[run.name].color, linewidth=1)
-    axes.set_ylabel(f"{metric} less that of {drawn_name(run.name)}")
+    axes.set_ylabel(f"{metric} less that of {_drawn_name(run.name)}")
 
 
 def _draw_bands(
@@ -245,7 +239,7 @@ def _draw_bands(
         line, (mean, low, high) = lines[name], np.array(numbers, dtype=np.float64).T
         axes.fill_between(ks, low, high, color=line.color, alpha=0.12, linewidth=0)
         (drawn,) = axes.plot(ks, mean, color=line.color, linestyle=line.dash, marker=line.marker)
-        drawn.set_label(drawn_name(name))
+        drawn.set_label(_drawn_name(name))
     axes.set_xscale("log", base=2)
     axes.set_xticks(ks, [str(k) for k in ks])
     axes.set_xticks([], minor=True)
@@ -259,27 +253,24 @@ def _draw_entropies(axes: Axes, comparison: Comparison) -> None:
         if run.results.entropy is not None
     }
     lines = lines_for(comparison.names)
-    width = max(histogram.width for histogram in histograms.values())
-    longest = max(histogram.width * len(histogram.counts) for histogram in histograms.values())
+    width = max(found.width for found in histograms.values())
+    longest = max(found.width * len(found.counts) for found in histograms.values())
     while longest / width > _BINS:
         width *= 2
     edges = np.arange(0.0, longest + width, width).tolist()
     for name, histogram in histograms.items():
         middles = histogram.width * (np.arange(len(histogram.counts)) + 0.5)
-        color, shares = lines[name].color, np.array(histogram.counts) / sum(histogram.counts)
+        shares, color = np.array(histogram.counts) / sum(histogram.counts), lines[name].color
         draw = functools.partial(axes.hist, middles, edges, weights=shares, color=color)
         draw(histtype="stepfilled", alpha=0.15)
-        draw(histtype="step", linestyle=lines[name].dash, linewidth=1.8, label=drawn_name(name))
+        draw(histtype="step", linestyle=lines[name].dash, linewidth=1.8, label=_drawn_name(name))
     axes.set(xlabel="entropy of a completion, nats", ylabel="share of completions")
     axes.set_xlim(left=0)
     axes.set_ylim(bottom=0)
 
 
 def _inline(name: str, label: str, draw: Callable[[Axes], None], height: float = 3.6) -> str:
-    """Return what is drawn as SVG to stand in a page; `name` is unique there and begins all ids.
-
-    Its `data-x` are the left and right end of the axes, as shares of the width, and their limits.
-    """
+    """Return what is drawn as SVG to stand in a page; `name` is unique there and begins all ids."""
     buffer = io.StringIO()
     nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
     with mpl.rc_context(STYLE):
@@ -298,16 +289,13 @@ def _inline(name: str, label: str, draw: Callable[[Axes], None], height: float =
     head, body = svg.split(">", 1)
     svg = re.sub(r' (width|height)="[^"]*"', "", head) + ">" + body
     # What a style element said of the whole page.
-    said = f'role="img" aria-label="{label}" data-x="{ends}"'
+    said = f'role="img" aria-label="{label}" data-x="{ends}"'  # the axes, for a click
     joints = 'stroke-linejoin="round" stroke-linecap="butt"'
     return svg.replace("<svg ", f"<svg {said} {joints} ", 1)
 
 
 def curve_svg(curves: Sequence[Mapping[str, Any]], names: Sequence[str], key: str) -> str:
-    """Return the figure of a logged key against the step as inline SVG.
-
-    `curves` are {"name", "log_history"} objects; one with a name of the report has its colour.
-    """
+    """Return a logged key against the step as inline SVG, in the colours of all `names`."""
     lines = lines_for([*names, *(c["name"] for c in curves if c["name"] not in names)])
 
     def draw(axes: Axes) -> None:
@@ -339,10 +327,7 @@ def smoothed(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 
 
 def drawn_quantities(curves: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
-    """Return the keys of logs that are drawn, reward and max@k first, and what they are.
-
-    They are those of `QUANTITIES` and max@k; max@1 is left out where it is the reward.
-    """
+    """Return the keys of `QUANTITIES` and max@k that logs have, and what they are."""
     logged = {key for curve in curves for row in curve["log_history"] for key in row}
     levels = sorted(int(m[1]) for key in logged if (m := re.fullmatch(r"max@(\d+)", key)))
     if "reward" in logged:

@@ -39,10 +39,9 @@ def write_report(
 ) -> Path:
     """Write one self-contained HTML page about runs over the same problems and return its path.
 
-    `results` are by name, or what `load_comparison` makes of them; those given as folders are shown
-    problem by problem, with so many `samples` of each, or without prompts and samples for 0.
-    `curves` are trainings: {"name", "log_history"} and, if known, the "recipe" of each. `remarks`
-    are said before anything else. Raises as `load_comparison`.
+    Runs given as folders have so many `samples` of every problem, for 0 no prompts either. `curves`
+    are trainings: {"name", "log_history"} and, if known, the "recipe" of each. `remarks` are said
+    before anything else. Raises as `load_comparison`.
     """
     comparison = comparison_of(results)
     details = problem_details(comparison, samples=samples) if samples else []
@@ -97,12 +96,10 @@ def _part(name: str) -> str:
 
 
 def problem_details(comparison: Comparison, *, samples: int = 3) -> list[dict[str, Any]]:
-    """Return what the page shows of the problems, from the runs given as folders of scores.
+    """Return the prompt and the runs of every problem, of runs given as folders of scores.
 
-    A problem has "prompt" and "runs"; a run "name", "rewards" from the highest, as text, and
-    "samples", each with "index", "verdict", "text" and its first "failure". So many `samples` of
-    every run are shown, spread from the best to the worst, one with a stored failure among them if
-    there is any. What is not known is left out. Raises DataError for a corrupt file.
+    So many `samples` of every run are shown, spread from the best to the worst, one with a stored
+    failure among them if there is any. Raises DataError for a corrupt file.
     """
     runs, prompts = list[dict[str, dict[str, Any]]](), dict[str, str]()
     for run in comparison.runs:

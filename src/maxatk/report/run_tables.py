@@ -62,8 +62,7 @@ def scores_table(
 ) -> Table:
     """Return one row a model, one column a benchmark and metric, as Tables 2 and 3 of the paper.
 
-    The best and the second best of a column are marked, or it is shaded; `stars` has the models
-    with a star. Last are the samples without a reward or with a 0 in its place, if there are any.
+    The best two of a column are marked, or it is shaded; `stars` has the models with a star.
     """
     columns: dict[str, Sequence[Cell | str]] = {"model": next(iter(comparisons.values())).names}
     for measure in measures:
@@ -102,8 +101,8 @@ def samples_table(comparison: Comparison) -> Table:
         counts = [f"{one.counts.outcomes.get(name, 0):,}" for one in found]
         columns[name.replace("_", " ")] = counts
     columns["unscored"] = [f"{one.counts.unscored:,}" for one in found]
-    cut_off = ["" if one.cut_off is None else f"{one.cut_off:.1%}" for one in found]
-    columns |= {"cut off": cut_off} if any(cut_off) else {}
+    if any(one.cut_off is not None for one in found):
+        columns["cut off"] = ["" if one.cut_off is None else f"{one.cut_off:.1%}" for one in found]
     for heading, digits, value in SAMPLES_COLUMNS:
         columns[heading] = [tables.decimal(value(one), digits) for one in found]
     return table_of(columns)
@@ -150,18 +149,19 @@ def models_table(comparison: Comparison, recipes: Mapping[str, Mapping[str, Any]
     `recipes` are those of trainings by the name of the model, if its manifest has none.
     """
     trainers: dict[str, dict[str, Any]] = {}
-    what = []
     for run in comparison.runs:
         recipe = run.results.manifest.get("training") or recipes.get(run.name)
-        trainer = trainers[run.name] = dict(_mapping(_mapping(recipe).get("trainer")))
+        trainer = dict(_mapping(_mapping(recipe).get("trainer")))
         method = METHODS.get(str(trainer.get("method")))
-        known = "the model before training" if run.name == BASE else "not known: no training record"
-        what.append(known if method is None else described(method, trainer.get("k")))
-        if method is not None and not method.kind.uses_k:
-            trainer.pop("k", None)
+        what = "the model before training" if run.name == BASE else "not known: no training record"
+        if method is not None:
+            what = described(method, trainer.get("k"))
+            if not method.kind.uses_k:
+                trainer.pop("k", None)
+        trainers[run.name] = {"what it is": what, **trainer}
     keys = dict.fromkeys(key for trainer in trainers.values() for key in trainer)
     rows = [(key, *(_plain(found.get(key)) or "–" for found in trainers.values())) for key in keys]
-    return table_of_rows(("model", *trainers), [("what it is", *what), *rows] if rows else [])
+    return table_of_rows(("model", *trainers), rows if len(rows) > 1 else [])
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
@@ -170,35 +170,24 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 
 def settings_table(comparison: Comparison) -> Table:
-    """Return one row a setting that was recorded; where runs differ it says whose value is whose.
-
-    The machine is left out where all rewards were given.
-    """
+    """Return one row a setting that was recorded, without the machine where rewards were given."""
     given = all(run.results.recorded("settings.rewards") for run in comparison.runs)
-    found = {run.name: _recorded(run) for run in comparison.runs}
-    samples = {run.name: sorted(set(run.results.per_problem.samples)) for run in comparison.runs}
-    rows = {
-        "problems": {run.name: f"{run.problems:,}" for run in comparison.runs},
-        "samples a problem": {
-            name: " to ".join(f"{number:,}" for number in dict.fromkeys((few[0], few[-1])))
-            for name, few in samples.items()
-        },
-    }
+    found = {}
+    for run in comparison.runs:
+        numbers = run.results.per_problem.samples
+        samples = " to ".join(f"{n:,}" for n in dict.fromkeys((min(numbers), max(numbers))))
+        counts = {"problems": f"{run.problems:,}", "samples a problem": samples}
+        found[run.name] = {**counts, **_recorded(run)}
+    rows = {}
     for key in dict.fromkeys(key for settings in found.values() for key in settings):
-        values = {name: _plain(settings.get(key)) for name, settings in found.items()}
+        by_value: dict[str, list[str]] = {}
+        for name, settings in found.items():
+            by_value.setdefault(_plain(settings.get(key)) or "not recorded", []).append(name)
         hidden = key.endswith("sha256") or (given and key.startswith(_MACHINE))
-        if any(values.values()) and not hidden:
-            rows[key.removeprefix(_MACHINE)] = values
-    return table_of({"setting": rows, "value": map(_together, rows.values())})
-
-
-def _together(values: Mapping[str, str]) -> str:
-    by_value: dict[str, list[str]] = {}
-    for name, value in values.items():
-        by_value.setdefault(value or "not recorded", []).append(name)
-    if len(by_value) == 1:
-        return next(iter(by_value))
-    return "; ".join(f"{value} ({', '.join(names)})" for value, names in by_value.items())
+        if by_value.keys() != {"not recorded"} and not hidden:
+            said = [f"{value} ({', '.join(names)})" for value, names in by_value.items()]
+            rows[key.removeprefix(_MACHINE)] = "; ".join(said if len(said) > 1 else by_value)
+    return table_of({"setting": rows, "value": rows.values()})
 
 
 def _plain(value: Any) -> str:
@@ -210,18 +199,17 @@ def _plain(value: Any) -> str:
 
 def _recorded(run: Run) -> dict[str, Any]:
     """Return the settings and the machine of a run, those within others as `a.b`."""
-    return {
-        **_flat(run.results.recorded("settings") or {}),
-        **_flat(run.results.recorded("environment") or {}, _MACHINE.removesuffix(".")),
-    }
-
-
-def _flat(value: Any, name: str = "") -> dict[str, Any]:
-    if not isinstance(value, Mapping):
-        return {name: value}
     flat: dict[str, Any] = {}
-    for key, inner in value.items():
-        flat.update(_flat(inner, f"{name}.{key}" if name else key))
+
+    def add(value: Any, name: str) -> None:
+        if isinstance(value, Mapping):
+            for key, inner in value.items():
+                add(inner, f"{name}{key}.")
+        else:
+            flat[name.removesuffix(".")] = value
+
+    add(run.results.recorded("settings") or {}, "")
+    add(run.results.recorded("environment") or {}, _MACHINE)
     return flat
 
 
@@ -272,9 +260,8 @@ def setting_differences(comparison: Comparison) -> list[str]:
     for run in comparison.runs[1:]:
         mine = _recorded(run)
         for key in sorted(first.keys() | mine.keys()):
-            name = key.removeprefix(_MACHINE)
+            name, values = key.removeprefix(_MACHINE), (first.get(key), mine.get(key))
             meant = key in _MEANT_TO_DIFFER or (name != key and name not in _NUMERICS)
-            if not meant and first.get(key) != mine.get(key):
-                values = f"{first.get(key)!r} for {base}, {mine.get(key)!r} for {run.name}"
-                lines.append(f"{name}: {values}")
+            if not meant and values[0] != values[1]:
+                lines.append(f"{name}: {values[0]!r} for {base}, {values[1]!r} for {run.name}")
     return lines

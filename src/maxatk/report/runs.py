@@ -55,10 +55,7 @@ class Run:
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """Runs over the same problems, the baseline first.
-
-    `seeds` are the same runs, one comparison a training seed, where the runs hold several.
-    """
+    """Runs over the same problems, the baseline first; `seeds` has them for each training seed."""
 
     runs: tuple[Run, ...]
     seeds: tuple[Comparison, ...] = ()
@@ -178,10 +175,9 @@ def load_comparison(
 ) -> Comparison:
     """Return the comparison of results given by name: objects, files, folders, files of rewards.
 
-    With `allow_other_problems` the problems are those that every run has, by id;
-    `allow_other_verifiers` lets the verifier's limits differ. Raises InvalidValueError when there
-    are no results, a name is not printable, the baseline is unknown, or problems or verifiers
-    differ that may not; and as `load_results`.
+    With `allow_other_problems` the problems are those that every run has, by id. Raises
+    InvalidValueError when there are no results, a name is not printable, the baseline is unknown,
+    or problems or the limits of verifiers differ that may not; and as `load_results`.
     """
     if not results:
         raise InvalidValueError("results: must hold at least one run")

@@ -30,9 +30,8 @@ class Cell:
     """One cell: its text, a second line, and how it stands.
 
     `mark` is "best" or "second" of its column, "above" or "below" for a difference that can be
-    told from zero, else "". `shade` is the place of its value from the lowest (0) to the highest
-    (1) of a shaded column. `note` says what the value rests on, where others rest on more. `link`
-    is where on the page the cell leads.
+    told from zero, else "". `shade` goes from the lowest (0) to the highest (1) of a column. `note`
+    says what the value rests on, where others rest on more.
     """
 
     text: str
@@ -81,10 +80,7 @@ def transposed(table: Table) -> Table:
 def metric_cells(
     means: Mapping[str, Mean], *, of: int, starred: str = "", shade: bool = False
 ) -> list[Cell]:
-    """Return the column of a metric by the names of models, shaded or best and second best marked.
-
-    `of` is the number of problems of the table, and the model `starred` gets a star.
-    """
+    """Return the column of a metric over `of` problems by model, shaded or its best two marked."""
     values = [found.mean for found in means.values()]
     marks = [""] * len(values) if shade else ranks(values)
     shades = shaded(values) if shade else [None] * len(values)
@@ -97,10 +93,7 @@ def metric_cells(
 
 
 def mean_cell(found: Mean, *, of: int = 0) -> Cell:
-    """Return the cell of a mean, with a note where it rests on less than `of` problems.
-
-    The others have too few scored samples, or are at the ceiling of 1, where nothing moves them.
-    """
+    """Return the cell of a mean, with a note where it rests on less than `of` problems."""
     notes = []
     if found.problems < of:
         notes.append(f"{found.problems:,} problems")
@@ -167,10 +160,8 @@ def decimal(value: float | None, digits: int) -> str:
 def format_table(table: Table, table_format: TableFormat) -> str:
     """Return a table as text that ends with a newline.
 
-    Markdown and LaTeX (for `booktabs`, and `colortbl` where columns are shaded) set the best of a
-    column in bold and the second best underlined. CSV has columns `... interval`, `... mark` and
-    `... note` where cells have them; a missing number is empty, and a text that a spreadsheet
-    would compute gets an apostrophe. Raises InvalidValueError for another format.
+    LaTeX is for `booktabs`, and `colortbl` where columns are shaded. CSV has `... interval`,
+    `... mark` and `... note` as columns. Raises InvalidValueError for another format.
     """
     if table_format not in _FORMATS:
         raise unknown_name("format", table_format, _FORMATS)

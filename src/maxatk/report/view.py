@@ -1,7 +1,6 @@
 """A local page about trainings and evaluations that run or have ended, served to this machine only.
 
-Without the token of its address, or under the name of another host, nothing is answered. What
-models wrote is text on the page, and its policy admits nothing of another origin.
+Only its address with the token is answered; what models wrote is text, and nothing else is loaded.
 """
 
 from __future__ import annotations
@@ -12,12 +11,12 @@ import json
 import secrets
 import sys
 import threading
-import urllib.parse
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 from maxatk.errors import MaxAtKError, MissingFileError
 from maxatk.evaluation.folder import SCORES
@@ -54,21 +53,19 @@ _MOST_FOUND = 200  # groups that a search returns
 
 
 def runs_in(folders: Mapping[str, Path]) -> dict[str, Training | Evaluation]:
-    """Return the runs of folders by name; of a study, which is no run, those in it or its `work`.
-
-    Raises MissingFileError for a folder without a run.
-    """
+    """Return the runs of folders, of a study several; raises MissingFileError where is none."""
     found: dict[str, Training | Evaluation] = {}
     for name, folder in folders.items():
-        run = _run(folder)
-        inner = [] if run else sorted([*folder.glob("*"), *folder.glob("work/*")])
-        runs = {name: run, **{path.name: _run(path) for path in inner}}
-        if not any(runs.values()):
+        runs = {name: run} if (run := _run(folder)) else {}
+        for path in [] if run else sorted([*folder.glob("*"), *folder.glob("work/*")]):
+            if inner := _run(path):
+                runs[path.name] = inner
+        if not runs:
             raise MissingFileError(
                 f"{folder}: holds no {GROUPS}, which a training writes unless its log_groups is "
                 f"0, no {SCORES} of an evaluation, and no folder that does"
             )
-        found |= {name: run for name, run in runs.items() if run is not None}
+        found |= runs
     return found
 
 
@@ -79,28 +76,25 @@ def _run(folder: Path) -> Training | Evaluation | None:
 
 
 class View(http.server.ThreadingHTTPServer):
-    """A server of the page about some runs, on a port of the loopback; 0 is a free one.
-
-    Raises OSError for a port that is taken.
-    """
+    """A server of the page; raises OSError for a `port` that is taken, and 0 is a free one."""
 
     daemon_threads = True
 
     def __init__(self, runs: Mapping[str, Training | Evaluation], *, port: int = 0) -> None:
         self.names, self.runs = list(runs), list(runs.values())
+        every = list(enumerate(self.runs))
+        self._trainings = {at: run for at, run in every if isinstance(run, Training)}
+        self._evaluations = {at: run for at, run in every if isinstance(run, Evaluation)}
         self.token = secrets.token_urlsafe(16)
         self._drawing = threading.Lock()  # matplotlib is not made for several threads
         super().__init__(("127.0.0.1", port), _Handler)
+
+        self.hosts = [f"{name}:{self.server_port}" for name in ("127.0.0.1", "localhost")]
 
     @property
     def address(self) -> str:
         """The address of the page, with its token."""
         return f"http://{self.hosts[0]}/{self.token}/"
-
-    @property
-    def hosts(self) -> tuple[str, str]:
-        """The names of the host that are answered."""
-        return f"127.0.0.1:{self.server_port}", f"localhost:{self.server_port}"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Print what went wrong, unless it is that the reader has left."""
@@ -117,13 +111,13 @@ class View(http.server.ThreadingHTTPServer):
             drawn += [(each, "against k, with 95% intervals") for each in METRICS]
         runs = [
             {
-                "name": name,
-                "color": lines[name].color,
+                "name": self.names[at],
+                "color": lines[self.names[at]].color,
                 "progress": run.progress,
-                "trained": isinstance(run, Training),
+                "trained": at in self._trainings,
                 "steps": list(run.steps),
             }
-            for name, run in zip(self.names, self.runs, strict=True)
+            for at, run in enumerate(self.runs)
         ]
         return {"version": version, "figures": drawn, "methods": list(METHODS), "runs": runs}
 
@@ -141,22 +135,21 @@ class View(http.server.ThreadingHTTPServer):
     def tables(self, query: Mapping[str, str]) -> dict[str, Any]:
         """Return the tables of the runs as markup, `most` rows of the long ones."""
         most = int(query["most"])
-        found, comparison = list[str](), self._comparison()
+        found, comparison = "", self._comparison()
         if comparison.runs:
             said = "Unbiased estimates over the problems that have all samples so far."
-            found.append(_markup(overview_table(comparison), said, "overview"))
-            found.append(self._problems(comparison, most))
-        if self._curves():
-            found.append(self._steps(most))
+            found = _markup(overview_table(comparison), said, "overview")
+            found += self._problems(comparison, most)
+        if self._trainings:
+            found += self._steps(most)
         longest = max([len(self._drawn()), *(len(run.results.ids) for run in comparison.runs)])
-        return {"html": "".join(found), "more": max(0, longest - most)}
+        return {"html": found, "more": max(0, longest - most)}
 
     def group(self, query: Mapping[str, str]) -> dict[str, Any]:
         """Return a group, its advantages under a `method`, and where else its prompt was drawn."""
         step, place, run = int(query["step"]), int(query["place"]), self.runs[int(query["run"])]
         found = run.group(step, place)
-        method = query.get("method") or None
-        if method is not None:
+        if method := query.get("method"):
             found["other"] = advantages_under(found, method, int(query.get("k") or found["k"]))
         if isinstance(run, Training):
             found["method"] = run.about["method"]
@@ -189,41 +182,40 @@ class View(http.server.ThreadingHTTPServer):
             rewards = [sample["reward"] for sample in group["samples"]]
             scored = [reward for reward in rewards if reward is not None]
             told = ": ".join(text for text in (group["id"], group["prompt"][:80]) if text)
-            row: list[Cell | str] = [Cell(told or "–", link=f"#group/{run}/{step}/{place}")]
-            row.append(rewards_text(rewards))
-            row.append(_digits(sum(scored) / len(scored) if scored else None))
-            row.append(_digits(max(scored, default=None)))
             silent = not any(sample.get("advantage", True) for sample in group["samples"])
-            row.append("none" if silent else "yes")
-            rows.append([*row, *([self._step_name(run, step)] if named else [])])
+            rows.append(
+                [
+                    Cell(told or "–", link=f"#group/{run}/{step}/{place}"),
+                    rewards_text(rewards),
+                    _digits(sum(scored) / len(scored) if scored else None),
+                    _digits(max(scored, default=None)),
+                    "none" if silent else "yes",
+                    *([self._step_name(run, step)] if named else []),
+                ]
+            )
         return _markup(table_of_rows(headings, rows), said, "groups")
 
     def _curves(self) -> list[dict[str, Any]]:
-        pairs = zip(self.names, self.runs, strict=True)
-        return [{"name": n, "log_history": r.log} for n, r in pairs if isinstance(r, Training)]
+        runs = self._trainings.items()
+        return [{"name": self.names[at], "log_history": run.log} for at, run in runs]
 
     def _comparison(self) -> Comparison:
-        runs = tuple(
-            Run(name, run.results)
-            for name, run in zip(self.names, self.runs, strict=True)
-            if isinstance(run, Evaluation) and run.results is not None
-        )
-        return Comparison(runs)
+        runs = self._evaluations.items()
+        return Comparison(tuple(Run(self.names[at], r.results) for at, r in runs if r.results))
 
     def _places(self, key: str) -> list[tuple[int, int, int]]:
         return [(at, *place) for at, run in enumerate(self.runs) for place in run.places(key)]
 
     def _drawn(self) -> list[tuple[int, int]]:
         """Return the steps of all trainings with their runs, the last first."""
-        runs = enumerate(self.runs)
-        drawn = [(step, at) for at, run in runs if isinstance(run, Training) for step in run.steps]
+        drawn = [(step, at) for at, run in self._trainings.items() for step in run.steps]
         return sorted(drawn, key=lambda found: (-found[0], found[1]))
 
     def _steps(self, most: int) -> str:
         keys = [key for key, _ in drawn_quantities(self._curves()) if key in _TOLD or "@" in key]
         logged: dict[tuple[int, int], dict[str, Any]] = defaultdict(dict)
-        for at, run in enumerate(self.runs):
-            for row in run.log if isinstance(run, Training) else ():
+        for at, run in self._trainings.items():
+            for row in run.log:
                 logged[row["step"], at].update(row)
         drawn, window = self._drawn(), dict[int, dict[str, Any]]()
         rows: list[list[Cell | str]] = []
@@ -266,25 +258,24 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Answer with a part of the page or with JSON; anything else is 403, 404 or 400."""
-        path = urllib.parse.urlsplit(self.path)
+        path = urlsplit(self.path)
         token, _, name = path.path[1:].partition("/")
         known = secrets.compare_digest(token.encode(), self.server.token.encode())
         if not known or self.headers.get("Host") not in self.server.hosts:
             self._answer(403, "text/plain", b"the address of the page has a token\n")
-            return
-        if name in _PARTS:
+        elif name in _PARTS:
             kind, files = _PARTS[name]
             self._answer(200, kind, _parts(files))
-            return
-        if name not in _ANSWERS:
+        elif name not in _ANSWERS:
             self._answer(404, "text/plain", b"there is no such page\n")
-            return
-        query = dict(urllib.parse.parse_qsl(path.query))
-        try:
-            status, found = 200, getattr(self.server, _ANSWERS[name])(query)
-        except (MaxAtKError, KeyError, ValueError, IndexError) as error:
-            status, found = 400, {"error": str(error) if isinstance(error, MaxAtKError) else "gone"}
-        self._answer(status, "application/json", json.dumps(found).encode())
+        else:
+            status = 200
+            try:
+                found = getattr(self.server, _ANSWERS[name])(dict(parse_qsl(path.query)))
+            except (MaxAtKError, KeyError, ValueError, IndexError) as error:
+                told = str(error) if isinstance(error, MaxAtKError) else "gone"
+                status, found = 400, {"error": told}
+            self._answer(status, "application/json", json.dumps(found).encode())
 
     def _answer(self, status: int, kind: str, body: bytes) -> None:
         self.send_response(status)

@@ -1,7 +1,4 @@
-"""Runs as a page watches them: their groups of samples, as files grow that others write.
-
-A training has the groups of its steps, an evaluation its problems as the groups of step 0.
-"""
+"""Runs as a page watches them: their groups of samples, as files grow that others write."""
 
 from __future__ import annotations
 
@@ -14,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from maxatk.errors import DataError, InvalidValueError
 from maxatk.evaluation.folder import FAILURES, MANIFEST, PROMPTS, RESULTS, SAMPLES, SCORES
@@ -48,36 +46,27 @@ class Training:
         self.about: dict[str, Any] = {}
 
     def refresh(self) -> str:
-        """Read what has been appended; return what stands for the state that is known now.
-
-        A training that was resumed has dropped lines: then everything is read again.
-        """
+        """Read what has been appended; return what stands for the state that is known now."""
         with self._lock, self._path.open("rb") as file:
             file.seek(self._end - len(self._last))
-            if file.read(len(self._last)) != self._last:
+            if file.read(len(self._last)) != self._last:  # resumed, which drops lines
                 self._forget()
                 self._resumed += 1
                 file.seek(0)
             for line in file:
-                if not self._take(line):
+                head = head_of(line)
+                if head is None:  # a line that is not whole yet
                     break
+                if head.kind == "group":
+                    self._prompts[head.key].append((head.step, len(self._groups[head.step])))
+                    self._groups[head.step].append((self._end, len(line)))
+                elif head.kind == "log":
+                    row = json.loads(line)
+                    self.log.append({**row["log"], "step": row["step"]})
+                else:
+                    self.about = json.loads(line)["training"]
+                self._end, self._last = self._end + len(line), line
             return f"{self._resumed}.{self._end}"
-
-    def _take(self, line: bytes) -> bool:
-        """Take a line; return whether it was whole."""
-        head = head_of(line)
-        if head is None:
-            return False
-        if head.kind == "group":
-            self._prompts[head.key].append((head.step, len(self._groups[head.step])))
-            self._groups[head.step].append((self._end, len(line)))
-        elif head.kind == "log":
-            row = json.loads(line)
-            self.log.append({**row["log"], "step": row["step"]})
-        else:
-            self.about = json.loads(line)["training"]
-        self._end, self._last = self._end + len(line), line
-        return True
 
     @property
     def progress(self) -> str:
@@ -125,10 +114,9 @@ class Training:
 
 
 class Evaluation:
-    """The evaluation in a `folder`.
+    """The evaluation in a `folder`; its problems are the groups of step 0.
 
-    `results` are those of results.json, before it is there those of the problems that have all
-    samples so far, and None before there is a score.
+    Before results.json is there, `results` are those of the problems that have all samples so far.
     """
 
     steps = (0,)
@@ -154,9 +142,10 @@ class Evaluation:
     def _read(self) -> None:
         scores = scores_of_folder(self._folder)
         rewards, counts = scores.rewards(scores.problem_ids)
+        rows = zip(scores.problem_ids, rewards.tolist(), counts, strict=True)
         self._rewards = {
             name: [None if value != value else value for value in row[:count]]
-            for name, row, count in zip(scores.problem_ids, rewards.tolist(), counts, strict=True)
+            for name, row, count in rows
         }
         self._places = {prompt_key(name): place for place, name in enumerate(self._rewards)}
         if (self._folder / RESULTS).is_file():
@@ -227,22 +216,22 @@ class Evaluation:
 def advantages_under(group: Mapping[str, Any], method: str, k: int) -> list[float]:
     """Return a group's advantages under a row of `METHODS`, on-policy, for a loss that is a mean.
 
-    Raises InvalidValueError for a method that does not go with k, or needs answers that lack.
+    Raises InvalidValueError for a method that needs another k, or answers that were not recorded.
     """
     samples, row = group["samples"], as_method(method)
-    columns = {
-        name: np.array([[sample[name] for sample in samples]])
-        for name in ("selection", "answer")
-        if name in samples[0]
-    }
-    if row.kind.needs_answers and "answer" not in columns:
+    selects = row.kind.order is not None and "selection" in samples[0]
+    if row.kind.needs_answers and "answer" not in samples[0]:
         raise InvalidValueError(f"method: {method!r} needs answers, which were not recorded")
+
+    def column(name: str) -> npt.NDArray[Any]:
+        return np.array([[sample[name] for sample in samples]])
+
     found = advantages(
-        np.array([[sample["reward"] for sample in samples]], dtype=np.float64),
+        column("reward").astype(np.float64),
         row,
         k,
-        selection=columns.get("selection") if row.kind.order is not None else None,
-        answers=columns.get("answer") if row.kind.needs_answers else None,
+        selection=column("selection") if selects else None,
+        answers=column("answer") if row.kind.needs_answers else None,
     )
     values: list[float] = (AdvantageScale("mean", row).factor(len(samples)) * found[0]).tolist()
     return values

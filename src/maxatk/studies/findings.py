@@ -1,7 +1,4 @@
-"""The results of a study: models over several seeds, pooled, the tests between them, and tables.
-
-A `Study` is what `results.json` of a study holds. Tables and figures are made of it alone.
-"""
+"""The findings of a study, its results.json: models pooled over seeds, their tests, and tables."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ from maxatk.errors import DataError, InvalidValueError
 from maxatk.evaluation.results import METRICS, Results
 from maxatk.folders import known, read_training
 from maxatk.report import tables
-from maxatk.report.comparing import row_of_test, score_rows, table_of_tests
+from maxatk.report.comparing import DEFAULT_KS, row_of_test, score_rows, table_of_tests
 from maxatk.report.deciding import Measure, PairedTest, corrected, paired_tests
 from maxatk.report.run_tables import every_k, samples_table, scores_table
 from maxatk.report.runs import ALPHA, Comparison, Over, Reading, Run, load_comparison, pooled
@@ -29,7 +26,6 @@ from maxatk.studies.schedule import Place
 
 STUDY_FORMAT = 3
 _SUFFIXES: dict[tables.TableFormat, str] = {"md": "md", "csv": "csv", "latex": "tex"}
-TESTED_KS = (1, 128)
 GRADIENT_SPIKES = "grad_norm/p95_over_median"
 _TESTS = {
     "differences": "model − baseline",
@@ -56,11 +52,10 @@ TRAINING_COLUMNS = (
 class Study:
     """The outcome of a study, as its results.json has it.
 
-    `over` says what its models are tested over. `models` maps a model, the baseline first, to its
-    `levels` on every axis, its results over the problems of all seeds together, its means
-    `by_seed`, metric and k, and the means of what was logged in `training`. `leaders` has the best
-    model of every measure against the second best, `differences` every model against the baseline,
-    `pairs` those that the recipe pairs; each list is corrected by itself at the level `alpha`.
+    `models` maps a model, the baseline first, to its `levels` on every axis, its results over the
+    problems of all seeds, its means `by_seed`, metric and k, and those of its `training` log.
+    `leaders` has the best model of every measure against the second best, `differences` every model
+    against the baseline, `pairs` those of the recipe; each list is corrected by itself.
     """
 
     title: str
@@ -126,11 +121,11 @@ def build_study(
 ) -> Study:
     """Return the study of models whose comparison is that of `pooled_models`.
 
-    The tests are those of `paired_tests`: best against second best and every model against the
-    baseline for both metrics at k = 1 and 128, the `pairs` of names for max@k, and for max@k by
-    every stored score that all models have. Raises InvalidValueError for the name of no model.
+    Best against second best and every model against the baseline are tested for both metrics at
+    k = 1 and 128, the `pairs` of names for max@k, and for max@k by every stored score that all
+    models have. Raises InvalidValueError for the name of no model.
     """
-    ks, selections = comparison.shown_ks(TESTED_KS), comparison.selections
+    ks, selections = comparison.shown_ks(DEFAULT_KS), comparison.selections
     measures = [Measure("", metric, k) for metric in METRICS for k in ks]
     rewarded = [Measure("", metric, k) for metric in ("max@k", *selections) for k in ks]
     ranked = {m: comparison.ranked(m.metric, m.k) for m in measures}
@@ -194,10 +189,7 @@ def _training(folders: Sequence[Path]) -> dict[str, float]:
 
 
 def _spikes(history: Sequence[Mapping[str, Any]]) -> list[float]:
-    """Return the 95th percentile of the logged gradient norms, in medians; none if that is 0.
-
-    A percentile, since the largest of many logged steps is larger than that of few.
-    """
+    """Return the 95th percentile of the logged gradient norms, in medians; none if that is 0."""
     norms = _logged(history, "grad_norm")
     median = float(np.median(norms)) if norms else 0.0
     return [float(np.percentile(norms, 95)) / median] if median > 0 else []
@@ -211,9 +203,7 @@ def study_tables(study: Study) -> dict[str, Table]:
     """Return the tables of a study by the name of their file.
 
     `scores` has the form of Tables 2 and 3 of the paper, `max_at_k`, `pass_at_k` and
-    `max_at_k_by_NAME` of every stored score that chooses that of Tables 5 to 14; `crossed` has the
-    means by the levels of two axes, if there are two; `differences`, `leaders` and `pairs` hold the
-    tests, the last if there are any, `seeds` the differences to the baseline seed by seed.
+    `max_at_k_by_NAME` of every stored score that chooses that of Tables 5 to 14.
     """
     comparison = study.comparison
     stars = {test.measure: test.first for test in study.leaders if test.significant}
@@ -240,11 +230,7 @@ def write_tables(study: Study, folder: Path) -> None:
 
 
 def study_rows(study: Study) -> dict[str, list[TidyRow]]:
-    """Return the rows of "scores", of the lists of tests, and of "training".
-
-    Scores and tests are as `score_rows` and `row_of_test` have them. A training has model, quantity
-    and its mean. None is a number that does not exist.
-    """
+    """Return the rows of "scores", of the lists of tests, and of "training"; None is no number."""
     return {
         "scores": score_rows({"": study.comparison}, study.measures),
         **{name: list(map(row_of_test, getattr(study, name))) for name in _TESTS},
@@ -283,7 +269,7 @@ def _crossed_table(study: Study) -> Table | None:
     if not across:
         return None
     firsts = dict.fromkeys(first for first, _ in runs)
-    rows = [(first, k) for k in study.comparison.shown_ks(TESTED_KS) for first in firsts]
+    rows = [(first, k) for k in study.comparison.shown_ks(DEFAULT_KS) for first in firsts]
     return table_of(
         {
             "model": [first for first, _ in rows],
@@ -299,7 +285,7 @@ def _mean(run: Run | None, k: int) -> str:
 
 def _training_table(study: Study) -> Table:
     trained = {name: model["training"] for name, model in study.models.items() if model["training"]}
-    largest = study.comparison.shown_ks(TESTED_KS)[-1]
+    largest = study.comparison.shown_ks(DEFAULT_KS)[-1]
     return table_of(
         {
             "model": trained,

@@ -10,7 +10,7 @@ import itertools
 import json
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +50,8 @@ class Place:
 
 def places(study: StudyRecipe) -> list[Place]:
     """Return every model of every seed, seed by seed."""
-    return [_place(study, model, seed) for seed in study.seeds for model in study.variants]
+    content = functools.cache(_content)
+    return [_place(study, m, seed, content) for seed in study.seeds for m in study.variants]
 
 
 def planned(
@@ -59,8 +60,7 @@ def planned(
     """Return the stages of a study with their recipes, in the order in which they should start.
 
     A warm start has the cores that those of other seeds leave it. The built-in model is too small
-    for more than one core otherwise; stages of another model share all cores, `jobs` at once. The
-    trainings of a seed come before its evaluations, because an evaluation waits for one of them.
+    for more than one core otherwise; stages of another model share all cores, `jobs` at once.
     """
     warm_threads = max(1, cores // len(study.seeds))
     threads = 1 if study.mini is not None else max(1, cores // jobs)
@@ -89,13 +89,15 @@ def _recipe_path(study: StudyRecipe, stage: str) -> Path:
     return study.work_folder / "recipes" / f"{stage}.yaml"
 
 
-def _place(study: StudyRecipe, model: Variant, seed: int) -> Place:
+def _place(
+    study: StudyRecipe, model: Variant, seed: int, content: Callable[[str | None], str | None]
+) -> Place:
     """Return where a model is: names that say what it is and hold a digest of its settings.
 
     Their recipes are filled in after the digest, which no folder above the study's may change.
     """
     work, recipes, chain = study.work_folder, dict[str, dict[str, Any]](), dict[str, str]()
-    start, name, train, test = str(study.model), BASE, {}, {}
+    start, name, train, test = str(study.model), BASE, dict[str, str](), dict[str, str]()
     identity: Any = [study.model, fingerprint(study.model or "")]
     if study.mini is not None:
         mini = dataclasses.asdict(dataclasses.replace(study.mini, seed=seed))
@@ -108,13 +110,13 @@ def _place(study: StudyRecipe, model: Variant, seed: int) -> Place:
     for command, recipe in trainings.items():
         method = recipe["trainer"].get("method", "trained")
         name = method if isinstance(method, str) else "own"  # a mapping is no name of a folder
-        content = _content(recipe["problems"])
-        stage = f"{command}-{name}-{seed}-{_digest([identity, recipe, content])}"
+        found = [identity, recipe, content(recipe["problems"])]
+        stage = f"{command}-{name}-{seed}-{_digest(found)}"
         recipes[stage] = {**recipe, **train, "model": start, "out": str(work / stage)}
         chain[command], start, identity = stage, str(work / stage), stage
     asked = dataclasses.asdict(study.eval_recipe(seed=seed))
-    content = None if test else _content(asked["problems"])
-    stage = f"eval-{name}-{seed}-{_digest([identity, asked, content])}"
+    found = [identity, asked, None if test else content(asked["problems"])]
+    stage = f"eval-{name}-{seed}-{_digest(found)}"
     recipes[stage] = {**asked, **test, "model": start, "out": str(work / stage)}
     training = Path(start) if trainings else None
     return Place(model, seed, work / stage, training, {**chain, "eval": stage}, recipes)
@@ -123,15 +125,7 @@ def _place(study: StudyRecipe, model: Variant, seed: int) -> Place:
 def _content(problems: str | None) -> str | None:
     """Return a digest of a problems file, or None for a benchmark."""
     path = Path(problems or "")
-    if not path.is_file():
-        return None
-    found = path.stat()
-    return _file_digest(path, found.st_size, found.st_mtime_ns)
-
-
-@functools.lru_cache
-def _file_digest(path: Path, _size: int, _modified_ns: int) -> str:
-    return file_digest(path)
+    return file_digest(path) if path.is_file() else None
 
 
 def _digest(settings: Any) -> str:
@@ -140,10 +134,9 @@ def _digest(settings: Any) -> str:
 
 
 def check_study(study: StudyRecipe, everywhere: Sequence[Place]) -> None:
-    """Refuse what a stage would refuse, of any seed alike.
+    """Raise what a stage would: MissingFileError (model, problems), InvalidValueError (a training).
 
-    Raises MissingFileError (model, problems), InvalidValueError naming the model and the setting
-    of its training that is not allowed, StageError where the process that asks fails.
+    Raises StageError where the process that asks the trainer fails.
     """
     if study.model is not None:
         refuse_missing_model(study.model)
