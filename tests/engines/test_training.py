@@ -111,12 +111,12 @@ def test_the_log_tells_the_objective_and_unbiased_validation(in_loss):
 def test_the_record_holds_what_the_losses_saw_and_is_read_as_that_of_a_training(in_loss, mini):
     training = Training(in_loss.out / "checkpoints")
     assert training.progress == "step 2 of 2, ended"
-    assert training.steps == [1, 2]
+    assert list(training.groups) == [1, 2]
     assert training.about["num_generations"] == N
     decode = AutoTokenizer.from_pretrained(mini / "model").decode
     ids = {problem.id for problem in load_problems(mini / "problems.jsonl")}
     for step in (1, 2):
-        groups = [training.group(step, place) for place in range(training.count(step))]
+        groups = [training.group(step, place) for place in range(len(training.groups[step]))]
         seen = {}
         for batch in in_loss.seen[0][8 * step - 8 : 8 * step - 4]:
             texts = [decode(tokens, skip_special_tokens=True) for tokens in batch["responses"]]
@@ -145,7 +145,7 @@ def test_wandb_has_the_groups_of_the_record_as_tables(in_loss):
     for step, path in enumerate(tables, 1):
         table = json.loads(path.read_text())
         rows = [dict(zip(table["columns"], row, strict=True)) for row in table["data"]]
-        groups = [training.group(step, place) for place in range(training.count(step))]
+        groups = [training.group(step, place) for place in range(len(training.groups[step]))]
         kept = [(group["prompt"], one["text"]) for group in groups for one in group["samples"]]
         assert [(row["prompt"], row["text"]) for row in rows] == kept
         assert {row["step"] for row in rows} == {step}
@@ -412,5 +412,5 @@ def test_groups_that_older_weights_sampled_are_corrected_to_what_they_were_drawn
     assert found[0].largest_log_ratio < 1e-4  # the first ones are of these weights
     assert max(step.largest_log_ratio for step in found[2:]) > 0.1
     training = Training(asynchronous.out / "checkpoints")
-    assert training.steps == [1, 2, 3]
-    assert training.count(3) == 4
+    assert list(training.groups) == [1, 2, 3]
+    assert len(training.groups[3]) == 4

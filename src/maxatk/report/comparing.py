@@ -98,8 +98,7 @@ class CompareOptions(Reading):
 
 
 def compare(
-    results: Mapping[str, ResultsSource],
-    options: CompareOptions = CompareOptions(),
+    results: Mapping[str, ResultsSource], options: CompareOptions = CompareOptions()
 ) -> ModelComparison:
     """Compare models by name: results, their file or folder, or a file of rewards.
 

@@ -1,7 +1,4 @@
-"""The test of one model against another, and its verdict: which model is best at which k.
-
-A p-value is corrected for all pairs of models and all k that the runs have, whichever are shown.
-"""
+"""The test of one model against another, and its verdict: which model is best at which k."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from maxatk.report.runs import ALPHA, Comparison, metric_name
+from maxatk.report.runs import ALPHA, Comparison
 from maxatk.report.tables import mean_cell
 from maxatk.statistics.intervals import FloatArray, in_unit, mean_and_error, within
 from maxatk.statistics.seeds import over_seeds, over_seeds_and_problems, sign_flip_p
@@ -30,7 +27,7 @@ class Measure:
     @property
     def name(self) -> str:
         """The heading, such as `mbpp max@128`."""
-        return f"{self.benchmark} {metric_name(self.metric, self.k)}".strip()
+        return f"{self.benchmark} {self.metric.replace('@k', f'@{self.k}')}".strip()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,8 +65,8 @@ class PairedTest:
         return "above" if self.difference > 0 else "below"
 
     def seen_from(self, first: str) -> PairedTest:
-        """Return the test with this one of its two models as the first."""
-        if first == self.first:
+        """Return the test with this one of its two models, if it is one, as the first."""
+        if first != self.second:
             return self
         return dataclasses.replace(
             self,
@@ -155,14 +152,12 @@ def _known(value: float) -> float | None:
 
 
 def corrected(tests: Sequence[PairedTest], alpha: float) -> tuple[PairedTest, ...]:
-    """Return the tests of one list with their p corrected; without a p none is significant."""
-    adjusted = iter(adjusted_p_values([test.p for test in tests if test.p is not None]))
-    found = []
-    for test in tests:
-        p = None if test.p is None else next(adjusted)
-        significant = p is not None and p <= alpha
-        found.append(dataclasses.replace(test, adjusted_p=p, significant=significant))
-    return tuple(found)
+    """Return the tests of one list, each of which has a p, with their p corrected."""
+    adjusted = adjusted_p_values([test.p for test in tests if test.p is not None])
+    return tuple(
+        dataclasses.replace(test, adjusted_p=p, significant=p <= alpha)
+        for test, p in zip(tests, adjusted, strict=True)
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -182,7 +177,7 @@ class Decision:
     @property
     def against_best(self) -> list[PairedTest]:
         """The one with the highest mean against every other model, at each k."""
-        best = [(self.leaders[test.measure.k][0], test) for test in self.tests]
+        best = ((self.leaders[test.measure.k][0], test) for test in self.tests)
         return [t.seen_from(name) for name, t in best if name in (t.first, t.second)]
 
     @property
@@ -199,12 +194,12 @@ class Decision:
         cells = [mean_cell(run.metric(self.metric, k)) for run in runs]
         first, second = (f"{cell.text} {cell.detail}" for cell in cells)
         start = f"{best} is not told apart from {other}" if other in tied else f"take {best}"
+        many, one = f"its best of {k} is worth", "its answer is worth"
         if self.metric == "pass@k":
-            worth = f"one of {k} passes with a chance of" if k > 1 else "it passes with a chance of"
-        else:
-            worth = f"its best of {k} is worth" if k > 1 else "its answer is worth"
+            many, one = f"one of {k} passes with a chance of", "it passes with a chance of"
         others = [name for name in tied if name != other]
         last = f" The test does not tell it from {_listed(others)}." if others else ""
+        worth = many if k > 1 else one
         return f"For N = {k} {start}: {worth} {first} against {second} of {other}.{last}"
 
     @property
@@ -231,18 +226,18 @@ class Decision:
 def decide(
     comparison: Comparison, metric: str = "max@k", *, benchmark: str = "", alpha: float = ALPHA
 ) -> Decision:
-    """Return which model is best at every k, of two runs or more."""
+    """Return which of two runs or more is best at every k; p is corrected for all pairs and k."""
     pairs = [
         paired_tests(comparison, metric, name, earlier, benchmark=benchmark)
         for earlier, name in itertools.combinations(comparison.names, 2)
     ]
     tests = corrected([by_k[k] for k in comparison.ks for by_k in pairs], alpha)
-    of = {(t.measure.k, frozenset((t.first, t.second))): t for t in tests}
     leaders = {}
     for k in comparison.ks:
         best, *rest = comparison.ranked(metric, k)
-        marks = {name: of[k, frozenset((best, name))].seen_from(best).mark for name in rest}
-        leaders[k] = (best, *(name for name in rest if marks[name] != "above"))
+        seen = [t.seen_from(best) for t in tests if t.measure.k == k]
+        beaten = {t.second for t in seen if t.first == best and t.mark == "above"}
+        leaders[k] = (best, *(name for name in rest if name not in beaten))
     return Decision(comparison, metric, alpha, leaders, tests)
 
 

@@ -46,8 +46,7 @@ STYLE = {
     "lines.markersize": 4.5,
 }
 BASE_COLOR = "#808080"
-# Every colour has a contrast of 3 to 1 on the light and on the dark ground of the page. The first
-# four are of Okabe and Ito.
+# Each has a contrast of 3 to 1 on both grounds of the page; the first four are of Okabe and Ito.
 PALETTE = (
     *("#d55e00", "#0072b2", "#009e73", "#cc79a7", "#b88600", "#3f93d8"),
     *("#8a5cf0", "#b32883", "#2f8540", "#74711a", "#d4304c", "#2f9ca5"),
@@ -142,7 +141,7 @@ def _drawn_name(name: str) -> str:
 
 @contextlib.contextmanager
 def _figure_file(path: str | Path, size: tuple[float, float]) -> Iterator[Figure]:
-    """Give a figure to draw in that stands alone, and write it: in an SVG, text as outlines."""
+    """Give a figure to draw in, and write it: in an SVG, text as outlines."""
     path = Path(path)
     if path.suffix not in _DATES:
         raise unknown_name("suffix of the figure", path.suffix, _DATES)

@@ -96,10 +96,10 @@ def _part(name: str) -> str:
 
 
 def problem_details(comparison: Comparison, *, samples: int = 3) -> list[dict[str, Any]]:
-    """Return the prompt and the runs of every problem, of runs given as folders of scores.
+    """Return prompt and runs of every problem, of runs given as folders of scores.
 
-    So many `samples` of every run are shown, spread from the best to the worst, one with a stored
-    failure among them if there is any. Raises DataError for a corrupt file.
+    So many `samples` of each go from the best to the worst, one with a stored failure among them if
+    there is any. Raises DataError for a corrupt file.
     """
     runs, prompts = list[dict[str, dict[str, Any]]](), dict[str, str]()
     for run in comparison.runs:
@@ -182,8 +182,7 @@ def problem_data(
 ) -> str:
     """Return the JSON that `problems.js` reads, fit to stand in a script element.
 
-    "values" are by metric, model, k and problem, "means" by metric, model and k, "tests" by metric,
-    as places of two models and of k and the numbers of the test.
+    A row of "tests" has the places of two models and of k, and the numbers of the test.
     """
     names, ks = comparison.names, comparison.ks
 

@@ -13,11 +13,12 @@ from maxatk.objectives.methods import Method
 from maxatk.records import Outcome
 from maxatk.report import tables
 from maxatk.report.deciding import Decision, Measure
-from maxatk.report.runs import BASE, Comparison, Reading, Run, Runs, comparison_of, metric_name
+from maxatk.report.runs import BASE, Comparison, Reading, Run, Runs, comparison_of
 from maxatk.report.tables import Cell, Table, table_of, table_of_rows
 from maxatk.statistics.intervals import FEW_PROBLEMS
 
 KS = (1, 8, 32, 128)
+# Heading, decimals and value of what is said of the samples of a run, beside their counts.
 SAMPLES_COLUMNS: tuple[tuple[str, int, Callable[[Results], float | None]], ...] = (
     ("distinct per problem", 1, lambda of: of.diversity.distinct),
     ("programs per problem", 1, lambda of: of.diversity.programs),
@@ -26,22 +27,17 @@ SAMPLES_COLUMNS: tuple[tuple[str, int, Callable[[Results], float | None]], ...] 
     ("nats per token", 2, lambda of: of.entropy.token_mean if of.entropy else None),
     ("tokens", 1, lambda of: of.entropy.tokens_mean if of.entropy else None),
 )
-"""Heading, decimals and value of what is said of the samples of a run, beside their counts."""
-
 _MEANT_TO_DIFFER = (
     *("model.model", "model.weights", "model.stored_dtype"),
     *("samples.sha256", "rewards.sha256"),
 )
+# What of an environment the numbers of two models may differ by.
 _NUMERICS = ("gpu", "driver", "cuda", "torch", "transformers", "vllm", "peft")
-"""What of an environment the numbers of two models may differ by."""
 _MACHINE = "environment."
 
 
 def overview_table(results: Runs, *, ks: Sequence[int] = ()) -> Table:
-    """Return max@k and pass@k of every run with 95% intervals, best and second best marked.
-
-    Without `ks` they are those of `KS` that all runs have. Raises as `load_comparison`.
-    """
+    """Return max@k and pass@k of every run at `ks`, else at `KS`; raises as `load_comparison`."""
     comparison = comparison_of(results, Reading(k=tuple(ks)))
     shown = comparison.shown_ks(ks or KS)
     return scores_table({"": comparison}, [Measure("", m, k) for m in METRICS for k in shown])
@@ -86,7 +82,7 @@ def groups_table(groups: Mapping[str, Results], *, heading: str, ks: Sequence[in
     """Return max@k and pass@k over groups of problems, one row a group; nothing is compared."""
     found = Comparison(tuple(Run(name, results) for name, results in groups.items()))
     columns = {
-        metric_name(metric, k): [tables.mean_cell(run.metric(metric, k)) for run in found.runs]
+        Measure("", metric, k).name: [tables.mean_cell(run.metric(metric, k)) for run in found.runs]
         for metric in METRICS
         for k in found.shown_ks(ks)
     }
@@ -144,10 +140,7 @@ def described(method: Method, k: int | None) -> str:
 
 
 def models_table(comparison: Comparison, recipes: Mapping[str, Mapping[str, Any]]) -> Table:
-    """Return one column a model: what it is, and the settings of its training, if any has them.
-
-    `recipes` are those of trainings by the name of the model, if its manifest has none.
-    """
+    """Return one column a model: what it is, and its training as its manifest or `recipes` say."""
     trainers: dict[str, dict[str, Any]] = {}
     for run in comparison.runs:
         recipe = run.results.manifest.get("training") or recipes.get(run.name)
@@ -251,10 +244,7 @@ def notices(comparison: Comparison) -> list[Notice]:
 
 
 def setting_differences(comparison: Comparison) -> list[str]:
-    """Return one line for every setting, GPU or version in which a run differs from the baseline.
-
-    Runs are meant to differ in the model, or the file of its samples.
-    """
+    """Return a line for every setting, GPU or version but the model that is not the baseline's."""
     base, first = comparison.baseline.name, _recorded(comparison.baseline)
     lines = []
     for run in comparison.runs[1:]:

@@ -21,12 +21,11 @@ from maxatk.statistics.seeds import FEWEST_SEEDS
 BASE = "base"
 ALPHA = 0.05
 Over: TypeAlias = Literal["problems", "seeds", "seeds and problems"]
-SPEAKS_OF: Mapping[Over, str] = {
+SPEAKS_OF: Mapping[Over, str] = {  # what the interval and the p of a difference speak of
     "problems": "other problems, these trainings",
     "seeds": "other seeds with problems of their own",
     "seeds and problems": "other seeds and other problems",
 }
-"""What a difference is tested over -> what its interval and its p speak of."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -150,8 +149,7 @@ class Reading:
     Args:
         baseline: The run the others are compared to; "base", else the first.
         k: The k that are shown, from 1 to the samples of a problem. If none is given, the page has
-            1, 8, 32 and 128, as far as all runs have them, and a comparison 1 and the largest up
-            to 128 that all have.
+            1, 8, 32 and 128, and a comparison 1 and 128, as far as all runs have them.
         threshold: The reward from which a sample passes; the run's own, or 1.
         column: A column of the scores to take for the reward.
     """
@@ -183,9 +181,7 @@ def load_comparison(
         raise InvalidValueError("results: must hold at least one run")
     for name in results:
         check_name(name, where="results")
-    runs = [
-        Run(name, reading.results_of(source), folder_of(source)) for name, source in results.items()
-    ]
+    runs = [Run(name, reading.results_of(of), folder_of(of)) for name, of in results.items()]
     baseline = reading.baseline
     if baseline is None:
         baseline = BASE if BASE in results else runs[0].name
@@ -224,11 +220,6 @@ def check_name(name: str, *, where: str) -> None:
     """Refuse the name of a model that would break a figure, a file or a terminal."""
     if not name.isprintable():
         raise InvalidValueError(f"{where}: a name must be printable text, got {name!r}")
-
-
-def metric_name(metric: str, k: int) -> str:
-    """Return the heading of a metric at k, such as `max@128`."""
-    return metric.replace("@k", f"@{k}")
 
 
 def pooled(seeds: Mapping[str, Comparison]) -> Comparison:

@@ -68,13 +68,9 @@ def table_of_rows(header: Iterable[str], rows: Iterable[Iterable[Cell | str]]) -
 
 def transposed(table: Table) -> Table:
     """Return the table with its columns as rows, those left out that say nothing of any row."""
-    names, *columns = zip(*table.rows, strict=True)
-    rows = (
-        (heading, *column)
-        for heading, column in zip(table.header[1:], columns, strict=True)
-        if any(cell.text not in ("", "–") for cell in column)
-    )
-    return table_of_rows((table.header[0], *(cell.text for cell in names)), rows)
+    names, *columns = zip(table.header, *table.rows, strict=True)
+    telling = (one for one in columns if any(cell.text not in ("", "–") for cell in one[1:]))
+    return table_of_rows((names[0], *(cell.text for cell in names[1:])), telling)
 
 
 def metric_cells(
@@ -84,12 +80,12 @@ def metric_cells(
     values = [found.mean for found in means.values()]
     marks = [""] * len(values) if shade else ranks(values)
     shades = shaded(values) if shade else [None] * len(values)
-    found = []
+    cells = []
     for (name, mean), mark, place in zip(means.items(), marks, shades, strict=True):
-        cell = mean_cell(mean, of=of)
-        text = cell.text + (STAR if name == starred else "")
-        found.append(dataclasses.replace(cell, text=text, mark=mark, shade=place))
-    return found
+        found = mean_cell(mean, of=of)
+        text = found.text + STAR * (name == starred)
+        cells.append(dataclasses.replace(found, text=text, mark=mark, shade=place))
+    return cells
 
 
 def mean_cell(found: Mean, *, of: int = 0) -> Cell:
@@ -108,9 +104,7 @@ def ranks(means: Sequence[float | None]) -> list[str]:
     # Ranked as they are printed: two equal numbers on the page never get different marks.
     printed = [None if mean is None else round(mean, 3) for mean in means]
     order = sorted({mean for mean in printed if mean is not None}, reverse=True)
-    if len(means) < 2:
-        return [""] * len(means)
-    marks = dict(zip(order, ("best", "second"), strict=False))
+    marks = dict(zip(order if len(means) > 1 else [], ("best", "second"), strict=False))
     return ["" if mean is None else marks.get(mean, "") for mean in printed]
 
 

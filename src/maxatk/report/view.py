@@ -22,7 +22,7 @@ from maxatk.errors import MaxAtKError, MissingFileError
 from maxatk.evaluation.folder import SCORES
 from maxatk.evaluation.results import METRICS
 from maxatk.folders import known
-from maxatk.group_log import GROUPS, prompt_key
+from maxatk.group_log import GROUPS
 from maxatk.objectives import METHODS
 from maxatk.report.figures import curve_svg, drawn_quantities, lines_for, metric_svg
 from maxatk.report.page import environment, rewards_text
@@ -115,7 +115,7 @@ class View(http.server.ThreadingHTTPServer):
                 "color": lines[self.names[at]].color,
                 "progress": run.progress,
                 "trained": at in self._trainings,
-                "steps": list(run.steps),
+                "steps": list(run.groups),
             }
             for at, run in enumerate(self.runs)
         ]
@@ -153,7 +153,7 @@ class View(http.server.ThreadingHTTPServer):
             found["other"] = advantages_under(found, method, int(query.get("k") or found["k"]))
         if isinstance(run, Training):
             found["method"] = run.about["method"]
-        found["count"] = run.count(step)
+        found["count"] = len(run.groups.get(step, ()))
         found["drawn"] = self._places(found["group"])
         return found
 
@@ -161,7 +161,7 @@ class View(http.server.ThreadingHTTPServer):
         """Return a table of groups as markup: of a `step`, of a `prompt`, or those with a text."""
         if "step" in query:
             run, step = int(query["run"]), int(query["step"])
-            places = [(run, step, place) for place in range(self.runs[run].count(step))]
+            places = [(run, step, at) for at in range(len(self.runs[run].groups.get(step, ())))]
             said = f"{len(places)} groups that were kept; a prompt opens its completions."
         elif "prompt" in query:
             places, said = self._places(query["prompt"]), "The groups of one prompt."
@@ -208,7 +208,7 @@ class View(http.server.ThreadingHTTPServer):
 
     def _drawn(self) -> list[tuple[int, int]]:
         """Return the steps of all trainings with their runs, the last first."""
-        drawn = [(step, at) for at, run in self._trainings.items() for step in run.steps]
+        drawn = [(step, at) for at, run in self._trainings.items() for step in list(run.groups)]
         return sorted(drawn, key=lambda found: (-found[0], found[1]))
 
     def _steps(self, most: int) -> str:
@@ -239,11 +239,12 @@ class View(http.server.ThreadingHTTPServer):
         columns: dict[str, list[Cell | str]] = {"problem": [*shown]}
         for run in comparison.runs:
             at, values = self.names.index(run.name), run.results.per_problem.values["max@k"]
+            places = {name: place for place, name in enumerate(self._evaluations[at].groups[0])}
             cells = {
                 name: Cell(
                     share(first),
                     f"max@{last} {share(best)}",
-                    link=f"#group/{at}/0/{self.runs[at].places(prompt_key(name))[0][1]}",
+                    link=f"#group/{at}/0/{places[name]}",
                 )
                 for name, first, best in zip(run.results.ids, values[1], values[last], strict=True)
                 if name in shown

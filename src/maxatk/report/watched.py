@@ -28,7 +28,7 @@ from maxatk.objectives.objective import AdvantageScale
 class Training:
     """The record of one training, groups.jsonl of its `folder`; for several threads.
 
-    Of a group only its first byte and length are held. `about` is what the training said of itself.
+    Of `groups` only first byte and length are held. `about` is what the training said of itself.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -40,7 +40,7 @@ class Training:
 
     def _forget(self) -> None:
         self._end, self._last = 0, b""
-        self._groups: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        self.groups: dict[int, list[tuple[int, int]]] = defaultdict(list)
         self._prompts: dict[str, list[tuple[int, int]]] = defaultdict(list)
         self.log: list[dict[str, Any]] = []
         self.about: dict[str, Any] = {}
@@ -58,8 +58,8 @@ class Training:
                 if head is None:  # a line that is not whole yet
                     break
                 if head.kind == "group":
-                    self._prompts[head.key].append((head.step, len(self._groups[head.step])))
-                    self._groups[head.step].append((self._end, len(line)))
+                    self._prompts[head.key].append((head.step, len(self.groups[head.step])))
+                    self.groups[head.step].append((self._end, len(line)))
                 elif head.kind == "log":
                     row = json.loads(line)
                     self.log.append({**row["log"], "step": row["step"]})
@@ -75,18 +75,9 @@ class Training:
         most = f" of {self.about['max_steps']}" if self.about.get("max_steps") else ""
         return f"step {last['step']}{most}{', ended' if 'train_runtime' in last else ''}"
 
-    @property
-    def steps(self) -> list[int]:
-        """The optimizer steps that groups are known of."""
-        return list(self._groups)
-
-    def count(self, step: int) -> int:
-        """Return how many groups of a step are known."""
-        return len(self._groups.get(step, ()))
-
     def group(self, step: int, place: int) -> dict[str, Any]:
         """Return one group; raises IndexError where there is none."""
-        start, size = self._groups.get(step, [])[place]
+        start, size = self.groups.get(step, [])[place]
         with self._path.open("rb") as file:
             file.seek(start)
             group: dict[str, Any] = json.loads(file.read(size))
@@ -103,7 +94,7 @@ class Training:
         wanted = json.dumps(text.lower(), ensure_ascii=False)[1:-1].encode("utf-8", "replace")
         found: list[tuple[int, int]] = []
         with self._path.open("rb") as file:
-            for step, groups in list(self._groups.items()):
+            for step, groups in list(self.groups.items()):
                 for place, (start, size) in enumerate(list(groups)):
                     if len(found) == most:
                         return found
@@ -114,18 +105,15 @@ class Training:
 
 
 class Evaluation:
-    """The evaluation in a `folder`; its problems are the groups of step 0.
+    """The evaluation in a `folder`; its problems, with their rewards, are the groups of step 0.
 
     Before results.json is there, `results` are those of the problems that have all samples so far.
     """
 
-    steps = (0,)
-
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self._folder, self._version = folder, ""
         self.results: Results | None = None
-        self._version, self._rewards = "", dict[str, list[float | None]]()
-        self._places: dict[str, int] = {}
+        self.groups: dict[int, dict[str, list[float | None]]] = {0: {}}
         self.refresh()
 
     def refresh(self) -> str:
@@ -143,38 +131,33 @@ class Evaluation:
         scores = scores_of_folder(self._folder)
         rewards, counts = scores.rewards(scores.problem_ids)
         rows = zip(scores.problem_ids, rewards.tolist(), counts, strict=True)
-        self._rewards = {
+        found = self.groups[0] = {
             name: [None if value != value else value for value in row[:count]]
             for name, row, count in rows
         }
-        self._places = {prompt_key(name): place for place, name in enumerate(self._rewards)}
         if (self._folder / RESULTS).is_file():
             self.results = load_results(self._folder)
         else:
-            most = max(map(len, self._rewards.values()))
-            whole = [name for name, found in self._rewards.items() if len(found) == most]
+            most = max(map(len, found.values()))
+            whole = [name for name, drawn in found.items() if len(drawn) == most]
             self.results = build_results(whole, None, scores, manifest={})
 
     @property
     def progress(self) -> str:
         """How far the evaluation is."""
-        done, path = sum(map(len, self._rewards.values())), self._folder / MANIFEST
+        done, path = sum(map(len, self.groups[0].values())), self._folder / MANIFEST
         settings = read_json(path).get("settings", {}) if path.is_file() else {}
         samples = settings.get("sampling", {}).get("samples", 0)
         wanted = samples * settings.get("problems", {}).get("count", 0)
         return f"{done:,}{f' of {wanted:,}' if wanted > done else ''} samples verified"
 
-    def count(self, step: int) -> int:  # noqa: ARG002
-        """Return how many problems have a score."""
-        return len(self._rewards)
-
     def places(self, key: str) -> list[tuple[int, int]]:
         """Return step 0 and the place of the problem that a key stands for."""
-        return [(0, self._places[key])] if key in self._places else []
+        return [(0, at) for at, name in enumerate(self.groups[0]) if prompt_key(name) == key]
 
-    def group(self, step: int, place: int) -> dict[str, Any]:  # noqa: ARG002
+    def group(self, step: int, place: int) -> dict[str, Any]:
         """Return a problem with all its samples, as a training has its groups."""
-        name = list(self._rewards)[place]
+        name = list(self.groups[step])[place]
         texts = {row["sample"]: row for row in self._lines(SAMPLES, name)}
         failures = {row["sample"]: row for row in self._lines(FAILURES, name)}
         samples = []
@@ -187,10 +170,10 @@ class Evaluation:
         prompt = next((row["prompt"] for row in self._lines(PROMPTS, name)), "")
         return {"id": name, "group": prompt_key(name), "prompt": prompt, "samples": samples}
 
-    def summary(self, step: int, place: int) -> dict[str, Any]:  # noqa: ARG002
+    def summary(self, step: int, place: int) -> dict[str, Any]:
         """Return the id of a problem and the rewards of its samples."""
-        name = list(self._rewards)[place]
-        return {"id": name, "prompt": "", "samples": [{"reward": r} for r in self._rewards[name]]}
+        name, rewards = list(self.groups[step].items())[place]
+        return {"id": name, "prompt": "", "samples": [{"reward": reward} for reward in rewards]}
 
     def search(self, text: str, most: int) -> list[tuple[int, int]]:
         """Return step 0 and place of at most so many problems whose samples hold a text."""
@@ -201,7 +184,7 @@ class Evaluation:
             for line in self._raw(file)
             if wanted in line.lower()
         }
-        return [(0, place) for place, name in enumerate(self._rewards) if name in found][:most]
+        return [(0, place) for place, name in enumerate(self.groups[0]) if name in found][:most]
 
     def _lines(self, file: str, name: str) -> list[dict[str, Any]]:
         head = json.dumps({"problem_id": name})[:-1].encode() + b","

@@ -34,6 +34,7 @@ _TESTS = {
 }
 _NOT_KEPT: Mapping[str, Any] = {"per_problem": {}, "manifest": {}}
 _KEPT = ("metrics", "interval", "counts", "entropy", "diversity")  # of pooled results
+# Of a training: key in its log (all but spikes and seconds), heading and decimals in the table.
 TRAINING_COLUMNS = (
     ("ratio/mean_abs_delta", "mean |ρ−1|", 3),
     ("ratio/max_abs_delta", "max |ρ−1|", 2),
@@ -45,7 +46,6 @@ TRAINING_COLUMNS = (
     ("completions/distinct", "distinct in a group", 3),
     ("seconds", "seconds", 0),
 )
-"""Of a training: key in its log (all but spikes and seconds), heading and decimals in the table."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,10 +95,7 @@ class Study:
 
 
 def pooled_models(places: Sequence[Place], *, baseline: str) -> Comparison:
-    """Return the comparison of the models over the problems of all seeds, and of each seed.
-
-    Raises InvalidValueError for one model alone, and as `load_comparison`.
-    """
+    """Return the comparison over all seeds; raises as `load_comparison`, and for a single model."""
     folders: dict[str, dict[str, Path]] = {}
     for place in places:
         folders.setdefault(f"seed {place.seed}", {})[place.variant.name] = place.evaluation
@@ -166,7 +163,7 @@ def _tested(
     at_every_k = functools.cache(functools.partial(paired_tests, comparison))
     tests = [at_every_k(m.metric, first, second)[m.k] for m, first, second in entries]
     if comparison.over == "problems":
-        tests = [dataclasses.replace(test, p=None) for test in tests]
+        return tuple(dataclasses.replace(test, p=None) for test in tests)
     return corrected(tests, ALPHA)
 
 

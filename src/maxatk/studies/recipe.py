@@ -90,10 +90,7 @@ class StudyRecipe:
 
     @functools.cached_property
     def variants(self) -> list[Variant]:
-        """The models, the base first.
-
-        Raises InvalidValueError for what is no grid, and a name not printable or there twice.
-        """
+        """The models, the base first; raises InvalidValueError for no grid and for a bad name."""
         found = [Variant({}, {})]
         for number, grid in enumerate(self.grids):
             _check_grid(grid, where=f"grids[{number}]")
@@ -112,10 +109,7 @@ class StudyRecipe:
         return found
 
     def paired_names(self) -> list[tuple[str, str]]:
-        """Return the names of the models that `pairs` tests, the first level's before the second's.
-
-        Raises InvalidValueError for a pair that no two models make.
-        """
+        """Return the names of the models of `pairs`; raises InvalidValueError for one of none."""
         by_levels = {frozenset(model.levels.items()): model.name for model in self.variants}
         found: list[tuple[str, str]] = []
         for pair in self.pairs:
@@ -142,10 +136,7 @@ class StudyRecipe:
         return Path(self.out) / "work" if self.work is None else Path(self.work)
 
     def trainings(self, model: Variant, *, seed: int) -> dict[str, dict[str, Any]]:
-        """Return the recipes of `maxatk train` and `maxatk distill` that make a model, by command.
-
-        Their model and folder are empty, and their problems where the built-in ones are meant.
-        """
+        """Return the recipes of the commands that make a model; what is filled in is empty."""
         if not model.levels:
             return {}
         section = dict(model.train)

@@ -35,9 +35,8 @@ class Place:
     """Where one model of one seed is: its folders, and the stages that make and evaluate it.
 
     `training` has the model and its log; the base has none. `chain` maps a command to its stage,
-    each of which needs the one before: `mini` makes the built-in model (left out where the study
-    names another), `train` and `distill` train it, `eval` evaluates it. `recipes` has what the
-    command of a stage reads.
+    each of which needs the one before: `mini` makes the built-in model, `train` and `distill` train
+    it, `eval` evaluates it. `recipes` has what the command of a stage reads.
     """
 
     variant: Variant
@@ -92,10 +91,7 @@ def _recipe_path(study: StudyRecipe, stage: str) -> Path:
 def _place(
     study: StudyRecipe, model: Variant, seed: int, content: Callable[[str | None], str | None]
 ) -> Place:
-    """Return where a model is: names that say what it is and hold a digest of its settings.
-
-    Their recipes are filled in after the digest, which no folder above the study's may change.
-    """
+    """Return where a model is: stages are named by a digest of settings, without their folders."""
     work, recipes, chain = study.work_folder, dict[str, dict[str, Any]](), dict[str, str]()
     start, name, train, test = str(study.model), BASE, dict[str, str](), dict[str, str]()
     identity: Any = [study.model, fingerprint(study.model or "")]
@@ -134,10 +130,7 @@ def _digest(settings: Any) -> str:
 
 
 def check_study(study: StudyRecipe, everywhere: Sequence[Place]) -> None:
-    """Raise what a stage would: MissingFileError (model, problems), InvalidValueError (a training).
-
-    Raises StageError where the process that asks the trainer fails.
-    """
+    """Raise what a stage would: MissingFileError, InvalidValueError; StageError if asking fails."""
     if study.model is not None:
         refuse_missing_model(study.model)
         if study.eval["problems"] not in BENCHMARKS:
@@ -193,10 +186,7 @@ def _count(problems: str) -> int | None:
 
 
 def _ask(question: Mapping[str, Any]) -> str | None:
-    """Return what `refusal_of` says in another process, which does not outlive this one.
-
-    The imports of the trainer would cost this process half a GiB for good.
-    """
+    """Return what `refusal_of` says in a process that does not outlive this one, nor fill it."""
     with (
         contextlib.suppress(BrokenPipeError),
         subprocess.Popen(

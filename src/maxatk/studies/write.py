@@ -20,12 +20,9 @@ from maxatk.studies.recipe import StudyRecipe
 from maxatk.studies.schedule import Place
 
 PAGE = "report.html"
-MANY = 128
-"""The number of answers of which a demo's conclusion speaks."""
-
+MANY = 128  # the number of answers of which a demo's conclusion speaks
 MODELS = ("base", "grpo", "bon_loo1")
-SEEDS = "recipes/mini/demo_seeds.csv"
-"""max@k after the demo's recipe on other seeds: model, seed, and a column for each k."""
+SEEDS = "recipes/mini/demo_seeds.csv"  # max@k of the demo's recipe on other seeds
 
 
 def write_study(recipe: StudyRecipe, places: Sequence[Place]) -> Study:
@@ -58,10 +55,7 @@ def write_study(recipe: StudyRecipe, places: Sequence[Place]) -> Study:
 
 
 def remarks(recipe: StudyRecipe, comparison: Comparison) -> list[str]:
-    """Return what a study of one seed of the built-in model says of its models.
-
-    Nothing for another model, for a training without k, and without `MODELS` and max@128.
-    """
+    """Return what a study of one seed of the built-in model says of `MODELS`, if it has them."""
     k = recipe.train.get("trainer", {}).get("k")
     best = {run.name: run.results.metrics["max@k"].get(MANY) for run in comparison.runs}
     values = {name: mean.mean for name, mean in best.items() if mean and mean.mean is not None}
