@@ -164,11 +164,10 @@ def plot(
     """Draw on Matplotlib axes and return them: `ax`, or those of a new figure.
 
     Results, alone, by name or compared, are drawn as a metric against k with 95% intervals, or
-    less that of the model `against`, paired over problems. Names of `METHODS` are drawn as the
-    factor that each puts on the gradient of a prompt's success rate, on-policy, for `n` and `k`.
-
-    Raises InvalidValueError for a metric, a model or a method that there is not and for several
-    benchmarks at once, MissingDependencyError without Matplotlib, and as `load_comparison`.
+    less that of the model `against`, paired over problems; names of `METHODS` as the factor that
+    each puts on the gradient of a prompt's success rate, on-policy, for `n` and `k`. Raises
+    InvalidValueError for an unknown metric, model or method and for several benchmarks at once,
+    MissingDependencyError without Matplotlib, and as `load_comparison`.
     """
     draw: Callable[[Axes], None]
     if isinstance(source, str | list | tuple):

@@ -48,19 +48,16 @@ def write_report(
     metrics = comparison.metrics if len(comparison.runs) > 1 else ()
     decisions = {metric: decide(comparison, metric) for metric in metrics}
     # The template asks for the tables and figures that it shows, each beside its caption.
-    text = (
-        environment()
-        .get_template("report.html")
-        .render(
-            comparison=comparison,
-            decisions=decisions,
-            lines=figures.lines_for(comparison.names),
-            curves=curves,
-            recipes={curve["name"]: curve.get("recipe") or {} for curve in curves},
-            problem_data=problem_data(comparison, list(decisions.values()), details),
-            title=title,
-            remarks=remarks,
-        )
+    page = environment().get_template("report.html")
+    text = page.render(
+        comparison=comparison,
+        decisions=decisions,
+        lines=figures.lines_for(comparison.names),
+        curves=curves,
+        recipes={curve["name"]: curve.get("recipe") or {} for curve in curves},
+        problem_data=problem_data(comparison, list(decisions.values()), details),
+        title=title,
+        remarks=remarks,
     )
     out = Path(out_html)
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -139,10 +136,9 @@ def _run_details(name: str, folder: Path, count: int) -> dict[str, dict[str, Any
     texts = {key: _cut(one.completion) for one in samples if (key := key_of(one)) in wanted}
 
     def details(score: Score) -> dict[str, Any]:
-        key = key_of(score)
+        key, said = key_of(score), _verdict_text(score)
         failure = _known(**dataclasses.asdict(failures[key])) if key in failures else None
-        text, verdict = texts.get(key), _verdict_text(score)
-        return _known(index=score.sample, verdict=verdict, text=text, failure=failure)
+        return _known(index=score.sample, verdict=said, text=texts.get(key), failure=failure)
 
     return {
         problem_id: {
@@ -187,10 +183,9 @@ def problem_data(
     names, ks = comparison.names, comparison.ks
 
     def test_row(test: PairedTest) -> list[Any]:
-        numbers = [test.difference, test.low, test.high, test.adjusted_p]
-        models = [names.index(test.first), names.index(test.second)]
-        place = ks.index(test.measure.k)
-        return [*models, place, *map(_rounded, numbers), test.mark, test.problems]
+        places = names.index(test.first), names.index(test.second), ks.index(test.measure.k)
+        numbers = map(_rounded, (test.difference, test.low, test.high, test.adjusted_p))
+        return [*places, *numbers, test.mark, test.problems]
 
     def by_run(read: Callable[[Run, str, int], Any]) -> list[Any]:
         runs = comparison.runs

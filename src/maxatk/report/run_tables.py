@@ -217,12 +217,12 @@ class Notice:
 
 def notices(comparison: Comparison) -> list[Notice]:
     """Return what a reader should know of these runs before any number."""
-    counts = {run.name: run.results.counts for run in comparison.runs}
-    lacking = [f"{name}: {count.lacking}." for name, count in counts.items() if count.lacking]
+    runs = comparison.runs
+    lacking = [f"{run.name}: {said}." for run in runs if (said := run.results.counts.lacking)]
     cut_off = [
         f"{run.name} has {share:.1%} of its samples cut off by their length, so that its metrics "
         "say much about sampling.max_new_tokens."
-        for run in comparison.runs
+        for run in runs
         if (share := run.results.cut_off) is not None and share > MOST_CUT_OFF
     ]
     differing = setting_differences(comparison)

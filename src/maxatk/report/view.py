@@ -88,13 +88,8 @@ class View(http.server.ThreadingHTTPServer):
         self.token = secrets.token_urlsafe(16)
         self._drawing = threading.Lock()  # matplotlib is not made for several threads
         super().__init__(("127.0.0.1", port), _Handler)
-
         self.hosts = [f"{name}:{self.server_port}" for name in ("127.0.0.1", "localhost")]
-
-    @property
-    def address(self) -> str:
-        """The address of the page, with its token."""
-        return f"http://{self.hosts[0]}/{self.token}/"
+        self.address = f"http://{self.hosts[0]}/{self.token}/"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Print what went wrong, unless it is that the reader has left."""
@@ -147,8 +142,8 @@ class View(http.server.ThreadingHTTPServer):
 
     def group(self, query: Mapping[str, str]) -> dict[str, Any]:
         """Return a group, its advantages under a `method`, and where else its prompt was drawn."""
-        step, place, run = int(query["step"]), int(query["place"]), self.runs[int(query["run"])]
-        found = run.group(step, place)
+        run, step = self.runs[int(query["run"])], int(query["step"])
+        found = run.group(step, int(query["place"]))
         if method := query.get("method"):
             found["other"] = advantages_under(found, method, int(query.get("k") or found["k"]))
         if isinstance(run, Training):

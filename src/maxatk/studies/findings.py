@@ -119,8 +119,8 @@ def build_study(
     """Return the study of models whose comparison is that of `pooled_models`.
 
     Best against second best and every model against the baseline are tested for both metrics at
-    k = 1 and 128, the `pairs` of names for max@k, and for max@k by every stored score that all
-    models have. Raises InvalidValueError for the name of no model.
+    k = 1 and 128, the `pairs` for max@k, by every stored score too. Raises InvalidValueError for
+    the name of no model.
     """
     ks, selections = comparison.shown_ks(DEFAULT_KS), comparison.selections
     measures = [Measure("", metric, k) for metric in METRICS for k in ks]

@@ -51,15 +51,14 @@ class StudyRecipe:
             `distill.k` is set is distilled after its training, or in place of one with
             `trainer.max_steps` 0.
         eval: The recipe of `maxatk eval` without `model` and `out`.
-        grids: Each maps axes to levels, and a level to the keys of `train` that it changes; its
-            models are all combinations of levels.
+        grids: Each maps axes to levels, of which all combinations are models, and a level to the
+            keys of `train` that it changes.
         model: A local folder or a hub name; then `train` and `eval` name their `problems`.
         mini: In place of `model`: the settings of the built-in model, which brings its problems.
         work: The folder of recipes, models and evaluations, which studies share where their
             settings are the same; the folder `work` in `out` if not given.
         baseline: The model that the others are compared to.
-        pairs: Two levels each, of one axis, that are tested against each other wherever all other
-            levels are the same.
+        pairs: Two levels each, tested against each other where all other levels are the same.
     """
 
     title: str
@@ -144,23 +143,20 @@ class StudyRecipe:
         trained = section.get("trainer", {}).get("max_steps") != 0
         found = {"train": section} if trained else {}
         if "k" in distill:
-            drawn = distill.get("eval", {})
-            sampling = {**drawn.get("sampling", {}), "seed": seed}
-            found["distill"] = {**distill, "eval": {**drawn, "sampling": sampling}}
-        return {
-            command: {
-                **{"model": "", "problems": problems, "out": "", **recipe},
-                "trainer": {**recipe.get("trainer", {}), "seed": seed},
+            found["distill"] = {
+                **distill,
+                "eval": _seeded(distill.get("eval", {}), "sampling", seed),
             }
-            for command, recipe in found.items()
-        }
+        for command, recipe in found.items():
+            filled = {"model": "", "problems": problems, "out": "", **recipe}
+            found[command] = _seeded(filled, "trainer", seed)
+        return found
 
     def eval_recipe(self, *, seed: int) -> EvalRecipe:
         """Return the recipe of `maxatk eval`, model and folder empty; raises as `from_mapping`."""
         problems = {} if self.mini is None else {"problems": "test.jsonl"}
-        filled = {**self.eval, **problems, "model": "", "out": ""}
-        found = from_mapping(EvalRecipe, filled, where="recipe.eval")
-        return dataclasses.replace(found, sampling=dataclasses.replace(found.sampling, seed=seed))
+        filled = {**_seeded(self.eval, "sampling", seed), **problems, "model": "", "out": ""}
+        return from_mapping(EvalRecipe, filled, where="recipe.eval")
 
     def _check_section(self, section: Mapping[str, Any], where: str) -> None:
         """Refuse keys that the study fills in, and seeds, in the section of a command."""
@@ -180,6 +176,10 @@ class StudyRecipe:
                 require(isinstance(inner, Mapping), at, "a mapping", inner)
                 if "seed" in inner:
                     raise InvalidValueError(f"{at}.seed: is that of 'seeds'; leave it out")
+
+
+def _seeded(recipe: Mapping[str, Any], section: str, seed: int) -> dict[str, Any]:
+    return {**recipe, section: {**recipe.get(section, {}), "seed": seed}}
 
 
 def load_study(path: Path, overrides: Sequence[str] = ()) -> StudyRecipe:

@@ -69,10 +69,10 @@ def planned(
             if place.seed == seed and command in place.chain:
                 name, stages = place.chain[command], list(place.chain.values())
                 needs = stages[: stages.index(name)][-1:]
-                file, asked, own = str(_recipe_path(study, name)), (command,), threads
+                arguments, own = [command, str(_recipe_path(study, name))], threads
                 if command == "mini":
-                    asked, own = (command, str(study.work_folder / name), "--recipe"), warm_threads
-                found[Stage(name, (*asked, file), tuple(needs), own)] = place.recipes[name]
+                    arguments[1:1], own = [str(study.work_folder / name), "--recipe"], warm_threads
+                found[Stage(name, tuple(arguments), tuple(needs), own)] = place.recipes[name]
     return found
 
 
