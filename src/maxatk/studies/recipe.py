@@ -143,10 +143,8 @@ class StudyRecipe:
         trained = section.get("trainer", {}).get("max_steps") != 0
         found = {"train": section} if trained else {}
         if "k" in distill:
-            found["distill"] = {
-                **distill,
-                "eval": _seeded(distill.get("eval", {}), "sampling", seed),
-            }
+            drawn = _seeded(distill.get("eval", {}), "sampling", seed)
+            found["distill"] = {**distill, "eval": drawn}
         for command, recipe in found.items():
             filled = {"model": "", "problems": problems, "out": "", **recipe}
             found[command] = _seeded(filled, "trainer", seed)
