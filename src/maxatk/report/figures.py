@@ -25,7 +25,7 @@ from maxatk.evaluation.results import METRICS, Results
 from maxatk.folders import known
 from maxatk.objectives import METHODS, weighting
 from maxatk.report.comparing import ModelComparison
-from maxatk.report.deciding import decide
+from maxatk.report.deciding import paired_tests
 from maxatk.report.runs import BASE, Comparison, Run, Runs, comparison_of
 
 _INK = "#010203"  # replaced by the text colour of the page, light or dark
@@ -215,12 +215,11 @@ def _draw_metric(
 
 
 def _draw_gains(axes: Axes, comparison: Comparison, metric: str, run: Run) -> None:
-    found: dict[str, list[tuple[float | None, ...]]] = {}
-    for test in decide(comparison, metric).tests:
-        if run.name in (test.first, test.second):
-            name = test.second if test.first == run.name else test.first
-            seen = test.seen_from(name)
-            found.setdefault(name, []).append((seen.difference, seen.low, seen.high))
+    found = {}
+    for name in comparison.names:
+        if name != run.name:
+            tests = paired_tests(comparison, metric, name, run.name).values()
+            found[name] = [(test.difference, test.low, test.high) for test in tests]
     lines = lines_for(comparison.names)
     _draw_bands(axes, comparison.ks, found, lines)
     axes.axhline(0, color=lines[run.name].color, linewidth=1)

@@ -176,10 +176,7 @@ def _cut(text: str) -> str:
 def problem_data(
     comparison: Comparison, decisions: Sequence[Decision], details: Sequence[Mapping[str, Any]]
 ) -> str:
-    """Return the JSON that `problems.js` reads, fit to stand in a script element.
-
-    A row of "tests" has the places of two models and of k, and the numbers of the test.
-    """
+    """Return the JSON that `problems.js` reads, fit to stand in a script element."""
     names, ks = comparison.names, comparison.ks
 
     def test_row(test: PairedTest) -> list[Any]:

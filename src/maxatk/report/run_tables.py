@@ -107,10 +107,8 @@ def samples_table(comparison: Comparison) -> Table:
 def outcomes_table(results: Results) -> Table:
     """Return one row an outcome that occurred, and last the samples without a reward, if any."""
     counts = results.counts
-    found = counts.outcomes
-    numbers = {str(outcome): found[str(outcome)] for outcome in Outcome if str(outcome) in found}
-    if counts.unscored:
-        numbers["unscored"] = counts.unscored
+    found = {**counts.outcomes, **({"unscored": counts.unscored} if counts.unscored else {})}
+    numbers = {name: found[name] for name in (*map(str, Outcome), "unscored") if name in found}
     return table_of(
         {
             "outcome": numbers,
@@ -123,12 +121,11 @@ def outcomes_table(results: Results) -> Table:
 def winners(decision: Decision) -> Table:
     """Return the models that are best at some k: where each is "best", and where "tied" with it."""
     names = list(dict.fromkeys(name for leaders in decision.leaders.values() for name in leaders))
-    columns = {
-        str(k): ["best" if name == best else "tied" if name in tied else "" for name in names]
-        for k, (best, *tied) in decision.leaders.items()
-    }
-    marked = {k: [Cell(word, mark=word) for word in words] for k, words in columns.items()}
-    return table_of({"best of N": names, **marked})
+    columns: dict[str, Sequence[Cell | str]] = {"best of N": names}
+    for k, (best, *tied) in decision.leaders.items():
+        words = ("best" if name == best else "tied" if name in tied else "" for name in names)
+        columns[str(k)] = [Cell(word, mark=word) for word in words]
+    return table_of(columns)
 
 
 def described(method: Method, k: int | None) -> str:

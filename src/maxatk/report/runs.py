@@ -223,10 +223,7 @@ def check_name(name: str, *, where: str) -> None:
 
 
 def pooled(seeds: Mapping[str, Comparison]) -> Comparison:
-    """Return the comparison of the same runs over the problems of all training seeds together.
-
-    Raises InvalidValueError for a seed without one of the runs of the first.
-    """
+    """Return the runs over the problems of all seeds; raises InvalidValueError where one lacks."""
     parts = tuple(seeds.values())
     found = []
     for name in parts[0].names:

@@ -63,16 +63,17 @@ def planned(
     """
     warm_threads = max(1, cores // len(study.seeds))
     threads = 1 if study.mini is not None else max(1, cores // jobs)
-    found: dict[Stage, dict[str, Any]] = {}
+    work, found = study.work_folder, dict[Stage, dict[str, Any]]()
     for seed, command in itertools.product(study.seeds, COMMANDS):
         for place in everywhere:
             if place.seed == seed and command in place.chain:
                 name, stages = place.chain[command], list(place.chain.values())
                 needs = stages[: stages.index(name)][-1:]
-                arguments, own = [command, str(_recipe_path(study, name))], threads
+                file, own = str(_recipe_path(study, name)), threads
+                arguments: tuple[str, ...] = (command, file)
                 if command == "mini":
-                    arguments[1:1], own = [str(study.work_folder / name), "--recipe"], warm_threads
-                found[Stage(name, tuple(arguments), tuple(needs), own)] = place.recipes[name]
+                    arguments, own = (command, str(work / name), "--recipe", file), warm_threads
+                found[Stage(name, arguments, tuple(needs), own)] = place.recipes[name]
     return found
 
 

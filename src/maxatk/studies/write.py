@@ -26,10 +26,7 @@ SEEDS = "recipes/mini/demo_seeds.csv"  # max@k of the demo's recipe on other see
 
 
 def write_study(recipe: StudyRecipe, places: Sequence[Place]) -> Study:
-    """Write everything below the study's folder `out`, when the stages of all places have finished.
-
-    The page of a single seed shows its samples; that of several the problems of all of them.
-    """
+    """Write everything below the study's folder `out`, when all stages have finished."""
     out, pairs = Path(recipe.out), recipe.paired_names()
     comparison = pooled_models(places, baseline=recipe.baseline)
     study = build_study(places, comparison, title=recipe.title, pairs=pairs)
@@ -40,7 +37,7 @@ def write_study(recipe: StudyRecipe, places: Sequence[Place]) -> Study:
         entropy_figure(comparison, out / "figures" / f"entropy.{suffix}")
     seed, *others = recipe.seeds
     write_report(
-        comparison if others else comparison.seeds[0],
+        comparison if others else comparison.seeds[0],  # with its samples
         out / PAGE,
         title=recipe.title,
         # Of one seed: the curves of all would hide each other.
@@ -59,7 +56,7 @@ def remarks(recipe: StudyRecipe, comparison: Comparison) -> list[str]:
     k = recipe.train.get("trainer", {}).get("k")
     best = {run.name: run.results.metrics["max@k"].get(MANY) for run in comparison.runs}
     values = {name: mean.mean for name, mean in best.items() if mean and mean.mean is not None}
-    if recipe.mini is None or not k or not set(MODELS) <= set(values):
+    if recipe.mini is None or not k or not values.keys() >= set(MODELS):
         return []
     text = (resources.files("maxatk") / SEEDS).read_text(encoding="utf-8")
     rows = list(csv.DictReader(text.splitlines()))  # the seeds of every model in one order
