@@ -52,7 +52,6 @@ def write_report(
     text = page.render(
         comparison=comparison,
         decisions=decisions,
-        lines=figures.lines_for(comparison.names),
         curves=curves,
         recipes={curve["name"]: curve.get("recipe") or {} for curve in curves},
         problem_data=problem_data(comparison, list(decisions.values()), details),

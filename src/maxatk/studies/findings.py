@@ -204,17 +204,23 @@ def study_tables(study: Study) -> dict[str, Table]:
     """
     comparison = study.comparison
     stars = {test.measure: test.first for test in study.leaders if test.significant}
-    found = {"seeds": _seeds_table(study), "training": _training_table(study)}
-    if crossed := _crossed_table(study):
+    found = {
+        "scores": scores_table({"": comparison}, study.measures, stars),
+        "samples": samples_table(comparison),
+    }
+    for metric in (*METRICS, *comparison.selections):
+        found[re.sub(r"\W+", "_", metric.replace("@", "_at_"))] = every_k(comparison, metric)
+    every = found["max_at_k"]
+    texts = {row[0].text: [cell.text for cell in row] for row in every.rows}
+    means = {name: dict(zip(every.header, cells, strict=True)) for name, cells in texts.items()}
+    if crossed := _crossed_table(study, means):
         found["crossed"] = crossed
+    found["training"] = _training_table(study, means)
+    found["seeds"] = _seeds_table(study)
     for name, heading in _TESTS.items():
         if tests := getattr(study, name):
             found[name] = table_of_tests(heading, tests, over=study.over)
-    found["scores"] = scores_table({"": comparison}, study.measures, stars)
-    for metric in (*METRICS, *comparison.selections):
-        name = re.sub(r"\W+", "_", metric.replace("@", "_at_"))
-        found[name] = every_k(comparison, metric)
-    return {**found, "samples": samples_table(comparison)}
+    return found
 
 
 def write_tables(study: Study, folder: Path) -> None:
@@ -255,34 +261,26 @@ def _seeds_table(study: Study) -> Table:
     return table_of(columns)
 
 
-def _crossed_table(study: Study) -> Table | None:
+def _crossed_table(study: Study, means: Mapping[str, Mapping[str, str]]) -> Table | None:
     """Return max@1 and max@k, k the largest tested: first axis down, the others across."""
-    runs: dict[tuple[str, str], Run] = {}
-    for run in study.comparison.runs:
-        if levels := study.models[run.name]["levels"]:
-            (_, first), *others = levels.items()
-            runs[first, ",".join(f"{axis}={level}" for axis, level in others)] = run
-    across = dict.fromkeys(others for _, others in runs if others)
-    if not across:
-        return None
-    firsts = dict.fromkeys(first for first, _ in runs)
-    rows = [(first, k) for k in study.comparison.shown_ks(DEFAULT_KS) for first in firsts]
-    return table_of(
-        {
-            "model": [first for first, _ in rows],
-            "metric": [f"max@{k}" for _, k in rows],
-            **{o: [_mean(runs.get((first, o)), k) for first, k in rows] for o in across},
-        }
-    )
+    names: dict[tuple[str, str], str] = {}
+    for name, model in study.models.items():
+        if model["levels"]:
+            (_, first), *others = model["levels"].items()
+            names[first, ",".join(f"{axis}={level}" for axis, level in others)] = name
+    firsts = dict.fromkeys(first for first, _ in names)
+    metrics = [measure.name for measure in study.measures if measure.metric == "max@k"]
+    rows = [(first, metric) for metric in metrics for first in firsts]
+    columns = {"model": [first for first, _ in rows], "metric": [metric for _, metric in rows]}
+    for across in dict.fromkeys(others for _, others in names if others):
+        cells = (means.get(names.get((first, across), ""), {}).get(m, "–") for first, m in rows)
+        columns[across] = list(cells)
+    return table_of(columns) if len(columns) > 2 else None
 
 
-def _mean(run: Run | None, k: int) -> str:
-    return tables.share(None if run is None else run.metric("max@k", k).mean)
-
-
-def _training_table(study: Study) -> Table:
+def _training_table(study: Study, means: Mapping[str, Mapping[str, str]]) -> Table:
     trained = {name: model["training"] for name, model in study.models.items() if model["training"]}
-    largest = study.comparison.shown_ks(DEFAULT_KS)[-1]
+    *_, largest = (measure.name for measure in study.measures if measure.metric == "max@k")
     return table_of(
         {
             "model": trained,
@@ -291,6 +289,6 @@ def _training_table(study: Study) -> Table:
                 for key, heading, digits in TRAINING_COLUMNS
                 if any(key in logged for logged in trained.values())
             },
-            f"max@{largest}": [_mean(study.comparison.run(name), largest) for name in trained],
+            largest: [means[name][largest] for name in trained],
         }
     )
