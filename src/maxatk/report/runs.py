@@ -138,8 +138,7 @@ class Comparison:
         raise unknown_name("model", name, self.names)
 
 
-Runs: TypeAlias = Comparison | Mapping[str, ResultsSource]
-"""What tables, figures and the page are made of; results by name are those of `comparison_of`."""
+Runs: TypeAlias = Comparison | Mapping[str, ResultsSource]  # what tables and pages are made of
 
 
 @dataclasses.dataclass(frozen=True)

@@ -21,8 +21,7 @@ MINUS = "−"
 STAR = "*"
 TableFormat: TypeAlias = Literal["md", "csv", "latex"]
 _NUMBER = re.compile(r"[+-]?\d*\.?\d+")
-TidyRow: TypeAlias = Mapping[str, Any]
-"""A row for programs, one number a field."""
+TidyRow: TypeAlias = Mapping[str, Any]  # for programs, one number a field
 
 
 @dataclasses.dataclass(frozen=True)

@@ -204,13 +204,10 @@ def study_tables(study: Study) -> dict[str, Table]:
     """
     comparison = study.comparison
     stars = {test.measure: test.first for test in study.leaders if test.significant}
-    found = {
-        "scores": scores_table({"": comparison}, study.measures, stars),
-        "samples": samples_table(comparison),
-    }
+    found = {"scores": scores_table({"": comparison}, study.measures, stars)}
     for metric in (*METRICS, *comparison.selections):
         found[re.sub(r"\W+", "_", metric.replace("@", "_at_"))] = every_k(comparison, metric)
-    every = found["max_at_k"]
+    found["samples"], every = samples_table(comparison), found["max_at_k"]
     texts = {row[0].text: [cell.text for cell in row] for row in every.rows}
     means = {name: dict(zip(every.header, cells, strict=True)) for name, cells in texts.items()}
     if crossed := _crossed_table(study, means):
