@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -65,6 +66,7 @@ def write_report(
     return out
 
 
+@functools.cache
 def environment() -> jinja2.Environment:
     """Return what renders the templates of pages; what they are given is text, not markup."""
     found = jinja2.Environment(

@@ -5,7 +5,6 @@ Only its address with the token is answered; what models wrote is text, and noth
 
 from __future__ import annotations
 
-import functools
 import http.server
 import json
 import secrets
@@ -260,8 +259,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if not known or self.headers.get("Host") not in self.server.hosts:
             self._answer(403, "text/plain", b"the address of the page has a token\n")
         elif name in _PARTS:
-            kind, files = _PARTS[name]
-            self._answer(200, kind, _parts(files))
+            (kind, files), folder = _PARTS[name], resources.files("maxatk.report") / "templates"
+            self._answer(200, kind, b"".join((folder / part).read_bytes() for part in files))
         elif name not in _ANSWERS:
             self._answer(404, "text/plain", b"there is no such page\n")
         else:
@@ -286,18 +285,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         """Say nothing: the address in a line of the log would tell the token."""
 
 
-@functools.cache
-def _parts(files: Sequence[str]) -> bytes:
-    folder = resources.files("maxatk.report") / "templates"
-    return b"".join((folder / name).read_bytes() for name in files)
-
-
 def _markup(table: Table, said: str, name: str) -> str:
-    parts = _templates().get_template("parts.html").module
+    parts = environment().get_template("parts.html").module
     return str(parts.table(table, said, name))  # type: ignore[attr-defined]
-
-
-_templates = functools.cache(environment)
 
 
 def _digits(value: float | None) -> str:
