@@ -1,4 +1,4 @@
-"""Every flag is described, the shell completes it, and help needs no more than the extra cli."""
+"""Every flag is described, and help needs no more than the extra cli."""
 
 import ast
 import re
@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from maxatk.cli.main import COMMANDS, main
+from maxatk.cli.main import COMMANDS
 
 HEAVY = "torch transformers tokenizers trl accelerate datasets peft httpx matplotlib jinja2 scipy"
 HEAVY += " pandas math_verify inspect_ai pyarrow ray verl vllm"
@@ -42,19 +42,21 @@ UNITS = {
 }
 
 
-@pytest.fixture(scope="module")
-def script():
-    done = subprocess.run(
-        [sys.executable, "-m", "maxatk", "completion", "bash"], capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+PARSERS = """
+import tyro
+from maxatk.cli.flags import one_of
+from maxatk.cli.main import COMMANDS, entry
+
+whole = one_of({name: entry(name) for name in COMMANDS})
+tyro.cli(whole, prog="maxatk", args=["--tyro-print-completion", "bash"])
+"""
 
 
 @pytest.fixture(scope="module")
-def flags(script):
+def flags():
     """Return (command, flags, text) of every flag of every command, from its own parser."""
-    found = re.search("^COMPLETION_SPEC = (.*)$", script, re.MULTILINE)
+    done = subprocess.run([sys.executable, "-c", PARSERS], capture_output=True, text=True)
+    found = re.search("^COMPLETION_SPEC = (.*)$", done.stdout, re.MULTILINE)
     return list(walk(ast.literal_eval(found[1]), ()))
 
 
@@ -82,36 +84,6 @@ def test_what_is_measured_has_its_unit(flags, name):
     assert texts
     for text in texts:
         assert UNITS[name] in text.lower()
-
-
-def completed(script, *words):
-    probe = (
-        'COMP_WORDS=("$@"); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); COMPREPLY=(); _tyro_maxatk; '
-        'printf "%s\\n" "${COMPREPLY[@]}"'
-    )
-    done = subprocess.run(
-        ["bash", "-c", f"{script}\n{probe}", "bash", "maxatk", *words],
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    return set(done.stdout.split("\n")) - {""}
-
-
-def test_bash_completes_commands_flags_and_values(script):
-    assert completed(script, "") >= set(COMMANDS)
-    assert completed(script, "ev") == {"eval"}
-    assert completed(script, "eval", "--mod") == {"--model"}
-    assert completed(script, "eval", "--backend", "") == {"auto", "hf", "openai", "vllm"}
-    assert completed(script, "problems", "prep") == {"prepare"}
-    assert completed(script, "problems", "show", "--fo") == {"--format"}
-    assert all(word.startswith("-") for word in completed(script, "compare", "-"))
-    assert "complete -o default -F _tyro_maxatk maxatk" in script  # file names otherwise
-
-
-def test_zsh_gets_a_script_of_its_own(capsys):
-    assert main(["completion", "zsh"]) == 0
-    assert capsys.readouterr().out.startswith("#compdef maxatk\n")
 
 
 def without_extras(*commands):

@@ -1,4 +1,4 @@
-"""Tables on a narrow terminal: in parts that fit, and no number cut."""
+"""Tables on a narrow terminal: models as columns, and no number cut."""
 
 import os
 import pty

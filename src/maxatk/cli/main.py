@@ -32,7 +32,6 @@ COMMANDS: dict[str, str] = {
     "demo": "train, evaluate and compare on the built-in model, in minutes",
     "methods": "list the methods, and draw what each of them weighs",
     "doctor": "show how well programs are isolated on this machine",
-    "completion": "print a script for the shell that completes all of this",
 }
 """Command -> what it does. `command` of `maxatk.cli.<command>` is what tyro makes its flags of: a
 function that does it, several by name, or a dataclass whose method `run` does it."""

@@ -16,10 +16,9 @@ from maxatk.evaluation.open import ResultsSource, load_results
 from maxatk.evaluation.results import METRICS, MOST_CUT_OFF, Results, results_by
 from maxatk.report import Cell, Table, format_table, outcomes_table, overview_table
 from maxatk.report.run_tables import KS, groups_table
-from maxatk.report.tables import TidyRow, as_csv, as_json
+from maxatk.report.tables import TidyRow, as_csv, as_json, transposed
 
 if TYPE_CHECKING:
-    from rich.measure import Measurement
     from rich.table import Table as RichTable
 
     from maxatk.evaluation.recipe import RunRecipe
@@ -32,6 +31,7 @@ OutputFormat: TypeAlias = Annotated[
 
 _STYLES = {"best": "bold", "second": "underline", "above": "green", "below": "red", "": ""}
 _FOOTNOTES = {"best": "¹", "second": "²"}
+_UNBROKEN = 100_000  # characters of a line of a table: more than it has
 
 
 @dataclasses.dataclass(frozen=True)
@@ -205,58 +205,32 @@ def say_aside(text: str) -> None:
 def _print_table(table: Table, *, title: str) -> None:
     """Print a table with its best cells bold and the second best underlined.
 
-    On a narrow terminal it becomes several tables, each with the first column: no number is cut.
+    On a narrow terminal its rows become columns where those are fewer, and texts are folded.
     Elsewhere it is as wide as it needs to be, and footnote marks stand for the styles.
     """
     from rich.console import Console
 
-    if sys.stdout.isatty():
-        console = Console()
-        *others, last = _fitting(table, console.width)
-        for part in others:
-            console.print(_shown(part))
-        console.print(_shown(last, title))
-        return
-    if {cell.mark for row in table.rows for cell in row} & _FOOTNOTES.keys():
+    styled = sys.stdout.isatty()
+    if not styled and {cell.mark for row in table.rows for cell in row} & _FOOTNOTES.keys():
         title += "\n¹ best, ² second best"  # a line of its own: a caption is as wide as its table
-    shown = _shown(table, title, styled=False)
-    Console(width=max(160, _needed(shown).maximum)).print(shown)
+    console, endless = Console(), Console(width=_UNBROKEN)
+    shown = _shown(table, title, styled=styled)
+    fewer = 0 < len(table.rows) < len(table.header) - 1
+    if styled and fewer and endless.measure(shown).maximum > console.width:
+        shown = _shown(transposed(table), title, styled=styled)
+    (console if styled else endless).print(shown)
 
 
-def _shown(table: Table, title: str = "", *, styled: bool = True) -> RichTable:
+def _shown(table: Table, title: str, *, styled: bool) -> RichTable:
     from rich.markup import escape
     from rich.table import Table as RichTable
 
-    caption = escape(printable(title)) or None
-    shown = RichTable(caption=caption, caption_justify="left")
-    for name, *cells in zip(table.header, *table.rows, strict=True):
-        whole = max((len(cell.detail) for cell in cells), default=0)  # an interval has a space
-        shown.add_column(escape(printable(str(name))), overflow="fold", min_width=whole or None)
+    shown = RichTable(caption=escape(printable(title)) or None, caption_justify="left")
+    for name in table.header:
+        shown.add_column(escape(printable(name)), overflow="fold")
     for row in table.rows:
         shown.add_row(*(_text(cell, styled=styled) for cell in row))
     return shown
-
-
-def _needed(shown: RichTable) -> Measurement:
-    """Return the width that a table needs at least, and where no text of it is broken."""
-    from rich.console import Console
-
-    return Console(width=10_000).measure(shown)
-
-
-def _fitting(table: Table, width: int) -> Iterator[Table]:
-    """Yield the table as tables of some of its columns, each of which fits the width."""
-    count = len(table.header)
-    while count > 2 and _needed(_shown(_columns(table, range(count)))).minimum > width:
-        count -= 1
-    yield _columns(table, range(count))
-    if count < len(table.header):
-        yield from _fitting(_columns(table, [0, *range(count, len(table.header))]), width)
-
-
-def _columns(table: Table, places: Sequence[int]) -> Table:
-    rows = (tuple(row[place] for place in places) for row in table.rows)
-    return Table(tuple(table.header[place] for place in places), tuple(rows))
 
 
 def _text(cell: Cell, *, styled: bool) -> str:
