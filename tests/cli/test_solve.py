@@ -106,4 +106,4 @@ def test_the_chat_of_a_problem_is_what_the_flags_say(maxatk, files):
     body = server.requests[0][2]
     assert body["messages"][0] == {"role": "system", "content": "Be brief."}
     assert body["chat_template_kwargs"] == {"enable_thinking": False}
-    assert "--template-arguments: must be a JSON object, got '[1]'" in bad.stderr
+    assert "prompt.template_arguments: must be a mapping, got [1]" in bad.stderr

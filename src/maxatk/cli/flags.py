@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import Annotated, Any, Union
 
 import tyro
@@ -21,11 +19,10 @@ from maxatk.settings import apply_overrides
 _SMALL = 64 << 20  # bytes of weights
 
 
-def one_of(parsers: Mapping[str, Any], *, texts: Mapping[str, str] = MappingProxyType({})) -> Any:
-    """Return what tyro makes several commands of; `texts` are instead of their own descriptions."""
-    named = functools.partial(tyro.conf.subcommand, prefix_name=False)
+def one_of(parsers: Mapping[str, Any]) -> Any:
+    """Return what tyro makes several commands of."""
     members = [
-        Annotated[Any, named(name, constructor=parser, description=texts.get(name))]
+        Annotated[Any, tyro.conf.subcommand(name, constructor=parser, prefix_name=False)]
         for name, parser in parsers.items()
     ]
     union: Any = Union
@@ -86,14 +83,16 @@ MapFlag = Annotated[
 """The flag `--map`."""
 
 
-RewardFlag = Annotated[
-    Any,
-    tyro.constructors.PrimitiveConstructorSpec(
+def yaml_flag(key: str) -> Any:
+    """Return what tyro reads a flag by: text, or YAML where a recipe would hold something else."""
+    return tyro.constructors.PrimitiveConstructorSpec(
         nargs=1,
-        metavar="REWARD",
-        instance_from_str=lambda texts: apply_overrides({}, [f"reward={texts[0]}"])["reward"],
+        metavar=key.upper(),
+        instance_from_str=lambda texts: apply_overrides({}, [f"{key}={texts[0]}"])[key],
         is_instance=lambda _: True,
         str_from_instance=lambda value: [value if isinstance(value, str) else json.dumps(value)],
-    ),
-]
+    )
+
+
+RewardFlag = Annotated[Any, yaml_flag("reward")]
 """The flag `--reward`: a name, or YAML where a recipe would hold a mapping or a list."""

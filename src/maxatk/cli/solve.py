@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,8 +10,8 @@ from typing import Annotated, Any
 
 import tyro
 
-from maxatk.cli.flags import RewardFlag, set_threads
-from maxatk.cli.output import OutputFormat, emit_facts, refuse_two_outputs
+from maxatk.cli.flags import RewardFlag, set_threads, yaml_flag
+from maxatk.cli.output import OutputFormat, emit_facts, facts_text, refuse_two_outputs
 from maxatk.cli.progress import ProgressMode, progress_of
 from maxatk.errors import DataError, InvalidValueError, MissingFileError, suggestion
 from maxatk.evaluation import Choice, solve
@@ -24,7 +23,6 @@ from maxatk.records import Problem, TestCase
 from maxatk.sampling import ModelSettings, SamplingSettings
 from maxatk.verifier import VerifierSettings
 
-_BAR = 40
 _RUNNING = ModelSettings(batch_size=DRAWN_AT_ONCE)
 
 
@@ -74,7 +72,9 @@ class Arguments:
     reward: RewardFlag = "continuous"
     select: str | None = None
     running: Annotated[ModelSettings, tyro.conf.arg(name="")] = _RUNNING
-    template_arguments: str = "{}"
+    template_arguments: Annotated[Any, yaml_flag("template_arguments")] = dataclasses.field(
+        default_factory=dict
+    )
     verifier: VerifierSettings = dataclasses.field(default_factory=VerifierSettings)
     format: OutputFormat = "text"
     progress: ProgressMode = "auto"
@@ -83,8 +83,8 @@ class Arguments:
         """Do what was asked."""
         refuse_two_outputs(self.format, self.progress)
         problem = _problem(self)
-        template_arguments = _arguments(self.template_arguments)
-        chat = dataclasses.replace(self.running.prompt, template_arguments=template_arguments)
+        given = self.template_arguments
+        chat = dataclasses.replace(self.running.prompt, template_arguments=given)
         set_threads(self.model)
         with self.verifier.open() as verifier, progress_of("solve", self.progress) as report:
             found = solve(
@@ -103,16 +103,6 @@ class Arguments:
             none = f"none of {len(found.rewards)} samples has a reward"
             raise DataError(f"{problem.id}: {none}: {why}")
         emit_facts(found.to_json(), self.format, text=_text(found))
-
-
-def _arguments(text: str) -> dict[str, Any]:
-    try:
-        arguments = json.loads(text)
-    except json.JSONDecodeError:
-        arguments = None
-    if not isinstance(arguments, dict):
-        raise InvalidValueError(f"--template-arguments: must be a JSON object, got {text!r}")
-    return arguments
 
 
 def _problem(asked: Arguments) -> Problem:
@@ -139,23 +129,18 @@ def _problem(asked: Arguments) -> Problem:
 
 
 def _text(found: Choice) -> str:
-    drawn, number = len(found.rewards), (found.sample or 0) + 1
-    if found.by != "reward":
-        chosen = f"sample {number} of {drawn}, chosen by {found.by} ({found.reward:.3f})"
-        return f"{found.problem_id}: {chosen}\n\n{str(found.completion).rstrip()}"
-    tests = f"{found.passed} of {found.total} tests, " if found.total else ""
+    """Return the best for people, and by the reward how many samples had which."""
     kind, best = ("programs", found.program) if found.total else ("samples", found.completion)
-    lines = [
-        f"{found.problem_id}: reward {found.reward:.3f}, {tests}sample {number} of {drawn}",
-        f"\n{str(best).rstrip()}\n",
-        f"reward   {kind}",
-    ]
-    counts = Counter(reward for reward in found.rewards if reward is not None)
-    for reward, count in sorted(counts.items(), reverse=True):
-        lines.append(f"{reward:6.3f}   {count:4d} {'#' * max(1, round(_BAR * count / drawn))}")
-    if unscored := found.rewards.count(None):
-        lines.append(f"unscored {unscored:4d}")
-    return "\n".join(lines)
+    tests = f"{found.passed} of {found.total} tests, " if found.total else ""
+    place = f"sample {(found.sample or 0) + 1} of {len(found.rewards)}"
+    head = f"{found.problem_id}: {found.by} {found.reward:.3f}, {tests}{place}"
+    text = f"{head}\n\n{str(best).rstrip()}"
+    if found.by != "reward":
+        return text
+    scored = sorted((reward for reward in found.rewards if reward is not None), reverse=True)
+    counts = Counter(f"{reward:.3f}" for reward in scored)
+    counts["unscored"] = len(found.rewards) - len(scored)
+    return f"{text}\n\n{facts_text({'reward': kind, **+counts})}"
 
 
 command = Arguments
