@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 from maxatk.cli.flags import one_of, set_threads
-from maxatk.cli.output import Output, OutputFormat, emit, shown
+from maxatk.cli.output import OutputFormat, emit, shown
 from maxatk.cli.progress import ProgressMode, progress_of
 from maxatk.errors import SandboxError, StageError
 from maxatk.evaluation.folder import SAMPLES, SCORES
@@ -186,42 +186,23 @@ def doctor(format: OutputFormat = "text", engines: bool = False) -> None:
             draws with a plain forward pass; takes about a minute.
     """
     layers = layers_here()
-    verl: list[Part] = []
-    tried: list[Part] = []
+    found: dict[str, Sequence[Layer | Part]] = {"layers": layers, "verl": [], "engines": []}
     if importlib.util.find_spec("verl"):
         from maxatk.engines.verl.surface import registrations, versions  # takes seconds to import
 
-        verl = [*versions(), *registrations()]
+        found["verl"] = [*versions(), *registrations()]
     if engines:
         from maxatk.engines.trial import try_engines
 
-        tried = list(try_engines())
-    found: dict[str, Sequence[Layer | Part]] = {"layers": layers, "verl": verl, "engines": tried}
-    text = "\n\n".join(
-        ("" if name == "layers" else f"{name}\n") + _lines(parts)
-        for name, parts in found.items()
-        if parts
-    )
+        found["engines"] = list(try_engines())
     rows = {name: list(map(dataclasses.asdict, parts)) for name, parts in found.items()}
-    emit({name: Output(of_name) for name, of_name in rows.items()}, format, text=text)
+    emit({name: shown(of_name, title=name) for name, of_name in rows.items()}, format)
     missing = [layer.name for layer in layers if layer.required and not layer.holds]
     if missing:
         raise SandboxError(f"doctor: programs cannot be verified safely here: {', '.join(missing)}")
-    failed = [part.name for part in tried if not part.holds]
+    failed = [part.name for part in found["engines"] if not part.holds]
     if failed:
         raise StageError(f"doctor: does not work on this machine: {', '.join(failed)}")
-
-
-def _lines(parts: Sequence[Layer | Part]) -> str:
-    width = max(len(part.name) for part in parts)
-    states = {True: "holds  ", False: "MISSING"}
-    lines = []
-    for part in parts:
-        reason = part.reason
-        if isinstance(part, Layer):
-            reason = part.meaning + (f" ({reason})" if reason else "")
-        lines.append(f"{part.name:<{width}}  {states[part.holds]}  {reason}".rstrip())
-    return "\n".join(lines)
 
 
 recipes = one_of({"list": list_recipes, "show": show_recipe})
