@@ -84,8 +84,6 @@ def prepare_files(
     out: Path,
     map: Annotated[tuple[tuple[str, ...], ...], tyro.conf.UseAppendAction] = (),
     only: str | None = None,
-    split: str | None = None,
-    limit: int | None = None,
     file: Path | None = None,
     format: OutputFormat = "text",
     progress: ProgressMode = "auto",
@@ -98,19 +96,16 @@ def prepare_files(
 
     Args:
         recipe: A YAML file with the mapping `sets`, or the name of a benchmark.
-        overrides: Settings that win, such as options.form=asserts or sets.mbpp.file=rows.jsonl.
+        overrides: Settings that win, such as split=train limit=20 options.form=asserts, of a recipe
+            sets.mbpp.file=rows.jsonl.
         out: The problems.jsonl to write; a folder for a recipe of several sets.
         map: Where the fields of a problem are, as prompt=COLUMN, for the benchmark `table`.
         only: Prepare this set of the recipe alone.
-        split: A split of the benchmark; its default one if not given.
-        limit: Take only the first problems.
         file: A local file or folder of the benchmark's schema, instead of the hub.
     """
     refuse_two_outputs(format, progress)
-    flags = {"split": split, "limit": limit, "file": file and str(file)}
-    given = {name: value for name, value in flags.items() if value is not None}
     columns = [f"options.{field}" for fields in map for field in fields]
-    sets = _sets(recipe, (*overrides, *columns), given, only)
+    sets = _sets(recipe, (*overrides, *columns), file, only)
     targets = _targets(sets, out)
     for name, settings in sets.items():  # everything that can be refused is refused before work
         outputs(targets[name], settings.parts)
@@ -214,17 +209,17 @@ command = one_of(
 
 
 def _sets(
-    recipe: str, overrides: Sequence[str], given: Mapping[str, Any], only: str | None
+    recipe: str, overrides: Sequence[str], file: Path | None, only: str | None
 ) -> dict[str, PrepareSettings]:
     """Return the sets of a recipe, or the one set that a benchmark is."""
     if Path(recipe).suffix in (".yaml", ".yml"):
-        if given:
-            first = next(iter(given))
-            listed = ", ".join(f"--{name}" for name in given)
-            raise InvalidValueError(f"{listed}: for a recipe write sets.NAME.{first}=... instead")
+        if file is not None:
+            raise InvalidValueError("--file: for a recipe write sets.NAME.file=... instead")
         sets = read_sets(read_recipe(Path(recipe), overrides))
     elif recipe in BENCHMARKS:
-        settings = {**apply_overrides({}, overrides), **given, "benchmark": recipe}
+        settings = {**apply_overrides({}, overrides), "benchmark": recipe}
+        if file is not None:
+            settings["file"] = str(file)
         sets = read_sets({"sets": {recipe: settings}})
     else:
         raise unknown_name("problems", recipe, [*BENCHMARKS, "a recipe ending in .yaml"])
