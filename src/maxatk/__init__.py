@@ -1,7 +1,4 @@
-"""Train and evaluate language models for best-of-N: max@k estimators, verifier, evaluation.
-
-`import maxatk` costs what NumPy costs. The names that need more are loaded on first use.
-"""
+"""Train and evaluate language models for best-of-N; what needs more than NumPy is loaded on use."""
 
 from __future__ import annotations
 

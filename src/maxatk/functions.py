@@ -18,7 +18,7 @@ from maxatk.settings import find_recipe
 
 
 def load_function(target: str, *, field: str) -> Callable[..., Any]:
-    """Return the function that `module:function` or `file.py:function`, a setting `field`, names.
+    """Return what `module:function` or `file.py:function`, the value of a setting `field`, names.
 
     Raises MissingFileError without the file, InvalidValueError for a failed import or no function.
     """

@@ -1,8 +1,7 @@
 """The record of a training, groups.jsonl: groups of completions and rows of the log, by step.
 
 A line is `{"step":S,"training":{..}}` (the settings, when it begins and when it resumes),
-`{"step":S,"group":KEY,..}` or `{"step":S,"log":{..}}`, in the order of the optimizer steps, for
-a group the one it is drawn for. What lies beyond the checkpoint of a resumed training is dropped.
+`{"step":S,"group":KEY,..}` or `{"step":S,"log":{..}}`, in the order of the optimizer steps.
 """
 
 from __future__ import annotations
@@ -20,8 +19,7 @@ from typing import Any, NamedTuple
 from maxatk.errors import DataError
 from maxatk.folders import TRAIN_RECORD, TRAINER_STATE, last_checkpoint, read_training
 
-GROUPS = "groups.jsonl"
-"""The file of a training's folder that holds it."""
+GROUPS = "groups.jsonl"  # in the folder of the training
 
 LONGEST = 1 << 15  # characters of a text that is kept
 
@@ -48,8 +46,7 @@ def head_of(line: bytes) -> Head | None:
 def training_log(folder: Path) -> list[dict[str, Any]] | None:
     """Return the rows of the log of a training, finished or not; None for a folder without one.
 
-    They are those of train.json, of groups.jsonl or of the last checkpoint, whichever is there
-    first. Raises DataError for a file that does not hold them.
+    Raises DataError for a file that does not hold them.
     """
     found = read_training(folder) if (folder / TRAIN_RECORD).is_file() else {}
     checkpoint = last_checkpoint(folder)

@@ -25,8 +25,8 @@ _BLOCKS, _BLOCK_SIZE = 16, 1 << 16  # of a file of weights, for its fingerprint
 def refuse_missing_folder(model: str) -> None:
     """Raise MissingFileError where `model` means a local folder that holds no model.
 
-    A name is taken for a folder when it is one, when it starts with . or / or ~, has more than
-    one slash, or lies in a folder that exists here; anything else may be a name on the hub.
+    It does where there is one, where it starts with . or / or ~, has more than one slash, or lies
+    in a folder that exists here; anything else may be a name on the hub.
     """
     folder = Path(model)
     if folder.is_dir():
@@ -122,8 +122,7 @@ def load_tokenizer(
 ) -> PreTrainedTokenizerBase:
     """Return the tokenizer of a model as its folder declares it; `prompt` decides its template.
 
-    Raises OSError where there is no tokenizer, InvalidValueError where `prompt` needs a template
-    and there is none.
+    Raises OSError without a tokenizer, InvalidValueError without a template that `prompt` needs.
     """
     from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
@@ -166,13 +165,10 @@ def quiet_libraries() -> Iterator[None]:
 
 
 def prompt_difference(trained: Mapping[str, Any], asked: PromptSettings) -> str | None:
-    """Return in what a training, of which `trained` are the settings, made other prompts, or None.
-
-    "auto" is the template of the training: the tokenizer beside a trained model has it.
-    """
+    """Return in what a training with the settings `trained` made other prompts, or None."""
     for name in ("system", "template_arguments", "template"):
         before, now = trained.get(name) or None, getattr(asked, name) or None
-        if before != now and now != "auto":
+        if before != now and now != "auto":  # the tokenizer of a trained model has its template
             return f"prompt.{name}: {before!r} in its training, {now!r} now"
     return None
 
@@ -182,8 +178,7 @@ def prompt_ids(
 ) -> list[int]:
     """Return the token ids of a prompt: a user's turn, or the text where there is no template.
 
-    `settings` are those the tokenizer was loaded with. Raises InvalidValueError where the template
-    fails.
+    `settings` are those of `load_tokenizer`. Raises InvalidValueError where the template fails.
     """
     if tokenizer.chat_template is None:
         return list(tokenizer(prompt)["input_ids"])

@@ -13,7 +13,7 @@ from typing import Any
 
 from maxatk.check import is_number, require
 from maxatk.errors import DataError, InvalidValueError
-from maxatk.settings import typed, unknown_key
+from maxatk.settings import refuse_unknown, typed
 
 
 class Outcome(str, enum.Enum):
@@ -73,9 +73,7 @@ class TestCase:
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> TestCase:
         """Return the test of a JSON object; null fields count as absent, unknown ones raise."""
-        for name in row:
-            if name not in _TEST_FIELDS:
-                raise unknown_key("test", name, _TEST_FIELDS)
+        refuse_unknown(row, _TEST_FIELDS, where="test")
         return cls(**{name: value for name, value in row.items() if value is not None})
 
 
@@ -87,14 +85,13 @@ _TEST_KINDS = (frozenset({"input", "output"}), frozenset({"call", "output"}), fr
 class Problem:
     """One problem with its tests, its answer, or neither: a line of `problems.jsonl`.
 
-    `tests` decide the reward of a program; `visible_tests` are those a program may be chosen by,
-    and count towards no reward. `answer` is the expected answer of a problem that asks for no
-    program. `meta` holds fields of one's own, which reward functions receive as columns. A reward
-    function of one's own needs neither tests nor an answer.
+    `tests` decide the reward of a program; by `visible_tests` it may be chosen. `answer` is that of
+    a problem that asks for no program. `meta` holds fields of one's own, which reward functions
+    receive as columns; such a function needs neither tests nor an answer.
 
-    `time_limit_s` (CPU seconds a test) and `memory_limit_mb` (MiB) are None where the verifier's
-    own defaults apply; `compare` names a comparison rule of the verifier. `checker` is the source
-    of a program that decides which outputs are right, for the rule of that name.
+    `time_limit_s` (CPU seconds a test) and `memory_limit_mb` (MiB) are None for the verifier's own;
+    `compare` names a rule of the verifier, `checker` is the source of a program that decides which
+    outputs are right, for the rule of that name.
     """
 
     id: str
@@ -144,15 +141,11 @@ class Problem:
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> Problem:
         """Return the problem of a JSON object; missing or unknown fields raise DataError."""
-        for name in row:
-            if name not in cls.__dataclass_fields__:
-                raise unknown_key("problem", name, list(cls.__dataclass_fields__))
+        refuse_unknown(row, list(cls.__dataclass_fields__), where="problem")
         for name in ("id", "prompt"):
             if name not in row:
                 raise DataError(f"problem: missing field {name!r}; got {sorted(row)}")
-        given = {
-            name: value for name, value in row.items() if value is not None or name == "prompt"
-        }
+        given = {n: value for n, value in row.items() if value is not None or n == "prompt"}
         for name in ("tests", "visible_tests"):
             tests = given.get(name, [])
             if not isinstance(tests, list) or not all(isinstance(t, Mapping) for t in tests):
@@ -167,9 +160,8 @@ class Problem:
 class Sample:
     """One completion of one problem: a line of `samples.jsonl`.
 
-    `tokens` counts the completion's tokens; `logprob` is the sum of their log-probabilities in
-    nats; `entropy` is the mean entropy of the token distributions in nats, at the sampling
-    temperature. Each is None where the backend does not give it.
+    `logprob` is the sum of its tokens' log-probabilities in nats, `entropy` the mean entropy of
+    their distributions in nats, at the sampling temperature; None where the backend has none.
     """
 
     problem_id: str
@@ -201,11 +193,10 @@ class Sample:
 
 @dataclasses.dataclass(frozen=True)
 class TestResult:
-    """What one test did: its outcome and what it cost.
+    """What one test did: its outcome and what its process cost.
 
-    `cpu_seconds` and `wall_seconds` are those of the test process, `peak_memory` its largest
-    resident set in bytes, `stderr` a bounded excerpt of what it wrote there. `got` is the beginning
-    of what came instead of the expected output, for the first wrong answer of a program.
+    `peak_memory` is its largest resident set in bytes, `stderr` an excerpt of what it wrote there,
+    `got` the beginning of what came instead of the expected output, for a program's first mistake.
     """
 
     __test__ = False
@@ -263,10 +254,9 @@ class Score:
     """The verdict on one sample: a line of `scores.jsonl`; `reward` is None if unscorable.
 
     `program` is a fingerprint of the program's syntax tree, equal for programs that differ in
-    layout alone; None where it was not taken. `columns` are further numbers about the sample, such
-    as a second reward: they can stand in for the reward, or choose among the samples. A reward
-    that no tests gave has the outcome `scored` and counts no tests. `error` says what a reward
-    function failed with.
+    layout alone. `columns` are further numbers, such as a second reward: they can stand in for the
+    reward, or choose among the samples. A reward that no tests gave has the outcome `scored` and
+    counts no tests. `error` says what a reward function failed with.
     """
 
     problem_id: str
@@ -299,16 +289,8 @@ class Score:
         cls, verdict: Verdict, *, problem_id: str, sample: int, program: str | None = None
     ) -> Score:
         """Return the score line of one verdict."""
-        return cls(
-            problem_id=problem_id,
-            sample=sample,
-            reward=verdict.reward,
-            passed=verdict.passed,
-            total=verdict.total,
-            outcome=verdict.outcome,
-            seconds=round(verdict.seconds, 6),
-            program=program,
-        )
+        counts = (verdict.reward, verdict.passed, verdict.total, verdict.outcome)
+        return cls(problem_id, sample, *counts, round(verdict.seconds, 6), program)
 
 
 def _without_none(record: Problem | Sample) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import re
 import sys
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -44,8 +44,8 @@ def packaged_recipes() -> dict[str, Path]:
 def find_recipe(path: Path) -> Path:
     """Return a file that a user named: where it is, else the one that comes with the package.
 
-    Of the latter the ending may be left out, and `recipes/` may stand before it. Raises
-    MissingFileError where there is neither, with the closest name.
+    Of the latter `.yaml` may be left out, and `recipes/` may stand before it. Raises
+    MissingFileError where there is neither.
     """
     if path.is_file():
         return path
@@ -63,11 +63,11 @@ def find_recipe(path: Path) -> Path:
 
 
 def read_recipe(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
-    """Return the mapping of a recipe file with overrides such as `trainer.k=4` applied.
+    """Return the mapping of a recipe that `find_recipe` finds, with overrides as `trainer.k=4`.
 
-    The file may be named as `find_recipe` allows. Booleans and numbers are those of YAML 1.2: no,
-    off, yes and on are text, and 1e-4 is a number. Raises MissingFileError without the file,
-    DataError where it is not a YAML mapping and InvalidValueError for an override of another form.
+    Booleans and numbers are those of YAML 1.2: no, off, yes and on are text, and 1e-4 is a number.
+    Raises MissingFileError without the file, DataError where it is no YAML mapping, and as
+    `apply_overrides`.
     """
     import yaml
 
@@ -85,11 +85,10 @@ def read_recipe(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
 
 
 def read_extended(path: Path, *, before: Sequence[Path] = ()) -> dict[str, Any]:
-    """Return the mapping of a recipe file laid over that of the file its key `extends` names.
+    """Return the mapping of a recipe laid over that of the file beside it that `extends` names.
 
-    The extended file lies beside it. Mappings are laid over each other all the way down, and a list
-    replaces a list. Raises InvalidValueError for a recipe that extends itself, or one of `before`,
-    and as `read_recipe`.
+    Mappings are laid over each other all the way down. Raises InvalidValueError for a recipe that
+    extends itself, or one of `before`, and as `read_recipe`.
     """
     path = find_recipe(path)
     if path.resolve() in before:
@@ -112,10 +111,7 @@ def _laid_over(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
 
 
 def apply_overrides(settings: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
-    """Return `settings` with overrides of the form key=value or a.b=value put in.
-
-    Raises InvalidValueError for an override of another form.
-    """
+    """Return `settings` with overrides put in; raises InvalidValueError for another form."""
     import yaml
 
     for override in overrides:
@@ -183,9 +179,7 @@ def from_mapping(cls: type[SettingsT], mapping: Mapping[str, Any], *, where: str
     """
     require(isinstance(mapping, Mapping), where, "a mapping of settings", mapping)
     fields = {f.name: f for f in dataclasses.fields(cls) if f.init}  # type: ignore[arg-type]
-    for name in mapping:
-        if name not in fields:
-            raise unknown_key(where, name, sorted(fields))
+    refuse_unknown(mapping, sorted(fields), where=where)
     for name, field in fields.items():
         if name not in mapping and field.default is field.default_factory is dataclasses.MISSING:
             raise InvalidValueError(f"{where}: the key {name!r} is required")
@@ -193,12 +187,14 @@ def from_mapping(cls: type[SettingsT], mapping: Mapping[str, Any], *, where: str
     return cls(**{n: _setting(v, hints[n], where=f"{where}.{n}") for n, v in mapping.items()})
 
 
-def unknown_key(where: str, name: object, allowed: Sequence[str]) -> InvalidValueError:
-    """Return the error for a name that is none of the fields allowed there."""
-    hint = suggestion(str(name), allowed)
-    if len(allowed) <= 50:  # nobody reads the 200 of a trainer
-        hint += f"; allowed: {', '.join(allowed)}"
-    return InvalidValueError(f"{where}: unknown key {name!r}{hint}")
+def refuse_unknown(names: Iterable[object], allowed: Sequence[str], *, where: str) -> None:
+    """Raise InvalidValueError for a name that is none of the fields allowed there."""
+    for name in names:
+        if name not in allowed:
+            hint = suggestion(str(name), allowed)
+            if len(allowed) <= 50:  # nobody reads the 200 of a trainer
+                hint += f"; allowed: {', '.join(allowed)}"
+            raise InvalidValueError(f"{where}: unknown key {name!r}{hint}")
 
 
 def _setting(value: Any, hint: Any, *, where: str) -> Any:
@@ -277,10 +273,9 @@ def _check_numbers(value: Any, where: str) -> None:
 
 
 def masked(settings: Any) -> Any:
-    """Return settings with every secret replaced by `HIDDEN`; mappings and sequences are copied.
+    """Return a copy of settings with every secret replaced by `HIDDEN`.
 
-    Secret are texts under a name that ends in token, key, password or secret, and what stands
-    before the host in a URL.
+    Secret are texts under names as `_SECRET`, and what stands before the host in a URL.
     """
     if isinstance(settings, Mapping):
         return {

@@ -56,6 +56,7 @@ tyro.cli(whole, prog="maxatk", args=["--tyro-print-completion", "bash"])
 def flags():
     """Return (command, flags, text) of every flag of every command, from its own parser."""
     done = subprocess.run([sys.executable, "-c", PARSERS], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
     found = re.search("^COMPLETION_SPEC = (.*)$", done.stdout, re.MULTILINE)
     return list(walk(ast.literal_eval(found[1]), ()))
 

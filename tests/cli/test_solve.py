@@ -72,7 +72,10 @@ def test_a_reward_of_ones_own_needs_no_tests(maxatk, files, tmp_path):
     ("arguments", "message"),
     [
         (["--problems", "p.jsonl"], "--id: p.jsonl has 2 problems; name one of them"),
-        (["--problems", "p.jsonl", "--id", "tow"], "has no problem 'tow'; did you mean 'two'?"),
+        (
+            ["--problems", "p.jsonl", "--id", "tow"],
+            "id: 'tow' is not among the 2 problems of p.jsonl; did you mean 'two'?",
+        ),
         ([], "give either --problems (and --id) or --prompt and --tests"),
         (["--prompt", "prompt.txt"], "give either --problems (and --id) or --prompt and --tests"),
         (["--prompt", "no.txt", "--tests", "t.jsonl"], "prompt: 'no.txt' does not exist"),

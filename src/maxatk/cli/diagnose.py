@@ -16,7 +16,7 @@ from maxatk.evaluation.folder import SCORES
 from maxatk.evaluation.gradients import gradient_tables
 from maxatk.evaluation.prospects import Rows, prospects
 from maxatk.group_log import training_log
-from maxatk.report.tables import Table, TidyRow, share, table_of
+from maxatk.report.tables import Table, TidyRow, share, table_of_rows
 from maxatk.statistics.symptoms import RULES, findings, training_rows
 
 
@@ -100,25 +100,20 @@ def _print_prospects(found: dict[str, Rows], output_format: OutputFormat) -> Non
         "needed": f"for a difference of max@k in 80% of all cases, with {samples}",
     }
     tables = {n: shown(found[n], title=title) for n, title in titles.items() if n in found}
-    headings = [row["method"] + (f" k={row['k']}" if row["k"] else "") for row in found["weights"]]
-    tables["weights"] = dataclasses.replace(
-        tables["weights"], table=_pivot(found["weights"], ("solved", "problems"), headings)
-    )
-    headings = [f"k={row['k']}" for row in found["signal"]]
-    tables["signal"] = dataclasses.replace(
-        tables["signal"], table=_pivot(found["signal"], ("n",), headings)
-    )
+    for name, index in (("signal", ["n"]), ("weights", ["solved", "problems"])):
+        tables[name] = Output(found[name], _pivot(found[name], index), titles[name])
     tables["suggestion"] = shown([chosen], "n", "k", "method")
     tables["problems"] = Output([about])
     emit(tables, output_format, text=chosen["reason"])
 
 
-def _pivot(rows: Sequence[TidyRow], index: Sequence[str], headings: Sequence[str]) -> Table:
-    """Return the shares of tidy rows: a line for each value of `index`, a column for a heading."""
-    lines = [tuple(str(row[name]) for name in index) for row in rows]
-    found = {(line, h): row["share"] for line, h, row in zip(lines, headings, rows, strict=True)}
-    each = list(dict.fromkeys(lines))
-    columns = {name: [line[at] for line in each] for at, name in enumerate(index)}
-    for heading in dict.fromkeys(headings):
-        columns[heading] = [share(found.get((line, heading))) for line in each]
-    return table_of(columns)
+def _pivot(rows: Sequence[TidyRow], index: Sequence[str]) -> Table:
+    """Return the shares of tidy rows: a line for each value of `index`, a column a method and k."""
+    lines: dict[tuple[str, ...], dict[str, str]] = {}
+    for row in rows:
+        named = (row.get("method"), row["k"] and f"k={row['k']}")
+        line = lines.setdefault(tuple(str(row[name]) for name in index), {})
+        line[" ".join(filter(None, named))] = share(row["share"])
+    headings = dict.fromkeys(heading for line in lines.values() for heading in line)
+    cells = ((*start, *(line.get(h, "–") for h in headings)) for start, line in lines.items())
+    return table_of_rows((*index, *headings), cells)

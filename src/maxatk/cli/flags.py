@@ -32,8 +32,7 @@ def one_of(parsers: Mapping[str, Any]) -> Any:
 def set_threads(model: str = "") -> None:
     """Make waiting threads sleep, and give a small model one thread, unless the user has set it.
 
-    To be called before torch is imported. `model` is a folder or a name; without one the built-in
-    model is meant.
+    To be called before torch is imported; without a `model` the built-in one is meant.
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     weights = sum(file.stat().st_size for file in Path(model).glob("*.safetensors")) if model else 1
@@ -44,7 +43,7 @@ def set_threads(model: str = "") -> None:
 def named_paths(items: Sequence[str]) -> dict[str, Path]:
     """Return the paths of `name=path` items; a bare path has the name of its last part.
 
-    Raises InvalidValueError for two runs of one name.
+    Raises InvalidValueError for two of one name.
     """
     named: dict[str, Path] = {}
     for item in items:
@@ -65,14 +64,14 @@ def named_sources(
 ) -> Mapping[str, ResultsSource]:
     """Return the runs of `named_paths`; files of rewards are read as `--map` says."""
     places = parse_mapping(mapping)
-
-    def read(path: Path) -> ResultsSource:
-        if not places or not path.is_file():
-            return path
-        k, threshold, column = reading.k, reading.threshold, reading.column
-        return load_results(path, ks=k, threshold=threshold, column=column, mapping=places)
-
-    return {name: read(path) for name, path in named_paths(items).items()}
+    sources: dict[str, ResultsSource] = {**named_paths(items)}
+    for name, path in named_paths(items).items():
+        if places and path.is_file():
+            k, threshold, column = reading.k, reading.threshold, reading.column
+            sources[name] = load_results(
+                path, ks=k, threshold=threshold, column=column, mapping=places
+            )
+    return sources
 
 
 MapFlag = Annotated[

@@ -33,8 +33,8 @@ COMMANDS: dict[str, str] = {
     "methods": "list the methods, and draw what each of them weighs",
     "doctor": "show how well programs are isolated on this machine",
 }
-"""Command -> what it does. `command` of `maxatk.cli.<command>` is what tyro makes its flags of: a
-function that does it, several by name, or a dataclass whose method `run` does it."""
+"""Command -> what it does. tyro makes its flags of `command` in `maxatk.cli.<command>`: a function
+that does it, several by name, or a dataclass whose method `run` does it."""
 
 SMALL = ("export", "recipes", "mini", "methods", "doctor")
 """The commands that `maxatk.cli.small` has under their own names."""
@@ -96,7 +96,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(arguments: list[str]) -> int:
     if not arguments or arguments[0] in ("-h", "--help"):
-        print(_usage())
+        print("usage: maxatk COMMAND ...\n\nTrain and evaluate language models for best-of-N.\n")
+        print(*(f"  {command:<9} {text}" for command, text in COMMANDS.items()), sep="\n")
+        print("\nmaxatk COMMAND --help tells the rest.")
         return 0
     if arguments[0] == "--version":
         print(VERSION)
@@ -148,15 +150,6 @@ def _remedy(command: str, package: str | None) -> str:
 def _fail(message: str) -> int:
     print(f"maxatk: {printable(message)}", file=sys.stderr)
     return 2
-
-
-def _usage() -> str:
-    width = max(map(len, COMMANDS))
-    lines = "\n".join(f"  {command:<{width}}  {text}" for command, text in COMMANDS.items())
-    return (
-        "usage: maxatk COMMAND ...\n\nTrain and evaluate language models for best-of-N.\n\n"
-        f"{lines}\n\nmaxatk COMMAND --help tells the rest."
-    )
 
 
 @contextlib.contextmanager

@@ -38,8 +38,8 @@ _UNBROKEN = 100_000  # characters of a line of a table: more than it has
 class Output:
     """One table of a command: its rows for programs, and how people see it.
 
-    `rows` have one number a field: they are the JSON and the CSV. `table` is the rest, with
-    `title` below it on a terminal; without one the rows are for programs alone.
+    `rows` have one number a field: they are the JSON and the CSV. `table`, with `title` below it on
+    a terminal, is the rest; without one the rows are for programs alone.
     """
 
     rows: Sequence[TidyRow]
@@ -50,10 +50,10 @@ class Output:
 def emit(
     tables: Mapping[str, Output], output_format: OutputFormat = "text", *, text: str = ""
 ) -> None:
-    """Print the tables of a command to standard output; nothing else may be written there.
+    """Print the tables of a command, alone on standard output.
 
-    JSON is one object with a list of rows by name, CSV the first of the tables. `text` follows the
-    tables where the format is text.
+    JSON is one object with a list of rows by name, CSV the first of the tables. As text the tables
+    are followed by `text`.
     """
     seen = [(found.table, found.title) for found in tables.values() if found.table]
     if output_format == "json":
@@ -128,17 +128,15 @@ def results_output(
     parts: dict[str, Results] = {}
     for name, result in loaded.items():
         counts, about = result.counts, {"model": name}
-        metrics += [{**about, **row} for row in metric_rows(result, ks)]
+        metrics += metric_rows(result, ks, about)
         for value, part in results_by(result, by).items() if by is not None else ():
-            group = {**about, "field": by, "value": value}
-            groups += [{**group, **row} for row in metric_rows(part, ks)]
+            groups += metric_rows(part, ks, {**about, "field": by, "value": value})
             heading = f"{value} ({len(part.ids)})"
             parts[f"{name} {heading}" if len(loaded) > 1 else heading] = part
         kept = {"problems": counts.problems, "samples": counts.samples, **counts.row}
         reasons = "; ".join(counts.reasons)
         samples.append({**about, **kept, "cut_off": result.cut_off, "reasons": reasons})
-        for outcome, count in counts.outcomes.items():
-            outcomes.append({**about, "outcome": outcome, "samples": count})
+        outcomes += [{**about, "outcome": o, "samples": n} for o, n in counts.outcomes.items()]
     overview = overview_table(loaded, ks=ks)
     tables = {"metrics": Output(metrics, overview, "95% intervals over problems")}
     if by is not None:
@@ -147,16 +145,18 @@ def results_output(
     return {**tables, "samples": Output(samples), "outcomes": Output(outcomes)}
 
 
-def metric_rows(results: Results, ks: Sequence[int] = ()) -> Iterator[dict[str, Any]]:
-    """Yield metric, k, mean, low, high (95%), problems, unscored and zeroed of every metric and k.
+def metric_rows(
+    results: Results, ks: Sequence[int], about: Mapping[str, Any]
+) -> Iterator[dict[str, Any]]:
+    """Yield `about`, metric, k, mean with 95% interval and what it rests on, of every metric and k.
 
-    The last two count the samples of the run without a reward and with a 0 in its place.
+    `unscored` and `zeroed` count the samples of the run without a reward, and with 0 in its place.
     """
     for metric in METRICS:
         found = results.metrics[metric]
         for k in ks or found:
             numbers = {key: getattr(found[k], key) for key in ("mean", "low", "high", "problems")}
-            yield {"metric": metric, "k": k, **numbers, **results.counts.row}
+            yield {**about, "metric": metric, "k": k, **numbers, **results.counts.row}
 
 
 def print_results(

@@ -23,7 +23,7 @@ from maxatk.problems.load import read_problems
 from maxatk.settings import apply_overrides, read_recipe
 from maxatk.verifier import VerifierSettings
 
-_LONGEST = 1000  # characters of one text of a test that are shown
+_TESTS, _LONGEST = 3, 1000  # tests of a problem, and characters of a text of one, that are shown
 Overrides = Annotated[tuple[str, ...], tyro.conf.Positional]
 
 
@@ -57,10 +57,9 @@ def show(
     /,
     split: str | None = None,
     file: Path | None = None,
-    tests: int = 3,
     format: OutputFormat = "text",
 ) -> None:
-    """Show one problem: prompt, limits, tests and reference solution; as JSON all of its tests.
+    """Show one problem: limits, prompt, three tests and reference solution; as JSON all of it.
 
     Args:
         name: A benchmark or a problems.jsonl.
@@ -68,12 +67,11 @@ def show(
         overrides: Options of the benchmark, such as form=asserts.
         split: A split of the benchmark; its default one if not given.
         file: A local file or folder of the benchmark's schema, instead of the hub.
-        tests: How many tests are shown.
     """
     options = apply_overrides({}, overrides)
     found = find_problem(name, problem_id, split=split, file=file, options=options or None)
     row = {**found.problem.to_json(), "solution": found.solution}
-    emit({"problem": Output([row])}, format, text=_problem_text(found, tests=tests))
+    emit({"problem": Output([row])}, format, text=_problem_text(found))
 
 
 def prepare_files(
@@ -254,29 +252,20 @@ def _token_counter(settings: PrepareSettings) -> Callable[[str], int] | None:
     return lambda prompt: len(prompt_ids(tokenizer, prompt))
 
 
-def _problem_text(solved: SolvedProblem, *, tests: int) -> str:
+def _problem_text(solved: SolvedProblem) -> str:
     """Return a problem for people: what it is, its prompt, some tests, its reference solution."""
-    problem, row = solved.problem, solved.problem.to_json()
+    row = solved.problem.to_json()
+    tests = row.get("tests", [])
     named = ("compare", "time_limit_s", "memory_limit_mb", "entry_point", "answer")
-    facts = {"tests": len(problem.tests), **{name: row[name] for name in named if name in row}}
-    sections = {
-        problem.id: "; ".join(f"{name}: {value}" for name, value in facts.items()),
-        "prompt": problem.prompt,
-        **{f"test {n}": _test_text(test) for n, test in enumerate(row.get("tests", [])[:tests])},
-        "reference solution": solved.solution or "none in the data set",
-    }
-    more = len(problem.tests) - tests
-    if more > 0:
-        sections[f"test {tests - 1}"] += f"\n... and {more} tests more"
+    facts = {"tests": len(tests), **{name: row[name] for name in named if name in row}}
+    about = "; ".join(f"{name}: {value}" for name, value in facts.items())
+    sections = {row["id"]: about, "prompt": row["prompt"]}
+    for number, test in enumerate(tests[:_TESTS]):
+        for name, text in test.items():
+            cut = f"... ({len(text):,} characters)" if len(text) > _LONGEST else ""
+            sections[f"test {number}, {name}"] = text[:_LONGEST] + cut
+    sections["reference solution"] = solved.solution or "none in the data set"
     return "\n\n".join(f"--- {title}\n{text.rstrip()}" for title, text in sections.items())
-
-
-def _test_text(test: Mapping[str, str]) -> str:
-    lines = []
-    for name, text in test.items():
-        cut = f"... ({len(text):,} characters)" if len(text) > _LONGEST else ""
-        lines.append(f"{name}:\n{text[:_LONGEST]}{cut}")
-    return "\n".join(lines)
 
 
 def _prepared(manifests: Mapping[str, Mapping[str, Any]]) -> dict[str, Output]:

@@ -36,15 +36,12 @@ class _Part:
 
 
 class Progress:
-    """What is done of each part of a command; every part may report from a thread of its own.
-
-    `show` is called with a part at most every so many seconds, and for its last unit.
-    """
+    """What is done of each part of a command; every part may report from a thread of its own."""
 
     def __init__(self, parts: Mapping[str, str]) -> None:
         self.parts = {name: _Part(text) for name, text in parts.items()}
-        self.show: Callable[[str], None] = lambda _part: None
-        self.hide: Callable[[str], None] = lambda _part: None
+        self.show: Callable[[str], None] = lambda _: None  # at most every so many seconds
+        self.hide: Callable[[str], None] = lambda _: None
         self.every_s, self._shown_at = 0.0, 0.0
 
     def __call__(self, done: int, total: int, part: str = "") -> None:
@@ -89,9 +86,8 @@ def progress_of(
     """Yield `report(done, total, part)`, shown as `mode` says until the block ends.
 
     "auto" draws a bar for each part on a terminal and prints a line for all every ten seconds
-    elsewhere; "json" writes {"done", "total"} lines to standard output, and ends this process when
-    its standard input, if that is a pipe or a socket, closes, which means that the parent is gone.
-    `parts` says what is done in each part of the work, such as {"samples": "samples drawn"}.
+    elsewhere; "json" writes {"done", "total"} lines to standard output, and ends this process with
+    its parent, as when its standard input closes. `parts` names what is done in each.
     """
     report = Progress(parts)
     if mode == "json":

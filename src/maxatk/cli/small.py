@@ -20,8 +20,7 @@ from maxatk.evaluation.folder import SAMPLES, SCORES
 from maxatk.evaluation.open import load_results
 from maxatk.evaluation.results import METRICS
 from maxatk.evaluation.store import read_records
-from maxatk.exchange.export import Exported, flat
-from maxatk.exchange.export import export as write_export
+from maxatk.exchange import export as forms
 from maxatk.exchange.hub import write_hub
 from maxatk.mini import MiniSettings, build_mini
 from maxatk.objectives import METHODS, Method
@@ -137,17 +136,15 @@ def export(
 
     Example: maxatk export runs/base --to parquet --out base.parquet
 
-    Example: maxatk export runs/base --to inspect --problems test.jsonl --out base.eval
-
     Example: maxatk export runs/base --to sft --k 8 --problems train.jsonl --out sft.jsonl
 
     Args:
         run: A folder written by eval or score.
         out: The file to write; for hub a folder.
-        to: human-eval writes its lines, hub what model pages and data set pages of the hub read
-            (.eval_results, model-index, the samples with a card), inspect a log (.eval or .json)
-            whose epochs are the samples, jsonl and parquet a table with one row a sample, sft
-            conversations weighed by the chance of a sample to be the best of k.
+        to: human-eval writes its lines, hub what pages of the hub read (.eval_results, model-index,
+            the samples with a card), inspect a log (.eval or .json) whose epochs are the samples,
+            jsonl and parquet a row a sample, sft conversations weighed by the chance to be the best
+            of k.
         problems: A benchmark's name or a problems.jsonl, for prompts and answers in a log or sft.
         k: The k of best-of-k, for sft.
         draws: So many rows a problem in proportion to the weights, for sft without weights.
@@ -155,9 +152,11 @@ def export(
     scores = read_records(run / SCORES, Score)
     samples = read_records(run / SAMPLES, Sample) if (run / SAMPLES).is_file() else {}
     known = {} if problems is None else problems_by_id(load_problems(problems), source=problems)
-    rows = [Exported(s, samples.get(key), known.get(s.problem_id)) for key, s in scores.items()]
+    rows = [
+        forms.Exported(s, samples.get(key), known.get(s.problem_id)) for key, s in scores.items()
+    ]
     if to != "hub":
-        print(f"{to}: {write_export(rows, out, to=to, name=run.name, k=k, draws=draws)}")
+        print(f"{to}: {forms.export(rows, out, to=to, name=run.name, k=k, draws=draws)}")
         return
     means = load_results(run).metrics
     metrics = {
@@ -167,17 +166,15 @@ def export(
     }
     sources = {row.problem.source if row.problem else None for row in rows}
     source = sources.pop() if len(sources) == 1 else None
-    for file in write_hub(out, list(map(flat, rows)), metrics, name=run.name, source=source):
+    for file in write_hub(out, list(map(forms.flat, rows)), metrics, name=run.name, source=source):
         print(f"hub: {file}")
 
 
 def doctor(format: OutputFormat = "text", engines: bool = False) -> None:
     """Show every layer of isolation, whether it holds on this machine and what it does.
 
-    Where verl is installed, also what the plug-in for it builds on. Only a missing layer of
-    isolation makes the command fail, and an engine that was asked for and does not work.
-
-    Example: maxatk doctor
+    Where verl is installed, also what the plug-in for it builds on. Only a missing layer that is
+    required makes the command fail, and an engine that was asked for and does not work.
 
     Example: maxatk doctor --engines
 

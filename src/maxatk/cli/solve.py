@@ -13,12 +13,12 @@ import tyro
 from maxatk.cli.flags import RewardFlag, set_threads, yaml_flag
 from maxatk.cli.output import OutputFormat, emit_facts, facts_text, refuse_two_outputs
 from maxatk.cli.progress import ProgressMode, progress_of
-from maxatk.errors import DataError, InvalidValueError, MissingFileError, suggestion
+from maxatk.errors import DataError, InvalidValueError, MissingFileError
 from maxatk.evaluation import Choice, solve
 from maxatk.evaluation.best import DRAWN_AT_ONCE
 from maxatk.evaluation.verify import BY_TESTS
 from maxatk.jsonl import read_jsonl
-from maxatk.problems import load_problems, problems_by_id
+from maxatk.problems import find_problem, load_problems
 from maxatk.records import Problem, TestCase
 from maxatk.sampling import ModelSettings, SamplingSettings
 from maxatk.verifier import VerifierSettings
@@ -117,15 +117,12 @@ def _problem(asked: Arguments) -> Problem:
         cases = () if tests is None else tuple(read_jsonl(tests, TestCase.from_json))
         text = prompt.read_text(encoding="utf-8")
         return Problem(prompt.stem, text, cases, entry_point=asked.entry_point)
-    found = problems_by_id(load_problems(str(problems)), source=str(problems))
-    if asked.id is None and len(found) == 1:
-        return next(iter(found.values()))
-    if asked.id is None:
+    if asked.id is not None:
+        return find_problem(str(problems), asked.id).problem
+    found = load_problems(str(problems))
+    if len(found) != 1:
         raise InvalidValueError(f"--id: {problems} has {len(found)} problems; name one of them")
-    if asked.id not in found:
-        hint = suggestion(asked.id, found)
-        raise InvalidValueError(f"--id: {problems} has no problem {asked.id!r}{hint}")
-    return found[asked.id]
+    return found[0]
 
 
 def _text(found: Choice) -> str:

@@ -13,7 +13,7 @@ from typing import Annotated
 import tyro
 
 from maxatk.check import at_least
-from maxatk.cli.output import Output, OutputFormat, emit, say_aside
+from maxatk.cli.output import Output, OutputFormat, emit, facts_text, say_aside
 from maxatk.cli.progress import stage_board
 from maxatk.errors import MaxAtKError, printable
 from maxatk.studies.findings import Study, study_rows, study_tables
@@ -87,16 +87,13 @@ def carry_out(
 def _plan_text(study: StudyRecipe, stages: Mapping[str, float | None]) -> str:
     """Return what is left of the stages, which have the seconds that the finished ones took."""
     left = [name for name, seconds in stages.items() if seconds is None]
-    lines = [
-        f"{study.title}",
-        f"models     {len(study.variants)} x {len(study.seeds)} seeds",
-        f"stages     {len(stages)}, {len(stages) - len(left)} of them finished",
-    ]
+    finished = f"{len(stages)}, {len(stages) - len(left)} of them finished"
+    facts = {"models": f"{len(study.variants)} x {len(study.seeds)} seeds", "stages": finished}
     for kind, count in Counter(map(_kind, left)).items():
         taken = [t for name, t in stages.items() if _kind(name) == kind and t is not None]
         each = f", finished ones took {sum(taken) / len(taken):,.0f} s each" if taken else ""
-        lines.append(f"{kind:<10} {count} left{each}")
-    return "\n".join(lines)
+        facts[kind] = f"{count} left{each}"
+    return f"{study.title}\n{facts_text(facts)}"
 
 
 def _kind(stage: str) -> str:

@@ -47,13 +47,12 @@ def export(
 ) -> Path:
     """Write the samples of a run to the file `out` in the form `to`, and return its path.
 
-    `to` is a name in `TARGETS`: "human-eval" (task_id, completion, passed), "inspect" (a log of
-    the model `name` whose epochs are the samples), "jsonl" or "parquet" (a row a sample with all
-    its numbers), "sft" (the rows of `sft_rows` for `k` and `draws`).
+    `to` is "human-eval" (task_id, completion, passed), "inspect" (a log of the model `name` whose
+    epochs are the samples), "jsonl" or "parquet" (a row a sample with all its numbers) or "sft"
+    (the rows of `sft_rows` for `k` and `draws`).
 
-    Raises InvalidValueError for another form, for a run without completions where the form needs
-    them, for an ending that inspect does not know, and as `sft_rows`; MissingDependencyError
-    without the package.
+    Raises InvalidValueError for another form or ending, a run without the completions that it
+    needs, and as `sft_rows`; MissingDependencyError without the package.
     """
     if to not in TARGETS:
         raise unknown_name("to", to, TARGETS)
@@ -79,15 +78,13 @@ def sft_rows(rows: Iterable[Exported], *, k: int, draws: int | None = None) -> l
     """Return the samples that best-of-k keeps as rows for supervised training (SFT).
 
     A row has `prompt` and `completion` as conversations, `problem_id`, `reward` and `weight`: the
-    chance of the sample to be the best of k of its problem, ties shared (`chance_of_best`). With
-    `draws` each problem has so many rows instead, its samples in proportion to their weights, for
-    a trainer that has none. A k of all samples of a problem keeps the best alone.
+    chance of the sample to be the best of k of its problem (`chance_of_best`). With `draws` each
+    problem has so many rows instead, its samples in proportion to their weights.
 
     Left out are samples of weight 0, those cut off by length, which would teach to stop there, and
     problems whose rewards are all equal, where the kept samples are those that the model draws.
 
-    Raises InvalidValueError for k above the samples, draws below 1, and samples whose problem is
-    not known.
+    Raises InvalidValueError for k above the samples, draws below 1, and an unknown problem.
     """
     if draws is not None:
         whole("draws", draws, 1)
@@ -167,41 +164,35 @@ def _continuation(completion: str, problem: Problem | None) -> str:
     return completion if program == completion else "\n" + program
 
 
-def _write_inspect_log(rows: Sequence[Exported], out: Path, model: str) -> None:
-    """Write the log of a run with inspect's own writer: our samples are its epochs, from 1.
-
-    The reward is the score of `_SCORER`; a sample without a reward has no score.
-    """
+def _write_inspect_log(rows: Sequence[Exported], out: Path, name: str) -> None:
+    """Write the log of a run with inspect's own writer: our samples are its epochs, from 1."""
     if out.suffix not in (".eval", ".json"):
         raise InvalidValueError(f"out: a log of inspect ends in .eval or .json, got {str(out)!r}")
     try:
-        from inspect_ai.log import EvalConfig, EvalDataset, EvalLog, EvalSpec, write_eval_log
+        from inspect_ai import log, model, scorer
     except ImportError as error:
         raise MissingDependencyError(NO_INSPECT) from error
     ids = list(dict.fromkeys(row.score.problem_id for row in rows))
-    spec = EvalSpec(
+    spec = log.EvalSpec(
         created=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         task="maxatk",
-        dataset=EvalDataset(samples=len(ids), sample_ids=list(ids)),
-        model=model,
-        config=EvalConfig(epochs=max(row.score.sample for row in rows) + 1),
+        dataset=log.EvalDataset(samples=len(ids), sample_ids=list(ids)),
+        model=name,
+        config=log.EvalConfig(epochs=max(row.score.sample for row in rows) + 1),
     )
-    samples = [_inspect_sample(row, model) for row in rows]
-    write_eval_log(EvalLog(status="success", eval=spec, samples=samples), str(out))
-
-
-def _inspect_sample(row: Exported, model: str) -> Any:
-    from inspect_ai.log import EvalSample
-    from inspect_ai.model import ModelOutput
-    from inspect_ai.scorer import Score as InspectScore
-
-    score, problem = row.score, row.problem or Problem(row.score.problem_id, "")
-    return EvalSample(
-        id=score.problem_id,
-        epoch=score.sample + 1,
-        input=problem.prompt,
-        target=problem.answer or "",
-        output=ModelOutput.from_content(model, row.sample.completion if row.sample else ""),
-        scores={} if score.reward is None else {_SCORER: InspectScore(value=score.reward)},
-        metadata=dict(problem.meta),
-    )
+    samples = []
+    for row in rows:
+        score, problem = row.score, row.problem or Problem(row.score.problem_id, "")
+        text = row.sample.completion if row.sample else ""
+        samples.append(
+            log.EvalSample(
+                id=score.problem_id,
+                epoch=score.sample + 1,
+                input=problem.prompt,
+                target=problem.answer or "",
+                output=model.ModelOutput.from_content(name, text),
+                scores={} if score.reward is None else {_SCORER: scorer.Score(value=score.reward)},
+                metadata=dict(problem.meta),
+            )
+        )
+    log.write_eval_log(log.EvalLog(status="success", eval=spec, samples=samples), str(out))

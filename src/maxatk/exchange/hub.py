@@ -46,12 +46,11 @@ def write_hub(
     name: str,
     source: str | None,
 ) -> list[Path]:
-    """Write what a model page and a data set page of the hub show, and return the files.
+    """Write what pages of models and data sets of the hub show, and return the files.
 
-    `rows` are samples with their scores, `metrics` map such as pass@8 to its mean, `name` is the
-    model's, `source` what the problems are of, or None. README.md is the card of the data set, and
-    its `model-index` is that for the model's card too; samples.jsonl are the rows. Where the source
-    is a benchmark of the hub, `.eval_results/SOURCE.yaml` has pass@1 in percent.
+    `rows` are samples with their scores, `name` is the model's, `source` what the problems are of.
+    README.md is the card of the data set, with a `model-index` for the model's, samples.jsonl are
+    the rows; of a benchmark of the hub, `.eval_results/SOURCE.yaml` has pass@1 in percent.
 
     Raises InvalidValueError for no rows, MissingDependencyError without huggingface_hub.
     """

@@ -1,8 +1,7 @@
 """max@k and pass@k inside inspect_ai, without bias, from the epochs of a sample.
 
 inspect finds this module by its entry point. The reducers are `maxatk/max_at` and
-`maxatk/pass_at`, for `Epochs(256, ["maxatk/max_at_8"])`; the metric `max_at_k` reads the epochs
-that the reducer `collect` keeps. Importing this needs inspect_ai.
+`maxatk/pass_at`, for `Epochs(256, ["maxatk/max_at_8"])`.
 """
 
 from __future__ import annotations

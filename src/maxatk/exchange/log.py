@@ -19,7 +19,6 @@ PlacedRow: TypeAlias = tuple[str, Any]
 
 _MISSING: Any = object()
 _KINDS: Mapping[str, Callable[[Any], bool]] = {
-    "anything": lambda value: True,  # noqa: ARG005
     "text": lambda value: isinstance(value, str),
     "an object": lambda value: isinstance(value, Mapping),
     "a list": lambda value: isinstance(value, list),
@@ -30,13 +29,12 @@ _KINDS: Mapping[str, Callable[[Any], bool]] = {
 
 @dataclasses.dataclass
 class LogRow:
-    """One sample of a log.
+    """One sample of a log; what is None is not in it.
 
-    `sample` is None where the log does not number the samples of a problem: they are then numbered
-    in the order of the file. `reward` is None where the log has none for this sample; `columns` are
-    its further numbers. `program` is the whole program where the log holds it apart from the
-    completion; with `continues` the completion goes on from the problem's prompt. `whole` is the
-    sample where the log is one of ours. `prompt` and `answer` belong to the problem.
+    Samples without a number are numbered in the order of the file. `columns` are further numbers,
+    `program` is the whole program where the log holds it apart from the completion, which with
+    `continues` goes on from the problem's prompt. `whole` is the sample where the log is one of
+    ours. `prompt` and `answer` belong to the problem.
     """
 
     problem_id: str
@@ -53,12 +51,11 @@ class LogRow:
 
 @dataclasses.dataclass(frozen=True)
 class LogFormat:
-    """How the files of one tool are read.
+    """How the files of one tool, whose first row has all `keys` of one of the sets, are read.
 
-    A file has this form where its first row has all `keys` of one of the sets. `convert` makes the
-    samples of a row, given `--map`, in which `choice` may stand beside the fields of a sample; it
-    has to where a field of that name differs from row to row. `rows` reads the file where that is
-    not one row a line.
+    `convert` makes the samples of a row, given `--map`, in which `choice` may stand beside the
+    fields of a sample; it has to where a field of that name differs from row to row. `rows` reads
+    the file where that is not one row a line.
     """
 
     title: str
@@ -75,10 +72,10 @@ class LogFormat:
 def sample_at(
     row: RawRow, paths: Mapping[str, str], columns: Mapping[str, float] | None = None
 ) -> LogRow:
-    """Return the sample of a row whose fields stand at these paths; see `typed`.
+    """Return the sample of a row whose fields stand at these paths.
 
     Without a `problem_id` the prompt is its own id. `columns` are by default all further numbers
-    of the row. Raises DataError where an id, a completion or a reward is missing.
+    of the row. Raises DataError where an id, a completion or a reward is missing, and as `typed`.
     """
     optional = ("sample", "prompt", "answer")
     found: dict[str, Any] = {}
@@ -95,13 +92,11 @@ def sample_at(
 
 def typed(name: str, value: Any, path: str) -> Any:
     """Return a value for the field `name` of a sample; raises DataError for another kind."""
-    if value is None and name != "problem_id":
-        return None
-    return _READERS[name](value, path)
+    return None if value is None and name != "problem_id" else _READERS[name](value, path)
 
 
-def field(row: RawRow, path: str, kind: str = "anything", *, absent: Any = _MISSING) -> Any:
-    """Return what a path such as `a.b.0` leads to, of a kind in `_KINDS`.
+def field(row: RawRow, path: str, kind: str = "", *, absent: Any = _MISSING) -> Any:
+    """Return what a path such as `a.b.0` leads to, of a kind in `_KINDS`, if one is given.
 
     A field whose own name is the path, dots included, comes first. For what is missing or null it
     is `absent`, if given. Raises DataError naming the field, what it is and what was wanted.
@@ -112,7 +107,7 @@ def field(row: RawRow, path: str, kind: str = "anything", *, absent: Any = _MISS
         raise DataError(f"field {path!r}: is missing; got {names}")
     if value is _MISSING or (value is None and absent is not _MISSING):
         return absent
-    if not _KINDS[kind](value):
+    if kind and not _KINDS[kind](value):
         raise DataError(f"field {path!r}: must be {kind}, got {value!r:.60}")
     return value
 
@@ -165,6 +160,18 @@ def numbers(row: RawRow, *, without: Sequence[str] = ()) -> dict[str, float]:
         if number is not None and math.isfinite(number):
             found[str(name)] = number
     return found
+
+
+def numbers_at(row: RawRow, path: str) -> dict[str, float]:
+    """Return the finite numbers of the object that a path leads to; none where it is missing."""
+    return numbers(field(row, path, "an object", absent={}))
+
+
+def one_each(values: Sequence[Any], count: int, path: str) -> Sequence[Any]:
+    """Return the values of a field for the samples of a row; raises DataError for another count."""
+    if len(values) != count:
+        raise DataError(f"field {path!r}: {len(values)} values for the {count} samples of the row")
+    return values
 
 
 def _as_number(value: Any) -> float | None:

@@ -12,8 +12,9 @@ from typing import Any
 
 from maxatk.check import existing_file
 from maxatk.errors import DataError, InvalidValueError, unknown_name
+from maxatk.exchange import log
 from maxatk.exchange.formats import FORMATS, OURS, TABLE
-from maxatk.exchange.log import MAPPED, LogFormat, LogRow, PlacedRow, RawRow, field, typed
+from maxatk.exchange.log import LogFormat, LogRow, PlacedRow, RawRow
 from maxatk.jsonl import bad_lines, json_object, lines_of
 from maxatk.problems.files import csv_rows, read_rows, whole_row
 
@@ -31,10 +32,9 @@ def read_log(
 ) -> list[LogRow]:
     """Return the samples of a log, in the order of the file, each with its index.
 
-    Without `log_format` it is that of `format_of`.
-    `mapping` says where a field of `MAPPED` is in a row, as names and indices joined by dots, such
-    as `metrics.exact_match` or `choices.0.text`, and holds the choice of a format. `accept`
-    returns what is taken for a sample, or refuses it with a ValueError.
+    Without `log_format` it is that of `format_of`. `mapping` says where a field of `MAPPED` is in
+    a row, such as `metrics.exact_match` or `choices.0.text`, and holds the choice of a format.
+    `accept` returns what is taken for a sample, or refuses it with a ValueError.
 
     Raises MissingFileError without the file, InvalidValueError for an unknown format or mapping,
     and one DataError that lists every bad row with file, line and field, or names the format
@@ -45,21 +45,26 @@ def read_log(
     if name not in FORMATS:
         raise unknown_name("format", name, FORMATS)
     chosen = FORMATS[name]
-    allowed = [*MAPPED, *filter(None, [chosen.choice])]
+    allowed = [*log.MAPPED, *filter(None, [chosen.choice])]
     for unknown in mapping.keys() - set(allowed):
         raise unknown_name(f"map, for the format {name}", unknown, allowed)
     if not (mapping or name in _OWN or chosen.rows):
         _check_form(path, chosen)
-    found: list[LogRow] = []
+    found: dict[tuple[str, int], LogRow] = {}
     errors: list[tuple[str, str]] = []
-    choices = set()
-    numbered = _numbering()
+    choices, counts = set(), Counter[str]()
     for place, value in (chosen.rows or _placed_rows)(path):
         try:
             row = _row(value)
             choices.add(str(row.get(chosen.choice)))
-            for sample in _mapped(chosen.convert(row, mapping), row, mapping):
-                found.append(numbered(accept(sample)))
+            for sample in map(accept, _mapped(chosen.convert(row, mapping), row, mapping)):
+                problem = sample.problem_id
+                if sample.sample is None:
+                    sample.sample = counts[problem]
+                counts[problem] += 1
+                if (problem, sample.sample) in found:
+                    raise DataError(f"sample {sample.sample} of {problem!r:.80} occurs twice")
+                found[problem, sample.sample] = sample
         except ValueError as error:
             errors.append((place, str(error)))
     if len(choices) > 1 and chosen.choice not in mapping:
@@ -71,16 +76,13 @@ def read_log(
         raise DataError(bad_lines(path, errors))
     if not found:
         raise DataError(f"{path}: holds no samples")
-    return found
+    return list(found.values())
 
 
 def format_of(path: str | Path, default: str = TABLE) -> str:
     """Return the name of the format that a file has by its first row; `default` if no other.
 
-    That is a table with the columns problem_id, sample and reward, or `OURS`, the samples to be
-    verified.
-
-    Raises MissingFileError without the file, DataError for a file that holds no rows,
+    The default is `TABLE` or `OURS`. Raises MissingFileError without the file,
     MissingDependencyError for parquet without PyArrow.
     """
     path = Path(path)
@@ -109,7 +111,7 @@ def _check_form(path: Path, chosen: LogFormat) -> None:
 
 
 def _first_row(path: Path) -> RawRow | None:
-    """Return the first row of a file, None where it is a bad one: it is named with all others."""
+    """Return the first row of a file, None for a bad one, which is named with all others."""
     for _, value in _placed_rows(path):
         with contextlib.suppress(ValueError):
             return _row(value)
@@ -118,32 +120,28 @@ def _first_row(path: Path) -> RawRow | None:
 
 
 def _placed_rows(path: Path) -> Iterator[PlacedRow]:
-    """Yield every row of a file with its place, such as `scores.csv:3`.
-
-    A file that is not named as CSV, JSON or parquet has a JSON object a line.
-    """
+    """Return the rows of a file with their places; one of an unknown ending has a row a line."""
     existing_file(path)
     if path.name.endswith(_TABLES):
         return ((f"{path}:{number}", row) for number, row in csv_rows(path))
     if path.suffix == ".parquet":
         return ((f"{path}, row {number}", row) for number, row in enumerate(read_rows(path)))
-    return _json(path) if path.suffix == ".json" else _json_lines(path)
-
-
-def _json_lines(path: Path) -> Iterator[PlacedRow]:
-    return ((f"{path}:{number}", line) for number, line in lines_of(path))
-
-
-def _json(path: Path) -> Iterator[PlacedRow]:
-    try:
-        value = json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as error:
-        if getattr(error, "msg", "") == "Extra data":  # lines, whatever the file is called
-            return _json_lines(path)
-        raise DataError(f"{path}: not a JSON file: {error}") from error
+    value = _json(path) if path.suffix == ".json" else None
+    if value is None:
+        return ((f"{path}:{number}", line) for number, line in lines_of(path))
     if isinstance(value, list):
         return ((f"{path}, item {number}", item) for number, item in enumerate(value))
     return iter([(str(path), value)])
+
+
+def _json(path: Path) -> Any:
+    """Return what a JSON file holds, None where that is a row a line, whatever the file's name."""
+    try:
+        return json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        if getattr(error, "msg", "") == "Extra data":
+            return None
+        raise DataError(f"{path}: not a JSON file: {error}") from error
 
 
 def _row(value: Any) -> RawRow:
@@ -157,36 +155,15 @@ def _row(value: Any) -> RawRow:
 
 def _mapped(rows: Sequence[LogRow], raw: RawRow, mapping: Mapping[str, str]) -> Sequence[LogRow]:
     """Return the samples of a row with the fields that stand where the mapping says."""
-    for name in mapping.keys() & set(MAPPED):
+    for name in mapping.keys() & set(log.MAPPED):
         path = mapping[name]
-        value = field(raw, path)
+        value = log.field(raw, path)
         values = value if isinstance(value, list) else [value] * len(rows)
-        if len(values) != len(rows):
-            raise DataError(
-                f"field {path!r}: {len(values)} values for the {len(rows)} samples of the row"
-            )
         rows = [
-            dataclasses.replace(row, **{name: typed(name, item, path)})
-            for row, item in zip(rows, values, strict=True)
+            dataclasses.replace(row, **{name: log.typed(name, item, path)})
+            for row, item in zip(rows, log.one_each(values, len(rows), path), strict=True)
         ]
     return rows
-
-
-def _numbering() -> Callable[[LogRow], LogRow]:
-    """Return what gives every sample its index and refuses one that occurs twice."""
-    counts: Counter[str] = Counter()
-    seen: set[tuple[str, int]] = set()
-
-    def numbered(row: LogRow) -> LogRow:
-        if row.sample is None:
-            row.sample = counts[row.problem_id]
-        counts[row.problem_id] += 1
-        if (row.problem_id, row.sample) in seen:
-            raise DataError(f"sample {row.sample} of {row.problem_id!r:.80} occurs twice")
-        seen.add((row.problem_id, row.sample))
-        return row
-
-    return numbered
 
 
 def parse_mapping(items: Sequence[str]) -> dict[str, str]:

@@ -29,11 +29,7 @@ _VERL_FILLS = re.compile(r"pad[0-9a-f]{32}_\d+_\d+")
 
 
 def _trl(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow]:
-    """Read a row of `log_completions`, one parquet file a logging step.
-
-    Every reward function has a column of its own. With one of them it is the reward; with several
-    `--map reward=NAME` chooses.
-    """
+    """Read a row of `log_completions`, one parquet file a step; a reward function is a column."""
     columns = log.numbers(row)
     rewards = [name for name in columns if name not in _TRL_FIELDS]
     paths = {"prompt": "prompt", "completion": "completion"}
@@ -48,26 +44,19 @@ def _trl(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow]:
 
 
 def _verl(row: RawRow, _: Mapping[str, str]) -> list[LogRow]:
-    """Read a line of `rollout_data_dir` or `validation_data_dir`, one file a step.
-
-    Rows with which verl fills a rollout batch are no samples.
-    """
-    if _VERL_FILLS.fullmatch(str(row.get("uid"))):
+    """Read a line of `rollout_data_dir` or `validation_data_dir`, one file a step."""
+    if _VERL_FILLS.fullmatch(str(row.get("uid"))):  # fills a rollout batch, and is no sample
         return []
     paths = {"prompt": "input", "completion": "output", "reward": "score", "answer": "gts"}
     return [log.sample_at(row, paths)]
 
 
 def _verifiers(row: RawRow, _: Mapping[str, str]) -> list[LogRow]:
-    """Read an episode of traces.jsonl, whose traces are samples, or a row of results.jsonl.
-
-    A reward is the sum of the scores times their weights. A trace that trains nothing, such as
-    a judge's, is no sample.
-    """
+    """Read an episode of traces.jsonl, whose traces for training are samples, or results.jsonl."""
     if "traces" not in row:
         paths = {name: name for name in ("prompt", "completion", "answer")}
         paths |= {"problem_id": "example_id"} | ({} if row.get("error") else {"reward": "reward"})
-        columns = log.numbers(log.field(row, "metrics", "an object", absent={}))
+        columns = log.numbers_at(row, "metrics")
         return [log.sample_at(row, paths, columns)]
     named = ("task.key", "task.data.name", "task.data.idx", "task.hash")
     ids = (log.field(row, name, absent=None) for name in named)
@@ -89,7 +78,7 @@ def _trace(trace: RawRow, problem: str, prompt: str | None) -> LogRow:
         raise DataError(text) from error
     nodes = log.field(trace, "nodes", "a list of objects")
     said = [node["message"] for node in nodes if node.get("sampled")]
-    columns = log.numbers(log.field(trace, "metrics", "an object", absent={}))
+    columns = log.numbers_at(trace, "metrics")
     reward = log.reward(value, "traces.rewards") if scored else None
     return LogRow(problem, None, log.conversation(said[-1:]), reward, columns, prompt=prompt)
 
@@ -109,10 +98,7 @@ def _slime_rows(path: Path) -> Iterator[PlacedRow]:
 
 
 def _slime(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow]:
-    """Read a sample of `--save-debug-rollout-data`.
-
-    A reward of several parts needs `--map reward=reward.NAME`.
-    """
+    """Read a sample of `--save-debug-rollout-data`."""
     paths = {"prompt": "prompt", "completion": "response", "answer": "label"}
     if "reward" not in mapping:
         if isinstance(row.get("reward"), Mapping):
@@ -132,34 +118,25 @@ def _rllm(row: RawRow, _: Mapping[str, str]) -> list[LogRow]:
     problem = log.field(row, "task.id", absent=name.rpartition(":")[0] or name)
     end = (log.field(last, "steps", "a list of objects") or [{}])[-1]
     said = end.get("model_response") or log.conversation((end.get("chat_completions") or [])[-1:])
-    metrics = log.field(row, "metrics", "an object", absent={})
-    return [
-        LogRow(
-            log.identifier(problem, "task.id"),
-            None,
-            said or log.conversation(last.get("output")),
-            log.reward(log.field(last, "reward", absent=right), "reward"),
-            {"correct": right, **log.numbers(metrics)},
-            prompt=log.conversation(log.field(row, "task.instruction", absent=None)),
-        )
-    ]
+    said = said or log.conversation(last.get("output"))
+    reward = log.reward(log.field(last, "reward", absent=right), "reward")
+    columns = {"correct": right, **log.numbers_at(row, "metrics")}
+    prompt = log.conversation(log.field(row, "task.instruction", absent=None))
+    return [LogRow(log.identifier(problem, "task.id"), None, said, reward, columns, prompt=prompt)]
 
 
 def _tinker(row: RawRow, _: Mapping[str, str]) -> list[LogRow]:
-    """Read a row of an evaluation's trajectories.jsonl, or of *_rollout_summaries.jsonl.
-
-    A summary has no texts, and its problem is the group of a split and an iteration.
-    """
+    """Read a row of trajectories.jsonl, or of *_rollout_summaries.jsonl, which has no texts."""
     if "traj_idx" in row:
         group = "/".join(str(log.field(row, n)) for n in ("split", "iteration", "group_idx"))
-        columns = log.numbers(log.field(row, "trajectory_metrics", "an object", absent={}))
+        columns = log.numbers_at(row, "trajectory_metrics")
         paths = {"problem_id": "group", "sample": "traj_idx", "reward": "total_reward"}
         return [log.sample_at({**row, "group": group}, paths, columns)]
     turns = log.field(row, "turns", "a list of objects")
     asked = [turn for turn in turns[:1] if turn.get("role") != "assistant"]
     said = [turn for turn in turns if turn.get("role") == "assistant"]
     value = None if row.get("error") else log.reward(log.field(row, "reward"), "reward")
-    columns = log.numbers(log.field(row, "metrics", "an object", absent={}))
+    columns = log.numbers_at(row, "metrics")
     problem = log.identifier(row["example_id"] or row["idx"], "example_id")
     text, prompt = log.conversation(said[-1:]), log.conversation(asked) or None
     return [LogRow(problem, None, text, value, columns, prompt=prompt)]
