@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import numbers
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeGuard
 
-from maxatk.errors import InvalidValueError, MissingFileError
+from maxatk.errors import InvalidValueError, MissingDependencyError, MissingFileError
 
 LARGEST = 1e100
 """Of rewards in size: sums of their squares stay finite."""
@@ -18,6 +20,15 @@ def require(holds: bool, field: str, allowed: str, value: object) -> None:
     """Raise InvalidValueError, `field: must be allowed, got value`, unless it `holds`."""
     if not holds:
         raise InvalidValueError(f"{field}: must be {allowed}, got {value!r:.80}")
+
+
+@contextlib.contextmanager
+def needing(message: str) -> Iterator[None]:
+    """Raise MissingDependencyError with a message where an import of the block fails."""
+    try:
+        yield
+    except ImportError as error:
+        raise MissingDependencyError(message) from error
 
 
 def existing_file(path: Path) -> None:

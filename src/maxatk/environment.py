@@ -17,12 +17,15 @@ _NVIDIA_SMI = ("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,no
 
 def environment() -> dict[str, Any]:
     """Return versions, git commit of the package's checkout (or None) and machine with its GPUs."""
+    checkout = Path(__file__).parents[2]
+    ours = (checkout / ".git").exists()  # else installed, perhaps below someone else's checkout
+    commit = _answer("git", "-C", str(checkout), "rev-parse", "HEAD") if ours else ""
     return {
         "maxatk": _version("maxatk"),
         "python": platform.python_version(),
         **{name: _version(name) for name in _PACKAGES},
         **{name: version for name in _ENGINES if (version := _version(name))},
-        "commit": _commit(),
+        "commit": commit or None,
         "platform": platform.platform(),
         "cpu": _cpu_model(),
         "cores": os.cpu_count(),
@@ -47,13 +50,6 @@ def _version(package: str) -> str | None:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return None
-
-
-def _commit() -> str | None:
-    checkout = Path(__file__).parents[2]
-    if not (checkout / ".git").exists():  # installed, perhaps below someone else's checkout
-        return None
-    return _answer("git", "-C", str(checkout), "rev-parse", "HEAD") or None
 
 
 def _answer(*command: str) -> str:

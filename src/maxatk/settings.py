@@ -29,9 +29,12 @@ _KEPT = {f"{_YAML}{tag}" for tag in ("int", "float", "null", "merge")}
 _MOST_PARTS = 300_000  # of a recipe whose aliases are written out: brackets, names, values
 
 HIDDEN = "(hidden)"
-_SECRET = re.compile(r"(?:^|_)(?:token|key|password|passwd|secret)$", re.IGNORECASE)
-# Tokens of a tokenizer, which say how a model is trained.
-_TEXT = re.compile(r"^(?:bos|eos|pad|unk|sep|cls|mask|image|video|audio)_token$", re.IGNORECASE)
+# No secret are tokens of a tokenizer, which say how a model is trained.
+_SECRET = re.compile(
+    r"(?!(?:bos|eos|pad|unk|sep|cls|mask|image|video|audio)_token$)"
+    r"(?:.*_)?(?:token|key|password|passwd|secret)$",
+    re.IGNORECASE | re.DOTALL,
+)
 _USER = re.compile(r"(?P<scheme>\b[a-zA-Z][a-zA-Z0-9+.-]{0,20}://)[^/?#\s@]*@(?=[^/?#\s])")
 
 
@@ -279,8 +282,8 @@ def masked(settings: Any) -> Any:
     """
     if isinstance(settings, Mapping):
         return {
-            name: HIDDEN if value and isinstance(value, str) and _is_secret(name) else masked(value)
-            for name, value in settings.items()
+            n: HIDDEN if v and isinstance(v, str) and _SECRET.match(str(n)) else masked(v)
+            for n, v in settings.items()
         }
     if isinstance(settings, (list, tuple)):
         return type(settings)(masked(value) for value in settings)
@@ -290,7 +293,3 @@ def masked(settings: Any) -> Any:
 def masked_url(text: str) -> str:
     """Return a text in which no URL names a user or a password."""
     return _USER.sub(rf"\g<scheme>{HIDDEN}@", text)
-
-
-def _is_secret(name: object) -> bool:
-    return bool(_SECRET.search(str(name))) and not _TEXT.search(str(name))

@@ -58,7 +58,7 @@ def command(
             table_of_tests("model − baseline", compared.differences),
             f"against {compared.names[0]}; * {level}",
         ),
-        "verdict": (None, ""),
+        "verdict": (),
     }
     if format == "text" and table == "all" and len(compared.names) == 2:
         del shown["leaders"]  # it would repeat the one difference

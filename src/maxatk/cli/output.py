@@ -31,6 +31,7 @@ OutputFormat: TypeAlias = Annotated[
 
 _STYLES = {"best": "bold", "second": "underline", "above": "green", "below": "red", "": ""}
 _FOOTNOTES = {"best": "¹", "second": "²"}
+_NO_TABLE = Table((), ())
 _UNBROKEN = 100_000  # characters of a line of a table: more than it has
 
 
@@ -43,7 +44,7 @@ class Output:
     """
 
     rows: Sequence[TidyRow]
-    table: Table | None = None
+    table: Table = _NO_TABLE
     title: str = ""
 
 
@@ -55,19 +56,19 @@ def emit(
     JSON is one object with a list of rows by name, CSV the first of the tables. As text the tables
     are followed by `text`.
     """
-    seen = [(found.table, found.title) for found in tables.values() if found.table]
+    seen = [found for found in tables.values() if found.table.rows]
     if output_format == "json":
         print(as_json({name: found.rows for name, found in tables.items()}), end="")
     elif output_format == "csv":
         print(as_csv(next(iter(tables.values())).rows), end="")
     elif output_format == "text":
-        for table, title in seen:
-            _print_table(table, title=title)
+        for found in seen:
+            _print_table(found.table, found.title)
         if text:
             print(printable(text))
     else:
-        whole = [table for table, _ in seen] or [_plain(found.rows) for found in tables.values()]
-        print("\n".join(format_table(table, output_format) for table in whole), end="")
+        whole = seen or [shown(found.rows) for found in tables.values()]
+        print("\n".join(format_table(found.table, output_format) for found in whole), end="")
 
 
 def facts_text(facts: Mapping[str, Any]) -> str:
@@ -93,13 +94,9 @@ def emit_plan(plan: Mapping[str, int], output_format: OutputFormat) -> None:
 
 def shown(rows: Sequence[TidyRow], *fields: str, title: str = "") -> Output:
     """Return rows that people see too, if there are any, with these fields or with all of them."""
-    return Output(rows, _plain(rows, *fields) if rows else None, title)
-
-
-def _plain(rows: Sequence[TidyRow], *fields: str) -> Table:
     names = fields or tuple(rows[0] if rows else ())
     cells = tuple(tuple(Cell(_value(row[name])) for name in names) for row in rows)
-    return Table(tuple(name.replace("_", " ") for name in names), cells)
+    return Output(rows, Table(tuple(name.replace("_", " ") for name in names), cells), title)
 
 
 def _value(value: Any) -> str:
@@ -202,7 +199,7 @@ def say_aside(text: str) -> None:
     print(printable(text), file=sys.stderr, flush=True)
 
 
-def _print_table(table: Table, *, title: str) -> None:
+def _print_table(table: Table, title: str) -> None:
     """Print a table with its best cells bold and the second best underlined.
 
     On a narrow terminal its rows become columns where those are fewer, and texts are folded.

@@ -11,13 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from maxatk.check import whole
-from maxatk.errors import InvalidValueError, MissingDependencyError, unknown_name
+from maxatk.check import needing, whole
+from maxatk.errors import InvalidValueError, unknown_name
 from maxatk.exchange.formats import NO_INSPECT
 from maxatk.folders import atomic_write
 from maxatk.jsonl import write_jsonl
 from maxatk.objectives import chance_of_best
-from maxatk.objectives.checks import FloatArray
 from maxatk.records import Problem, Sample, Score
 from maxatk.verifier import extract_code
 
@@ -97,18 +96,13 @@ def sft_rows(rows: Iterable[Exported], *, k: int, draws: int | None = None) -> l
             continue
         if members[0].problem is None:
             raise InvalidValueError(f"problems: must hold {problem_id!r}, for its prompt")
-        chances = chance_of_best(rewards, k)
-        times = np.ones(len(members)) if draws is None else _drawn(chances, draws)
-        weights = chances if draws is None else np.ones(len(members))
+        weights, times = chance_of_best(rewards, k), np.ones(len(members))
+        if draws is not None:  # each within one of `draws` times its chance
+            ends = np.floor(np.cumsum(weights) * draws + 0.5)
+            weights, times = times, np.diff(ends, prepend=0.0)
         for member, weight, count in zip(members, weights, times, strict=True):
             found += [_sft_row(member, float(weight))] * int(count)
     return [row for row in found if row["weight"]]
-
-
-def _drawn(chances: FloatArray, draws: int) -> FloatArray:
-    """Return how often each sample is drawn: within one of `draws` times its chance."""
-    ends = np.floor(np.cumsum(chances) * draws + 0.5)
-    return np.diff(ends, prepend=0.0)
 
 
 def _sft_row(row: Exported, weight: float) -> dict[str, Any]:
@@ -125,13 +119,9 @@ def _sft_row(row: Exported, weight: float) -> dict[str, Any]:
 
 def write_table(out: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     """Write rows as a parquet file, atomically; raises MissingDependencyError without pyarrow."""
-    try:
+    with needing(f"{out}: writing parquet needs the package 'pyarrow': pip install pyarrow"):
         import pyarrow
         from pyarrow import parquet
-    except ImportError as error:
-        raise MissingDependencyError(
-            f"{out}: writing parquet needs the package 'pyarrow': pip install pyarrow"
-        ) from error
     names = dict.fromkeys(name for row in rows for name in row)
     table = pyarrow.table({name: [row.get(name) for row in rows] for name in names})
     with atomic_write(out) as partial:
@@ -168,10 +158,8 @@ def _write_inspect_log(rows: Sequence[Exported], out: Path, name: str) -> None:
     """Write the log of a run with inspect's own writer: our samples are its epochs, from 1."""
     if out.suffix not in (".eval", ".json"):
         raise InvalidValueError(f"out: a log of inspect ends in .eval or .json, got {str(out)!r}")
-    try:
+    with needing(NO_INSPECT):
         from inspect_ai import log, model, scorer
-    except ImportError as error:
-        raise MissingDependencyError(NO_INSPECT) from error
     ids = list(dict.fromkeys(row.score.problem_id for row in rows))
     spec = log.EvalSpec(
         created=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),

@@ -17,8 +17,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from maxatk.check import existing_file
-from maxatk.errors import DataError, MissingDependencyError
+from maxatk.check import existing_file, needing
+from maxatk.errors import DataError
 from maxatk.exchange import log
 from maxatk.exchange.log import LogFormat, LogRow, PlacedRow, RawRow
 from maxatk.exchange.rollouts import ROLLOUTS
@@ -164,10 +164,8 @@ def _lm_eval(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow]:
 
 def _inspect_rows(path: Path) -> Iterator[PlacedRow]:
     existing_file(path)
-    try:
+    with needing(NO_INSPECT):
         from inspect_ai.log import read_eval_log
-    except ImportError as error:
-        raise MissingDependencyError(NO_INSPECT) from error
     try:
         samples = read_eval_log(str(path)).samples or []
     except Exception as error:  # its own errors, zipfile's and pydantic's
@@ -185,7 +183,10 @@ def _inspect(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow]:
     An epoch is a sample. The score of one scorer is the reward, every score a column, with letters
     as inspect reads them.
     """
-    scores = {name: _value(value, name) for name, value in row["scores"].items()}
+    scores = {
+        name: log.reward(_LETTERS.get(str(value), value), f"scores.{name}")
+        for name, value in row["scores"].items()
+    }
     scorer = mapping.get("scorer") or next(iter(scores), "")
     if ("scorer" not in mapping and len(scores) > 1) or (scores and scorer not in scores):
         raise DataError(f"field 'scores': has {', '.join(scores)}; --map scorer=NAME chooses one")
@@ -201,12 +202,6 @@ def _inspect(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow]:
             answer=target if isinstance(target, str) else "\n".join(target),
         )
     ]
-
-
-def _value(value: Any, scorer: str) -> float | None:
-    if isinstance(value, str) and value in _LETTERS:
-        return _LETTERS[value]
-    return log.reward(value, f"scores.{scorer}")
 
 
 FORMATS: dict[str, LogFormat] = {

@@ -13,7 +13,8 @@ from typing import Any, TypeAlias
 
 import yaml
 
-from maxatk.errors import InvalidValueError, MissingDependencyError
+from maxatk.check import needing
+from maxatk.errors import InvalidValueError
 from maxatk.folders import atomic_write
 from maxatk.jsonl import write_jsonl
 from maxatk.problems.benchmarks import BENCHMARKS
@@ -56,13 +57,9 @@ def write_hub(
     """
     if not rows:
         raise InvalidValueError("run: holds no samples to export")
-    try:
+    with needing("hub: needs the package 'huggingface_hub': pip install 'maxatk[eval]'"):
         texts = {"README.md": _card(rows, metrics, name, source)}
         entry = _entry(len(rows), metrics, source)
-    except ImportError as error:
-        raise MissingDependencyError(
-            "hub: needs the package 'huggingface_hub': pip install 'maxatk[eval]'"
-        ) from error
     if entry is not None:
         texts[f".eval_results/{source}.yaml"] = entry
     write_jsonl(folder / "samples.jsonl", rows)

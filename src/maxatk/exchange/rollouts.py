@@ -19,8 +19,8 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from maxatk.check import existing_file
-from maxatk.errors import DataError, MissingDependencyError
+from maxatk.check import existing_file, needing
+from maxatk.errors import DataError
 from maxatk.exchange import log
 from maxatk.exchange.log import LogFormat, LogRow, PlacedRow, RawRow
 
@@ -85,10 +85,8 @@ def _trace(trace: RawRow, problem: str, prompt: str | None) -> LogRow:
 
 def _slime_rows(path: Path) -> Iterator[PlacedRow]:
     existing_file(path)
-    try:
+    with needing("rollouts of slime need the package 'torch'"):
         import torch
-    except ImportError as error:
-        raise MissingDependencyError("rollouts of slime need the package 'torch'") from error
     try:  # weights_only: a file that would run code is refused
         samples = torch.load(path, map_location="cpu", weights_only=True)["samples"]
     except Exception as error:  # torch's own errors, pickle's, and those of other content
