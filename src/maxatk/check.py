@@ -12,8 +12,7 @@ from typing import TypeGuard
 
 from maxatk.errors import InvalidValueError, MissingDependencyError, MissingFileError
 
-LARGEST = 1e100
-"""Of rewards in size: sums of their squares stay finite."""
+LARGEST = 1e100  # of rewards in size: sums of their squares stay finite
 
 
 def require(holds: bool, field: str, allowed: str, value: object) -> None:

@@ -14,9 +14,7 @@ from maxatk.folders import atomic_write
 
 RecordT = TypeVar("RecordT")
 
-MOST_SHOWN = 50
-"""How many bad lines an error message lists; the rest are counted."""
-
+MOST_SHOWN = 50  # bad lines that an error message lists; the rest are counted
 _LONGEST = 1 << 28  # bytes of a line; a file without line ends would fill the memory
 
 

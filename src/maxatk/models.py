@@ -127,15 +127,12 @@ def load_tokenizer(
     from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
     config = Path(model) / "tokenizer_config.json"
-    tokenizer_class: Any = AutoTokenizer
-    # It follows the model's type: beside a Qwen2 config it ignores the pre-tokenizer that
-    # tokenizer.json has, which changes the ids. The generic class means that file as it is.
-    if config.is_file():
-        declared = json.loads(config.read_text(encoding="utf-8")).get("tokenizer_class")
-        if declared in ("PreTrainedTokenizerFast", "TokenizersBackend"):
-            tokenizer_class = PreTrainedTokenizerFast
-    tokenizer: PreTrainedTokenizerBase
-    tokenizer = tokenizer_class.from_pretrained(model, revision=revision or "main")
+    declared = json.loads(config.read_text(encoding="utf-8")) if config.is_file() else {}
+    # AutoTokenizer follows the model's type: beside a Qwen2 config it ignores the pre-tokenizer of
+    # tokenizer.json, which changes the ids. The generic class means that file as it is.
+    generic = declared.get("tokenizer_class") in ("PreTrainedTokenizerFast", "TokenizersBackend")
+    chosen: Any = PreTrainedTokenizerFast if generic else AutoTokenizer
+    tokenizer: PreTrainedTokenizerBase = chosen.from_pretrained(model, revision=revision or "main")
     prompt = prompt or PromptSettings()
     if prompt.template == "none":
         tokenizer.chat_template = None

@@ -35,7 +35,7 @@ class RecipeFlags(EvalRecipe):
 
 
 @dataclasses.dataclass(frozen=True)
-class Arguments:
+class Command:
     """Sample a model on problems, run the programs and compute max@k and pass@k.
 
     If interrupted, rerun the same command: it loses at most the samples in flight.
@@ -68,8 +68,8 @@ class Arguments:
         found = from_mapping(RecipeFlags, self._recipe(), where="recipe")
         required = ("model", "problems", "out")
         missing = {name: tyro.MISSING for name in required if not getattr(found, name)}
-        default = Arguments(dataclasses.replace(found, **missing))
-        asked = tyro.cli(Arguments, prog="maxatk eval", args=arguments, default=default)
+        default = Command(dataclasses.replace(found, **missing))
+        asked = tyro.cli(Command, prog="maxatk eval", args=arguments, default=default)
         refuse_two_outputs(asked.format, asked.progress)
         set_threads(asked.settings.model)
         if asked.show_config:
@@ -89,6 +89,3 @@ class Arguments:
         if "=" in str(self.recipe) and not self.recipe.is_file():  # overrides without a recipe
             return apply_overrides({}, [str(self.recipe), *self.overrides])
         return read_recipe(self.recipe, self.overrides)
-
-
-command = Arguments

@@ -33,14 +33,11 @@ COMMANDS: dict[str, str] = {
     "methods": "list the methods, and draw what each of them weighs",
     "doctor": "show how well programs are isolated on this machine",
 }
-"""Command -> what it does. tyro makes its flags of `command` in `maxatk.cli.<command>`: a function
-that does it, several by name, or a dataclass whose method `run` does it."""
+"""Command -> what it does. tyro makes its flags of what `maxatk.cli.<command>` has: `command`, a
+function that does it or several by name, or `Command`, a dataclass whose method `run` does it."""
 
-SMALL = ("export", "recipes", "mini", "methods", "doctor")
-"""The commands that `maxatk.cli.small` has under their own names."""
-
-NESTED = ("problems", "recipes")
-"""The commands that have commands of their own."""
+SMALL = ("export", "recipes", "mini", "methods", "doctor")  # of the module `small`
+NESTED = ("problems", "recipes")  # those that have commands of their own
 
 EXTRAS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("matplotlib", "jinja2", "pandas"), ("report",)),
@@ -134,7 +131,8 @@ def _run(arguments: list[str]) -> int:
 def entry(command: str) -> Any:
     """Return what tyro makes a command of; only its own module is imported."""
     module, name = ("small", command) if command in SMALL else (command, "command")
-    return getattr(importlib.import_module(f"maxatk.cli.{module}"), name)
+    found = importlib.import_module(f"maxatk.cli.{module}")
+    return getattr(found, name, None) or getattr(found, name.capitalize())
 
 
 def _remedy(command: str, package: str | None) -> str:

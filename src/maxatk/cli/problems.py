@@ -32,10 +32,7 @@ def list_benchmarks(format: OutputFormat = "text") -> None:
     rows = [
         {
             "benchmark": name,
-            "hub": found.hub,
-            "config": found.config,
-            "licence": found.licence,
-            "size": found.size,
+            **{key: getattr(found, key) for key in ("hub", "config", "licence", "size")},
             "splits": list(found.splits),
             "default_split": found.default_split,
             "options": [field.name for field in dataclasses.fields(found.options)],

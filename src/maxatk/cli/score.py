@@ -27,7 +27,7 @@ from maxatk.report.run_tables import KS, groups_table
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Arguments(RunRecipe):
+class Command(RunRecipe):
     """Verify the programs of a file, or take the rewards in it, and compute max@k and pass@k.
 
     --samples reads samples.jsonl of this tool and the files of other tools. --rewards reads a table
@@ -116,7 +116,7 @@ def _files(given: Sequence[Path]) -> list[Path]:
     return sorted(found, key=lambda file: natural(str(file)))
 
 
-def _print_steps(asked: Arguments, files: Sequence[Path]) -> None:
+def _print_steps(asked: Command, files: Sequence[Path]) -> None:
     """Print max@k over the steps of a training, one a file; each is a run in a folder of `out`."""
     steps = {int((re.findall(r"\d+", file.stem) or ["-1"])[-1]): file for file in files}
     if len(steps) < len(files) or -1 in steps:
@@ -137,7 +137,7 @@ def _print_steps(asked: Arguments, files: Sequence[Path]) -> None:
     output.emit({"steps": Output(rows, table)}, asked.output_format, text="\n".join(lacking))
 
 
-def _taken(asked: Arguments, file: Path, out: Path) -> Results:
+def _taken(asked: Command, file: Path, out: Path) -> Results:
     if asked.limit is not None or asked.dry_run:
         raise InvalidValueError("score: --limit and --dry-run are for --samples")
     if asked.by is not None and asked.problems is None:
@@ -156,7 +156,7 @@ def _taken(asked: Arguments, file: Path, out: Path) -> Results:
     )
 
 
-def _recipe(asked: Arguments) -> ScoreRecipe:
+def _recipe(asked: Command) -> ScoreRecipe:
     assert asked.samples is not None
     if asked.column is not None:
         raise InvalidValueError("score: --column is for --rewards")
@@ -167,6 +167,3 @@ def _recipe(asked: Arguments) -> ScoreRecipe:
         given["problems"] = problems_of_log(asked.samples, log_format=asked.format, mapping=mapping)
         given["reward"] = "answer" if asked.reward == BY_TESTS else asked.reward
     return ScoreRecipe(**given, map=mapping)
-
-
-command = Arguments

@@ -67,9 +67,6 @@ class Mini:
         print(f"model: {asked.out / 'base'}")
 
 
-mini = Mini
-
-
 def list_recipes(format: OutputFormat = "text") -> None:
     """List the recipes of the package with their first sentence; every command takes them by name.
 

@@ -38,7 +38,7 @@ class Drawing(SamplingSettings):
 
 
 @dataclasses.dataclass(frozen=True)
-class Arguments:
+class Command:
     """Draw programs for one problem, verify them as they come, and print the best.
 
     The problem is one of a benchmark or a problems.jsonl (--problems, --id), or a prompt in a
@@ -105,7 +105,7 @@ class Arguments:
         emit_facts(found.to_json(), self.format, text=_text(found))
 
 
-def _problem(asked: Arguments) -> Problem:
+def _problem(asked: Command) -> Problem:
     problems, prompt, tests = asked.problems, asked.prompt, asked.tests
     by_tests = asked.select is None and asked.reward == BY_TESTS
     without_tests = prompt is not None and tests is None and by_tests
@@ -138,6 +138,3 @@ def _text(found: Choice) -> str:
     counts = Counter(f"{reward:.3f}" for reward in scored)
     counts["unscored"] = len(found.rewards) - len(scored)
     return f"{text}\n\n{facts_text({'reward': kind, **+counts})}"
-
-
-command = Arguments

