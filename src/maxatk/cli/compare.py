@@ -48,19 +48,18 @@ def command(
     if format == "text" and table in ("all", "verdict"):
         print(printable(compared.verdict))
     level = f"adjusted p at most {options.alpha:g}"
+    scores = scores_table(compared.comparisons, compared.measures, compared.stars)
+    leaders = table_of_tests("best − other", compared.leaders)
+    differences = table_of_tests("model − baseline", compared.differences)
+    rows, about = tidy_rows(compared), f"95% intervals over problems; * above all others, {level}"
     shown = {
-        "scores": (
-            scores_table(compared.comparisons, compared.measures, compared.stars),
-            f"95% intervals over problems; * above all others, {level}",
+        "scores": Output(rows["scores"], scores, about),
+        "leaders": Output(rows["leaders"], leaders, f"* {level}"),
+        "differences": Output(
+            rows["differences"], differences, f"against {compared.names[0]}; * {level}"
         ),
-        "leaders": (table_of_tests("best − other", compared.leaders), f"* {level}"),
-        "differences": (
-            table_of_tests("model − baseline", compared.differences),
-            f"against {compared.names[0]}; * {level}",
-        ),
-        "verdict": (),
+        "verdict": Output(rows["verdict"]),
     }
     if format == "text" and table == "all" and len(compared.names) == 2:
         del shown["leaders"]  # it would repeat the one difference
-    rows = tidy_rows(compared)
-    emit({n: Output(rows[n], *shown[n]) for n in shown if table in ("all", n)}, format)
+    emit({name: shown[name] for name in shown if table in ("all", name)}, format)

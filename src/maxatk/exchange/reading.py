@@ -52,7 +52,8 @@ def read_log(
         _check_form(path, chosen)
     found: dict[tuple[str, int], LogRow] = {}
     errors: list[tuple[str, str]] = []
-    choices, counts = set(), Counter[str]()
+    choices: set[str] = set()
+    counts: Counter[str] = Counter()
     for place, value in (chosen.rows or _placed_rows)(path):
         try:
             row = _row(value)
