@@ -106,10 +106,11 @@ def test_bad_input_is_refused_and_nothing_written(
     [
         ("tests: 0", [], "tests: must be at least 1, got 0"),
         ("tests: 3", ["--tests", "-1"], "tests: must be at least 1, got -1"),
+        ("tests: 3", ["--tests", "4"], "mini: give either --recipe or settings as flags"),
         ("test: 3", [], "recipe: unknown key 'test'; did you mean 'tests'?"),
     ],
 )
-def test_the_built_in_model_takes_a_recipe_and_flags_win(
+def test_the_built_in_model_takes_a_recipe_or_flags(
     recipe, flags, message, capsys, tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)

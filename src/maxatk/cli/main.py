@@ -132,7 +132,7 @@ def entry(command: str) -> Any:
     """Return what tyro makes a command of; only its own module is imported."""
     module, name = ("small", command) if command in SMALL else (command, "command")
     found = importlib.import_module(f"maxatk.cli.{module}")
-    return getattr(found, name, None) or getattr(found, name.capitalize())
+    return getattr(found, name, None) or found.Command
 
 
 def _remedy(command: str, package: str | None) -> str:

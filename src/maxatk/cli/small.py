@@ -15,7 +15,7 @@ import tyro
 from maxatk.cli.flags import one_of, set_threads
 from maxatk.cli.output import OutputFormat, emit, shown
 from maxatk.cli.progress import ProgressMode, progress_of
-from maxatk.errors import SandboxError, StageError
+from maxatk.errors import InvalidValueError, SandboxError, StageError
 from maxatk.evaluation.folder import SAMPLES, SCORES
 from maxatk.evaluation.open import load_results
 from maxatk.evaluation.results import METRICS
@@ -35,8 +35,13 @@ if TYPE_CHECKING:
     from maxatk.engines.verl.surface import Part
 
 
-@dataclasses.dataclass(frozen=True)
-class Mini:
+def mini(
+    out: Annotated[Path, tyro.conf.Positional],
+    /,
+    settings: Annotated[MiniSettings, tyro.conf.arg(name="")] = MiniSettings(),  # noqa: B008
+    recipe: Path | None = None,
+    progress: ProgressMode = "auto",
+) -> None:
     """Make problems (train.jsonl, test.jsonl) and the warm-started model (base) in a folder.
 
     Example: maxatk mini runs/mini --test-problems 96
@@ -44,27 +49,16 @@ class Mini:
     Args:
         out: The folder; what it already holds for the same settings is left alone.
         settings: Sizes and seed.
-        recipe: A YAML file with settings that are not given here, such as test_problems.
+        recipe: A YAML file with the settings, such as test_problems, instead of flags.
     """
-
-    out: tyro.conf.Positional[Path]
-    settings: Annotated[MiniSettings, tyro.conf.arg(name="")] = dataclasses.field(
-        default_factory=MiniSettings
-    )
-    recipe: Path | None = None
-    progress: ProgressMode = "auto"
-
-    def run(self, arguments: Sequence[str]) -> None:
-        """Make them; flags win over the recipe, which is read once its name is known."""
-        asked = self
-        if self.recipe is not None:
-            recipe = from_mapping(MiniSettings, read_recipe(self.recipe), where="recipe")
-            default = dataclasses.replace(self, settings=recipe)
-            asked = tyro.cli(Mini, prog="maxatk mini", args=arguments, default=default)
-        set_threads()
-        with progress_of("warm start", asked.progress) as report:
-            build_mini(asked.out, asked.settings, progress=report)
-        print(f"model: {asked.out / 'base'}")
+    if recipe is not None:
+        if settings != MiniSettings():
+            raise InvalidValueError("mini: give either --recipe or settings as flags")
+        settings = from_mapping(MiniSettings, read_recipe(recipe), where="recipe")
+    set_threads()
+    with progress_of("warm start", progress) as report:
+        build_mini(out, settings, progress=report)
+    print(f"model: {out / 'base'}")
 
 
 def list_recipes(format: OutputFormat = "text") -> None:
