@@ -9,8 +9,7 @@ import tyro
 
 from maxatk.cli.output import Output, OutputFormat, emit
 from maxatk.evaluation.best import select
-from maxatk.report import Cell, Table
-from maxatk.report.tables import interval, share
+from maxatk.report.tables import Cell, interval, share, table_of_rows
 
 
 def command(
@@ -36,13 +35,12 @@ def command(
     found = select(run, by, ks=k or None)
     rows, lines = [], []
     for name, gain in found.gains.items():
-        line = [Cell(name)]
-        for at, number in enumerate(found.ks):
-            mean, low, high = gain.mean[at], gain.low[at], gain.high[at]
-            rows.append({"by": name, "k": number, "mean": mean, "low": low, "high": high})
-            line.append(Cell(share(mean), interval(low, high)))
-        lines.append(tuple(line))
-    table = Table(("chosen by", *(f"of {k}" for k in found.ks)), tuple(lines))
+        each = list(zip(found.ks, gain.mean, gain.low, gain.high, strict=True))
+        rows += [
+            {"by": name, "k": k, "mean": m, "low": low, "high": high} for k, m, low, high in each
+        ]
+        lines.append([name, *(Cell(share(m), interval(low, high)) for _, m, low, high in each)])
+    table = table_of_rows(["chosen by", *(f"of {k}" for k in found.ks)], lines)
     left = f"; {found.left_out} problems left out" if found.left_out else ""
     title = f"95% intervals over {found.problems} problems{left}"
     emit({"selection": Output(rows, table, title)}, format)
