@@ -58,7 +58,7 @@ def flags():
     done = subprocess.run([sys.executable, "-c", PARSERS], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     found = re.search("^COMPLETION_SPEC = (.*)$", done.stdout, re.MULTILINE)
-    return list(walk(ast.literal_eval(found[1]), ()))
+    return list(walk(ast.literal_eval(found[1].replace(r"\n", " ")), ()))
 
 
 def walk(parser, path):

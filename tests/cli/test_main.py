@@ -69,11 +69,11 @@ REFUSED = [
     (["mini", "x", "--tests", "0"], "tests: must be at least 1, got 0"),
     (["problems", "prepare", "mbbp", "--out", "x.jsonl"], "unknown value 'mbbp'"),
     (
-        ["problems", "prepare", "mbpp", "--out", "x.jsonl", "--limit", "0"],
+        ["problems", "prepare", "mbpp", "--out", "x.jsonl", "limit=0"],
         "limit: must be at least 1, got 0",
     ),
     (
-        ["problems", "prepare", "mbpp", "--out", "x.jsonl", "--split", "al"],
+        ["problems", "prepare", "mbpp", "--out", "x.jsonl", "split=al"],
         "split: unknown value 'al'",
     ),
     (

@@ -35,7 +35,7 @@ def test_the_list_names_every_benchmark_with_licence_and_options(maxatk):
 def test_a_problem_is_shown_with_its_tests_and_its_solution(maxatk, tmp_path):
     rows = write_rows(tmp_path / "rows.jsonl", mbpp_row(7))
     shown = maxatk("problems", "show", "mbpp", "7", "--file", rows).stdout
-    for part in ("mbpp/7", "tests: 2", "compare: literal", "You are an expert", "test 0, call"):
+    for part in ("mbpp/7", "tests: 2", "compare: literal", "You are an expert", "test 0, input"):
         assert part in shown
     assert "def add_all(xs, n):" in shown
     asserts = maxatk("problems", "show", "mbpp", "7", "form=asserts", "--file", rows).stdout

@@ -43,9 +43,9 @@ def test_a_dry_run_says_what_is_left_writes_nothing_and_imports_neither_torch_no
     assert done.stdout.splitlines()[-1] == "0 set()", done.stderr
     for said in (
         "4 x 2 seeds",
-        "stages     16, 1 of them finished",
-        "train      5 left, finished ones took 12 s each",
-        "eval       8 left\n",
+        "stages  16, 1 of them finished",
+        "train   5 left, finished ones took 12 s each",
+        "eval    8 left\n",
     ):
         assert said in done.stdout
     assert [path for path in (tmp_path / "work").rglob("*") if path.is_file()] == [finished]
