@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from maxatk.cli.progress import stage_board
+from maxatk.cli.progress import progress_of
 from maxatk.errors import InvalidValueError, StageError
 from maxatk.studies import stages as running
 from maxatk.studies.stages import Stage
@@ -19,7 +19,8 @@ BUSY = (
 
 
 def run_stages(stages, folder, *, jobs):
-    with stage_board([stage.name for stage in stages]) as board:
+    with progress_of("stages", parts={"": "finished"}) as board:
+        board(0, len(stages))
         return running.run_stages(stages, folder, jobs=jobs, board=board)
 
 
@@ -92,10 +93,11 @@ def test_stages_that_could_never_run_are_refused(stages, jobs, message, tmp_path
 RUNNER = """
 import sys
 from pathlib import Path
-from maxatk.cli.progress import stage_board
+from maxatk.cli.progress import progress_of
 from maxatk.studies.stages import Stage, run_stages
 try:
-    with stage_board(["endless"]) as board:
+    with progress_of("stages", parts={"": "finished"}) as board:
+        board(0, 1)
         stages = [Stage("endless", tuple(sys.argv[2:]))]
         run_stages(stages, Path(sys.argv[1]), jobs=1, board=board)
 except KeyboardInterrupt:

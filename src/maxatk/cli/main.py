@@ -45,9 +45,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("torch", "transformers", "tokenizers", "huggingface_hub"), ("eval", "train")),
     **dict.fromkeys(("tyro", "rich", "yaml", "scipy"), ("cli",)),
     "httpx": ("eval",),
-    "vllm": ("vllm",),
-    "verl": ("verl",),
-    "peft": ("peft",),
+    **{name: (name,) for name in ("vllm", "verl", "peft")},
     "gguf": ("smollm2",),
     "math_verify": ("math",),
     "inspect_ai": ("inspect",),
@@ -56,10 +54,8 @@ EXTRAS: dict[str, tuple[str, ...]] = {
 """Package -> the extras of this one that install it, the smallest first."""
 
 NEEDED: dict[str, str] = {
-    "train": "train",
-    "distill": "train",
-    "demo": "train,report",
-    "study": "train,report",
+    **dict.fromkeys(("train", "distill"), "train"),
+    **dict.fromkeys(("demo", "study"), "train,report"),
 }
 """Command -> the extras that it needs in any case, where one of them brings what is missing."""
 

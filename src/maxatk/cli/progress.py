@@ -7,7 +7,7 @@ import dataclasses
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Annotated, Literal, TypeAlias
 
@@ -102,14 +102,6 @@ def progress_of(
         report.show = lambda _part: say_aside(f"{name}: {report.line()}")
         report.hide = lambda part: say_aside(f"{part}: finished")
     yield report
-
-
-@contextlib.contextmanager
-def stage_board(names: Sequence[str]) -> Iterator[Progress]:
-    """Yield the progress of stages: how many have finished, and those that are at work."""
-    with progress_of("stages", parts={"": "finished"}) as report:
-        report(0, len(names))
-        yield report
 
 
 @contextlib.contextmanager

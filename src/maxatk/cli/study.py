@@ -14,7 +14,7 @@ import tyro
 
 from maxatk.check import at_least
 from maxatk.cli.output import Output, OutputFormat, emit, facts_text, say_aside
-from maxatk.cli.progress import stage_board
+from maxatk.cli.progress import progress_of
 from maxatk.errors import MaxAtKError, printable
 from maxatk.studies.findings import Study, study_rows, study_tables
 from maxatk.studies.recipe import StudyRecipe, load_study
@@ -77,7 +77,8 @@ def carry_out(
         cores = len(os.sched_getaffinity(0))
         stages = planned(study, everywhere, cores=cores, jobs=jobs)
         write_recipes(study, stages)
-        with stage_board([stage.name for stage in stages]) as board:
+        with progress_of("stages", parts={"": "finished"}) as board:
+            board(0, len(stages))
             seconds = run_stages(list(stages), study.work_folder, jobs=jobs, board=board)
         from maxatk.studies.write import write_study  # imports matplotlib
 
