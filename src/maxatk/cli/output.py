@@ -125,9 +125,9 @@ def results_output(
     parts: dict[str, Results] = {}
     for name, result in loaded.items():
         counts, about = result.counts, {"model": name}
-        metrics += metric_rows(result, ks, about)
+        metrics += [*metric_rows(result, ks, about)]
         for value, part in results_by(result, by).items() if by is not None else ():
-            groups += metric_rows(part, ks, {**about, "field": by, "value": value})
+            groups += [*metric_rows(part, ks, {**about, "field": by, "value": value})]
             heading = f"{value} ({len(part.ids)})"
             parts[f"{name} {heading}" if len(loaded) > 1 else heading] = part
         kept = {"problems": counts.problems, "samples": counts.samples, **counts.row}

@@ -127,7 +127,7 @@ def _print_steps(asked: Command, files: Sequence[Path]) -> None:
     found = {step: _taken(asked, file, asked.out / str(step)) for step, file in steps.items()}
     rows, logged = [], []
     for step, results in found.items():
-        rows += output.metric_rows(results, (), {"step": step})
+        rows += [*output.metric_rows(results, (), {"step": step})]
         best = {f"max@{k}": mean.mean for k, mean in results.metrics["max@k"].items()}
         logged.append({"step": step, **best})
     write_json(asked.out / TRAIN_RECORD, {"log_history": logged})

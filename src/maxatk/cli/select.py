@@ -33,7 +33,8 @@ def command(
         k: Of how many samples, from 1 to those of a problem; 1, 2, 4, ... if none is given.
     """
     found = select(run, by, ks=k or None)
-    rows, lines = [], []
+    rows = []
+    lines: list[list[Cell | str]] = []
     for name, gain in found.gains.items():
         each = list(zip(found.ks, gain.mean, gain.low, gain.high, strict=True))
         rows += [
