@@ -147,7 +147,7 @@ def test_scores_that_select_are_read_from_what_the_reward_function_returned():
     )
     with pytest.raises(InvalidValueError, match="returns no 'jugde'; it returned: judge, score"):
         selection_scores(extra, "jugde")
-    with pytest.raises(InvalidValueError, match="returned 'good' as 'judge'"):
+    with pytest.raises(InvalidValueError, match=r"no number as 'judge': .*'good'"):
         selection_scores([{"reward_extra_info": {"judge": "good"}}], "judge")
 
 

@@ -23,9 +23,7 @@ def test_the_installed_verl_has_all_that_the_plug_in_needs(capsys):
 def test_another_version_is_named_with_the_remedy(monkeypatch):
     versions = {"verl": "0.10.0", "ray": "2.60.0", "TransferQueue": "0.1.11"}
     monkeypatch.setattr(surface.metadata, "version", versions.__getitem__)
-    with pytest.raises(
-        MissingDependencyError, match=r"verl 0.10.0: must be 0.9 or newer, below 0.10"
-    ):
+    with pytest.raises(MissingDependencyError, match=r"verl 0.10.0: must be >=0.9,<0.10"):
         surface.check_versions()
 
 

@@ -14,14 +14,9 @@ from verl.workers.utils.padding import no_padding_2_padding
 from maxatk.engines.verl.rows import advantages_of_rows
 from maxatk.objectives.objective import Objective
 
-K_KEY = "maxatk_k"
-"""The key of a batch that tells the loss the k of the moment; without it advantages stay."""
-
-FACTOR_KEY = "maxatk_factor"
-"""The key of a batch that tells the loss what advantages are multiplied by."""
-
-SELECTION_KEY = "maxatk_selection"
-"""The column of a batch that has the score that selects at every response token of a row."""
+# Keys of a batch that tell the loss the k of the moment, without which advantages stay, and what
+# they are multiplied by; the column with the score that selects at every response token of a row.
+K_KEY, FACTOR_KEY, SELECTION_KEY = "maxatk_k", "maxatk_factor", "maxatk_selection"
 
 
 def group_loss(
@@ -88,7 +83,7 @@ def row_advantages(
 
 
 def row_ids(data: TensorDict) -> list[str]:
-    """Return the group id of every row; verl hands them over as its own kind of list."""
+    """Return the group id of every row."""
     return [str(one) for one in data["uid"]]
 
 

@@ -13,8 +13,7 @@ from maxatk.settings import from_mapping
 
 WHERE = "algorithm.maxatk"
 _PARTS = "actor_rollout_ref"
-REWARD = "score"
-"""The key of what a reward function returns that is the reward."""
+_REWARD = "score"  # the key of what a reward function returns that is the reward
 
 MODE, ASYNC_MODE = "maxatk_sync", "maxatk_separate_async"
 """The values of `trainer.v1.trainer_mode` that choose a trainer of this package."""
@@ -22,9 +21,7 @@ MODE, ASYNC_MODE = "maxatk_sync", "maxatk_separate_async"
 CURRENT = "current"
 """The key of `algorithm.maxatk` in which the trainer tells the estimator the advantage of a row."""
 
-
-KEPT = "log_groups"
-"""The key of `algorithm.maxatk` that is about the record and not about the objective."""
+_KEPT = "log_groups"  # the key that is about the record and not about the objective
 
 
 def read_objective(algorithm: Mapping[str, Any]) -> Objective:
@@ -37,7 +34,7 @@ def read_objective(algorithm: Mapping[str, Any]) -> Objective:
     that is none; the rest is found by `problems_of`.
     """
     found = algorithm.get("maxatk") or {}
-    given = {name: _plain(found[name]) for name in found if name not in (CURRENT, KEPT)}
+    given = {name: _plain(found[name]) for name in found if name not in (CURRENT, _KEPT)}
     if not given:
         raise InvalidValueError(
             f"{WHERE}: the estimator 'maxatk' needs a method and a k; add +{WHERE}.method=bon_loo1 "
@@ -59,17 +56,17 @@ def read_objective(algorithm: Mapping[str, Any]) -> Objective:
 
 def groups_kept(algorithm: Mapping[str, Any]) -> int:
     """Return how many groups of a step groups.jsonl keeps; raises InvalidValueError for no int."""
-    most: int = (algorithm.get("maxatk") or {}).get(KEPT, 8)
-    whole(f"{WHERE}.{KEPT}", most, 0)
+    most: int = (algorithm.get("maxatk") or {}).get(_KEPT, 8)
+    whole(f"{WHERE}.{_KEPT}", most, 0)
     return most
 
 
 def problems_of(objective: Objective, group_size: int) -> list[str]:
     """Return what is not allowed in groups of that many samples, each with its setting."""
     found = objective.problems(group_size, called="actor_rollout_ref.rollout.n")
-    if objective.selection == REWARD:
+    if objective.selection == _REWARD:
         found.append(
-            f"selection: {REWARD!r} is the reward itself, which selects without a selection; name "
+            f"selection: {_REWARD!r} is the reward itself, which selects without a selection; name "
             "another key that the reward function returns"
         )
     return [f"{WHERE}.{problem}" for problem in found]
@@ -105,12 +102,12 @@ def check_config(config: Any) -> Objective:
         objective = read_objective(config.algorithm)
         groups_kept(config.algorithm)
     except MaxAtKError as error:
-        raise _refusal([str(error), *wrong]) from error
-    wrong += problems_of(objective, config.actor_rollout_ref.rollout.n)
-    if objective.needs_ratios:
-        wrong += _correction(config)
+        wrong.insert(0, str(error))
+    else:
+        wrong += problems_of(objective, config.actor_rollout_ref.rollout.n)
+        wrong += _correction(config) if objective.needs_ratios else ()
     if wrong:
-        raise _refusal(wrong)
+        raise InvalidValueError("\n- ".join(["verl cannot train with these settings:", *wrong]))
     return objective
 
 
@@ -164,10 +161,6 @@ def _sequence_parallel(actor: Any) -> int:
     return max(actor.get(name) or 1, engine.get(name) or 1)
 
 
-def _refusal(wrong: list[str]) -> InvalidValueError:
-    return InvalidValueError("verl cannot train with these settings:\n- " + "\n- ".join(wrong))
-
-
 def _settings(config: Any) -> Iterator[str]:
     """Yield what is wrong with verl's own settings under any method."""
     algorithm, prompts = config.algorithm, config.data.train_batch_size
@@ -218,29 +211,20 @@ def _correction(config: Any) -> Iterator[str]:
     if weights := (config.algorithm.get("rollout_correction") or {}).get("rollout_is"):
         allowed = "null, or ratios are counted twice; allowed beside it: bypass_mode=True"
         yield _must("algorithm.rollout_correction.rollout_is", allowed, weights)
-    if _asynchronous(config):
-        yield from _ratios_to_the_sampler(config)
     ranks, mini = data_parallel(config), actor.ppo_mini_batch_size
     rows, micro = mini * n / ranks, actor.ppo_micro_batch_size_per_gpu
+    if _asynchronous(config) and not keeps_sampler_log_probs(config):
+        allowed = f"True with {ASYNC_MODE}, whose ratios are to the sampler's weights of some steps"
+        yield _must("algorithm.rollout_correction.bypass_mode", f"{allowed} ago", False)
+    if _asynchronous(config) and not holds_whole_groups(config):
+        allowed = f"a multiple of rollout.n with {ASYNC_MODE}, whose loss corrects whole groups"
+        yield _must(f"{where}.ppo_micro_batch_size_per_gpu", allowed, micro)
     if rows % 1:
         allowed = f"prompts whose {n} samples each divide into {ranks} ranks"
         yield _must(f"{where}.ppo_mini_batch_size", allowed, mini)
     elif not actor.use_dynamic_bsz and (micro is None or rows % micro):
         allowed = f"a divisor of the {rows:.0f} samples that a rank has of a mini-batch"
         yield _must(f"{where}.ppo_micro_batch_size_per_gpu", allowed, micro)
-
-
-def _ratios_to_the_sampler(config: Any) -> Iterator[str]:
-    """Yield why asynchronous updates would not have the ratios to what the sampler drew from."""
-    if not keeps_sampler_log_probs(config):
-        why = "whose ratios are to the sampler's weights of some steps ago"
-        yield _must(
-            "algorithm.rollout_correction.bypass_mode", f"True with {ASYNC_MODE}, {why}", False
-        )
-    if not holds_whole_groups(config):
-        where = f"{_PARTS}.actor.ppo_micro_batch_size_per_gpu"
-        allowed = f"a multiple of rollout.n with {ASYNC_MODE}, whose loss corrects whole groups"
-        yield _must(where, allowed, config.actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu)
 
 
 def _must(setting: str, allowed: str, value: Any) -> str:

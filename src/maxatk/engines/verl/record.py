@@ -14,11 +14,8 @@ from maxatk.folders import writable
 from maxatk.group_log import GROUPS, GroupLog, group_row, rounded, send_groups, shortened
 from maxatk.objectives.objective import Objective
 
-FIELDS = ("prompts", "responses", "extra_fields", "extra_info")
-"""Columns of verl's batch that a record shows."""
-
-OWN = "maxatk/"
-"""What the keys of verl's log begin with that are named as in a training by TRL."""
+FIELDS = ("prompts", "responses", "extra_fields", "extra_info")  # of verl's batch, that are shown
+OWN = "maxatk/"  # what keys of verl's log begin with that are named as in a training by TRL
 
 _NAMES = {
     "actor/pg_loss": "loss",

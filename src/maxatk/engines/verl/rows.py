@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -53,23 +52,18 @@ def selection_scores(extra: Sequence[Any], key: str) -> np.ndarray:
         raise InvalidValueError(
             f"{WHERE}.selection: the reward function returns no {key!r}; it returned: {names}"
         )
-    return np.asarray([_number(row.get(key), key) for row in rows])
+    try:
+        return np.asarray([row.get(key) for row in rows], dtype=float)
+    except (TypeError, ValueError) as error:
+        raise InvalidValueError(
+            f"{WHERE}.selection: the reward function returned no number as {key!r}: {error}"
+        ) from error
 
 
 def returned(extra: Any) -> dict[str, Any]:
     """Return what the reward function returned of a row, from verl's `extra_fields` of it."""
     found = extra.get(_RETURNED) if isinstance(extra, dict) else None
     return found if isinstance(found, dict) else {}
-
-
-def _number(value: Any, key: str) -> float:
-    try:
-        return math.nan if value is None else float(value)
-    except (TypeError, ValueError) as error:
-        raise InvalidValueError(
-            f"{WHERE}.selection: the reward function returned {value!r} as {key!r}; a number is "
-            "needed"
-        ) from error
 
 
 def validation_metrics(
@@ -83,8 +77,11 @@ def validation_metrics(
     for; a prompt with fewer scored samples is left out of max@k.
     """
     rewards = np.asarray(columns["reward"], dtype=float)
-    solved = np.where(np.isnan(rewards), np.nan, _solved(rewards, columns))
-    names = np.asarray(sources)
+    names, solved = np.asarray(sources), rewards >= 1
+    if columns.get("passed") is not None and columns.get("total") is not None:
+        tests = zip(columns["passed"], columns["total"], strict=True)
+        solved = np.asarray([bool(t) and p == t for p, t in tests])  # a test is needed
+    solved = np.where(np.isnan(rewards), np.nan, solved)
     found = {}
     for source in dict.fromkeys(sources):
         here = np.flatnonzero(names == source)
@@ -95,10 +92,3 @@ def validation_metrics(
             for size in logged_ks(layout.width, k):
                 found[f"val-core/{source}/reward/{name}@{size}"] = mean_max_at_k(table, size)
     return found
-
-
-def _solved(rewards: np.ndarray, columns: Mapping[str, Sequence[Any]]) -> np.ndarray:
-    if columns.get("passed") is None or columns.get("total") is None:
-        return rewards >= 1
-    rows = zip(columns["passed"], columns["total"], strict=True)
-    return np.asarray([bool(t) and p == t for p, t in rows])  # nothing is solved without a test

@@ -7,14 +7,11 @@ import importlib
 import pkgutil
 from importlib import metadata
 
+from packaging.specifiers import SpecifierSet
+
 from maxatk.errors import MissingDependencyError
 
-VERSIONS: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
-    "verl": ((0, 9), (0, 10)),
-    "ray": ((2, 41), (3,)),
-    "TransferQueue": ((0, 1, 10), (0, 2)),
-}
-"""Distribution -> from this version up to, and without, that one."""
+VERSIONS = {"verl": ">=0.9,<0.10", "ray": ">=2.41,<3", "TransferQueue": ">=0.1.10,<0.2"}
 
 _TRAINERS = "verl.trainer.ppo.v1.trainer_base:TRAINER_REGISTRY"
 _REGISTERED = {
@@ -36,7 +33,15 @@ class Part:
 
 def versions() -> list[Part]:
     """Return whether verl and what it stands on have versions that fit; never raises."""
-    return [_version(name) for name in VERSIONS]
+    found = []
+    for name, wanted in VERSIONS.items():
+        try:
+            version = metadata.version(name)
+            holds = SpecifierSet(wanted).contains(version, prereleases=True)
+            found.append(Part(f"{name} {version}", holds, "" if holds else f"must be {wanted}"))
+        except metadata.PackageNotFoundError:
+            found.append(Part(name, False, f"is not installed; it must be {wanted}"))
+    return found
 
 
 def registrations() -> list[Part]:
@@ -62,15 +67,3 @@ def check_versions() -> None:
         raise MissingDependencyError(
             f"verl does not fit this plug-in:\n- {wrong}\npip install 'maxatk[verl]'"
         )
-
-
-def _version(name: str) -> Part:
-    least, below = VERSIONS[name]
-    wanted = f"{'.'.join(map(str, least))} or newer, below {'.'.join(map(str, below))}"
-    try:
-        text = metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return Part(name, False, f"is not installed; it must be {wanted}")
-    numbers = tuple(int(part) for part in text.split(".")[:3] if part.isdigit())
-    holds = least <= numbers < below
-    return Part(f"{name} {text}", holds, "" if holds else f"must be {wanted}")

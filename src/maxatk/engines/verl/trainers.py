@@ -1,20 +1,14 @@
 """Entry point `verl.plugins`: two trainers, and all that touches verl's V1 trainer.
 
-`maxatk_sync` samples and trains in turns. `maxatk_separate_async` trains while other devices
-sample, so that a group comes from weights of some steps ago.
-
-A method without a correction needs no more than the estimator; the trainer adds the moving k, the
-selection, the running scale, the checks before any work and unbiased metrics. A correction is
-found in one of two places. Where micro-batches hold whole groups, the loss knows all ratios
-(`loss.group_loss`), under any number of mini-batches and epochs. Where they do not, a forward pass
-before each optimizer step finds them.
+A correction is found in one of two places. Where micro-batches hold whole groups, the loss knows
+all ratios (`loss.group_loss`), under any number of mini-batches and epochs. Where they do not, a
+forward pass before each optimizer step finds them.
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -136,8 +130,10 @@ class MaxAtKTrainer(PPOTrainer):
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
         self._k = self._objective.k_at((self.global_steps - 1) / max(self.total_training_steps, 1))
-        if self._objective.selection is not None:
-            self._put_selection(batch, self._objective.selection)
+        if (key := self._objective.selection) is not None:  # a column in the shape of verl's own
+            data = self._fetch(batch, ["response_mask", "extra_fields"])
+            scores = selection_scores(list(data["extra_fields"]), key)
+            self._put(batch, loss.SELECTION_KEY, loss.spread(data, scores))
         data = self._fetch(batch, [*self._fields, *FIELDS])
         found = loss.row_advantages(self._objective, data, k=self._k, group_size=self._n)
         layout = layout_of_ids(loss.row_ids(data), least=self._n)
@@ -172,12 +168,6 @@ class MaxAtKTrainer(PPOTrainer):
             rows = list(groups.values())
             self._record.add(self.global_steps, data, self.tokenizer, rows, k=self._k)
 
-    def _put_selection(self, batch: Any, key: str) -> None:
-        """Give the batch a column of the scores that select, in the shape of verl's own columns."""
-        data = self._fetch(batch, ["response_mask", "extra_fields"])
-        scores = selection_scores(list(data["extra_fields"]), key)
-        self._put(batch, loss.SELECTION_KEY, loss.spread(data, scores))
-
     def _update_actor(self, batch: Any, metrics: dict[str, Any]) -> Any:
         if self._in_loss:
             told = {loss.K_KEY: self._k, loss.FACTOR_KEY: self._scale.factor(self._n)}
@@ -185,9 +175,12 @@ class MaxAtKTrainer(PPOTrainer):
         if not self._on_driver:
             return super()._update_actor(batch, metrics)
         collected: dict[str, list[float]] = defaultdict(list)
+        size = self._mini * self._n
         fresh = not keeps_sampler_log_probs(self.config)  # ratios of one before the first step
         for _ in range(self._epochs):
-            for part in self._mini_batches(batch):
+            for start in range(0, len(batch), size):  # whole groups, balanced over the ranks
+                part = batch.select_keys(batch.keys[start : start + size])
+                part = super()._balance_batch(part, metrics={})
                 own: dict[str, Any] = {} if fresh else self._refresh(part)
                 fresh = False
                 super()._update_actor(part, own)
@@ -195,13 +188,6 @@ class MaxAtKTrainer(PPOTrainer):
                     collected[name].append(value)
         metrics.update({name: float(np.mean(values)) for name, values in collected.items()})
         return batch
-
-    def _mini_batches(self, batch: Any) -> Iterable[Any]:
-        """Yield the mini-batches of whole groups, each balanced over the ranks by verl."""
-        size = self._mini * self._n
-        for start in range(0, len(batch), size):
-            part = batch.select_keys(batch.keys[start : start + size])
-            yield super()._balance_batch(part, metrics={})
 
     def _refresh(self, batch: Any) -> dict[str, float]:
         """Put today's advantages into a batch of whole groups, and return what to log of them."""
@@ -270,18 +256,14 @@ class MaxAtKTrainer(PPOTrainer):
 
 @register_trainer(MODE)
 class MaxAtKTrainerSync(MaxAtKTrainer, PPOTrainerSync):
-    """verl's synchronous trainer with the advantages of this package."""
+    """verl's synchronous trainer, which samples and trains in turns."""
 
     _mode = "sync"
 
 
 @register_trainer(ASYNC_MODE)
 class MaxAtKTrainerSeparateAsync(MaxAtKTrainer, PPOTrainerSeparateAsync):
-    """verl's asynchronous trainer with the advantages of this package.
-
-    A correction takes its ratios from the loss, to the log-probabilities with which a group was
-    sampled, whichever weights those were.
-    """
+    """verl's asynchronous trainer; ratios are to the weights that sampled, some steps ago."""
 
     _mode = "separate_async"
 
