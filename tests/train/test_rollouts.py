@@ -205,9 +205,15 @@ def test_an_evaluation_within_the_training_is_drawn_by_the_same_loop(ending_fold
 @pytest.mark.parametrize(
     "changes, message",
     [
-        ({"rollouts": "hf"}, r"rollouts: unknown value 'hf'.*auto, own, trl, vllm"),
-        ({"rollouts": "own", "use_vllm": True}, r"use_vllm: True is rollouts 'vllm', got 'own'"),
-        ({"rollouts": "trl", "use_vllm": True}, r"use_vllm: True is rollouts 'vllm', got 'trl'"),
+        ({"rollouts": "hf"}, r"rollouts: unknown value 'hf'.*auto, own, trl"),
+        (
+            {"rollouts": "own", "use_vllm": True},
+            r"rollouts: must be 'auto' .*got 'own'",
+        ),
+        (
+            {"rollouts": "trl", "use_vllm": True},
+            r"rollouts: must be 'auto' .*got 'trl'",
+        ),
         ({"repetition_penalty": 1.2}, r"repetition_penalty: must be 1.0 .*got 1.2"),
         (
             {"generation_kwargs": {"repetition_penalty": 1.2}},

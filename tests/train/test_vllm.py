@@ -137,7 +137,7 @@ def test_ratios_to_the_sampler_are_refused_where_they_would_be_others(tmp_path, 
 
 
 def test_a_method_without_a_correction_trains_where_vllm_samples(make_trainer):
-    trainer = make_trainer(cls=MaxAtKTrainer, num_iterations=2, rollouts="vllm")
+    trainer = make_trainer(cls=MaxAtKTrainer, num_iterations=2, use_vllm=True)
     trainer.train()
     assert trainer.rollouts == "vllm"
     assert trainer.state.global_step == 3

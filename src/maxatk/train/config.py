@@ -18,10 +18,9 @@ from maxatk.errors import InvalidValueError, MissingDependencyError, unknown_nam
 from maxatk.functions import load_function
 from maxatk.objectives import check_group_size, method_of
 from maxatk.objectives.objective import Objective
-from maxatk.train.loop import refuse_unfollowed
+from maxatk.train import loop
 from maxatk.train.shared_prompts import refuse_unshareable
 
-ROLLOUTS = ("auto", "own", "trl", "vllm")  # who draws; "auto" decides between the others
 TRACKERS = ("tensorboard", "trackio", "wandb")  # that were tried; names of packages too
 
 _COUNTS = ("per_device_train_batch_size", "gradient_accumulation_steps", "num_iterations")
@@ -84,8 +83,8 @@ class MaxAtKConfig(WithObjective, GRPOConfig):
         max_weight: Share of max@k in the objective; the rest is max@1.
         advantage_scale: For a method without a scale of its own: "mean" (a credit that is summed
             over a group, times its size), "sum" (as in eq. 9), "batch" (one running scale).
-        rollouts: Who draws rollout batches: "own" (this package's loop), "trl" (`generate`), "vllm"
-            (as `use_vllm`), or "auto": vLLM if asked for, "own" on a CPU where it fits, else "trl".
+        rollouts: Who draws rollout batches without `use_vllm`: "own" (this package's loop), "trl"
+            (`generate`), or "auto": "own" on a CPU where it fits, else "trl".
         groups_with_signal: Draw prompts until no group of the rollout batch has advantages of 0.
         max_prompt_draws: The prompts that are drawn for it at most, in rollout batches.
         share_prompts: Evaluate every different prompt of a micro-batch once in the update.
@@ -122,8 +121,6 @@ class MaxAtKConfig(WithObjective, GRPOConfig):
         if self.bf16 is None:
             self.bf16 = torch.cuda.is_available() and torch.cuda.is_bf16_supported()
         _check_values(self)
-        if self.rollouts == "vllm":
-            self.use_vllm = True
         # transformers warns of the old names, which TRL and recipes have, where it has new ones.
         for old in ("gradient_checkpointing", "gradient_checkpointing_kwargs"):
             new = old.replace("gradient", "activation")
@@ -133,7 +130,8 @@ class MaxAtKConfig(WithObjective, GRPOConfig):
         _check_trackers(self.report_to)
         _check_meaning(self)
         _check_options(self)
-        refuse_unfollowed(self)
+        if self.rollouts == "own":
+            loop.refuse_settings(self)
 
     @property
     def shards_weights(self) -> bool:
@@ -162,13 +160,12 @@ def _check_values(config: MaxAtKConfig) -> None:
     if config.answers is not None:
         load_function(config.answers, field="answers")
     _check_geometry(config)
-    for name, known in (("rollouts", ROLLOUTS), ("behaviour", ("trainer", "sampler"))):
+    rollouts, behaviours = ("auto", "own", "trl"), ("trainer", "sampler")
+    for name, known in (("rollouts", rollouts), ("behaviour", behaviours)):
         if getattr(config, name) not in known:
             raise unknown_name(name, getattr(config, name), known)
-    if config.use_vllm and config.rollouts in ("own", "trl"):
-        raise InvalidValueError(
-            f"use_vllm: True is rollouts 'vllm', got {config.rollouts!r}; allowed: one of them"
-        )
+    if config.use_vllm:
+        require_settings(config, {"rollouts": ("auto",)}, "with use_vllm, which samples by itself")
     groups = config.log_groups
     require(is_whole(groups, 0), "log_groups", "a whole number from 0", groups)
 
@@ -177,7 +174,8 @@ def check_model(config: Any, model: Any, name: str | None) -> None:
     """Refuse a model, by its config, that some settings do not go with; `name` is its folder."""
     if config.share_prompts:
         refuse_unshareable(model)
-    refuse_unfollowed(config, model=model, name=name)
+    if config.rollouts == "own":
+        loop.refuse_config(config, model, name)
 
 
 def check_prompts(config: Any, count: int, *, called: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -74,11 +74,14 @@ def own_settings(trainer: Any) -> SamplingSettings | None:
     auto = config.rollouts == "auto"
     if config.use_vllm or config.rollouts == "trl" or (auto and model.device.type != "cpu"):
         return None
-    of_model = _of_model(config, model.config, model.generation_config, lambda: supports(model))
-    for obstacle in itertools.chain(_of_settings(config), _of_trainer(trainer), of_model):
+    try:
+        refuse_settings(config)
+        _refuse_trainer(trainer)
+        _refuse_model(config, model.config, model.generation_config, plain=supports(model))
+    except InvalidValueError:
         if auto:
             return None
-        raise InvalidValueError(obstacle)
+        raise
     values = _values(config)
     return SamplingSettings(
         temperature=values["temperature"],
@@ -90,23 +93,6 @@ def own_settings(trainer: Any) -> SamplingSettings | None:
     )
 
 
-def refuse_unfollowed(
-    config: Any, *, model: PretrainedConfig | None = None, name: str | None = None
-) -> None:
-    """Refuse settings and models, by config and by `name`, that rollouts "own" do not follow."""
-    if config.rollouts != "own":
-        return
-    obstacles = list(_of_settings(config))
-    if model is not None:
-        generation = GenerationConfig()
-        if name is not None:
-            with contextlib.suppress(OSError):  # a model need not have one
-                generation = GenerationConfig.from_pretrained(name)
-        obstacles += _of_model(config, model, generation, lambda: is_plain(model))
-    for obstacle in obstacles:
-        raise InvalidValueError(obstacle)
-
-
 def _values(config: Any) -> dict[str, Any]:
     """Return what decides the distribution, with the names that `generate` has for it."""
     values = {name: getattr(config, name) for name in _FOLLOWED}
@@ -114,14 +100,21 @@ def _values(config: Any) -> dict[str, Any]:
     return values | (config.generation_kwargs or {})
 
 
-def _of_settings(config: Any) -> Iterator[str]:
-    """Yield why the loop does not follow the settings."""
+def _require(holds: bool, name: str, value: Any, allowed: str, why: str) -> None:
+    if not holds:
+        raise InvalidValueError(
+            f"{name}: must be {allowed} with rollouts 'own', which {why}; got {value!r}"
+        )
+
+
+def refuse_settings(config: Any) -> None:
+    """Raise InvalidValueError for settings that the loop does not follow."""
     values = _values(config)
     two_cuts = bool(values["min_p"]) and values["top_p"] < 1
     batching = config.use_transformers_continuous_batching
     for name, value in values.items():
-        if name not in (*_FOLLOWED, "max_new_tokens"):
-            yield _sentence(f"generation_kwargs.{name}", value, "left out", "is not `generate`")
+        known = name in (*_FOLLOWED, "max_new_tokens")
+        _require(known, f"generation_kwargs.{name}", value, "left out", "is not `generate`")
     for name, value, allowed, why in (
         ("fsdp or deepspeed", config.shards_weights, False, "needs whole weights"),
         ("torch_compile", config.torch_compile, False, "changes the shape of its steps"),
@@ -131,36 +124,39 @@ def _of_settings(config: Any) -> Iterator[str]:
         ("repetition_penalty", values["repetition_penalty"], 1.0, "has no penalties"),
         ("min_p", values["min_p"] if two_cuts else None, None, "cuts by min_p before top_p"),
     ):
-        if value != allowed:
-            yield _sentence(name, value, repr(allowed), why)
-    if not values["temperature"] > 0:
-        yield _sentence("temperature", values["temperature"], "positive", "samples")
+        _require(value == allowed, name, value, repr(allowed), why)
+    temperature = values["temperature"]
+    _require(temperature > 0, "temperature", temperature, "positive", "samples")
 
 
-def _of_trainer(trainer: Any) -> Iterator[str]:
-    if trainer.rollout_func is not None:
-        yield _sentence("rollout_func", "one", "None", "samples by itself")
-    if isinstance(trainer.processing_class, ProcessorMixin):
-        yield _sentence("processing_class", "a processor", "a tokenizer", "reads text alone")
-    for adapter in getattr(trainer.model, "peft_config", {}).values():
-        if adapter.is_prompt_learning:
-            yield _sentence("peft_config", adapter.peft_type, "LoRA", "needs the model's layers")
+def _refuse_trainer(trainer: Any) -> None:
+    processor = isinstance(trainer.processing_class, ProcessorMixin)
+    adapters = getattr(trainer.model, "peft_config", {}).values()
+    learned = [adapter.peft_type for adapter in adapters if adapter.is_prompt_learning]
+    _require(trainer.rollout_func is None, "rollout_func", "one", "None", "samples by itself")
+    _require(not processor, "processing_class", "a processor", "a tokenizer", "reads text alone")
+    _require(not learned, "peft_config", learned, "LoRA", "needs the model's layers")
 
 
-def _of_model(
-    config: Any, model: PretrainedConfig, generation: GenerationConfig, plain: Callable[[], bool]
-) -> Iterator[str]:
+def refuse_config(config: Any, model: PretrainedConfig, name: str | None) -> None:
+    """Raise InvalidValueError for a model, by config and by `name`, that the loop cannot follow."""
+    generation = GenerationConfig()
+    if name is not None:
+        with contextlib.suppress(OSError):  # a model need not have one
+            generation = GenerationConfig.from_pretrained(name)
+    _refuse_model(config, model, generation, plain=is_plain(model))
+
+
+def _refuse_model(
+    config: Any, model: PretrainedConfig, generation: GenerationConfig, *, plain: bool
+) -> None:
     without_effect = _WITHOUT_EFFECT | {"min_p"} if _values(config)["min_p"] else _WITHOUT_EFFECT
+    why = "draws from the distribution of the model alone"
     for name, value in generation.to_diff_dict().items():
-        if value and name not in without_effect:
-            why = "draws from the distribution of the model alone"
-            yield _sentence(f"the model's generation_config.{name}", value, "left out", why)
-    if not plain():
-        yield (
+        known = not value or name in without_effect
+        _require(known, f"the model's generation_config.{name}", value, "left out", why)
+    if not plain:
+        raise InvalidValueError(
             f"rollouts: 'own' computes full attention of every layer to every token, and a "
             f"{model.model_type} model of this config has another one; allowed with it: trl, auto"
         )
-
-
-def _sentence(name: str, value: Any, allowed: str, why: str) -> str:
-    return f"{name}: must be {allowed} with rollouts 'own', which {why}; got {value!r}"
