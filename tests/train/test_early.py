@@ -9,7 +9,6 @@ from datasets import Dataset
 from maxatk.records import TestCase
 from maxatk.rewards import load_reward
 from maxatk.train import MaxAtKTrainer
-from maxatk.train.rollouts import RewardFunctions
 from maxatk.verifier import Verifier, outcomes
 
 from .conftest import PROMPTS, config
@@ -92,13 +91,13 @@ def test_rewards_are_those_of_a_verification_after_sampling(model_folder, tmp_pa
 def test_an_interrupt_while_sampling_leaves_no_verdict_behind(
     model_folder, tmp_path, taken, monkeypatch
 ):
-    def interrupted(functions, row, ids):
-        ended(functions, row, ids)
+    def interrupted(trainer, place, ids):
+        ended(trainer, place, ids)
         assert taken.wait(120)
         raise KeyboardInterrupt
 
-    ended = RewardFunctions.ended
-    monkeypatch.setattr(RewardFunctions, "ended", interrupted)
+    ended = MaxAtKTrainer._ended
+    monkeypatch.setattr(MaxAtKTrainer, "_ended", interrupted)
     with OfLengths(workers=1) as verifier:
         reward = load_reward("continuous", verifier=verifier)
         with pytest.raises(KeyboardInterrupt):

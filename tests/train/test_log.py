@@ -173,7 +173,7 @@ def test_a_run_without_any_signal_warns_and_its_card_says_so(make_trainer, tmp_p
     with pytest.warns(UserWarning, match="all advantages were 0"):
         trainer.train()
     trainer.create_model_card(model_name="mine")
-    assert "Nothing was learned" in (tmp_path / "README.md").read_text()
+    assert "- reward never varies: every reward was 0.5 " in (tmp_path / "README.md").read_text()
 
 
 @pytest.mark.filterwarnings("error:.*all advantages were 0")
@@ -185,9 +185,7 @@ def test_a_run_without_any_signal_warns_and_its_card_says_so(make_trainer, tmp_p
         ({"k": 4, "k_schedule": "cosine"}, "the expected max@k for k = 4 to 1 (cosine)."),
     ],
 )
-def test_the_card_names_base_method_k_and_results(
-    make_trainer, model_folder, tmp_path, method, said
-):
+def test_the_card_names_base_method_and_k(make_trainer, model_folder, tmp_path, method, said):
     trainer = make_trainer(cls=MaxAtKTrainer, max_steps=2, **method)
     trainer.train()
     trainer.create_model_card(model_name="mine")
@@ -198,13 +196,11 @@ def test_the_card_names_base_method_k_and_results(
     assert f"fine-tuned version of `{model_folder}`" in card
     assert "Cite GRPO" not in card
     assert f'model="{tmp_path}"' in card
-    assert "Nothing was learned" not in card
+    assert "reward never varies" not in card
     assert said in card
     assert f"| base model | `{model_folder}` |" in card
     assert f"| method | `{method.get('method', 'bon_loo1')}` (" in card
     assert ("max@k" in card) == ("k" in method)
-    first, last = [row["max@4"] for row in trainer.state.log_history if "max@4" in row]
-    assert f"| max@4 | {first:.3f} | {last:.3f} |" in card
 
 
 def test_a_stream_that_ends_before_one_rollout_batch_is_refused(model_folder, tmp_path):

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 import torch
-from trl import GRPOTrainer
 
 Batch = dict[str, Any]
 
@@ -14,23 +12,17 @@ Batch = dict[str, Any]
 GROUP_ROW = "maxatk_group_row"  # place of a sample in the rollout batch of all processes
 BEHAVIOUR_LOGPS = "maxatk_behaviour_logps"  # what ratios are taken to, where it is not TRL's old
 
-_OF_TOKENS = ("self", "model", "input_ids", "attention_mask", "logits_to_keep", "batch_size")
-
 
 def in_whole_groups(slices: list[Batch], rows: torch.Tensor, group_size: int) -> list[Batch] | None:
-    """Return the same buffer with whole groups in every micro-batch, or None if they do not fit.
+    """Return the same buffer with whole groups in every micro-batch, in a random order as TRL's.
 
     `slices` are the micro-batches of one process in TRL's form, `rows` the places of their samples
-    in the rollout batch of all processes. Groups come in a random order, as TRL's samples do.
-    None also where the batch holds more than one row a sample (images).
+    in the rollout batch of all processes. None where a sample has more than one row (images).
     """
     per_slice = len(slices[0]["completion_ids"])
-    order = torch.argsort(rows)
-    firsts = rows[order][::group_size]
-    whole = len(rows) % group_size == 0 and bool((firsts % group_size == 0).all())
-    if per_slice % group_size or not whole or not _plain(slices, per_slice):
+    if not _plain(slices, per_slice):
         return None
-    groups = order.reshape(-1, group_size)
+    groups = torch.argsort(rows).reshape(-1, group_size)
     places = groups[torch.randperm(len(groups))].reshape(-1).to(rows.device)
     return [_pick(slices, part) for part in places.split(per_slice)]
 
@@ -81,10 +73,3 @@ def log_ratios(batch: Batch, now: torch.Tensor) -> torch.Tensor:
     if batch.get("tool_mask") is not None:  # what tools and environments said is not in TRL's loss
         of_policy = of_policy & batch["tool_mask"].bool()
     return torch.where(of_policy, now - behaviour, 0.0).sum(dim=1)
-
-
-def model_inputs(batch: Batch) -> dict[str, Any]:
-    """Return what a forward pass needs besides token ids, such as images: by the names of TRL's."""
-    forward = GRPOTrainer._get_per_token_logps_and_entropies
-    names = inspect.signature(forward).parameters
-    return {n: batch[n] for n in names if n not in _OF_TOKENS and batch.get(n) is not None}

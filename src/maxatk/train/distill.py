@@ -36,10 +36,9 @@ class DistillRecipe:
 
     `model`, `problems`, `out` and `peft` are as in `TrainRecipe`, and `trainer` has fields of TRL's
     SFTConfig. `run` is a folder of samples that eval wrote; without one each of the `rounds` draws
-    them from the model of the one before, as `eval` says, a recipe of `maxatk eval`. `draws` takes
-    so many rows a problem, in proportion to the weights, in place of a weighed loss.
+    them from the model of the one before, as `eval` says, a recipe of `maxatk eval`.
 
-    Raises InvalidValueError for k, rounds and draws below 1, and rounds with a run.
+    Raises InvalidValueError for k and rounds below 1, and rounds with a run.
     """
 
     model: str
@@ -49,14 +48,12 @@ class DistillRecipe:
     run: str | None = None
     eval: dict[str, Any] = dataclasses.field(default_factory=dict)
     rounds: int = 1
-    draws: int | None = None
     trainer: dict[str, Any] = dataclasses.field(default_factory=dict)
     peft: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
-        for name in ("k", "rounds", "draws"):
-            if (value := getattr(self, name)) is not None:
-                whole(name, value, 1)
+        whole("k", self.k, 1)
+        whole("rounds", self.rounds, 1)
         samples = self.eval_recipe(self.model, Path(self.out), 0).sampling.samples
         require(self.run is not None or self.k <= samples, "k", f"at most {samples}", self.k)
         if self.run is not None and self.rounds > 1:
@@ -118,7 +115,7 @@ def _round(
     samples = read_records(folder / SAMPLES, Sample)
     scores = read_records(folder / SCORES, Score)
     found = (Exported(s, samples.get(key), problems.get(s.problem_id)) for key, s in scores.items())
-    rows = sft_rows(found, k=recipe.k, draws=recipe.draws)
+    rows = sft_rows(found, k=recipe.k)
     if not rows:
         raise DataError(
             f"{folder}: no problem has samples of different rewards, so there is nothing to distil"
@@ -167,11 +164,7 @@ class WeightedSFTTrainer(SFTTrainer):
         self.data_collator: Any = functools.partial(_with_weights, self.data_collator)
 
     def compute_loss(
-        self,
-        model: Any,
-        inputs: dict[str, Any],
-        return_outputs: bool = False,
-        num_items_in_batch: Any = None,
+        self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
         """Return the weighed loss, as transformers' Trainer calls for it."""
         weights, labels = inputs.pop("weight"), inputs["labels"][:, 1:]

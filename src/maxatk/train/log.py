@@ -1,4 +1,4 @@
-"""The log of a training: what it holds beside TRL's metrics, and what it says in words and card."""
+"""The log of a training: what it holds beside TRL's metrics, in lines, and the model card."""
 
 from __future__ import annotations
 
@@ -21,10 +21,6 @@ from maxatk.statistics import symptoms
 Metrics: TypeAlias = Mapping[str, list[float]]
 
 OUTCOMES = (Outcome.TIME_LIMIT, Outcome.INFRA_ERROR)
-WITHOUT_SIGNAL = (
-    "every group of the training had equal rewards or none, so that all advantages were 0 and the "
-    "rewards changed nothing"
-)
 _ON_CARD = ("form", "max_weight", "advantage_scale", "num_generations", "num_iterations")
 _TITLE = "## Trained for best-of-N with maxatk"
 _LACKING = {symptoms.WITHOUT: "without a reward", symptoms.FAILED: "for which the reward failed"}
@@ -152,35 +148,27 @@ def first_and_last(rows: Sequence[symptoms.LogRow]) -> dict[str, tuple[float, fl
     return found
 
 
-def describe_training(trainer: Any, *, without_signal: bool) -> None:
-    """Add objective and results, or that there were none, to the card that TRL has written."""
-    folder, base = Path(trainer.args.output_dir), trainer.model.config.name_or_path
-    card = folder / "README.md"
-    if card.is_file():
-        text = card.read_text(encoding="utf-8").partition(_TITLE)[0].rstrip()
-        text = text.replace("[None](https://huggingface.co/None)", f"`{base}`")  # a local folder
-        text = text.replace('model="None"', f'model="{folder}"')
-        lines = _described(trainer.args, base, trainer.state.log_history, without_signal)
-        card.write_text("\n".join([text, "", _TITLE, "", *lines, ""]), encoding="utf-8")
-
-
-def _described(
-    args: Any, base: str, rows: Sequence[symptoms.LogRow], without_signal: bool
-) -> Iterator[str]:
+def describe_training(trainer: Any) -> None:
+    """Add the objective, and what the log shows to be wrong, to the card that TRL has written."""
+    args, base = trainer.args, trainer.model.config.name_or_path
+    card = Path(args.output_dir) / "README.md"
+    if not card.is_file():
+        return
+    text = card.read_text(encoding="utf-8").partition(_TITLE)[0].rstrip()
+    text = text.replace("[None](https://huggingface.co/None)", f"`{base}`")  # a local folder
+    text = text.replace('model="None"', f'model="{args.output_dir}"')
     method, k = method_of(args.method), str(args.k)
     if args.k_schedule != "constant":
         k += f" to {args.objective.last_k} ({args.k_schedule})"
     aim = method.kind.statistic or f"reward of the best of all {args.num_generations} samples"
-    yield f"The method raises the expected {aim}{f' for k = {k}' if method.kind.uses_k else ''}."
-    yield from ("", "| setting | value |", "|---|---|", f"| base model | `{base}` |")
-    yield f"| method | `{args.method}` ({method.source}) |"
-    yield from (f"| `{name}` | {getattr(args, name)} |" for name in _ON_CARD)
-    yield ""
-    if without_signal:
-        yield from (f"Nothing was learned: {WITHOUT_SIGNAL}.", "")
-    if moved := first_and_last(rows):
-        yield from ("Rewards of the training groups, on different prompts:", "")
-        yield from ("| | first tenth of the log | last tenth |", "|---|---|---|")
-        yield from (f"| {n} | {first:.3f} | {last:.3f} |" for n, (first, last) in moved.items())
-    if said := lacking(rows):
-        yield from ("", f"Of the completions: {', '.join(said)}.")
+    aim += f" for k = {k}" if method.kind.uses_k else ""
+    lines = [
+        *(text, "", _TITLE, "", f"The method raises the expected {aim}.", ""),
+        *("| setting | value |", "|---|---|", f"| base model | `{base}` |"),
+        f"| method | `{args.method}` ({method.source}) |",
+        *(f"| `{name}` | {getattr(args, name)} |" for name in _ON_CARD),
+        "",
+        *(f"- {finding}" for finding in symptoms.findings(trainer.state.log_history)),
+        "",
+    ]
+    card.write_text("\n".join(lines), encoding="utf-8")

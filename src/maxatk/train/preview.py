@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 from typing import Any
 
@@ -28,7 +27,6 @@ class Preview:
     prompt_tokens: int | None  # of the longest, None where problems or tokenizer are not here
     rewards: dict[str, list[float | str | None]]  # of own functions, for three completions
     given: dict[str, Any]  # settings of the trainer from recipe and command line
-    defaults: dict[str, Any]  # all the others
 
 
 def plan(config: MaxAtKConfig, *, problems: int | None) -> dict[str, Any]:
@@ -101,9 +99,7 @@ def preview(recipe: TrainRecipe) -> Preview:
             raise MissingFileError(f"model: {recipe.model!r}: {error}") from error
         unchecked = f"the hub does not give the config of {recipe.model!r} here"
     rewards = _tried(recipe, config, problems, chat=chat)
-    settings = json.loads(json.dumps(config.to_dict(), default=str))  # what JSON lacks is text
-    given = {name: settings.pop(name) for name in list(settings) if name in recipe.trainer}
-    return Preview(recipe, arithmetic, unchecked, longest, rewards, given, defaults=settings)
+    return Preview(recipe, arithmetic, unchecked, longest, rewards, recipe.trainer)
 
 
 def _tried(

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import math
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Hashable, Iterator, Sequence, Sized
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -53,99 +52,6 @@ class Rollout:
         """Return the advantages (P, n); `log_ratios` (P, n) are in nats, None where all are 0."""
         return objective.advantages(self.rewards, self.k, log_ratios=log_ratios, beside=self.beside)
 
-    def state(self) -> dict[str, Any]:
-        """Return what a checkpoint holds of it."""
-        beside = (self.beside.selection, self.beside.answers)
-        return {
-            "rewards": torch.from_numpy(self.rewards),
-            "beside": [None if values is None else torch.from_numpy(values) for values in beside],
-            **{name: getattr(self, name) for name in ("k", "step", "whole")},
-        }
-
-    @classmethod
-    def from_state(cls, state: dict[str, Any]) -> Rollout:
-        """Return the rollout batch of what `state` returned."""
-        beside = (None if values is None else values.cpu().numpy() for values in state["beside"])
-        arrays = {"rewards": state["rewards"].cpu().numpy(), "beside": Beside(*beside)}
-        return cls(**{**state, **arrays})
-
-
-class RewardFunctions:
-    """The reward functions of a trainer of TRL, read as the settings of a `MaxAtKConfig` say.
-
-    With `early`, functions of this package that run tests verify completions while others are still
-    sampled: `ended` starts the program, and the function waits for its verdict when TRL calls it.
-    Raises InvalidValueError for a selection that is none of the functions, or the only one.
-    """
-
-    def __init__(self, trainer: Any, *, early: bool) -> None:
-        self._args = args = trainer.args
-        names = trainer.reward_func_names
-        refuse_best_of(trainer.reward_funcs)
-        self._selecting: int | None = None
-        if args.selection is not None:
-            if args.selection not in names:
-                raise unknown_name("selection", args.selection, names)
-            if len(names) == 1:
-                wrong = "is the only reward function, which leaves no reward"
-                raise InvalidValueError(f"selection: {args.selection!r} {wrong}")
-            self._selecting = list(names).index(args.selection)
-            trainer.reward_weights[self._selecting] = 0.0  # also in what TRL logs as the reward
-        self._weights = trainer.reward_weights
-        self._answer = args.answers and load_function(args.answers, field="answers")
-        # Where TRL makes more of a completion than its text, nothing is known of it before.
-        parsers = ("response_template", "response_schema")
-        parsed = any(getattr(trainer._tokenizer, name, None) for name in parsers)
-        functions = trainer.reward_funcs if early and not (parsed or trainer.tools) else []
-        self._early = [f for f in functions if isinstance(f, (Reward, CodeReward))]
-        self._decode = functools.partial(trainer._tokenizer.decode, skip_special_tokens=True)
-        self._starts: list[Callable[..., None]] = []  # empty outside of a rollout batch
-
-    @contextlib.contextmanager
-    def rollout_batch(self) -> Iterator[None]:
-        """Take completions inside; programs that nobody has asked for are dropped at the end."""
-        with quick_turns(), contextlib.ExitStack() as stack:
-            self._starts = [stack.enter_context(function.ahead()) for function in self._early]
-            try:
-                yield
-            finally:
-                self._starts = []
-
-    def ended(self, row: Mapping[str, Any], ids: Sequence[int]) -> None:
-        """Start the verification of a completion (its ids) of a row of the data set."""
-        text = self._decode(ids) if self._starts else ""
-        for start in self._starts:
-            start(text, row)
-
-    def read(self, scores: torch.Tensor, texts: Sequence[str]) -> tuple[np.ndarray, Beside]:
-        """Return rewards (rows,), NaN for none, and what is beside, of scores (rows, functions)."""
-        rewarded = [place for place in range(scores.size(1)) if place != self._selecting]
-        weights = self._weights[None].to(scores.device)[:, rewarded]
-        rewards = (scores[:, rewarded] * weights).nansum(dim=1)
-        rewards[scores[:, rewarded].isnan().all(dim=1)] = torch.nan
-        selection = None
-        if self._selecting is not None:
-            selection = scores[:, self._selecting].double().cpu().numpy()
-        return rewards.double().cpu().numpy(), Beside(selection, self._answers(texts))
-
-    def _answers(self, texts: Sequence[str]) -> np.ndarray | None:
-        """Return a number for the answer of every text, equal for equal answers."""
-        if self._answer is None:
-            return None
-        seen: dict[Hashable, int] = {}
-        numbers = []
-        for text in texts:
-            try:
-                answer = self._answer(text)
-                known = None if answer != answer else answer  # NaN as None
-                numbers.append(seen.setdefault(known, len(seen)))
-            except Exception as error:  # of a function of the user, or of an answer without a hash
-                raise InvalidValueError(
-                    f"answers: {self._args.answers!r} must return a hashable answer to every text, "
-                    f"and failed on {text[:200]!r}: {type(error).__name__}: {error}"
-                ) from error
-        return np.array(numbers)
-
 
 def refuse_best_of(functions: Sequence[Any]) -> None:
     """Raise InvalidValueError for a reward function that makes advantages by itself."""
@@ -166,7 +72,12 @@ class Scored(NamedTuple):
 
 
 class RolloutTrainer(GRPOTrainer):
-    """TRL's trainer whose samples and rewards are drawn here, by `rollouts`: own, trl or vllm."""
+    """TRL's trainer whose samples and rewards are drawn here, by `rollouts`: own, trl or vllm.
+
+    With "own" the functions of this package that run tests verify completions while others are
+    still sampled, and wait for the verdicts when TRL calls them. Raises InvalidValueError for a
+    selection that is none of the functions, or the only one.
+    """
 
     def __init__(self, *args: Any, **others: Any) -> None:
         super().__init__(*args, **others)
@@ -175,11 +86,33 @@ class RolloutTrainer(GRPOTrainer):
         self._ends = getattr(self, "eos_token_ids", [self._tokenizer.eos_token_id])
         self._own = loop.own_settings(self)
         self.rollouts = "own" if self._own else "vllm" if self.args.use_vllm else "trl"
-        self._functions = RewardFunctions(self, early=self._own is not None)
+        refuse_best_of(self.reward_funcs)
+        self._selecting = self._place_of_selection()
+        answers = self.args.answers
+        self._answer = answers and load_function(answers, field="answers")
+        # Where TRL makes more of a completion than its text, nothing is known of it before.
+        parsers = ("response_template", "response_schema")
+        parsed = any(getattr(self._tokenizer, name, None) for name in parsers)
+        early = self.reward_funcs if self._own and not (parsed or self.tools) else []
+        self._early = [f for f in early if isinstance(f, (Reward, CodeReward))]
+        self._starts: list[Callable[..., None]] = []  # empty outside of a rollout batch
         if self.args.groups_with_signal:
             _refuse_irreplaceable(self.train_dataset, self.environment_factories)
         self._rows: list[Any] = []  # of the data set, whose completions are being drawn
         self._scored: Scored | None = None  # of the batch being drawn
+
+    def _place_of_selection(self) -> int | None:
+        """Return which function selects, whose weight is 0 from now on."""
+        name, names = self.args.selection, list(self.reward_func_names)
+        if name is None:
+            return None
+        if name not in names:
+            raise unknown_name("selection", name, names)
+        if len(names) == 1:
+            wrong = "is the only reward function, which leaves no reward"
+            raise InvalidValueError(f"selection: {name!r} {wrong}")
+        self.reward_weights[names.index(name)] = 0.0  # also in what TRL logs as the reward
+        return names.index(name)
 
     @property
     def _mode_metrics(self) -> Any:
@@ -188,7 +121,9 @@ class RolloutTrainer(GRPOTrainer):
     def _draw(self, rows: list[Any]) -> tuple[Rollout, Scored, dict[str, Any]]:
         """Return a rollout batch, its scores, and what TRL returns for the rows of this process."""
         self._rows, self._scored = rows, None
-        with self._functions.rollout_batch():
+        with quick_turns(), contextlib.ExitStack() as stack:
+            self._starts = [stack.enter_context(function.ahead()) for function in self._early]
+            stack.callback(self._starts.clear)
             output = super()._generate_and_score_completions(rows)
         assert self._scored is not None  # TRL has called `_calculate_rewards`
         masked = None
@@ -220,9 +155,15 @@ class RolloutTrainer(GRPOTrainer):
                 prompt_ids,
                 settings=self._own,
                 end_tokens=self._ends,
-                ended=lambda place, ids: self._functions.ended(self._rows[place], ids),
+                ended=self._ended,
             )
         return found, None
+
+    def _ended(self, place: int, ids: Sequence[int]) -> None:
+        """Start the verification of the completion (its ids) of a row, given by its place."""
+        text = self._tokenizer.decode(ids, skip_special_tokens=True) if self._starts else ""
+        for start in self._starts:
+            start(text, self._rows[place])
 
     def _calculate_rewards(self, *rows: Any) -> torch.Tensor:
         if self._scored is None:  # otherwise they are known from the search for a signal
@@ -234,9 +175,7 @@ class RolloutTrainer(GRPOTrainer):
         with self._clock.measure("verification", self._mode_metrics):
             scores = super()._calculate_rewards(*rows)
         texts = gather_object([str(text) for text in rows[2]])
-        known = self.args.log_groups > 0
-        told = tested(rows[0], self.reward_funcs) if known else [None] * len(rows[0])
-        return Scored(scores, texts, gather_object(told))
+        return Scored(scores, texts, gather_object(tested(rows[0], self.reward_funcs)))
 
     def _fill(self, prompts: list[Any], generated: tuple[Any, ...]) -> Scored:
         """Put groups of other prompts, drawn now, where groups have no signal; return all scores.
@@ -288,13 +227,42 @@ class RolloutTrainer(GRPOTrainer):
 
     def _groups(self, found: Scored, masked: np.ndarray | None) -> Rollout:
         """Return the rollout batch of what was found of all processes."""
-        rewards, beside = self._functions.read(found.scores, found.texts)
+        rewards, beside = self._read(found)
         if masked is not None and self._objective.needs_ratios:
             rewards[masked] = np.nan  # what is cut off has no log-probability
         n = self.num_generations if self.model.training else self.num_generations_eval
         rewards = rewards.reshape(-1, n)
         k = self._objective.k_at(self.state.global_step / max(self.state.max_steps, 1))
         return Rollout(rewards, beside.at(slice(None), rewards.shape), k)
+
+    def _read(self, found: Scored) -> tuple[np.ndarray, Beside]:
+        """Return rewards (rows,), NaN for none, and what is beside them."""
+        rewarded = [place for place in range(found.scores.size(1)) if place != self._selecting]
+        scores = found.scores[:, rewarded]
+        rewards = (scores * self.reward_weights[None].to(scores.device)[:, rewarded]).nansum(dim=1)
+        rewards[scores.isnan().all(dim=1)] = torch.nan
+        selection = None
+        if self._selecting is not None:
+            selection = found.scores[:, self._selecting].double().cpu().numpy()
+        return rewards.double().cpu().numpy(), Beside(selection, self._answers(found.texts))
+
+    def _answers(self, texts: Sequence[str]) -> np.ndarray | None:
+        """Return a number for the answer of every text, equal for equal answers."""
+        if self._answer is None:
+            return None
+        seen: dict[Hashable, int] = {}
+        numbers = []
+        for text in texts:
+            try:
+                answer = self._answer(text)
+                known = None if answer != answer else answer  # NaN as None
+                numbers.append(seen.setdefault(known, len(seen)))
+            except Exception as error:  # of a function of the user, or of an answer without a hash
+                raise InvalidValueError(
+                    f"answers: {self.args.answers!r} must return a hashable answer to every text, "
+                    f"and failed on {text[:200]!r}: {type(error).__name__}: {error}"
+                ) from error
+        return np.array(numbers)
 
 
 def _refuse_irreplaceable(dataset: Any, environments: Any) -> None:

@@ -174,14 +174,10 @@ def to_dataset(
 
 def check_settings(recipe: TrainRecipe) -> MaxAtKConfig:
     """Return the trainer's settings; raise InvalidValueError for one that is not allowed."""
-    settings = dict(recipe.trainer)
+    own: dict[str, Any] = {"output_dir": recipe.out}
     if recipe.prompt.template_arguments:
-        if "chat_template_kwargs" in settings:
-            raise InvalidValueError(
-                "trainer.chat_template_kwargs: is prompt.template_arguments; leave it out"
-            )
-        settings["chat_template_kwargs"] = dict(recipe.prompt.template_arguments)
-    return trainer_settings(MaxAtKConfig, settings, output_dir=recipe.out)
+        own["chat_template_kwargs"] = dict(recipe.prompt.template_arguments)
+    return trainer_settings(MaxAtKConfig, recipe.trainer, **own)
 
 
 def trainer_settings(kind: type[Settings], given: Mapping[str, Any], **own: Any) -> Settings:

@@ -20,18 +20,22 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import inspect
 import warnings
 from collections.abc import Sized
 from pathlib import Path
 from typing import Any, ClassVar
 
+import msgspec
 import numpy as np
 import torch
 from transformers import AutoConfig
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
+from trl import GRPOTrainer
 
 from maxatk.errors import InvalidValueError
-from maxatk.folders import atomic_write, known
+from maxatk.folders import atomic_write
+from maxatk.statistics import symptoms
 from maxatk.statistics.groups import group_values
 from maxatk.train import batch as batches
 from maxatk.train import log
@@ -91,20 +95,18 @@ class MaxAtKTrainer(RolloutTrainer):
         """Train as TRL does; refuse to end without a step, and warn without any signal."""
         result = super().train(*args, **kwargs)
         if self.state.global_step == 0:
+            needed = self.args.generation_batch_size // self.num_generations
             raise InvalidValueError(
-                f"train_dataset: ended before the {self.args.generation_batch_size} completions of "
-                f"one rollout batch, of {self.args.generation_batch_size // self.num_generations} "
-                "prompts: no optimizer step was taken; allowed: more prompts or a smaller batch"
+                f"train_dataset: ended before the first rollout batch, of {needed} prompts, so no "
+                "step was taken; allowed: more prompts or a smaller batch"
             )
-        if self._without_signal():
-            warnings.warn(f"train: {log.WITHOUT_SIGNAL}", stacklevel=2)
+        if min(symptoms.values(self.state.log_history, symptoms.SILENT), default=0) == 1:
+            warnings.warn(
+                "train: every group of the training had equal rewards or none, so that all "
+                "advantages were 0 and the rewards changed nothing",
+                stacklevel=2,
+            )
         return result
-
-    def _without_signal(self) -> bool:
-        """Say whether all groups so far, those before a checkpoint included, taught nothing."""
-        key = "frac_groups_without_signal"
-        logged = [known(row, key) for row in self.state.log_history]
-        return all(share in (1, None) for share in [*logged, *self._metrics["train"][key]])
 
     def training_step(self, *args: Any, **kwargs: Any) -> torch.Tensor:
         """Take TRL's training step and log its seconds without sampling, rewards and refresh."""
@@ -112,10 +114,10 @@ class MaxAtKTrainer(RolloutTrainer):
             return super().training_step(*args, **kwargs)
 
     def create_model_card(self, model_name: str | None = None, **kwargs: Any) -> None:
-        """Write TRL's model card, and into it the method, its k and what training measured."""
+        """Write TRL's model card, and into it the method, its k and what the log shows."""
         super().create_model_card(model_name=model_name, **kwargs)
         if self.is_world_process_zero():
-            log.describe_training(self, without_signal=self._without_signal())
+            log.describe_training(self)
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> Batch:
         training, metrics = self.model.training, self._mode_metrics
@@ -187,7 +189,8 @@ class MaxAtKTrainer(RolloutTrainer):
     def _refresh_advantages(self) -> None:
         """Set the advantages of every buffered sample from the ratios under today's policy."""
         buffered: list[Batch] = self._buffered_inputs
-        local = []
+        forward = GRPOTrainer._get_per_token_logps_and_entropies
+        others, local = inspect.signature(forward).parameters, []  # such as images
         for batch in buffered:
             logps, *_ = self._get_per_token_logps_and_entropies(
                 self.model,
@@ -195,7 +198,7 @@ class MaxAtKTrainer(RolloutTrainer):
                 torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1),
                 batch["completion_ids"].size(1),
                 batch_size=self.args.per_device_train_batch_size,
-                **batches.model_inputs(batch),
+                **{name: batch[name] for name in others if batch.get(name) is not None},
             )
             local.append(batches.log_ratios(batch, logps))
         rows = self.accelerator.gather(torch.cat([batch[GROUP_ROW] for batch in buffered])).cpu()
@@ -268,8 +271,9 @@ class MaxAtKTrainer(RolloutTrainer):
         if self._step % (self.args.steps_per_generation * self.num_iterations) != 0:
             checkpoint.mkdir(parents=True, exist_ok=True)
             with atomic_write(self._buffer_file(checkpoint)) as partial:
-                state = {"step": self._step, "slices": self._buffered_inputs}
-                torch.save({**state, "rollout": self._rollout.state()}, partial)
+                rollout = msgspec.to_builtins(self._rollout, enc_hook=np.ndarray.tolist)
+                state = {"step": self._step, "slices": self._buffered_inputs, "rollout": rollout}
+                torch.save(state, partial)
         if self.args.should_save:
             self._scale.save(checkpoint)
         super()._save_checkpoint(model, trial)
@@ -286,12 +290,12 @@ class MaxAtKTrainer(RolloutTrainer):
         if file.is_file():
             state = torch.load(file, map_location=device, weights_only=True)
             self._step, self._buffered_inputs = state["step"], state["slices"]
-            self._rollout = Rollout.from_state(state["rollout"])
+            read = functools.partial(msgspec.convert, dec_hook=lambda _, values: np.array(values))
+            self._rollout = read(state["rollout"], Rollout)
         elif list(folder.glob("buffer-*-of-*.pt")):
             warnings.warn(
-                f"{folder}: was written in the middle of a rollout batch by another number of "
-                f"processes than {self.accelerator.num_processes}; what was left of the batch is "
-                "dropped, and a new one is drawn",
+                f"{folder}: was written by another number of processes than "
+                f"{self.accelerator.num_processes}; what was left of a rollout batch is dropped",
                 stacklevel=2,
             )
 
