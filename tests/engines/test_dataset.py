@@ -42,7 +42,7 @@ def test_the_command_exports_a_problems_file(tmp_path, capsys):
     assert parquet.read_table(out).num_rows == 2
     assert "2 problems" in capsys.readouterr().out
     assert main(["problems", "export", str(source), "--for", "verl", "--out", "x.jsonl"]) == 2
-    assert "must end in .parquet" in capsys.readouterr().err
+    assert "must be a file that ends in .parquet" in capsys.readouterr().err
 
 
 def test_nothing_to_export_is_refused(tmp_path):

@@ -329,7 +329,7 @@ REFUSED = {
     "an unknown method": ({"method": "bon"}, "method: unknown value 'bon'"),
     "a split group": (
         {"per_device_train_batch_size": 4},
-        "per_device_train_batch_size: 4 splits groups .*allowed: a multiple of 3",
+        "per_device_train_batch_size: must be a multiple of num_generations 3.*got 4",
     ),
     "a budget of tokens": ({"token_budget": 100}, "token_budget: must be 0 .*got 100"),
     "the server's budget": ({"token_budget": None}, "token_budget: must be 0 .*got None"),

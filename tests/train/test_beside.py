@@ -93,12 +93,11 @@ def test_an_answer_that_fails_is_named_with_its_text(make_trainer, truth):
     trainer = make_trainer(truth, method="majority", answers="json:loads")
     with pytest.raises(InvalidValueError, match=r"answers: 'json:loads' .* failed on '"):
         trainer.train()
-    functions = trainer._functions
-    functions._answer = list  # without a hash
+    trainer._answer = list  # without a hash
     with pytest.raises(InvalidValueError, match="failed on 'ab': TypeError: unhashable"):
-        functions._answers(["ab"])
-    functions._answer = {"a": float("nan"), "b": float("nan"), "c": None, "d": 1}.get
-    assert functions._answers(list("abcd")).tolist() == [0, 0, 0, 1]
+        trainer._answers(["ab"])
+    trainer._answer = {"a": float("nan"), "b": float("nan"), "c": None, "d": 1}.get
+    assert trainer._answers(list("abcd")).tolist() == [0, 0, 0, 1]
 
 
 def test_a_selection_names_one_of_several_reward_functions(make_trainer, truth, score):

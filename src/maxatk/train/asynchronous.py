@@ -1,8 +1,7 @@
 """Asynchronous training for max@k: TRL's AsyncGRPOTrainer with the advantages of whole groups.
 
-A group comes from weights of some versions ago, and TRL forms its advantages in another process. A
-method with a correction gets them again in the loss, from the ratios of the whole group to the
-weights that sampled it: section 3.3 and eq. (10).
+TRL forms advantages in another process. A method with a correction gets them again in the loss,
+from the ratios of the whole group to the weights that sampled it: section 3.3 and eq. (10).
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ import numpy as np
 import torch
 import trl
 
+from maxatk.check import require
 from maxatk.errors import InvalidValueError, MissingDependencyError
 from maxatk.objectives.objective import Objective
 from maxatk.statistics.groups import group_values
@@ -69,11 +69,8 @@ class MaxAtKAsyncConfig(WithObjective, AsyncGRPOConfig):
             of = f"the method {self.method!r}"
             require_settings(self, UNTRUNCATED, f"with {of}, made of ratios")
             rows, group = self.per_device_train_batch_size, self.num_generations
-            if rows % group:
-                raise InvalidValueError(
-                    f"per_device_train_batch_size: {rows} splits groups of num_generations "
-                    f"{group}, which {of} needs whole; allowed: a multiple of {group}"
-                )
+            allowed = f"a multiple of num_generations {group}, whose groups {of} needs whole"
+            require(rows % group == 0, "per_device_train_batch_size", allowed, rows)
             why = f"with {of}, which needs whole groups in a micro-batch"
             require_settings(self, {"token_budget": (0,)}, why)
         super().__post_init__()
@@ -160,9 +157,8 @@ class WholeGroups(torch.utils.data.IterableDataset):
 class MaxAtKAsyncTrainer(AsyncGRPOTrainer):
     """Train for max@k while a server samples: an AsyncGRPOTrainer with advantages of this package.
 
-    Takes the arguments of TRL's AsyncGRPOTrainer; `args` is a `MaxAtKAsyncConfig`. With a
-    correction the advantages are set in every micro-batch from the ratios pi_theta / pi_sampled of
-    whole conversations, which its own forward pass gives. Dropout is off.
+    Takes the arguments of TRL's AsyncGRPOTrainer. A correction sets the advantages in every
+    micro-batch, from the ratios pi_theta / pi_sampled of whole conversations. Dropout is off.
 
     Raises InvalidValueError for settings of another class, a reward of `maxatk.best_of`, and a
     `rollout_worker` that scores groups by itself, since TRL's divides by the deviation.

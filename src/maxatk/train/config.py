@@ -31,13 +31,13 @@ _RATIOS_NEED = {
     "importance_sampling_level": ("token",),
     "off_policy_mask_threshold": (None,),
 }
+# What makes a sampler's distribution the one whose probabilities the trainer has.
 UNTRUNCATED = {
     "top_p": (1.0,),
     "top_k": (0, -1, None),
     "min_p": (None, 0.0),
     "repetition_penalty": (1.0,),
 }
-"""What makes a sampler's distribution the one whose probabilities the trainer has."""
 _SAMPLER_NEEDS = {
     "use_vllm": (True,),
     "vllm_importance_sampling_correction": (True,),
@@ -72,8 +72,7 @@ class MaxAtKConfig(WithObjective, GRPOConfig):
         method: A name in `maxatk.METHODS`, or a mapping for `maxatk.objectives.method_of`.
         k: The k of max@k that is trained for; at most `num_generations`.
         selection: The reward function whose scores select a sample, and which is not rewarded.
-        answers: Function, "module:name" or "file.py:name", from the text of a completion to its
-            answer, hashable, for a method that looks at answers.
+        answers: "module:name" of a function from a completion's text to its answer, hashable.
         form: Where a sample's own importance ratio is: in the clipped surrogate ("ppo"), or in the
             off-policy weight and nowhere else ("reinforce").
         behaviour: Whose probabilities ratios are taken to where vLLM samples: "trainer", "sampler".

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import torch
+from accelerate.utils import gather_object
 from transformers import TrainerCallback
 
 from maxatk.folders import known
@@ -60,19 +61,15 @@ def log_ratios(
 
 def log_outcomes(metrics: Metrics, reward: Any, accelerator: Any) -> None:
     """Log for what share of completions a reward failed, and of tests the time or the verifier."""
-    device = accelerator.device
     if (failed := getattr(reward, "failed", None)) is not None:
-        share = accelerator.reduce(torch.tensor(failed, device=device), reduction="mean")
-        metrics[symptoms.FAILED].append(float(share))
+        share = torch.tensor(failed, device=accelerator.device)
+        metrics[symptoms.FAILED].append(float(accelerator.reduce(share, reduction="mean")))
     if (verdicts := getattr(reward, "verdicts", None)) is None:
         return
     found = [test.outcome for verdict in verdicts for test in verdict.tests]
-    own = [*map(found.count, OUTCOMES), len(found)]
-    *shares, total = accelerator.reduce(
-        torch.tensor(own, dtype=torch.float64, device=device)
-    ).tolist()
-    for outcome, count in zip(OUTCOMES, shares, strict=True):
-        metrics[f"verifier/{outcome.value}"].append(count / max(total, 1.0))
+    total, *counts = np.sum(gather_object([[len(found), *map(found.count, OUTCOMES)]]), axis=0)
+    for outcome, count in zip(OUTCOMES, counts, strict=True):
+        metrics[f"verifier/{outcome.value}"].append(float(count / max(total, 1)))
 
 
 @dataclasses.dataclass(eq=False)
@@ -93,9 +90,7 @@ class Reporter(TrainerCallback):
         self, _args: Any, state: Any, *_: Any, logs: symptoms.LogRow | None = None, **__: Any
     ) -> None:
         """Write the line of a row; rows without a reward are summaries of transformers."""
-        if self.write is None or not state.is_world_process_zero:
-            return
-        if logs is None or "reward" not in logs:
+        if not (self.write and state.is_world_process_zero and logs and "reward" in logs):
             return
         now = time.monotonic()
         place = f"step {state.global_step} of {state.max_steps}"

@@ -70,9 +70,8 @@ def train(
     it with fewer steps, is continued; one of another recipe is refused. `progress(done, total)`
     counts optimizer steps, `write_line` gets what is logged. An open `verifier` stays open.
 
-    Raises InvalidValueError for settings that are not allowed, MissingFileError for a model or a
-    problems file that does not exist, MissingDependencyError for a package that is needed and not
-    here, all before the model is loaded.
+    Raises, before the model is loaded, InvalidValueError for settings that are not allowed,
+    MissingFileError without model or problems, MissingDependencyError without a needed package.
     """
     out = Path(recipe.out)
     if finished(out, recipe):

@@ -1,8 +1,7 @@
 """Log-probabilities of completions with every different prompt evaluated once.
 
 Its key-value cache, with its gradient, is given to all its samples. That is the same up to rounding
-where a cache is keys and values at positions that mean the same in a longer sequence, which is
-checked by config and by numbers.
+where a cache is keys and values at fixed positions, which is checked by config and by numbers.
 """
 
 from __future__ import annotations
@@ -71,9 +70,9 @@ def refuse_differences(
 class SharedPrompts:
     """A `model` to be called once for a batch: prompts first, then all that follows them.
 
-    `unwrapped` is the model without what accelerate put around it, and `completion_length` the
-    columns of a batch that belong to completions. The output has the positions from the last one of
-    the prompt on, which is what TRL keeps of it. `used` says whether a call has shared a prompt.
+    `unwrapped` is the model without accelerate's wrapper, `completion_length` the columns of
+    completions. The output has the positions that TRL keeps, from the last one of the prompt on.
+    `used` says whether a call has shared a prompt.
     """
 
     model: Callable[..., Any]

@@ -33,6 +33,7 @@ from transformers import AutoConfig
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from trl import GRPOTrainer
 
+from maxatk.check import require
 from maxatk.errors import InvalidValueError
 from maxatk.folders import atomic_write
 from maxatk.statistics import symptoms
@@ -76,11 +77,9 @@ class MaxAtKTrainer(RolloutTrainer):
         if isinstance(self.train_dataset, Sized):
             check_prompts(self.args, len(self.train_dataset), called="train_dataset")
         check_processes(self.args, self.accelerator)
-        if args.skip_zero_advantages and self.aux_loss_enabled:
-            raise InvalidValueError(
-                "skip_zero_advantages: True leaves samples out of the loss, which does not go with "
-                "the auxiliary loss of this model's router; allowed with it: False"
-            )
+        skips = args.skip_zero_advantages and self.aux_loss_enabled
+        allowed = "False with a model whose router has an auxiliary loss, which all samples have"
+        require(not skips, "skip_zero_advantages", allowed, skips)
         self._scale = self._objective.scale()
         self._record = Record(self) if args.log_groups else None
         if self._record:

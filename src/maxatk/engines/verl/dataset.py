@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from maxatk.check import require
 from maxatk.errors import InvalidValueError
 from maxatk.exchange.export import write_table
 from maxatk.records import Problem
@@ -17,19 +18,16 @@ _NOT_TRUTH = ("id", "prompt", "source", "starter_code")
 def write_parquet(problems: Iterable[Problem], path: str | Path) -> int:
     """Write one row a problem, in the order given, and return their number.
 
-    The columns are those of verl's data sets: `data_source`, `prompt` (one message of the user),
-    `ability`, `reward_model.ground_truth` and `extra_info` with the id of the problem. The truth
-    is what `maxatk.verifier.compute_score` reads, as JSON; of a problem without tests it is its
-    answer, which `maxatk.rewards.compute_answer_score` reads.
+    The columns are those of verl's data sets. `reward_model.ground_truth` is what
+    `maxatk.verifier.compute_score` reads, as JSON; of a problem without tests it is its answer,
+    which `maxatk.rewards.compute_answer_score` reads.
 
     Raises InvalidValueError for a path that does not end in .parquet and for no problems,
     MissingDependencyError without pyarrow.
     """
     path = Path(path)
-    if path.suffix != ".parquet":
-        raise InvalidValueError(
-            f"out: {str(path)!r} must end in .parquet, which is what verl reads"
-        )
+    allowed = "a file that ends in .parquet, which is what verl reads"
+    require(path.suffix == ".parquet", "out", allowed, str(path))
     rows = [_row(index, problem) for index, problem in enumerate(problems)]
     if not rows:
         raise InvalidValueError("problems: there is none to export")

@@ -29,9 +29,8 @@ def group_loss(
 ) -> tuple[torch.Tensor, dict[str, Any]]:
     """Set the advantages of a micro-batch of whole groups to those of its ratios; verl's loss.
 
-    `config` is verl's of the actor. `model_output` has the `log_probs` of every token, nested or
-    flat, and `data` uid, rm_scores, old_log_probs, response_mask, prompts, responses, and
-    `SELECTION_KEY` with a selection.
+    `config` is verl's of the actor. `model_output` has the `log_probs` of every token, and `data`
+    uid, rm_scores, old_log_probs, response_mask, prompts, responses, and any `SELECTION_KEY`.
     """
     k, moved = tu.get_non_tensor_data(data, K_KEY, None), dict[str, float]()
     if k is not None:

@@ -27,11 +27,9 @@ _KEPT = "log_groups"  # the key that is about the record and not about the objec
 def read_objective(algorithm: Mapping[str, Any]) -> Objective:
     """Return the objective of the keys below `algorithm.maxatk` of verl's configuration.
 
-    They are the fields of `Objective` but for `form`, which is verl's "ppo", and `answers`, which
-    verl does not hand over.
-
-    Raises InvalidValueError for a missing or unknown key, a value of another type and a method
-    that is none; the rest is found by `problems_of`.
+    They are the fields of `Objective` but for `form` and `answers`. Raises InvalidValueError for a
+    missing or unknown key, a value of another type and a method that is none; the rest is found by
+    `problems_of`.
     """
     found = algorithm.get("maxatk") or {}
     given = {name: _plain(found[name]) for name in found if name not in (CURRENT, _KEPT)}
@@ -112,11 +110,7 @@ def check_config(config: Any) -> Objective:
 
 
 def holds_whole_groups(config: Any) -> bool:
-    """Say whether every micro-batch of the actor can hold whole groups of `rollout.n` rows.
-
-    Then the loss itself knows all importance ratios of a group; else a forward pass before each
-    optimizer step has to find them.
-    """
+    """Say whether micro-batches of the actor hold whole groups, so that its loss has all ratios."""
     actor, n = config.actor_rollout_ref.actor, config.actor_rollout_ref.rollout.n
     if actor.ppo_mini_batch_size % data_parallel(config):
         return False

@@ -36,14 +36,12 @@ def maxatk_advantage(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return on-policy advantages and returns, both (rows, tokens), of a batch of whole groups.
 
-    Under the trainer of this package the configuration holds the advantage of every row. Under one
-    of verl's own, `token_level_rewards` (rows, tokens) are summed to one reward a row; `index`
-    holds the group id of every row; `config` is `algorithm` of verl's configuration. Rows that
-    could not be scored (NaN) get 0. What the estimator alone cannot do is refused: a correction,
-    which it could compute at the first optimizer step of a rollout batch only, a moving k, a
-    selection and the scale "batch".
+    Under the trainer of this package `config`, verl's `algorithm`, holds the advantage of every
+    row. Under one of verl's own, `token_level_rewards` (rows, tokens) are summed to one reward a
+    row, NaN for a row that gets 0, and `index` holds its group id.
 
-    Raises InvalidValueError for settings that are missing, unknown or not allowed.
+    Raises InvalidValueError for settings that are missing, unknown or not allowed, and for what the
+    estimator alone cannot do: a correction, a moving k, a selection and the scale "batch".
     """
     told = (config.get("maxatk") or {}).get(CURRENT)
     if told is None:

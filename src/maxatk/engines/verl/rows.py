@@ -72,9 +72,8 @@ def validation_metrics(
     """Return the metrics of every data source: max@k, pass@k and the share that is unscored.
 
     `sources` and `ids` are the data source and the prompt of every sample (N,), `columns` its
-    `reward`, and `passed` and `total` tests where the verifier of this package gave them; without
-    them a sample passes with a reward of 1. The sizes are 1, 2, 4 .. n and `k`, which is trained
-    for; a prompt with fewer scored samples is left out of max@k.
+    `reward`, and tests `passed` and `total`; without these it passes with a reward of 1. The sizes
+    are 1, 2, 4 .. n and the trained `k`; a prompt with fewer scored samples is left out of max@k.
     """
     rewards = np.asarray(columns["reward"], dtype=float)
     names, solved = np.asarray(sources), rewards >= 1

@@ -290,9 +290,8 @@ def _filled_groups(batch: Any, n: int) -> list[list[int]]:
 def _dealt(tokens: np.ndarray, *, parts: int, ranks: int) -> list[int]:
     """Return the order of G groups in which the ranks' shares lie one after the other.
 
-    Each rank has parts x (G / parts / ranks) groups, and within a rank its mini-batches follow
-    each other, which is how verl deals and cuts. Long groups are dealt first, to the rank with
-    the fewest tokens so far.
+    A rank has as many groups of each of the mini-batches, which follow each other, as verl cuts.
+    Long groups are dealt first, to the rank with the fewest tokens so far.
     """
     each = len(tokens) // ranks
     shares: list[list[int]] = [[] for _ in range(ranks)]
