@@ -16,7 +16,7 @@ from datasets import Dataset
 from trl import SFTConfig, SFTTrainer
 
 from maxatk.check import require, whole
-from maxatk.errors import DataError, InvalidValueError, MissingFileError
+from maxatk.errors import DataError, MissingFileError
 from maxatk.evaluation.folder import SAMPLES, SCORES
 from maxatk.evaluation.recipe import EvalRecipe
 from maxatk.evaluation.run import UnitProgress, evaluate
@@ -27,7 +27,7 @@ from maxatk.problems import load_problems, problems_by_id
 from maxatk.records import Sample, Score
 from maxatk.settings import from_mapping
 from maxatk.train.log import Reporter
-from maxatk.train.run import finished, fit, lora_config, trainer_settings
+from maxatk.train.run import finished, fit, lora_config, trainer_settings, with_own
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,16 +56,12 @@ class DistillRecipe:
         whole("rounds", self.rounds, 1)
         samples = self.eval_recipe(self.model, Path(self.out), 0).sampling.samples
         require(self.run is not None or self.k <= samples, "k", f"at most {samples}", self.k)
-        if self.run is not None and self.rounds > 1:
-            raise InvalidValueError(f"rounds: must be 1 with a run, got {self.rounds}")
+        require(self.run is None or self.rounds == 1, "rounds", "1 with a run", self.rounds)
 
     def eval_recipe(self, model: str, out: Path, number: int) -> EvalRecipe:
         """Return how a round draws its samples, with a seed of its own."""
-        for name in ("model", "problems", "out"):
-            if name in self.eval:
-                raise InvalidValueError(f"eval.{name}: is set by the run itself; leave it out")
-        filled = {**self.eval, "model": model, "problems": self.problems, "out": str(out)}
-        found = from_mapping(EvalRecipe, filled, where="eval")
+        own = {"model": model, "problems": self.problems, "out": str(out)}
+        found = from_mapping(EvalRecipe, with_own(self.eval, own, where="eval"), where="eval")
         sampling = dataclasses.replace(found.sampling, seed=found.sampling.seed + number)
         return dataclasses.replace(found, sampling=sampling)
 

@@ -181,11 +181,16 @@ def check_settings(recipe: TrainRecipe) -> MaxAtKConfig:
 
 def trainer_settings(kind: type[Settings], given: Mapping[str, Any], **own: Any) -> Settings:
     """Return settings of TRL; raise InvalidValueError for what the run sets or is not allowed."""
-    own["disable_tqdm"] = True
+    filled = with_own(given, {**own, "disable_tqdm": True}, where="trainer")
+    return _of_library(kind, filled, where="trainer")
+
+
+def with_own(given: Mapping[str, Any], own: Mapping[str, Any], *, where: str) -> dict[str, Any]:
+    """Return settings with those of the run itself; raise InvalidValueError for one of these."""
     for name in own:
         if name in given:
-            raise InvalidValueError(f"trainer.{name}: is set by the run itself; leave it out")
-    return _of_library(kind, {**given, **own}, where="trainer")
+            raise InvalidValueError(f"{where}.{name}: is set by the run itself; leave it out")
+    return {**given, **own}
 
 
 def _of_library(kind: type[Settings], given: Mapping[str, Any], *, where: str) -> Settings:
