@@ -69,6 +69,7 @@ class Scored(NamedTuple):
     scores: torch.Tensor
     texts: list[str]
     tested: list[Any]
+    masked: list[bool]  # whether a sample is cut off and out of the loss for it
 
 
 class RolloutTrainer(GRPOTrainer):
@@ -126,13 +127,8 @@ class RolloutTrainer(GRPOTrainer):
             stack.callback(self._starts.clear)
             output = super()._generate_and_score_completions(rows)
         assert self._scored is not None  # TRL has called `_calculate_rewards`
-        masked = None
-        if self.args.mask_truncated_completions:
-            local = output["completion_mask"].sum(dim=1) == 0
-            masked = self.accelerator.gather(local).cpu().numpy()
-        rollout = self._groups(self._scored, masked)
-        missing = np.isnan(rollout.rewards).reshape(-1)
-        unscored = missing if masked is None else missing & ~masked
+        rollout = self._groups(self._scored)
+        unscored = np.isnan(rollout.rewards).reshape(-1) & ~np.array(self._scored.masked)
         self._mode_metrics[WITHOUT].append(float(unscored.mean()))
         return rollout, self._scored, output
 
@@ -175,7 +171,9 @@ class RolloutTrainer(GRPOTrainer):
         with self._clock.measure("verification", self._mode_metrics):
             scores = super()._calculate_rewards(*rows)
         texts = gather_object([str(text) for text in rows[2]])
-        return Scored(scores, texts, gather_object(tested(rows[0], self.reward_funcs)))
+        ends, masks = (*self._ends, self._tokenizer.pad_token_id), self.mask_truncated_completions
+        masked = gather_object([masks and ids[-1] not in ends for ids in rows[3]])
+        return Scored(scores, texts, gather_object(tested(rows[0], self.reward_funcs)), masked)
 
     def _fill(self, prompts: list[Any], generated: tuple[Any, ...]) -> Scored:
         """Put groups of other prompts, drawn now, where groups have no signal; return all scores.
@@ -215,21 +213,16 @@ class RolloutTrainer(GRPOTrainer):
         self, rows: list[Any], prompts: list[Any], generated: tuple[Any, ...]
     ) -> tuple[Scored, np.ndarray]:
         """Return scores, and which groups have an advantage that trains, (processes, groups)."""
-        scored, masked = self._score(rows, prompts, generated[3], generated[1]), None
-        if self.args.mask_truncated_completions:
-            ends = (*self._ends, self._tokenizer.pad_token_id)
-            cut_off = [ids[-1] not in ends for ids in generated[1]]
-            masked = np.array(gather_object(cut_off))
-        trained = self._groups(scored, masked).advantages(self._objective) != 0
-        if masked is not None:
-            trained &= ~masked.reshape(trained.shape)
+        scored = self._score(rows, prompts, generated[3], generated[1])
+        trained = self._groups(scored).advantages(self._objective) != 0
+        trained &= ~np.array(scored.masked).reshape(trained.shape)
         return scored, trained.any(axis=1).reshape(self.accelerator.num_processes, -1)
 
-    def _groups(self, found: Scored, masked: np.ndarray | None) -> Rollout:
+    def _groups(self, found: Scored) -> Rollout:
         """Return the rollout batch of what was found of all processes."""
         rewards, beside = self._read(found)
-        if masked is not None and self._objective.needs_ratios:
-            rewards[masked] = np.nan  # what is cut off has no log-probability
+        if self._objective.needs_ratios:
+            rewards[found.masked] = np.nan  # what is cut off has no log-probability
         n = self.num_generations if self.model.training else self.num_generations_eval
         rewards = rewards.reshape(-1, n)
         k = self._objective.k_at(self.state.global_step / max(self.state.max_steps, 1))

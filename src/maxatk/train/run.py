@@ -175,6 +175,10 @@ def check_settings(recipe: TrainRecipe) -> MaxAtKConfig:
     """Return the trainer's settings; raise InvalidValueError for one that is not allowed."""
     own: dict[str, Any] = {"output_dir": recipe.out}
     if recipe.prompt.template_arguments:
+        if "chat_template_kwargs" in recipe.trainer:
+            raise InvalidValueError(
+                "trainer.chat_template_kwargs: is prompt.template_arguments; leave it out"
+            )
         own["chat_template_kwargs"] = dict(recipe.prompt.template_arguments)
     return trainer_settings(MaxAtKConfig, recipe.trainer, **own)
 
