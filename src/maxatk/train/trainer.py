@@ -289,8 +289,9 @@ class MaxAtKTrainer(RolloutTrainer):
         if file.is_file():
             state = torch.load(file, map_location=device, weights_only=True)
             self._step, self._buffered_inputs = state["step"], state["slices"]
-            read = functools.partial(msgspec.convert, dec_hook=lambda _, values: np.array(values))
-            self._rollout = read(state["rollout"], Rollout)
+            self._rollout = msgspec.convert(
+                state["rollout"], Rollout, dec_hook=lambda _, values: np.array(values)
+            )
         elif list(folder.glob("buffer-*-of-*.pt")):
             warnings.warn(
                 f"{folder}: was written by another number of processes than "

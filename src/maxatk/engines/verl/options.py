@@ -103,7 +103,8 @@ def check_config(config: Any) -> Objective:
         wrong.insert(0, str(error))
     else:
         wrong += problems_of(objective, config.actor_rollout_ref.rollout.n)
-        wrong += _correction(config) if objective.needs_ratios else ()
+        if objective.needs_ratios:
+            wrong += _correction(config)
     if wrong:
         raise InvalidValueError("\n- ".join(["verl cannot train with these settings:", *wrong]))
     return objective
