@@ -9,6 +9,7 @@ import dataclasses
 import importlib
 import importlib.util
 import logging
+import pkgutil
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -22,12 +23,9 @@ _log = logging.getLogger(__name__)
 
 
 class Backend(abc.ABC):
-    """What draws samples for an evaluation; `draw` is where backends differ.
+    """What draws samples for an evaluation; `draw` is where backends differ."""
 
-    `batch_size`, known after `prepare`, is how many samples are under way at a time.
-    """
-
-    batch_size: int
+    batch_size: int  # how many samples are under way at a time; known after `prepare`
 
     @abc.abstractmethod
     def describe(self) -> dict[str, Any]:
@@ -35,7 +33,7 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     def prepare(self, prompts: Mapping[str, str], settings: SamplingSettings) -> None:
-        """Make ready for these prompts (by problem id), and choose the batch size if none is given.
+        """Make ready for these prompts (by problem id), and choose a batch size if none is given.
 
         Raises InvalidValueError for a prompt or a setting that it cannot sample with.
         """
@@ -91,30 +89,23 @@ def load_backend(model: str, settings: ModelSettings) -> Backend:
         )
     if row.has_files:  # before torch is imported, which takes seconds
         refuse_missing_model(model, revision=settings.revision)
-    module, _, attribute = row.path.partition(":")
     try:
-        backend_class = getattr(importlib.import_module(module), attribute)
+        backend: Callable[[str, ModelSettings], Backend] = pkgutil.resolve_name(row.path)
     except ImportError as error:
         raise MissingDependencyError(
             f"backend {name!r} needs the package {error.name!r}: {row.install}"
         ) from error
-    backend: Backend = backend_class(model, settings)
-    return backend
+    return backend(model, settings)
 
 
 def describe_files(
     name: str, model: str, settings: ModelSettings, facts: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return what a backend that opens a model's files says of them, and `facts` that are known."""
-    adapter = settings.adapter
-    given = {
-        "adapter": adapter,
-        "adapter_weights": adapter and fingerprint(adapter),
-        "revision": settings.revision,
-        "attn_implementation": settings.attn_implementation,
-        "device_map": settings.device_map,
-        **facts,
-    }
+    names = ("adapter", "revision", "attn_implementation", "device_map")
+    given = {**{name: getattr(settings, name) for name in names}, **facts}
+    if settings.adapter:
+        given["adapter_weights"] = fingerprint(settings.adapter)
     return {
         "name": name,
         "model": model,
@@ -126,13 +117,13 @@ def describe_files(
 
 def _backend_here(settings: ModelSettings) -> str:
     """Return "vllm" on a GPU, where it is installed and has the settings, and else "hf"; log it."""
-    lacks = settings.given(BACKENDS["vllm"].lacks)
+    name, lacks = "hf", settings.given(BACKENDS["vllm"].lacks)
     if importlib.util.find_spec("vllm") is None:
-        name, why = "hf", "vllm is not installed"
+        why = "vllm is not installed"
     elif lacks:
-        name, why = "hf", f"vllm has no {lacks[0]}"
+        why = f"vllm has no {lacks[0]}"
     elif not importlib.import_module("torch").cuda.is_available():
-        name, why = "hf", "there is no GPU"
+        why = "there is no GPU"
     else:
         name, why = "vllm", "it is installed and there is a GPU"
     _log.warning("backend auto: %s, because %s", name, why)

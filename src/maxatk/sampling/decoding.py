@@ -1,13 +1,9 @@
 """One step of a batch whose rows may belong to different prompts: caches and attention.
 
-Rows of a shared prompt attend to its keys and values where they lie: they are stored once, and the
-queries of all rows and of the heads of a group are one matrix product (on a GPU one for all shared
-prompts, with their keys padded to one length). A row's own tokens are kept in buffers that are
-written in place, at a position of the row's own. The buffers have no more room than the longest row
-needs, so that attention reads them whole: a part of one would be copied.
-
-Models whose attention is their own, such as sliding windows and recurrent layers, keep the cache
-of transformers: a prompt is evaluated once and its cache repeated over rows that advance together.
+Rows of a shared prompt attend to its keys and values where they lie, stored once: the queries of
+all rows and of the heads of a group are one matrix product (on a GPU one for all shared prompts). A
+row's own tokens are kept in buffers that are written in place, with no more room than the longest
+row needs, so that attention reads them whole: a part of one would be copied.
 """
 
 from __future__ import annotations
@@ -60,18 +56,13 @@ class Prompt:
 
 @dataclasses.dataclass
 class _Group:
-    """The rows (R',) of shared prompts, dealt to (N, M) places; the last ones may be filled up.
+    """The rows of shared prompts, dealt to (N, M) places, of which the last may be filled up."""
 
-    `dealt` are the rows at these places, `real` the places (flat) that are not filling; `states`
-    are (N, H, L, D), the keys of a layer, then its values, layer by layer; `mask` (R', 1, 1, L) is
-    -inf behind the end of a prompt, None for a single one.
-    """
-
-    rows: torch.Tensor
-    dealt: torch.Tensor
-    real: torch.Tensor | slice
-    states: list[torch.Tensor]
-    mask: torch.Tensor | None
+    rows: torch.Tensor  # (R',)
+    dealt: torch.Tensor  # (N, M), the row at each place
+    real: torch.Tensor | slice  # the places (flat) that are not filling
+    states: list[torch.Tensor]  # (N, H, L, D) each, as those of a prompt
+    mask: torch.Tensor | None  # (R', 1, 1, L), -inf behind the end; None for a single prompt
 
     def product(self, states: torch.Tensor, prompts: torch.Tensor) -> torch.Tensor:
         """Return the products (R', H, G, Y) of these rows of (R, H, G, X) with (N, H, X, Y)."""
@@ -82,25 +73,20 @@ class _Group:
 
 @dataclasses.dataclass
 class _Batch:
-    """What all steps need while no row comes or goes, on the device.
-
-    Of every row (R,): `positions` of its next token among its own, how many tokens lie `before`
-    them in a shared prompt, and 1 where it is `alive`.
-    """
+    """What all steps need while no row comes or goes, on the device; tensors are (R,)."""
 
     groups: list[_Group]
     rows: torch.Tensor
-    positions: torch.Tensor
-    before: torch.Tensor
-    alive: torch.Tensor
+    positions: torch.Tensor  # of the next token of a row among its own
+    before: torch.Tensor  # how many tokens lie before them in a shared prompt
+    alive: torch.Tensor  # 1 where a row is, or 0
 
 
 class Decoder(Cache):  # type: ignore[misc]
-    """The batch of a model: rows that are admitted, advanced and dropped.
+    """The batch of a model that `supports` it: rows that are admitted, advanced and dropped.
 
-    For decoder-only models of transformers with full attention in every layer, see `supports`. At
-    most `rows`, but no fewer than four, are under way at a time. `shared` tells whether a prompt's
-    keys and values are kept once for all of its rows.
+    At most `rows`, but no fewer than four, are under way at a time. `shared` tells whether a
+    prompt's keys and values are kept once for all of its rows.
     """
 
     fewest = _FEWEST  # rows of a batch
@@ -228,15 +214,8 @@ class Decoder(Cache):  # type: ignore[misc]
             output[group.rows] += group.product(weights[..., : before.shape[2]], before)
         return output.flatten(1, 2)
 
-    def update(  # the cache of the model's own code, written and read in `attend`
-        self,
-        key_states: torch.Tensor,
-        value_states: torch.Tensor,
-        layer_idx: int,  # noqa: ARG002
-        *_: Any,
-        **__: Any,
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the states as they are."""
+    def update(self, key_states: Any, value_states: Any, *_: Any, **__: Any) -> tuple[Any, Any]:
+        """Return the states as they are: they are written and read in `attend`."""
         return key_states, value_states
 
     def get_seq_length(self, layer_idx: int = 0) -> int:  # noqa: ARG002
@@ -333,7 +312,10 @@ AttentionInterface.register(NAME, _attention)
 
 
 class LoneDecoder:
-    """The same operations as `Decoder`, on the rows of one prompt that are admitted at once."""
+    """The same operations as `Decoder`, on the rows of one prompt that are admitted at once.
+
+    The cache is that of transformers, for models with sliding windows or recurrent layers.
+    """
 
     fewest = 1
 
@@ -343,8 +325,8 @@ class LoneDecoder:
 
     def evaluate(self, prompts: Sequence[Sequence[int]]) -> list[Prompt]:
         """Evaluate the prompt (its ids)."""
-        output = self._advanced(torch.tensor(prompts, device=self.model.device))
-        return [Prompt(states=[], logits=output[0])]
+        logits = self._advanced(torch.tensor(prompts, device=self.model.device))
+        return [Prompt(states=[], logits=logits[0])]
 
     def admit(self, rows: Sequence[int], prompts: Sequence[Prompt]) -> None:  # noqa: ARG002
         """Let all rows, 0 to len(rows) - 1, begin after the prompt."""
@@ -357,17 +339,16 @@ class LoneDecoder:
         """Make row i what row rows[i] was and drop the rest."""
         self._cache.batch_select_indices(torch.tensor(rows, device=self.model.device))
 
-    def step(self, tokens: torch.Tensor) -> torch.Tensor:
+    def step(self, tokens: torch.Tensor) -> Any:
         """Append one token (R,) to every row and return the logits (R, V) after it."""
         return self._advanced(tokens[:, None])
 
-    def _advanced(self, ids: torch.Tensor) -> torch.Tensor:
+    def _advanced(self, ids: torch.Tensor) -> Any:
         output = self.model(
             input_ids=ids, past_key_values=self._cache, use_cache=True, logits_to_keep=1
         )
         self._cache = output.past_key_values
-        logits: torch.Tensor = output.logits[:, -1]
-        return logits
+        return output.logits[:, -1]
 
 
 def supports(model: Any) -> bool:

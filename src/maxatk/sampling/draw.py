@@ -1,7 +1,4 @@
-"""Tokens drawn from logits, and where a completion ends before its end token.
-
-Tokens are drawn by inverting the cumulative distribution, without sorting it whole.
-"""
+"""Tokens drawn from logits, and where a completion ends before its end token."""
 
 from __future__ import annotations
 
@@ -63,7 +60,7 @@ def _draw_chunk(logits: torch.Tensor, noise: torch.Tensor, settings: SamplingSet
     total = sums.sum(-1)
     if settings.temperature == 0:
         ids = scaled.argmax(-1)
-    elif settings.cut:
+    elif settings.top_p < 1 or settings.top_k > 0 or settings.min_p > 0:
         ids = _draw_cut(masses, total, noise, settings)
     else:
         ids = _draw_whole(masses, sums, noise).clamp_(max=scaled.shape[1] - 1)
@@ -139,10 +136,10 @@ def _invert(cumulative: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
 
 
 class Stopper:
-    """Tells where completions end, from the ids drawn so far.
+    """Tells where completions end, from the ids drawn so far, which `decode` turns into text.
 
-    `decode` turns ids into text. A text is looked at only where its last tokens could have ended
-    it, so that the work of a completion grows with its length and not with its square.
+    A text is looked at only where its last tokens could have ended it: the work of a completion
+    grows with its length and not with its square.
     """
 
     def __init__(self, settings: SamplingSettings, decode: Callable[[Sequence[int]], str]) -> None:
@@ -167,17 +164,11 @@ class Stopper:
 def end_of(text: str, settings: SamplingSettings) -> int | None:
     """Return where a text ends: before the first stop text, or behind the first closed block."""
     found = [place for place in map(text.find, settings.stop) if place >= 0]
-    if settings.stop_at_fence:
-        closed = _end_of_block(text)
-        found += [] if closed is None else [closed]
-    return min(found, default=None)
-
-
-def _end_of_block(text: str) -> int | None:
     opened = ""
-    for fence in _FENCE.finditer(text):
+    for fence in _FENCE.finditer(text) if settings.stop_at_fence else ():
         if not opened:
             opened = fence[1]
         elif fence[1].startswith(opened) and not fence[2].strip():
-            return fence.end() - 1
-    return None
+            found.append(fence.end() - 1)
+            break
+    return min(found, default=None)

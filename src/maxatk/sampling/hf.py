@@ -1,9 +1,4 @@
-"""The `hf` backend: any decoder-only transformers model, with a sampling loop of its own.
-
-A prompt is evaluated once for all of its samples, and rows that have ended make room for the next
-ones, of any problem. Memory is rows x vocabulary: the logits of one position at a time, from which
-the log-probabilities and entropies are taken as they pass.
-"""
+"""The `hf` backend: any decoder-only transformers model, with a sampling loop of its own."""
 
 from __future__ import annotations
 
@@ -29,12 +24,11 @@ _MOST_ROWS = 256
 
 
 class HFBackend(Backend):
-    """Draw samples from a local folder or a hub name.
+    """Draw samples from a local folder or a hub name, with rows x vocabulary as memory.
 
-    Sample `s` of a problem depends on the seed, the problem id and `s` alone, up to the rounding
-    of the matrix products. On a CPU and one thread PyTorch rounds the rows of a product alike
-    however many there are, if there are four, and a batch has no fewer: samples are the same to the
-    last bit with any batch size and after any resumption.
+    Sample `s` of a problem depends on the seed, the problem id and `s` alone, up to rounding. On a
+    CPU and one thread PyTorch rounds the rows of a product alike however many there are, if there
+    are four, and a batch has no fewer: samples are the same to the last bit with any batch size.
 
     `logprob` is the sum over sampled tokens of log softmax(logits / temperature), in nats, before
     any cut of the distribution; `entropy` is the mean entropy of these distributions, in nats. The
@@ -47,7 +41,9 @@ class HFBackend(Backend):
         self.model, self.tokenizer, self.stored_dtype = load_model(self.name, settings)
         self.device = self.model.device
         self.batch_size = settings.batch_size or 0  # 0 until `prepare` has chosen one
-        self._end_tokens = _end_tokens(self.model, self.tokenizer)
+        declared = self.model.generation_config.eos_token_id
+        ends = declared if isinstance(declared, list) else [declared]
+        self._end_tokens = list({*ends, self.tokenizer.eos_token_id} - {None})
         self.keeps_full = supports(self.model)
 
     def describe(self) -> dict[str, Any]:
@@ -80,7 +76,17 @@ class HFBackend(Backend):
         if not self.batch_size:
             self.prepare({request.problem_id: request.prompt for request in requests}, settings)
         stopper = Stopper(settings, self._text)
-        works = (self._work(request, settings) for request in requests if request.indices)
+        works = (
+            Work(
+                prompt=self._prompt_ids(request.prompt),
+                keys=[(request.problem_id, index) for index in request.indices],
+                noise=sampling_noise(request.problem_id, max(request.indices) + 1, settings)[
+                    list(request.indices)
+                ],
+            )
+            for request in requests
+            if request.indices
+        )
         for some in self.rows(works, settings, stopper):
             yield [_sample(row, stopper) for row in some]
 
@@ -88,28 +94,18 @@ class HFBackend(Backend):
         self, works: Iterable[Work], settings: SamplingSettings, stopper: Stopper
     ) -> Iterator[list[Drawn]]:
         """Yield the rows of works as they end."""
-        size = self.batch_size
-        queues: Iterable[tuple[Decoder | LoneDecoder, Iterable[Work]]]
+        size, ends = self.batch_size, self._end_tokens
         if self.keeps_full:
             shared = shares(settings.samples, self.device)
-            queues = [(Decoder(self.model, rows=size, shared=shared), works)]
-        else:
-            queues = (
-                (LoneDecoder(self.model, rows=size), [work.part(slice(start, start + size))])
-                for work in works
-                for start in range(0, len(work.keys), size)
-            )
-        for decoder, queue in queues:
-            loop = Loop(decoder, settings, end_tokens=self._end_tokens, stopper=stopper)
-            yield from loop.run(queue)
-
-    def _work(self, request: Request, settings: SamplingSettings) -> Work:
-        noise = sampling_noise(request.problem_id, max(request.indices) + 1, settings)
-        return Work(
-            prompt=self._prompt_ids(request.prompt),
-            keys=[(request.problem_id, index) for index in request.indices],
-            noise=noise[list(request.indices)],
-        )
+            whole = Decoder(self.model, rows=size, shared=shared)
+            yield from Loop(whole, settings, end_tokens=ends, stopper=stopper).run(works)
+            return
+        for work in works:
+            for start in range(0, len(work.keys), size):
+                rows = slice(start, start + size)
+                part = Work(work.prompt, work.keys[rows], work.noise[rows])
+                lone = LoneDecoder(self.model, rows=size)
+                yield from Loop(lone, settings, end_tokens=ends, stopper=stopper).run([part])
 
     def _prompt_ids(self, prompt: str) -> list[int]:
         return prompt_ids(self.tokenizer, prompt, self.settings.prompt)
@@ -133,7 +129,11 @@ class HFBackend(Backend):
         # A cache that grows is copied: two of them are alive at a time. Six rows of float32 over
         # the vocabulary are what the sampling step needs.
         row = 2 * cache * positions + 6 * 4 * config.vocab_size
-        fitting = max(1, _free_memory(self.device) // 2 // row)
+        if self.device.type == "cuda":
+            free = torch.cuda.mem_get_info(self.device)[0]
+        else:
+            free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        fitting = max(1, free // 2 // row)
         return min(_MOST_ROWS, 1 << (int(fitting).bit_length() - 1))
 
 
@@ -148,26 +148,12 @@ def sampling_noise(problem_id: str, rows: int, settings: SamplingSettings) -> np
 
 
 def _sample(drawn: Drawn, stopper: Stopper) -> Sample:
-    problem_id, index = drawn.key
     tokens = len(drawn.ids)
     return Sample(
-        problem_id=problem_id,
-        sample=index,
+        *drawn.key,
         completion=stopper.text(drawn.ids),
         tokens=tokens,
         finish_reason="stop" if drawn.ended else "length",
         logprob=round(drawn.logprob, 4),
         entropy=round(drawn.entropy / tokens, 4),
     )
-
-
-def _end_tokens(model: Any, tokenizer: Any) -> list[int]:
-    declared = model.generation_config.eos_token_id
-    ends = declared if isinstance(declared, list) else [declared]
-    return sorted({token for token in [*ends, tokenizer.eos_token_id] if token is not None})
-
-
-def _free_memory(device: torch.device) -> int:
-    if device.type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0])
-    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

@@ -65,12 +65,10 @@ def found_or_missing(model: str) -> Iterator[None]:
 
 
 def check_adapter(adapter: str, model: Any) -> None:
-    """Raise for an adapter's folder that is none, or whose weights are not of this model.
+    """Raise InvalidValueError naming a weight of an adapter that is not of this model.
 
-    Only names and shapes are looked at: a model on the device "meta" will do. PEFT itself passes
-    over weights of layers that the model does not have, and vLLM over all of another model.
-
-    Raises MissingFileError without adapter_config.json, InvalidValueError naming the weight.
+    PEFT passes over weights of layers that the model does not have, and vLLM over all of another
+    model. A model on the device "meta" will do. Raises MissingFileError without an adapter.
     """
     folder = Path(adapter)
     if not (folder / "adapter_config.json").is_file():
@@ -121,8 +119,7 @@ def reason_of(error: Exception) -> str:
 def is_made_bfloat16(name: str, stored: str, model: Any, device: str) -> bool:
     """Return whether a model of float32 files is computed in bfloat16, and log it.
 
-    So that a trained model, which TRL writes in float32, is compared with its base in one
-    numerics: large models are, on a device that is faster in bfloat16.
+    A large one is, on a device that is faster in it: TRL writes trained models in float32.
     """
     if stored != "float32" or model.num_parameters() < _LARGE or not _has_bfloat16(device):
         return False

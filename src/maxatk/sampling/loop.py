@@ -34,21 +34,14 @@ class Work:
     keys: Sequence[Any]
     noise: np.ndarray
 
-    def part(self, rows: slice) -> Work:
-        """Return some of these rows."""
-        return Work(self.prompt, self.keys[rows], self.noise[rows])
-
 
 @dataclasses.dataclass(frozen=True)
 class Drawn:
-    """One row: its ids with the end token, and sums over them in nats.
-
-    `ended` tells whether the end token or a stop ended it, and not its length.
-    """
+    """One row: its ids with the end token, and sums over them in nats."""
 
     key: Any
     ids: list[int]
-    ended: bool
+    ended: bool  # by the end token or a stop, and not by its length
     logprob: float
     entropy: float
 
@@ -56,9 +49,8 @@ class Drawn:
 class Loop:
     """Draws the rows of a queue of work, as many at a time as the decoder has.
 
-    A row depends on its prompt and its noise alone, up to the rounding of the matrix products.
-    `end_tokens` are ids that end a row, and `stopper` tells what else does. A `LoneDecoder` serves
-    for one prompt, with no more rows than it has.
+    A row depends on its prompt and its noise alone, up to rounding. `end_tokens` are ids that end
+    one, and `stopper` tells what else does. A `LoneDecoder` serves for one prompt.
     """
 
     def __init__(
@@ -169,7 +161,7 @@ class Loop:
         state["last"][index] = found.ids
         # The only time that a step waits for the device.
         columns = torch.stack([found.ids, found.logprobs.isnan()]).tolist()
-        over = {}
+        over: dict[int, tuple[Any, list[int], bool]] = {}
         for place, token, unknown in zip(rows, *columns, strict=True):
             if (row := self._rows[place]) is None:
                 continue
@@ -182,13 +174,10 @@ class Loop:
             ids.append(token)
             ended = token in self._ends or self._stopper.ends(ids)
             if ended or len(ids) == most:
-                over[place] = key, ids, ended
-        return self._collect(over) if over else []
-
-    def _collect(self, over: dict[int, tuple[Any, list[int], bool]]) -> list[Drawn]:
-        index = torch.tensor(list(over), device=self._device)
-        sums = [self._state[name][index].tolist() for name in ("logprobs", "entropies")]
-        for place in over:
-            self._rows[place] = None
+                over[place], self._rows[place] = (key, ids, ended), None
+        if not over:
+            return []
         self._decoder.release(list(over))
+        index = torch.tensor(list(over), device=self._device)
+        sums = [state[name][index].tolist() for name in ("logprobs", "entropies")]
         return [Drawn(*row, *both) for row, *both in zip(over.values(), *sums, strict=True)]

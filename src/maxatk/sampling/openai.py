@@ -1,9 +1,7 @@
 """The `openai` backend: any server that speaks OpenAI's completions or chat completions.
 
-A sample is a request of its own, with its own seed: servers differ in whether they know `n`, and
-a request that fails takes no other sample with it. A sample is never silently missing: a request
-either gives its text or, after the retries, an error that ends the run. An answer is not trusted:
-neither its length nor its types, nor that it ends, nor that it keeps the key to itself.
+An answer is not trusted: neither its length nor its types, nor that it ends, nor that it keeps the
+key to itself.
 """
 
 from __future__ import annotations
@@ -19,6 +17,7 @@ import random
 from collections.abc import Generator, Iterator, Mapping
 from typing import Annotated, Any
 
+import anyio
 import httpx
 import msgspec
 from anyio.from_thread import BlockingPortal, start_blocking_portal
@@ -46,12 +45,11 @@ class _Token(msgspec.Struct):
 
 
 class OpenAIBackend(Backend):
-    """Draw samples from a server; `model` is the name it has there.
+    """Draw samples from a server, each by a request and seed of its own; `model` is its name there.
 
     `tokens` is the server's own count where it gives one; `entropy` stays None, and so does
-    `logprob` but for vLLM's server at temperature 1. The seed of a sample depends on the seed of
-    the settings, the problem id and its index; whether the same seed gives the same text is up to
-    the server.
+    `logprob` but for vLLM's server at temperature 1. Whether the same seed gives the same text is
+    up to the server.
     """
 
     def __init__(self, model: str, settings: ModelSettings) -> None:
@@ -103,7 +101,7 @@ class OpenAIBackend(Backend):
         try:
             with self._connected() as (portal, client):
                 answer = portal.call(self._answer, client, "GET", url, None)
-        except (httpx.HTTPError, httpx.InvalidURL, asyncio.TimeoutError) as error:
+        except (httpx.HTTPError, httpx.InvalidURL, TimeoutError) as error:
             shown, reason = masked_url(url), self._reason(error)
             raise ServerError(f"{shown}: the server cannot be reached: {reason}") from error
         models = _found(_json(answer), list[dict[str, Any]], "data") or []  # not all list them
@@ -145,11 +143,7 @@ class OpenAIBackend(Backend):
 
     @contextlib.contextmanager
     def _connected(self) -> Iterator[tuple[BlockingPortal, httpx.AsyncClient]]:
-        """Yield an event loop in a thread of its own, with a client.
-
-        It goes on asking while samples are stored, and it works within another loop, as in a
-        notebook. What is left when it ends is cancelled.
-        """
+        """Yield an event loop in a thread, also in a notebook, and a client; end what is left."""
         limits = httpx.Limits(max_connections=self.batch_size)
         timeout = self.server.timeout_s
         with start_blocking_portal() as portal:
@@ -169,23 +163,22 @@ class OpenAIBackend(Backend):
             extra = {name: value for name, value in extra.items() if value}
         if settings.stop:
             extra["stop"] = list(settings.stop)
+        if self.server.chat:
+            prompt = self.settings.prompt
+            turn = {"role": "user", "content": request.prompt}
+            extra["messages"] = [*prompt.turns_before, turn]
+            if arguments := dict(prompt.template_arguments):
+                extra["chat_template_kwargs"] = arguments
+        else:
+            extra["prompt"] = request.prompt
         return {
             "model": self.name,
-            **self._prompt(request.prompt),
             "max_tokens": settings.max_new_tokens,
             "temperature": settings.temperature,
             "top_p": settings.top_p,
             **extra,
             "seed": sample_seed(settings.seed, request.problem_id, index),
         }
-
-    def _prompt(self, prompt: str) -> dict[str, Any]:
-        if not self.server.chat:
-            return {"prompt": prompt}
-        settings = self.settings.prompt
-        turns = [*settings.turns_before, {"role": "user", "content": prompt}]
-        arguments = dict(settings.template_arguments)
-        return {"messages": turns, **({"chat_template_kwargs": arguments} if arguments else {})}
 
     async def _ask(
         self, client: httpx.AsyncClient, body: Mapping[str, Any], place: str
@@ -194,7 +187,7 @@ class OpenAIBackend(Backend):
             wait = ""
             try:
                 answer = await self._answer(client, "POST", self._url, body)
-            except (httpx.HTTPError, asyncio.TimeoutError) as error:
+            except (httpx.HTTPError, TimeoutError) as error:
                 problem = self._reason(error)
             else:
                 if answer.is_success:
@@ -219,9 +212,9 @@ class OpenAIBackend(Backend):
         self, client: httpx.AsyncClient, method: str, url: str, body: Mapping[str, Any] | None
     ) -> httpx.Response:
         """Return an answer that has been read to its end."""
-
-        async def read() -> httpx.Response:
-            parts = bytearray()
+        parts = bytearray()
+        # The time-out of httpx is for every part of an answer by itself.
+        with anyio.fail_after(self.server.timeout_s):
             async with client.stream(method, url, json=body) as response:
                 packed = response.headers.get("Content-Encoding", "").lower()
                 if packed not in _PACKED:
@@ -234,13 +227,8 @@ class OpenAIBackend(Backend):
                         raise httpx.DecodingError(
                             f"the answer is longer than {_MOST_BYTES:,} bytes"
                         )
-            wait = response.headers.get("Retry-After", "")
-            return httpx.Response(
-                response.status_code, headers={"Retry-After": wait}, content=bytes(parts)
-            )
-
-        # The time-out of httpx is for every part of an answer by itself.
-        return await asyncio.wait_for(read(), self.server.timeout_s)
+        wait = {"Retry-After": response.headers.get("Retry-After", "")}
+        return httpx.Response(response.status_code, headers=wait, content=bytes(parts))
 
     def _excerpt(self, text: str) -> str:
         return self._without_key(text)[:_EXCERPT]
@@ -256,9 +244,15 @@ class OpenAIBackend(Backend):
         if found is None:
             raise ServerError(f"{place}: the answer is not JSON: {self._excerpt(answer.text)!r}")
         choice = _found(found, dict[str, Any], "choices", 0)
-        text = _found(choice, str, *(("message", "content") if self.server.chat else ("text",)))
+        path = ("message", "content") if self.server.chat else ("text",)
+        text = _found(choice, str, *path)
         if text is None:
             raise ServerError(f"{place}: the answer has no text: {self._excerpt(str(found))}")
+        logprobs = _found(choice, list[float], "logprobs", "token_logprobs")
+        if not logprobs:
+            tokens = _found(choice, list[_Token], "logprobs", "content") or []
+            logprobs = [token.logprob for token in tokens]
+        total = sum(logprobs)
         # Half a surrogate pair, which JSON can spell, is no character that a file can hold.
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         return Sample(
@@ -267,7 +261,7 @@ class OpenAIBackend(Backend):
             completion=self._without_key(text),
             tokens=_found(found, _Count, "usage", "completion_tokens"),
             finish_reason=_found(choice, _Word, "finish_reason"),
-            logprob=_logprob(choice),
+            logprob=round(total, 4) if logprobs and math.isfinite(total) else None,
         )
 
 
@@ -286,12 +280,3 @@ def _found(answer: Any, kind: Any, *path: str | int) -> Any:
         return msgspec.convert(answer, kind)
     except (LookupError, TypeError, msgspec.ValidationError):
         return None
-
-
-def _logprob(choice: Any) -> float | None:
-    values = _found(choice, list[float], "logprobs", "token_logprobs")
-    if not values:
-        tokens = _found(choice, list[_Token], "logprobs", "content") or []
-        values = [token.logprob for token in tokens]
-    total = sum(values)
-    return round(total, 4) if values and math.isfinite(total) else None

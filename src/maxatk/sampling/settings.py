@@ -18,8 +18,7 @@ from maxatk.settings import masked_url
 class SamplingSettings:
     """The sampling distribution and the number of samples; the defaults are the paper's.
 
-    The distribution is cut by `min_p`, then by `top_k`, then by `top_p`, and renormalized each
-    time.
+    It is cut by `min_p`, then by `top_k`, then by `top_p`, and renormalized each time.
 
     Args:
         temperature: Divides the logits; 0 takes the most probable token.
@@ -55,11 +54,6 @@ class SamplingSettings:
         texts = not isinstance(self.stop, str) and all(isinstance(s, str) and s for s in self.stop)
         require(texts, f"{where}.stop", "texts that are not empty", self.stop)
         object.__setattr__(self, "stop", tuple(self.stop))
-
-    @property
-    def cut(self) -> bool:
-        """Return whether the distribution is cut."""
-        return self.top_p < 1 or self.top_k > 0 or self.min_p > 0
 
     def to_json(self) -> dict[str, Any]:
         """Return the settings as a JSON object."""
@@ -105,8 +99,7 @@ BACKENDS: dict[str, BackendRow] = {
 if TYPE_CHECKING:
     BackendName: TypeAlias = str
 else:  # what recipes and the command line check a name against
-    _NAMES = ("auto", *BACKENDS)
-    BackendName = Literal[_NAMES]
+    BackendName = Literal[("auto", *BACKENDS)]
 
 
 @dataclasses.dataclass(frozen=True)

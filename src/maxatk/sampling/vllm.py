@@ -33,10 +33,9 @@ _BATCHED_TOKENS = 8192  # at a time, of prompts that are not evaluated in chunks
 
 
 class VLLMBackend(Backend):
-    """Draw samples with vLLM's engine, which at most `batch_size` are in at a time.
+    """Draw samples with vLLM's engine, each with a seed of its own; at most `batch_size` are in it.
 
-    Prompts become the tokens that the backend "hf" gives its model. Every sample has a seed of its
-    own, decided by that of the settings, the problem id and its index. `logprob` is vLLM's
+    Prompts become the tokens that the backend "hf" gives its model. `logprob` is vLLM's
     `cumulative_logprob`, taken before the temperature: it is given at temperature 1, and at 0.
     vLLM has no entropies.
 
@@ -54,7 +53,10 @@ class VLLMBackend(Backend):
         with found_or_missing(model):
             self.tokenizer = load_tokenizer(model, revision=revision, prompt=settings.prompt)
             config = AutoConfig.from_pretrained(model, revision=revision or "main")
-        self._adapter = _adapter(settings.adapter, config)
+        self._adapter = None
+        if settings.adapter is not None:
+            check_adapter(settings.adapter, _without_weights(config))
+            self._adapter = LoRARequest("adapter", 1, settings.adapter)
         arguments = _engine_arguments(settings, config, self.batch_size)
         try:
             self.engine = LLM(model=model, dtype=_dtype(model, settings, config), **arguments)
@@ -78,11 +80,7 @@ class VLLMBackend(Backend):
         return describe_files("vllm", self.name, self.settings, facts)
 
     def prepare(self, prompts: Mapping[str, str], settings: SamplingSettings) -> None:
-        """Raise InvalidValueError for what the engine would refuse, or cut, in mid-run.
-
-        That is an empty prompt, one too long for the context together with the new tokens, and
-        sampling settings that vLLM does not know.
-        """
+        """Raise InvalidValueError for prompts and settings that the engine would refuse, or cut."""
         if settings.stop_at_fence:
             raise InvalidValueError("stop_at_fence: the backend 'vllm' cannot stop there")
         if settings.temperature > 2:
@@ -132,11 +130,8 @@ class VLLMBackend(Backend):
 
 
 def _engine_arguments(settings: ModelSettings, config: Any, batch_size: int) -> dict[str, Any]:
-    arguments: dict[str, Any] = {
-        # Without its own defaults: what generation_config.json says must not change the sampling.
-        "generation_config": "vllm",
-        "max_num_seqs": batch_size,
-    }
+    # What the model's generation_config.json says must not change the sampling.
+    arguments: dict[str, Any] = {"generation_config": "vllm", "max_num_seqs": batch_size}
     if settings.revision is not None:
         arguments |= {"revision": settings.revision, "tokenizer_revision": settings.revision}
     if settings.adapter is not None:
@@ -162,13 +157,6 @@ def _dtype(model: str, settings: ModelSettings, config: Any) -> str:
         return name
     device = current_platform.device_type
     return "bfloat16" if is_made_bfloat16(model, name, _without_weights(config), device) else name
-
-
-def _adapter(folder: str | None, config: Any) -> LoRARequest | None:
-    if folder is None:
-        return None
-    check_adapter(folder, _without_weights(config))
-    return LoRARequest("adapter", 1, folder)
 
 
 def _without_weights(config: Any) -> Any:
