@@ -77,10 +77,9 @@ def build_mini(
 ) -> None:
     """Write `train.jsonl`, `test.jsonl` and the model folder `base` below `out`.
 
-    The same settings give the same files on the same machine; a folder that already holds them
-    is left as it is. The prompts of the two sets and of the warm start are disjoint except that
-    the warm start may contain training prompts. `progress(done, total)` counts optimizer steps
-    of the warm start.
+    The same settings give the same files on the same machine; a folder that already holds them is
+    left as it is. No test prompt is among those of the training and the warm start.
+    `progress(done, total)` counts optimizer steps of the warm start.
     """
     out = Path(out)
     manifest = {"settings": dataclasses.asdict(settings)}
@@ -102,19 +101,13 @@ def build_mini(
     for name, problems in (("train", train), ("test", test)):
         write_jsonl(out / f"{name}.jsonl", (made.problem.to_json() for made in problems))
     # No program of the warm start is verified.
-    solved = draw(settings.warm_start.problems, tests=1, prefix="corpus", exclude=held_out)
-    corpus = noisy_corpus(solved, noise=settings.warm_start.noise, seed=settings.seed)
+    training = settings.warm_start
+    solved = draw(training.problems, tests=1, prefix="corpus", exclude=held_out)
+    corpus = noisy_corpus(solved, noise=training.noise, seed=settings.seed)
     sampled = random.Random(settings.seed).sample(corpus, min(len(corpus), _TOKENIZER_TEXTS))
     tokenizer = train_tokenizer([prompt + completion for prompt, completion in sampled])
     model = new_model(tokenizer, seed=settings.seed)
-    warm_start(
-        model,
-        tokenizer,
-        corpus,
-        settings=settings.warm_start,
-        seed=settings.seed,
-        progress=progress,
-    )
+    warm_start(model, tokenizer, corpus, settings=training, seed=settings.seed, progress=progress)
     model.save_pretrained(out / "base")
     tokenizer.save_pretrained(out / "base")
     write_json(out / MANIFEST, manifest)

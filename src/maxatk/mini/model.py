@@ -1,9 +1,4 @@
-"""The embedded language model, its tokenizer and its warm start.
-
-The model has Qwen2's architecture at a quarter of a million parameters. The tokenizer has whole
-fragments of program lines as tokens, 192 in all. The warm start is one epoch of supervised training
-on noisy solutions, prompt tokens left out.
-"""
+"""The embedded model (Qwen2's architecture, 250,000 parameters), its tokenizer and warm start."""
 
 from __future__ import annotations
 
@@ -52,18 +47,22 @@ def new_model(tokenizer: PreTrainedTokenizerBase, *, seed: int) -> Qwen2ForCausa
 def train_tokenizer(
     texts: Sequence[str], *, vocabulary: int = VOCABULARY
 ) -> PreTrainedTokenizerBase:
-    """Return a tokenizer of `vocabulary` entries learnt from `texts`.
+    """Return a tokenizer of `vocabulary` entries, characters and fragments learnt from `texts`.
 
-    The entries longer than one character come from byte-pair merges that never cross a newline
-    or touch a digit, so a line of a program is one to three tokens and numbers are read digit by
-    digit. Characters that `texts` lack are dropped when encoding.
-
-    The learnt entries become added tokens of a Qwen2 tokenizer. A byte-pair tokenizer with
-    pre-tokenization rules of its own would be simpler, but AutoTokenizer replaces such rules by
-    Qwen2's beside a Qwen2 model, silently and with other ids; added tokens it keeps.
+    Fragments never cross a newline or touch a digit, so a line of a program is one to three tokens
+    and numbers are read digit by digit. Characters that `texts` lack are dropped when encoding.
     """
     characters = sorted({character for text in texts for character in text})
-    fragments = _learn_fragments(texts, vocabulary - 1)
+    learner = Tokenizer(models.BPE())
+    learner.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split("\n", behavior="merged_with_previous"),
+            pre_tokenizers.Split(Regex("[0-9]"), behavior="isolated"),
+        ]
+    )
+    trainer = trainers.BpeTrainer(vocab_size=vocabulary - 1, show_progress=False)
+    learner.train_from_iterator(texts, trainer)
+    ranked = sorted(learner.get_vocab().items(), key=lambda entry: entry[1])
     singles = [END_OF_TEXT, *(character.translate(_BYTE_LEVEL) for character in characters)]
     tokenizer = Qwen2Tokenizer(
         vocab={token: number for number, token in enumerate(singles)},
@@ -72,23 +71,11 @@ def train_tokenizer(
         pad_token=END_OF_TEXT,
         padding_side="left",
     )
+    # AutoTokenizer replaces rules of pre-tokenization by Qwen2's beside a Qwen2 model, silently and
+    # with other ids; added tokens it keeps.
+    fragments = [token for token, _ in ranked if len(token) > 1]
     tokenizer.add_tokens([AddedToken(fragment, normalized=False) for fragment in fragments])
     return tokenizer
-
-
-def _learn_fragments(texts: Sequence[str], vocabulary: int) -> list[str]:
-    """Return the entries of more than one character of a byte-pair vocabulary of that size."""
-    learner = Tokenizer(models.BPE())
-    learner.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Split("\n", behavior="merged_with_previous"),
-            pre_tokenizers.Split(Regex("[0-9]"), behavior="isolated"),
-        ]
-    )
-    trainer = trainers.BpeTrainer(vocab_size=vocabulary, show_progress=False)
-    learner.train_from_iterator(texts, trainer)
-    ranked = sorted(learner.get_vocab().items(), key=lambda entry: entry[1])
-    return [token for token, _ in ranked if len(token) > 1]
 
 
 def noisy_corpus(
@@ -116,9 +103,12 @@ def warm_start(
     """
     optimizer = torch.optim.AdamW(model.parameters(), lr=settings.learning_rate, fused=True)
     total = math.ceil(len(corpus) / settings.batch_size)
-    schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimizer, lambda step: _learning_rate_factor(step, settings.warmup_steps, total)
-    )
+
+    def factor(step: int) -> float:
+        rise = min(1.0, (step + 1) / (settings.warmup_steps + 1))
+        return rise * 0.5 * (1 + math.cos(math.pi * min(1.0, step / total)))
+
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
     model.train()
     losses = []
     prompts, completions = (
@@ -143,11 +133,6 @@ def warm_start(
             progress(done, total)
     model.eval()
     return losses
-
-
-def _learning_rate_factor(step: int, warmup: int, total: int) -> float:
-    rise = min(1.0, (step + 1) / (warmup + 1))
-    return rise * 0.5 * (1 + math.cos(math.pi * min(1.0, step / total)))
 
 
 def _batches(

@@ -1,12 +1,9 @@
 """The tiny language of the built-in problems, random problems of it, and noisy solutions.
 
-A pipeline reads one line of integers into the list `a`, changes it by one to three operations
-and prints one answer. Every stage is one line of ordinary Python, so that any interpreter can
-run a program and a model of a few hundred thousand parameters can learn to write one.
-
-A prompt names every stage of a hidden pipeline, by its exact name or only by its category, and
-shows two examples. Guessing the hidden stages right takes luck or the examples; short inputs let
-different programs agree on some tests, which is what makes rewards continuous.
+A pipeline reads one line of integers into the list `a`, changes it by one to three operations, each
+a line of Python, and prints one answer. A prompt names every stage of a hidden pipeline, by its
+exact name or only by its category, and shows two examples. Short inputs let different programs
+agree on some tests, which is what makes rewards continuous.
 """
 
 from __future__ import annotations
@@ -39,7 +36,7 @@ class PipelineStage:
 
 def _stages(category: str, template: str, **expressions: str) -> tuple[PipelineStage, ...]:
     return tuple(
-        PipelineStage(name=name, category=category, line=template.format(expression) + "\n")
+        PipelineStage(name, category, template.format(expression) + "\n")
         for name, expression in expressions.items()
     )
 
@@ -144,16 +141,13 @@ class Pipeline:
 
 @dataclasses.dataclass(frozen=True)
 class Noise:
-    """How the solutions of the warm start are spoilt; every field is a probability.
-
-    The removable errors and the spread over neighbouring programs are what reinforcement learning
-    has to work with: a clean model has nothing to explore.
+    """How the solutions of the warm start are spoilt, since a clean model has nothing to explore.
 
     Args:
-        same_category: That a stage is replaced by another one of its category.
-        any_stage: That a stage is replaced by any stage.
-        drop: That one stage is dropped.
-        delete: That one character is deleted.
+        same_category: The chance that a stage is replaced by another one of its category.
+        any_stage: The chance that it is replaced by any stage.
+        drop: The chance that one stage is dropped.
+        delete: The chance that one character is deleted.
     """
 
     same_category: float = 0.3
@@ -200,7 +194,9 @@ def generate_problems(
     seen = set(exclude)
     made = 0
     while made < count:
-        pipeline = _draw_pipeline(rng)
+        operations = rng.choices(list(OPERATION_COUNTS), weights=list(OPERATION_COUNTS.values()))[0]
+        groups = [*(rng.choice(list(OPERATIONS.values())) for _ in range(operations)), ANSWERS]
+        pipeline = Pipeline(tuple(_zipf(group, rng) for group in groups))
         cases = _draw_cases(pipeline, rng, EXAMPLES + tests)
         if cases is None or (prompt := _prompt(pipeline, cases[:EXAMPLES], rng)) in seen:
             continue
@@ -215,12 +211,6 @@ def generate_problems(
         seen.add(prompt)
         made += 1
         yield MiniProblem(problem, pipeline)
-
-
-def _draw_pipeline(rng: random.Random) -> Pipeline:
-    count = rng.choices(list(OPERATION_COUNTS), weights=list(OPERATION_COUNTS.values()))[0]
-    groups = [*(rng.choice(list(OPERATIONS.values())) for _ in range(count)), ANSWERS]
-    return Pipeline(tuple(_zipf(group, rng) for group in groups))
 
 
 def _zipf(stages: tuple[PipelineStage, ...], rng: random.Random) -> PipelineStage:
