@@ -23,8 +23,7 @@ _ALIGN = 16  # sums over positions keep their order, so their rounding, where le
 _GROWTH = 64  # positions
 # Samples of a prompt from which its keys are kept once and not in every row. That is about 13 more
 # launches a layer, for which a GPU waits: there few rows do not pay.
-_SHARED_FROM = {"cpu": 4}
-_ELSEWHERE_SHARED_FROM = 32
+_SHARED_FROM, _SHARED_FROM_ON_A_GPU = 4, 32
 # A CPU computes each shared prompt with its own rows, in sums whose order no other prompt changes.
 # A GPU waits for each to be launched: there all of them are one padded tensor.
 _PADS = {"cpu": False}
@@ -35,18 +34,15 @@ _MOST_APART = 0.05  # total variation of two next-token distributions that diffe
 
 def shares(samples: float, device: torch.device) -> bool:
     """Return whether the keys of a prompt with so many samples are kept once for all of them."""
-    return samples >= _SHARED_FROM.get(device.type, _ELSEWHERE_SHARED_FROM)
+    return samples >= (_SHARED_FROM if device.type == "cpu" else _SHARED_FROM_ON_A_GPU)
 
 
 @dataclasses.dataclass(eq=False)
 class Prompt:
-    """A prompt that has been evaluated: its states, and the logits (V,) after it.
+    """A prompt that has been evaluated."""
 
-    `states` are (H, L, D): the keys of a layer, then its values, layer by layer.
-    """
-
-    states: list[torch.Tensor]
-    logits: torch.Tensor
+    states: list[torch.Tensor]  # (H, L, D) each: keys of a layer, then its values, layer by layer
+    logits: torch.Tensor  # (V,) after it
 
     @property
     def length(self) -> int:

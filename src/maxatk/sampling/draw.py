@@ -103,10 +103,7 @@ def _draw_cut(
 def _likely(
     masses: torch.Tensor, total: torch.Tensor, settings: SamplingSettings
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return masses and tokens of a set that holds all those kept, in the vocabulary's order.
-
-    Both are (R, N), filled up with masses of 0 behind the tokens of a row.
-    """
+    """Return masses and tokens (R, N), in order, of a set with all those kept; 0 behind it."""
     by_mass = not settings.top_k and not settings.min_p
     for least in _LIKELY if settings.top_k or by_mass else (0.0,):
         bound = max(least, settings.min_p)

@@ -60,10 +60,7 @@ class HFBackend(Backend):
         return describe_files("hf", self.name, self.settings, facts)
 
     def prepare(self, prompts: Mapping[str, str], settings: SamplingSettings) -> None:
-        """Choose the batch size if none was given; refuse prompts that do not fit the model.
-
-        Raises InvalidValueError for an empty prompt or one too long for the context.
-        """
+        """Choose a batch size if none was given; raise InvalidValueError for too long a prompt."""
         limit = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
         longest = check_lengths(prompts, self._prompt_ids, settings.max_new_tokens, limit)
         if not self.batch_size:
@@ -76,17 +73,13 @@ class HFBackend(Backend):
         if not self.batch_size:
             self.prepare({request.problem_id: request.prompt for request in requests}, settings)
         stopper = Stopper(settings, self._text)
-        works = (
-            Work(
-                prompt=self._prompt_ids(request.prompt),
-                keys=[(request.problem_id, index) for index in request.indices],
-                noise=sampling_noise(request.problem_id, max(request.indices) + 1, settings)[
-                    list(request.indices)
-                ],
-            )
-            for request in requests
-            if request.indices
-        )
+
+        def work(request: Request) -> Work:
+            ids, indices = self._prompt_ids(request.prompt), list(request.indices)
+            noise = sampling_noise(request.problem_id, max(indices) + 1, settings)[indices]
+            return Work(ids, [(request.problem_id, index) for index in indices], noise)
+
+        works = (work(request) for request in requests if request.indices)
         for some in self.rows(works, settings, stopper):
             yield [_sample(row, stopper) for row in some]
 
@@ -118,11 +111,10 @@ class HFBackend(Backend):
 
     def _fitting_batch_size(self, longest_prompt: int, settings: SamplingSettings) -> int:
         config = self.model.config.get_text_config()
-        heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
-        head_size = getattr(config, "head_dim", None) or (
-            config.hidden_size // config.num_attention_heads
-        )
-        cache = 2 * config.num_hidden_layers * heads * head_size * self.model.dtype.itemsize
+        queries = config.num_attention_heads
+        heads = getattr(config, "num_key_value_heads", None) or queries
+        size = getattr(config, "head_dim", None) or config.hidden_size // queries
+        cache = 2 * config.num_hidden_layers * heads * size * self.model.dtype.itemsize
         positions = settings.max_new_tokens
         if not (self.keeps_full and shares(settings.samples, self.device)):
             positions += longest_prompt

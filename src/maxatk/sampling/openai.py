@@ -80,18 +80,11 @@ class OpenAIBackend(Backend):
 
     def describe(self) -> dict[str, Any]:
         """Return model name and API; not the address, which may change between two runs."""
-        return {
-            "name": "openai",
-            "model": self.name,
-            "chat": self.server.chat,
-            "prompt": self.settings.prompt.to_json(),
-        }
+        facts = {"chat": self.server.chat, "prompt": self.settings.prompt.to_json()}
+        return {"name": "openai", "model": self.name, **facts}
 
     def prepare(self, prompts: Mapping[str, str], settings: SamplingSettings) -> None:
-        """Raise InvalidValueError for an empty prompt, ServerError if the server is not there.
-
-        Or if it lists its models and this one is not among them.
-        """
+        """Raise InvalidValueError for an empty prompt, ServerError without server or model."""
         if settings.stop_at_fence:
             raise InvalidValueError("stop_at_fence: the backend 'openai' cannot stop there")
         for problem_id, prompt in prompts.items():
@@ -118,8 +111,7 @@ class OpenAIBackend(Backend):
     ) -> Generator[list[Sample], None, None]:
         """Yield the samples asked for, as the server gives them.
 
-        Raises ServerError when a request is refused or goes on failing after its retries; the
-        other requests are then dropped, as they are when the iterator is closed.
+        Raises ServerError when a request is refused or goes on failing after its retries.
         """
         asked = ((request, index) for request in requests for index in request.indices)
         with self._connected() as (portal, client):
