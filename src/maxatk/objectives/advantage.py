@@ -62,9 +62,9 @@ def advantages(
     credit "reward" their mean does, eq. (5). Unscorable samples have 0, and so have groups with too
     few scored ones, or of equal rewards unless the method keeps their level.
 
-    Raises InvalidValueError for a k that n samples are too few for or that is not an integer >= 1,
-    wrong shapes, infinite rewards, log ratios that are not finite, results beyond float64, unknown
-    names, and a selection or answers that the method has no use for, or lacks.
+    Raises InvalidValueError for a k that is no integer from 1 or that n samples are too few for,
+    wrong shapes, numbers that are not finite, unknown names, and a selection or answers that the
+    method has no use for, or lacks.
     Source: "The Best of N Worlds", eq. (5), (9), (10), section 3.3, appendices A and E.
     """
     layout, rows = layout_of(rewards, groups)
@@ -78,15 +78,9 @@ def advantages(
     scores = None if selection is None else layout.rows("selection", selection)
     if callable(method.credit):  # the order of the samples, in which no rank is favoured
         scores = np.broadcast_to(np.arange(float(layout.width)), rows.shape)
-    whole = Group(
-        rows,
-        _clamped_deltas(rows, logs, clamp),
-        size,
-        weights=method.weights(size) or Group.weights,
-        scores=scores,
-        answers=None if answers is None else layout.codes("answers", answers),
-        beta=method.inverse_temperature,
-    )
+    codes = None if answers is None else layout.codes("answers", answers)
+    weights, deltas = method.weights(size) or Group.weights, _clamped_deltas(rows, logs, clamp)
+    whole = Group(rows, deltas, size, weights, scores, codes, method.inverse_temperature)
     result = np.zeros(rows.shape)
     with np.errstate(over="ignore", invalid="ignore"):  # refused below
         for places, group in whole.scored(needed):
@@ -150,16 +144,13 @@ def _of_groups(group: Group, method: Method, form: Form, off_policy: bool) -> Fl
 
 
 def _std_of_credits(group: Group, method: Method, values: FloatArray) -> FloatArray:
-    """Return std + eps, (P, 1), as TRL, and 0 for a group whose std is rounding or too small.
-
-    It is the larger std of the on-policy credits and of credit - baseline without the own ratio.
-    """
+    """Return std + eps, (P, 1), as TRL, and 0 for a group whose std is rounding or too small."""
     n = group.rewards.shape[-1]
     ordered, uncorrected = method.kind.order is not None, method.correction == "none"
     credits = group.on_policy(rule.mean) if ordered else group.centred_rewards
     root = math.sqrt(max(n - _STD_DDOF, 1))
     plain = std = root_sum_of_squares(credits) / root
-    if values is not credits:
+    if values is not credits:  # the larger one counts
         std = np.maximum(plain, root_sum_of_squares(centred(values)) / root)
     divisors: FloatArray = std + _STD_EPSILON
     if not ordered or (uncorrected and method.keeps_level):
@@ -192,8 +183,7 @@ def effective_sample_size(
 ) -> FloatArray:
     """Return the effective share of k-subsets, (mean rho(I))^2 / mean rho(I)^2: (P, n) to (P,).
 
-    It is 1 on-policy and near 0 where few subsets carry the estimate. Arguments and errors are
-    those of `advantages`. O(n k).
+    It is 1 on-policy and near 0 where few subsets carry the estimate. Errors as in `advantages`.
     """
     size = as_k(k)
     logs = as_floats("log_ratios", log_ratios)
@@ -217,9 +207,9 @@ def effective_sample_size(
 def weighting(method: str | Method, n: int, k: int = 4, rates: npt.ArrayLike = 0.5) -> FloatArray:
     """Return E[sum_i A_i grad log pi(y_i)] / grad p for 0/1 rewards, in the shape of `rates`.
 
-    `rates` are success rates p in [0, 1] of a prompt with `n` samples. With right(c) and wrong(c)
-    the advantages of a right and a wrong sample where c of n are right, and C ~ Bin(n - 1, p),
-    the factor is n E[right(C + 1) - wrong(C)]: exact, on-policy. For max@k it is k (1 - p)^(k-1).
+    `rates` are success rates p in [0, 1] of a prompt with `n` samples, on-policy. With the
+    advantages where c of n are right, and C ~ Bin(n - 1, p), it is n E[right(C + 1) - wrong(C)],
+    exactly: for max@k k (1 - p)^(k-1).
 
     Raises InvalidValueError for rates outside [0, 1] and what `advantages` refuses.
     """

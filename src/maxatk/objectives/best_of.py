@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import itertools
 import math
@@ -54,7 +53,7 @@ def best_of(
         groups: The column whose runs of equal values are whole groups; the prompts if not given.
 
     Raises InvalidValueError for arguments that are not allowed; the function for groups that are
-    split, of different sizes or of k samples or fewer, for values that are not one finite number or
+    split, of different sizes or of k samples or fewer, for values other than one finite number or
     None a completion, and for a trainer that shows that it divides by the deviation.
     Source: "The Best of N Worlds", section 4.3; OrderGrad (2606.06096) has (n/k) A_i.
     """
@@ -64,21 +63,37 @@ def best_of(
         require(callable(function), "best_of: reward", "a function", function)
     shares = [1.0] * len(functions) if weights is None else list(weights)
     right = len(shares) == len(functions) and all(map(is_finite, shares))
-    allowed = f"{len(functions)} finite numbers, one a reward"
-    require(right, "best_of: weights", allowed, weights)
-    names = tuple(str(getattr(f, "__name__", type(f).__name__)) for f in functions)
-    training = _BestOf(names, as_k(k), _centred(as_method(method), k), np.array(shares), groups)
+    require(right, "best_of: weights", f"{len(functions)} finite numbers, one a reward", weights)
+    names = [str(getattr(f, "__name__", type(f).__name__)) for f in functions]
+    row = _centred(as_method(method), as_k(k))
+
+    def trained(found: Any, prompts: Any, completions: Any, columns: Any) -> Values:
+        ids, count = prompts if groups is None else columns.get(groups), len(completions)
+        if ids is None:
+            raise InvalidValueError(
+                f"best_of: groups: no column {groups!r}; there are {', '.join(columns)}"
+            )
+        size = _size_of_groups(ids, count, _samples_shown(columns))
+        check_group_size(row, k, size)
+        read = [_numbers(name, given, count) for name, given in zip(names, found, strict=True)]
+        rewards = np.array(shares) @ np.nan_to_num(read)
+        rewards[np.isnan(read).all(axis=0)] = np.nan
+        rows = rewards.reshape(-1, size)
+        centred = size * advantages(rows, row, k)
+        _log(columns, rows, centred, k)
+        centred[np.isnan(rows)] = np.nan
+        return [None if math.isnan(value) else value for value in centred.ravel().tolist()]
 
     def plain(prompts: Any, completions: Any, **columns: Any) -> Values:
         found = [f(prompts=prompts, completions=completions, **columns) for f in functions]
-        return training.values(found, prompts, completions, columns)
+        return trained(found, prompts, completions, columns)
 
     async def waiting(prompts: Any, completions: Any, **columns: Any) -> Values:
         import asyncio  # here, so that `import maxatk` stays as light as NumPy
 
         found = [f(prompts=prompts, completions=completions, **columns) for f in functions]
         values = await asyncio.gather(*map(_value, found))
-        return training.values(values, prompts, completions, columns)
+        return trained(values, prompts, completions, columns)
 
     called = [*functions, *(function.__call__ for function in functions)]  # either may be async
     wrapped: Reward = waiting if any(map(inspect.iscoroutinefunction, called)) else plain
@@ -87,45 +102,19 @@ def best_of(
     return wrapped
 
 
-@dataclasses.dataclass(frozen=True)
-class _BestOf:
-    names: tuple[str, ...]
-    k: int
-    method: Method
-    weights: FloatArray
-    column: str | None
-
-    def values(self, found: Any, prompts: Any, completions: Any, columns: Any) -> Values:
-        """Return n A_i for what the rewards returned, in the order of the completions."""
-        ids = prompts if self.column is None else columns.get(self.column)
-        if ids is None:
-            raise InvalidValueError(
-                f"best_of: groups: no column {self.column!r}; there are {', '.join(columns)}"
-            )
-        size = _size_of_groups(ids, len(completions), _samples_shown(columns))
-        check_group_size(self.method, self.k, size)
-        read = [_numbers(n, v, len(completions)) for n, v in zip(self.names, found, strict=True)]
-        rewards = self.weights @ np.nan_to_num(read)
-        rewards[np.isnan(read).all(axis=0)] = np.nan
-        rows = rewards.reshape(-1, size)
-        centred = size * advantages(rows, self.method, self.k)
-        self._log(columns, rows, centred)
-        centred[np.isnan(rows)] = np.nan
-        return [None if math.isnan(value) else value for value in centred.ravel().tolist()]
-
-    def _log(self, columns: Any, rows: FloatArray, centred: FloatArray) -> None:
-        """Hand what the training is about to the trainer's log, where it offers a way."""
-        log_metric, log_extra = columns.get("log_metric"), columns.get("log_extra")
-        if log_extra is not None:
-            log_extra("reward before best_of", rows.ravel().tolist())
-        if log_metric is None:
-            return
-        silent = (centred == 0).all(axis=1)
-        means = {"reward": rows, f"max@{self.k}": max_at_k(rows, self.k)}
-        for name, values in {**means, "frac_groups_without_signal": silent}.items():
-            known = values[np.isfinite(values)]
-            if known.size:
-                log_metric(f"best_of/{name}", float(known.mean()))
+def _log(columns: Any, rows: FloatArray, centred: FloatArray, k: int) -> None:
+    """Hand what the training is about to the trainer's log, where it offers a way."""
+    log_metric, log_extra = columns.get("log_metric"), columns.get("log_extra")
+    if log_extra is not None:
+        log_extra("reward before best_of", rows.ravel().tolist())
+    if log_metric is None:
+        return
+    silent = (centred == 0).all(axis=1)
+    means = {"reward": rows, f"max@{k}": max_at_k(rows, k), "frac_groups_without_signal": silent}
+    for name, values in means.items():
+        known = values[np.isfinite(values)]
+        if known.size:
+            log_metric(f"best_of/{name}", float(known.mean()))
 
 
 def _centred(method: Method, k: int) -> Method:

@@ -24,8 +24,8 @@ class Group:
     """Groups of one size in ascending order, of rewards or of scores that select, all (P, n)."""
 
     rewards: FloatArray
+    # The clamped ratios minus one, or (1, 1) on-policy.
     deltas: FloatArray = dataclasses.field(default_factory=lambda: np.zeros((1, 1)))
-    """The clamped ratios minus one, or (1, 1) on-policy."""
     k: int = 1
     weights: OrderWeights = _UNUSED
     scores: FloatArray | None = None  # None where the rewards select
@@ -58,12 +58,11 @@ class Group:
 
         The places are (P', m): mostly a single array, m = n. Tied scores keep their order.
         """
-        missing, keys, stable = np.isnan(self.rewards), self.rewards, self.scores is not None
-        if self.scores is not None:
-            missing = missing | np.isnan(self.scores)
-            keys = np.where(missing, np.nan, self.scores)
-        prompts, n = keys.shape
-        places = np.argsort(keys, axis=-1, kind="stable" if stable else None)  # NaN goes last
+        keys, scores = self.rewards, self.scores
+        if scores is not None:
+            keys = np.where(np.isnan(keys), np.nan, scores)
+        missing, (prompts, n) = np.isnan(keys), keys.shape
+        places = np.argsort(keys, axis=-1, kind=None if scores is None else "stable")  # NaN last
         places += np.arange(0, prompts * n, n)[:, None]
         if n >= least and not missing.any():
             yield places, self.at(places)
@@ -85,8 +84,7 @@ class Group:
 def leave_one_out(group: Group) -> FloatArray:
     """Return the rewards minus the mean of the other samples' rewards (RLOO)."""
     n = group.rewards.shape[-1]
-    above: FloatArray = group.centred_rewards * (n / (n - 1))
-    return above
+    return group.centred_rewards * (n / (n - 1))
 
 
 def of_best(group: Group, values: FloatArray) -> FloatArray:
@@ -111,18 +109,15 @@ def entropic_remove_one(group: Group) -> FloatArray:
         )
         for x in (shifted, shifted[:, ::-1])
     )
-    others = np.logaddexp(before, after[:, ::-1])
+    others: FloatArray = np.logaddexp(before, after[:, ::-1])
     whole = np.logaddexp(others[:, :1], shifted[:, :1])
-    above: FloatArray = (whole - others - np.log(n / (n - 1))) / group.beta
-    return above
+    return (whole - others - np.log(n / (n - 1))) / group.beta
 
 
 def entropic_mean(group: Group) -> FloatArray:
     """Return (e^(b r) / sum e^(b r) - 1/n) / b: RS-GRPO, whose convention is n times this."""
     weights = np.exp(group.beta * (group.rewards - group.rewards[:, -1:]))
-    shares: FloatArray = weights / weights.sum(axis=-1, keepdims=True)
-    shares = centred(shares) / group.beta
-    return shares
+    return centred(weights / weights.sum(axis=-1, keepdims=True)) / group.beta
 
 
 def centred(values: FloatArray) -> FloatArray:

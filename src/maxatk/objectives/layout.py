@@ -35,8 +35,7 @@ class Layout:
         """Return the number of samples of each group, (P,)."""
         if self.places is None:
             return np.full(math.prod(self.shape[:-1]), self.shape[-1], dtype=np.intp)
-        filled: npt.NDArray[np.intp] = (self.places >= 0).sum(axis=1)
-        return filled
+        return np.asarray((self.places >= 0).sum(axis=1))
 
     def rows(self, field: str, values: Any) -> FloatArray:
         """Return a column of numbers beside the rewards as rows (P, n), NaN where padded."""
@@ -137,10 +136,7 @@ def layout_of(rewards: Any, groups: Any = None) -> tuple[Layout, FloatArray]:
 
 
 def layout_of_ids(ids: Sequence[Any], *, least: int = 1, given: Any = None) -> Layout:
-    """Return the layout of flat rewards by hashable group ids, rows of at least `least` places.
-
-    Groups come in the order in which they appear.
-    """
+    """Return the layout of flat rewards by group ids, in order of appearance, `least` or wider."""
     groups = _numbered("groups", ids, missing=False)
     first = np.unique(groups, return_index=True)[1]
     order, sizes = np.argsort(groups, kind="stable"), np.bincount(groups)

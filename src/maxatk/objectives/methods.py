@@ -243,15 +243,15 @@ class Method:
         order = self.kind.order
         return order(k) if order else None
 
+    def largest_k(self, samples: int) -> int:
+        """Return the largest k of a call that the method has in groups of that many samples."""
+        return samples - BASELINES[self.baseline].spare
+
     def samples_needed(self, k: int) -> int:
         """Return the size of the smallest group that the method has advantages for."""
         weights = self.weights(k)
         size = weights.size if weights else k if self.kind.uses_k else 1
         return size + BASELINES[self.baseline].spare
-
-    def largest_k(self, samples: int) -> int:
-        """Return the largest k of a call that the method has in groups of that many samples."""
-        return samples - BASELINES[self.baseline].spare
 
 
 METHODS: Mapping[str, Method] = {

@@ -51,10 +51,7 @@ def order_at_k(
     selection: npt.ArrayLike | None = None,
     groups: Any = None,
 ) -> FloatArray:
-    """Return the mean over all k-subsets of their weighted ascending rewards, (..., n) to (...,).
-
-    That is sum_j W_j r_(j), W of `OrderWeights.of_group`; the rest is as in `max_at_k`.
-    """
+    """Return sum_j W_j r_(j), W of `OrderWeights.of_group`, (..., n) to (...,); see `max_at_k`."""
     require(isinstance(weights, OrderWeights), "weights", "OrderWeights", weights)
     weighted = partial(_order_statistic, lambda _: weights)
     return _statistics(rewards, weights.size, weighted, selection=selection, groups=groups)
@@ -87,8 +84,8 @@ def distinct_at_k(
 def chance_of_best(rewards: npt.ArrayLike, k: int, *, groups: Any = None) -> Any:
     """Return the chance of each sample to be the best of k of its group, in the rewards' form.
 
-    They sum to 1 in a group, ties sharing theirs, and are 0 without a reward and in a group of
-    fewer than k others. `rewards`, `groups` and errors are those of `max_at_k`.
+    Ties share theirs; it is 0 without a reward and in a group of fewer than k others. `rewards`,
+    `groups` and errors are those of `max_at_k`.
     """
     size = as_k(k)
     layout, rows = layout_of(rewards, groups)

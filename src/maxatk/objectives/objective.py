@@ -14,6 +14,7 @@ import numpy as np
 
 from maxatk.check import is_number, is_whole
 from maxatk.errors import DataError, InvalidValueError, unknown_name
+from maxatk.folders import read_json, write_json
 from maxatk.functions import load_function
 from maxatk.objectives.advantage import Form, advantages
 from maxatk.objectives.group import root_sum_of_squares
@@ -42,13 +43,11 @@ def root_mean_square(values: np.ndarray) -> float:
 
 
 class AdvantageScale:
-    """The factor between a method's advantages and those that the loss is given.
+    """The factor between a method's advantages and those that the loss, a mean, is given.
 
-    - "mean": the size of a group for a credit that is summed over samples, as in eq. (9), since
-      losses are means; 1 for others.
-    - "sum", and a method with a scale of its own: 1.
-    - "batch": 1 / the root mean square of the advantages in groups that had a signal, a running one
-      with `DECAY` for the older rollout batches: no prompt gets a weight from it.
+    "mean" is the size of a group for a credit that is summed over samples, as in eq. (9), and 1 for
+    others. "sum", and a method with a scale of its own, is 1. "batch" is 1 / the running root mean
+    square, with `DECAY` at each rollout batch, of the advantages in groups that had a signal.
     """
 
     def __init__(self, name: str, method: Method) -> None:
@@ -75,8 +74,6 @@ class AdvantageScale:
     def save(self, folder: Path) -> None:
         """Write the running root mean square to a checkpoint's folder, where there is one."""
         if self._name == "batch":
-            from maxatk.folders import write_json  # `import maxatk` needs no files
-
             folder.mkdir(parents=True, exist_ok=True)
             write_json(folder / FILE, {"root_mean_square": self._root, "weight": self._weight})
 
@@ -84,8 +81,6 @@ class AdvantageScale:
         """Take over what `save` wrote; raise InvalidValueError where it is missing."""
         if self._name != "batch":
             return
-        from maxatk.folders import read_json
-
         if not (folder / FILE).is_file():
             raise InvalidValueError(
                 f"advantage_scale: 'batch' cannot resume from {folder}, which was written with "
@@ -96,19 +91,6 @@ class AdvantageScale:
         if not all(is_number(value) and 0 <= value < math.inf for value in values):
             raise DataError(f"{folder / FILE}: must hold a root_mean_square and a weight >= 0")
         self._root, self._weight = values
-
-
-@dataclasses.dataclass(frozen=True)
-class Beside:
-    """What a method looks at beside the rewards, in their shape: scores that select, answers."""
-
-    selection: np.ndarray | None = None
-    answers: np.ndarray | None = None
-
-    def at(self, rows: np.ndarray | slice, shape: tuple[int, ...]) -> Beside:
-        """Return the values at some places of the flat ones, in a shape."""
-        both = (self.selection, self.answers)
-        return Beside(*(None if x is None else x.reshape(-1)[rows].reshape(shape) for x in both))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -165,8 +147,9 @@ class Objective:
         rewards: np.ndarray,
         k: int,
         *,
-        log_ratios: np.ndarray | None,
-        beside: Beside = Beside(),
+        log_ratios: np.ndarray | None = None,
+        selection: np.ndarray | None = None,
+        answers: np.ndarray | None = None,
     ) -> np.ndarray:
         """Return `maxatk.advantages`, all (P, n); smaller groups have the largest k they can."""
         of = functools.partial(
@@ -174,8 +157,8 @@ class Objective:
             rewards,
             self._row,
             log_ratios=log_ratios,
-            selection=beside.selection,
-            answers=beside.answers,
+            selection=selection,
+            answers=answers,
             form=self.form,
             clamp=self.delta_clamp,
         )

@@ -1,12 +1,9 @@
 """Credits of samples of an older policy, and their baselines.
 
 The credit c_i = (1/C(n,k)) sum_J omega(J) m(J with i) is the weight of eq. (10) without the own
-ratio, which a surrogate carries. omega(J) of the (k-1)-subsets J of the others is 1 + sum of delta
-over J ("first_order", for max@k) or the product of rho over J ("exact", for any order weights).
-
-With the own ratio in it the weight is c_i + delta_i slope_i, where the slope is c_i for the
-products and the on-policy credit for the first order. So every function of a baseline returns a
-pair (P, n): credit minus baseline without the own ratio, and its slope in the own delta.
+ratio. omega(J) of the (k-1)-subsets J of the others is 1 + sum of delta over J ("first_order", for
+max@k) or the product of rho over J ("exact"). With the own ratio the weight is c_i + delta_i
+slope_i: functions return a pair (P, n), credit minus baseline without it, and the slope.
 """
 
 from __future__ import annotations
@@ -79,10 +76,9 @@ def exact(group: Group) -> Credits:
 
 
 def constant(credits: Credits, group: Group) -> Pair:
-    """Return w[r] - c w[1], c such that a group's sum with the own ratios is 0, without those.
+    """Return the weights of r - c, such that a group's sum with the own ratios is 0, without those.
 
-    w[r] are the weights of the rewards, w[1] those of a constant reward. Where a first-order sum is
-    below `_LEAST_TOTAL` it is the baseline "mean" on-policy.
+    Where a first-order sum is below `_LEAST_TOTAL` it is the baseline "mean" on-policy.
     """
     both = credits.rewards, credits.unit
     weighted, total = (
@@ -179,6 +175,5 @@ def _above_others(group: Group) -> FloatArray:
     # Summed from both sides: a total minus the own term would cancel where that term dominates.
     products = gains * ratios
     total = sums_before(ratios) + sums_after(ratios)
-    mean = (sums_before(products) + sums_after(products)) / total
-    above: FloatArray = (gains - mean) / gains.shape[-1]
-    return above
+    mean: FloatArray = (sums_before(products) + sums_after(products)) / total
+    return (gains - mean) / gains.shape[-1]

@@ -1,14 +1,10 @@
-"""Statistics of k samples that are weighted sums of their ascending rewards.
-
-Weights w of a k-subset are weights W of the whole group of n: the mean over all k-subsets of
-sum_m w_m r_(m) is sum_j W_j r_(j), with W_j = sum_m w_m C(j-1, m-1) C(n-j, k-m) / C(n, k).
-"""
+"""Statistics of k samples that are weighted sums of their ascending rewards."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal
 
 import numpy as np
@@ -129,7 +125,7 @@ class OrderWeights:
         """Return the weights of the sum of p max@k over {k: p}."""
         if not isinstance(shares, Mapping) or not shares:
             raise InvalidValueError(f"mixture: must map each k to its share, got {shares!r}")
-        weights = _as_weights(tuple(shares.values()))
+        weights = _as_weights(shares.values())
         return cls(maxima=tuple(zip(map(_as_size, shares), weights, strict=True)))
 
     @classmethod
@@ -193,9 +189,9 @@ def _beta_share(a: float, b: float, x: float) -> float:
 
 
 def lifted(weights: FloatArray, n: int) -> FloatArray:
-    """Return the weights (n,) of a group whose k-subsets are weighed by `weights` (k,), 0 if n < k.
+    """Return the weights W (n,) of a group whose k-subsets are weighed by w (k,), 0 if n < k.
 
-    O(n (n - k)), and O(n) for a maximum.
+    W_j = sum_m w_m C(j-1, m-1) C(n-j, k-m) / C(n, k), in O(n (n - k)), and O(n) for a maximum.
     """
     k = len(weights)
     whole, places = np.zeros(n), np.arange(n)
@@ -212,9 +208,9 @@ def lifted(weights: FloatArray, n: int) -> FloatArray:
     return whole
 
 
-def _as_weights(values: Sequence[float]) -> tuple[float, ...]:
+def _as_weights(values: Iterable[float]) -> tuple[float, ...]:
     try:
-        weights = tuple(float(value) for value in values)
+        weights = tuple(map(float, values))
     except (TypeError, ValueError):
         raise InvalidValueError(f"weights: must be numbers, got {values!r}") from None
     for weight in weights:

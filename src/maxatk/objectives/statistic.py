@@ -1,7 +1,7 @@
 """Statistics of k samples beyond weighted orders: any function of them, and those of answers.
 
-Samples with the same answer are a class d, worth the mean of its rewards. A statistic of answers is
-the sum over the classes of that worth times a chance, which depends on the counts n_d alone.
+A statistic of answers is a sum over the classes d of samples with the same answer: the mean of the
+rewards of a class times a chance, which depends on the counts n_d alone.
 """
 
 from __future__ import annotations

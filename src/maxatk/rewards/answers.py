@@ -1,7 +1,6 @@
 """Is the answer of a completion the expected one? Mathematics, through `math-verify`.
 
-It has a process of its own: symbolic algebra on what a model wrote can take for ever or all the
-memory, and math-verify's own time limit works in main threads only.
+In a process of its own: symbolic algebra on what a model wrote can take for ever or all the memory.
 """
 
 from __future__ import annotations
@@ -32,10 +31,8 @@ _PROGRAM = "from maxatk.rewards.answers import serve; serve()"
 class AnswerReward:
     """A reward function in TRL's shape: 1.0 where a completion's answer equals `answer`, else 0.
 
-    The answer is the last boxed expression, formula or number, as math-verify finds it. It is wrong
-    if it cannot be compared within `timeout_s` seconds, or none would be better than a wrong one.
-
-    Raises MissingDependencyError without math-verify.
+    It is what math-verify finds, and wrong if it cannot be compared within `timeout_s` seconds, or
+    none would be better than a wrong one. Raises MissingDependencyError without math-verify.
     """
 
     def __init__(self, *, timeout_s: float = 5.0) -> None:
@@ -82,10 +79,7 @@ class AnswerReward:
         return [known[pair] for pair in pairs]
 
     def _ask(self, question: dict[str, str]) -> dict[str, Any]:
-        """Return what the worker says; {} where it has not within the time of an answer.
-
-        Raises Failure where math-verify raises or its process dies.
-        """
+        """Return what the worker says, {} where it is too slow; raise Failure where it fails."""
         with self._lock:
             if self._worker is None or self._worker.poll() is not None:
                 pipe = subprocess.PIPE
@@ -132,10 +126,9 @@ def compute_answer_score(
     ground_truth: str,
     extra_info: Mapping[str, Any] | None = None,  # noqa: ARG001
 ) -> dict[str, float]:
-    """Return `score`, 1.0 where a completion's answer equals the true one, and `unscored`: verl's.
+    """Return `score`, 1.0 where the answer of a completion, `solution_str`, is the ground truth.
 
-    `solution_str` is the completion and `ground_truth` the answer. Where math-verify itself fails
-    `score` is NaN and `unscored` 1.
+    That is verl's shape. Where math-verify itself fails `score` is NaN, and `unscored` 1.
     """
     try:
         (score,) = _shared()(completions=[solution_str], answer=[ground_truth])

@@ -10,7 +10,7 @@ import numbers
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent import futures
 from typing import Any, TypeAlias
 
@@ -19,7 +19,6 @@ from maxatk.errors import InvalidValueError, MaxAtKError
 from maxatk.functions import own_lines, said_by
 from maxatk.records import Problem, Verdict
 from maxatk.verifier import CodeReward
-from maxatk.verifier.rewards import Completion, Start
 
 _log = logging.getLogger(__name__)
 
@@ -103,19 +102,19 @@ class Reward:
         self.parts = tuple(parts)
         self.failures: Counter[str] = Counter()
         self.failed = 0.0  # share of the completions of the last call, for the log of a training
-        # Of every part: completions, those it failed for, the lowest value, the first failure.
+        # Of every part: completions, those it failed for, the first failure, the lowest value.
         self._seen: Counter[str] = Counter()
         self._failed: Counter[str] = Counter()
-        self._lowest = dict.fromkeys((part.name for part in parts), 0.0)
         self._first: dict[str, Failure] = {}
+        self._lowest = dict.fromkeys((part.name for part in parts), 0.0)
         functions = [part.function for part in parts]
-        self._by_tests = [each for each in functions if isinstance(each, CodeReward)]
+        self.by_tests = [each for each in functions if isinstance(each, CodeReward)]
         self.__name__ = "+".join(part.name for part in parts)
 
     @property
     def verdicts(self) -> list[Verdict] | None:
         """Return the verdicts of the last call of the part by tests; None without such a part."""
-        return self._by_tests[0].verdicts if self._by_tests else None
+        return self.by_tests[0].verdicts if self.by_tests else None
 
     def check(self, problems: Sequence[Problem]) -> None:
         """Raise InvalidValueError where a problem lacks what a part needs."""
@@ -126,18 +125,6 @@ class Reward:
     def __call__(self, prompts: Items, completions: Items, **columns: Any) -> list[float | None]:
         """Return one reward a completion, None where a part gave none."""
         return [found.total for found in self.rewarded(prompts, completions, columns)]
-
-    @contextlib.contextmanager
-    def ahead(self) -> Iterator[Start]:
-        """Yield a function that starts what the parts by tests need; see `CodeReward.ahead`."""
-        with contextlib.ExitStack() as stack:
-            starts = [stack.enter_context(function.ahead()) for function in self._by_tests]
-
-            def start(completion: Completion, row: Mapping[str, Any]) -> None:
-                for each in starts:
-                    each(completion, row)
-
-            yield start
 
     def rewarded(self, prompts: Items, completions: Items, columns: Columns) -> list[Rewarded]:
         """Return the reward of every completion, with the values of its parts unweighted."""
@@ -151,10 +138,7 @@ class Reward:
     def try_out(
         self, prompts: Items, completions: Items, columns: Columns
     ) -> dict[str, list[float | str | None]]:
-        """Return what each function of the user's own gives a few completions, or fails with.
-
-        Raises InvalidValueError as a call, of failures where one fails for all completions.
-        """
+        """Return what each function of the user's own gives, or fails with; raises as a call."""
         found: dict[str, list[float | str | None]] = {}
         for part in (each for each in self.parts if each.kind == "function"):
             values = _values(part, prompts, completions, columns)
@@ -212,11 +196,15 @@ def _values(
         if len(completions) == 1 or failure.timed_out:
             return [failure] * len(completions)
     # One completion may have spoilt the call: each by itself shows which.
-    rows = [_row(columns, i, len(completions)) for i in range(len(completions))]
-    return [
-        _values(part, [prompt], [completion], row)[0]
-        for prompt, completion, row in zip(prompts, completions, rows, strict=True)
-    ]
+    found: list[float | Failure | None] = []
+    count = len(completions)
+    for i, (prompt, completion) in enumerate(zip(prompts, completions, strict=True)):
+        row = {
+            name: [v[i]] if isinstance(v, (list, tuple)) and len(v) == count else v
+            for name, v in columns.items()
+        }
+        found += _values(part, [prompt], [completion], row)
+    return found
 
 
 def _number(value: Any) -> float | Failure | None:
@@ -275,19 +263,8 @@ def _within(call: Callable[[], Any], seconds: float) -> Any:
     return outcome.result()
 
 
-def _row(columns: Columns, index: int, count: int) -> dict[str, Any]:
-    """Return the columns of one completion; what is no column is passed on as it is."""
-    return {
-        name: [value[index]] if isinstance(value, (list, tuple)) and len(value) == count else value
-        for name, value in columns.items()
-    }
-
-
 def columns_of(problems: Sequence[Problem]) -> dict[str, list[Any]]:
-    """Return the columns of problems as a reward function gets them, one value a problem.
-
-    They are the fields of any `meta`, None where a problem lacks it, and `PROBLEM_COLUMNS`.
-    """
+    """Return `PROBLEM_COLUMNS` and the fields of any `meta`, None where a problem lacks it."""
     names = dict.fromkeys(name for problem in problems for name in problem.meta)
     own = {name: [getattr(p, name) for p in problems] for name in PROBLEM_COLUMNS[1:]}
     for name in ("tests", "visible_tests"):

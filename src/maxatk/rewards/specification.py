@@ -32,8 +32,7 @@ _ALLOWED = (
 def read_spec(value: Any) -> tuple[RewardSpec, ...]:
     """Return the parts of what a recipe holds under `reward`.
 
-    Raises InvalidValueError for anything but a name, a function, a model or a list of those with
-    weights, and for two parts of one name.
+    Raises InvalidValueError for what is not allowed there, and for two parts of one name.
     """
     specs = tuple(map(_read, value if isinstance(value, list) else [value]))
     names = [spec.name for spec in specs]

@@ -101,7 +101,7 @@ class Record(TrainerCallback):
         count = rollout.rewards.size  # of the last rows that TRL has logged
         prompts = list(logs["prompt"])[-count:]
         named = {name: list(values)[-count:] for name, values in logs["rewards"].items()}
-        beside = {"selection": rollout.beside.selection, "answer": rollout.beside.answers}
+        beside = {"selection": rollout.selection, "answer": rollout.answers}
         columns = {
             "reward": rollout.rewards.reshape(-1),
             **{name: values.reshape(-1) for name, values in beside.items() if values is not None},

@@ -17,7 +17,7 @@ from trl.models.utils import disable_gradient_checkpointing
 from maxatk.errors import InvalidValueError, unknown_name
 from maxatk.functions import load_function
 from maxatk.objectives.best_of import MARK
-from maxatk.objectives.objective import Beside, Objective
+from maxatk.objectives.objective import Objective
 from maxatk.rewards import Reward
 from maxatk.statistics.symptoms import WITHOUT
 from maxatk.train import loop
@@ -30,27 +30,30 @@ from maxatk.verifier import CodeReward, quick_turns
 class Rollout:
     """The groups of a rollout batch of all processes, and what TRL's buffer holds of them.
 
-    `rewards` are (P, n), NaN for a sample without one, and so are the values `beside` them. No
-    schedule moves the `k` of a batch that is drawn.
+    Arrays are (P, n): rewards, NaN for a sample without one, the scores that select, and numbers of
+    answers. No schedule moves the `k` of a batch that is drawn.
     """
 
     rewards: np.ndarray
-    beside: Beside
+    selection: np.ndarray | None
+    answers: np.ndarray | None
     k: int
     step: int = -1  # the optimizer step whose policy the advantages in the buffer belong to
     whole: bool = False  # whether every micro-batch holds whole groups
 
     def at(self, rows: np.ndarray) -> Rollout:
         """Return the groups whose samples are these rows, in the order of the rows."""
-        rewards = self.rewards.reshape(-1)[rows].reshape(-1, self.rewards.shape[1])
-        beside = self.beside.at(rows, rewards.shape)
-        return dataclasses.replace(self, rewards=rewards, beside=beside)
+        columns = {n: x for n, x in vars(self).items() if isinstance(x, np.ndarray)}
+        shape = (-1, self.rewards.shape[1])
+        chosen: dict[str, Any] = {n: x.ravel()[rows].reshape(shape) for n, x in columns.items()}
+        return dataclasses.replace(self, **chosen)
 
     def advantages(
         self, objective: Objective, *, log_ratios: np.ndarray | None = None
     ) -> np.ndarray:
         """Return the advantages (P, n); `log_ratios` (P, n) are in nats, None where all are 0."""
-        return objective.advantages(self.rewards, self.k, log_ratios=log_ratios, beside=self.beside)
+        beside = {"selection": self.selection, "answers": self.answers}
+        return objective.advantages(self.rewards, self.k, log_ratios=log_ratios, **beside)
 
 
 def refuse_best_of(functions: Sequence[Any]) -> None:
@@ -220,16 +223,16 @@ class RolloutTrainer(GRPOTrainer):
 
     def _groups(self, found: Scored) -> Rollout:
         """Return the rollout batch of what was found of all processes."""
-        rewards, beside = self._read(found)
+        rewards, selection, answers = self._read(found)
         if self._objective.needs_ratios:
             rewards[found.masked] = np.nan  # what is cut off has no log-probability
         n = self.num_generations if self.model.training else self.num_generations_eval
-        rewards = rewards.reshape(-1, n)
+        beside = [None if x is None else x.reshape(-1, n) for x in (selection, answers)]
         k = self._objective.k_at(self.state.global_step / max(self.state.max_steps, 1))
-        return Rollout(rewards, beside.at(slice(None), rewards.shape), k)
+        return Rollout(rewards.reshape(-1, n), beside[0], beside[1], k)
 
-    def _read(self, found: Scored) -> tuple[np.ndarray, Beside]:
-        """Return rewards (rows,), NaN for none, and what is beside them."""
+    def _read(self, found: Scored) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
+        """Return rewards (rows,), NaN for none, selection and answers."""
         rewarded = [place for place in range(found.scores.size(1)) if place != self._selecting]
         scores = found.scores[:, rewarded]
         rewards = (scores * self.reward_weights[None].to(scores.device)[:, rewarded]).nansum(dim=1)
@@ -237,7 +240,7 @@ class RolloutTrainer(GRPOTrainer):
         selection = None
         if self._selecting is not None:
             selection = found.scores[:, self._selecting].double().cpu().numpy()
-        return rewards.double().cpu().numpy(), Beside(selection, self._answers(found.texts))
+        return rewards.double().cpu().numpy(), selection, self._answers(found.texts)
 
     def _answers(self, texts: Sequence[str]) -> np.ndarray | None:
         """Return a number for the answer of every text, equal for equal answers."""

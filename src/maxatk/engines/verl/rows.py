@@ -10,7 +10,7 @@ import numpy as np
 from maxatk.engines.verl.options import WHERE
 from maxatk.errors import InvalidValueError
 from maxatk.objectives.layout import layout_of_ids
-from maxatk.objectives.objective import Beside, Objective
+from maxatk.objectives.objective import Objective
 from maxatk.statistics.groups import logged_ks, mean_max_at_k
 
 _RETURNED = "reward_extra_info"  # verl's name for what the reward function returned
@@ -34,9 +34,9 @@ def advantages_of_rows(
     """
     layout = layout_of_ids(ids, least=group_size)
     ratios = None if log_ratios is None else layout.rows("log_ratios", log_ratios)
-    beside = Beside() if selection is None else Beside(layout.rows("selection", selection))
+    scores = None if selection is None else layout.rows("selection", selection)
     table = layout.rows("rewards", rewards)
-    found = objective.advantages(table, k, log_ratios=ratios, beside=beside)
+    found = objective.advantages(table, k, log_ratios=ratios, selection=scores)
     return np.asarray(layout.of_samples(found))
 
 
