@@ -84,7 +84,8 @@ class Group:
 def leave_one_out(group: Group) -> FloatArray:
     """Return the rewards minus the mean of the other samples' rewards (RLOO)."""
     n = group.rewards.shape[-1]
-    return group.centred_rewards * (n / (n - 1))
+    above: FloatArray = group.centred_rewards * (n / (n - 1))
+    return above
 
 
 def of_best(group: Group, values: FloatArray) -> FloatArray:
@@ -109,9 +110,10 @@ def entropic_remove_one(group: Group) -> FloatArray:
         )
         for x in (shifted, shifted[:, ::-1])
     )
-    others: FloatArray = np.logaddexp(before, after[:, ::-1])
+    others = np.logaddexp(before, after[:, ::-1])
     whole = np.logaddexp(others[:, :1], shifted[:, :1])
-    return (whole - others - np.log(n / (n - 1))) / group.beta
+    above: FloatArray = (whole - others - np.log(n / (n - 1))) / group.beta
+    return above
 
 
 def entropic_mean(group: Group) -> FloatArray:

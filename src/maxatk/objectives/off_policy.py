@@ -175,5 +175,6 @@ def _above_others(group: Group) -> FloatArray:
     # Summed from both sides: a total minus the own term would cancel where that term dominates.
     products = gains * ratios
     total = sums_before(ratios) + sums_after(ratios)
-    mean: FloatArray = (sums_before(products) + sums_after(products)) / total
-    return (gains - mean) / gains.shape[-1]
+    mean = (sums_before(products) + sums_after(products)) / total
+    above: FloatArray = (gains - mean) / gains.shape[-1]
+    return above

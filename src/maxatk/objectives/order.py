@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
 import numpy as np
@@ -125,7 +125,7 @@ class OrderWeights:
         """Return the weights of the sum of p max@k over {k: p}."""
         if not isinstance(shares, Mapping) or not shares:
             raise InvalidValueError(f"mixture: must map each k to its share, got {shares!r}")
-        weights = _as_weights(shares.values())
+        weights = _as_weights(tuple(shares.values()))
         return cls(maxima=tuple(zip(map(_as_size, shares), weights, strict=True)))
 
     @classmethod
@@ -208,7 +208,7 @@ def lifted(weights: FloatArray, n: int) -> FloatArray:
     return whole
 
 
-def _as_weights(values: Iterable[float]) -> tuple[float, ...]:
+def _as_weights(values: Sequence[float]) -> tuple[float, ...]:
     try:
         weights = tuple(map(float, values))
     except (TypeError, ValueError):

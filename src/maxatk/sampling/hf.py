@@ -140,9 +140,10 @@ def sampling_noise(problem_id: str, rows: int, settings: SamplingSettings) -> np
 
 
 def _sample(drawn: Drawn, stopper: Stopper) -> Sample:
-    tokens = len(drawn.ids)
+    (problem_id, index), tokens = drawn.key, len(drawn.ids)
     return Sample(
-        *drawn.key,
+        problem_id=problem_id,
+        sample=index,
         completion=stopper.text(drawn.ids),
         tokens=tokens,
         finish_reason="stop" if drawn.ended else "length",

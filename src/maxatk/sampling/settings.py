@@ -99,7 +99,8 @@ BACKENDS: dict[str, BackendRow] = {
 if TYPE_CHECKING:
     BackendName: TypeAlias = str
 else:  # what recipes and the command line check a name against
-    BackendName = Literal[("auto", *BACKENDS)]
+    _NAMES = ("auto", *BACKENDS)
+    BackendName = Literal[_NAMES]
 
 
 @dataclasses.dataclass(frozen=True)
