@@ -98,7 +98,8 @@ class RolloutTrainer(GRPOTrainer):
         parsers = ("response_template", "response_schema")
         parsed = any(getattr(self._tokenizer, name, None) for name in parsers)
         early = self.reward_funcs if self._own and not (parsed or self.tools) else []
-        self._early = [f for f in early if isinstance(f, (Reward, CodeReward))]
+        parts = [f.by_tests if isinstance(f, Reward) else [f] for f in early]
+        self._early = [f for some in parts for f in some if isinstance(f, CodeReward)]
         self._starts: list[Callable[..., None]] = []  # empty outside of a rollout batch
         if self.args.groups_with_signal:
             _refuse_irreplaceable(self.train_dataset, self.environment_factories)
