@@ -6,7 +6,7 @@ import ast
 import dataclasses
 import re
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from maxatk.check import positive
 from maxatk.errors import InvalidValueError
@@ -40,6 +40,17 @@ class Limits:
     def wall(self) -> float:
         """Seconds of a test, which only catch sleepers, and idle ones of all tests together."""
         return 10 * self.time_limit + 5.0
+
+    def described(self) -> dict[str, Any]:
+        """Return what a manifest says of them; the last two only where they are set."""
+        stop = self.stop_after_timeouts
+        return {
+            "time_limit_s": self.time_limit,
+            "memory_limit_bytes": self.memory_limit,
+            "output_limit_bytes": self.output_limit,
+            **({"stop_after_timeouts": stop} if stop else {}),
+            **({"repair_truncated": True} if self.repair_truncated else {}),
+        }
 
 
 @dataclasses.dataclass(frozen=True)

@@ -168,14 +168,7 @@ class Verifier:
     @property
     def limits(self) -> dict[str, Any]:
         """Return the limits of a test where a job names none, as manifests hold them."""
-        limits, stop = self._limits, self._limits.stop_after_timeouts
-        return {
-            "time_limit_s": limits.time_limit,
-            "memory_limit_bytes": limits.memory_limit,
-            "output_limit_bytes": limits.output_limit,
-            **({"stop_after_timeouts": stop} if stop else {}),
-            **({"repair_truncated": True} if limits.repair_truncated else {}),
-        }
+        return self._limits.described()
 
     def program_of(self, completion: str, entry_point: str | None) -> str:
         """Return the program in a completion, as `extract_code` finds it with these limits."""
@@ -311,10 +304,15 @@ class VerifierSettings:
         for name in ("workers", "time_limit", "memory_limit_mb", "stop_after_timeouts"):
             positive(name, getattr(self, name))
 
+    def limits(self) -> Limits:
+        """Return the limits of a test where a job names none."""
+        stop, repair = self.stop_after_timeouts, self.repair_truncated
+        memory = self.memory_limit_mb << 20
+        return Limits(self.time_limit, memory, stop_after_timeouts=stop, repair_truncated=repair)
+
     def open(self) -> Verifier:
         """Return a verifier with these settings; close it, or use it in a with statement."""
-        given = dataclasses.asdict(self)
-        return Verifier(memory_limit=given.pop("memory_limit_mb") << 20, **given)
+        return Verifier(workers=self.workers, **dataclasses.asdict(self.limits()))
 
 
 @contextlib.contextmanager
