@@ -155,14 +155,17 @@ def test_prompts_are_counted_by_the_tokenizer_of_the_policy(maxatk, tmp_path):
     assert [problem.id for problem in load_problems(tmp_path / "made.jsonl")] == ["mbpp/1"]
 
 
-def test_a_failing_solution_is_reported(maxatk, tmp_path):
+def test_a_failing_solution_is_reported_and_its_problem_can_be_dropped(maxatk, tmp_path):
     wrong = mbpp_row(2, code="def add_all(xs, n):\n    raise ValueError('no')")
     rows = write_rows(tmp_path / "rows.jsonl", mbpp_row(1), wrong, mbpp_row(3))
     maxatk("problems", "prepare", "mbpp", "--file", rows, "--out", "made.jsonl")
-    done = maxatk("problems", "check", "made.jsonl")
+    done = maxatk("problems", "check", "made.jsonl", "--drop", "good.jsonl")
     assert done.returncode == 0, done.stderr
     assert re.search(r"made.jsonl +│ 2 +│ 1 +│ 0 +│ 0 ", done.stdout)
     assert "ValueError: no" in done.stdout
+    assert "good.jsonl: 2 problems" in done.stdout
+    good = load_problems(tmp_path / "good.jsonl")
+    assert [problem.id for problem in good] == ["mbpp/1", "mbpp/3"]
 
 
 @pytest.mark.parametrize("lines", [None, '{"problem_id": "x", "sample": 0, "completion": ""}'])

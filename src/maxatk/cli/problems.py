@@ -122,6 +122,7 @@ def prepare_files(
 def check(
     problems: Annotated[Path, tyro.conf.Positional],
     /,
+    drop: Path | None = None,
     verifier: VerifierSettings = VerifierSettings(),  # noqa: B008
     format: OutputFormat = "text",
     progress: ProgressMode = "auto",
@@ -130,16 +131,22 @@ def check(
 
     Args:
         problems: A problems.jsonl, beside which `problems prepare` wrote X.solutions.jsonl.
+        drop: Also write the problems here, without those whose own solution fails.
         verifier: Its workers and limits.
     """
     refuse_two_outputs(format, progress)
     with verifier.open() as opened, progress_of("check", progress) as report:
         counts, failures = check_solutions(problems, verifier=opened, progress=report)
+    failed = {row["problem_id"] for row in failures}
+    kept = [p for p in read_problems(problems).values() if p.id not in failed] if drop else []
+    if drop is not None:
+        write_jsonl(drop, (problem.to_json() for problem in kept))
     if progress == "json":
         return
     last = [{**row, "stderr": row["stderr"].rpartition("\n")[2]} for row in failures]
     checked = shown([{"problems": str(problems), **counts}])
-    emit({"checked": checked, "failures": Output(failures, shown(last).table)}, format)
+    tables = {"checked": checked, "failures": Output(failures, shown(last).table)}
+    emit(tables, format, text=f"{drop}: {len(kept)} problems" if drop else "")
 
 
 def export(
