@@ -130,19 +130,23 @@ def dry_run(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("path", TRAININGS, ids=name_of)
 def test_training_recipes_pass_the_dry_run(dry_run, path):
+    from maxatk.train import check_settings
+
     found = dry_run(path)
     assert found.unchecked == ""
-    settings = {**found.defaults, **found.given}
-    assert settings["per_device_train_batch_size"] % settings["num_generations"] == 0  # whole
+    config = check_settings(found.recipe)
+    assert config.per_device_train_batch_size % config.num_generations == 0  # whole
     assert found.plan["optimizer_steps"] >= 100
 
 
 def test_the_commands_of_the_readme_pass_the_dry_run_and_use_every_method(dry_run):
+    from maxatk.train import check_settings
+
     methods, folders = set(), []
     for name, overrides in COMMANDS:
         found = dry_run(FOLDER / name, overrides.split())
         if name == "paper/train.yaml":
-            methods.add({**found.defaults, **found.given}["method"])
+            methods.add(check_settings(found.recipe).method)
         folders.append(found.recipe.out)
     assert methods >= set(PAPER)
     papers = [out for out in folders if out.startswith("runs/paper")]
