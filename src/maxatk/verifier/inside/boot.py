@@ -7,20 +7,15 @@ empty parent packages, so that `maxatk.verifier.inside` can be imported by its u
 import os
 import sys
 
-
-def _register_parents(folder: str) -> None:
-    verifier = folder.rpartition("/")[0]
-    for name, path in (("maxatk", verifier.rpartition("/")[0]), ("maxatk.verifier", verifier)):
-        package = type(sys)(name)
-        package.__path__ = [path]
-        sys.modules[name] = package
-
-
 if __name__ == "__main__":
     here = __file__.rpartition("/")[0]
     # The sandbox has the folders themselves and no link that leads to them.
     sys.path[:] = [os.path.realpath(path) for path in sys.path if path not in ("", here)]
-    _register_parents(here)
+    verifier = here.rpartition("/")[0]
+    for name, path in (("maxatk", verifier.rpartition("/")[0]), ("maxatk.verifier", verifier)):
+        package = type(sys)(name)
+        package.__path__ = [path]
+        sys.modules[name] = package
     from maxatk.verifier.inside.zygote import main
 
     main(sys.argv[1:])

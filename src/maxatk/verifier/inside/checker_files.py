@@ -1,9 +1,8 @@
 """The files of a checker, called as `checker.py input correct_output solution_output`.
 
-A checker runs like any other program, in a sandbox of its own, after the programs it verifies are
-dead. Its three files lie in a folder that only the supervising processes can write, so that no
-output of a program is too long for it; where there is no private root, they are files in memory
-that the checker opens by the names of their descriptors.
+A checker runs in a sandbox of its own, after the programs it verifies are dead. Its files lie in a
+folder that only the supervising processes can write; where there is no private root, they are
+files in memory that the checker opens by the names of their descriptors.
 """
 
 from __future__ import annotations
@@ -22,26 +21,20 @@ class Files:
     """The three files of one call: their paths, and the descriptors that must stay open."""
 
     def __init__(self, paths: list[str], written: list[int], descriptors: list[int]) -> None:
-        self.paths, self._written, self.descriptors = paths, written, descriptors
+        self.paths, self._written, self._descriptors = paths, written, descriptors
 
-    @property
-    def first_closed(self) -> int:
-        """The first descriptor that the checker does not need."""
-        return _FIRST + len(self.descriptors)
-
-    def move_descriptors(self) -> None:
-        """Give the descriptors the numbers after the standard ones, in the checker's process.
-
-        They were made in rising order, so none is overwritten before it has moved.
-        """
-        for number, descriptor in enumerate(self.descriptors, start=_FIRST):
+    def move_descriptors(self) -> int:
+        """Move the descriptors behind the standard ones; return the first that is not needed."""
+        # They were made in rising order, so none is overwritten before it has moved.
+        for number, descriptor in enumerate(self._descriptors, start=_FIRST):
             os.dup2(descriptor, number)
+        return _FIRST + len(self._descriptors)
 
     def close(self) -> None:
         """Empty the files, and close the descriptors in the supervising process."""
         for descriptor in self._written:
             os.ftruncate(descriptor, 0)
-        for descriptor in self.descriptors:
+        for descriptor in self._descriptors:
             os.close(descriptor)
 
 

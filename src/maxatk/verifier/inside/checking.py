@@ -14,12 +14,7 @@ import time
 
 from maxatk.verifier.inside import protocol, syscalls, values
 from maxatk.verifier.inside.execution import enter_test, import_program, report
-from maxatk.verifier.inside.supervise import (
-    STANDARD,
-    Context,
-    Request,
-    await_end,
-)
+from maxatk.verifier.inside.supervise import STANDARD, Context, Request, await_end
 
 TYPE_CHECKING = False  # `typing` itself would make every fork slower
 if TYPE_CHECKING:
@@ -38,50 +33,33 @@ class CandidateError(Exception):
 
 
 def run_check(
-    program: Program, request: Request, context: Context, payload: tuple[int, int, int]
+    program: Program, request: Request, context: Context, test: tuple[int, int, int], offset: int
 ) -> tuple[int, int, float, int]:
     """Run a check test and return what the checker came to; the costs are those of both."""
-    offset, size, name_size = payload
+    size, _, name_size = test
     start = time.monotonic()
     (calls_out, calls_in), (answers_out, answers_in) = os.pipe(), os.pipe()
     # No byte more than the name: the candidate will inherit what is read here.
-    entry_point = os.pread(context.files.job, name_size, offset).decode()
+    entry_point = os.pread(context.job, name_size, offset).decode()
     candidate = syscalls.fork()
     if candidate == 0:
         try:
-            _place_pipe(calls_out, answers_in)
-            _enter_half(program, request, context)
+            _enter_half(program, request, context, (calls_out, answers_in))
             _run_candidate(program.code, entry_point)
         finally:
             os._exit(1)
     checker = syscalls.fork()
     if checker == 0:
         try:
-            source = os.pread(context.files.job, size - name_size, offset + name_size)
+            source = os.pread(context.job, size - name_size, offset + name_size)
             _redirect(context.complaints)
-            _place_pipe(answers_out, calls_in)
-            _enter_half(program, request, context)
+            _enter_half(program, request, context, (answers_out, calls_in))
             _run_checker(entry_point, source.decode("utf-8", "surrogatepass"))
         finally:
             os._exit(1)
     for descriptor in (calls_out, calls_in, answers_out, answers_in):
         os.close(descriptor)
-    return _await_check(checker, candidate, request, context, start)
-
-
-def _enter_half(program: Program, request: Request, context: Context) -> None:
-    enter_test(
-        context,
-        output_limit=request.output,
-        threads=program.threads,
-        first_closed=_WRITE + 1,
-    )
-
-
-def _await_check(
-    checker: int, candidate: int, request: Request, context: Context, start: float
-) -> tuple[int, int, float, int]:
-    """Wait for the candidate, whose clock is the one that counts, then for the checker."""
+    # The candidate first: its clock is the one that counts.
     ending, status, cpu, memory = await_end(candidate, request, context, start, helper=checker)
     verdict = await_end(checker, request, context, start, spent=cpu, reported=True)
     if status == 0 and ending == protocol.EXITED:
@@ -89,11 +67,14 @@ def _await_check(
     return ending, status, cpu + verdict[2], max(memory, verdict[3])
 
 
-def _place_pipe(read_end: int, write_end: int) -> None:
-    """Move one end of each pipe to `_READ` and `_WRITE`, whatever numbers they have."""
-    low, high = os.dup(read_end), os.dup(write_end)
+def _enter_half(
+    program: Program, request: Request, context: Context, ends: tuple[int, int]
+) -> None:
+    """Move one end of each pipe to `_READ` and `_WRITE`, whatever numbers they have, and enter."""
+    low, high = os.dup(ends[0]), os.dup(ends[1])
     os.dup2(low, _READ)
     os.dup2(high, _WRITE)
+    enter_test(context, request.output, threads=program.threads, first_closed=_WRITE + 1)
 
 
 def _redirect(complaints: int) -> None:

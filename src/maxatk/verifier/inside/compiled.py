@@ -33,10 +33,7 @@ _START_THREADS = frozenset(
 
 
 class Program:
-    """A compiled program.
-
-    `finalise` says that its destructors may matter, `threads` that it may start some.
-    """
+    """`finalise` says that its destructors may matter, `threads` that it may start threads."""
 
     def __init__(self, code: CodeType) -> None:
         self.code = code
@@ -50,8 +47,7 @@ class Program:
 def import_early(names: set[str]) -> None:
     """Import what the program names, where that is known to be harmless, and seed random numbers.
 
-    Only a program in a zygote with NumPy can name NumPy's, whose generators are seeded too, those
-    without a seed of their own included.
+    NumPy's generators are seeded too, those without a seed of their own included.
     """
     modules: dict[str, Any] = sys.modules
     wanted = _PRELOADED & names
@@ -70,10 +66,10 @@ def import_early(names: set[str]) -> None:
 
 
 def _names(code: CodeType) -> set[str]:
-    names = set(code.co_names)
-    inner = [constant for constant in code.co_consts if isinstance(constant, type(code))]
-    while inner:
-        part = inner.pop()
+    names: set[str] = set()
+    parts = [code]
+    while parts:
+        part = parts.pop()
         names.update(part.co_names)
-        inner += [constant for constant in part.co_consts if isinstance(constant, type(code))]
+        parts += [constant for constant in part.co_consts if isinstance(constant, type(code))]
     return names

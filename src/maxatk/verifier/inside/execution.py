@@ -1,8 +1,7 @@
 """The process of one test: gives up what is left to give up, then runs untrusted code.
 
-There is no channel for a verdict here: a program can only end, print, and hand over a value. It
-may do to this module whatever it likes; the host believes nothing but the exit status and what it
-compares itself.
+A program may do to this module whatever it likes: it can only end, print, and hand over a value,
+and the host believes nothing but the exit status and what it compares itself.
 """
 
 from __future__ import annotations
@@ -28,18 +27,16 @@ _MAX_DESCRIPTOR = 1 << 20
 _IMPORTED_NAME = "solution"
 
 
-def enter_test(
-    context: Context, *, output_limit: int, threads: bool, first_closed: int = 3
-) -> None:
+def enter_test(context: Context, output: int, *, threads: bool, first_closed: int = 3) -> None:
     """Take away from this process what a test must not have; there is no way back.
 
-    `threads` says that it may start some, so that a filter of its own must tell them from
-    processes; otherwise the limit on both stops both, at a fraction of the cost.
+    It may write files of `output` bytes. `threads` says that it may start some, so that a filter of
+    its own must tell them from processes; otherwise the limit on both stops both, for less.
     """
     os.closerange(first_closed, _MAX_DESCRIPTOR)
     if context.orphans:
         syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signals.SIGKILL)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (output_limit, output_limit))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (output, output))
     if threads:
         context.test_filter.install()
     else:
@@ -81,8 +78,7 @@ def import_program(code: CodeType) -> dict[str, Any]:
     namespace = sys.modules["__main__"].__dict__
     namespace["__name__"] = _IMPORTED_NAME
     sys.modules[_IMPORTED_NAME] = sys.modules["__main__"]
-    status = execute(code, namespace)
-    if status:
+    if status := execute(code, namespace):
         _finish(status)
     return namespace
 
@@ -142,10 +138,7 @@ def prepare_interpreter() -> None:
 
 
 def make_main_module() -> None:
-    """Make the `__main__` of one program.
-
-    Not in the zygote: there the collector has been told to pass over all that exists.
-    """
+    """Make the `__main__` of one program; not in the zygote, whose collector is frozen."""
     main = type(sys)("__main__")
     main.__dict__["__builtins__"] = builtins
     sys.modules["__main__"] = main

@@ -34,16 +34,16 @@ def enter_namespaces(paths: list[str], uid: int, checker_files: list[int]) -> La
     layers: Layers = {}
     folder = scratch.place(paths)
     if os.geteuid() != 0:
-        layers["user_namespace"] = _attempt(_unshare_user)
+        layers["user_namespace"] = attempt(_unshare_user)
     for name, flag in (("network", _NEWNET), ("ipc", _NEWIPC | _NEWUTS)):
-        layers[f"{name}_namespace"] = _attempt(_unshare, flag)
-    layers["private_root"] = _attempt(_enter_private_root, paths, folder)
+        layers[f"{name}_namespace"] = attempt(_unshare, flag)
+    layers["private_root"] = attempt(_enter_private_root, paths, folder)
     layers["scratch_folder"] = "there is no private root"
     if layers["private_root"] is True:
-        layers["scratch_folder"] = _attempt(_mount_folders, paths, folder, checker_files)
-    layers["own_uid"] = _attempt(_check_uid_drop, paths, uid)
+        layers["scratch_folder"] = attempt(_mount_folders, paths, folder, checker_files)
+    layers["own_uid"] = attempt(_check_uid_drop, paths, uid)
     # Last: the very next child becomes process 1 of the new namespace.
-    layers["pid_namespace"] = _attempt(_unshare, _NEWPID)
+    layers["pid_namespace"] = attempt(_unshare, _NEWPID)
     return layers
 
 
@@ -55,22 +55,24 @@ def drop_privileges(layers: Layers, paths: list[str], uid: int) -> Layers:
         os.setgroups([])
         os.setresgid(uid, uid, uid)
         os.setresuid(uid, uid, uid)
-    _drop_capabilities()
+    header, nothing = (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()
+    number = syscalls.NR_CAPSET[os.uname().machine]
+    syscalls.syscall(number, ctypes.byref(header), ctypes.byref(nothing))
     syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
     syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)
     layers = {**layers, "capabilities_dropped": True}
     writable, readable = [], paths
     if layers["scratch_folder"] is True:
         writable, readable = [scratch.place(paths)], [*paths, CHECKER_FOLDER]
-    layers["landlock"] = _attempt(landlock.restrict, readable, _DEVICES, writable)
+    layers["landlock"] = attempt(landlock.restrict, readable, _DEVICES, writable)
     if writable:
         os.chdir(writable[0])
     own_count = layers["own_uid"] is True or layers.get("user_namespace") is True
-    layers["rlimits"] = _attempt(_set_limits, own_count)
+    layers["rlimits"] = attempt(_set_limits, own_count)
     return layers
 
 
-def _attempt(function: object, *args: object) -> bool | str:
+def attempt(function: object, *args: object) -> bool | str:
     """Return True, or the reason why the layer could not be had."""
     try:
         function(*args)  # type: ignore[operator]
@@ -86,11 +88,8 @@ def _unshare(flags: int) -> None:
 def _unshare_user() -> None:
     uid, gid = os.geteuid(), os.getegid()
     _unshare(_NEWUSER)
-    for name, text in (
-        ("setgroups", "deny"),
-        ("uid_map", f"{uid} {uid} 1"),
-        ("gid_map", f"{gid} {gid} 1"),
-    ):
+    texts = {"setgroups": "deny", "uid_map": f"{uid} {uid} 1", "gid_map": f"{gid} {gid} 1"}
+    for name, text in texts.items():
         with open(f"/proc/self/{name}", "w") as file:
             file.write(text)
 
@@ -164,13 +163,6 @@ def _check_uid_drop(paths: list[str], uid: int) -> None:
         raise OSError(f"{paths[0]} cannot be read by another user; install Python elsewhere")
 
 
-def _drop_capabilities() -> None:
-    header = (ctypes.c_uint32 * 2)(0x20080522, 0)
-    nothing = (ctypes.c_uint32 * 6)()
-    number = syscalls.NR_CAPSET[os.uname().machine]
-    syscalls.syscall(number, ctypes.byref(header), ctypes.byref(nothing))
-
-
 def _set_limits(own_count: bool) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_NOFILE, (_MAX_FILES, _MAX_FILES))
@@ -187,12 +179,8 @@ def library_paths() -> list[str]:
     paths = [stdlib, *(path for path in sys.path if os.path.isdir(path))]
     with open("/proc/self/maps") as maps:
         loaded = {line.split()[-1] for line in maps if line.rstrip().endswith(".so")}
-    for path in sorted({os.path.dirname(path) for path in loaded}):
-        paths.append(path)
+    paths += sorted({os.path.dirname(path) for path in loaded})
     paths += ["/lib", "/lib64", "/usr/lib", "/usr/lib64"]
     unique = dict.fromkeys(os.path.realpath(path) for path in paths if os.path.isdir(path))
-    return [path for path in unique if not any(_below(path, other) for other in unique)]
-
-
-def _below(path: str, other: str) -> bool:
-    return path.startswith(other + "/")
+    insides = tuple(f"{path}/" for path in unique)
+    return [path for path in unique if not path.startswith(insides)]

@@ -40,21 +40,13 @@ def restrict(readable: list[str], devices: list[str], writable: list[str]) -> in
     ruleset = syscalls.syscall(
         syscalls.NR_LANDLOCK_CREATE, ctypes.byref(rules), ctypes.c_size_t(size), 0
     )
-    for path in readable:
-        _allow(ruleset, path, _READ)
-    for path in devices:
-        _allow(ruleset, path, _READ | _WRITE_FILE)
-    for path in writable:
-        _allow(ruleset, path, _SCRATCH & handled)
+    allowed = [(readable, _READ), (devices, _READ | _WRITE_FILE), (writable, _SCRATCH & handled)]
+    for paths, access in allowed:
+        for path in filter(os.path.exists, paths):
+            parent = os.open(path, os.O_PATH | os.O_CLOEXEC)
+            rule = _PathRule(access if os.path.isdir(path) else access & _FILE_ONLY, parent)
+            syscalls.syscall(syscalls.NR_LANDLOCK_ADD, ruleset, 1, ctypes.byref(rule), 0)
+            os.close(parent)
     syscalls.syscall(syscalls.NR_LANDLOCK_RESTRICT, ruleset, 0)
     os.close(ruleset)
     return version
-
-
-def _allow(ruleset: int, path: str, access: int) -> None:
-    if not os.path.exists(path):
-        return
-    parent = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    rule = _PathRule(access if os.path.isdir(path) else access & _FILE_ONLY, parent)
-    syscalls.syscall(syscalls.NR_LANDLOCK_ADD, ruleset, 1, ctypes.byref(rule), 0)
-    os.close(parent)

@@ -15,15 +15,7 @@ import time
 
 from maxatk.verifier.inside import checker_files, checking, execution, protocol, scratch, syscalls
 from maxatk.verifier.inside.compiled import Program, import_early
-from maxatk.verifier.inside.supervise import (
-    STANDARD,
-    Context,
-    Descriptors,
-    Request,
-    await_end,
-    copy,
-    open_standard_files,
-)
+from maxatk.verifier.inside.supervise import STANDARD, Context, Request, await_end, copy
 
 TYPE_CHECKING = False  # `typing` itself would make every fork slower
 if TYPE_CHECKING:
@@ -32,17 +24,17 @@ if TYPE_CHECKING:
 
 def run(request: Request, context: Context) -> NoReturn:
     """Verify one program in this process, which ends with it."""
-    files = context.files
     os.setpgid(0, 0)
     syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signals.SIGKILL)
     _set_limits(request, context.base_memory)
     table_size = request.tests * protocol.TEST.size
-    table = os.pread(files.job, table_size, 0)
-    program = _compile(os.pread(files.job, request.source_size, table_size), files)
-    _allow_tests()
+    table = os.pread(context.job, table_size, 0)
+    program = _compile(os.pread(context.job, request.source_size, table_size), context.results)
+    hard = resource.getrlimit(resource.RLIMIT_CPU)[1]  # what compiling has left of it
+    resource.setrlimit(resource.RLIMIT_CPU, (hard, hard))
     records_size = request.tests * protocol.RESULT.size
-    os.ftruncate(files.results, records_size)  # also tells the host that compiling went well
-    os.lseek(files.results, records_size, os.SEEK_SET)
+    os.ftruncate(context.results, records_size)  # also tells the host that compiling went well
+    os.lseek(context.results, records_size, os.SEEK_SET)
     open_standard_files()
     if any(kind == protocol.KIND_CHECK for _, kind, _ in protocol.TEST.iter_unpack(table)):
         context.complaints = os.memfd_create("complaints")
@@ -60,11 +52,11 @@ def run_tests(program: Program, table: bytes, request: Request, context: Context
     """Run every test of the table and write its record and outputs into the results file."""
     offset = len(table) + request.source_size
     place = timeouts = 0
-    for size, kind, name_size in protocol.TEST.iter_unpack(table):
-        ending, record = _run_test(program, request, context, (kind, offset, size, name_size))
-        os.pwrite(context.files.results, record, place)
+    for test in protocol.TEST.iter_unpack(table):
+        ending, record = _run_test(program, request, context, test, offset)
+        os.pwrite(context.results, record, place)
         place += protocol.RESULT.size
-        offset += size
+        offset += test[0]
         if ending == protocol.CPU_LIMIT or ending == protocol.WALL_LIMIT:
             timeouts += 1
             if timeouts == request.max_timeouts:
@@ -81,44 +73,45 @@ def _set_limits(request: Request, base_memory: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
 
 
-def _allow_tests() -> None:
-    hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
-    resource.setrlimit(resource.RLIMIT_CPU, (hard, hard))
+def open_standard_files() -> None:
+    """Make descriptors 0, 1 and 2 private memory files, which every test will share in turn."""
+    # They are emptied between tests; the filter forbids all other state they could carry along.
+    for descriptor in STANDARD:
+        memory = os.memfd_create("std", 0)
+        os.dup2(memory, descriptor, inheritable=False)
+        os.close(memory)
 
 
-def _compile(source: bytes, files: Descriptors) -> Program:
+def _compile(source: bytes, results: int) -> Program:
     try:
         return Program(compile(source, "<program>", "exec", dont_inherit=True))
     except BaseException as error:
         message = f"{type(error).__name__}: {error}"
-        os.pwrite(files.results, message.encode("utf-8", "replace")[: protocol.STDERR_BYTES], 0)
+        os.pwrite(results, message.encode("utf-8", "replace")[: protocol.STDERR_BYTES], 0)
         os._exit(protocol.EXIT_COMPILE_ERROR)
 
 
 def _run_test(
-    program: Program, request: Request, context: Context, test: tuple[int, int, int, int]
+    program: Program, request: Request, context: Context, test: tuple[int, int, int], offset: int
 ) -> tuple[int, bytes]:
-    kind, offset, size, name_size = test
-    job, results = context.files.job, context.files.results
+    size, kind, _ = test
     for descriptor in STANDARD:
         os.ftruncate(descriptor, 0)
         os.lseek(descriptor, 0, os.SEEK_SET)
         os.set_blocking(descriptor, True)
     start = time.monotonic()
     if kind == protocol.KIND_CHECK:
-        ending, status, cpu, memory = checking.run_check(
-            program, request, context, (offset, size, name_size)
-        )
+        ending, status, cpu, memory = checking.run_check(program, request, context, test, offset)
     else:
         files = None
         if kind == protocol.KIND_CHECKER:
-            files = checker_files.place(job, offset, context.checker_files)
+            files = checker_files.place(context.job, offset, context.checker_files)
         elif size:
-            copy(job, offset, 0, size)
+            copy(context.job, offset, 0, size)
             os.lseek(0, 0, os.SEEK_SET)
         pid = syscalls.fork()
         if pid == 0:
-            _become_test(program, request, context, (size, kind), files)
+            _become_test(program, request, context, test, files)
         ending, status, cpu, memory = await_end(pid, request, context, start)
         if files is not None:
             files.close()
@@ -130,14 +123,14 @@ def _run_test(
     full = max(out_size, err_size) >= request.output or out_size > request.output_left
     if full and ending == protocol.EXITED:
         ending = protocol.OUTPUT_FULL
-    sent = copy(1, 0, results, out_size) if ending == protocol.EXITED and status == 0 else 0
+    sent = copy(1, 0, context.results, out_size) if ending == protocol.EXITED and status == 0 else 0
     request.output_left -= sent
     excerpt = 0
     if kind == protocol.KIND_CHECK:
-        excerpt = copy(context.complaints, 0, results, protocol.STDERR_BYTES // 2)
+        excerpt = copy(context.complaints, 0, context.results, protocol.STDERR_BYTES // 2)
         os.ftruncate(context.complaints, 0)
         os.lseek(context.complaints, 0, os.SEEK_SET)
-    excerpt += copy(2, 0, results, min(err_size, protocol.STDERR_BYTES - excerpt))
+    excerpt += copy(2, 0, context.results, min(err_size, protocol.STDERR_BYTES - excerpt))
     return ending, protocol.RESULT.pack(status, ending, cpu, wall, memory, sent, excerpt)
 
 
@@ -145,22 +138,16 @@ def _become_test(
     program: Program,
     request: Request,
     context: Context,
-    test: tuple[int, int],
+    test: tuple[int, int, int],
     files: checker_files.Files | None,
 ) -> NoReturn:
-    size, kind = test
+    size, kind, _ = test
     try:
-        first_closed = len(STANDARD)
+        free = len(STANDARD)  # the first descriptor that it must not have
         if files is not None:
-            files.move_descriptors()
-            first_closed = files.first_closed
+            free = files.move_descriptors()
             sys.argv = ["checker.py", *files.paths]
-        execution.enter_test(
-            context,
-            output_limit=request.output,
-            threads=program.threads,
-            first_closed=first_closed,
-        )
+        execution.enter_test(context, request.output, threads=program.threads, first_closed=free)
         if kind == protocol.KIND_CALL:
             execution.run_call(program.code, size)
         execution.run_script(program.code, finalise=program.finalise)

@@ -9,12 +9,11 @@ import os
 import time
 
 MOUNT_OPTIONS = "size=16m,nr_inodes=1k,mode=700"
-_PLACES = ("/tmp", "/scratch")
 
 
 def place(paths: list[str]) -> str:
     """Return where the folder is mounted: elsewhere if `/tmp` holds one of the libraries."""
-    for place in _PLACES:
+    for place in ("/tmp", "/scratch"):
         if not any(f"{path}/".startswith(place + "/") for path in paths):
             return place
     return "/maxatk-scratch"
@@ -23,9 +22,8 @@ def place(paths: list[str]) -> str:
 def empty(folder: str) -> float:
     """Remove all that a test has left in the current folder; return the CPU seconds it took.
 
-    `folder` is the path of the current folder. It descends by changing the folder, because a test
-    may have nested folders deeper than any path name, and without recursion; every folder is
-    listed once. No process of the test is alive any more.
+    `folder` is the path of the current folder. It descends by changing the folder and without
+    recursion, because a test may nest folders deeper than any path name.
     """
     os.chmod(folder, 0o700)
     names = os.listdir(".")

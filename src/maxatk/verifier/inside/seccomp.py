@@ -66,16 +66,12 @@ _NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "socketpair": (53, 199),
 }  # fmt: skip
 
-# Calls with a rule of their own (see `_zygote_rules`); all others of the table pass freely.
-_RULED = ("clone", "clone3", "ioctl", "fcntl", "prctl", "prlimit64", "socketpair", "sendto")
 # What the zygote needs and nothing below it, once a program process is set up.
 _SUPERVISOR_ONLY = ("kill", "tkill", "tgkill", "memfd_create", "seccomp", "setpgid", "waitid")
 # What a program process needs for its tests, and a test does not.
 _PROGRAM_ONLY = ("fork", "vfork", "wait4", "chdir", "chmod", "fchmodat")
 # What changes files; refused where neither mounts nor Landlock say where that is allowed.
-_FILE_CHANGES = (
-    "rename", "mkdir", "rmdir", "unlink", "mkdirat", "unlinkat", "renameat",
-)  # fmt: skip
+_FILE_CHANGES = ("rename", "mkdir", "rmdir", "unlink", "mkdirat", "unlinkat", "renameat")
 # TCGETS, TIOCGWINSZ, FIONREAD, FIONBIO (the supervisor undoes it on shared files), FIOCLEX
 _IOCTLS = (0x5401, 0x5413, 0x541B, 0x5421, 0x5451)
 _AF_UNIX = 1
@@ -85,6 +81,7 @@ _PRCTLS = (15, 16)  # set and get the thread's name
 _SUPERVISOR_PRCTLS = (syscalls.PR_SET_PDEATHSIG, syscalls.PR_SET_SECCOMP)
 
 Instruction = tuple[int, int, int, int]
+Rules = dict[str, list[Instruction]]  # what is asked about each call; nothing for all others
 
 
 class _Program(ctypes.Structure):
@@ -109,13 +106,9 @@ class Filter:
 
 def zygote_filter(machine: str) -> Filter:
     """Return the allow-list for a zygote and everything below it."""
-    numbers = _numbers(machine)
-    code = _prologue(machine)
-    code += _zygote_rules(numbers)
-    for name, number in numbers.items():
-        if name not in _RULED:
-            code += [(_JEQ, 0, 1, number), _return(ALLOW)]
-    return Filter([*code, _return(ERRNO | errno.EPERM)])
+    rules = _zygote_rules()
+    free = {name: [_return(ALLOW)] for name in _NUMBERS if name not in rules}
+    return _assembled(machine, {**rules, **free}, _return(ERRNO | errno.EPERM))
 
 
 def test_filter(machine: str, *, writing: bool) -> Filter:
@@ -123,17 +116,15 @@ def test_filter(machine: str, *, writing: bool) -> Filter:
 
     `writing` says that other layers decide which files may be written; without them none may.
     """
-    numbers = _numbers(machine)
-    threads_only = [*_load_argument(0), (_JSET, 0, 1, _CLONE_THREAD), _return(ALLOW)]
-    code = [
-        *_prologue(machine),
-        *_rule(numbers["clone"], [*threads_only, _return(ERRNO | errno.EPERM)]),
-        *_common_rules(numbers),
-    ]
+    refuse, allow = _return(ERRNO | errno.EPERM), _return(ALLOW)
+    rules: Rules = {"clone": [_argument(0), (_JSET, 0, 1, _CLONE_THREAD), allow, refuse]}
+    rules |= _common_rules()
+    refused = _SUPERVISOR_ONLY + _PROGRAM_ONLY
     if not writing:
-        code += _no_writing_rules(numbers)
-    refused = (*_SUPERVISOR_ONLY, *_PROGRAM_ONLY, *(() if writing else _FILE_CHANGES))
-    return Filter([*code, *_refuse(numbers, refused), _return(ALLOW)])
+        refused += _FILE_CHANGES
+        for name, flags in (("open", 1), ("openat", 2)):
+            rules[name] = [_argument(flags), (_JSET, 0, 1, _O_WRITING), refuse, allow]
+    return _assembled(machine, {**rules, **{name: [refuse] for name in refused}}, allow)
 
 
 def program_filter(machine: str) -> Filter:
@@ -141,43 +132,46 @@ def program_filter(machine: str) -> Filter:
 
     It leaves the calls of `_PROGRAM_ONLY` and forking. That is safe where a limit of no process
     at all stops forks in a test and the file system is read-only but for the scratch folder. To
-    install a filter costs about as much as to fork, so once a program is much better than once a
-    test.
+    install a filter costs about as much as to fork: hence once a program, not once a test.
     """
-    numbers = _numbers(machine)
-    code = [*_prologue(machine), *_common_rules(numbers)]
-    return Filter([*code, *_refuse(numbers, _SUPERVISOR_ONLY), _return(ALLOW)])
+    refused = {name: [_return(ERRNO | errno.EPERM)] for name in _SUPERVISOR_ONLY}
+    return _assembled(machine, {**_common_rules(), **refused}, _return(ALLOW))
 
 
-def _common_rules(numbers: dict[str, int]) -> list[Instruction]:
+def _common_rules() -> Rules:
     # A program that lowered its own CPU limit would die of a SIGKILL that looks like our fault.
-    own_cpu_limit = [*_load_argument(1), (_JEQ, 0, 1, _RLIMIT_CPU), _return(ERRNO | errno.EPERM)]
-    return [
-        *_rule(numbers["prctl"], _one_of(0, _PRCTLS)),
-        *_rule(numbers["prlimit64"], [*own_cpu_limit, _return(ALLOW)]),
-    ]
+    own_cpu_limit = [_argument(1), (_JEQ, 0, 1, _RLIMIT_CPU), _return(ERRNO | errno.EPERM)]
+    return {"prctl": _one_of(0, _PRCTLS), "prlimit64": [*own_cpu_limit, _return(ALLOW)]}
 
 
-def _no_writing_rules(numbers: dict[str, int]) -> list[Instruction]:
-    code: list[Instruction] = []
-    for name, argument in (("open", 1), ("openat", 2)):
-        if name in numbers:
-            flags = [*_load_argument(argument), (_JSET, 0, 1, _O_WRITING)]
-            code += _rule(numbers[name], [*flags, _return(ERRNO | errno.EPERM), _return(ALLOW)])
-    return code
+def _zygote_rules() -> Rules:
+    refuse = _return(ERRNO | errno.EPERM)
+    return {
+        # The C library falls back to clone, whose flags a filter can read.
+        "clone3": [_return(ERRNO | errno.ENOSYS)],
+        "clone": [_argument(0), (_JSET, 0, 1, _CLONE_NEW), refuse, _return(ALLOW)],
+        "ioctl": _one_of(1, _IOCTLS),
+        "fcntl": _one_of(1, _FCNTLS),
+        "prctl": _one_of(0, _PRCTLS + _SUPERVISOR_PRCTLS),
+        "prlimit64": _one_of(0, (0,)),
+        # Event loops wake themselves through a pair of sockets; no other can be made or reached.
+        "socketpair": _one_of(0, (_AF_UNIX,)),
+        "sendto": [
+            _argument(3), (_JSET, 0, 1, 0xFFFFFFFF ^ _SEND_FLAGS), refuse,
+            _argument(4), (_JEQ, 1, 0, 0), refuse,
+            (_LD, 0, 0, 16 + 8 * 4 + 4), (_JEQ, 1, 0, 0), refuse,
+            _return(ALLOW),
+        ],
+    }  # fmt: skip
 
 
-def _refuse(numbers: dict[str, int], names: tuple[str, ...]) -> list[Instruction]:
-    code: list[Instruction] = []
-    for name in names:
-        if name in numbers:
-            code += [(_JEQ, 0, 1, numbers[name]), _return(ERRNO | errno.EPERM)]
-    return code
-
-
-def _numbers(machine: str) -> dict[str, int]:
-    column = list(ARCHITECTURES).index(machine)
-    return {name: row[column] for name, row in _NUMBERS.items() if row[column] is not None}  # type: ignore[misc]
+def _assembled(machine: str, rules: Rules, otherwise: Instruction) -> Filter:
+    code = _prologue(machine)
+    for name, block in rules.items():
+        number = _NUMBERS[name][list(ARCHITECTURES).index(machine)]
+        if number is not None:
+            code += [(_JEQ, 0, len(block), number), *block]
+    return Filter([*code, otherwise])
 
 
 def _prologue(machine: str) -> list[Instruction]:
@@ -192,45 +186,15 @@ def _prologue(machine: str) -> list[Instruction]:
     return code
 
 
-def _zygote_rules(numbers: dict[str, int]) -> list[Instruction]:
-    refuse = _return(ERRNO | errno.EPERM)
-    rules = {
-        # The C library falls back to clone, whose flags a filter can read.
-        "clone3": [_return(ERRNO | errno.ENOSYS)],
-        "clone": [*_load_argument(0), (_JSET, 0, 1, _CLONE_NEW), refuse, _return(ALLOW)],
-        "ioctl": _one_of(1, _IOCTLS),
-        "fcntl": _one_of(1, _FCNTLS),
-        "prctl": _one_of(0, _PRCTLS + _SUPERVISOR_PRCTLS),
-        "prlimit64": _one_of(0, (0,)),
-        # Event loops wake themselves through a pair of sockets; no other can be made or reached.
-        "socketpair": _one_of(0, (_AF_UNIX,)),
-        "sendto": [
-            *_load_argument(3), (_JSET, 0, 1, 0xFFFFFFFF ^ _SEND_FLAGS), refuse,
-            *_load_argument(4), (_JEQ, 1, 0, 0), refuse,
-            (_LD, 0, 0, 16 + 8 * 4 + 4), (_JEQ, 1, 0, 0), refuse,
-            _return(ALLOW),
-        ],
-    }  # fmt: skip
-    code: list[Instruction] = []
-    for name, block in rules.items():
-        if name in numbers:
-            code += _rule(numbers[name], block)
-    return code
-
-
-def _rule(number: int, block: list[Instruction]) -> list[Instruction]:
-    return [(_JEQ, 0, len(block), number), *block]
-
-
 def _one_of(argument: int, values: tuple[int, ...]) -> list[Instruction]:
-    code = _load_argument(argument)
+    code = [_argument(argument)]
     for value in values:
         code += [(_JEQ, 0, 1, value), _return(ALLOW)]
     return [*code, _return(ERRNO | errno.EPERM)]
 
 
-def _load_argument(index: int) -> list[Instruction]:
-    return [(_LD, 0, 0, 16 + 8 * index)]  # the low 32 bits: every value of interest fits
+def _argument(index: int) -> Instruction:
+    return (_LD, 0, 0, 16 + 8 * index)  # the low 32 bits: every value of interest fits
 
 
 def _return(action: int) -> Instruction:

@@ -39,7 +39,7 @@ def _try_in_a_test(
             test = syscalls.fork()
             if test == 0:
                 os.dup2(writer, 0)
-                execution.enter_test(context, output_limit=1 << 20, threads=threads)
+                execution.enter_test(context, 1 << 20, threads=threads)
                 os.write(0, bytes(_refused(*probe) for probe in probes.items()))
             else:
                 os.waitpid(test, 0)
@@ -85,21 +85,13 @@ def _write_outside(context: supervise.Context) -> None:
     raise PermissionError
 
 
-def _socket() -> None:
-    syscalls.check(syscalls.LIBC.socket(1, 1, 0), "socket")
-
-
-def _import() -> None:
-    import colorsys  # noqa: F401  (never preloaded: it must come from the file system)
-
-
 _BY_FILTER = ("no_fork", "no_exec", "no_socket", "no_signal")
 _PROBES: dict[str, Callable[[], object]] = {
     "no_fork": _fork,
     "no_exec": lambda: os.execv("/bin/true", ["/bin/true"]),
-    "no_socket": _socket,
+    "no_socket": lambda: syscalls.check(syscalls.LIBC.socket(1, 1, 0), "socket"),
     "no_signal": lambda: os.kill(os.getppid(), 0),
     "no_reading": lambda: os.open("/etc/passwd", os.O_RDONLY),
     "no_proc": lambda: os.open("/proc/1/cmdline", os.O_RDONLY),
-    "import": _import,
+    "import": lambda: __import__("colorsys"),  # never preloaded: it must come from the file system
 }

@@ -12,7 +12,7 @@ TYPE_CHECKING = False  # `typing` itself would make every fork slower
 if TYPE_CHECKING:
     from maxatk.verifier.inside.seccomp import Filter
 
-_CHILD_DIED = (signals.SIGCHLD,)
+CHILD_DIED = (signals.SIGCHLD,)
 STANDARD = (0, 1, 2)
 # A process that waits for a core is not idle: on the busiest machine it still gets a part of one in
 # _BUSY. What is longer is idleness, and _FREE_IDLE seconds of it in a test are not counted.
@@ -20,38 +20,33 @@ _BUSY = 32.0
 _FREE_IDLE = 1.0
 
 
-class Descriptors:
-    """The descriptors that a zygote got from its host."""
-
-    def __init__(self, requests: int, replies: int, job: int, results: int) -> None:
-        self.requests, self.replies, self.job, self.results = requests, replies, job, results
-
-
 class Context:
     """What a zygote hands to its program processes.
 
-    `test_filter` is what a test must install, unless its program process installed
-    `program_filter` (None where the limit on processes does not stop forks; see `seccomp`).
-    `base_memory` is the zygote's own address space in bytes; `orphans` says that the processes
-    of a killed zygote would live on, because it is not the first one of a process namespace;
-    `scratch` is the path of the current folder where it is the scratch folder of the tests, and
-    `checker_files` are descriptors of the files in `CHECKER_FOLDER`, if there is one. `kills` is
-    the pipe on which a program process asks the zygote to kill a test, `complaints` the file for
-    what the checkers of check tests say, which their programs must not read.
+    `job` and `results` are the two files shared with the host. `test_filter` is what a test must
+    install, unless its program process installed `program_filter` (None where the limit on
+    processes does not stop forks; see `seccomp`). `base_memory` is the zygote's own address space
+    in bytes; `orphans` says that the processes of a killed zygote would live on, because it is not
+    the first one of a process namespace. `scratch` is the path of the current folder where it is
+    the scratch folder of the tests, `checker_files` are the files in `CHECKER_FOLDER`, if there is
+    one. `kills` is the pipe on which a program process asks the zygote to kill a test,
+    `complaints` the file for what the checkers of check tests say, which programs must not read.
     """
 
     kills = complaints = -1
 
     def __init__(
         self,
-        files: Descriptors,
+        job: int,
+        results: int,
         test_filter: Filter,
         program_filter: Filter | None,
         *,
         base_memory: int,
         orphans: bool,
     ) -> None:
-        self.files, self.test_filter, self.program_filter = files, test_filter, program_filter
+        self.job, self.results = job, results
+        self.test_filter, self.program_filter = test_filter, program_filter
         self.base_memory, self.orphans = base_memory, orphans
         self.scratch = ""
         self.checker_files: list[int] = []
@@ -65,38 +60,14 @@ class Request:
     """
 
     def __init__(self, message: bytes) -> None:
-        (
-            self.tests,
-            self.max_timeouts,
-            self.source_size,
-            self.cpu_limit,
-            self.wall_limit,
-            self.idle_left,
-            self.compile_limit,
-            self.memory,
-            self.output,
-            self.output_left,
-        ) = protocol.REQUEST.unpack(message)
+        fields = protocol.REQUEST.unpack(message)
+        self.tests, self.max_timeouts, self.source_size = fields[:3]
+        self.cpu_limit, self.wall_limit, self.idle_left, self.compile_limit = fields[3:7]
+        self.memory, self.output, self.output_left = fields[7:]
 
     def count_idle(self, wall: float, cpu: float) -> None:
         """Take from the idle seconds what a test of so many seconds has used of them."""
         self.idle_left -= max(0.0, min(wall - _FREE_IDLE - _BUSY * cpu, self.idle_left))
-
-
-def open_standard_files() -> None:
-    """Make descriptors 0, 1 and 2 private memory files, which every test will share in turn.
-
-    They are emptied between tests; the filter forbids all other state they could carry along.
-    """
-    for descriptor in (0, 1, 2):
-        memory = os.memfd_create("std", 0)
-        os.dup2(memory, descriptor, inheritable=False)
-        os.close(memory)
-
-
-def block_child_signal() -> None:
-    """Let SIGCHLD wait until it is asked for; all processes below inherit this."""
-    signals.pthread_sigmask(signals.SIG_BLOCK, _CHILD_DIED)
 
 
 def copy(source: int, offset: int, target: int, size: int) -> int:
@@ -122,22 +93,16 @@ def await_end(
 ) -> tuple[int, int, float, int]:
     """Wait for a test, and have it killed when its CPU clock or the wall clock has run out.
 
-    Args:
-        pid: The process of the test.
-        request: Its limits; a test that has been idle for too long meets its wall limit early.
-        context: Where the kill is asked for.
-        start: When the test started, in seconds of the monotonic clock.
-        helper: A process that the test waits for, so that its CPU time is no idleness.
-        spent: CPU seconds that others have already used in the test.
-        reported: Whether its SIGCHLD may have been taken already.
-
-    Returns how it ended, its wait status, its CPU seconds and its peak memory in bytes.
+    It started at `start` of the monotonic clock (s); one that was idle for too long meets its wall
+    limit early. The CPU time of `helper`, a process that it waits for, and the CPU seconds `spent`
+    by others in the test are no idleness. `reported`: its SIGCHLD may have been taken already.
+    Returns ending, wait status, CPU seconds and peak memory in bytes.
     """
     ending = protocol.EXITED
     idle = request.idle_left + _FREE_IDLE
     patience = 0.0 if reported else min(request.cpu_limit, request.wall_limit, idle)
     while True:
-        signals.sigtimedwait(_CHILD_DIED, patience)
+        signals.sigtimedwait(CHILD_DIED, patience)
         reaped, status, usage = os.wait4(pid, os.WNOHANG)
         if reaped:
             return ending, status, usage.ru_utime + usage.ru_stime, usage.ru_maxrss << 10

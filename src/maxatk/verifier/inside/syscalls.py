@@ -13,10 +13,9 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 # Calls through this one keep the interpreter lock and do not save errno: they touch fewer pages,
 # and a raw fork is only safe with the lock held.
 FAST_LIBC = ctypes.PyDLL(None)
-_RAW_FORK = getattr(FAST_LIBC, "_Fork", None)
 
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP = 1, 4, 22
-PR_CAPBSET_DROP, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 24, 36, 38
+PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 36, 38
 
 # Both machines share the modern syscall numbers; only the old ones differ.
 NR_CAPSET = {"x86_64": 126, "aarch64": 91}
@@ -24,7 +23,7 @@ NR_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
 NR_MOUNT_SETATTR = 442
 NR_LANDLOCK_CREATE, NR_LANDLOCK_ADD, NR_LANDLOCK_RESTRICT = 444, 445, 446
 
-_fork: Callable[[], int] = _RAW_FORK if _RAW_FORK is not None else os.fork
+_fork: Callable[[], int] = getattr(FAST_LIBC, "_Fork", os.fork)
 
 
 def fork() -> int:

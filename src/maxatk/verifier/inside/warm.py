@@ -43,19 +43,14 @@ def rehearse(context: supervise.Context) -> None:
     job, results = os.memfd_create("job"), os.memfd_create("results")
     table = protocol.TEST.pack(len(_INPUT), protocol.KIND_STDIN, 0)
     os.write(job, table + _INPUT)
-    files = supervise.Descriptors(context.files.requests, context.files.replies, job, results)
     limits = (*(10.0,) * 4, 1 << 30, 1 << 20, 1 << 30)
     request = supervise.Request(protocol.REQUEST.pack(1, 0, 0, *limits))
     trial = supervise.Context(
-        files,
-        context.test_filter,
-        None,
-        base_memory=0,
-        orphans=context.orphans,
+        job, results, context.test_filter, None, base_memory=0, orphans=context.orphans
     )
     trial.scratch = context.scratch
     sample = compiled.Program(compile(_SAMPLE, "<program>", "exec"))
-    supervise.open_standard_files()
+    program.open_standard_files()
     for _ in range(_ROUNDS):
         program.run_tests(sample, table, request, trial)
         os.lseek(0, 0, os.SEEK_SET)
@@ -63,11 +58,7 @@ def rehearse(context: supervise.Context) -> None:
         sys.stdout.flush()
         sys.stdin.seek(0)
         sys.stdout.seek(0)
-    _restore(saved, (job, results))
-
-
-def _restore(saved: list[int], others: tuple[int, ...]) -> None:
     for descriptor, copy in enumerate(saved):
         os.dup2(copy, descriptor)
-    for descriptor in (*saved, *others):
+    for descriptor in (*saved, job, results):
         os.close(descriptor)

@@ -36,29 +36,39 @@ def main(arguments: list[str]) -> NoReturn:
     separated), then the descriptors of `protocol.DESCRIPTORS`.
     """
     uid, folder, modules = int(arguments[0]), arguments[1], arguments[2]
-    files = supervise.Descriptors(*(int(text) for text in arguments[3:]))
+    requests, replies, job, results = descriptors = [int(text) for text in arguments[3:]]
     syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signals.SIGKILL)
     _be_killed_first()
     if folder:
         sys.path.append(os.path.realpath(folder))
     execution.prepare_interpreter()
-    supervise.block_child_signal()
+    # SIGCHLD waits until it is asked for; all processes below inherit this.
+    signals.pthread_sigmask(signals.SIG_BLOCK, supervise.CHILD_DIED)
     for name in filter(None, modules.split(",")):
         __import__(name)
     machine = os.uname().machine
     paths = isolate.library_paths()
-    base_memory = _address_space()
+    with open("/proc/self/statm") as file:
+        base_memory = int(file.read().split()[0]) * 4096
     checker_files: list[int] = []
     layers = isolate.enter_namespaces(paths, uid, checker_files)
     if layers["pid_namespace"] is True:
-        _become_first_process(files)
+        _become_first_process(descriptors)
     layers = isolate.drop_privileges(layers, paths, uid)
     # A change of user clears it; the new parent may also have died in the meantime.
     syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signals.SIGKILL)
     syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)
-    _install(layers, machine)
-    context = _context(files, layers, machine, base_memory)
-    if layers["scratch_folder"] is True:
+    layers["seccomp"] = isolate.attempt(seccomp.zygote_filter(machine).install)
+    confined, first = layers["scratch_folder"] is True, layers["pid_namespace"] is True
+    context = supervise.Context(
+        job,
+        results,
+        seccomp.test_filter(machine, writing=confined or layers["landlock"] is True),
+        seccomp.program_filter(machine) if confined and first else None,
+        base_memory=base_memory,
+        orphans=not first,
+    )
+    if confined:
         context.scratch, context.checker_files = scratch.place(paths), checker_files
     layers.update(selftest.run(context))
     if layers["fork_limit"] is not True:
@@ -66,30 +76,16 @@ def main(arguments: list[str]) -> NoReturn:
     warm.rehearse(context)
     gc.collect()
     gc.freeze()
-    os.write(files.replies, repr(layers).encode() + b"\n")
-    _serve(context)
+    os.write(replies, repr(layers).encode() + b"\n")
+    _serve(context, requests, replies)
 
 
-def _context(
-    files: supervise.Descriptors, layers: isolate.Layers, machine: str, base_memory: int
-) -> supervise.Context:
-    confined = layers["scratch_folder"] is True
-    first = layers["pid_namespace"] is True
-    return supervise.Context(
-        files,
-        seccomp.test_filter(machine, writing=confined or layers["landlock"] is True),
-        seccomp.program_filter(machine) if confined and first else None,
-        base_memory=base_memory,
-        orphans=not first,
-    )
-
-
-def _become_first_process(files: supervise.Descriptors) -> None:
+def _become_first_process(descriptors: list[int]) -> None:
     """Fork into the new process namespace; the parent only waits, and holds no pipe open."""
     pid = os.fork()
     if pid == 0:
         return
-    for descriptor in (files.requests, files.replies, files.job, files.results):
+    for descriptor in descriptors:
         os.close(descriptor)
     os.waitpid(pid, 0)
     os._exit(0)
@@ -104,23 +100,9 @@ def _be_killed_first() -> None:
         return  # where it cannot be written, the sizes of the processes decide
 
 
-def _address_space() -> int:
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[0]) * 4096
-
-
-def _install(layers: isolate.Layers, machine: str) -> None:
-    try:
-        seccomp.zygote_filter(machine).install()
-        layers["seccomp"] = True
-    except OSError as error:
-        layers["seccomp"] = str(error)
-
-
-def _serve(context: supervise.Context) -> NoReturn:
-    files = context.files
+def _serve(context: supervise.Context, requests: int, replies: int) -> NoReturn:
     while True:
-        message = os.read(files.requests, protocol.REQUEST.size)
+        message = os.read(requests, protocol.REQUEST.size)
         if len(message) < protocol.REQUEST.size:
             os._exit(0)  # the host has closed its end
         request = supervise.Request(message)
@@ -135,7 +117,7 @@ def _serve(context: supervise.Context) -> NoReturn:
         if context.scratch and status != 0:  # it may have died beside a test
             scratch.empty(context.scratch)
         cpu = usage.ru_utime + usage.ru_stime
-        os.write(files.replies, protocol.REPLY.pack(status, cpu))
+        os.write(replies, protocol.REPLY.pack(status, cpu))
 
 
 def _kill_on_request(kills: int) -> None:
