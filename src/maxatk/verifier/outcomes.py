@@ -8,18 +8,10 @@ import signal
 from collections.abc import Sequence
 
 from maxatk.records import Outcome, TestCase, TestResult, Verdict
-from maxatk.verifier import rules
+from maxatk.verifier import jobs, rules
 from maxatk.verifier.encoded import printed_excerpt, value_excerpt
 from maxatk.verifier.inside import protocol
-from maxatk.verifier.jobs import (
-    Job,
-    Limits,
-    Payload,
-    Printed,
-    checker_payload,
-    expected_value,
-    payload,
-)
+from maxatk.verifier.jobs import Job, Limits, Payload, Printed
 from maxatk.verifier.zygote_process import Zygote, ZygoteDiedError
 
 _COMPILE_SECONDS = 10.0
@@ -35,8 +27,6 @@ _OWN_SIGNALS = frozenset(
         signal.SIGPROF, signal.SIGXCPU, signal.SIGXFSZ,
     )
 )  # fmt: skip
-
-
 _CHECKER_LIMITS = Limits(time_limit=10.0, output_limit=1 << 20)
 
 
@@ -68,23 +58,18 @@ class _CompileError(Exception):
 def verdict(zygote: Zygote, job: Job, limits: Limits) -> Verdict:
     """Verify one job on one zygote; raises ZygoteDiedError where the zygote fails."""
     try:
-        return _verdict(zygote, job, limits)
+        payloads = [jobs.payload(test, job.entry_point) for test in job.tests]
+        ran = _run(zygote, job.program, payloads, limits, _most_printed(job, limits))
+        if job.checker is not None:
+            return _ask_checker(zygote, job, job.checker, limits, ran)
+        return _compared(zygote, job, limits, ran)
+    except _CompileError as error:
+        return uniform(job, Outcome.COMPILE_ERROR, str(error))
     finally:
         zygote.forget()
 
 
-def _verdict(zygote: Zygote, job: Job, limits: Limits) -> Verdict:
-    payloads = [payload(test, job.entry_point) for test in job.tests]
-    try:
-        ran = _run(zygote, job.program, payloads, limits, _most_printed(job, limits))
-    except _CompileError as error:
-        return uniform(job, Outcome.COMPILE_ERROR, str(error))
-    if job.checker is not None:
-        return _ask_checker(zygote, job, job.checker, limits, ran)
-    return Verdict(tuple(_compared(zygote, job, limits, ran)))
-
-
-def _compared(zygote: Zygote, job: Job, limits: Limits, ran: Sequence[_Ran]) -> list[TestResult]:
+def _compared(zygote: Zygote, job: Job, limits: Limits, ran: Sequence[_Ran]) -> Verdict:
     compare = job.compare or "tokens"
     results: list[TestResult] = []
     shown = False  # what came is kept once a program: verdicts wait in the host by the thousand
@@ -95,17 +80,14 @@ def _compared(zygote: Zygote, job: Job, limits: Limits, ran: Sequence[_Ran]) -> 
             output = zygote.printed(found.printed)
             outcome = Outcome.PASSED if _matches(test, compare, output) else Outcome.WRONG_ANSWER
             if outcome is Outcome.WRONG_ANSWER and not shown:
-                got, shown = _excerpt(test, output), True
+                shown = True
+                got = printed_excerpt(output) if test.call is None else value_excerpt(output)
         results.append(found.result(outcome, got=got))
-    return results
+    return Verdict(tuple(results))
 
 
-def _beginning(zygote: Zygote, printed: Printed) -> str:
-    return printed_excerpt(zygote.printed(Printed(printed.offset, min(printed.size, 4096))))
-
-
-def _excerpt(test: TestCase, output: bytes) -> str:
-    return printed_excerpt(output) if test.call is None else value_excerpt(output)
+def _beginning(zygote: Zygote, printed: Printed, size: int) -> bytes:
+    return zygote.printed(Printed(printed.offset, min(printed.size, size)))
 
 
 def uniform(job: Job, outcome: Outcome, message: str = "") -> Verdict:
@@ -170,7 +152,7 @@ def _matches(test: TestCase, compare: str, output: bytes) -> bool:
         return True  # the checker's exit status has said so
     if test.call is None:
         return rules.rule(compare)(output, test.output or "")
-    return rules.equal_values(output, expected_value(test), compare)
+    return rules.equal_values(output, jobs.expected_value(test), compare)
 
 
 def _ask_checker(
@@ -190,8 +172,9 @@ def _ask_checker(
     ]
     if not open_tests:
         return Verdict(tuple(results))
-    payloads = [checker_payload(job.tests[i], ran[i].printed) for i in open_tests]
-    excerpts = {i: _beginning(zygote, ran[i].printed) for i in open_tests}  # gone after the checker
+    payloads = [jobs.checker_payload(job.tests[i], ran[i].printed) for i in open_tests]
+    # Now, for the checker's results take the place of the outputs.
+    excerpts = {i: printed_excerpt(_beginning(zygote, ran[i].printed, 4096)) for i in open_tests}
     try:
         answers = _run(zygote, checker, payloads, _CHECKER_LIMITS, _MAX_PRINTED)
     except _CompileError as error:
@@ -204,11 +187,9 @@ def _ask_checker(
         outcome = _checkers_outcome(zygote, job.tests[i], answer)
         got = excerpts[i] if outcome is Outcome.WRONG_ANSWER and not rejected else ""
         rejected = rejected or bool(got)
-        said = Printed(answer.printed.offset, min(answer.printed.size, protocol.STDERR_BYTES))
-        remark = answer.complaint or zygote.printed(said).decode("utf-8", "replace")
-        results[i] = ran[i].result(
-            outcome, "" if outcome is Outcome.PASSED else f"checker: {remark}", got
-        )
+        said = _beginning(zygote, answer.printed, protocol.STDERR_BYTES)
+        remark = f"checker: {answer.complaint or said.decode('utf-8', 'replace')}"
+        results[i] = ran[i].result(outcome, "" if outcome is Outcome.PASSED else remark, got)
     return Verdict(tuple(results))
 
 
