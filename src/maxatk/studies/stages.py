@@ -1,7 +1,6 @@
 """Run the stages of a longer piece of work as processes: side by side, resumable, with progress.
 
-Every stage is an ordinary command line of this tool. A finished stage leaves a marker file and is
-not run again; a stage that was killed starts again with the same command.
+A finished stage leaves a marker file and is not run again; one that was killed starts again.
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ from typing import Protocol
 from maxatk.errors import InvalidValueError, StageError
 from maxatk.folders import read_json, write_json
 
-_STAGES = "stages"  # the markers of finished stages, inside the work folder
 _LOG_TAIL = 15  # lines of a failed stage's log in the error message
 _GRACE_S = 5.0
 
@@ -78,11 +76,7 @@ def run_stages(
 
 
 def default_jobs() -> int:
-    """Return how many stages run at once: one more than cores.
-
-    A training waits for its verifier and a verifier for its programs; one stage more fills the
-    gaps.
-    """
+    """Return how many stages run at once: one more than cores, for they wait for each other."""
     return len(os.sched_getaffinity(0)) + 1
 
 
@@ -125,6 +119,8 @@ class _Running:
     def start(self, stage: Stage) -> None:
         log = self._folder / "logs" / f"{stage.name}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
+        # Waiting threads must sleep: spinning, they slow each other down on a busy machine.
+        threads = {"OMP_NUM_THREADS": str(stage.threads), "OMP_WAIT_POLICY": "passive"}
         with log.open("w", encoding="utf-8") as errors:
             process = subprocess.Popen(
                 [sys.executable, "-m", "maxatk", *stage.arguments, "--progress", "json"],
@@ -134,7 +130,7 @@ class _Running:
                 encoding="utf-8",
                 errors="replace",
                 start_new_session=True,
-                env={**os.environ, **_thread_settings(stage.threads)},
+                env={**os.environ, **threads},
             )
         self.processes[stage.name] = process
         threading.Thread(target=self._follow, args=(stage, process), daemon=True).start()
@@ -152,9 +148,8 @@ class _Running:
         del self.processes[stage.name]
         if status != 0:
             log = self._folder / "logs" / f"{stage.name}.log"
-            tail = "\n".join(
-                log.read_text(encoding="utf-8", errors="replace").splitlines()[-_LOG_TAIL:]
-            )
+            lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+            tail = "\n".join(lines[-_LOG_TAIL:])
             raise StageError(
                 f"stage {stage.name!r} failed (exit {status}); {log} ends with\n{tail}"
             )
@@ -163,11 +158,6 @@ class _Running:
         write_json(marker, {"seconds": round(taken, 1)})
         self._board.finish(stage.name)
         return stage.name, taken
-
-
-def _thread_settings(threads: int) -> dict[str, str]:
-    # Waiting threads must sleep: spinning, they slow each other down on a busy machine.
-    return {"OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": "passive"}
 
 
 def _reports(lines: Iterator[str]) -> Iterator[tuple[int, int]]:
@@ -181,13 +171,11 @@ def _reports(lines: Iterator[str]) -> Iterator[tuple[int, int]]:
 def finished_seconds(folder: Path, name: str) -> float | None:
     """Return the seconds that a finished stage took, or None where it has not finished."""
     marker = _marker(folder, name)
-    if not marker.is_file():
-        return None
-    return float(read_json(marker)["seconds"])
+    return float(read_json(marker)["seconds"]) if marker.is_file() else None
 
 
 def _marker(folder: Path, name: str) -> Path:
-    return folder / _STAGES / f"{name}.json"
+    return folder / "stages" / f"{name}.json"
 
 
 def end_with_parent() -> None:
@@ -195,8 +183,12 @@ def end_with_parent() -> None:
 
     The parent never closes it, so it closes when the parent is gone, however it died.
     """
-    if not _held_by_parent(0):  # what else it may be, such as /dev/null, ends by itself
+    try:
+        mode = os.fstat(0).st_mode
+    except OSError:  # closed from the start
         return
+    if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):  # asyncio's and Node's pipes are sockets
+        return  # what else it may be, such as /dev/null, ends by itself
 
     def wait() -> None:
         # os.read: a thread inside sys.stdin would hold its lock when the interpreter ends.
@@ -205,11 +197,3 @@ def end_with_parent() -> None:
         os._exit(1)
 
     threading.Thread(target=wait, daemon=True).start()
-
-
-def _held_by_parent(descriptor: int) -> bool:
-    try:
-        mode = os.fstat(descriptor).st_mode
-    except OSError:  # closed from the start
-        return False
-    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)  # asyncio's and Node's pipes are sockets
