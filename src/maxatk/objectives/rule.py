@@ -10,8 +10,8 @@ it and charges `down` to every sample below it:
     A_i = level r_(1) + sum_{m < i} up_m step_m - sum_{m >= i} down_m step_m,
     A_{i+1} - A_i = (up_m + down_m) step_m = B_m step_m at m = i: one prefix sum.
 
-All of this is linear in the weights: each function of a baseline takes the weights w (k,) of one
-subset size, and `rule_of` sums over the sizes of a mixture.
+Each function of a baseline takes the weights w (k,) of one subset size; `rule_of` sums over the
+sizes of a mixture.
 """
 
 from __future__ import annotations
@@ -32,8 +32,6 @@ from maxatk.objectives.subsets import sums_after
 SHORT = 64
 """Up to this many samples a product with an (n, n) matrix is faster than a running sum."""
 
-_KEPT = 64  # rules kept, of some 30 n bytes (short groups: 8 n^2)
-
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Rule:
@@ -49,7 +47,6 @@ class Rule:
     level: float = 0.0
 
     def __add__(self, other: Rule) -> Rule:
-        """Return the rule of the sum of two statistics."""
         up, down = self.up + other.up, self.down + other.down
         return Rule(self.group + other.group, up, down, self.level + other.level)
 
@@ -101,8 +98,7 @@ def replace_one(weights: FloatArray, n: int) -> Rule:
 def leave_one_out(weights: FloatArray, n: int) -> Rule:
     """Return LOO-1: each subset's statistic minus its mean over replacing i by the subset's others.
 
-    For max@k the latter is the maximum of the others, so that up_m = C(m, k-1) / C(n, k) and
-    nobody is charged. A subset of one has no others: those of the group stand in (RLOO).
+    A subset of one has no others: those of the group stand in (RLOO).
     """
     if len(weights) == 1:
         return replace_one(weights, n)
@@ -141,7 +137,7 @@ def split(weights: FloatArray) -> tuple[FloatArray, FloatArray]:
 RuleOf: TypeAlias = Callable[[FloatArray, int], Rule]
 
 
-@functools.lru_cache(_KEPT)
+@functools.lru_cache(64)  # of some 30 n bytes each (short groups: 8 n^2)
 def rule_of(weights: OrderWeights, baseline: RuleOf, n: int) -> Rule:
     """Return the rule of a statistic and a baseline for groups of n >= weights.size."""
     return functools.reduce(operator.add, (baseline(part, n) for part in weights.parts(n)))
@@ -174,9 +170,9 @@ def steps_of(rewards: FloatArray) -> FloatArray:
 def _selected_of(rewards: FloatArray, scores: FloatArray, rule: Rule) -> FloatArray:
     """Return the advantages (P, n) of rewards in ascending order of scores with ties, (P, n).
 
-    Tied scores are ordered at random and averaged over all orders. A tie at the places s+1..e has
-    the mean of W over them for each of its members. Without sample i, the ties below keep their
-    places in B, those above move down by one, and its own tie loses the last one.
+    They are averaged over all orders of ties: members of one share the mean of W over its places.
+    Without sample i, the ties below keep their places in B, those above move down by one, and its
+    own tie loses the last one.
     """
     n = rewards.shape[1]
     start, end = ties(scores)

@@ -1,10 +1,8 @@
 """How many k-subsets there are: the weights of eq. (9) and of the first-order expansion.
 
-The samples of a group are numbered j = 1..n by ascending reward. Every count is divided by
-C(n, k) from the start, as a running product of fractions, so that no binomial coefficient is
-ever formed: any n works, and the smallest weights underflow to zero.
-
-Training asks for the same n and k at every step, so the last results are kept, read-only.
+The samples of a group are numbered j = 1..n by ascending reward. Every count is divided by C(n, k)
+from the start, as a running product of fractions: any n works, and the smallest weights underflow
+to zero. Training asks for the same n and k at every step, so results are kept, read-only.
 """
 
 from __future__ import annotations
@@ -20,10 +18,7 @@ _KEPT = 16  # results of each function, of 8 n bytes
 
 @functools.lru_cache(_KEPT)
 def max_weights(n: int, k: int) -> FloatArray:
-    """Return C(j-1, k-1) / C(n, k) for j = 1..n, shape (n,): w_jj of eq. (9).
-
-    It is the share of the k-subsets in which sample j has the largest reward.
-    """
+    """Return C(j-1, k-1) / C(n, k), (n,), w_jj of eq. (9): the k-subsets whose largest is j."""
     weights = np.zeros(n)
     j = np.arange(n, k, -1)
     weights[k - 1 :] = np.cumprod(np.concatenate([[k / n], (j - k) / (j - 1)]))[::-1]
@@ -46,10 +41,9 @@ def triple_weights(n: int, k: int) -> FloatArray:
 
 @functools.lru_cache(2)  # 8 n k bytes each
 def shares_below(n: int, k: int) -> FloatArray:
-    """Return the share of the k-subsets with q of the l lowest samples, (n+1, k+1) by l and q.
+    """Return C(l, q) C(n-l, k-q) / C(n, k), (n+1, k+1): the k-subsets with q of the l lowest.
 
-    That is C(l, q) C(n-l, k-q) / C(n, k). Every row is a running product of fractions, taken in
-    logarithms from its largest entry, and sums to one.
+    A row is a running product of fractions, taken in logarithms from its largest entry.
     """
     low, q = np.arange(n + 1)[:, None], np.arange(k)
     fractions = (low - q) * (k - q) / ((q + 1.0) * np.maximum(n - low - k + q + 1, 1))

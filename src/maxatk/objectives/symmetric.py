@@ -20,11 +20,8 @@ import numpy as np
 from maxatk.objectives.checks import FloatArray
 from maxatk.objectives.subsets import max_weights, shares_below
 
-TABLE_BYTES = 1 << 28
-"""The largest table of prefix means held at once; more prompts than fit are taken in blocks."""
-
-ROW_BYTES = 1 << 18
-"""The largest row of prefix means when no table is kept: two of them should fit the cache."""
+TABLE_BYTES = 1 << 28  # of a table of prefix means; more prompts than fit are taken in blocks
+ROW_BYTES = 1 << 18  # of a row where no table is kept: two of them should fit the cache
 
 
 def prefix_means(ratios: FloatArray, size: int) -> FloatArray:
@@ -60,8 +57,7 @@ def joined_sums(rewards: FloatArray, ratios: FloatArray, k: int) -> FloatArray:
     `rewards` (R, P, n) are R vectors >= 0, ascending on the last axis, that share the ratios
     (P, n); the result has their shape. rho_i times it is the weight of grad log pi(y_i) in
     eq. (10), exactly: F is linear in each ratio. One pass down the recurrence of this module and
-    its adjoint back up give all n derivatives, in O(n k) time and memory a prompt; for prompts
-    beyond `TABLE_BYTES` the passes are repeated block by block.
+    its adjoint back up give all n derivatives, in O(n k) time and memory a prompt.
     """
     _, prompts, n = rewards.shape
     block = max(1, TABLE_BYTES // (8 * n * k))
