@@ -1,8 +1,4 @@
-"""One tree of errors: every error maxatk raises on purpose is a `MaxAtKError`.
-
-Each class also derives from the built-in exception a caller would expect, so
-`except ValueError` keeps working for people who never heard of this tree.
-"""
+"""One tree of errors; each also derives from the built-in exception that a caller expects."""
 
 from __future__ import annotations
 

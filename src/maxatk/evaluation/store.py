@@ -1,8 +1,7 @@
 """Append-only JSON-lines stores of records keyed by (problem_id, sample).
 
-A store survives SIGKILL at any moment: records are appended whole lines at a time, and a last
-line without its newline, torn by a kill, is cut off when the file is opened again. So are last
-lines that hold zero bytes, which some file systems leave where the power failed.
+A store survives SIGKILL at any moment: a last line without its newline is cut off when the file
+is opened again. So are last lines of zero bytes, which some file systems leave after power cuts.
 """
 
 from __future__ import annotations
@@ -42,10 +41,8 @@ RecordT = TypeVar("RecordT", bound=Record)
 class Store(Generic[RecordT]):
     """The records of one file, in file order, and a way to append to it.
 
-    Appending a key that is already there raises DataError: one sample is never counted twice.
-    Opening reads what the file holds; torn last lines are dropped, any other corrupt line and a
-    key that occurs twice raise DataError with file and line. One process at a time may hold a
-    store: a second one gets InvalidValueError.
+    Opening drops torn last lines; any other corrupt line and a key that occurs twice raise
+    DataError with file and line, a file that another process holds InvalidValueError.
     """
 
     def __init__(self, path: str | Path, kind: type[RecordT]) -> None:
@@ -76,15 +73,13 @@ class Store(Generic[RecordT]):
                 raise DataError(f"{self.path}: sample {key[1]} of {key[0]!r} is already there")
             added[key] = record
         lines = [json.dumps(record.to_json()) + "\n" for record in added.values()]
-        self._write("".join(lines).encode())
-        self.records.update(added)
-
-    def _write(self, data: bytes) -> None:
+        data = "".join(lines).encode()
         try:
             while data:
                 data = data[self._file.write(data) :]
         except OSError as error:
             raise OSError(error.errno, error.strerror, str(self.path)) from error
+        self.records.update(added)
 
     def close(self) -> None:
         """Close the file and release it to other processes."""
