@@ -18,15 +18,12 @@ _COMPILE_SECONDS = 10.0
 _MAX_SOURCE = 1 << 20
 _MAX_PRINTED = 1 << 26  # bytes of all tests of a program together, or what is expected of them
 _SLACK_SECONDS = 30.0  # what a loaded machine may need beyond the limits, before we call it dead
-# What a program's own process can die of. It can send no signal, not even to itself: any other
-# came from outside.
-_OWN_SIGNALS = frozenset(
-    (
-        signal.SIGILL, signal.SIGTRAP, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE,
-        signal.SIGSEGV, signal.SIGSYS, signal.SIGPIPE, signal.SIGALRM, signal.SIGVTALRM,
-        signal.SIGPROF, signal.SIGXCPU, signal.SIGXFSZ,
-    )
-)  # fmt: skip
+# What a program's own process can die of; it can send no signal, so any other came from outside.
+_OWN_SIGNALS = {
+    signal.SIGILL, signal.SIGTRAP, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGSEGV,
+    signal.SIGSYS, signal.SIGPIPE, signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF,
+    signal.SIGXCPU, signal.SIGXFSZ,
+}  # fmt: skip
 _CHECKER_LIMITS = Limits(time_limit=10.0, output_limit=1 << 20)
 
 

@@ -1,5 +1,4 @@
 """The sandboxed side of the verifier: runs in the zygote and its children, never in the host.
 
-The modules here import nothing but the smallest part of the standard library, because every
-module loaded in the zygote makes every later fork slower.
+They import the smallest part of the standard library: what is loaded makes every fork slower.
 """

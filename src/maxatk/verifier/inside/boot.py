@@ -1,7 +1,6 @@
 """Start a zygote: the script that the host executes with a fresh interpreter.
 
-The real `maxatk` package imports NumPy, which a zygote must not pay for; this script registers
-empty parent packages, so that `maxatk.verifier.inside` can be imported by its usual name alone.
+It registers empty parent packages, because `maxatk` imports NumPy, which a zygote must not pay for.
 """
 
 import os

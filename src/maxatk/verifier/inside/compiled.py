@@ -10,26 +10,21 @@ if TYPE_CHECKING:
     from typing import Any
 
 # Worth importing once a program instead of once a test; each is harmless to import early.
-_PRELOADED = frozenset(
-    (
-        "array", "base64", "bisect", "calendar", "cmath", "collections", "copy", "ctypes",
-        "dataclasses", "datetime", "decimal", "enum", "fractions", "functools", "heapq", "io",
-        "itertools", "json", "math", "numbers", "numpy", "operator", "queue", "random", "re",
-        "statistics", "string", "struct", "threading", "time", "types", "typing",
-    )
-)  # fmt: skip
+_PRELOADED = {
+    "array", "base64", "bisect", "calendar", "cmath", "collections", "copy", "ctypes",
+    "dataclasses", "datetime", "decimal", "enum", "fractions", "functools", "heapq", "io",
+    "itertools", "json", "math", "numbers", "numpy", "operator", "queue", "random", "re",
+    "statistics", "string", "struct", "threading", "time", "types", "typing",
+}  # fmt: skip
 # A program that uses one of these may leave output to be written by a destructor.
-_PRINT_LATE = frozenset(
-    ("__del__", "open", "fdopen", "IOBase", "RawIOBase", "BufferedWriter", "TextIOWrapper")
-)
+_PRINT_LATE = {
+    "__del__", "open", "fdopen", "IOBase", "RawIOBase", "BufferedWriter", "TextIOWrapper",
+}  # fmt: skip
 # A program that uses none of these has no way to start a thread, or none that it needs.
-_START_THREADS = frozenset(
-    (
-        "threading", "_thread", "concurrent", "asyncio", "multiprocessing", "ctypes",
-        "faulthandler", "importlib", "__import__", "exec", "eval", "compile", "runpy", "builtins",
-        "modules",
-    )
-)  # fmt: skip
+_START_THREADS = {
+    "threading", "_thread", "concurrent", "asyncio", "multiprocessing", "ctypes", "faulthandler",
+    "importlib", "__import__", "exec", "eval", "compile", "runpy", "builtins", "modules",
+}  # fmt: skip
 
 
 class Program:

@@ -1,7 +1,7 @@
 """The layers around a zygote that are set up once: namespaces, a private root, another user.
 
-Every layer is tried on its own and reported by name, because hosts differ: a container without
-privileges refuses namespaces, a kernel may lack Landlock. What must hold is decided elsewhere.
+Every layer is tried on its own and reported by name, because hosts differ. What must hold is
+decided elsewhere.
 """
 
 import ctypes

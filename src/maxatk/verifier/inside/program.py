@@ -1,8 +1,7 @@
 """The process of one program: compiles it once and forks one process for each test.
 
-Trusted code. Untrusted code only ever runs in the forked test, after `enter_test` has closed
-every other descriptor and installed the second filter. Inputs and outputs pass from file to file
-inside the kernel, so that no test inherits another test's data with the heap.
+Untrusted code only runs in the forked test, after `enter_test`. Inputs and outputs pass from file
+to file inside the kernel, so that no test inherits another test's data with the heap.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ def run(request: Request, context: Context) -> NoReturn:
     table_size = request.tests * protocol.TEST.size
     table = os.pread(context.job, table_size, 0)
     program = _compile(os.pread(context.job, request.source_size, table_size), context.results)
-    hard = resource.getrlimit(resource.RLIMIT_CPU)[1]  # what compiling has left of it
+    hard = resource.getrlimit(resource.RLIMIT_CPU)[1]  # compiling has ended: the room for the tests
     resource.setrlimit(resource.RLIMIT_CPU, (hard, hard))
     records_size = request.tests * protocol.RESULT.size
     os.ftruncate(context.results, records_size)  # also tells the host that compiling went well

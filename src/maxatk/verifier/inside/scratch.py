@@ -1,8 +1,7 @@
 """The scratch folder of a test: private, writable, small, and empty again before the next test.
 
-A file system in memory of its own, mounted in the zygote's private root before it gives up its
-privileges; the programs find it as `/tmp` and as their current folder. Size and number of files
-are limited by the mount. Without a private root there is none: nothing else would bound it.
+A file system in memory, which the programs find as `/tmp` and as their current folder; its mount
+limits size and number of files. Without a private root there is none: nothing else would bound it.
 """
 
 import os

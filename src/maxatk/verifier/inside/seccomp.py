@@ -1,10 +1,9 @@
 """The system-call filter: what a sandboxed process may ask the kernel for.
 
-Written as raw BPF because the standard library is all there is inside a zygote. Two filters
-stack up: `zygote_filter` is an allow-list for everything below the zygote; `test_filter`, or
-`program_filter` once for all tests of a program, takes away what only the supervising processes
-need (fork, signals, new memory files) before untrusted code runs. Everything not named fails
-with EPERM; a foreign architecture kills.
+Two filters of raw BPF stack up: `zygote_filter` is an allow-list for everything below the zygote;
+`test_filter`, or `program_filter` once for all tests of a program, takes away what only the
+supervising processes need before untrusted code runs. Everything not named fails with EPERM; a
+foreign architecture kills.
 """
 
 import ctypes

@@ -1,8 +1,7 @@
 """Values that cross between processes: builtins and a few more types by name, never pickled.
 
-One letter names the type, a length or a count follows, then the content. Decoding makes nothing
-but new builtins, so no method of the sender ever runs at the receiver. Depth is capped on both
-sides; the size is capped by whoever reads.
+One letter names the type, a length or a count follows, then the content. No method of the sender
+ever runs at the receiver. Depth is capped on both sides; the size by whoever reads.
 """
 
 from __future__ import annotations

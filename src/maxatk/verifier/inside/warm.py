@@ -1,8 +1,7 @@
 """Rehearse in the zygote what every test will do, so that its children need not.
 
-Caches that the interpreter fills on first use (decoders, method lookups, specialised bytecode)
-are filled here once. In a child each of them would cost a page fault and a copied page, which is
-most of what a short test costs.
+Caches that the interpreter fills on first use would cost each child a page fault and a copied
+page, which is most of what a short test costs.
 """
 
 from __future__ import annotations
