@@ -118,7 +118,7 @@ def test_filter(machine: str, *, writing: bool) -> Filter:
     refuse, allow = _return(ERRNO | errno.EPERM), _return(ALLOW)
     rules: Rules = {"clone": [_argument(0), (_JSET, 0, 1, _CLONE_THREAD), allow, refuse]}
     rules |= _common_rules()
-    refused = _SUPERVISOR_ONLY + _PROGRAM_ONLY
+    refused = [*_SUPERVISOR_ONLY, *_PROGRAM_ONLY]
     if not writing:
         refused += _FILE_CHANGES
         for name, flags in (("open", 1), ("openat", 2)):
