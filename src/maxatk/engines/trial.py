@@ -26,11 +26,7 @@ _MODEL = MiniSettings(train_problems=1, test_problems=_PROBLEMS, tests=1, warm_s
 
 
 def try_engines() -> Iterator[Part]:
-    """Yield for each installed engine whether it draws what a plain forward pass says.
-
-    It draws 8 samples of a prompt at temperature 1 of a small trained model, and the most probable
-    completion of 8 prompts, whose log-probabilities are compared. No error of an engine is raised.
-    """
+    """Yield for each installed engine whether it draws what a plain forward pass says."""
     installed = [name for name, package in _PACKAGES.items() if importlib.util.find_spec(package)]
     with TemporaryDirectory() as folder:
         build_mini(folder, _MODEL)

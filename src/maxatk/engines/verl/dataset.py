@@ -16,14 +16,11 @@ _NOT_TRUTH = ("id", "prompt", "source", "starter_code")
 
 
 def write_parquet(problems: Iterable[Problem], path: str | Path) -> int:
-    """Write one row a problem, in the order given, and return their number.
+    """Write one row a problem, with verl's columns, and return their number.
 
-    The columns are those of verl's data sets. `reward_model.ground_truth` is what
-    `maxatk.verifier.compute_score` reads, as JSON; of a problem without tests it is its answer,
-    which `maxatk.rewards.compute_answer_score` reads.
-
-    Raises InvalidValueError for a path that does not end in .parquet and for no problems,
-    MissingDependencyError without pyarrow.
+    `reward_model.ground_truth` is what `maxatk.verifier.compute_score` reads, as JSON; of a problem
+    without tests it is its answer, for `maxatk.rewards.compute_answer_score`. Raises
+    InvalidValueError for another path than .parquet and no problems, and as `write_table`.
     """
     path = Path(path)
     allowed = "a file that ends in .parquet, which is what verl reads"

@@ -27,11 +27,7 @@ def group_loss(
     data: TensorDict,
     dp_group: Any = None,
 ) -> tuple[torch.Tensor, dict[str, Any]]:
-    """Set the advantages of a micro-batch of whole groups to those of its ratios; verl's loss.
-
-    `config` is verl's of the actor. `model_output` has the `log_probs` of every token, and `data`
-    uid, rm_scores, old_log_probs, response_mask, prompts, responses, and any `SELECTION_KEY`.
-    """
+    """Set the advantages of a micro-batch of whole groups to those of its ratios; verl's loss."""
     k, moved = tu.get_non_tensor_data(data, K_KEY, None), dict[str, float]()
     if k is not None:
         now = no_padding_2_padding(model_output["log_probs"].detach(), data)
@@ -44,16 +40,12 @@ def group_loss(
 def corrected(
     objective: Objective, data: TensorDict, now: torch.Tensor, *, k: int, group_size: int
 ) -> tuple[np.ndarray, dict[str, float]]:
-    """Return unscaled advantages (N,) under log-probabilities `now` (N, tokens), and what to log.
-
-    `now` are those of the responses' tokens, padded on the right. Nothing is logged of a batch
-    that holds nothing but the rows that fill it.
-    """
+    """Return unscaled advantages (N,) under log-probabilities `now` (N, tokens), and metrics."""
     old, mask = _padded(data["old_log_probs"]), _padded(data["response_mask"])
     difference = (now[:, : old.shape[1]].double() - old.double()) * mask
     ratios, scored = difference.sum(-1).cpu().numpy(), ~np.isnan(row_rewards(data))
     found = row_advantages(objective, data, k=k, group_size=group_size, log_ratios=ratios)
-    if not scored.any():
+    if not scored.any():  # a batch of nothing but the rows that fill it
         return found, {}
     return found, {"actor/maxatk/abs_log_ratio": float(np.abs(ratios[scored]).mean())}
 
@@ -88,10 +80,9 @@ def row_ids(data: TensorDict) -> list[str]:
 
 def row_rewards(data: TensorDict) -> np.ndarray:
     """Return the reward of every row (N,), float64, NaN for the rows that fill a batch."""
-    rewards = _padded(data["rm_scores"]).sum(-1).double().cpu().numpy()
-    real = _padded(data["response_mask"]).sum(-1).cpu().numpy() > 0
-    found: np.ndarray = np.where(real, rewards, np.nan)
-    return found
+    rewards: np.ndarray = _padded(data["rm_scores"]).sum(-1).double().cpu().numpy()
+    rewards[_padded(data["response_mask"]).sum(-1).cpu().numpy() == 0] = np.nan
+    return rewards
 
 
 def spread(data: TensorDict, values: np.ndarray) -> torch.Tensor:

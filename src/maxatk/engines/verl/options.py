@@ -27,9 +27,8 @@ _KEPT = "log_groups"  # the key that is about the record and not about the objec
 def read_objective(algorithm: Mapping[str, Any]) -> Objective:
     """Return the objective of the keys below `algorithm.maxatk` of verl's configuration.
 
-    They are the fields of `Objective` but for `form` and `answers`. Raises InvalidValueError for a
-    missing or unknown key, a value of another type and a method that is none; the rest is found by
-    `problems_of`.
+    Raises InvalidValueError for a missing or unknown key, a value of another type and a method that
+    is none; the rest is found by `problems_of`.
     """
     found = algorithm.get("maxatk") or {}
     given = {name: _plain(found[name]) for name in found if name not in (CURRENT, _KEPT)}
@@ -91,10 +90,7 @@ def _plain(value: Any) -> Any:
 
 
 def check_config(config: Any) -> Objective:
-    """Return the objective of a run of a trainer of ours, all of verl's configuration looked at.
-
-    Raises InvalidValueError with everything that is wrong, each with its setting and remedy.
-    """
+    """Return the objective of a run; raise InvalidValueError with all that is wrong in a config."""
     wrong = list(_settings(config))
     try:
         objective = read_objective(config.algorithm)
@@ -175,17 +171,11 @@ def _settings(config: Any) -> Iterator[str]:
 
 
 def _passes(config: Any) -> Iterator[str]:
-    """Yield sizes of the passes for log-probabilities that do not divide what a rank has.
-
-    verl finds out after all samples of a rollout batch are drawn and rewarded.
-    """
+    """Yield sizes of passes that do not divide what a rank has: verl finds out after sampling."""
     parts = config.actor_rollout_ref
     prompts = config.data.train_batch_size // updates(config)
     n, ranks = parts.rollout.n, data_parallel(config)
-    runs = {
-        "rollout": not keeps_sampler_log_probs(config),
-        "ref": parts.actor.get("use_kl_loss"),
-    }
+    runs = {"rollout": not keeps_sampler_log_probs(config), "ref": parts.actor.get("use_kl_loss")}
     for name in (name for name, does in runs.items() if does):
         part = parts.get(name) or {}
         micro = part.get("log_prob_micro_batch_size_per_gpu")

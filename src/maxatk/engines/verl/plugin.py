@@ -13,14 +13,7 @@ import numpy as np
 import torch
 from verl.trainer.ppo.core_algos import register_adv_est
 
-from maxatk.engines.verl.options import (
-    CURRENT,
-    MODE,
-    WHERE,
-    needs_trainer,
-    problems_of,
-    read_objective,
-)
+from maxatk.engines.verl import options
 from maxatk.engines.verl.rows import advantages_of_rows
 from maxatk.errors import InvalidValueError
 
@@ -36,14 +29,13 @@ def maxatk_advantage(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return on-policy advantages and returns, both (rows, tokens), of a batch of whole groups.
 
-    Under the trainer of this package `config`, verl's `algorithm`, holds the advantage of every
-    row. Under one of verl's own, `token_level_rewards` (rows, tokens) are summed to one reward a
-    row, NaN for a row that gets 0, and `index` holds its group id.
+    The trainer of this package tells them in `config`, verl's `algorithm`. Under one of verl's own
+    `token_level_rewards` (rows, tokens) are summed to one reward a row; `index` holds group ids.
 
-    Raises InvalidValueError for settings that are missing, unknown or not allowed, and for what the
-    estimator alone cannot do: a correction, a moving k, a selection and the scale "batch".
+    Raises InvalidValueError for settings that are not allowed, and for what the estimator alone
+    cannot do: a correction, a moving k, a selection and the scale "batch".
     """
-    told = (config.get("maxatk") or {}).get(CURRENT)
+    told = (config.get("maxatk") or {}).get(options.CURRENT)
     if told is None:
         told = _without_trainer(token_level_rewards, response_mask, config, index)
     spread = torch.tensor(list(told)).to(token_level_rewards)[:, None] * response_mask
@@ -57,19 +49,17 @@ def _without_trainer(
     index: Sequence[object] | None,
 ) -> np.ndarray:
     """Return one advantage a row under a trainer of verl's own."""
-    objective = read_objective(config)
-    setting = needs_trainer(objective)
-    if setting:
-        raise InvalidValueError(f"{WHERE}.{setting}: needs trainer.v1.trainer_mode={MODE}")
+    objective = options.read_objective(config)
+    if setting := options.needs_trainer(objective):
+        needed = f"needs trainer.v1.trainer_mode={options.MODE}"
+        raise InvalidValueError(f"{options.WHERE}.{setting}: {needed}")
     if index is None:
         raise InvalidValueError("uid: the estimator 'maxatk' needs the group of every sample")
     real = response_mask.sum(dim=-1).cpu().numpy() > 0  # verl fills batches with empty rows
     ids = np.asarray([str(one) for one in index])
     largest = int(np.unique(ids[real], return_counts=True)[1].max())
-    problems = problems_of(objective, largest)
-    if problems:
+    if problems := options.problems_of(objective, largest):
         raise InvalidValueError("\n".join(problems))
-    rewards = token_level_rewards.sum(dim=-1).double().cpu().numpy()
-    rewards = np.where(real, rewards, np.nan)
+    rewards = np.where(real, token_level_rewards.sum(dim=-1).double().cpu().numpy(), np.nan)
     found = advantages_of_rows(objective, ids, rewards, k=objective.k, group_size=largest)
     return objective.scale().factor(largest) * found

@@ -30,10 +30,7 @@ _ABOUT = ("method", "k", "delta_clamp", "advantage_scale", "max_weight")
 
 
 class Record:
-    """Writes it beside the checkpoints: at most `most` groups of a step, and a row of the log.
-
-    The groups go to W&B and trackio too, where verl logs there. It goes on after `step` of `steps`.
-    """
+    """Writes it beside the checkpoints and to trackers: `most` groups of a step, and its log."""
 
     def __init__(
         self, config: Any, objective: Objective, *, step: int, steps: int, most: int

@@ -28,27 +28,25 @@ def advantages_of_rows(
 ) -> np.ndarray:
     """Return one unscaled advantage a row (N,), for rows with the group ids `ids` (N,).
 
-    `rewards` and the scores that select (N,) are NaN where there is none; `log_ratios` are
-    log pi_theta - log pi_old of every row's sequence (N,), in nats. A group with fewer than
-    `group_size` rows has lost the others. Raises what `maxatk.advantages` raises.
+    `rewards` and the scores that select (N,) are NaN where there is none; `log_ratios` (N,) are in
+    nats. A group with fewer than `group_size` rows has lost the others. Raises as `advantages`.
     """
     layout = layout_of_ids(ids, least=group_size)
-    ratios = None if log_ratios is None else layout.rows("log_ratios", log_ratios)
-    scores = None if selection is None else layout.rows("selection", selection)
-    table = layout.rows("rewards", rewards)
-    found = objective.advantages(table, k, log_ratios=ratios, selection=scores)
+    given = {"log_ratios": log_ratios, "selection": selection}
+    beside = {name: layout.rows(name, x) for name, x in given.items() if x is not None}
+    found = objective.advantages(layout.rows("rewards", rewards), k, **beside)
     return np.asarray(layout.of_samples(found))
 
 
 def selection_scores(extra: Sequence[Any], key: str) -> np.ndarray:
-    """Return the value of `key` of every row (N,), float64, NaN where a row has none.
+    """Return the value of `key` of every row (N,), NaN for none, from verl's `extra_fields`.
 
-    `extra` holds verl's `extra_fields` of every row. Raises InvalidValueError where no row has the
-    key or its value is no number.
+    Raises InvalidValueError where no row has the key or its value is no number.
     """
     rows = [returned(one) for one in extra]
-    if not any(key in row for row in rows):
-        names = ", ".join(sorted({name for row in rows for name in row})) or "no key at all"
+    known = {name for row in rows for name in row}
+    if key not in known:
+        names = ", ".join(sorted(known)) or "no key at all"
         raise InvalidValueError(
             f"{WHERE}.selection: the reward function returns no {key!r}; it returned: {names}"
         )

@@ -25,18 +25,7 @@ from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.utils.config import omega_conf_to_dataclass
 from verl.workers.utils.padding import response_from_nested
 
-from maxatk.engines.verl import loss
-from maxatk.engines.verl.options import (
-    ASYNC_MODE,
-    CURRENT,
-    MODE,
-    check_config,
-    data_parallel,
-    groups_kept,
-    holds_whole_groups,
-    keeps_sampler_log_probs,
-    updates,
-)
+from maxatk.engines.verl import loss, options
 from maxatk.engines.verl.record import FIELDS, OWN, Record
 from maxatk.engines.verl.rows import selection_scores, validation_metrics
 from maxatk.engines.verl.surface import check_versions
@@ -49,27 +38,26 @@ from maxatk.statistics.symptoms import WITHOUT
 class MaxAtKTrainer(PPOTrainer):
     """A trainer of verl with the advantages of this package at every optimizer step.
 
-    Raises InvalidValueError for settings that do not fit, MissingDependencyError for a verl that
-    does not, both before a worker is started.
+    Raises InvalidValueError for settings that do not fit, MissingDependencyError for such a verl.
     """
 
     _mode: str  # what verl calls it
 
     def __init__(self, config: Any) -> None:
         check_versions()
-        self._objective = check_config(config)
+        self._objective = options.check_config(config)
         self._scale = self._objective.scale()
         self._record: Record | None = None  # until the training begins
         self._fields = ["uid", "response_mask", "rm_scores"]
         if self._objective.selection is not None:
             self._fields.append(loss.SELECTION_KEY)
         self._n = config.actor_rollout_ref.rollout.n
-        self._ranks = data_parallel(config)
-        self._in_loss = self._objective.needs_ratios and holds_whole_groups(config)
+        self._ranks = options.data_parallel(config)
+        self._in_loss = self._objective.needs_ratios and options.holds_whole_groups(config)
         self._on_driver = self._objective.needs_ratios and not self._in_loss
         actor = config.actor_rollout_ref.actor
         self._epochs, self._mini = actor.ppo_epochs, actor.ppo_mini_batch_size
-        self._parts, self._updates = config.data.train_batch_size // self._mini, updates(config)
+        self._parts = config.data.train_batch_size // self._mini
         with open_dict(config):
             # verl compares the mode with "sync" in six places; any other name makes the replay
             # buffer, the dataloader and the checkpoints asynchronous.
@@ -100,16 +88,13 @@ class MaxAtKTrainer(PPOTrainer):
     def on_train_begin(self) -> None:
         """Open the record, after the checkpoint that a training goes on from."""
         super().on_train_begin()
-        if most := groups_kept(self.config.algorithm):
+        if most := options.groups_kept(self.config.algorithm):
             places = {"step": self.global_steps - 1, "steps": self.total_training_steps}
-            each = -(-most // self._updates)
+            each = -(-most // options.updates(self.config))
             self._record = Record(self.config, self._objective, **places, most=each)
 
     def _balance_batch(self, batch: Any, metrics: dict[str, Any], **others: Any) -> Any:
-        """Return the batch with the rows of a group adjacent and every group filled to n rows.
-
-        Each rank gets whole groups of about equal numbers of tokens in every mini-batch.
-        """
+        """Return whole groups, filled to n rows, about as many tokens of them for each rank."""
         if any(key.rsplit("_", 1)[1] != "0" for key in batch.keys):
             raise InvalidValueError(
                 "actor_rollout_ref.rollout.agent: an agent loop gave several outputs for one "
@@ -117,7 +102,7 @@ class MaxAtKTrainer(PPOTrainer):
             )
         if not self._objective.needs_ratios:
             return super()._balance_batch(batch, metrics, **others)
-        groups = len({_uid(key) for key in batch.keys})
+        groups = len({key.rsplit("_", 2)[0] for key in batch.keys})  # {uid}_{session}_{output}
         whole = -(-groups // self._mini) * self._mini  # verl's own filling knows no groups
         eos = self.tokenizer.eos_token_id
         batch = upsample_batch_to_divisible_size(batch, whole * self._n, eos)
@@ -140,9 +125,9 @@ class MaxAtKTrainer(PPOTrainer):
         self._scale.observe(np.nan_to_num(layout.rows("advantages", found)))
         with open_dict(self.config.algorithm):
             told = self._scale.factor(self._n) * found
-            self.config.algorithm.maxatk[CURRENT] = told.tolist()
+            self.config.algorithm.maxatk[options.CURRENT] = told.tolist()
             batch = super()._compute_advantage(batch, metrics)
-            del self.config.algorithm.maxatk[CURRENT]
+            del self.config.algorithm.maxatk[options.CURRENT]
         data["advantages"] = loss.spread(data, told)
         self._observe(data, told, metrics)
         return batch
@@ -176,7 +161,8 @@ class MaxAtKTrainer(PPOTrainer):
             return super()._update_actor(batch, metrics)
         collected: dict[str, list[float]] = defaultdict(list)
         size = self._mini * self._n
-        fresh = not keeps_sampler_log_probs(self.config)  # ratios of one before the first step
+        # Ratios of one before the first step.
+        fresh = not options.keeps_sampler_log_probs(self.config)
         for _ in range(self._epochs):
             for start in range(0, len(batch), size):  # whole groups, balanced over the ranks
                 part = batch.select_keys(batch.keys[start : start + size])
@@ -224,11 +210,11 @@ class MaxAtKTrainer(PPOTrainer):
     def _load_checkpoint(self) -> None:
         super()._load_checkpoint()
         trainer = self.config.trainer
-        if self.global_steps == 0:
-            return
-        latest = Path(trainer.default_local_dir) / f"global_step_{self.global_steps}"
-        given = trainer.resume_mode == "resume_path"
-        self._scale.load(Path(trainer.resume_from_path) if given else latest)
+        folder = Path(trainer.default_local_dir) / f"global_step_{self.global_steps}"
+        if trainer.resume_mode == "resume_path":
+            folder = Path(trainer.resume_from_path)
+        if self.global_steps > 0:
+            self._scale.load(folder)
 
     def _compute_metrics(
         self, batch: Any, metrics: dict[str, Any], *others: Any, **more: Any
@@ -239,38 +225,27 @@ class MaxAtKTrainer(PPOTrainer):
             self._record.log(self.global_steps, metrics, ended=ended)
 
     def _val_metrics_update(
-        self,
-        data_sources: Any,
-        sample_uids: Any,
-        reward_extra_infos_dict: Any,
-        *others: Any,
-        **more: Any,
+        self, sources: Any, ids: Any, columns: Any, *others: Any, **more: Any
     ) -> dict[str, float]:
-        columns = reward_extra_infos_dict
-        found = super()._val_metrics_update(data_sources, sample_uids, columns, *others, **more)
+        found = super()._val_metrics_update(sources, ids, columns, *others, **more)
         for name in [name for name in found if "/best@" in name]:
             # verl's own draws with replacement: it stands aside.
             found[name.replace("val-core", "val-aux")] = found.pop(name)
-        return found | validation_metrics(data_sources, sample_uids, columns, k=self._objective.k)
+        return found | validation_metrics(sources, ids, columns, k=self._objective.k)
 
 
-@register_trainer(MODE)
+@register_trainer(options.MODE)
 class MaxAtKTrainerSync(MaxAtKTrainer, PPOTrainerSync):
     """verl's synchronous trainer, which samples and trains in turns."""
 
     _mode = "sync"
 
 
-@register_trainer(ASYNC_MODE)
+@register_trainer(options.ASYNC_MODE)
 class MaxAtKTrainerSeparateAsync(MaxAtKTrainer, PPOTrainerSeparateAsync):
     """verl's asynchronous trainer; ratios are to the weights that sampled, some steps ago."""
 
     _mode = "separate_async"
-
-
-def _uid(key: str) -> str:
-    """Return the prompt of a key, `{uid}_{session}_{output}`."""
-    return key.rsplit("_", 2)[0]
 
 
 def _filled_groups(batch: Any, n: int) -> list[list[int]]:
@@ -280,7 +255,7 @@ def _filled_groups(batch: Any, n: int) -> list[list[int]]:
         if tag.get("is_padding"):
             spare.append(row)
         else:
-            by_prompt[_uid(key)].append(row)
+            by_prompt[key.rsplit("_", 2)[0]].append(row)
     groups = list(by_prompt.values())
     for group in groups:
         group += [spare.pop() for _ in range(n - len(group))]
@@ -288,9 +263,8 @@ def _filled_groups(batch: Any, n: int) -> list[list[int]]:
 
 
 def _dealt(tokens: np.ndarray, *, parts: int, ranks: int) -> list[int]:
-    """Return the order of G groups in which the ranks' shares lie one after the other.
+    """Return the order of G groups in which the ranks' shares lie, each cut into mini-batches.
 
-    A rank has as many groups of each of the mini-batches, which follow each other, as verl cuts.
     Long groups are dealt first, to the rank with the fewest tokens so far.
     """
     each = len(tokens) // ranks
