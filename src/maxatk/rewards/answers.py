@@ -31,8 +31,8 @@ _PROGRAM = "from maxatk.rewards.answers import serve; serve()"
 class AnswerReward:
     """A reward function in TRL's shape: 1.0 where a completion's answer equals `answer`, else 0.
 
-    It is what math-verify finds, and wrong if it cannot be compared within `timeout_s` seconds, or
-    none would be better than a wrong one. Raises MissingDependencyError without math-verify.
+    It is wrong if it cannot be compared within `timeout_s` seconds, or none would be better than a
+    wrong one. Raises MissingDependencyError without math-verify.
     """
 
     def __init__(self, *, timeout_s: float = 5.0) -> None:
@@ -64,7 +64,7 @@ class AnswerReward:
         completions: Sequence[Any] = (),
         answer: Sequence[str] = (),
         **_unused: Any,
-    ) -> list[float | None]:
+    ) -> list[float]:
         """Return 1.0 or 0.0 for each completion; `answer` is a column of the data."""
         if len(answer) != len(completions):
             raise InvalidValueError(
@@ -82,11 +82,9 @@ class AnswerReward:
         """Return what the worker says, {} where it is too slow; raise Failure where it fails."""
         with self._lock:
             if self._worker is None or self._worker.poll() is not None:
-                pipe = subprocess.PIPE
+                pipe, nowhere = subprocess.PIPE, subprocess.DEVNULL
                 command = [sys.executable, "-c", _PROGRAM]
-                self._worker = subprocess.Popen(
-                    command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL
-                )
+                self._worker = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=nowhere)
                 if not self._said(self._worker, _START_S):
                     raise Failure(f"math-verify was not imported within {_START_S:g} s")
             worker = self._worker
@@ -131,10 +129,9 @@ def compute_answer_score(
     That is verl's shape. Where math-verify itself fails `score` is NaN, and `unscored` 1.
     """
     try:
-        (score,) = _shared()(completions=[solution_str], answer=[ground_truth])
+        return {"score": _shared()([], [solution_str], [ground_truth])[0], "unscored": 0.0}
     except Failure:
-        score = None
-    return {"score": math.nan if score is None else score, "unscored": float(score is None)}
+        return {"score": math.nan, "unscored": 1.0}
 
 
 _shared = functools.cache(AnswerReward)  # the one of this process, made on first use

@@ -28,17 +28,9 @@ RewardFunction: TypeAlias = Callable[..., Any]
 Items: TypeAlias = Sequence[Any]
 Columns: TypeAlias = Mapping[str, Any]
 
-PROBLEM_COLUMNS = (
-    "problem_id",
-    "answer",
-    "tests",
-    "visible_tests",
-    "compare",
-    "entry_point",
-    "checker",
-    "time_limit_s",
-    "memory_limit_mb",
-)
+_NO_COLUMNS = {"id", "prompt", "starter_code", "source", "meta"}
+_FIELDS = [name for name in Problem.__dataclass_fields__ if name not in _NO_COLUMNS]
+PROBLEM_COLUMNS = ("problem_id", *_FIELDS)
 """The columns that every problem gives beside those of its `meta`."""
 
 MOST_FAILED = 0.05  # the share of failures before `on_error: stop` stops
@@ -107,8 +99,7 @@ class Reward:
         self._failed: Counter[str] = Counter()
         self._first: dict[str, Failure] = {}
         self._lowest = dict.fromkeys((part.name for part in parts), 0.0)
-        functions = [part.function for part in parts]
-        self.by_tests = [each for each in functions if isinstance(each, CodeReward)]
+        self.by_tests = [p.function for p in parts if isinstance(p.function, CodeReward)]
         self.__name__ = "+".join(part.name for part in parts)
 
     @property
@@ -266,7 +257,7 @@ def _within(call: Callable[[], Any], seconds: float) -> Any:
 def columns_of(problems: Sequence[Problem]) -> dict[str, list[Any]]:
     """Return `PROBLEM_COLUMNS` and the fields of any `meta`, None where a problem lacks it."""
     names = dict.fromkeys(name for problem in problems for name in problem.meta)
-    own = {name: [getattr(p, name) for p in problems] for name in PROBLEM_COLUMNS[1:]}
+    own = {name: [getattr(p, name) for p in problems] for name in _FIELDS}
     for name in ("tests", "visible_tests"):
         own[name] = [[test.to_json() for test in tests] for tests in own[name]]
     own["problem_id"] = [problem.id for problem in problems]

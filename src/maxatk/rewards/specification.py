@@ -10,13 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from maxatk.check import is_number, require
-from maxatk.errors import InvalidValueError, MissingDependencyError, suggestion, unknown_name
+from maxatk.check import is_number, needing, require
+from maxatk.errors import InvalidValueError, suggestion, unknown_name
 from maxatk.functions import load_function
 from maxatk.models import refuse_missing_model
 from maxatk.records import Problem
 from maxatk.rewards.answers import AnswerReward
 from maxatk.rewards.reward import PROBLEM_COLUMNS, Part, Reward, RewardFunction, RewardSpec
+from maxatk.settings import refuse_unknown
 from maxatk.verifier import CodeReward, Verifier
 
 NAMED = ("continuous", "binary", "visible_tests", "answer")
@@ -30,10 +31,7 @@ _ALLOWED = (
 
 
 def read_spec(value: Any) -> tuple[RewardSpec, ...]:
-    """Return the parts of what a recipe holds under `reward`.
-
-    Raises InvalidValueError for what is not allowed there, and for two parts of one name.
-    """
+    """Return the parts of a recipe's `reward`; raise InvalidValueError for what is not allowed."""
     specs = tuple(map(_read, value if isinstance(value, list) else [value]))
     names = [spec.name for spec in specs]
     if not 0 < len(names) == len(set(names)):
@@ -48,11 +46,7 @@ def _read(item: Any) -> RewardSpec:
         return _named(item)
     if not isinstance(item, Mapping) or ("reward" in item) == ("model" in item):
         raise InvalidValueError(f"reward: got {item!r}; allowed: {_ALLOWED}")
-    for key in item:
-        if key not in _KEYS:
-            raise InvalidValueError(
-                f"reward: unknown key {key!r}; allowed: {', '.join(_KEYS)}{suggestion(key, _KEYS)}"
-            )
+    refuse_unknown(item, _KEYS, where="reward")
     spec = RewardSpec("model", item["model"]) if "model" in item else _named(item["reward"])
     require(isinstance(spec.target, str), "reward.model", "text", spec.target)
     given = {**vars(spec), **item}
@@ -170,10 +164,8 @@ class ModelReward:
     """A reward function in TRL's shape: the output of a reward model on prompt and completion.
 
     `model` is a hub name or a local folder of a sequence classifier with one label, loaded at the
-    first call. Text goes in as prompt + completion, messages through the model's chat template.
-
-    Raises MissingFileError for a folder that does not exist; its first call MissingDependencyError
-    without transformers, InvalidValueError for a model with other outputs.
+    first call, which raises InvalidValueError for other outputs. Text goes in as prompt +
+    completion, messages through the model's chat template. Raises MissingFileError for no folder.
     """
 
     def __init__(self, model: str) -> None:
@@ -198,13 +190,9 @@ class ModelReward:
 
 
 def _load(name: str) -> tuple[Any, Any]:
-    try:
+    with needing("a reward model needs torch and transformers: pip install 'maxatk[eval]'"):
         import torch
         from transformers import AutoModelForSequenceClassification, AutoTokenizer
-    except ImportError as error:
-        raise MissingDependencyError(
-            "a reward model needs torch and transformers: pip install 'maxatk[eval]'"
-        ) from error
     model = AutoModelForSequenceClassification.from_pretrained(name)
     if model.config.num_labels != 1:
         raise InvalidValueError(
