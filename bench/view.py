@@ -46,7 +46,6 @@ def write(folder: Path, steps: int) -> Path:
         told |= {"kl": 0.1 * rng.random(), "grad_norm": rng.random(), "step_time": 1.0}
         told |= {"ratio/mean_abs_delta": rng.random(), "completions/distinct": rng.random()}
         log.append([*rows, {"step": step, "log": {**told, **means}}])
-    log.close()
     return folder
 
 

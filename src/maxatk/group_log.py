@@ -102,16 +102,16 @@ class GroupLog:
 
     def __init__(self, path: Path, *, step: int, about: Mapping[str, Any]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Unbuffered: a kill loses no line that was written.
-        self._file = path.open("ab", buffering=0)
+        self._path = path
         kept = 0  # bytes of the whole lines of the first `step` optimizer steps
-        with path.open("rb") as file:
+        with path.open("a+b") as file:
+            file.seek(0)
             for line in file:
                 head = head_of(line)
                 if head is None or head.step > step:
                     break
                 kept += len(line)
-        self._file.truncate(kept)
+            file.truncate(kept)
         self.append([{"step": step, "training": about}])
 
     def append(self, rows: Iterable[Mapping[str, Any]]) -> None:
@@ -119,12 +119,8 @@ class GroupLog:
         lines = (json.dumps(row, ensure_ascii=False, separators=(",", ":")) for row in rows)
         # A lone surrogate, which a model can produce, cannot be written to a file.
         data = "".join(line + "\n" for line in lines).encode("utf-8", "replace")
-        while data:
-            data = data[self._file.write(data) :]
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
+        with self._path.open("ab") as file:
+            file.write(data)
 
 
 def send_groups(

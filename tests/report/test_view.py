@@ -57,7 +57,6 @@ def write(folder, steps, *, first=1, most=30, **changes):
     log = GroupLog(folder / GROUPS, step=first - 1, about=about)
     for step in range(first, first + steps):
         log.append([a_group(step, f"p{step % 3}", **changes), a_group(step, "other"), a_log(step)])
-    log.close()
 
 
 @pytest.fixture
@@ -423,7 +422,6 @@ def test_a_thousand_steps_of_64_completions_are_open_within_a_second(tmp_path, b
     for step in range(1, 1001):
         groups = [{**json.loads(line), "step": step} for line in lines]
         log.append([*groups, a_log(step)])
-    log.close()
     with View({"a": Training(tmp_path)}) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         start = time.perf_counter()

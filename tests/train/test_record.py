@@ -105,7 +105,6 @@ def test_texts_that_no_file_can_hold_are_kept_as_far_as_they_go(tmp_path):
 
     log = GroupLog(tmp_path / "groups.jsonl", step=0, about={})
     log.append([{"step": 1, "group": "ab", "text": "a\ud800b\n\u2028"}])
-    log.close()
     last = (tmp_path / "groups.jsonl").read_bytes().splitlines(keepends=True)[-1]
     assert head_of(last) == (1, "group", "ab")
     assert json.loads(last)["text"] == "a?b\n\u2028"

@@ -16,8 +16,8 @@ import numpy as np
 import torch
 import trl
 
-from maxatk.check import require
-from maxatk.errors import InvalidValueError, MissingDependencyError
+from maxatk.check import needing, require
+from maxatk.errors import InvalidValueError
 from maxatk.objectives.objective import Objective
 from maxatk.statistics.groups import group_values
 from maxatk.statistics.symptoms import WITHOUT
@@ -25,15 +25,11 @@ from maxatk.train import log
 from maxatk.train.config import UNTRUNCATED, WithObjective, require_settings
 from maxatk.train.rollouts import refuse_best_of
 
-try:
+with needing(f"trl {trl.__version__}: asynchronous training needs 1.16: pip install 'trl>=1.16'"):
     from trl.experimental.async_grpo import AsyncGRPOConfig, AsyncGRPOTrainer
     from trl.experimental.async_grpo.async_rollout_worker import _AsyncRolloutLoop
     from trl.experimental.async_grpo.packing import TreeRow
     from trl.trainer.utils import disable_dropout_in_model
-except ImportError as error:
-    raise MissingDependencyError(
-        f"trl {trl.__version__}: asynchronous training needs version 1.16: pip install 'trl>=1.16'"
-    ) from error
 
 __all__ = ["MaxAtKAsyncConfig", "MaxAtKAsyncTrainer", "MaxAtKRolloutLoop"]
 
@@ -47,10 +43,7 @@ _CONVERSATION = "maxatk_conversation"  # of each row
 
 @dataclasses.dataclass
 class MaxAtKAsyncConfig(WithObjective, AsyncGRPOConfig):
-    """Settings of `MaxAtKAsyncTrainer`: every field of TRL's AsyncGRPOConfig and five of its own.
-
-    `method`, `k`, `form`, `delta_clamp` and `max_weight` are those of `MaxAtKConfig`, and
-    `token_budget` is 0 by default: a correction needs micro-batches of whole groups.
+    """Settings of `MaxAtKAsyncTrainer`: AsyncGRPOConfig's, and some of `MaxAtKConfig`.
 
     Raises InvalidValueError for a value that is not allowed; with a correction also for what splits
     groups or truncates the sampler's distribution, whose probabilities the trainer would not have.
@@ -61,7 +54,7 @@ class MaxAtKAsyncConfig(WithObjective, AsyncGRPOConfig):
     form: str = "ppo"
     delta_clamp: float | None = 0.5
     max_weight: float = 1.0
-    token_budget: int | None = 0
+    token_budget: int | None = 0  # a correction needs micro-batches of whole groups
 
     def __post_init__(self) -> None:
         self.check_objective()
@@ -109,18 +102,14 @@ class MaxAtKRolloutLoop(_AsyncRolloutLoop):
 
 @dataclasses.dataclass
 class WholeGroups(torch.utils.data.IterableDataset):
-    """Micro-batches of whole groups of `size` from TRL's stream of `rows`, `groups` a process.
-
-    `pack` is TRL's collator. A group of which TRL has dropped a part as too old is dropped:
-    `metrics` counts its other rows.
-    """
+    """Micro-batches of whole groups from TRL's stream, without those it has dropped a part of."""
 
     rows: Iterable[Mapping[str, Any]]
-    pack: Callable[[list[list[TreeRow]]], dict[str, Any]]
+    pack: Callable[[list[list[TreeRow]]], dict[str, Any]]  # TRL's collator
     processes: int
-    groups: int
-    size: int
-    metrics: Mapping[str, list[float]]
+    groups: int  # a process
+    size: int  # of a group
+    metrics: Mapping[str, list[float]]  # which count the rows of groups that are dropped
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Yield micro-batches of TRL with rewards of groups, and the conversation of each row."""

@@ -14,10 +14,9 @@ BEHAVIOUR_LOGPS = "maxatk_behaviour_logps"  # what ratios are taken to, where it
 
 
 def in_whole_groups(slices: list[Batch], rows: torch.Tensor, group_size: int) -> list[Batch] | None:
-    """Return the same buffer with whole groups in every micro-batch, in a random order as TRL's.
+    """Return a buffer with whole groups in its slices, in a random order; None for images.
 
-    `slices` are the micro-batches of one process in TRL's form, `rows` the places of their samples
-    in the rollout batch of all processes. None where a sample has more than one row (images).
+    `rows` are the places of its samples in the rollout batch of all processes.
     """
     per_slice = len(slices[0]["completion_ids"])
     if not _plain(slices, per_slice):
@@ -62,10 +61,7 @@ def behaviour_logps(batch: Batch) -> torch.Tensor | None:
 
 
 def log_ratios(batch: Batch, now: torch.Tensor) -> torch.Tensor:
-    """Return log pi_theta(y) - log pi_behaviour(y) of every sequence in nats, (rows,).
-
-    `now` are the log-probabilities of the tokens under today's policy, (rows, tokens).
-    """
+    """Return log pi_theta(y) - log pi_behaviour(y) (rows,) in nats; `now` is (rows, tokens)."""
     behaviour = behaviour_logps(batch)
     if behaviour is None:
         return torch.zeros(len(now), device=now.device)

@@ -151,8 +151,7 @@ def sft_dataset(
 class WeightedSFTTrainer(SFTTrainer):
     """TRL's SFTTrainer whose rows have a column `weight`, a factor on the loss of their tokens.
 
-    The loss is the sum over rows of weight times the negative log-likelihood of the completion,
-    over the tokens of all completions of the optimizer step.
+    The loss is the sum of weight times the negative log-likelihood over the tokens of a step.
     """
 
     def __init__(self, *, train_dataset: Dataset, **arguments: Any) -> None:

@@ -67,8 +67,7 @@ def draw(
 def own_settings(trainer: Any) -> SamplingSettings | None:
     """Return how the loop samples for a trainer of TRL, None where TRL or vLLM does.
 
-    "auto" takes the loop on a CPU, where it is the faster one, if it follows settings and model.
-    Raises InvalidValueError where "own" was asked for and does not follow them.
+    Raises InvalidValueError where "own" was asked for and does not follow settings or model.
     """
     config, model = trainer.args, trainer.model
     auto = config.rollouts == "auto"

@@ -32,10 +32,8 @@ class Preview:
 def plan(config: MaxAtKConfig, *, problems: int | None) -> dict[str, Any]:
     """Return how much a run with these settings does on so many problems, in all processes.
 
-    What problems decide is None where they are unknown. `steps_per_rollout_batch` is less than 1
-    where a step holds several. With `whole_groups` the loss's own pass gives the ratios of reused
-    samples. Raises InvalidValueError where the problems are fewer than one rollout batch needs, or
-    unknown while `max_steps` is not given.
+    What problems decide is None where they are unknown. Raises InvalidValueError where they are
+    fewer than one rollout batch needs, or unknown while `max_steps` is not given.
     """
     batch, group = config.generation_batch_size, config.num_generations
     prompts = batch // group
@@ -75,10 +73,7 @@ def plan(config: MaxAtKConfig, *, problems: int | None) -> dict[str, Any]:
 
 
 def preview(recipe: TrainRecipe) -> Preview:
-    """Return what `train` would do with this recipe; nothing is written and no weight is read.
-
-    A model on the hub is asked for its config only, and a benchmark for nothing. Raises as `train`.
-    """
+    """Return what `train` would do with a recipe, without weights; raises as `train`."""
     config = check_settings(recipe)
     lora_config(recipe.peft)
     refuse_missing_folder(recipe.model)

@@ -76,19 +76,10 @@ class Record(TrainerCallback):
             send_groups(self._unsent, trackers=args.report_to, beside=beside)
             self._unsent = []
 
-    def on_train_end(self, *_: Any, **__: Any) -> None:
-        """Close the file."""
-        if self._log is not None:
-            self._log.close()
-            self._log = None
-
     def add(
         self, rollout: Rollout, scored: Scored, rows: list[Any], flat: Mapping[str, np.ndarray]
     ) -> None:
-        """Record the first groups of a rollout batch as far as the step has room.
-
-        `rows` are those of this process, and `flat` further values of samples, (P * n,).
-        """
+        """Record groups: `rows` are of this process, `flat` further values of samples, (P * n,)."""
         ids = gather_object([row.get("problem_id") for row in rows])
         if self._log is None:
             return
@@ -101,12 +92,9 @@ class Record(TrainerCallback):
         count = rollout.rewards.size  # of the last rows that TRL has logged
         prompts = list(logs["prompt"])[-count:]
         named = {name: list(values)[-count:] for name, values in logs["rewards"].items()}
-        beside = {"selection": rollout.selection, "answer": rollout.answers}
-        columns = {
-            "reward": rollout.rewards.reshape(-1),
-            **{name: values.reshape(-1) for name, values in beside.items() if values is not None},
-            **flat,
-        }
+        of_groups = {"selection": rollout.selection, "answer": rollout.answers}
+        tables = {"reward": rollout.rewards, **of_groups, **flat}
+        columns = {name: table.reshape(-1) for name, table in tables.items() if table is not None}
         lines = []
         for first in range(0, most * size, size):
             samples = []

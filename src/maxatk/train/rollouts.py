@@ -28,16 +28,12 @@ from maxatk.verifier import CodeReward, quick_turns
 
 @dataclasses.dataclass(frozen=True)
 class Rollout:
-    """The groups of a rollout batch of all processes, and what TRL's buffer holds of them.
+    """The groups of a rollout batch of all processes: arrays are (P, n)."""
 
-    Arrays are (P, n): rewards, NaN for a sample without one, the scores that select, and numbers of
-    answers. No schedule moves the `k` of a batch that is drawn.
-    """
-
-    rewards: np.ndarray
-    selection: np.ndarray | None
-    answers: np.ndarray | None
-    k: int
+    rewards: np.ndarray  # NaN for a sample without one
+    selection: np.ndarray | None  # the scores that select
+    answers: np.ndarray | None  # numbers of them
+    k: int  # which no schedule moves once the batch is drawn
     step: int = -1  # the optimizer step whose policy the advantages in the buffer belong to
     whole: bool = False  # whether every micro-batch holds whole groups
 
@@ -79,8 +75,7 @@ class RolloutTrainer(GRPOTrainer):
     """TRL's trainer whose samples and rewards are drawn here, by `rollouts`: own, trl or vllm.
 
     With "own" the functions of this package that run tests verify completions while others are
-    still sampled, and wait for the verdicts when TRL calls them. Raises InvalidValueError for a
-    selection that is none of the functions, or the only one.
+    still sampled, and wait for the verdicts when TRL calls them.
     """
 
     def __init__(self, *args: Any, **others: Any) -> None:
@@ -180,10 +175,7 @@ class RolloutTrainer(GRPOTrainer):
         return Scored(scores, texts, gather_object(tested(rows[0], self.reward_funcs)), masked)
 
     def _fill(self, prompts: list[Any], generated: tuple[Any, ...]) -> Scored:
-        """Put groups of other prompts, drawn now, where groups have no signal; return all scores.
-
-        All is decided by scores of all processes and numbers that all have: each decides the same.
-        """
+        """Put groups of other prompts where groups have no signal; all processes decide alike."""
         micro_batch = self._step % self.args.gradient_accumulation_steps
         moment = (self.args.seed, self.state.global_step, micro_batch)
         process, n = self.accelerator.process_index, self.num_generations
@@ -224,29 +216,22 @@ class RolloutTrainer(GRPOTrainer):
 
     def _groups(self, found: Scored) -> Rollout:
         """Return the rollout batch of what was found of all processes."""
-        rewards, selection, answers = self._read(found)
-        if self._objective.needs_ratios:
-            rewards[found.masked] = np.nan  # what is cut off has no log-probability
         n = self.num_generations if self.model.training else self.num_generations_eval
-        beside = [None if x is None else x.reshape(-1, n) for x in (selection, answers)]
-        k = self._objective.k_at(self.state.global_step / max(self.state.max_steps, 1))
-        return Rollout(rewards.reshape(-1, n), beside[0], beside[1], k)
-
-    def _read(self, found: Scored) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
-        """Return rewards (rows,), NaN for none, selection and answers."""
         rewarded = [place for place in range(found.scores.size(1)) if place != self._selecting]
         scores = found.scores[:, rewarded]
-        rewards = (scores * self.reward_weights[None].to(scores.device)[:, rewarded]).nansum(dim=1)
-        rewards[scores.isnan().all(dim=1)] = torch.nan
-        selection = None
+        sums = (scores * self.reward_weights[None].to(scores.device)[:, rewarded]).nansum(dim=1)
+        sums[scores.isnan().all(dim=1)] = torch.nan
+        rewards, selection = sums.double().cpu().numpy(), None
+        if self._objective.needs_ratios:
+            rewards[found.masked] = np.nan  # what is cut off has no log-probability
         if self._selecting is not None:
-            selection = found.scores[:, self._selecting].double().cpu().numpy()
-        return rewards.double().cpu().numpy(), selection, self._answers(found.texts)
+            selection = found.scores[:, self._selecting].double().cpu().numpy().reshape(-1, n)
+        answers = None if self._answer is None else self._answers(found.texts).reshape(-1, n)
+        k = self._objective.k_at(self.state.global_step / max(self.state.max_steps, 1))
+        return Rollout(rewards.reshape(-1, n), selection, answers, k)
 
-    def _answers(self, texts: Sequence[str]) -> np.ndarray | None:
+    def _answers(self, texts: Sequence[str]) -> np.ndarray:
         """Return a number for the answer of every text, equal for equal answers."""
-        if self._answer is None:
-            return None
         seen: dict[Hashable, int] = {}
         numbers = []
         for text in texts:
@@ -281,10 +266,7 @@ def moves(signal: np.ndarray, fresh: np.ndarray) -> Iterator[tuple[int, int, int
 
 
 def more_prompts(prompts: int, shape: tuple[int, int], moment: tuple[int, ...]) -> np.ndarray:
-    """Return random places in a data set of `prompts` rows, (processes, groups).
-
-    They differ as far as there are enough. A run that resumes draws them again at its `moment`.
-    """
+    """Return random places in a data set of `prompts` rows, (processes, groups), at a `moment`."""
     generator, count = np.random.default_rng(moment), math.prod(shape)
     return generator.choice(prompts, size=count, replace=count > prompts).reshape(shape)
 

@@ -14,7 +14,7 @@ from datasets import Dataset
 from transformers import PrinterCallback
 
 from maxatk import folders
-from maxatk.check import is_number
+from maxatk.check import is_number, needing
 from maxatk.environment import environment
 from maxatk.errors import DataError, InvalidValueError, MaxAtKError, MissingDependencyError
 from maxatk.models import PromptSettings, load_tokenizer, quiet_libraries, refuse_missing_model
@@ -139,18 +139,11 @@ def fit(trainer: Any, recipe: Any, out: Path, about: Mapping[str, Any]) -> None:
 
 
 def lora_config(settings: Mapping[str, Any] | None) -> Any:
-    """Return the `peft.LoraConfig` of a recipe's section `peft`, or None without one.
-
-    Raises MissingDependencyError without the package, InvalidValueError for what it refuses.
-    """
+    """Return the LoraConfig of a recipe's `peft`, if any; raise InvalidValueError as peft does."""
     if settings is None:
         return None
-    try:
+    with needing("peft: adapters need the package peft: pip install 'maxatk[peft]'"):
         from peft import LoraConfig
-    except ImportError as error:
-        raise MissingDependencyError(
-            "peft: adapters need the package peft: pip install 'maxatk[peft]'"
-        ) from error
     return _of_library(LoraConfig, {"task_type": "CAUSAL_LM", **settings}, where="peft")
 
 

@@ -48,11 +48,7 @@ def refuse_unshareable(model: PretrainedConfig) -> None:
 def refuse_differences(
     shared: torch.Tensor, ordinary: torch.Tensor, mask: torch.Tensor, weights: Iterable[Any] = ()
 ) -> None:
-    """Raise InvalidValueError where two passes over the same tokens differ by more than rounding.
-
-    `shared` and `ordinary` are log-probabilities in nats where `mask` is 1: all are (rows, tokens).
-    The least precision of autocast, both and the `weights` counts.
-    """
+    """Raise InvalidValueError where log-probabilities (rows, tokens) differ beyond rounding."""
     precisions = {shared.dtype, *weights}
     if torch.is_autocast_enabled(shared.device.type):
         precisions.add(torch.get_autocast_dtype(shared.device.type))
@@ -68,17 +64,12 @@ def refuse_differences(
 
 @dataclasses.dataclass
 class SharedPrompts:
-    """A `model` to be called once for a batch: prompts first, then all that follows them.
-
-    `unwrapped` is the model without accelerate's wrapper, `completion_length` the columns of
-    completions. The output has the positions that TRL keeps, from the last one of the prompt on.
-    `used` says whether a call has shared a prompt.
-    """
+    """A model to be called once for a batch: prompts first, then all that follows them."""
 
     model: Callable[..., Any]
-    unwrapped: Callable[..., Any]
-    completion_length: int
-    used: bool = False
+    unwrapped: Callable[..., Any]  # without accelerate's wrapper
+    completion_length: int  # columns
+    used: bool = False  # whether a call has shared a prompt
 
     def __call__(
         self, *, input_ids: torch.Tensor, attention_mask: torch.Tensor, **more: Any
