@@ -88,10 +88,10 @@ PYDANTIC = """1 validation error for ModelConfig
 
 def test_the_reason_of_an_engine_is_one_line_that_says_it():
     assert reason_of(ValueError(PYDANTIC)) == (
-        "Value error, User-specified max_model_len (100000) is greater than the derived "
-        "max_model_len (max_position_embeddings=8192)."
+        "1 validation error for ModelConfig Value error, User-specified max_model_len (100000) is "
+        "greater than the derived max_model_len (max_position_embeddings=8192)."
     )
-    assert reason_of(RuntimeError("first\nEngine core failed\n")) == "Engine core failed"
+    assert reason_of(RuntimeError("first\nEngine core failed\n")) == "first Engine core failed"
     assert reason_of(KeyError()) == "KeyError"
 
 

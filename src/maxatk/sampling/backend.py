@@ -33,10 +33,7 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     def prepare(self, prompts: Mapping[str, str], settings: SamplingSettings) -> None:
-        """Make ready for these prompts (by problem id), and choose a batch size if none is given.
-
-        Raises InvalidValueError for a prompt or a setting that it cannot sample with.
-        """
+        """Make ready for prompts (by problem id); raise InvalidValueError for what it cannot do."""
 
     @abc.abstractmethod
     def draw(
@@ -72,8 +69,7 @@ def load_backend(model: str, settings: ModelSettings) -> Backend:
     """Return the backend of the settings with `model` loaded.
 
     Raises InvalidValueError for an unknown backend and for settings the backend has no use for,
-    MissingDependencyError when its packages are not installed, MissingFileError when there is no
-    such model.
+    MissingDependencyError without its packages, MissingFileError without the model.
     """
     name = settings.backend
     if name == "auto":
@@ -83,10 +79,8 @@ def load_backend(model: str, settings: ModelSettings) -> Backend:
         raise unknown_name("backend", name, BACKENDS)
     row = BACKENDS[name]
     for lacking in settings.given(row.lacks):
-        raise InvalidValueError(
-            f"{lacking}: the backend {name!r} has no such setting, got "
-            f"{getattr(settings, lacking)!r}"
-        )
+        why = f"the backend {name!r} has no such setting"
+        raise InvalidValueError(f"{lacking}: {why}, got {getattr(settings, lacking)!r}")
     if row.has_files:  # before torch is imported, which takes seconds
         refuse_missing_model(model, revision=settings.revision)
     try:
@@ -135,8 +129,7 @@ def check_lengths(
 ) -> int:
     """Return the tokens of the longest of the prompts (by problem id), which `ids` encodes.
 
-    Raises InvalidValueError for an empty prompt, or one that the context, the `limit`, does not
-    hold together with `most` new tokens.
+    Raises InvalidValueError for an empty one, or if `limit` does not hold `most` new tokens too.
     """
     lengths = {problem_id: len(ids(prompt)) for problem_id, prompt in prompts.items()}
     for problem_id, length in lengths.items():

@@ -81,8 +81,7 @@ class _Batch:
 class Decoder(Cache):  # type: ignore[misc]
     """The batch of a model that `supports` it: rows that are admitted, advanced and dropped.
 
-    At most `rows`, but no fewer than four, are under way at a time. `shared` tells whether a
-    prompt's keys and values are kept once for all of its rows.
+    `shared` tells whether a prompt's keys and values are kept once for all of its rows.
     """
 
     fewest = _FEWEST  # rows of a batch
@@ -102,11 +101,8 @@ class Decoder(Cache):  # type: ignore[misc]
         device = self.model.device
         ids = pad_sequence([torch.tensor(prompt) for prompt in prompts], batch_first=True)
         ends = [len(prompt) - 1 for prompt in prompts]
-        output = self.model(
-            input_ids=ids.to(device),
-            use_cache=True,
-            logits_to_keep=torch.tensor(ends, device=device),
-        )
+        kept = torch.tensor(ends, device=device)
+        output = self.model(input_ids=ids.to(device), use_cache=True, logits_to_keep=kept)
         layers = output.past_key_values.layers
         states = [states for layer in layers for states in (layer.keys, layer.values)]
         return [
@@ -308,10 +304,7 @@ AttentionInterface.register(NAME, _attention)
 
 
 class LoneDecoder:
-    """The same operations as `Decoder`, on the rows of one prompt that are admitted at once.
-
-    The cache is that of transformers, for models with sliding windows or recurrent layers.
-    """
+    """The same as `Decoder`, on rows of one prompt admitted at once, with transformers' cache."""
 
     fewest = 1
 

@@ -133,14 +133,11 @@ def _invert(cumulative: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
 
 
 class Stopper:
-    """Tells where completions end, from the ids drawn so far, which `decode` turns into text.
-
-    A text is looked at only where its last tokens could have ended it: the work of a completion
-    grows with its length and not with its square.
-    """
+    """Tells where completions end, from the ids drawn so far, which `decode` turns into text."""
 
     def __init__(self, settings: SamplingSettings, decode: Callable[[Sequence[int]], str]) -> None:
         self._settings, self._decode = settings, decode
+        # Only where its last tokens could have ended it is a whole text looked at.
         longest = max(map(len, settings.stop), default=1)
         self._tail = _TOKENS_A_CHARACTER * longest + _BEFORE
 

@@ -89,8 +89,7 @@ class HFBackend(Backend):
         """Yield the rows of works as they end."""
         size, ends = self.batch_size, self._end_tokens
         if self.keeps_full:
-            shared = shares(settings.samples, self.device)
-            whole = Decoder(self.model, rows=size, shared=shared)
+            whole = Decoder(self.model, rows=size, shared=shares(settings.samples, self.device))
             yield from Loop(whole, settings, end_tokens=ends, stopper=stopper).run(works)
             return
         for work in works:
@@ -130,10 +129,7 @@ class HFBackend(Backend):
 
 
 def sampling_noise(problem_id: str, rows: int, settings: SamplingSettings) -> np.ndarray:
-    """Return the uniform numbers in [0, 1) behind samples 0 to rows - 1: (rows, max_new_tokens).
-
-    Row `s` does not depend on `rows`, nor on which other problems or samples are drawn.
-    """
+    """Return the uniform numbers in [0, 1) behind samples 0 to rows - 1: (rows, max_new_tokens)."""
     identity = hashlib.sha256(f"{settings.seed}\0{problem_id}".encode()).digest()
     generator = np.random.default_rng(int.from_bytes(identity, "big"))
     return generator.random((rows, settings.max_new_tokens), dtype=np.float32)

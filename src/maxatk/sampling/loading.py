@@ -12,7 +12,8 @@ import torch
 from safetensors import safe_open
 from transformers import AutoModelForCausalLM
 
-from maxatk.errors import InvalidValueError, MissingDependencyError, MissingFileError
+from maxatk.check import needing
+from maxatk.errors import InvalidValueError, MissingFileError
 from maxatk.models import load_tokenizer, quiet_libraries
 from maxatk.sampling.settings import ModelSettings
 
@@ -67,8 +68,7 @@ def found_or_missing(model: str) -> Iterator[None]:
 def check_adapter(adapter: str, model: Any) -> None:
     """Raise InvalidValueError naming a weight of an adapter that is not of this model.
 
-    PEFT passes over weights of layers that the model does not have, and vLLM over all of another
-    model. A model on the device "meta" will do. Raises MissingFileError without an adapter.
+    PEFT and vLLM pass over weights that have no place. Raises MissingFileError without an adapter.
     """
     folder = Path(adapter)
     if not (folder / "adapter_config.json").is_file():
@@ -90,10 +90,8 @@ def check_adapter(adapter: str, model: Any) -> None:
 
 def _merged(model: Any, adapter: str) -> Any:
     check_adapter(adapter, model)
-    try:
+    with needing("an adapter needs peft: pip install 'maxatk[peft]'"):
         from peft import PeftModel
-    except ImportError as error:
-        raise MissingDependencyError("an adapter needs peft: pip install 'maxatk[peft]'") from error
     try:
         return PeftModel.from_pretrained(model, adapter).merge_and_unload()
     except (RuntimeError, ValueError, KeyError) as error:
@@ -106,21 +104,12 @@ def _not_its_adapter(adapter: str, reason: str) -> InvalidValueError:
 
 
 def reason_of(error: Exception) -> str:
-    """Return why an engine did not start, in one line; pydantic's lines of advice are left out."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    if not lines:
-        return type(error).__name__
-    if "validation error" not in lines[0]:
-        return lines[-1]
-    told = [line.partition(" [type=")[0] for line in lines[1:]]
-    return ": ".join(line for line in told if not line.startswith("For further information"))
+    """Return why an engine did not start, in one line, without pydantic's advice."""
+    return " ".join(str(error).partition(" [type=")[0].split()) or type(error).__name__
 
 
 def is_made_bfloat16(name: str, stored: str, model: Any, device: str) -> bool:
-    """Return whether a model of float32 files is computed in bfloat16, and log it.
-
-    A large one is, on a device that is faster in it: TRL writes trained models in float32.
-    """
+    """Return whether a model of float32 files (as TRL's) is computed in bfloat16, and log it."""
     if stored != "float32" or model.num_parameters() < _LARGE or not _has_bfloat16(device):
         return False
     _log.warning(

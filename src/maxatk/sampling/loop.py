@@ -49,8 +49,7 @@ class Drawn:
 class Loop:
     """Draws the rows of a queue of work, as many at a time as the decoder has.
 
-    A row depends on its prompt and its noise alone, up to rounding. `end_tokens` are ids that end
-    one, and `stopper` tells what else does. A `LoneDecoder` serves for one prompt.
+    `end_tokens` are ids that end a row, and `stopper` tells what else does.
     """
 
     def __init__(
@@ -78,10 +77,7 @@ class Loop:
         }
 
     def run(self, queue: Iterable[Work]) -> Iterator[list[Drawn]]:
-        """Yield rows as they end, until the queue is empty.
-
-        Raises InvalidValueError naming the row whose logits are no distribution.
-        """
+        """Yield rows as they end; raise InvalidValueError for logits that are no distribution."""
         queue, rows = iter(queue), self._decoder.rows
         while True:
             with torch.inference_mode():

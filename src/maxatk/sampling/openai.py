@@ -109,10 +109,7 @@ class OpenAIBackend(Backend):
     def draw(
         self, requests: list[Request], settings: SamplingSettings
     ) -> Generator[list[Sample], None, None]:
-        """Yield the samples asked for, as the server gives them.
-
-        Raises ServerError when a request is refused or goes on failing after its retries.
-        """
+        """Yield the samples as the server gives them; raise ServerError for a failed request."""
         asked = ((request, index) for request in requests for index in request.indices)
         with self._connected() as (portal, client):
             slots = asyncio.Semaphore(self.batch_size)
@@ -210,15 +207,13 @@ class OpenAIBackend(Backend):
             async with client.stream(method, url, json=body) as response:
                 packed = response.headers.get("Content-Encoding", "").lower()
                 if packed not in _PACKED:
-                    raise httpx.DecodingError(
-                        f"the answer is packed by {packed!r}, which was not asked for"
-                    )
+                    wrong = f"the answer is packed by {packed!r}, which was not asked for"
+                    raise httpx.DecodingError(wrong)
                 async for part in response.aiter_bytes():
                     parts += part
                     if len(parts) > _MOST_BYTES:
-                        raise httpx.DecodingError(
-                            f"the answer is longer than {_MOST_BYTES:,} bytes"
-                        )
+                        wrong = f"the answer is longer than {_MOST_BYTES:,} bytes"
+                        raise httpx.DecodingError(wrong)
         wait = {"Retry-After": response.headers.get("Retry-After", "")}
         return httpx.Response(response.status_code, headers=wait, content=bytes(parts))
 

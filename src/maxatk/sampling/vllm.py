@@ -35,12 +35,9 @@ _BATCHED_TOKENS = 8192  # at a time, of prompts that are not evaluated in chunks
 class VLLMBackend(Backend):
     """Draw samples with vLLM's engine, each with a seed of its own; at most `batch_size` are in it.
 
-    Prompts become the tokens that the backend "hf" gives its model. `logprob` is vLLM's
-    `cumulative_logprob`, taken before the temperature: it is given at temperature 1, and at 0.
-    vLLM has no entropies.
-
-    Raises MissingFileError for a model or an adapter that is not there, InvalidValueError for
-    settings that the engine does not start with.
+    `logprob` is vLLM's `cumulative_logprob`, taken before the temperature: it is given at
+    temperature 1, and at 0. vLLM has no entropies. Raises MissingFileError for a model or an
+    adapter that is not there, InvalidValueError for settings that the engine does not start with.
     """
 
     def __init__(self, model: str, settings: ModelSettings) -> None:
