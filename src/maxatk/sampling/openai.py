@@ -101,7 +101,7 @@ class OpenAIBackend(Backend):
         self._is_vllm = any(model.get("owned_by") == "vllm" for model in models)
         names = [str(model.get("id")) for model in models]
         if names and self.name not in names:
-            listed = self._excerpt(", ".join(names[:10]))
+            listed = self._keyless(", ".join(names[:10]))
             raise ServerError(
                 f"{masked_url(url)}: the server has no model {self.name!r}; it has {listed}"
             )
@@ -181,7 +181,7 @@ class OpenAIBackend(Backend):
             else:
                 if answer.is_success:
                     return answer
-                problem = f"status {answer.status_code}: {self._excerpt(answer.text)}"
+                problem = f"status {answer.status_code}: {self._keyless(answer.text)}"
                 if answer.status_code not in _MAY_PASS:
                     raise ServerError(f"{place} was refused: {problem}")
                 wait = answer.headers["Retry-After"]
@@ -217,24 +217,22 @@ class OpenAIBackend(Backend):
         wait = {"Retry-After": response.headers.get("Retry-After", "")}
         return httpx.Response(response.status_code, headers=wait, content=bytes(parts))
 
-    def _excerpt(self, text: str) -> str:
-        return self._without_key(text)[:_EXCERPT]
-
-    def _without_key(self, text: str) -> str:
-        return text.replace(self._key, HIDDEN) if len(self._key) >= _SECRET else text
+    def _keyless(self, text: str, most: int | None = _EXCERPT) -> str:
+        hidden = text.replace(self._key, HIDDEN) if len(self._key) >= _SECRET else text
+        return hidden[:most]
 
     def _reason(self, error: Exception) -> str:
-        return self._excerpt(masked_url(f"{type(error).__name__} {error}".strip()))
+        return self._keyless(masked_url(f"{type(error).__name__} {error}".strip()))
 
     def _sample_of(self, answer: httpx.Response, place: str, problem_id: str, index: int) -> Sample:
         found = _json(answer)
         if found is None:
-            raise ServerError(f"{place}: the answer is not JSON: {self._excerpt(answer.text)!r}")
+            raise ServerError(f"{place}: the answer is not JSON: {self._keyless(answer.text)!r}")
         choice = _found(found, dict[str, Any], "choices", 0)
         path = ("message", "content") if self.server.chat else ("text",)
         text = _found(choice, str, *path)
         if text is None:
-            raise ServerError(f"{place}: the answer has no text: {self._excerpt(str(found))}")
+            raise ServerError(f"{place}: the answer has no text: {self._keyless(str(found))}")
         logprobs = _found(choice, list[float], "logprobs", "token_logprobs")
         if not logprobs:
             tokens = _found(choice, list[_Token], "logprobs", "content") or []
@@ -245,7 +243,7 @@ class OpenAIBackend(Backend):
         return Sample(
             problem_id=problem_id,
             sample=index,
-            completion=self._without_key(text),
+            completion=self._keyless(text, None),
             tokens=_found(found, _Count, "usage", "completion_tokens"),
             finish_reason=_found(choice, _Word, "finish_reason"),
             logprob=round(total, 4) if logprobs and math.isfinite(total) else None,

@@ -14,10 +14,7 @@ BEHAVIOUR_LOGPS = "maxatk_behaviour_logps"  # what ratios are taken to, where it
 
 
 def in_whole_groups(slices: list[Batch], rows: torch.Tensor, group_size: int) -> list[Batch] | None:
-    """Return a buffer with whole groups in its slices, in a random order; None for images.
-
-    `rows` are the places of its samples in the rollout batch of all processes.
-    """
+    """Return slices with whole groups, dealt at random, of samples with `rows`; None for images."""
     per_slice = len(slices[0]["completion_ids"])
     if not _plain(slices, per_slice):
         return None

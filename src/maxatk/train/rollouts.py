@@ -86,7 +86,16 @@ class RolloutTrainer(GRPOTrainer):
         self._own = loop.own_settings(self)
         self.rollouts = "own" if self._own else "vllm" if self.args.use_vllm else "trl"
         refuse_best_of(self.reward_funcs)
-        self._selecting = self._place_of_selection()
+        self._selecting: int | None = None  # the function whose scores select
+        if (name := self.args.selection) is not None:
+            names = list(self.reward_func_names)
+            if name not in names:
+                raise unknown_name("selection", name, names)
+            if len(names) == 1:
+                wrong = "is the only reward function, which leaves no reward"
+                raise InvalidValueError(f"selection: {name!r} {wrong}")
+            self._selecting = names.index(name)
+            self.reward_weights[self._selecting] = 0.0  # also in what TRL logs as the reward
         answers = self.args.answers
         self._answer = answers and load_function(answers, field="answers")
         # Where TRL makes more of a completion than its text, nothing is known of it before.
@@ -100,19 +109,6 @@ class RolloutTrainer(GRPOTrainer):
             _refuse_irreplaceable(self.train_dataset, self.environment_factories)
         self._rows: list[Any] = []  # of the data set, whose completions are being drawn
         self._scored: Scored | None = None  # of the batch being drawn
-
-    def _place_of_selection(self) -> int | None:
-        """Return which function selects, whose weight is 0 from now on."""
-        name, names = self.args.selection, list(self.reward_func_names)
-        if name is None:
-            return None
-        if name not in names:
-            raise unknown_name("selection", name, names)
-        if len(names) == 1:
-            wrong = "is the only reward function, which leaves no reward"
-            raise InvalidValueError(f"selection: {name!r} {wrong}")
-        self.reward_weights[names.index(name)] = 0.0  # also in what TRL logs as the reward
-        return names.index(name)
 
     @property
     def _mode_metrics(self) -> Any:

@@ -200,10 +200,7 @@ def _of_library(kind: type[Settings], given: Mapping[str, Any], *, where: str) -
 
 
 def finished(out: Path, recipe: Any) -> bool:
-    """Say whether the training of a recipe has ended in its folder; more steps extend it.
-
-    Raises InvalidValueError for a training of another recipe, or no checkpoint to extend it from.
-    """
+    """Say whether a recipe's training has ended; raise InvalidValueError for that of another."""
     if not (out / folders.TRAIN_RECORD).is_file():
         return False
     found = folders.read_training(out)

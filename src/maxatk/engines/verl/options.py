@@ -15,12 +15,8 @@ WHERE = "algorithm.maxatk"
 _PARTS = "actor_rollout_ref"
 _REWARD = "score"  # the key of what a reward function returns that is the reward
 
-MODE, ASYNC_MODE = "maxatk_sync", "maxatk_separate_async"
-"""The values of `trainer.v1.trainer_mode` that choose a trainer of this package."""
-
-CURRENT = "current"
-"""The key of `algorithm.maxatk` in which the trainer tells the estimator the advantage of a row."""
-
+MODE, ASYNC_MODE = "maxatk_sync", "maxatk_separate_async"  # values of trainer.v1.trainer_mode
+CURRENT = "current"  # the key in which the trainer tells the estimator the advantage of a row
 _KEPT = "log_groups"  # the key that is about the record and not about the objective
 
 

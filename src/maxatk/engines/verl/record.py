@@ -37,9 +37,8 @@ class Record:
     ) -> None:
         about = {name: getattr(objective, name) for name in _ABOUT} | {"max_steps": steps}
         about |= {"form": "ppo", "num_generations": config.actor_rollout_ref.rollout.n}
-        self._log = GroupLog(
-            Path(config.trainer.default_local_dir) / GROUPS, step=step, about=about
-        )
+        path = Path(config.trainer.default_local_dir) / GROUPS
+        self._log = GroupLog(path, step=step, about=about)
         self._most, self._since = most, time.monotonic()
         self._trackers, self._unsent = config.trainer.logger, list[dict[str, Any]]()
 

@@ -81,9 +81,8 @@ class MaxAtKTrainer(PPOTrainer):
         super()._setup()
         if self._in_loss:
             actor = omega_conf_to_dataclass(self.config.actor_rollout_ref.actor)
-            self.actor_rollout_wg.set_loss_fn(
-                partial(loss.group_loss, actor, self._objective, self._n)
-            )
+            group_loss = partial(loss.group_loss, actor, self._objective, self._n)
+            self.actor_rollout_wg.set_loss_fn(group_loss)
 
     def on_train_begin(self) -> None:
         """Open the record, after the checkpoint that a training goes on from."""
