@@ -1,7 +1,4 @@
-"""Is the answer of a completion the expected one? Mathematics, through `math-verify`.
-
-In a process of its own: symbolic algebra on what a model wrote can take for ever or all the memory.
-"""
+"""Whether an answer is the expected one: `math-verify`, in a process that may hang or take all."""
 
 from __future__ import annotations
 

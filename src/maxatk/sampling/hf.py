@@ -26,9 +26,8 @@ _MOST_ROWS = 256
 class HFBackend(Backend):
     """Draw samples from a local folder or a hub name, with rows x vocabulary as memory.
 
-    Sample `s` of a problem depends on the seed, the problem id and `s` alone, up to rounding. On a
-    CPU and one thread PyTorch rounds the rows of a product alike however many there are, if there
-    are four, and a batch has no fewer: samples are the same to the last bit with any batch size.
+    Sample `s` of a problem depends on the seed, the problem id and `s` alone, up to rounding: on a
+    CPU and one thread to the last bit, since PyTorch rounds alike from four rows of a product on.
 
     `logprob` is the sum over sampled tokens of log softmax(logits / temperature), in nats, before
     any cut of the distribution; `entropy` is the mean entropy of these distributions, in nats. The

@@ -1,8 +1,4 @@
-"""The `openai` backend: any server that speaks OpenAI's completions or chat completions.
-
-An answer is not trusted: neither its length nor its types, nor that it ends, nor that it keeps the
-key to itself.
-"""
+"""The `openai` backend: any server of that API, whose answers are not trusted in any way."""
 
 from __future__ import annotations
 

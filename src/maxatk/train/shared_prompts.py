@@ -1,8 +1,4 @@
-"""Log-probabilities of completions with every different prompt evaluated once.
-
-Its key-value cache, with its gradient, is given to all its samples. That is the same up to rounding
-where a cache is keys and values at fixed positions, which is checked by config and by numbers.
-"""
+"""Log-probabilities with every different prompt evaluated once, its cache given to all samples."""
 
 from __future__ import annotations
 

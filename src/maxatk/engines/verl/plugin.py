@@ -1,8 +1,4 @@
-"""Entry point `verl.plugins`: the advantage estimator "maxatk", registered by `import verl`.
-
-verl swallows every error of a plug-in, so this module imports little and `maxatk doctor` says
-whether it got there.
-"""
+"""Entry point `verl.plugins`: the estimator "maxatk". verl hides its errors, `doctor` does not."""
 
 from __future__ import annotations
 
