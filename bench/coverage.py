@@ -13,8 +13,12 @@ import argparse
 import numpy as np
 
 from maxatk.objectives import pass_at_k
-from maxatk.statistics.seeds import over_seeds, over_seeds_and_problems
-from maxatk.statistics.tests import PairedDifference, paired_difference
+from maxatk.statistics.tests import (
+    PairedDifference,
+    over_seeds,
+    over_seeds_and_problems,
+    paired_difference,
+)
 
 PROBLEMS = (5, 10, 20, 30, 40, 60, 100, 200)
 SAMPLES, KS = 256, (1, 8, 128)

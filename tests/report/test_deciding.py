@@ -13,8 +13,13 @@ from maxatk.report import CompareOptions, compare, write_report
 from maxatk.report.deciding import decide
 from maxatk.report.run_tables import winners
 from maxatk.report.runs import load_comparison, pooled
-from maxatk.statistics.seeds import over_seeds, over_seeds_and_problems, sign_flip_p
-from maxatk.statistics.tests import adjusted_p_values, paired_difference
+from maxatk.statistics.tests import (
+    adjusted_p_values,
+    over_seeds,
+    over_seeds_and_problems,
+    paired_difference,
+    sign_flip_p,
+)
 
 KS = tuple(2**i for i in range(8))
 

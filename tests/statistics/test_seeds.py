@@ -9,8 +9,13 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from maxatk.errors import InvalidValueError
-from maxatk.statistics.seeds import over_seeds, over_seeds_and_problems, sign_flip_p
-from maxatk.statistics.tests import paired_difference, smallest_sign_flip_p
+from maxatk.statistics.tests import (
+    over_seeds,
+    over_seeds_and_problems,
+    paired_difference,
+    sign_flip_p,
+    smallest_sign_flip_p,
+)
 
 seeds = st.lists(st.integers(-50, 50).map(lambda i: i / 1000), min_size=3, max_size=8)
 

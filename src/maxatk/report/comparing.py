@@ -18,8 +18,7 @@ from maxatk.report.deciding import Decision, Measure, PairedTest, decide
 from maxatk.report.run_tables import scores_table
 from maxatk.report.runs import ALPHA, SPEAKS_OF, Comparison, Reading, load_comparison
 from maxatk.report.tables import Cell, Table, TidyRow, table_of
-from maxatk.statistics.seeds import FEWEST_SEEDS
-from maxatk.statistics.tests import smallest_sign_flip_p, wilcoxon
+from maxatk.statistics.tests import FEWEST_SEEDS, smallest_sign_flip_p, wilcoxon
 
 if TYPE_CHECKING:
     import pandas as pd

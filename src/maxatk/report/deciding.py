@@ -12,8 +12,14 @@ import numpy as np
 from maxatk.report.runs import ALPHA, Comparison
 from maxatk.report.tables import mean_cell
 from maxatk.statistics.intervals import FloatArray, in_unit, mean_and_error, within
-from maxatk.statistics.seeds import over_seeds, over_seeds_and_problems, sign_flip_p
-from maxatk.statistics.tests import PairedDifference, adjusted_p_values, paired_difference
+from maxatk.statistics.tests import (
+    PairedDifference,
+    adjusted_p_values,
+    over_seeds,
+    over_seeds_and_problems,
+    paired_difference,
+    sign_flip_p,
+)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -16,7 +16,7 @@ from maxatk.errors import InvalidValueError, unknown_name
 from maxatk.evaluation.open import ResultsSource, load_results
 from maxatk.evaluation.pooling import pool_results, same_problems
 from maxatk.evaluation.results import METRICS, Mean, Results, only_problems
-from maxatk.statistics.seeds import FEWEST_SEEDS
+from maxatk.statistics.tests import FEWEST_SEEDS
 
 BASE = "base"
 ALPHA = 0.05
