@@ -284,14 +284,6 @@ class Score:
         known = {name: row[name] for name in cls.__slots__ if name in row}
         return typed(known, cls, where="score")
 
-    @classmethod
-    def from_verdict(
-        cls, verdict: Verdict, *, problem_id: str, sample: int, program: str | None = None
-    ) -> Score:
-        """Return the score line of one verdict."""
-        counts = (verdict.reward, verdict.passed, verdict.total, verdict.outcome)
-        return cls(problem_id, sample, *counts, round(verdict.seconds, 6), program)
-
 
 def _without_none(record: Problem | Sample) -> dict[str, Any]:
     values = {name: getattr(record, name) for name in record.__dataclass_fields__}

@@ -66,14 +66,15 @@ class Command:
         # Parsed again with the values of the recipe, whose name is known now, as the defaults: so
         # a flag wins over it whatever its value is.
         found = from_mapping(RecipeFlags, self._recipe(), where="recipe")
-        required = ("model", "problems", "out")
+        required = ("model", "problems", "out")  # of a recipe the first keys
         missing = {name: tyro.MISSING for name in required if not getattr(found, name)}
         default = Command(dataclasses.replace(found, **missing))
         asked = tyro.cli(Command, prog="maxatk eval", args=arguments, default=default)
         refuse_two_outputs(asked.format, asked.progress)
         set_threads(asked.settings.model)
         if asked.show_config:
-            print(yaml.safe_dump(asked.settings.to_mapping(), sort_keys=False), end="")
+            shown = {**dict.fromkeys(required), **dataclasses.asdict(asked.settings)}
+            print(yaml.safe_dump(shown, sort_keys=False), end="")
             return
         if asked.dry_run:
             emit_plan(plan(asked.settings), asked.format)

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from maxatk import errors
-from maxatk.check import whole
+from maxatk.check import needing, whole
 from maxatk.evaluation.folder import SAMPLES, SCORES
 from maxatk.evaluation.store import read_records
 from maxatk.evaluation.submissions import Submission, program_key, submission
@@ -48,9 +48,8 @@ class Choice:
     """The sample that was chosen for a problem, and what every sample is worth.
 
     `rewards` are what it was chosen `by`, in the order of the samples: rewards, log-probabilities
-    in nats, shares of visible tests or votes for an answer; None where there is none. The chosen
-    `sample` is the first of the highest `reward`: both, its `completion` and the `program` in it
-    are None where no sample has one. `outcomes` counts those of all samples.
+    in nats, shares of visible tests or votes for an answer. `sample` is the first of the highest
+    `reward`, with its `completion` and the `program` in it; None is what no sample has.
     """
 
     problem_id: str
@@ -298,12 +297,8 @@ def _parts(way: str) -> tuple[str, ...]:
         raise errors.unknown_name("by", way, [f"{_SCORIO}{known}" for known in SCORIO_RULES])
     if not column:
         raise errors.InvalidValueError(f"by: {way!r} names no scores; allowed: {way}:COLUMN")
-    try:
+    with needing(f"by: {way!r} needs the package 'scorio': pip install 'maxatk[scorio]'"):
         importlib.import_module("scorio.aggregate")
-    except ImportError as error:
-        raise errors.MissingDependencyError(
-            f"by: {way!r} needs the package 'scorio': pip install 'maxatk[scorio]'"
-        ) from error
     return _MAJORITY, column
 
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from maxatk.check import require, whole
-from maxatk.errors import DataError, MissingDependencyError
+from maxatk.check import needing, require, whole
+from maxatk.errors import DataError
 from maxatk.evaluation.folder import MANIFEST, PROMPTS, SAMPLES, SCORES
 from maxatk.evaluation.prospects import METHODS_COMPARED, Rows, in_bands, used
 from maxatk.folders import read_json
@@ -58,8 +58,8 @@ def gradient_tables(
       much signal as noise: the sum of the variances over the squared length of the mean
       (`B_simple` of 1812.06162). None where so few problems do not show a mean.
 
-    The gradients are those of low-rank adapters where a model has more than 5 million parameters,
-    from at most 64 samples of a problem. `progress` is called with (done, total) problems.
+    A model of more than 5 million parameters has those of low-rank adapters. At most 64 samples of
+    a problem count. `progress` is called with (done, total) problems.
 
     Raises MissingFileError without the run's files, InvalidValueError for numbers that are not
     allowed, DataError for samples of a file or a server and for fewer than two such problems,
@@ -166,13 +166,8 @@ def _opened(name: str) -> tuple[Any, list[Any]]:
     model = AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32).eval()
     if sum(parameter.numel() for parameter in model.parameters()) <= _WHOLE_MODEL:
         return model, list(model.parameters())
-    try:
+    with needing("peft: a larger model has gradients of adapters: pip install 'maxatk[peft]'"):
         from peft import LoraConfig, get_peft_model
-    except ImportError as error:
-        raise MissingDependencyError(
-            "peft: the gradients of a larger model are those of adapters: pip install "
-            "'maxatk[peft]'"
-        ) from error
     with torch.random.fork_rng():
         torch.manual_seed(0)
         adapted = get_peft_model(model, LoraConfig(r=_RANK, target_modules="all-linear"))

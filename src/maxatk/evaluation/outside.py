@@ -129,13 +129,12 @@ def frame(
     rows = []
     for number, row in enumerate(data.to_dict("records")):
         try:
-            identity = log.identifier(row[problem], problem)
-            found = log.reward(row[reward], reward)
+            found = log.sample_at(row, {"problem_id": problem, "reward": reward})
         except DataError as error:
             raise DataError(f"data, row {number}: {error}") from error
-        columns = log.numbers(row, without=(problem, reward))
-        rows.append(LogRow(identity, counts[identity], reward=found, columns=columns))
-        counts[identity] += 1
+        found.sample = counts[found.problem_id]
+        counts[found.problem_id] += 1
+        rows.append(found)
     source = {"frame": {"problem": problem, "reward": reward}}
     run = OutsideRun(rows, sorted(counts, key=natural), source)
     return run.results(ks=more_ks, threshold=threshold)

@@ -65,10 +65,6 @@ class EvalRecipe(ModelSettings, RunRecipe):
         ModelSettings.__post_init__(self)
         RunRecipe.__post_init__(self)
 
-    def to_mapping(self) -> dict[str, Any]:
-        """Return the recipe as a mapping of all its keys, those without a default first."""
-        return {**dict.fromkeys(("model", "problems", "out")), **dataclasses.asdict(self)}
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ScoreRecipe(RunRecipe):

@@ -63,12 +63,12 @@ class Scorer:
         self, found: Submission, verdict: Verdict, visible: Mapping[Key, float]
     ) -> tuple[Score, Failure | None]:
         name, sample = key = key_of(found.sample)
-        program = program_key(found.program)
-        score = Score.from_verdict(verdict, problem_id=name, sample=sample, program=program)
-        if key in visible:
-            score = dataclasses.replace(score, columns={"visible_tests": visible[key]})
+        counts = (verdict.reward, verdict.passed, verdict.total, verdict.outcome)
+        about = (*key, *counts, round(verdict.seconds, 6), program_key(found.program))
+        columns = {"visible_tests": visible[key]} if key in visible else {}
         test_at = self._problems[name].tests.__getitem__
-        return score, failure_of(verdict, test_at, problem_id=name, sample=sample)
+        failure = failure_of(verdict, test_at, problem_id=name, sample=sample)
+        return Score(*about, columns), failure
 
     def _rewarded(self, batch: Sequence[Submission]) -> Iterator[Score]:
         """Yield the scores by a reward function: its sum, and its parts as columns."""
@@ -91,9 +91,8 @@ def scoring_thread(
 ) -> Iterator[Callable[[Sequence[Submission]], None]]:
     """Yield what queues submissions, on which `work` is called in a thread, in the order given.
 
-    A batch is what is queued by then. At most `ahead` submissions wait, then queueing does. An
-    error of `work` is raised by the next call that queues, or on leaving. Leaving normally waits
-    for the queue; leaving with an error drops what is queued.
+    At most `ahead` submissions wait, then queueing does. An error of `work` is raised by the next
+    call that queues, or on leaving, which waits for the queue, or with an error drops it.
     """
     waiting: queue.Queue[Submission | None] = queue.Queue(ahead)
     errors: list[BaseException] = []
