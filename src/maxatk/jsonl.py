@@ -23,8 +23,7 @@ def read_jsonl(
 ) -> Iterator[RecordT]:
     """Yield `parse(row)` for every line of a JSON-lines file, blank lines skipped.
 
-    Raises MissingFileError without the file, DataError, with the place, for a line that is no JSON
-    object or that `parse` refuses.
+    Raises MissingFileError; DataError, with the place, for a line that JSON or `parse` refuses.
     """
     return _read(Path(path), lambda line: parse(json_object(line)))
 

@@ -86,8 +86,7 @@ class PromptSettings:
         system: A turn of the system before it.
         template_arguments: Handed to the template, such as {"enable_thinking": False}.
 
-    Raises InvalidValueError for a system turn or arguments without a template, MissingFileError
-    without the template's file.
+    Raises InvalidValueError for turns or arguments without a template, MissingFileError.
     """
 
     template: str = "auto"

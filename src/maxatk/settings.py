@@ -47,8 +47,7 @@ def packaged_recipes() -> dict[str, Path]:
 def find_recipe(path: Path) -> Path:
     """Return a file that a user named: where it is, else the one that comes with the package.
 
-    Of the latter `.yaml` may be left out, and `recipes/` may stand before it. Raises
-    MissingFileError where there is neither.
+    Of the latter `.yaml` and `recipes/` may be left out. Raises MissingFileError without either.
     """
     if path.is_file():
         return path
@@ -69,8 +68,7 @@ def read_recipe(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
     """Return the mapping of a recipe that `find_recipe` finds, with overrides as `trainer.k=4`.
 
     Booleans and numbers are those of YAML 1.2: no, off, yes and on are text, and 1e-4 is a number.
-    Raises MissingFileError without the file, DataError where it is no YAML mapping, and as
-    `apply_overrides`.
+    Raises MissingFileError, DataError where it is no YAML mapping, and as `apply_overrides`.
     """
     import yaml
 

@@ -23,12 +23,11 @@ def command(
 ) -> None:
     """Compare evaluated models, paired over their problems.
 
-    First the verdict in words, which model for which N, as on the page of `report`. Then three
-    tables: the scores, with the best and second best of a column marked and a star where the best
-    is significantly above all others; the tests behind the stars; and every model against the
-    baseline. The test is the paired t-test over problems, corrected over all k and pairs of models
-    (Benjamini-Hochberg). Settings in which the runs differ, other than the model, are noted on
-    standard error, and so are samples without a reward.
+    First the verdict in words, which model for which N. Then three tables: the scores, with the
+    best and second best of a column marked and a star where the best is significantly above all
+    others; the tests behind the stars; and every model against the baseline. The test is the paired
+    t-test over problems, corrected over all k and pairs of models (Benjamini-Hochberg). Settings in
+    which the runs differ and samples without a reward are noted on standard error.
 
     Example: maxatk compare base=runs/base tuned=runs/tuned --k 1 128 --format md
 
@@ -36,8 +35,7 @@ def command(
         models: Folders written by eval or score, folders of those, one a benchmark, or files of
             rewards (.csv, .jsonl, .parquet); name=folder gives a model a name.
         options: What is compared.
-        table: Print only this one; csv prints the scores if none is named, and the verdict is
-            printed as text, csv and json.
+        table: Print only this one (the verdict as text, csv or json); csv has the scores otherwise.
     """
     compared = compare(named_sources(models, map, options), options)
     for benchmark, comparison in compared.comparisons.items():

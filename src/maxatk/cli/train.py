@@ -41,9 +41,8 @@ def command(
     continuous, binary, answer, or a function as own.py:reward. --show-config prints all.
 
     If interrupted, rerun the same command: it resumes from the last checkpoint. A finished run is
-    left alone, and goes on where trainer.max_steps is raised. Every logging_steps a line on
-    standard error has the reward, max@k, KL (with beta), the share of completions cut off by
-    length, and the seconds.
+    left alone, and goes on where trainer.max_steps is raised. Every logging_steps a line on stderr
+    has the reward, max@k, KL (with beta), the share of completions cut off, and the seconds.
 
     Example: maxatk train recipe.yaml trainer.k=4 out=runs/k4
 

@@ -88,9 +88,8 @@ def solve(
 ) -> Choice:
     """Draw up to `n` samples for a problem and return the best.
 
-    By the reward they are scored beside the sampling, and once one has a reward of 1 or more no
-    more are drawn; what is chosen does not depend on how fast the verifier was. By anything else
-    all are drawn, and neither tests nor answer are looked at.
+    By the reward they are scored beside the sampling, and none is drawn after one of a reward of 1
+    or more. By anything else all are drawn, and neither tests nor answer are looked at.
 
     Args:
         model: A local folder, a hub name, or the name a server knows.
@@ -103,9 +102,8 @@ def solve(
         reward: What a recipe may say under that name.
         progress: Called with (done, n).
 
-    Raises InvalidValueError (n, `by`, settings, a problem without what `by` needs),
-    MissingFileError (model), MissingDependencyError (backend), ServerError, and DataError where no
-    sample has a value by anything but the reward.
+    Raises InvalidValueError (n, `by`, settings, a problem without what `by` needs), DataError (no
+    sample has what `by` needs), MissingFileError, MissingDependencyError (backend) and ServerError.
     """
     whole("n", n, 1)
     if by == "reward" and reward == BY_TESTS:
@@ -237,9 +235,8 @@ def select(folder: str | Path, by: Sequence[str], *, ks: Sequence[int] | None = 
     a token), "tokens", "entropy", "majority", or "scorio:RULE:COLUMN", the mean over 200 random
     subsets. Samples without a reward or a score are left out. `ks` are 1, 2, 4, ... by default.
 
-    Raises MissingFileError without scores, InvalidValueError for a column that no sample has, for
-    scores that a rule does not take and for a k above the samples, MissingDependencyError for a
-    rule of scorio without it.
+    Raises MissingFileError without scores, InvalidValueError for a column that no sample has,
+    scores that a rule does not take and a k above the samples, MissingDependencyError for scorio.
     """
     folder = Path(folder)
     if not (folder / SCORES).is_file():

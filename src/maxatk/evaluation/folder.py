@@ -42,10 +42,9 @@ def check_folder(
 ) -> None:
     """Raise InvalidValueError where `out` holds a run that is not of these settings.
 
-    A folder without samples and scores is anybody's. With `grows`, which are the problems, it may
-    hold fewer samples of a problem, or the first problems: a sample depends on the seed, the
-    problem and its own index alone. The file `samples` may have grown at its end. What decides
-    scores may be another where there are none.
+    A folder without samples and scores is anybody's. With `grows`, the problems, it may hold fewer
+    samples of a problem, or the first problems: a sample depends on seed, problem and index alone.
+    The file `samples` may have grown at its end. Where there are no scores, others may be wanted.
     """
     path = out / MANIFEST
     held = [n for n in (SAMPLES, SCORES) if (out / n).is_file() and (out / n).stat().st_size]

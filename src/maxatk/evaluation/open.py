@@ -38,8 +38,8 @@ def load_results(
         column: A column of the scores that stands in for the reward.
         mapping: Where a field is in a row of a file of rewards, as in `read_log`.
 
-    Raises MissingFileError or DataError for a source that is none of these, InvalidValueError for
-    a k that the samples do not give, or what cannot be computed without scores.
+    Raises MissingFileError or DataError for another source, InvalidValueError for a k above the
+    samples, or what cannot be computed without scores.
     """
     folder, place = None, "results"
     if isinstance(source, Mapping):
@@ -75,8 +75,7 @@ def results_of_folder(
 ) -> Results:
     """Return the results of the scores in a folder, as `evaluate` and `score` compute them.
 
-    `ks` are beside 1, 2, 4, ...; `threshold` is that of results.json by default, else 1; `column`
-    of the scores stands in for the reward.
+    `ks` are beside 1, 2, 4, ...; `threshold` and `column` are as in `load_results`.
 
     Raises MissingFileError without scores.jsonl, DataError for a corrupt line or no scores at
     all, InvalidValueError for a k above the number of samples or a column that no score has.

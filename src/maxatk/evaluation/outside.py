@@ -81,10 +81,9 @@ def score_rewards(
 ) -> Results:
     """Return the results of rewards that are there already, and write them as a run to `out`.
 
-    `out` gets the files of `score` and, where the file holds completions and prompts, samples.jsonl
-    and prompts.jsonl. `log_format` and `mapping` are as in `read_log`; `more_ks` are beside 1, 2,
-    4, ...; `column` stands in for the reward. The file must have all `problems` and no other, by
-    id, whose `meta` goes into the results.
+    `out` gets the files of `score`; samples.jsonl and prompts.jsonl where the file holds them.
+    `log_format` and `mapping` are as in `read_log`; `more_ks` are beside 1, 2, 4, ...; `column`
+    stands in for the reward. The file must have all `problems`, whose `meta` is kept, and no other.
 
     Raises MissingFileError, DataError (every bad line; no reward at all) or InvalidValueError (k,
     column, a folder of other settings), all before anything is written.

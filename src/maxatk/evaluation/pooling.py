@@ -17,10 +17,9 @@ from maxatk.evaluation import results
 def pool_results(parts: Mapping[str, results.Results]) -> results.Results:
     """Return the results over the problems of all parts, which are results by name.
 
-    The id of a problem becomes `part/id`. Metrics are those at the k that every part has, with
-    intervals over all problems. Where every part has the same problems, as seeds have, a problem
-    counts once, with its mean over the parts. The manifest has the settings that all parts share.
-    Raises InvalidValueError without parts.
+    A problem's id becomes `part/id`. Metrics are those at the k that every part has. Where all have
+    the same problems, as seeds have, a problem counts once, with its mean over the parts. The
+    manifest has the settings that all parts share. Raises InvalidValueError without parts.
     """
     if not parts:
         raise InvalidValueError("parts: must hold at least one results object")

@@ -52,8 +52,7 @@ class PerProblem:
 
     `scored` counts the samples with a reward, `correct` those that passed, `distinct` different
     completions and `programs` different programs, whose shares have the `program_entropy` in nats.
-    `values` maps a metric and k to its values, None where too few samples have a reward. Raises
-    DataError for a column of another length.
+    `values` maps a metric and k to its values. Raises DataError for a column of another length.
     """
 
     ids: tuple[str, ...] = ()
@@ -157,10 +156,10 @@ class Diversity:
 class Results:
     """What `results.json` holds; `metrics` maps a metric and k to its mean over problems.
 
-    Beside "max@k" and "pass@k" there is "max@k by NAME" for every column of the scores that no
-    rewarded sample lacks: the reward of the one of k samples that this column would choose. A
-    sample passes from the reward `threshold` on; `column` of the scores stood in for the reward,
-    if one did. Raises DataError where a metric or the values of its problems are missing.
+    "max@k by NAME" is there for every column of the scores that no rewarded sample lacks: the
+    reward of the one of k samples that it would choose. A sample passes from the reward `threshold`
+    on; `column` of the scores stood in for the reward, if one did. Raises DataError where a metric
+    or the values of its problems are missing.
     """
 
     metrics: dict[str, dict[int, Mean]]

@@ -42,9 +42,8 @@ _log = logging.getLogger(__name__)
 class Run(abc.ABC):
     """A run of `total` samples and its folder; a subclass is where the samples come from.
 
-    What is cheap to check is checked first: raises InvalidValueError for a k above the samples of
-    the problem with the `fewest`, a `by` that no problem has, and a problem that lacks what the
-    reward needs. Nothing is written before `carry_out`.
+    Raises InvalidValueError for a k above the samples of the problem with the `fewest`, a `by` that
+    no problem has, and a problem that lacks what the reward needs; only `carry_out` writes.
     """
 
     samples: Mapping[Key, Sample]
@@ -291,8 +290,7 @@ def score(
 def plan(recipe: EvalRecipe | ScoreRecipe) -> dict[str, int]:
     """Return what `evaluate` or `score` would do, as counts; nothing is written. Raises as they do.
 
-    Of problems, samples, those "found" in the folder, and the most new tokens, or the distinct
-    programs with their tests.
+    Of problems, samples, those "found", and the most new tokens or distinct programs and tests.
     """
     with recipe.verifier.open() as verifier:
         if isinstance(recipe, EvalRecipe):

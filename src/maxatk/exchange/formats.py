@@ -138,8 +138,7 @@ def _openai(row: RawRow, _: Mapping[str, str]) -> list[LogRow]:
 def _lm_eval(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow]:
     """Read a row of samples_*.jsonl (`--log_samples`): a document under one of its filters.
 
-    The metric of a row becomes the reward; a document that was repeated has one metric for all its
-    responses, so its samples carry no reward of their own.
+    The metric is the reward; a repeated document has one for all its responses, so they have none.
     """
     if row.get("filter") != mapping.get("filter", row.get("filter")):
         return []
@@ -180,8 +179,7 @@ def _inspect_rows(path: Path) -> Iterator[PlacedRow]:
 def _inspect(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow]:
     """Read a sample of a log, `.eval` or `.json`, that inspect's own reader has read.
 
-    An epoch is a sample. The score of one scorer is the reward, every score a column, with letters
-    as inspect reads them.
+    An epoch is a sample. One scorer's score is the reward, every score a column, letters numbers.
     """
     scores = {
         name: log.reward(_LETTERS.get(str(value), value), f"scores.{name}")

@@ -33,8 +33,7 @@ class LogRow:
 
     Samples without a number are numbered in the order of the file. `columns` are further numbers,
     `program` is the whole program where the log holds it apart from the completion, which with
-    `continues` goes on from the problem's prompt. `whole` is the sample where the log is one of
-    ours. `prompt` and `answer` belong to the problem.
+    `continues` goes on from the problem's prompt. `whole` is the sample where the log is ours.
     """
 
     problem_id: str
@@ -53,9 +52,8 @@ class LogRow:
 class LogFormat:
     """How the files of one tool, whose first row has all `keys` of one of the sets, are read.
 
-    `convert` makes the samples of a row, given `--map`, in which `choice` may stand beside the
-    fields of a sample; it has to where a field of that name differs from row to row. `rows` reads
-    the file where that is not one row a line.
+    `convert` makes the samples of a row, given `--map`, which has to hold `choice` where the field
+    of that name differs from row to row. `rows` reads the file where that is not one row a line.
     """
 
     title: str

@@ -36,9 +36,8 @@ def read_log(
     a row, such as `metrics.exact_match` or `choices.0.text`, and holds the choice of a format.
     `accept` returns what is taken for a sample, or refuses it with a ValueError.
 
-    Raises MissingFileError without the file, InvalidValueError for an unknown format or mapping,
-    and one DataError that lists every bad row with file, line and field, or names the format
-    that the file seems to have.
+    Raises MissingFileError, InvalidValueError for an unknown format or mapping, and one
+    DataError that lists every bad row, or names the format that the file seems to have.
     """
     path, mapping = Path(path), dict(mapping or {})
     name = log_format or format_of(path)
@@ -83,27 +82,21 @@ def read_log(
 def format_of(path: str | Path, default: str = TABLE) -> str:
     """Return the name of the format that a file has by its first row; `default` if no other.
 
-    The default is `TABLE` or `OURS`. Raises MissingFileError without the file,
-    MissingDependencyError for parquet without PyArrow.
+    Raises MissingFileError without the file, MissingDependencyError for parquet without PyArrow.
     """
     path = Path(path)
     if path.suffix in _OF_SUFFIX:
         return _OF_SUFFIX[path.suffix]
-    row = _first_row(path)
-    found = None if row is None or FORMATS[default].matches(row) else _recognised(row)
-    return default if found is None or found in _OWN else found
-
-
-def _recognised(row: RawRow) -> str | None:
-    return next((name for name, known in FORMATS.items() if known.matches(row)), None)
+    row, seems = _first_row(path)
+    own = row is None or FORMATS[default].matches(row) or seems in ("", *_OWN)
+    return default if own else seems
 
 
 def _check_form(path: Path, chosen: LogFormat) -> None:
     """Raise DataError for a file that has another form than the one that was named."""
-    row = _first_row(path)
+    row, seems = _first_row(path)
     if row is None or chosen.matches(row):
         return
-    seems = _recognised(row)
     hint = f"; as {FORMATS[seems].title} it is read without --format" if seems else ""
     raise DataError(
         f"{path}: this does not look like {chosen.title}; got the fields "
@@ -111,13 +104,14 @@ def _check_form(path: Path, chosen: LogFormat) -> None:
     )
 
 
-def _first_row(path: Path) -> RawRow | None:
-    """Return the first row of a file, None for a bad one, which is named with all others."""
+def _first_row(path: Path) -> tuple[RawRow | None, str]:
+    """Return the first row of a file, None for a bad one, and the format that it is of."""
     for _, value in _placed_rows(path):
         with contextlib.suppress(ValueError):
-            return _row(value)
+            row = _row(value)
+            return row, next((name for name, known in FORMATS.items() if known.matches(row)), "")
         break
-    return None
+    return None, ""
 
 
 def _placed_rows(path: Path) -> Iterator[PlacedRow]:

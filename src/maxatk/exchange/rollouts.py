@@ -1,16 +1,14 @@
 """Rollouts that trainers dump, a row or a file a group of traces.
 
-Sources, as of August 2026:
+Sources at github.com, as of August 2026:
 
-- trl: github.com/huggingface/trl, `grpo_trainer.py`, `log`;
-- verl: github.com/volcengine/verl, `trainer_base.py`, `_dump_generations`, and `padding_utils.py`,
-  `upsample_batch_to_divisible_size`;
-- verifiers and prime-rl: github.com/PrimeIntellect-ai/verifiers, `v1/episode.py`, `v1/trace.py`
-  and `legacy/utils/save_utils.py`; prime-rl's `monitors/file.py` writes the same episodes;
-- slime: github.com/THUDM/slime, `observability/rollout_data_utils.py` and `utils/types.py`;
-- rLLM: github.com/rllm-org/rllm, `eval/episode_store.py` and `types.py`;
-- tinker: github.com/thinking-machines-lab/tinker-cookbook, `eval/benchmarks/_types.py` and
-  `rl/rollout_logging.py`.
+- trl: huggingface/trl, `grpo_trainer.py`, `log`;
+- verl: volcengine/verl, `_dump_generations` of `trainer_base.py`, and `padding_utils.py`;
+- verifiers and prime-rl: PrimeIntellect-ai/verifiers, `v1/episode.py`, `v1/trace.py` and
+  `legacy/utils/save_utils.py`; prime-rl's `monitors/file.py` writes the same episodes;
+- slime: THUDM/slime, `observability/rollout_data_utils.py` and `utils/types.py`;
+- rLLM: rllm-org/rllm, `eval/episode_store.py` and `types.py`;
+- tinker: thinking-machines-lab/tinker-cookbook, `benchmarks/_types.py`, `rollout_logging.py`.
 """
 
 from __future__ import annotations

@@ -81,8 +81,7 @@ def t_quantile(chance: float, df: npt.ArrayLike) -> FloatArray:
 def mean_and_error(values: FloatArray) -> tuple[FloatArray, FloatArray, npt.NDArray[np.int64]]:
     """Return the mean over rows of values (P, K), its error, and the rows with a value: (K,) each.
 
-    The mean is NaN without a value, the error for fewer than two. Raises InvalidValueError when
-    there are no rows.
+    The mean is NaN without a value, the error below two. Raises InvalidValueError without rows.
     """
     fits = values.ndim == 2 and len(values) > 0
     require(fits, "values", "of shape (P, K) with P > 0", values.shape)

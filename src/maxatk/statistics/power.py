@@ -45,8 +45,7 @@ def problems_needed(difference: float, *, k: int, samples: int, chances: npt.Arr
 
     Either model draws so many `samples` of every problem. `chances` (P,) are the first model's to
     solve each of some typical problems, in [0, 1]: `correct` / `scored` of a results.json will do.
-    Its noise and that of models that differ more on some problems are counted; the test is that of
-    `pairs_needed`.
+    The noise of samples, and of models that differ more on some problems, is counted.
 
     Raises InvalidValueError for a k above the samples, chances outside [0, 1], a
     difference that no shift of the log odds makes, and as `pairs_needed`.

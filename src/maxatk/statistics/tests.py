@@ -105,8 +105,7 @@ def wilcoxon(values: FloatArray, baseline: FloatArray) -> float:
 def adjusted_p_values(p_values: Sequence[float]) -> list[float]:
     """Return Benjamini-Hochberg (1995) adjusted p-values, in the order given.
 
-    Of those that are at most q no more than the share q is false on average, for independent or
-    positively dependent tests.
+    Of those up to q at most the share q is false on average, if no two tests oppose each other.
     """
     from scipy import stats
 
