@@ -51,10 +51,7 @@ def named_paths(items: Sequence[str]) -> dict[str, Path]:
         if not equals:
             name, path = Path(item).name, item
         if not name or name in named:
-            held = f", and {name!r} is taken" if name else ""
-            raise InvalidValueError(
-                f"{item!r}: every run needs a name of its own: name=folder{held}"
-            )
+            raise InvalidValueError(f"{item!r}: every run needs a name of its own: name=folder")
         named[name] = Path(path)
     return named
 

@@ -217,21 +217,18 @@ def _print_table(table: Table, title: str) -> None:
 
 
 def _shown(table: Table, title: str, *, styled: bool) -> RichTable:
-    from rich.markup import escape
     from rich.table import Table as RichTable
+    from rich.text import Text
 
-    shown = RichTable(caption=escape(printable(title)) or None, caption_justify="left")
+    def text(cell: Cell) -> Text:
+        style, mark = (_STYLES[cell.mark], "") if styled else ("", _FOOTNOTES.get(cell.mark, ""))
+        small = f"\n{cell.small}" if cell.small else ""
+        return Text.assemble((printable(cell.text + mark), style), (printable(small), "dim"))
+
+    caption = Text(printable(title), "table.caption") if title else None
+    shown = RichTable(caption=caption, caption_justify="left")
     for name in table.header:
-        shown.add_column(escape(printable(name)), overflow="fold")
+        shown.add_column(Text(printable(name)), overflow="fold")
     for row in table.rows:
-        shown.add_row(*(_text(cell, styled=styled) for cell in row))
+        shown.add_row(*map(text, row))
     return shown
-
-
-def _text(cell: Cell, *, styled: bool) -> str:
-    from rich.markup import escape
-
-    style = _STYLES[cell.mark] if styled else ""
-    text = escape(printable(cell.text)) + ("" if styled else _FOOTNOTES.get(cell.mark, ""))
-    text = f"[{style}]{text}[/{style}]" if style else text
-    return f"{text}\n[dim]{escape(printable(cell.small))}[/dim]" if cell.small else text

@@ -64,11 +64,6 @@ class Command(RunRecipe):
     def run(self, _: Sequence[str]) -> None:
         """Do what was asked."""
         output.refuse_two_outputs(self.output_format, self.progress)
-        if self.format == "json":
-            raise InvalidValueError(
-                "--format: names the tool that wrote the file; --output-format json prints the "
-                "tables as JSON"
-            )
         if (self.samples is None) == (not self.rewards):
             raise InvalidValueError("score: give either --samples or --rewards")
         files = _files(self.rewards)
@@ -103,7 +98,6 @@ class Command(RunRecipe):
 
 
 def _files(given: Sequence[Path]) -> list[Path]:
-    """Return the files that were named, those of folders and of patterns, 2 before 10."""
     found: list[Path] = []
     for path in given:
         inside = path.iterdir() if path.is_dir() else map(Path, glob.glob(str(path)))
