@@ -34,7 +34,6 @@ def environment() -> dict[str, Any]:
 
 
 def _gpus() -> dict[str, str]:
-    """Return the GPUs with driver and CUDA, where NVIDIA's tool finds some."""
     rows = [row.split(", ") for row in _answer(*_NVIDIA_SMI).splitlines() if ", " in row]
     if not rows:
         return {}

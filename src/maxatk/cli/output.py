@@ -39,8 +39,7 @@ _UNBROKEN = 100_000  # characters of a line of a table: more than it has
 class Output:
     """One table of a command: its rows for programs, and how people see it.
 
-    `rows` have one number a field: they are the JSON and the CSV. `table`, with `title` below it on
-    a terminal, is the rest; without one the rows are for programs alone.
+    `rows`, one number a field, are the JSON and the CSV; `table`, with `title` below it, the rest.
     """
 
     rows: Sequence[TidyRow]
@@ -198,11 +197,7 @@ def say_aside(text: str) -> None:
 
 
 def _print_table(table: Table, title: str) -> None:
-    """Print a table with its best cells bold and the second best underlined.
-
-    On a narrow terminal its rows become columns where those are fewer, and texts are folded.
-    Elsewhere it is as wide as it needs to be, and footnote marks stand for the styles.
-    """
+    # On a narrow terminal rows become columns where those are fewer, and texts are folded.
     from rich.console import Console
 
     styled = sys.stdout.isatty()

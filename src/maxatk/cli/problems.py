@@ -85,9 +85,8 @@ def prepare_files(
 ) -> None:
     """Make problems.jsonl of a benchmark, filtered and split as a recipe says, and count the rows.
 
-    Beside X.jsonl lie X.solutions.jsonl (reference solutions that `score` and `problems check`
-    read), X.left_out.jsonl (every row left out, with the reason) and X.manifest.json. If
-    interrupted, rerun the same command: it resumes.
+    Beside X.jsonl lie X.solutions.jsonl, X.left_out.jsonl (with the reasons) and X.manifest.json.
+    If interrupted, rerun the same command: it resumes.
 
     Args:
         recipe: A YAML file with the mapping `sets`, or the name of a benchmark.
@@ -178,8 +177,7 @@ def select(
 ) -> None:
     """Keep the problems whose max@k in an evaluation lies strictly between two values.
 
-    With the defaults these are the problems whose samples had neither all reward 0 nor all 1. On
-    the others a group of samples has no signal to train on.
+    With the defaults these are those that have a signal to train on: not all rewards are 0, or 1.
 
     Example: maxatk problems select runs/eval/base --out runs/train.jsonl
 
@@ -213,7 +211,6 @@ command = one_of(
 def _sets(
     recipe: str, overrides: Sequence[str], file: Path | None, only: str | None
 ) -> dict[str, PrepareSettings]:
-    """Return the sets of a recipe, or the one set that a benchmark is."""
     if Path(recipe).suffix in (".yaml", ".yml"):
         if file is not None:
             raise InvalidValueError("--file: for a recipe write sets.NAME.file=... instead")
@@ -242,7 +239,6 @@ def _targets(sets: Mapping[str, PrepareSettings], out: Path) -> dict[str, Path]:
 
 
 def _token_counter(settings: PrepareSettings) -> Callable[[str], int] | None:
-    """Return the function that counts a prompt's tokens, or None where nothing counts them."""
     if settings.max_prompt_tokens is None or settings.tokenizer is None:
         return None
     from maxatk.models import load_tokenizer, prompt_ids, refuse_missing_model
@@ -257,7 +253,6 @@ def _token_counter(settings: PrepareSettings) -> Callable[[str], int] | None:
 
 
 def _problem_text(solved: SolvedProblem) -> str:
-    """Return a problem for people: what it is, its prompt, some tests, its reference solution."""
     row = solved.problem.to_json()
     tests = row.get("tests", [])
     named = ("compare", "time_limit_s", "memory_limit_mb", "entry_point", "answer")
@@ -273,7 +268,6 @@ def _problem_text(solved: SolvedProblem) -> str:
 
 
 def _prepared(manifests: Mapping[str, Mapping[str, Any]]) -> dict[str, Output]:
-    """Return the tables of preparations: counts, rows left out by reason, and files."""
     kept = ("rows", "kept", "solutions", "tests", "with_duplicates", "duplicates")
     sets, left_out, files = [], [], []
     for name, found in manifests.items():

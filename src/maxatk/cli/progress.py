@@ -85,9 +85,8 @@ def progress_of(
 ) -> Iterator[Progress]:
     """Yield `report(done, total, part)`, shown as `mode` says until the block ends.
 
-    "auto" draws a bar for each part on a terminal and prints a line for all every ten seconds
-    elsewhere; "json" writes {"done", "total"} lines to standard output, and ends this process with
-    its parent, as when its standard input closes. `parts` names what is done in each.
+    "auto" draws a bar for each of `parts` on a terminal, else prints a line every ten seconds;
+    "json" prints {"done", "total"}, and ends this process with its parent.
     """
     report = Progress(parts)
     if mode == "json":
@@ -106,7 +105,6 @@ def progress_of(
 
 @contextlib.contextmanager
 def _bars(report: Progress, name: str) -> Iterator[None]:
-    """Draw the reports as bars, one for each part, from its first report on."""
     from rich import progress as rich
     from rich.console import Console
     from rich.markup import escape

@@ -109,7 +109,6 @@ def _files(given: Sequence[Path]) -> list[Path]:
 
 
 def _print_steps(asked: Command, files: Sequence[Path]) -> None:
-    """Print max@k over the steps of a training, one a file; each is a run in a folder of `out`."""
     steps = {int((re.findall(r"\d+", file.stem) or ["-1"])[-1]): file for file in files}
     if len(steps) < len(files) or -1 in steps:
         raise InvalidValueError(

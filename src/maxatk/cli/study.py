@@ -41,8 +41,7 @@ def command(
         recipe: A YAML file with title, out, seeds, model or mini, train, eval and grids; with
             `extends: FILE` the keys that it does not have come from another recipe beside it.
         overrides: Settings that win over the recipe, such as out=runs/other seeds=[7].
-        jobs: Stages run at once. If not given, one more than cores with the built-in model, and
-            one with another, which may fill the GPU.
+        jobs: Stages run at once; one more than cores with the built-in model, else one by default.
         dry_run: Check everything, print the stages that are left, and stop.
     """
     at_least("--jobs", jobs, 1)
@@ -86,7 +85,6 @@ def carry_out(
 
 
 def _plan_text(study: StudyRecipe, stages: Mapping[str, float | None]) -> str:
-    """Return what is left of the stages, which have the seconds that the finished ones took."""
     left = [name for name, seconds in stages.items() if seconds is None]
     finished = f"{len(stages)}, {len(stages) - len(left)} of them finished"
     facts = {"models": f"{len(study.variants)} x {len(study.seeds)} seeds", "stages": finished}

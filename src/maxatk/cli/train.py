@@ -113,7 +113,6 @@ def _print_outcome(out: Path, output_format: OutputFormat) -> None:
 
 
 def _as_text(found: Preview) -> str:
-    """Return a preview for people."""
     about = {name: getattr(found.recipe, name) for name in ("model", "problems", "out", "reward")}
     tried = {f"{name} of three completions": values for name, values in found.rewards.items()}
     unchecked = {"not checked": found.unchecked} if found.unchecked else {}

@@ -147,7 +147,6 @@ def _best_scored(
     ahead: int,
     report: Callable[[Sequence[Any]], None],
 ) -> Choice:
-    """Return the best of what is drawn by its reward, up to the batch in which one was solved."""
     found: list[Submission] = []
     scores: list[Score] = []
 
@@ -193,7 +192,6 @@ def _first_best(
 def _values(
     problem: Problem, by: str, found: Sequence[Submission], verifier: Verifier
 ) -> Sequence[float | None]:
-    """Return what chooses among samples by anything but the reward, None where one has none."""
     if by == "likelihood":
         return [each.sample.logprob for each in found]
     if by == "visible-tests":

@@ -61,9 +61,8 @@ def gradient_tables(
     A model of more than 5 million parameters has those of low-rank adapters. At most 64 samples of
     a problem count. `progress` is called with (done, total) problems.
 
-    Raises MissingFileError without the run's files, InvalidValueError for numbers that are not
-    allowed, DataError for samples of a file or a server and for fewer than two such problems,
-    MissingDependencyError without peft where adapters are needed.
+    Raises MissingFileError without the run's files, InvalidValueError for numbers, DataError for
+    samples of a file or a server or fewer than two problems, MissingDependencyError without peft.
     """
     whole("n", n, 2)
     whole("prompts", prompts, 2)

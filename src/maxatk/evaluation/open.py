@@ -38,8 +38,7 @@ def load_results(
         column: A column of the scores that stands in for the reward.
         mapping: Where a field is in a row of a file of rewards, as in `read_log`.
 
-    Raises MissingFileError or DataError for another source, InvalidValueError for a k above the
-    samples, or what cannot be computed without scores.
+    Raises MissingFileError, DataError, InvalidValueError (a k above the samples; no scores for it).
     """
     folder, place = None, "results"
     if isinstance(source, Mapping):

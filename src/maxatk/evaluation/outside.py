@@ -116,8 +116,7 @@ def frame(
     `problem` and `reward` are columns; NaN is a sample without a reward. `more_ks` are beside 1,
     2, 4, ..., and `threshold` is the reward from which a sample passes.
 
-    Raises InvalidValueError for a column that is not there and for a k above the samples,
-    DataError for a reward that is no number or an empty frame.
+    Raises InvalidValueError (no such column, a k above the samples), DataError (rewards, no rows).
     """
     for field, column in (("problem", problem), ("reward", reward)):
         if column not in data.columns:

@@ -79,7 +79,6 @@ def _entropy(parts: Sequence[results.Entropy | None]) -> results.Entropy | None:
 
 
 def _histogram(parts: Sequence[results.Histogram]) -> results.Histogram:
-    """Return the sum of histograms whose widths are powers of two."""
     width = max(part.width for part in parts)
     counts = Counter[int]()
     for part in parts:

@@ -57,12 +57,11 @@ def prospects(
     - "needed": how many `problems` and `seeds` show a `difference` of max@k, None if none do.
     - "suggestion": an n, a k and a method that suit the problems, with the reason.
 
-    `best_of` is of how many answers the best is taken in use, half the samples by default. Those
-    `ns`, sizes of a group, that are above the samples of the poorest problem are left out. `ks`
-    are 1, 2, 4, ... up to half of the samples by default.
+    `best_of` answers are what the best is taken of in use, half the samples by default. Sizes of a
+    group `ns` above the samples of the poorest problem are left out. `ks` are 1, 2, 4, ... up to
+    half of the samples by default.
 
-    Raises MissingFileError without scores, DataError for a corrupt line, InvalidValueError for
-    numbers that are not allowed and samples that are too few.
+    Raises MissingFileError, DataError for a corrupt line, InvalidValueError for numbers.
     """
     for n in ns:
         whole("n", n, 2)
@@ -149,7 +148,6 @@ def suggested(rewards: FloatArray, ns: Sequence[int], best_of: int) -> dict[str,
 
 
 def _chances(rewards: FloatArray, folder: Path) -> FloatArray:
-    """Return the share of the scored samples of each problem that pass, (P,)."""
     results = folder / RESULTS
     threshold = read_results(results).threshold if results.is_file() else None
     passed = rewards >= (CEILING if threshold is None else threshold)

@@ -166,8 +166,8 @@ class Drawn(Run):
     def draw(self) -> Generator[Sequence[Submission], None, None]:
         """Yield the samples that are there, then those that are drawn, each as soon as stored.
 
-        They are stored in the order of the problems, and before they are scored: so the files of
-        an interrupted run are prefixes of those of an uninterrupted one.
+        They are stored in the order of the problems before they are scored: the files of an
+        interrupted run are prefixes of those of an uninterrupted one.
         """
         with Store(self.out / folder.SAMPLES, Sample) as store:
             self._refuse_strangers(store)
@@ -262,8 +262,7 @@ def evaluate(
     `progress` is called with (done, total, "samples" or "scores"), from two threads.
 
     Raises MissingFileError (problems, model), DataError (problems, the folder's files) and
-    InvalidValueError (settings; a difference to the folder's manifest), all before any sampling;
-    ServerError when a server fails for good: the same call resumes where it stopped.
+    InvalidValueError (settings, the folder's manifest) before any sampling; ServerError later.
     """
     with _opened(recipe, verifier) as verifier:
         return Drawn(recipe, verifier, backend).carry_out(progress)

@@ -153,7 +153,6 @@ def _continuation(completion: str, problem: Problem | None) -> str:
 
 
 def _write_inspect_log(rows: Sequence[Exported], out: Path, name: str) -> None:
-    """Write the log of a run with inspect's own writer: our samples are its epochs, from 1."""
     if out.suffix not in (".eval", ".json"):
         raise InvalidValueError(f"out: a log of inspect ends in .eval or .json, got {str(out)!r}")
     with needing(NO_INSPECT):
