@@ -80,9 +80,8 @@ class PromptSettings:
     """How a problem's prompt becomes what the model reads.
 
     Args:
-        template: "auto" makes it a user's turn of the tokenizer's chat template, or leaves it as
-            it is where there is none; "none" always leaves it as it is; anything else is a file
-            with a template.
+        template: "auto" makes it a user's turn of the tokenizer's chat template, if there is one;
+            "none" leaves it as it is; anything else is a file with a template.
         system: A turn of the system before it.
         template_arguments: Handed to the template, such as {"enable_thinking": False}.
 

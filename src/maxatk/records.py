@@ -56,28 +56,26 @@ class TestCase:
     check: str | None = None
 
     def __post_init__(self) -> None:
-        given = frozenset(f for f in _TEST_FIELDS if getattr(self, f) is not None)
-        if given not in _TEST_KINDS:
+        given = self.to_json()
+        if frozenset(given) not in _TEST_KINDS:
             raise InvalidValueError(
                 f"TestCase: got the fields {sorted(given)}; allowed: input and output, "
                 "call and output, or check alone"
             )
-        for name in given:
-            value = getattr(self, name)
+        for name, value in given.items():
             require(isinstance(value, str), f"TestCase.{name}", "a string", value)
 
     def to_json(self) -> dict[str, str]:
         """Return the fields that are set, as in `problems.jsonl`."""
-        return {f: getattr(self, f) for f in _TEST_FIELDS if getattr(self, f) is not None}
+        return _without_none(self)
 
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> TestCase:
         """Return the test of a JSON object; null fields count as absent, unknown ones raise."""
-        refuse_unknown(row, _TEST_FIELDS, where="test")
+        refuse_unknown(row, list(cls.__dataclass_fields__), where="test")
         return cls(**{name: value for name, value in row.items() if value is not None})
 
 
-_TEST_FIELDS = ("input", "output", "call", "check")
 _TEST_KINDS = (frozenset({"input", "output"}), frozenset({"call", "output"}), frozenset({"check"}))
 
 
@@ -86,12 +84,10 @@ class Problem:
     """One problem with its tests, its answer, or neither: a line of `problems.jsonl`.
 
     `tests` decide the reward of a program; by `visible_tests` it may be chosen. `answer` is that of
-    a problem that asks for no program. `meta` holds fields of one's own, which reward functions
-    receive as columns; such a function needs neither tests nor an answer.
+    a problem that asks for no program. `meta` holds fields of one's own: columns of rewards.
 
     `time_limit_s` (CPU seconds a test) and `memory_limit_mb` (MiB) are None for the verifier's own;
-    `compare` names a rule of the verifier, `checker` is the source of a program that decides which
-    outputs are right, for the rule of that name.
+    `compare` names a rule of the verifier, `checker` is the program of the rule of that name.
     """
 
     id: str
@@ -253,10 +249,9 @@ class Verdict:
 class Score:
     """The verdict on one sample: a line of `scores.jsonl`; `reward` is None if unscorable.
 
-    `program` is a fingerprint of the program's syntax tree, equal for programs that differ in
-    layout alone. `columns` are further numbers, such as a second reward: they can stand in for the
-    reward, or choose among the samples. A reward that no tests gave has the outcome `scored` and
-    counts no tests. `error` says what a reward function failed with.
+    `program` is a fingerprint of the program's syntax tree, whatever its layout. `columns` are
+    further numbers that can stand in for the reward, or choose among samples. A reward that no
+    tests gave has the outcome `scored`. `error` says what a reward function failed with.
     """
 
     problem_id: str
@@ -285,6 +280,6 @@ class Score:
         return typed(known, cls, where="score")
 
 
-def _without_none(record: Problem | Sample) -> dict[str, Any]:
+def _without_none(record: TestCase | Problem | Sample) -> dict[str, Any]:
     values = {name: getattr(record, name) for name in record.__dataclass_fields__}
     return {name: value for name, value in values.items() if value is not None}

@@ -57,9 +57,8 @@ def command(
     tables = results_output(results)
     tables["stages"] = Output([{"stage": name, "seconds": s} for name, s in seconds.items()])
     tables["files"] = Output([{"report": str(page)}])
-    sentences = remarks(study, found.comparison)
-    if fast:
-        sentences = ["A check of all stages: these numbers mean nothing."]
+    meaningless = ["A check of all stages: these numbers mean nothing."]
+    sentences = meaningless if fast else remarks(study, found.comparison)
     spent = ", ".join(f"{name} {taken:.0f} s" for name, taken in seconds.items())
     lines = [*sentences, f"report: {page}", f"stages: {spent}"]
     emit(tables, format, text="\n".join(lines))

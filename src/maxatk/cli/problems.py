@@ -39,12 +39,7 @@ def list_benchmarks(format: OutputFormat = "text") -> None:
         }
         for name, found in BENCHMARKS.items()
     ]
-    note = (
-        "The default split is read if no split is named. From the hub each needs the package "
-        "'datasets' and a\nnetwork; with --file a local file or folder of the same schema (JSONL, "
-        "JSON, parquet)."
-    )
-    emit({"benchmarks": shown(rows)}, format, text=note)
+    emit({"benchmarks": shown(rows)}, format)
 
 
 def show(

@@ -37,11 +37,11 @@ def build_results(
     """Return the results of one evaluation.
 
     Every problem must have a score; one with fewer than k rewards is left out of the mean at k.
-    `ks` are beside 1, 2, 4, ... up to the samples of the problem with the fewest. From the reward
-    `threshold` on a sample passes. `meta` has the problems' own fields.
+    `ks` are beside 1, 2, 4, ... up to the samples of the problem with the fewest. A sample passes
+    from the reward `threshold` on. `meta` has the problems' own fields.
 
-    Raises InvalidValueError for a k above the number of samples of the problem that has the
-    fewest, a threshold that is not finite, and a column that no score has.
+    Raises InvalidValueError for a k above those samples, a threshold that is not finite, and a
+    column that no score has.
     """
     require(is_finite(threshold), "threshold", "a finite number", threshold)
     scores = scores if isinstance(scores, ScoreTally) else ScoreTally(scores)

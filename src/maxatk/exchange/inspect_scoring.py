@@ -30,8 +30,7 @@ _as_float = value_to_float()
 def max_at(k: int) -> ScoreReducer:
     """Return the reducer to max@k: the expected best score of k epochs.
 
-    Fewer than k scored epochs give NaN, which inspect counts as unscored. Source: "The Best of N
-    Worlds", appendix C.1.
+    Fewer than k scored epochs give NaN: unscored. Source: "The Best of N Worlds", appendix C.1.
     """
     return lambda scores: Score(value=_max_at([score.value for score in scores], k))
 

@@ -32,9 +32,8 @@ def read_log(
 ) -> list[LogRow]:
     """Return the samples of a log, in the order of the file, each with its index.
 
-    Without `log_format` it is that of `format_of`. `mapping` says where a field of `MAPPED` is in
-    a row, such as `metrics.exact_match` or `choices.0.text`, and holds the choice of a format.
-    `accept` returns what is taken for a sample, or refuses it with a ValueError.
+    Without `log_format` it is that of `format_of`. `mapping` says where a field of `MAPPED` is, as
+    `choices.0.text`, or what a format has to choose. `accept` changes or refuses samples.
 
     Raises MissingFileError, InvalidValueError for an unknown format or mapping, and one
     DataError that lists every bad row, or names the format that the file seems to have.

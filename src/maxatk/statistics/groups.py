@@ -18,9 +18,9 @@ def group_values(
 ) -> dict[str, float]:
     """Return what is logged of groups: rewards and advantages (P, n), and the texts of each group.
 
-    max@k for k = 1, 2, 4 .. n and the trained k; the root mean square of the advantages as the loss
-    gets them; the share of groups whose advantages are all 0; that of distinct completions in a
-    group; of the samples above the least reward the share whose text is so in another group too.
+    max@k for k = 1, 2, 4 .. n and the trained k; the root mean square of the advantages; the share
+    of groups whose advantages are all 0; that of distinct completions in a group; of the samples
+    above the least reward the share whose text is so in another group too.
     """
     n = rewards.shape[1]
     return {

@@ -103,10 +103,10 @@ def student_mean(values: FloatArray) -> Interval:
 def mean_interval(values: FloatArray, *, resamples: int = RESAMPLES) -> Interval:
     """Return the mean of values (P, K) over problems with the interval that suits their number.
 
-    A column with 30 values or more has the percentile bootstrap's: whole problems are resampled,
-    the same ones in every column. A column with fewer has that of `student_mean`, cut at 0 and 1
-    where all values lie between: over 5 problems with 256 samples the bootstrap's holds the true
-    max@1 in 83% of all cases instead of 95%, Student's in 94%. Raises as `mean_and_error`.
+    A column with 30 values or more has the percentile bootstrap's, of the same resampled problems.
+    One with fewer has that of `student_mean`, cut at 0 and 1 where all values lie between: over 5
+    problems the bootstrap's holds the true max@1 in 83% of all cases, Student's in 94%. Raises as
+    `mean_and_error`.
     """
     mean, _, problems = mean_and_error(values)
     many = problems >= FEW_PROBLEMS

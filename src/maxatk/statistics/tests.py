@@ -78,10 +78,9 @@ def smallest_sign_flip_p(moved: npt.ArrayLike) -> FloatArray:
 def wilcoxon(values: FloatArray, baseline: FloatArray) -> float:
     """Return the p of Wilcoxon's signed-rank test of `values` against `baseline`, two-sided.
 
-    Both are (P,); NaN on either side leaves the problem out. Zero differences are dropped, equal
-    ones share their mean rank. p is exact up to 100 differences, ties or not, and that of the
-    normal approximation with the tie correction above; 1 where none is left. Source: "The Best of
-    N Worlds", section 4.5. Raises InvalidValueError for different shapes.
+    Both are (P,); NaN and zero differences are left out, equal ones share their mean rank. p is
+    exact up to 100 differences, and above that of the normal approximation with the tie correction.
+    Source: "The Best of N Worlds", section 4.5. Raises InvalidValueError for different shapes.
     """
     require(values.shape == baseline.shape, "values", f"of shape {baseline.shape}", values.shape)
     require(values.ndim == 1, "values", "of shape (P,)", values.shape)
