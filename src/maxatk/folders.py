@@ -30,10 +30,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def read_training(folder: Path, name: str = TRAIN_RECORD) -> dict[str, Any]:
-    """Return the record of a training, or of a checkpoint: its recipe and the rows of its log.
-
-    The rows are there once it has finished. Raises DataError for a file that does not hold them.
-    """
+    """Return the record of a training or a checkpoint: recipe and log; raises as `read_json`."""
     path = folder / name
     found = read_json(path)
     log = found.get("log_history", [])

@@ -44,10 +44,7 @@ def head_of(line: bytes) -> Head | None:
 
 
 def training_log(folder: Path) -> list[dict[str, Any]] | None:
-    """Return the rows of the log of a training, finished or not; None for a folder without one.
-
-    Raises DataError for a file that does not hold them.
-    """
+    """Return the rows of a training's log; None without one, DataError where they are damaged."""
     found = read_training(folder) if (folder / TRAIN_RECORD).is_file() else {}
     checkpoint = last_checkpoint(folder)
     if "log_history" not in found and (folder / GROUPS).is_file():

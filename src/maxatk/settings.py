@@ -274,10 +274,7 @@ def _check_numbers(value: Any, where: str) -> None:
 
 
 def masked(settings: Any) -> Any:
-    """Return a copy of settings with every secret replaced by `HIDDEN`.
-
-    Secret are texts under names as `_SECRET`, and what stands before the host in a URL.
-    """
+    """Return settings with `HIDDEN` for texts under names as `_SECRET`, and for users in URLs."""
     if isinstance(settings, Mapping):
         return {
             n: HIDDEN if v and isinstance(v, str) and _SECRET.match(str(n)) else masked(v)

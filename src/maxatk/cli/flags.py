@@ -41,10 +41,7 @@ def set_threads(model: str = "") -> None:
 
 
 def named_paths(items: Sequence[str]) -> dict[str, Path]:
-    """Return the paths of `name=path` items; a bare path has the name of its last part.
-
-    Raises InvalidValueError for two of one name.
-    """
+    """Return paths by name of `name=path` or bare items; InvalidValueError for equal names."""
     named: dict[str, Path] = {}
     for item in items:
         name, equals, path = item.partition("=")

@@ -67,10 +67,7 @@ _CLOSED = 141  # 128 + SIGPIPE: what a shell reports of a command that a closed 
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return the exit status: 0, 2 for bad input, 130 after Ctrl-C.
-
-    It is 141 where the output is a pipe that was closed at its other end.
-    """
+    """Run one command; return 0, 2 for bad input, 130 after Ctrl-C, 141 where a pipe was closed."""
     sys.stdout = sys.stdout or os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")  # closed by >&-
     sys.stderr = sys.stderr or os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
     try:

@@ -13,6 +13,7 @@ import tyro
 
 from maxatk.errors import InvalidValueError, printable
 from maxatk.evaluation.open import ResultsSource, load_results
+from maxatk.evaluation.recipe import RunRecipe
 from maxatk.evaluation.results import METRICS, MOST_CUT_OFF, Results, results_by
 from maxatk.report import Cell, Table, format_table, outcomes_table, overview_table
 from maxatk.report.run_tables import KS, groups_table
@@ -20,8 +21,6 @@ from maxatk.report.tables import TidyRow, as_csv, as_json, transposed
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
-
-    from maxatk.evaluation.recipe import RunRecipe
 
 _SAID = "How it is printed; csv (one table) and json (one object) have one number a field."
 OutputFormat: TypeAlias = Annotated[

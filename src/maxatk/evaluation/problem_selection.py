@@ -21,9 +21,8 @@ def select_problems(
 ) -> list[Problem]:
     """Return the problems whose max@k in a run lies strictly between two values, in their order.
 
-    By default these are the problems whose rewards are neither all 0 nor all 1: the others give no
-    signal. `problems` is the run's own file by default. Raises MissingFileError without the run or
-    its problems, InvalidValueError for the bounds and the k, DataError for other problems.
+    `problems` are by default those of the run. Raises MissingFileError without the run or its
+    problems, InvalidValueError for the bounds and the k, DataError for other problems.
     """
     if not 0 <= above < below <= 1:
         raise InvalidValueError(

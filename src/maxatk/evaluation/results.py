@@ -226,12 +226,9 @@ class Results:
             for metric in METRICS
             for k, mean in self.metrics[metric].items()
         ]
-        said = f"{self.counts.problems:,} problems, {self.counts.samples:,} samples"
-        lacking = f". {self.counts.lacking}" if self.counts.lacking else ""
-        return (
-            html_table(("metric", "mean", "95% from", "to"), rows)
-            + f"<p>{escape(said + lacking)}.</p>"
-        )
+        found = f"{self.counts.problems:,} problems, {self.counts.samples:,} samples"
+        said = escape(". ".join(filter(None, (found, self.counts.lacking))))
+        return f"{html_table(('metric', 'mean', '95% from', 'to'), rows)}<p>{said}.</p>"
 
     def to_json(self) -> dict[str, Any]:
         """Return the content of `results.json`."""

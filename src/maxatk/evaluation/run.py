@@ -254,9 +254,8 @@ def evaluate(
     """Sample a model on every problem, score the samples beside it, and return the results.
 
     The folder gets samples.jsonl, scores.jsonl, failures.jsonl, prompts.jsonl, manifest.json and
-    results.json, which holds what is returned. The same call continues a run that was killed, with
-    the same samples as an uninterrupted one; a call with other settings is refused, except that a
-    run may grow: by more samples, and by problems that follow those it has.
+    results.json. The same call continues a killed run, with the same samples as an uninterrupted
+    one. Other settings are refused, but a run may grow by samples, and by problems behind its own.
 
     A `backend` or a `verifier` that is given is open, and stays so; else the recipe says which.
     `progress` is called with (done, total, "samples" or "scores"), from two threads.

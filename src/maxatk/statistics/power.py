@@ -65,7 +65,6 @@ def _shifted(first: FloatArray, difference: float, k: int) -> FloatArray:
     from scipy import optimize, special
 
     odds = special.logit(first) + _SCATTER * np.random.default_rng(0).standard_normal(len(first))
-
     before = float(((1 - first) ** k).mean())
 
     def gain(shift: float) -> float:

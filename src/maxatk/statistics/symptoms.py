@@ -101,10 +101,7 @@ def _bounded(name: str, bounds: Mapping[str, tuple[float, float, str]], remedy: 
 
 
 def _moved(rows: Sequence[LogRow], key: str) -> tuple[float, str]:
-    """Return how many standard errors a key has moved from the first third to the last, and how.
-
-    0 where a third has fewer than three values.
-    """
+    """Return how many standard errors a key has moved between thirds of three or more, and how."""
     thirds = [np.array(third)[:, None] for third in _thirds(rows, key)]
     if min(map(len, thirds)) < 3:
         return 0.0, ""
