@@ -11,15 +11,8 @@ import numpy as np
 
 from maxatk.report.runs import ALPHA, Comparison
 from maxatk.report.tables import mean_cell
+from maxatk.statistics import tests as paired
 from maxatk.statistics.intervals import FloatArray, in_unit, mean_and_error, within
-from maxatk.statistics.tests import (
-    PairedDifference,
-    adjusted_p_values,
-    over_seeds,
-    over_seeds_and_problems,
-    paired_difference,
-    sign_flip_p,
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,7 +87,7 @@ class PairedTest:
     @property
     def sign_flip_p(self) -> float | None:
         """The exact p of flipping the signs of the seeds."""
-        return sign_flip_p([math.nan if moved is None else moved for moved in self.by_seed])
+        return paired.sign_flip_p([math.nan if moved is None else moved for moved in self.by_seed])
 
 
 def _negative(value: float | None) -> float | None:
@@ -140,17 +133,19 @@ def paired_tests(
 
 def _differences(
     comparison: Comparison, moved: Sequence[FloatArray]
-) -> tuple[PairedDifference, PairedDifference]:
+) -> tuple[paired.PairedDifference, paired.PairedDifference]:
     """Return the test of differences, (P, K) of every seed, and that over problems alone."""
     if comparison.shared:
         table = np.array(moved)
         rows = mean_and_error(table.reshape(len(table), -1))[0].reshape(table.shape[1:])
     else:
         table, rows = np.empty(0), np.concatenate(moved)
-    prompts = paired_difference(rows, np.zeros_like(rows))
+    prompts = paired.paired_difference(rows, np.zeros_like(rows))
     if comparison.over == "problems":
         return prompts, prompts
-    return (over_seeds_and_problems(table) if comparison.shared else over_seeds(moved)), prompts
+    if comparison.shared:
+        return paired.over_seeds_and_problems(table), prompts
+    return paired.over_seeds(moved), prompts
 
 
 def _known(value: float) -> float | None:
@@ -159,7 +154,7 @@ def _known(value: float) -> float | None:
 
 def corrected(tests: Sequence[PairedTest], alpha: float) -> tuple[PairedTest, ...]:
     """Return the tests of one list, each of which has a p, with their p corrected."""
-    adjusted = adjusted_p_values([test.p for test in tests if test.p is not None])
+    adjusted = paired.adjusted_p_values([test.p for test in tests if test.p is not None])
     return tuple(
         dataclasses.replace(test, adjusted_p=p, significant=p <= alpha)
         for test, p in zip(tests, adjusted, strict=True)
