@@ -30,7 +30,7 @@ def command(
 ) -> None:
     """Train, evaluate and compare on the built-in model: the paper's effect on two cores.
 
-    A study of one seed. If interrupted, rerun the same command: it resumes from the last stage.
+    A study of one seed. If interrupted, rerun the same command: it resumes.
 
     Example: maxatk demo --fast out=runs/fast
 

@@ -38,7 +38,7 @@ def command(
     show a difference, and an n, k and method that suit. With --gradients the model is loaded: how
     far max@1 and max@k agree, which problems interfere, and how noisy each method is.
 
-    Of a training, finished or not: which rules its log breaks, with evidence and remedy; no flags.
+    Of a training, finished or not: which rules its log breaks, with evidence and remedy.
 
     Example: maxatk diagnose runs/base --best-of 64
 

@@ -31,7 +31,7 @@ def command(
 ) -> None:
     """Write one offline HTML page about evaluated models, and Figure 1 beside it.
 
-    It prints a summary, as JSON all numbers, and else max@k and pass@k for every k, as the paper.
+    It prints a summary, as JSON all numbers, and else max@k and pass@k as the paper's Tables 5-14.
 
     Example: maxatk report base=runs/base tuned=runs/tuned --out report.html --format latex
 

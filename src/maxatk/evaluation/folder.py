@@ -44,7 +44,7 @@ def check_folder(
 
     A folder without samples and scores is anybody's. With `grows`, the problems, it may hold fewer
     samples of a problem, or the first problems: a sample depends on seed, problem and index alone.
-    The file `samples` may have grown at its end. Where there are no scores, others may be wanted.
+    The file `samples` may have grown at its end. Without scores, what decides them may be another.
     """
     path = out / MANIFEST
     held = [n for n in (SAMPLES, SCORES) if (out / n).is_file() and (out / n).stat().st_size]

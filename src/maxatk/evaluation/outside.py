@@ -116,7 +116,7 @@ def frame(
     `problem` and `reward` are columns; NaN is a sample without a reward. `more_ks` are beside 1,
     2, 4, ..., and `threshold` is the reward from which a sample passes.
 
-    Raises InvalidValueError (no such column, a k above the samples), DataError (rewards, no rows).
+    Raises InvalidValueError (no such column, a k above the samples), DataError (no number, no row).
     """
     for field, column in (("problem", problem), ("reward", reward)):
         if column not in data.columns:
