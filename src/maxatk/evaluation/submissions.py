@@ -11,10 +11,11 @@ import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from maxatk.errors import DataError, InvalidValueError
+from maxatk.errors import DataError, InvalidValueError, suggestion
 from maxatk.exchange.formats import OURS, TABLE
 from maxatk.exchange.log import LogRow
 from maxatk.exchange.reading import format_of, read_log
+from maxatk.jsonl import MOST_SHOWN
 from maxatk.records import Problem, Sample
 from maxatk.verifier import called_name, extract_code
 
@@ -65,13 +66,17 @@ def read_submissions(
     other line, sample that occurs twice and unknown problem, or the format that the file may have.
     """
     short = {problem_id.rpartition("/")[2]: problem_id for problem_id in problems}
+    strangers: set[str] = set()
 
     def accept(row: LogRow) -> LogRow:
         problem_id = row.problem_id if row.problem_id in problems else short.get(row.problem_id)
         if problem_id is None:
+            strangers.add(row.problem_id)
+            # Looking for a close id takes milliseconds: a file of strangers gets a few such hints.
+            hint = suggestion(row.problem_id, problems) if len(strangers) <= MOST_SHOWN else ""
             raise DataError(
                 f"sample of an unknown problem {row.problem_id!r:.80}; the problems file has "
-                f"{len(problems)} others"
+                f"{len(problems)} others{hint}"
             )
         if row.completion is None:
             raise DataError(f"a sample of {row.problem_id!r:.80} has no completion")
