@@ -1,7 +1,4 @@
-"""The records that cross package boundaries: problems, tests, samples, verdicts and scores.
-
-Their JSON (`to_json`, `from_json`) is a line of problems.jsonl, samples.jsonl or scores.jsonl.
-"""
+"""The records that cross packages, as lines of JSON: problems, tests, samples and scores."""
 
 from __future__ import annotations
 

@@ -64,6 +64,10 @@ class Command(RunRecipe):
     def run(self, _: Sequence[str]) -> None:
         """Do what was asked."""
         output.refuse_two_outputs(self.output_format, self.progress)
+        if self.format == "json":
+            raise InvalidValueError(
+                "--format: names a tool; --output-format json prints the tables as JSON"
+            )
         if (self.samples is None) == (not self.rewards):
             raise InvalidValueError("score: give either --samples or --rewards")
         files = _files(self.rewards)

@@ -30,8 +30,6 @@ class RunRecipe:
         by: A field of the problems' meta: also show the results by its values.
         threshold: The reward from which a sample passes.
         verifier: Its workers and limits.
-
-    Raises InvalidValueError naming the key, its value and what is allowed.
     """
 
     problems: str | Path | Sequence[Problem]

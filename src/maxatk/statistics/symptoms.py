@@ -1,7 +1,4 @@
-"""What the log of a training shows to be wrong: a table of rules.
-
-The last third of the values of a key says how a training is, and the first third how it was.
-"""
+"""What the log of a training shows to be wrong: rules on the last third of it, and the first."""
 
 from __future__ import annotations
 
