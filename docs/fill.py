@@ -2,9 +2,9 @@
 
     python docs/fill.py [runs/study]
 
-Copies results.json and the SVG figures of every finished study to docs/study/NAME, writes the
-tables of every study there from its results, and fills every place of a page that is marked like
-this, from the results:
+Draws docs/weighting.svg, copies results.json and the SVG figures of every finished study to
+docs/study/NAME, and writes the tables of every study there from its results. Every place of a page
+that is marked like this is filled from the results:
 
     <!-- study: table2/scores -->
     <!-- end of study -->
@@ -24,9 +24,12 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import matplotlib as mpl
 import numpy as np
+from matplotlib.figure import Figure
 
 from maxatk.report import tables
+from maxatk.report.figures import STYLE, plot
 from maxatk.report.tables import Cell, Table, format_table
 from maxatk.statistics.intervals import student_mean
 from maxatk.studies.findings import Study, study_tables, write_tables
@@ -40,6 +43,7 @@ _PLACE = re.compile(
 
 _SEEDS = re.compile(r"(<!-- seeds: (?P<studies>[\w ]+) -->\n).*?(<!-- end of seeds -->)", re.DOTALL)
 _KS = ("1", "8", "32")
+_WEIGHED = ["rloo", "grpo", "bon_loo1", "bon_mean", "pass_at_k_training"]
 
 
 def load(name: str) -> Study:
@@ -87,6 +91,14 @@ def _cells(values: np.ndarray, text: Callable[[float], str]) -> list[Cell]:
     return [Cell(text(mean), f"[{text(low)}, {text(high)}]") for mean, low, high in every]
 
 
+def draw_weighting() -> None:
+    """Draw the factor that methods put on the gradient of a prompt's success rate."""
+    with mpl.rc_context({**STYLE, "svg.fonttype": "path"}):
+        figure = Figure(figsize=(7.0, 4.2), layout="constrained", facecolor="white")
+        plot(_WEIGHED, n=8, k=4, ax=figure.subplots())
+        figure.savefig(ROOT / "docs" / "weighting.svg", metadata={"Date": None})
+
+
 def copy(runs: Path) -> None:
     """Copy results and figures of the finished studies below `runs`."""
     for results in sorted(runs.glob("*/results.json")):
@@ -103,6 +115,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("runs", nargs="?", type=Path, default=Path("runs/study"))
     copy(parser.parse_args().runs)
+    draw_weighting()
     for results in DOCS.glob("*/results.json"):
         write_tables(load(results.parent.name), results.parent)
     for page in PAGES:

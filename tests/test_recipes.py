@@ -172,8 +172,8 @@ def test_the_study_of_the_pretrained_model_passes_the_dry_run(maxatk, tmp_path):
     done = maxatk("study", path, "--dry-run")
     assert done.returncode == 0, done.stderr
     models = len(study.variants)
-    assert f"models     {models} x {len(study.seeds)} seeds" in done.stdout
-    assert f"stages     {(2 * models - 1) * len(study.seeds)}, 0 of them finished" in done.stdout
+    assert f"models  {models} x {len(study.seeds)} seeds" in done.stdout
+    assert f"stages  {(2 * models - 1) * len(study.seeds)}, 0 of them finished" in done.stdout
 
 
 def test_the_script_makes_the_files_that_the_studies_name(tmp_path):

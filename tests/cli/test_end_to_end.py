@@ -24,7 +24,7 @@ def test_a_benchmarks_reference_solutions_from_rows_to_a_page(maxatk, tmp_path):
     assert re.search(r"mbpp +│ an assert is not of the form: f\(literals\)", made.stdout)
     for file, lines in {"mbpp": 2, "mbpp.solutions": 2, "mbpp.left_out": 1}.items():
         assert re.search(rf"│ {file}\.jsonl +│ {lines} +│", made.stdout)
-    checked = maxatk("problems", "check", "mbpp.jsonl", "--solutions", "mbpp.solutions.jsonl")
+    checked = maxatk("problems", "check", "mbpp.jsonl")
     assert re.search(r"mbpp\.jsonl +│ 1 +│ 1 +│ 0 +│ 0 +│", checked.stdout)
     assert "wrong_answer" in checked.stdout
     score = (

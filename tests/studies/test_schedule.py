@@ -136,7 +136,7 @@ def test_the_stages_of_an_outside_model_begin_with_it_and_depend_on_its_files(
     save_tiny_model(tmp_path / "llama", architecture="Llama", seed=1)
     assert not names_of(study) & before
     assert main(["study", str(recipe(**{**of_a_llama, "grids": []})), "--dry-run"]) == 0
-    assert "eval       2 left" in capsys.readouterr().out
+    assert "eval    2 left" in capsys.readouterr().out
 
 
 def test_an_evaluation_waits_for_its_training_and_a_training_for_its_warm_start(recipe):
