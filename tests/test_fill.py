@@ -4,8 +4,10 @@ import importlib.util
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
+from scipy import stats
 
 ROOT = Path(__file__).parents[1]
 STUDIES = sorted(path.parent.name for path in (ROOT / "docs" / "study").glob("*/results.json"))
@@ -45,6 +47,19 @@ def test_tables_in_pages_are_those_of_the_results(fill):
         assert fill.filled(text) == text, page.name
         places += len(re.findall("<!-- study: ", text))
     assert places >= 3
+
+
+def test_differences_over_the_seeds_of_several_studies_have_students_t(fill):
+    studies = [fill.load(name) for name in ("smollm2_hidden_long_2", "smollm2_hidden_long_3")]
+    table = fill.table_of_seeds(studies)
+    seeds = [study.models[name]["by_seed"] for study in studies for name in ("grpo", "bon_loo1")]
+    grpo = [of["max@k"]["32"] for by_seed in seeds[::2] for of in by_seed.values()]
+    tuned = [of["max@k"]["32"] for by_seed in seeds[1::2] for of in by_seed.values()]
+    found = stats.ttest_rel(tuned, grpo).confidence_interval(0.95)
+    assert table.header == ("3 seeds", "max@1", "max@8", "max@32")
+    (row,) = [row for row in table.rows if row[0].text == "bon_loo1 − grpo"]
+    assert row[-1].text == f"{np.mean(np.subtract(tuned, grpo)):+.3f}"
+    assert row[-1].detail == f"[{found.low:+.3f}, {found.high:+.3f}]".replace("-", "−")
 
 
 @pytest.mark.parametrize("name", STUDIES)
