@@ -131,16 +131,18 @@ def check(
     refuse_two_outputs(format, progress)
     with verifier.open() as opened, progress_of("check", progress) as report:
         counts, failures = check_solutions(problems, verifier=opened, progress=report)
-    failed = {row["problem_id"] for row in failures}
-    kept = [p for p in read_problems(problems).values() if p.id not in failed] if drop else []
+    text = ""
     if drop is not None:
-        write_jsonl(drop, (problem.to_json() for problem in kept))
+        failed = {row["problem_id"] for row in failures}
+        kept = [p.to_json() for p in read_problems(problems).values() if p.id not in failed]
+        write_jsonl(drop, kept)
+        text = f"{drop}: {len(kept)} problems"
     if progress == "json":
         return
     last = [{**row, "stderr": row["stderr"].rpartition("\n")[2]} for row in failures]
     checked = shown([{"problems": str(problems), **counts}])
     tables = {"checked": checked, "failures": Output(failures, shown(last).table)}
-    emit(tables, format, text=f"{drop}: {len(kept)} problems" if drop else "")
+    emit(tables, format, text=text)
 
 
 def export(

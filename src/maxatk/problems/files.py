@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from maxatk.errors import DataError, InvalidValueError, MissingDependencyError, MissingFileError
+from maxatk.check import needing
+from maxatk.errors import DataError, InvalidValueError, MissingFileError
 from maxatk.jsonl import read_jsonl
 from maxatk.problems.benchmarks.base import Row
 
@@ -63,13 +64,11 @@ def read_rows(
 
 
 def _parquet_rows(path: Path, unused: Sequence[str], only: Sequence[str] | None) -> Iterator[Row]:
-    try:
+    with needing(
+        f"{path}: reading parquet needs the package 'pyarrow': pip install 'maxatk[train]'"
+    ):
         import pyarrow
         from pyarrow.parquet import ParquetFile
-    except ImportError as error:
-        raise MissingDependencyError(
-            f"{path}: reading parquet needs the package 'pyarrow': pip install 'maxatk[train]'"
-        ) from error
     try:
         parquet = ParquetFile(path)
         names = parquet.schema_arrow.names

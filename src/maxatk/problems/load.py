@@ -16,11 +16,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from maxatk.check import at_least
+from maxatk.check import at_least, needing
 from maxatk.errors import (
     DataError,
     InvalidValueError,
-    MissingDependencyError,
     suggestion,
     unknown_name,
 )
@@ -355,13 +354,11 @@ def _with_tests_once(solved: SolvedProblem) -> SolvedProblem:
 @contextlib.contextmanager
 def _hub(name: str) -> Iterator[None]:
     """Raise MissingDependencyError without `datasets`, and DataError for what fails inside."""
-    try:
+    with needing(
+        "loading a benchmark from the hub needs the package 'datasets': "
+        "pip install 'maxatk[train]', or give a local file"
+    ):
         import datasets  # noqa: F401
-    except ImportError as error:
-        raise MissingDependencyError(
-            "loading a benchmark from the hub needs the package 'datasets': "
-            "pip install 'maxatk[train]', or give a local file"
-        ) from error
     try:
         yield
     except Exception as error:  # the libraries behind raise errors of several trees
