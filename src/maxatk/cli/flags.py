@@ -58,8 +58,9 @@ def named_sources(
 ) -> Mapping[str, ResultsSource]:
     """Return the runs of `named_paths`; files of rewards are read as `--map` says."""
     places = parse_mapping(mapping)
-    sources: dict[str, ResultsSource] = {**named_paths(items)}
-    for name, path in named_paths(items).items():
+    paths = named_paths(items)
+    sources: dict[str, ResultsSource] = {**paths}
+    for name, path in paths.items():
         if places and path.is_file():
             k, threshold, column = reading.k, reading.threshold, reading.column
             sources[name] = load_results(
