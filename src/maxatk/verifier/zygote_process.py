@@ -1,4 +1,4 @@
-"""The host's end of one sandbox (docs/isolation.md): start it, give it programs, read results."""
+"""The host's end of one sandbox (docs/verifier.md): start it, give it programs, read results."""
 
 from __future__ import annotations
 
