@@ -45,7 +45,7 @@ const found = given.map((text) => {
 
 def browsed(folder, given, steps):
     """What the browser finds on the calculator with the script of the site and `given`."""
-    form = re.search(r"<div id=.*?</div>", (DOCS / "calculator.md").read_text(), re.DOTALL)[0]
+    form = re.search(r"<div id=.*?</div>", (DOCS / "metrics.md").read_text(), re.DOTALL)[0]
     script = (DOCS / "assets" / "calculator.js").read_text()
     page = folder / "page.html"
     text = PAGE.replace("{form}", form).replace("{script}", script)
