@@ -1,4 +1,4 @@
-// max@k and pass@k of pasted rewards, in the browser: nothing is sent anywhere. docs/calculator.md has the page.
+// max@k and pass@k of pasted rewards, in the browser: nothing is sent anywhere. docs/metrics.md has the page.
 "use strict";
 
 const bestOfN = (() => {
