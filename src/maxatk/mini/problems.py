@@ -33,6 +33,11 @@ class PipelineStage:
     category: str
     line: str
 
+    @cached_property
+    def code(self) -> CodeType:
+        """Return the compiled line: all pipelines are made of these few stages."""
+        return compile(self.line, "<stage>", "exec")
+
 
 def _stages(category: str, template: str, **expressions: str) -> tuple[PipelineStage, ...]:
     return tuple(
@@ -121,10 +126,6 @@ class Pipeline:
         """Return the whole stdin/stdout Python program."""
         return READ + "".join(stage.line for stage in self.stages)
 
-    @cached_property
-    def _code(self) -> CodeType:
-        return compile("".join(stage.line for stage in self.stages), "<pipeline>", "exec")
-
     def output(self, numbers: list[int]) -> str | None:
         """Return what the program prints for these numbers, or None where it fails.
 
@@ -133,7 +134,8 @@ class Pipeline:
         printed: list[str] = []
         scope = {"a": list(numbers), "print": lambda *v: printed.append(" ".join(map(str, v)))}
         try:
-            exec(self._code, scope)
+            for stage in self.stages:
+                exec(stage.code, scope)
         except (ValueError, IndexError):  # max() or a[0] of a list that became empty
             return None
         return printed[0] + "\n"
