@@ -12,6 +12,7 @@ import pytest
 from scipy import stats
 
 from maxatk import max_at_k, pass_at_k
+from maxatk.statistics.tests import paired_difference
 from processes import patience
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -25,17 +26,18 @@ const given = {given};
 {steps}
 document.body.dataset.found = JSON.stringify(found);
 </script></body>"""
-COMPUTE = """const value = (i) => [i.mean, i.low, i.high, i.p];
+COMPUTE = """const value = (i) => [i.mean, i.low, i.high];
+const compared = (i) => [...value(i), i.p];
 const found = given.map(([a, b, ks]) => {
   const [left, right] = [bestOfN.parse(a), bestOfN.parse(b)];
   return ks.map((k) => [
     bestOfN.column(left, bestOfN.maxAtK, k), bestOfN.column(left, bestOfN.passAtK, k),
     value(bestOfN.interval(bestOfN.column(left, bestOfN.maxAtK, k))),
-    value(bestOfN.difference(left, right, bestOfN.maxAtK, k)),
+    compared(bestOfN.difference(left, right, bestOfN.maxAtK, k)),
   ]); });"""
-TYPE = """const input = document.querySelector("#rewards-a");
-const found = given.map((text) => {
-  input.value = text; input.dispatchEvent(new Event("input"));
+TYPE = """const [a, b] = ["a", "b"].map((id) => document.querySelector(`#rewards-${id}`));
+const found = given.map((texts) => {
+  [a.value, b.value] = [texts, ""].flat(); a.dispatchEvent(new Event("input"));
   const output = document.querySelector("output");
   const count = (selector) => output.querySelectorAll(selector).length;
   return {text: output.textContent, alert: count("[role=alert]") === 1, tables: count("table"),
@@ -94,23 +96,20 @@ def test_200_tables_have_the_numbers_of_numpy(tmp_path):
         for i, (values, passed, mean, difference) in enumerate(found):
             np.testing.assert_allclose(np.array(values, float), left[:, i], atol=1e-10)
             np.testing.assert_allclose(np.array(passed, float), passes[:, i], atol=1e-10)
-            np.testing.assert_allclose(
-                np.array(mean, float)[:3], expected(left[:, i])[:3], atol=1e-9
-            )
-            paired = expected(right[:, i] - left[:, i])
+            np.testing.assert_allclose(np.array(mean, float), expected(left[:, i]), atol=1e-9)
+            test = paired_difference(right[:, [i]], left[:, [i]])
+            paired = np.concatenate([test.mean, test.low, test.high, test.p])
             np.testing.assert_allclose(np.array(difference, float), paired, atol=1e-9)
 
 
 def expected(values):
-    """Mean, ends of the t-interval and p-value, by SciPy."""
+    """Mean and ends of the t-interval, by SciPy."""
     known = values[~np.isnan(values)]
     if len(known) < 2:
-        return [known.mean() if len(known) else np.nan, np.nan, np.nan, np.nan]
+        return [known.mean() if len(known) else np.nan, np.nan, np.nan]
     if np.ptp(known) < 1e-12:  # equal but for rounding
-        return [known[0], known[0], known[0], float(abs(known[0]) < 1e-12)]
-    test = stats.ttest_1samp(known, 0)
-    low, high = test.confidence_interval(0.95)
-    return [known.mean(), low, high, test.pvalue]
+        return [known[0]] * 3
+    return [known.mean(), *stats.ttest_1samp(known, 0).confidence_interval(0.95)]
 
 
 def test_pass_at_k_of_many_samples(tmp_path):
@@ -142,3 +141,13 @@ def test_what_is_typed_is_drawn_and_what_is_wrong_is_said(tmp_path):
     assert hostile["alert"]
     assert hostile["images"] == 0
     assert empty["text"] == ""
+
+
+def test_a_model_is_called_better_where_compare_calls_it_so(tmp_path):
+    two, five, six = browsed(
+        tmp_path, [["\n".join("0" * n), "\n".join("1" * n)] for n in (2, 5, 6)], TYPE
+    )
+    assert "1.000 [-, -]0.5002" in two["text"]
+    assert "At no k is p 0.05 or less." in two["text"]
+    assert "At no k is p 0.05 or less." in five["text"]
+    assert "B is better for k = 1. Elsewhere" in six["text"]

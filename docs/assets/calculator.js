@@ -58,17 +58,15 @@ const bestOfN = (() => {
     return (low + high) / 2;
   }
 
-  // Mean with the 95% interval of Student's t over problems, and the p-value of a mean of 0.
+  // Mean with its error and the 95% interval of Student's t over problems.
   function interval(values) {
     const known = values.filter((v) => !Number.isNaN(v));
     const n = known.length;
     const mean = n ? known.reduce((a, b) => a + b, 0) / n : NaN;
-    if (n < 2) return { mean, low: NaN, high: NaN, p: NaN, problems: n };
+    if (n < 2) return { mean, low: NaN, high: NaN, error: NaN, problems: n };
     const error = Math.sqrt(known.reduce((s, v) => s + (v - mean) ** 2, 0) / (n - 1) / n);
     const half = tQuantile(0.95, n - 1) * error;
-    const rounding = 1e-13 * Math.max(1, ...known.map(Math.abs)); // equal values have no spread but this
-    const p = error > rounding ? twoSided(mean / error, n - 1) : Math.abs(mean) <= rounding ? 1 : 0;
-    return { mean, low: mean - half, high: mean + half, p, problems: n };
+    return { mean, low: mean - half, high: mean + half, error, problems: n };
   }
 
   function number(text, line) {
@@ -127,10 +125,15 @@ const bestOfN = (() => {
 
   const column = (table, metric, k) => [...table.values()].map((rewards) => metric(rewards, k));
 
-  // B minus A over the problems that both have.
+  // B minus A over the problems that both have, tested as `maxatk compare` does: p is never below that of flipping the
+  // signs of the problems that differ, which is all there is where the differences have no spread.
   function difference(a, b, metric, k) {
     const shared = [...a.keys()].filter((name) => b.has(name));
-    return interval(shared.map((name) => metric(b.get(name), k) - metric(a.get(name), k)));
+    const differences = shared.map((name) => metric(b.get(name), k) - metric(a.get(name), k));
+    const found = interval(differences), rounding = 1e-9;
+    const signs = Math.min(1, 2 ** (1 - differences.filter((v) => Math.abs(v) >= rounding).length));
+    if (!(found.error > rounding)) return { ...found, low: NaN, high: NaN, p: signs };
+    return { ...found, p: Math.max(signs, twoSided(found.mean / found.error, found.problems - 1)) };
   }
 
   return { maxAtK, passAtK, interval, tQuantile, parse, ks, column, difference };
@@ -197,10 +200,10 @@ const bestOfN = (() => {
   }
 
   function verdict(ks, differences) {
-    const side = (d) => (d.low > 0 ? "B" : d.high < 0 ? "A" : "");
+    const side = (d) => (d.p > 0.05 ? "" : d.mean > 0 ? "B" : "A");
     const of = (name) => ks.filter((k, i) => side(differences[i]) === name);
     const parts = ["A", "B"].filter((name) => of(name).length).map((name) => `${name} is better for k = ${of(name).join(", ")}`);
-    return parts.length ? `${parts.join("; ")}. Elsewhere the interval of the difference holds 0.` : "At no k does the interval of the difference exclude 0.";
+    return parts.length ? `${parts.join("; ")}. Elsewhere p is above 0.05.` : "At no k is p 0.05 or less.";
   }
 
   function render() {
