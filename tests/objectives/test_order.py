@@ -98,3 +98,12 @@ def test_gini_is_one_statistic_for_every_k():
 def test_what_has_no_weights_is_refused(credit, message):
     with pytest.raises(InvalidValueError, match=message):
         method_of({"credit": credit, "baseline": "remove_one"})
+
+
+def test_pairs_of_k_and_share_are_checked():
+    given = OrderWeights(maxima=[[1, 0.25], [3, 0.75]])
+    assert given == OrderWeights.mixture({1: 0.25, 3: 0.75})
+    assert advantages(REWARDS, Method(credit=given, baseline="replace_one")).shape == REWARDS.shape
+    for k in (0, 1.5):
+        with pytest.raises(InvalidValueError, match=f"k: must be an integer >= 1, got {k}"):
+            OrderWeights(maxima=((k, 1.0),))

@@ -33,7 +33,9 @@ class OrderWeights:
     by_rank: bool = False
 
     def __post_init__(self) -> None:
+        sizes, shares = [_as_size(k) for k, _ in self.maxima], [p for _, p in self.maxima]
         object.__setattr__(self, "values", _as_weights(self.values))
+        object.__setattr__(self, "maxima", tuple(zip(sizes, _as_weights(shares), strict=True)))
         one = bool(self.values) + bool(self.maxima) + self.by_rank == 1
         require(one, "weights", "a sequence of at least one number", self.values)
         if not self.by_rank and not any(self.values) and not any(p for _, p in self.maxima):
@@ -125,8 +127,7 @@ class OrderWeights:
         """Return the weights of the sum of p max@k over {k: p}."""
         if not isinstance(shares, Mapping) or not shares:
             raise InvalidValueError(f"mixture: must map each k to its share, got {shares!r}")
-        weights = _as_weights(tuple(shares.values()))
-        return cls(maxima=tuple(zip(map(_as_size, shares), weights, strict=True)))
+        return cls(maxima=tuple(shares.items()))
 
     @classmethod
     def any_k(cls, upto: int) -> OrderWeights:
