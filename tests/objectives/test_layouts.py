@@ -75,6 +75,17 @@ def test_series_come_back_with_their_index():
     assert dict(metric) == dict(zip("pq", max_at_k(REWARDS, 2), strict=True))
 
 
+def test_a_frame_of_prompts_by_samples_gives_arrays():
+    frame = pd.DataFrame(REWARDS, index=["p", "q"])
+    for got, want in (
+        (max_at_k(frame, 2), max_at_k(REWARDS, 2)),
+        (max_at_k(frame, [1, 2]), max_at_k(REWARDS, [1, 2])),
+        (advantages(frame, k=2), advantages(REWARDS, k=2)),
+    ):
+        assert type(got) is np.ndarray
+        np.testing.assert_array_equal(got, want)
+
+
 @given(
     ids=st.lists(st.sampled_from(["a", "b", "c", 7]), min_size=1, max_size=30),
     least=st.integers(1, 9),

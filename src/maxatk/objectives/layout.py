@@ -176,7 +176,7 @@ def _like(given: Any, values: FloatArray, index: Any = None) -> Any:
                 f"{np.nanmax(np.abs(values)):g}; give an array"
             )
         return given.detach().float().new_tensor(single)
-    if package == "pandas" and values.ndim == 1:
+    if package == "pandas" and values.ndim == given.ndim == 1:
         return type(given)(values, index=index)
     return values
 
