@@ -44,6 +44,10 @@ from .conftest import config
             r"needs at least 3 samples, got 2",
         ),
         (
+            {"method": "bon_centred", "num_generations_eval": 1},
+            r"'remove_one' and k=1 needs at least 2 samples, got 1",
+        ),
+        (
             {"method": "bon_off_policy", "importance_sampling_level": "sequence"},
             r"importance_sampling_level: must be 'token'",
         ),

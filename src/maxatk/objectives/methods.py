@@ -245,7 +245,7 @@ class Method:
 
     def largest_k(self, samples: int) -> int:
         """Return the largest k of a call that the method has in groups of that many samples."""
-        return samples - BASELINES[self.baseline].spare
+        return max(samples - BASELINES[self.baseline].spare, 1)
 
     def samples_needed(self, k: int) -> int:
         """Return the size of the smallest group that the method has advantages for."""
