@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from maxatk.check import require
 from maxatk.errors import InvalidValueError, MissingFileError, suggestion
 from maxatk.settings import find_recipe
 
@@ -23,6 +24,7 @@ def load_function(target: str, *, field: str) -> Callable[..., Any]:
     Raises MissingFileError without the file, InvalidValueError for a failed import or no function.
     """
     place, _, name = target.rpartition(":")
+    require(bool(place and name), field, "module:function or file.py:function", target)
     of_file = place.endswith(".py")
     try:
         with contextlib.redirect_stdout(sys.stderr):  # tables alone are standard output

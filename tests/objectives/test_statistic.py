@@ -84,6 +84,10 @@ def of(answer):
 
 REFUSED = {
     "file": (lambda: method_of({"statistic": "no.py:f"}), "statistic: 'no.py' does not exist"),
+    "no name": (
+        lambda: method_of({"statistic": "set_objectives.py"}),
+        "must be module:function or file.py:function, got 'set_objectives.py'",
+    ),
     "name": (lambda: method_of({"statistic": "builtins:maxx"}), "did you mean 'max'"),
     "key": (lambda: method_of({"statistic": "builtins:max", "k": 2}), "unknown value 'k'"),
     "baseline": (lambda: Method(credit=max, baseline="mean"), "allowed with it: 'leave_one_out'"),
