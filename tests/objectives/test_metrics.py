@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from maxatk.objectives import max_at_k, pass_at_k
+from maxatk.objectives import majority_at_k, max_at_k, pass_at_k
 from oracles import subsets
 
 
@@ -43,6 +43,12 @@ def test_equal_rewards_are_returned_exactly():
     for n, k in [(7, 3), (256, 128), (5000, 1000)]:
         assert max_at_k(np.full(n, 0.1), k) == 0.1
         assert max_at_k(np.full(n, -3.3), k) == -3.3
+    chosen_by = np.random.default_rng(0).integers(0, 5, (50, 16))
+    for k in (1, 2, 8):
+        for reward in (0.1, 1.0):
+            rewards = np.full((50, 16), reward)
+            assert (max_at_k(rewards, k, selection=chosen_by) == reward).all()
+            assert (majority_at_k(rewards, chosen_by, k) == reward).all()
 
 
 def test_min_at_k_is_the_negated_metric():

@@ -65,8 +65,7 @@ def majority_at_k(
     An answer is worth the mean of its rewards in the group. Raises InvalidValueError for `answers`
     that are not hashable or not in the shape of the rewards; the rest is as in `max_at_k`.
     """
-    voted = partial(of_answers, majority_chances)
-    return _statistics(rewards, k, voted, answers=answers, groups=groups)
+    return _statistics(rewards, k, _plurality, answers=answers, groups=groups)
 
 
 def distinct_at_k(
@@ -99,18 +98,26 @@ def chance_of_best(rewards: npt.ArrayLike, k: int, *, groups: Any = None) -> Any
 
 
 def _order_statistic(weights: Callable[[int], OrderWeights], k: int, group: Group) -> FloatArray:
-    whole = weights(k).of_group(group.rewards.shape[1])
-    if group.scores is not None:
-        selected: FloatArray = (group.rewards * selected_weights(whole, group.scores)).sum(axis=1)
-        return selected
-    value: FloatArray = group.rewards @ whole
+    used, scores = group.rewards, group.scores
+    whole = weights(k).of_group(used.shape[1])
+    if scores is None:
+        value, used = used @ whole, used[:, whole != 0]
+    else:
+        value = (used * selected_weights(whole, scores)).sum(axis=1)
     if whole.any() and (whole >= 0).all():
-        # A mean lies between the rewards it is made of; rounding must not move ties apart.
-        used, total = np.flatnonzero(whole), whole.sum()
-        total = 1.0 if abs(total - 1) < 1e-9 else total
-        lowest, highest = group.rewards[:, used[0]], group.rewards[:, used[-1]]
-        value = np.clip(value, total * lowest, total * highest)
+        total = whole.sum()
+        value = _between(value, used * (1.0 if abs(total - 1) < 1e-9 else total))
     return value
+
+
+def _plurality(k: int, group: Group) -> FloatArray:
+    return _between(of_answers(majority_chances, k, group), group.rewards)
+
+
+def _between(means: FloatArray, rewards: FloatArray) -> FloatArray:
+    """Return means without what rounding took them beyond the rewards that they are made of."""
+    between: FloatArray = np.clip(means, rewards.min(axis=1), rewards.max(axis=1))
+    return between
 
 
 def _statistics(
