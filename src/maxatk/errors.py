@@ -25,9 +25,6 @@ class DataError(MaxAtKError, ValueError):
 class MissingFileError(MaxAtKError, FileNotFoundError):
     """A file or a folder that was named does not exist."""
 
-    def __str__(self) -> str:
-        return str(self.args[0]) if self.args else ""
-
 
 class MissingDependencyError(MaxAtKError, ImportError):
     """An optional package is needed; the message names the extra that installs it."""

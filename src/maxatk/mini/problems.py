@@ -11,8 +11,7 @@ from __future__ import annotations
 import dataclasses
 import random
 from collections.abc import Iterator
-from functools import cached_property
-from types import CodeType
+from functools import cache
 
 from maxatk.check import at_least
 from maxatk.records import Problem, TestCase
@@ -23,6 +22,7 @@ EXAMPLES = 2
 INPUT_LENGTHS = (1, 4)
 INPUT_RANGE = (-5, 9)
 _ATTEMPTS = 40  # inputs tried for one pipeline before another pipeline is drawn
+_compiled = cache(compile)  # of the lines of the few stages that all pipelines are made of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,11 +32,6 @@ class PipelineStage:
     name: str
     category: str
     line: str
-
-    @cached_property
-    def code(self) -> CodeType:
-        """Return the compiled line: all pipelines are made of these few stages."""
-        return compile(self.line, "<stage>", "exec")
 
 
 def _stages(category: str, template: str, **expressions: str) -> tuple[PipelineStage, ...]:
@@ -135,7 +130,7 @@ class Pipeline:
         scope = {"a": list(numbers), "print": lambda *v: printed.append(" ".join(map(str, v)))}
         try:
             for stage in self.stages:
-                exec(stage.code, scope)
+                exec(_compiled(stage.line, "<stage>", "exec"), scope)
         except (ValueError, IndexError):  # max() or a[0] of a list that became empty
             return None
         return printed[0] + "\n"
