@@ -52,6 +52,11 @@ def test_hidden_tests_are_distinct_and_not_the_shown_examples():
         assert not shown & hidden
 
 
+def test_a_program_may_have_many_tests():
+    (made,) = generate_problems(1, seed=2, tests=200)
+    assert len({test.input for test in made.problem.tests}) == 200
+
+
 def test_a_prompt_has_a_word_a_stage_two_examples_and_the_end_mark(many):
     for made in many[:200]:
         words, *examples, end, after = made.problem.prompt.split("\n")

@@ -21,7 +21,7 @@ OPERATION_COUNTS = {1: 0.2, 2: 0.5, 3: 0.3}
 EXAMPLES = 2
 INPUT_LENGTHS = (1, 4)
 INPUT_RANGE = (-5, 9)
-_ATTEMPTS = 40  # inputs tried for one pipeline before another pipeline is drawn
+_ATTEMPTS = 40  # inputs tried at least for one pipeline before another pipeline is drawn
 _compiled = cache(compile)  # of the lines of the few stages that all pipelines are made of
 
 
@@ -217,7 +217,7 @@ def _zipf(stages: tuple[PipelineStage, ...], rng: random.Random) -> PipelineStag
 def _draw_cases(pipeline: Pipeline, rng: random.Random, count: int) -> list[tuple[str, str]] | None:
     """Return distinct inputs with their outputs, or None where the pipeline mostly fails."""
     cases: dict[str, str] = {}
-    for _ in range(_ATTEMPTS):
+    for _ in range(max(_ATTEMPTS, 3 * count)):
         numbers = [rng.randint(*INPUT_RANGE) for _ in range(rng.randint(*INPUT_LENGTHS))]
         output = pipeline.output(numbers)
         if output is not None:
