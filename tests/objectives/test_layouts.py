@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from datasets import Dataset
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -119,6 +120,8 @@ def test_ragged_lists_give_a_list_of_arrays_and_one_warning():
     np.testing.assert_allclose(metric, [5 / 6, np.nan, 0.5])
     answers = [["a", "b", "a"], ["a"], ["b", "b"]]
     np.testing.assert_allclose(distinct_at_k(RAGGED, answers, 1), [0.5, 0.25, 0.25])
+    column = Dataset.from_dict({"rewards": RAGGED})["rewards"]
+    np.testing.assert_allclose(distinct_at_k(column, answers, 1), [0.5, 0.25, 0.25])
 
 
 def test_groups_that_are_large_enough_give_no_warning():

@@ -192,8 +192,8 @@ def _listed(values: Any) -> list[Any] | None:
 
 
 def _is_ragged(rewards: Any) -> bool:
-    """Say whether rewards are a list of sequences of different lengths."""
-    if not isinstance(rewards, (list, tuple)):
+    """Say whether rewards are a list or a column of sequences of different lengths."""
+    if not isinstance(rewards, Sequence):
         return False
     sizes = {
         len(group) if hasattr(group, "__len__") and getattr(group, "shape", None) != () else -1
