@@ -98,15 +98,17 @@ def chance_of_best(rewards: npt.ArrayLike, k: int, *, groups: Any = None) -> Any
 
 
 def _order_statistic(weights: Callable[[int], OrderWeights], k: int, group: Group) -> FloatArray:
-    used, scores = group.rewards, group.scores
-    whole = weights(k).of_group(used.shape[1])
+    rewards, scores = group.rewards, group.scores
+    whole = weights(k).of_group(rewards.shape[1])
     if scores is None:
-        value, used = used @ whole, used[:, whole != 0]
+        value = rewards @ whole
     else:
-        value = (used * selected_weights(whole, scores)).sum(axis=1)
+        value = (rewards * selected_weights(whole, scores)).sum(axis=1)
     if whole.any() and (whole >= 0).all():
+        # Without scores rewards ascend: the first and the last that are used bound their mean.
+        used = np.flatnonzero(whole)[[0, -1]] if scores is None else slice(None)
         total = whole.sum()
-        value = _between(value, used * (1.0 if abs(total - 1) < 1e-9 else total))
+        value = _between(value, rewards[:, used] * (1.0 if abs(total - 1) < 1e-9 else total))
     return value
 
 
