@@ -8,6 +8,7 @@ import importlib.util
 import itertools
 import json
 import math
+import re
 import select
 import subprocess
 import sys
@@ -22,6 +23,9 @@ from maxatk.verifier import completion_text
 
 _START_S = 120.0  # for SymPy to be imported, on a machine that is busy
 _MEMORY = 4 << 30  # bytes of address space of the process
+_MARKED = re.compile(r"(?<!\\)\$|\\boxed")  # says itself where its formula is
+_WORDS = re.compile(r"[A-Za-z]{3,}\b(?!\()|\d\s+[A-Za-z][\w./^]*\Z|[€£¥]")  # 18 dollars, 2 m^2
+_POWER = re.compile(r"\A([+-]?[\d.]+)[eE]([+-]?\d+)\Z")  # 1e-05, as Python writes a number
 _PROGRAM = "from maxatk.rewards.answers import serve; serve()"
 
 
@@ -155,9 +159,9 @@ def _answer(question: dict[str, str] | None) -> dict[str, Any]:
 
     if question is None:
         return {"ready": True}
-    text = question["answer"]
-    if "\\" in text and "$" not in text and "\\boxed" not in text:
-        text = f"${text}$"  # a bare formula
+    text = _POWER.sub(r"\1*10^{\2}", question["answer"])
+    if not _MARKED.search(text) and ("\\" in text or not _WORDS.search(text)):
+        text = f"${text}$"  # a bare formula; of words only the number in them is read
     gold = parse(text, parsing_timeout=None)
     if "completion" not in question:
         return {"understood": bool(gold)}
