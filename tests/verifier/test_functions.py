@@ -54,6 +54,29 @@ def test_subclasses_of_builtins_count_as_their_base(verifier):
 
 
 @pytest.mark.parametrize(
+    ("value", "output"),
+    [
+        ("np.any(np.array([x]) > 0)", "True"),
+        ("list(np.array([x, -x]) > 0)", "[True, False]"),
+        ("np.float32(x / 2)", "0.5"),
+        ("{'n': np.int64(x)}", "{'n': 1}"),
+        ("np.array(x)", "1"),
+    ],
+)
+def test_numbers_of_numpy_count_as_those_of_python(verifier, value, output):
+    pytest.importorskip("numpy")
+    program = f"import numpy as np\ndef f(x):\n    return {value}"
+    for test in (TestCase(call="f(1)", output=output), TestCase(check=f"assert f(1) == {output}")):
+        assert outcome(verifier, program, test, entry_point="f") is Outcome.PASSED
+
+
+def test_a_check_may_use_numpy_where_the_program_does_not(verifier):  # as those of HumanEval+
+    pytest.importorskip("numpy")
+    check = "import numpy as np\ndef check(f):\n    assert np.allclose(f(1, 2), 3)\n"
+    assert outcome(verifier, ADD, TestCase(check=check), entry_point="add") is Outcome.PASSED
+
+
+@pytest.mark.parametrize(
     ("program", "expected"),
     [
         ("def add(a, b): return a - b", Outcome.WRONG_ANSWER),

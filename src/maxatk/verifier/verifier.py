@@ -78,7 +78,7 @@ class _Worker:
 
     def _verdict(self, job: Job, limits: Limits) -> Verdict:
         reason = _CLOSED
-        sources = (job.program, job.checker or "")
+        sources = (job.program, job.checker or "", *(test.check or "" for test in job.tests))
         flavour = "numpy" if self._numpy and any(map(_IMPORTS_NUMPY.search, sources)) else ""
         for _ in range(_ATTEMPTS):
             if self._stopping:

@@ -53,8 +53,8 @@ def encode(value: Any, depth: int = 0, *, foreign: bool = False) -> bytes:
         if isinstance(value, base):
             parts = base.__iter__(value)
             return container(tag, [encode(part, depth + 1, foreign=foreign) for part in parts])
-    if hasattr(type(value), "__index__"):
-        return _encode_atom(int(value.__index__()))
+    if getattr(value, "shape", None) == ():  # a number of NumPy
+        return encode(value.item(), depth + 1, foreign=foreign)
     kind = type(value)
     name = f"{kind.__module__}.{kind.__qualname__}"
     if foreign and name in _FOREIGN:
