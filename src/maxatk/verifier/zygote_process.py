@@ -20,6 +20,7 @@ from maxatk.verifier.jobs import Printed
 
 _BOOT = Path(__file__).parent / "inside" / "boot.py"
 _START_SECONDS = 60.0
+_LONGEST_POLL = (1 << 31) - 1  # ms, of the system call
 _EXCERPT = 2000  # bytes of what a zygote that does not start complains of
 # Hash order reproducible, one heap a process, no thread pools in numerical libraries. Symbols are
 # looked up at the start, not in every test anew: that saves a tenth of a test's page faults.
@@ -173,7 +174,7 @@ class Zygote:
     def _read_reply(self, size: int, seconds: float) -> bytes:
         poller = select.poll()
         poller.register(self._replies, select.POLLIN)
-        if not poller.poll(seconds * 1000):
+        if not poller.poll(min(seconds * 1000, _LONGEST_POLL)):
             raise ZygoteDiedError(f"no answer from the zygote within {seconds:.0f} s")
         answer = os.read(self._replies, size)
         if not answer:
