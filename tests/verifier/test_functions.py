@@ -249,7 +249,8 @@ def test_the_checkers_source_is_nowhere_in_the_candidate(verifier):
 
 
 def test_bad_function_tests_are_refused_at_once():
-    with pytest.raises(InvalidValueError, match="must be a Python literal"):
-        Job("x", (TestCase(call="f()", output="set()("),))
+    for output in ("set()(", "{[1]: 2}"):
+        with pytest.raises(InvalidValueError, match="must be a Python literal"):
+            Job("x", (TestCase(call="f()", output=output),))
     with pytest.raises(InvalidValueError, match="entry_point"):
         Job("x", (TestCase(check="def check(c): pass"),))

@@ -179,7 +179,7 @@ def expected_value(test: TestCase) -> object:
     """Return the expected value of a call test; raises InvalidValueError if not a literal."""
     try:
         return ast.literal_eval(test.output or "")
-    except (ValueError, SyntaxError) as error:
+    except (ValueError, SyntaxError, TypeError) as error:  # TypeError: what cannot be hashed
         raise InvalidValueError(
             f"TestCase(call={test.call!r}): output must be a Python literal, got {test.output!r}"
         ) from error
