@@ -129,6 +129,10 @@ COMPLETIONS = [
     (f"<think>\n{PY}{WRONG}{END}No.</think>\n<answer>\n{ADD}</answer>", "add", ADD),
     (f"<think>add them</think><answer>\n{PY}{ADD}{END}</answer>", "add", ADD),
     (f"<think>\n{PY}no\n{END}</think>\n{PY}yes\n{END}", None, "yes\n"),
+    (f"<think>\nOne ```python block.\n{PY}{WRONG}no, </think>\n{PY}{ADD}{END}", "add", ADD),
+    (f"<think>\n{PY}{WRONG}{END}</think>\n{LOOP}", None, f"\n{LOOP}"),
+    (f"<think>\n{PY}{WRONG}{END}</think>\n{PY}{ADD}", "add", ADD),
+    (f"<think>\n{PY}{ADD}{END}</think>\n", "add", ADD),  # it says nothing else
     (f"<answer>\n{indented(LOOP)}</answer>\n", None, LOOP),
     (f"{PY}{ADD}{END}<answer>The function adds.</answer>", "add", ADD),
     (f"{PY}{LOOP}{END}\n<answer>9</answer>", None, LOOP),

@@ -20,6 +20,7 @@ from maxatk.errors import DataError, InvalidValueError, MissingDependencyError
 from maxatk.records import Problem
 from maxatk.rewards.reward import Failure
 from maxatk.verifier import completion_text
+from maxatk.verifier.extract import without_thoughts
 
 _START_S = 120.0  # for SymPy to be imported, on a machine that is busy
 _MEMORY = 4 << 30  # bytes of address space of the process
@@ -72,7 +73,8 @@ class AnswerReward:
                 f"answer: {len(answer)} rows for {len(completions)} completions; the data need a "
                 "column `answer`"
             )
-        pairs = list(zip(answer, map(completion_text, completions), strict=True))
+        texts = [without_thoughts(completion_text(completion)) for completion in completions]
+        pairs = list(zip(answer, texts, strict=True))
         known = {
             (gold, text): float(self._ask({"answer": gold, "completion": text}).get("equal", False))
             for gold, text in dict.fromkeys(pairs)

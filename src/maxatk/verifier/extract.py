@@ -14,7 +14,7 @@ from typing import NamedTuple
 _LANGUAGE = re.compile(r"[\w+#.-]*")
 _PYTHON = ("python", "python3", "py", "py3")
 _BLANK = " \t\u200b\u200c\u200d\u2060\ufeff"  # what may stand before a fence; some are not seen
-_TAG = re.compile(r"(?:^|</think>)[ \t]*(?:<(answer)>|\[(PYTHON)\])", re.MULTILINE | re.IGNORECASE)
+_TAG = re.compile(r"^[ \t]*(?:<(answer)>|\[(PYTHON)\])", re.MULTILINE | re.IGNORECASE)
 _READS = re.compile(r"\binput\s*\(|\bstdin\b|\bopen\s*\(\s*0\b")
 _BEHIND_LINE = re.compile(r"(?<=\n)")  # nothing else ends a line, as splitlines would have it
 _FILE = "<truncated program>"
@@ -37,9 +37,11 @@ def extract_code(
     without a language; if a fence was opened and never closed, all that follows it; the last closed
     block of any language; the text itself. A block that defines the entry point, or that reads the
     input, gets the blocks beside it that define what it lacks. What <answer> or [PYTHON] holds is
-    all that counts. With `repair_truncated` what follows a fence that was never closed is cut to
-    `longest_program`, and the first rule counts it as a closed block. Linear in the text.
+    all that counts, and what follows </think>. With `repair_truncated` what follows a fence that
+    was never closed is cut to `longest_program`, and the first rule counts it as a closed block.
+    Linear in the text.
     """
+    completion = without_thoughts(completion)
     defining = _definition(entry_point) if entry_point else None
     blocks, unclosed = _blocks(_tagged(completion, defining))
     closed = [(language, _flush_left(text, defining)) for language, text in blocks]
@@ -61,6 +63,12 @@ def extract_code(
     if unclosed is not None:
         return unclosed
     return closed[-1][1] if closed else completion
+
+
+def without_thoughts(completion: str) -> str:
+    """Return what follows the reasoning of a completion, or all of it where nothing does."""
+    answer = completion.rpartition("</think>")[2]
+    return answer if answer.strip() else completion
 
 
 def longest_program(text: str) -> str:
