@@ -7,6 +7,9 @@ LOOP = "n = int(input())\nfor i in range(n):\n    print(i * i)\n"
 SOLUTION = "class Solution:\n    def run(self, n):\n        return n + 1\n"
 SIEVE = "import math\n\n\ndef primes(n):\n    return [i for i in range(2, n) if is_prime(i)]\n"
 PRIME = "def is_prime(n):\n    return all(n % i for i in range(2, n))\n"
+QUOTED = (
+    'def add(a, b):\n    """Use:\n    ```{}\n    add(1, 2)\n    ```\n    """\n    return a + b\n'
+)
 BODY = "    total = a + b\n    return total\n"
 IMPORT, ROOT = "import math\n", "def root(x):\n    return math.sqrt(x)\n"
 TYPES, TYPED = (
@@ -66,6 +69,11 @@ COMPLETIONS = [
     (f"{PY}\n{indented(ADD, '  ')}\n{END}", "add", f"\n{ADD}\n"),
     (f"```\n{indented(SOLUTION, chr(9))}{END}", "Solution", SOLUTION),
     (f"{PY}{BODY}{END}", "add", BODY),  # the body of a function: prompt and answer are joined
+    ("10. ```python\n    x = 1\n    print(x)\n    ```\n", None, "x = 1\nprint(x)\n"),
+    # a fence in a docstring
+    (f"{PY}{QUOTED.format('')}{END}", "add", QUOTED.format("")),
+    (f"{PY}{QUOTED.format('python')}{END}Done.", "add", QUOTED.format("python")),
+    (f"- So:\n\n  {PY}{indented(QUOTED, '  ')}  {END}", None, QUOTED),
     # a fence on a line with other text
     (f"Answer: {PY}{LOOP}{END}", None, LOOP),
     (f"Answer: {PY}{ADD}{END}", "add", ADD),

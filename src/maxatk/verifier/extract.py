@@ -129,8 +129,8 @@ class _Fence(NamedTuple):
 def _blocks(text: str) -> tuple[list[tuple[str, str]], str | None]:
     """Return language and text of each closed block, and the text of one left open.
 
-    A fence after text on its line, and a first one without a language, which the prompt may have
-    opened, closes what is a program up to there, and else opens a block.
+    A fence after text on its line or indented by four more, and a first one without a language,
+    which the prompt may have opened, closes what is a program up to there; else it opens a block.
     """
     closed: list[tuple[str, str]] = []
     opened: _Fence | None = None
@@ -145,10 +145,11 @@ def _blocks(text: str) -> tuple[list[tuple[str, str]], str | None]:
             closes, must_parse = not closed and not fence.language, True
         else:
             closes = fence.mark.startswith(opened.mark) and not fence.language
-            must_parse = bool(before)
+            deeper = len(fence.indent) > len(opened.indent) + 3  # as in the docstring of a function
+            must_parse = bool(before) or (deeper and opened.language.lower() in _PYTHON)
         if closes and must_parse:
             attempts -= 1
-            closes = attempts >= 0 and _is_program("".join(content) + before)
+            closes = attempts >= 0 and _is_program(textwrap.dedent("".join(content) + before))
         if closes:
             content += [before.rstrip() + "\n"] if before else []
             closed.append(_block(opened, content))
