@@ -181,6 +181,13 @@ def test_text_beyond_ascii(verifier):
     assert verifier.verify(program, [TestCase(input="äß€\n", output="€ßä")]).reward == 1.0
 
 
+@pytest.mark.parametrize("encoding", ["gbk", "cp1251", "ascii", "utf-8", "no-such"])
+@pytest.mark.parametrize("before", ["", "\ufeff"])
+def test_an_encoding_that_a_comment_names_is_that_of_no_file(verifier, encoding, before):
+    program = f"{before}# -*- coding: {encoding} -*-\r\n# сумма, 和\r\nprint('да')\r\n"
+    assert verifier.verify(program, [TestCase(input="", output="да")]).reward == 1.0
+
+
 def test_reference_solutions_of_codecontests_pass(verifier, real_data):
     rows = load_benchmark(
         "code_contests", file=real_data("codecontests/code_contests_verified.jsonl")

@@ -83,7 +83,9 @@ def open_standard_files() -> None:
 
 def _compile(source: bytes, results: int) -> Program:
     try:
-        return Program(compile(source, "<program>", "exec", dont_inherit=True))
+        # As text: it was decoded long ago, whatever encoding a comment in it names.
+        text = source.removeprefix(b"\xef\xbb\xbf").decode()
+        return Program(compile(text, "<program>", "exec", dont_inherit=True))
     except BaseException as error:
         message = f"{type(error).__name__}: {error}"
         os.pwrite(results, message.encode("utf-8", "replace")[: protocol.STDERR_BYTES], 0)
