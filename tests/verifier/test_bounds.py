@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from maxatk.records import Outcome, TestCase
-from maxatk.verifier import Verifier
+from maxatk.verifier import Verifier, outcomes
 from processes import family, patience
 from verifier import attacks
 
@@ -71,6 +71,17 @@ def test_the_files_of_a_checker_cannot_be_written_and_are_emptied(verifier):
     )
     assert verifier.verify("print()", tests, "checker", checker=checker).reward == 1.0
     assert verifier.verify(program, [TestCase(input="", output="")]).reward == 1.0
+
+
+def test_compiling_has_its_own_limit(verifier, monkeypatch):
+    monkeypatch.setattr(outcomes, "_COMPILE_SECONDS", 1.0)  # of 10
+    # Every level compiles what follows `finally` twice.
+    levels = range(18)
+    lines = [f"{' ' * n}try: pass\n{' ' * n}finally:" for n in levels]
+    program = "\n".join([*lines, *[" " * 18 + "x = 1"] * 200])
+    found = verifier.verify(program, [TestCase(input="", output="")], memory_limit=4 << 30)
+    assert found.outcome is Outcome.COMPILE_ERROR
+    assert "SIGXCPU" in found.tests[0].stderr
 
 
 def test_folders_left_behind_are_removed_in_linear_time(verifier):

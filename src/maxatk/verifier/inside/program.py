@@ -29,7 +29,7 @@ def run(request: Request, context: Context) -> NoReturn:
     table_size = request.tests * protocol.TEST.size
     table = os.pread(context.job, table_size, 0)
     program = _compile(os.pread(context.job, request.source_size, table_size), context.results)
-    hard = resource.getrlimit(resource.RLIMIT_CPU)[1]  # compiling has ended: the room for the tests
+    hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
     resource.setrlimit(resource.RLIMIT_CPU, (hard, hard))
     records_size = request.tests * protocol.RESULT.size
     os.ftruncate(context.results, records_size)  # also tells the host that compiling went well
@@ -63,11 +63,12 @@ def run_tests(program: Program, table: bytes, request: Request, context: Context
 
 
 def _set_limits(request: Request, base_memory: int) -> None:
-    # Only a backstop: `await_end` watches the CPU clock itself. Far above it, because the kernel
-    # may count this limit in sampled ticks, which run ahead of the clock on a busy machine. The
-    # hard limit leaves room for this process to clean up after every test.
-    seconds = int(2 * max(request.cpu_limit, request.compile_limit)) + 10
-    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + request.tests))
+    # The soft limit is for compiling. The hard one is for tests and only a backstop: `await_end`
+    # watches the CPU clock itself. Far above it, because the kernel may count in sampled ticks,
+    # which run ahead of the clock on a busy machine, and this process cleans up after every test.
+    compiling = int(request.compile_limit)
+    most = compiling + int(2 * request.cpu_limit) + 10 + request.tests
+    resource.setrlimit(resource.RLIMIT_CPU, (compiling, most))
     memory = request.memory + base_memory
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
 
