@@ -47,6 +47,7 @@ def test_a_selected_row_is_used_when_it_reads_standard_input():
         (with_tests(), "has no tests"),
         (apps_row(input_output=""), "has no tests"),
         (with_tests(fn_name="f", inputs=[[float("nan")]], outputs=[1]), "a value has no literal"),
+        (apps_row(input_output=f'{{"inputs": [{"7" * 5000}]}}'), "more digits than Python reads"),
         (selected_apps_row(starter_code="def f(x):"), "its call arguments are text"),
         (selected_apps_row(test_list=[]), "has no tests"),
         (selected_apps_row(test_list=[{"input": "1", "output": ["1", "2"]}]), "several outputs"),
