@@ -5,6 +5,7 @@ import pytest
 from maxatk.problems import load_benchmark
 from maxatk.problems.benchmarks.apps import Options, convert
 from maxatk.records import TestCase
+from maxatk.verifier import Verifier, problem_job
 from problems.rows import apps_row, selected_apps_row
 
 
@@ -35,6 +36,22 @@ def test_a_function_of_the_hub_becomes_calls(starter, call):
     declared = {"fn_name": "add", "inputs": [[[1], "x"]], "outputs": [["x1"]]}
     row = apps_row(input_output=json.dumps(declared), starter_code=starter)
     assert convert(row).problem.tests == (TestCase(call=call, output="'x1'"),)
+
+
+def test_values_that_json_has_changed_are_those_of_a_function_again():
+    declared = {
+        "fn_name": "f",
+        "inputs": [[{"1": "a", "-2": "b"}, 1], [{"1": "a", "x": "b"}, 1], [{}, 2]],
+        "outputs": [[["a", 1]], [["a b", 1]], [{"3": 4}]],
+    }
+    starter = "def f(names, n):\n\t"
+    problem = convert(apps_row(input_output=json.dumps(declared), starter_code=starter)).problem
+    program = (
+        "def f(names, n):\n    if not names: return {3: 4}\n"
+        "    return names[1] if 1 in names else ' '.join(names.values()), n"
+    )
+    with Verifier(workers=1) as verifier:
+        assert verifier.verify_many([problem_job(program, problem)])[0].reward == 1.0
 
 
 def test_a_selected_row_is_used_when_it_reads_standard_input():

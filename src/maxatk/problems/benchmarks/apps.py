@@ -52,7 +52,8 @@ def _original(row: base.Row, row_id: str, options: Options) -> base.Converted:
     kind: base.Kind = "function" if name else "stdin"
     statement = row["question"] + (f"\n\nThe function is `{name}`." if name else "")
     prompt = base.render(kind, statement, starter=starter, style=options.prompt_style)
-    problem = Problem(row_id, prompt, tests, starter_code=starter, source="apps")
+    compare = "lcb" if name else None  # a returned tuple is a list, as in the official grader
+    problem = Problem(row_id, prompt, tests, starter_code=starter, compare=compare, source="apps")
     solutions = json.loads(row["solutions"] or "[]")
     return base.SolvedProblem(problem, solutions[0] if solutions else None)
 
@@ -73,8 +74,17 @@ def _selected(row: base.Row, row_id: str, options: Options) -> base.Converted:
 def _call(function: str, arguments: list[Any], value: Any) -> TestCase:
     # The value of a call is the only item of a list in most rows, and stands alone in others.
     value = value[0] if isinstance(value, list) and len(value) == 1 else value
+    arguments = [*map(_with_whole_keys, arguments[:1]), *arguments[1:]]
     call = f"{function}({', '.join(map(base.python_literal, arguments))})"
-    return TestCase(call=call, output=base.python_literal(value))
+    return TestCase(call=call, output=base.python_literal(_with_whole_keys(value)))
+
+
+def _with_whole_keys(value: Any) -> Any:
+    """Return a dict whose keys are integers, which JSON made text, as the official grader does."""
+    try:
+        return {int(key): held for key, held in value.items()}
+    except (AttributeError, ValueError):
+        return value
 
 
 def _text(lines: Any) -> str:
