@@ -22,6 +22,9 @@ def test_rewards_of_plain_and_conversational_completions(verifier):
     completions = [RIGHT, HALF, "nothing", chat, []]
     values = reward(prompts=["p"] * 5, completions=completions, tests=[ROW] * 5, extra=[1] * 5)
     assert values == [1.0, 0.5, 0.0, 1.0, 0.0]
+    parts = [{"type": "text", "text": "Sure:\n"}, {"type": "text", "text": RIGHT[6:]}]
+    others = [[{"role": "assistant", "content": content}] for content in (parts, [{}], None)]
+    assert reward(completions=others, tests=[ROW] * 3) == [1.0, 0.0, 0.0]
     binary = CodeReward(verifier, binary=True)
     assert binary(None, completions, tests=[ROW] * 5) == [1.0, 0.0, 0.0, 1.0, 0.0]
     assert (reward.__name__, binary.__name__) == ("code_reward", "binary_code_reward")
@@ -56,6 +59,12 @@ def test_a_failure_of_the_verifier_is_none_and_not_zero():
 def test_a_missing_column_is_named(verifier):
     with pytest.raises(InvalidValueError, match="needs a column `tests`"):
         CodeReward(verifier)(completions=["x"])
+
+
+@pytest.mark.parametrize("tests", [None, "[]", {"input": ["2"], "output": ["4"]}])
+def test_a_row_that_is_no_list_of_tests_is_named(verifier, tests):
+    with pytest.raises(InvalidValueError, match=r"tests: must be a list of tests .*, got"):
+        CodeReward(verifier)(completions=["x"], tests=[tests])
 
 
 TESTS = [{"input": "2\n", "output": "4\n"}, {"input": "3\n", "output": "9\n"}]

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from maxatk.check import require
 from maxatk.errors import DataError, InvalidValueError
 from maxatk.records import Problem, TestCase, Verdict
 from maxatk.verifier.jobs import Job, called_name, problem_job
@@ -74,6 +75,8 @@ class CodeReward:
             yield start
 
     def _job(self, completion: Completion, row: Mapping[str, Any]) -> Job:
+        wrong = isinstance(row["tests"], (str, Mapping, type(None)))
+        require(not wrong, "tests", "a list of tests in each row", row["tests"])
         tests = [t if isinstance(t, TestCase) else TestCase.from_json(t) for t in row["tests"]]
         compare = row.get("compare") or ("checker" if row.get("checker") else None)
         fields = {name: row[name] for name in _COLUMNS if name in row}
@@ -182,4 +185,5 @@ def completion_text(completion: Completion) -> str:
     if isinstance(completion, str):
         return completion
     content = completion[-1].get("content") if completion else None
-    return content if isinstance(content, str) else ""
+    parts = [{"text": content}] if isinstance(content, str) else content or ()
+    return "".join(str(part.get("text") or "") for part in parts)
