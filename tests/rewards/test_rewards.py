@@ -229,6 +229,13 @@ def test_a_function_that_takes_too_long_gives_no_reward_and_no_wait(own, verifie
     assert list(reward.failures) == ["reward reward: did not return within 0.2 s"]
 
 
+@pytest.mark.parametrize("seconds", [math.inf, 1e12])
+def test_a_function_may_take_for_ever(own, verifier, seconds):
+    spec = own("import time\ndef reward(completions, **_):\n    time.sleep(0.1)\n    return [1]")
+    reward = load_reward({"reward": spec, "timeout_s": seconds}, verifier=verifier)
+    assert (called(reward, ["a"]), reward.failures) == ([1.0], {})
+
+
 def test_tests_and_a_function_of_ones_own_together(own, verifier):
     spec = own("def reward(completions, **_):\n    return [-len(c) / 100 for c in completions]")
     reward = load_reward(["continuous", spec], verifier=verifier)
@@ -246,7 +253,8 @@ def test_tests_and_a_function_of_ones_own_together(own, verifier):
         ("", "unknown value ''"),
         (3, "got 3; allowed"),
         ({"reward": "answer", "wieght": 2}, "unknown key 'wieght'.*did you mean 'weight'"),
-        ({"reward": "answer", "weight": "2"}, "weight: must be a number, got '2'"),
+        ({"reward": "answer", "weight": "2"}, "weight: must be a finite number, got '2'"),
+        ({"reward": "answer", "weight": math.inf}, "weight: must be a finite number, got inf"),
         ({"reward": "a:b", "timeout_s": 0}, "timeout_s: must be a positive number, got 0"),
         ({"reward": "a:b", "on_error": "skip"}, "on_error: unknown.*'skip'.*stop, zero"),
         ({"reward": "answer", "on_error": "zero"}, "is for functions and models"),

@@ -249,7 +249,7 @@ def _within(call: Callable[[], Any], seconds: float) -> Any:
             outcome.set_exception(error)
 
     threading.Thread(target=work, name="maxatk-reward", daemon=True).start()
-    if not futures.wait([outcome], seconds).done:
+    if not futures.wait([outcome], min(seconds, threading.TIMEOUT_MAX)).done:
         raise Failure(f"did not return within {seconds:g} s", timed_out=True)
     return outcome.result()
 

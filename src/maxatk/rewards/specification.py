@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from maxatk.check import is_number, needing, require
+from maxatk.check import LARGEST, is_number, needing, require
 from maxatk.errors import InvalidValueError, suggestion, unknown_name
 from maxatk.functions import load_function
 from maxatk.models import refuse_missing_model
@@ -51,7 +51,8 @@ def _read(item: Any) -> RewardSpec:
     require(isinstance(spec.target, str), "reward.model", "text", spec.target)
     given = {**vars(spec), **item}
     weight, seconds, on_error = given["weight"], given["timeout_s"], given["on_error"]
-    require(is_number(weight), "reward.weight", "a number", weight)
+    finite = is_number(weight) and abs(weight) <= LARGEST
+    require(finite, "reward.weight", "a finite number", weight)
     positive = is_number(seconds) and seconds > 0
     require(positive, "reward.timeout_s", "a positive number", seconds)
     if on_error not in ON_ERROR:
