@@ -100,6 +100,7 @@ PROGRAMS = {
     "windows line ends": "n = input()\r\nprint(sum(map(int, input().split())))\r\n",
     "a byte order mark": f"\ufeffn = {SUM}\n",
     "an encoding line": f"# -*- coding: utf-8 -*-\nn = {SUM}",
+    "its own file": f"import os\nos.chdir(os.path.dirname(__file__) or '.')\n{SUM}",
     "a future import": f"from __future__ import annotations\n{SUM}",
 }
 

@@ -140,5 +140,5 @@ def prepare_interpreter() -> None:
 def make_main_module() -> None:
     """Make the `__main__` of one program; not in the zygote, whose collector is frozen."""
     main = type(sys)("__main__")
-    main.__dict__["__builtins__"] = builtins
+    main.__dict__.update(__builtins__=builtins, __file__=sys.argv[0])
     sys.modules["__main__"] = main
