@@ -232,6 +232,13 @@ def test_a_split_chooses_the_files_of_a_folder(rows_file, tmp_path):
     assert ids == ["00000-of-00002", "00001-of-00002"]
     (train,) = load_problems("code_contests", file=tmp_path, split="train")
     assert train.id == "code_contests/train-00000-of-00001"
+    with pytest.raises(MissingFileError, match="holds no file of split 'valid'"):
+        load_problems("code_contests", file=tmp_path, split="valid")
+
+
+def test_files_that_name_no_split_are_read_whatever_the_split(rows_file, tmp_path):
+    rows_file(contest_row("a"), name="part-0.json")
+    assert len(load_problems("code_contests", file=tmp_path, split="valid")) == 1
 
 
 def test_one_problem_is_found_with_its_solution(rows_file):

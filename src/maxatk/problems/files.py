@@ -21,10 +21,13 @@ FORMATS = (".jsonl", ".json", ".parquet", ".csv", ".tsv")
 _BATCH = 16  # rows of parquet decoded at a time; one row of CodeContests can hold 10 MB
 
 
-def data_files(path: Path, *, split: str | None, names: Sequence[str] | None) -> list[Path]:
+def data_files(
+    path: Path, *, split: str | None, names: Sequence[str] | None, splits: tuple[str, ...] = ()
+) -> list[Path]:
     """Return a file, or of a folder its `names`, else those that start with the split, else all.
 
-    Raises MissingFileError for what does not exist, InvalidValueError for another format.
+    Raises MissingFileError for what does not exist, or where only files of other `splits` do,
+    InvalidValueError for another format.
     """
     if path.is_file():
         if path.suffix not in FORMATS:
@@ -44,6 +47,8 @@ def data_files(path: Path, *, split: str | None, names: Sequence[str] | None) ->
     of_split = [file for file in found if split and file.name.startswith(split)]
     if not found:
         raise MissingFileError(f"file: the folder {str(path)!r} holds no {', '.join(FORMATS)} file")
+    if split and not of_split and any(file.name.startswith(splits) for file in found):
+        raise MissingFileError(f"file: the folder {str(path)!r} holds no file of split {split!r}")
     return of_split or found
 
 

@@ -278,7 +278,8 @@ class Source:
             )
         split = self.split_read
         names = kind.data_files(split, self.chosen) if kind.data_files and split else None
-        return data_files(path, split=split, names=names)
+        splits = () if kind.split_of else kind.splits
+        return data_files(path, split=split, names=names, splits=splits)
 
     @functools.cached_property
     def commit(self) -> str:
