@@ -5,7 +5,7 @@ import json
 import pytest
 
 from maxatk import load_problems
-from maxatk.errors import InvalidValueError
+from maxatk.errors import DataError, InvalidValueError
 from maxatk.jsonl import write_jsonl
 from maxatk.rewards.answers import AnswerReward
 from problems.rows import GSM8K, MATHEMATICS
@@ -78,6 +78,13 @@ def test_a_conversation_of_one_user_is_a_prompt_and_a_longer_one_is_left_out(tmp
     problems = loaded("table", rows, tmp_path, id="id", instruct=True)
     assert [problem.id for problem in problems] == ["0", "1"]
     assert problems[1].prompt.endswith("\n\nBe brief.\n\n1 + 1?\n")
+
+
+def test_a_row_of_a_table_without_an_answer_is_left_out(tmp_path):
+    rows = [{"prompt": f"{answer}?", "answer": answer} for answer in (None, "", 0, "3")]
+    assert [problem.answer for problem in loaded("table", rows, tmp_path)] == ["0", "3"]
+    with pytest.raises(DataError, match="a row of a table is wanted"):
+        loaded("table", [{"prompt": 1, "answer": 2}], tmp_path)
 
 
 def test_a_table_needs_a_file_or_a_data_set():

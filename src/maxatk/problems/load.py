@@ -328,7 +328,9 @@ class Source:
             yield from rows.skip(start)
 
     def _convert(self, row: Row, place: str) -> Converted:
-        remedy = f"a row of {self.kind.hub} is wanted; bad_rows=leave_out leaves it out"
+        remedy = (
+            f"a row of {self.kind.hub or 'a table'} is wanted; bad_rows=leave_out leaves it out"
+        )
         try:
             found = self.kind.split_of(row) if self.files and self.kind.split_of else None
             if found and self.split_read not in (None, found):

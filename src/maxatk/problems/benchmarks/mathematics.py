@@ -83,6 +83,8 @@ def table(row: base.Row, options: TableOptions) -> base.Converted:
     name = _digest(str(row[options.prompt])) if options.id is None else str(row[options.id])
     if text is None:
         return base.LeftOut(name, "its prompt is no text and no conversation of one user's turn")
+    if row[options.answer] in (None, ""):
+        return base.LeftOut(name, "has no answer")
     used = (options.prompt, options.answer, options.id)
     problem = Problem(
         id=name,
