@@ -206,9 +206,7 @@ class Source:
         if self.split is not None and self.split not in self.kind.splits:
             raise unknown_name("split", self.split, self.kind.splits)
         if self.file is None and not self.kind.hub:
-            raise InvalidValueError(
-                f"{self.benchmark}: needs options.hub, a data set's name, or a file"
-            )
+            raise InvalidValueError(f"{self.benchmark}: needs options.hub, a data set, or a file")
         if self.file is not None and self.revision is not None:
             raise InvalidValueError("revision: is for the hub; a local file has none")
 

@@ -13,8 +13,7 @@ from collections.abc import Generator
 
 from maxatk.verifier.inside import values
 
-MOST = 200
-"""Characters of an excerpt."""
+MOST = 200  # characters of an excerpt
 
 _SHORT = 32  # bytes that stand for themselves; longer content is replaced by its hash
 _CONTAINERS = {b"l": b"l", b"t": b"t", b"S": b"S", b"z": b"S", b"d": b"d"}  # sets equal frozensets

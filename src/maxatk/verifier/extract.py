@@ -39,7 +39,6 @@ def extract_code(
     input, gets the blocks beside it that define what it lacks. What <answer> or [PYTHON] holds is
     all that counts, and what follows </think>. With `repair_truncated` what follows a fence that
     was never closed is cut to `longest_program`, and the first rule counts it as a closed block.
-    Linear in the text.
     """
     completion = without_thoughts(completion)
     defining = _definition(entry_point) if entry_point else None

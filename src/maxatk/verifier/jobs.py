@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from maxatk.check import positive
+from maxatk.check import positive, require
 from maxatk.errors import InvalidValueError
 from maxatk.records import Problem, TestCase
 from maxatk.verifier import rules
@@ -82,16 +82,12 @@ class Job:
         if self.compare is not None:
             rules.rule(self.compare)
         if self.checker is None and self.compare == "checker":
-            raise InvalidValueError(
-                "checker: the rule 'checker' needs the source of a checker program"
-            )
-        if self.checker is not None and self.compare not in (None, "checker"):
-            raise InvalidValueError(
-                f"compare: must be 'checker' with a checker, got {self.compare!r}"
-            )
-        if self.checker is not None and any(test.input is None for test in self.tests):
-            raise InvalidValueError("checker: verifies tests with input and output only")
+            raise InvalidValueError("checker: the rule 'checker' needs the source of a checker")
         if self.checker is not None:
+            allowed = self.compare in (None, "checker")
+            require(allowed, "compare", "'checker' with a checker", self.compare)
+            if any(test.input is None for test in self.tests):
+                raise InvalidValueError("checker: verifies tests with input and output only")
             object.__setattr__(self, "compare", "checker")
         for test in self.tests:
             if test.call is not None:

@@ -83,10 +83,6 @@ def _compared(zygote: Zygote, job: Job, limits: Limits, ran: Sequence[_Ran]) -> 
     return Verdict(tuple(results))
 
 
-def _beginning(zygote: Zygote, printed: Printed, size: int) -> bytes:
-    return zygote.printed(Printed(printed.offset, min(printed.size, size)))
-
-
 def uniform(job: Job, outcome: Outcome, message: str = "") -> Verdict:
     """Return the verdict that gives every test the same outcome."""
     return Verdict((TestResult(outcome, stderr=message),) * len(job.tests))
@@ -125,14 +121,14 @@ def _parse(zygote: Zygote, code: int, cpu: float, count: int) -> list[_Ran]:
         message = zygote.printed(Printed(0, protocol.STDERR_BYTES))
         raise _CompileError(message.decode("utf-8", "replace"))
     offset = protocol.RESULT.size * count
-    found = zygote.results_size()
-    if code < 0 and not found and (-code in _OWN_SIGNALS or cpu >= _COMPILE_SECONDS):
+    records = zygote.printed(Printed(0, offset))
+    if code < 0 and not records and (-code in _OWN_SIGNALS or cpu >= _COMPILE_SECONDS):
         # Compiling killed it: an end from outside would be of another signal, and early.
         raise _CompileError(f"compiling the program failed ({_cause(code)})")
-    if code != 0 or found < offset:
+    if code != 0 or len(records) < offset:
         raise ZygoteDiedError(f"the process of the program died ({_cause(code)})")
     ran = []
-    for record in protocol.RESULT.iter_unpack(zygote.printed(Printed(0, offset))):
+    for record in protocol.RESULT.iter_unpack(records):
         status, ending, cpu, wall, memory, out, err = record
         complaint = zygote.printed(Printed(offset + out, err)).decode("utf-8", "replace")
         ran.append(_Ran(status, ending, cpu, wall, memory, Printed(offset, out), complaint))
@@ -162,40 +158,28 @@ def _ask_checker(
     does not compile is the problem's fault: infra_error.
     """
     failures = [_failure(found, limits) for found in ran]
+    results = [f.result(why or Outcome.PASSED) for f, why in zip(ran, failures, strict=True)]
     open_tests = [i for i, failure in enumerate(failures) if failure is None]
-    results = [
-        found.result(failure or Outcome.INFRA_ERROR)
-        for found, failure in zip(ran, failures, strict=True)
-    ]
     if not open_tests:
         return Verdict(tuple(results))
     payloads = [jobs.checker_payload(job.tests[i], ran[i].printed) for i in open_tests]
     # Now, for the checker's results take the place of the outputs.
-    excerpts = {i: printed_excerpt(_beginning(zygote, ran[i].printed, 4096)) for i in open_tests}
+    excerpts = {i: printed_excerpt(zygote.printed(ran[i].printed, 4096)) for i in open_tests}
     try:
         answers = _run(zygote, checker, payloads, _CHECKER_LIMITS, _MAX_PRINTED)
     except _CompileError as error:
-        remark = f"the checker does not compile: {error}"
-        for i in open_tests:
-            results[i] = dataclasses.replace(results[i], stderr=remark)
-        return Verdict(tuple(results))
-    rejected = False
+        return uniform(job, Outcome.INFRA_ERROR, f"the checker does not compile: {error}")
+    got = ""
     for i, answer in zip(open_tests, answers, strict=True):
-        outcome = _checkers_outcome(zygote, job.tests[i], answer)
-        got = excerpts[i] if outcome is Outcome.WRONG_ANSWER and not rejected else ""
-        rejected = rejected or bool(got)
-        said = _beginning(zygote, answer.printed, protocol.STDERR_BYTES)
+        failure = _failure(answer, _CHECKER_LIMITS)
+        if failure is None and _matches(job.tests[i], "checker", zygote.printed(answer.printed)):
+            continue
+        outcome = failure if failure is Outcome.INFRA_ERROR else Outcome.WRONG_ANSWER
+        said = zygote.printed(answer.printed, protocol.STDERR_BYTES)
         remark = f"checker: {answer.complaint or said.decode('utf-8', 'replace')}"
-        results[i] = ran[i].result(outcome, "" if outcome is Outcome.PASSED else remark, got)
+        results[i] = ran[i].result(outcome, remark, "" if got else excerpts[i])
+        got = got or excerpts[i]
     return Verdict(tuple(results))
-
-
-def _checkers_outcome(zygote: Zygote, test: TestCase, answer: _Ran) -> Outcome:
-    failure = _failure(answer, _CHECKER_LIMITS)
-    if failure is None:
-        said_yes = _matches(test, "checker", zygote.printed(answer.printed))
-        return Outcome.PASSED if said_yes else Outcome.WRONG_ANSWER
-    return failure if failure is Outcome.INFRA_ERROR else Outcome.WRONG_ANSWER
 
 
 def _failure(ran: _Ran, limits: Limits) -> Outcome | None:

@@ -144,11 +144,10 @@ def compute_scores(
     ]
     scores = []
     for verdict in verifier.verify_many(jobs):
+        counts = {"passed": float(verdict.passed), "total": float(verdict.total)}
         reward = as_reward(verdict, binary=binary)
-        score = math.nan if reward is None else reward
-        passed, total = float(verdict.passed), float(verdict.total)
-        unscored = float(reward is None)
-        scores.append({"score": score, "passed": passed, "total": total, "unscored": unscored})
+        score, unscored = (math.nan, 1.0) if reward is None else (reward, 0.0)
+        scores.append({"score": score, **counts, "unscored": unscored})
     return scores
 
 

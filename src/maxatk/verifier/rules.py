@@ -86,13 +86,7 @@ def checker(actual: bytes, expected: str) -> bool:  # noqa: ARG001  (the checker
     return _both_close(_text(actual).strip(), "1", 1e-9)
 
 
-COMPARE: dict[str, Rule] = {
-    "tokens": tokens,
-    "lcb": lcb,
-    "deepmind": deepmind,
-    "literal": literal,
-    "checker": checker,
-}
+COMPARE: dict[str, Rule] = {r.__name__: r for r in (tokens, lcb, deepmind, literal, checker)}
 """Name -> rule."""
 
 

@@ -306,9 +306,8 @@ class VerifierSettings:
 
     def limits(self) -> Limits:
         """Return the limits of a test where a job names none."""
-        stop, repair = self.stop_after_timeouts, self.repair_truncated
-        memory = self.memory_limit_mb << 20
-        return Limits(self.time_limit, memory, stop_after_timeouts=stop, repair_truncated=repair)
+        memory, stop = self.memory_limit_mb << 20, self.stop_after_timeouts
+        return Limits(self.time_limit, memory, Limits.output_limit, stop, self.repair_truncated)
 
     def open(self) -> Verifier:
         """Return a verifier with these settings; close it, or use it in a with statement."""

@@ -20,7 +20,6 @@ from maxatk.verifier.jobs import Printed
 
 _BOOT = Path(__file__).parent / "inside" / "boot.py"
 _START_SECONDS = 60.0
-_LONGEST_POLL = (1 << 31) - 1  # ms, of the system call
 _EXCERPT = 2000  # bytes of what a zygote that does not start complains of
 # Hash order reproducible, one heap a process, no thread pools in numerical libraries. Symbols are
 # looked up at the start, not in every test anew: that saves a tenth of a test's page faults.
@@ -136,13 +135,9 @@ class Zygote:
                     raise ZygoteDiedError("the results file is shorter than it says")
                 done += count
 
-    def results_size(self) -> int:
-        """Return the size of the results file in bytes."""
-        return os.fstat(self._results).st_size
-
-    def printed(self, place: Printed) -> bytes:
-        """Return a part of the results file; less where the file is shorter."""
-        data, left = b"", place.size
+    def printed(self, place: Printed, most: int = 1 << 62) -> bytes:
+        """Return a part of the results file, or its beginning; less where the file is shorter."""
+        data, left = b"", min(place.size, most)
         while left and (more := os.pread(self._results, left, place.offset + len(data))):
             data, left = data + more, left - len(more)
         return data
@@ -174,7 +169,7 @@ class Zygote:
     def _read_reply(self, size: int, seconds: float) -> bytes:
         poller = select.poll()
         poller.register(self._replies, select.POLLIN)
-        if not poller.poll(min(seconds * 1000, _LONGEST_POLL)):
+        if not poller.poll(min(seconds * 1000, 0x7FFFFFFF)):  # the most that the call takes
             raise ZygoteDiedError(f"no answer from the zygote within {seconds:.0f} s")
         answer = os.read(self._replies, size)
         if not answer:

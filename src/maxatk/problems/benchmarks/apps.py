@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from typing import Any
 
 from maxatk.problems.benchmarks import base
@@ -60,8 +61,7 @@ def _original(row: base.Row, row_id: str, options: Options) -> base.Converted:
 
 def _selected(row: base.Row, row_id: str, options: Options) -> base.Converted:
     if row["starter_code"]:
-        reason = "its call arguments are text that says nothing about their types"
-        return base.LeftOut(row_id, reason)
+        return base.LeftOut(row_id, "its call arguments are text, which has no types")
     if any(len(test["output"]) != 1 for test in row["test_list"]):
         return base.LeftOut(row_id, "a test accepts several outputs or none")
     tests = base.stdin_tests((t["input"], _text(t["output"][0])) for t in row["test_list"])
@@ -81,10 +81,8 @@ def _call(function: str, arguments: list[Any], value: Any) -> TestCase:
 
 def _with_whole_keys(value: Any) -> Any:
     """Return a dict whose keys are integers, which JSON made text, as the official grader does."""
-    try:
-        return {int(key): held for key, held in value.items()}
-    except (AttributeError, ValueError):
-        return value
+    whole = isinstance(value, dict) and all(re.fullmatch("-?[0-9]+", key) for key in value)
+    return {int(key): held for key, held in value.items()} if whole else value
 
 
 def _text(lines: Any) -> str:

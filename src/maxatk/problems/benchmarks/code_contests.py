@@ -10,7 +10,6 @@ from maxatk.records import Problem
 from maxatk.verifier.rules import rule
 
 _PYTHON_3 = 3  # code of the language in the solutions column
-_FILES = {"train": "train/CodeContests_train.json"}  # of CURE
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,10 +99,10 @@ BENCHMARK = base.Benchmark(
 )
 CURE = base.Benchmark(
     hub="Gen-Verse/CodeContests_train",
-    splits=tuple(_FILES),
+    splits=("train",),
     default_split="train",
     licence="MIT",
     size="74 MB",
     convert=convert_cure,
-    data_files=lambda split, _options: [_FILES[split]],
+    data_files=lambda _split, _options: ["train/CodeContests_train.json"],
 )

@@ -48,9 +48,7 @@ class Options(base.RowOptions):
     visible_tests: int | None = None
 
     def __post_init__(self) -> None:
-        if self.visible_tests is None:
-            return
-        if self.form != "asserts":
+        if self.visible_tests is not None and self.form != "asserts":
             raise InvalidValueError(
                 f"visible_tests: is for the form 'asserts', got form={self.form!r}"
             )

@@ -135,10 +135,3 @@ def prepare_interpreter() -> None:
     for name in ("exit", "quit"):
         setattr(builtins, name, _sitebuiltins.Quitter(name, "Ctrl-D (i.e. EOF)"))
     sys.argv = ["program.py"]
-
-
-def make_main_module() -> None:
-    """Make the `__main__` of one program; not in the zygote, whose collector is frozen."""
-    main = type(sys)("__main__")
-    main.__dict__.update(__builtins__=builtins, __file__=sys.argv[0])
-    sys.modules["__main__"] = main

@@ -7,6 +7,7 @@ to file inside the kernel, so that no test inherits another test's data with the
 from __future__ import annotations
 
 import _signal as signals  # type: ignore[import-not-found]  # `signal` would load `enum`
+import builtins
 import os
 import resource
 import sys
@@ -37,7 +38,9 @@ def run(request: Request, context: Context) -> NoReturn:
     open_standard_files()
     if any(kind == protocol.KIND_CHECK for _, kind, _ in protocol.TEST.iter_unpack(table)):
         context.complaints = os.memfd_create("complaints")
-    execution.make_main_module()
+    # Not in the zygote, whose collector is frozen; held by no name, which would keep its objects.
+    sys.modules["__main__"] = type(sys)("__main__")
+    sys.modules["__main__"].__dict__.update(__builtins__=builtins, __file__=sys.argv[0])
     import_early(program.names)
     if context.program_filter is None:
         program.threads = True
@@ -66,9 +69,8 @@ def _set_limits(request: Request, base_memory: int) -> None:
     # The soft limit is for compiling. The hard one is for tests and only a backstop: `await_end`
     # watches the CPU clock itself. Far above it, because the kernel may count in sampled ticks,
     # which run ahead of the clock on a busy machine, and this process cleans up after every test.
-    compiling = int(request.compile_limit)
-    most = compiling + int(2 * request.cpu_limit) + 10 + request.tests
-    resource.setrlimit(resource.RLIMIT_CPU, (compiling, most))
+    most = int(request.compile_limit + 2 * request.cpu_limit) + 10 + request.tests
+    resource.setrlimit(resource.RLIMIT_CPU, (int(request.compile_limit), most))
     memory = request.memory + base_memory
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
 

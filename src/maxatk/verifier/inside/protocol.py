@@ -30,5 +30,3 @@ EXIT_COMPILE_ERROR = 3
 
 STDERR_BYTES = 2048
 MAX_ENTRY_POINT = 1000  # bytes
-# File descriptors of a zygote, in the order in which the host passes them.
-DESCRIPTORS = ("requests", "replies", "job", "results")

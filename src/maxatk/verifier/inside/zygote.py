@@ -33,7 +33,7 @@ def main(arguments: list[str]) -> NoReturn:
     """Isolate this process and serve requests until the host goes away.
 
     `arguments`: uid to drop to, extra import folder (may be empty), modules to preload (comma
-    separated), then the descriptors of `protocol.DESCRIPTORS`.
+    separated), then the descriptors of requests, replies, job and results.
     """
     uid, folder, modules = int(arguments[0]), arguments[1], arguments[2]
     requests, replies, job, results = descriptors = [int(text) for text in arguments[3:]]
