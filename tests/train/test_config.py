@@ -99,6 +99,14 @@ def test_bf16_stays_off_where_there_is_no_gpu_for_it(tmp_path):
     assert config(tmp_path).bf16 is False
 
 
+def test_fp16_stands_by_itself_on_a_gpu_that_has_bf16(tmp_path, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.is_bf16_supported", lambda: True)
+    settings = config(tmp_path, fp16=True)
+    assert settings.fp16 and settings.bf16 is False
+    assert config(tmp_path).bf16 is True
+
+
 @pytest.mark.parametrize(
     "method, form, needed",
     [

@@ -90,7 +90,7 @@ class MaxAtKConfig(WithObjective, GRPOConfig):
         skip_zero_advantages: Leave samples whose advantage is 0 out of the update.
         log_groups: Groups of every optimizer step that groups.jsonl keeps; 0 for no such file.
 
-    Dropout is off (ratios would be noise otherwise), and bf16 only where the machine has it.
+    Dropout is off (ratios would be noise otherwise); bf16 is on where the GPU has it, without fp16.
 
     Raises InvalidValueError (a ValueError) for a value that is not allowed, MissingDependencyError
     for a tracker that is not installed, before any work.
@@ -118,7 +118,8 @@ class MaxAtKConfig(WithObjective, GRPOConfig):
 
     def __post_init__(self) -> None:
         if self.bf16 is None:
-            self.bf16 = torch.cuda.is_available() and torch.cuda.is_bf16_supported()
+            here = torch.cuda.is_available() and torch.cuda.is_bf16_supported()
+            self.bf16 = here and not self.fp16
         _check_values(self)
         # transformers warns of the old names, which TRL and recipes have, where it has new ones.
         for old in ("gradient_checkpointing", "gradient_checkpointing_kwargs"):
