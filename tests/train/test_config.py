@@ -103,7 +103,7 @@ def test_fp16_stands_by_itself_on_a_gpu_that_has_bf16(tmp_path, monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.is_bf16_supported", lambda: True)
     settings = config(tmp_path, fp16=True)
-    assert settings.fp16 and settings.bf16 is False
+    assert (settings.fp16, settings.bf16) == (True, False)
     assert config(tmp_path).bf16 is True
 
 

@@ -7,11 +7,12 @@ from trl import GRPOConfig, GRPOTrainer
 
 from maxatk import best_of
 from maxatk.errors import InvalidValueError
+from maxatk.models import load_tokenizer
 from maxatk.objectives import METHODS
 from maxatk.train import MaxAtKTrainer
 from maxatk.train.batch import GROUP_ROW
 
-from .conftest import GROUP, SpyTrainer, reward_with_gaps, text_reward
+from .conftest import GROUP, SpyTrainer, config, reward_with_gaps, text_reward
 from .expected import brute_force, check_every_step
 
 CVAR = {"credit": {"cvar": 0.5, "of": 3}, "baseline": "replace_one"}
@@ -190,8 +191,41 @@ def test_the_advantages_follow_the_schedule_of_k_which_stays_for_a_rollout_batch
 def test_what_cannot_be_trained_is_refused(make_trainer):
     with pytest.raises(InvalidValueError, match=r"24 prompts, fewer than the 32"):
         make_trainer(per_device_train_batch_size=128).train()
+    with pytest.raises(InvalidValueError, match=r"args: must be a MaxAtKConfig, got NoneType"):
+        MaxAtKTrainer("no-model", text_reward)
     with pytest.raises(InvalidValueError, match=r"reward_funcs: best_of_2_text_reward is a reward"):
         make_trainer(best_of(text_reward, k=2))
+
+
+class Guessing:
+    """An environment that owns the reward: every other one is worth 1."""
+
+    made = 0
+
+    def __init__(self):
+        Guessing.made += 1
+        self.worth = float(Guessing.made % 2)
+
+    def reset(self, **_):
+        return None
+
+    def get_reward(self):
+        return self.worth
+
+
+def test_an_environment_may_be_the_only_reward(model_folder, prompts, tmp_path):
+    tokenizer = load_tokenizer(str(model_folder))
+    tokenizer.chat_template = "{% for m in messages %}{{ m.content }}{{ m.tool_calls }}{% endfor %}"
+    trainer = MaxAtKTrainer(
+        model=str(model_folder),
+        args=config(tmp_path, max_steps=1),
+        train_dataset=prompts,
+        processing_class=tokenizer,
+        environment_factory=Guessing,
+    )
+    trainer.train()
+    assert trainer.state.log_history[0]["reward"] == 0.5
+    assert trainer.state.log_history[0]["max@2"] == pytest.approx(5 / 6)
 
 
 def test_a_reward_is_not_taken_for_one_of_best_of_by_its_name(make_trainer):
