@@ -144,6 +144,32 @@ def test_masked_completions_are_no_signal(model_folder, tmp_path):
     assert trained.reshape(-1, GROUP).any(dim=1).all()
 
 
+def test_what_a_rollout_function_adds_reaches_the_rewards_of_every_draw(model_folder, tmp_path):
+    def drawn(prompts, trainer):
+        ids = [trainer.processing_class(prompt)["input_ids"] for prompt in prompts]
+        completions = torch.randint(5, 40, (len(prompts), 5)).tolist()
+        added = {"first": [own[0] for own in completions], "unit": 40.0}
+        logprobs = [[0.0] * 5] * len(prompts)
+        return {"prompt_ids": ids, "completion_ids": completions, "logprobs": logprobs, **added}
+
+    def worth(prompts, completion_ids, first, unit, **_):
+        assert [ids[0] for ids in completion_ids] == first
+        pairs = zip(prompts, first, unit, strict=True)
+        return [0.5 if SILENT in prompt else one / whole for prompt, one, whole in pairs]
+
+    trainer = SpyTrainer(
+        model=str(model_folder),
+        reward_funcs=worth,
+        args=config(tmp_path, groups_with_signal=True, max_prompt_draws=20),
+        train_dataset=Dataset.from_list([{"prompt": p} for p in PROMPTS]),
+        rollout_func=drawn,
+    )
+    trainer.train()
+    assert any(row.get("prompts/drawn", 0) > 2 for row in trainer.state.log_history)
+    for _, rows, rewards in trainer.generations:
+        np.testing.assert_allclose(rewards.numpy(), rows["completion_ids"][:, 0].numpy() / 40)
+
+
 def test_an_evaluation_draws_each_prompt_once(model_folder, tmp_path):
     reward = Counting(always)
     trainer = make(model_folder, tmp_path, reward)

@@ -205,6 +205,10 @@ class RolloutTrainer(GRPOTrainer):
         self, rows: list[Any], prompts: list[Any], generated: tuple[Any, ...]
     ) -> tuple[Scored, np.ndarray]:
         """Return scores, and which groups have an advantage that trains, (processes, groups)."""
+        for name, values in generated[5].items():  # of a rollout function, as TRL hands them on
+            given = values if isinstance(values, list) else [values] * len(rows)
+            for row, value in zip(rows, given, strict=False):
+                row[name] = value
         scored = self._score(rows, prompts, generated[3], generated[1])
         trained = self._groups(scored).advantages(self._objective) != 0
         trained &= ~np.array(scored.masked).reshape(trained.shape)
