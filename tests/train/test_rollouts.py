@@ -286,7 +286,8 @@ def test_what_the_generation_config_of_a_model_says_of_trls_own_settings_does_no
 def test_auto_takes_the_loop_where_it_follows_and_generate_elsewhere(ending_folder, tmp_path):
     assert make(ending_folder, tmp_path).rollouts == "own"
     assert make(ending_folder, tmp_path, rollouts="trl").rollouts == "trl"
-    assert make(ending_folder, tmp_path, repetition_penalty=1.2).rollouts == "trl"
+    for beyond in ({"repetition_penalty": 1.2}, {"max_completion_length": None}, {"min_p": 1.0}):
+        assert make(ending_folder, tmp_path, **beyond).rollouts == "trl"
     model = AutoModelForCausalLM.from_pretrained(ending_folder)
     model.config.rope_parameters = LLAMA_3
     trainer = MaxAtKTrainer(

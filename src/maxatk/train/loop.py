@@ -73,23 +73,23 @@ def own_settings(trainer: Any) -> SamplingSettings | None:
     auto = config.rollouts == "auto"
     if config.use_vllm or config.rollouts == "trl" or (auto and model.device.type != "cpu"):
         return None
+    values = _values(config)
     try:
         refuse_settings(config)
         _refuse_trainer(trainer)
         _refuse_model(config, model.config, model.generation_config, plain=supports(model))
+        return SamplingSettings(
+            temperature=values["temperature"],
+            top_p=values["top_p"],
+            top_k=max(values["top_k"] or 0, 0),
+            min_p=values["min_p"] or 0.0,
+            max_new_tokens=values["max_new_tokens"],
+            samples=config.num_generations,
+        )
     except InvalidValueError:
         if auto:
             return None
         raise
-    values = _values(config)
-    return SamplingSettings(
-        temperature=values["temperature"],
-        top_p=values["top_p"],
-        top_k=max(values["top_k"] or 0, 0),
-        min_p=values["min_p"] or 0.0,
-        max_new_tokens=values["max_new_tokens"],
-        samples=config.num_generations,
-    )
 
 
 def _values(config: Any) -> dict[str, Any]:
