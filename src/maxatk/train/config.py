@@ -24,7 +24,7 @@ from maxatk.train.shared_prompts import refuse_unshareable
 TRACKERS = ("tensorboard", "trackio", "wandb")  # that were tried; names of packages too
 
 _COUNTS = ("per_device_train_batch_size", "gradient_accumulation_steps", "num_iterations")
-_COUNTS_OR_NONE = ("steps_per_generation", "generation_batch_size")
+_COUNTS_OR_NONE = ("steps_per_generation", "generation_batch_size", "num_generations_eval")
 # Each of these changes the ratios, or takes samples from the loss behind the back of the weights.
 _RATIOS_NEED = {
     "disable_dropout": (True,),
