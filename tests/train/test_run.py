@@ -75,6 +75,16 @@ def test_a_finished_run_is_left_alone_and_another_recipe_refused(recipe):
         ),
         ({"trainer": {"k": "two"}}, InvalidValueError, "trainer.k: must be int, got 'two'"),
         ({"trainer": {"k": 9}}, InvalidValueError, "k: .*num_generations"),
+        (
+            {"trainer": {"eval_strategy": "steps"}},
+            InvalidValueError,
+            "trainer.eval_strategy: must be 'no' in a recipe, .* maxatk eval .*got 'steps'",
+        ),
+        (
+            {"trainer": {"reward_weights": [1.0, 2.0]}},
+            InvalidValueError,
+            "trainer.reward_weights: must be None in a recipe, whose `reward` has the weights",
+        ),
         ({"trainer": {"output_dir": "x"}}, InvalidValueError, "output_dir: is set by the run"),
         (
             {"trainer": {"lr_scheduler_type": "slope"}},

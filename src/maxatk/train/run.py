@@ -14,7 +14,7 @@ from datasets import Dataset
 from transformers import PrinterCallback
 
 from maxatk import folders
-from maxatk.check import is_number, needing
+from maxatk.check import is_number, needing, require
 from maxatk.environment import environment
 from maxatk.errors import DataError, InvalidValueError, MaxAtKError, MissingDependencyError
 from maxatk.models import PromptSettings, load_tokenizer, quiet_libraries, refuse_missing_model
@@ -33,6 +33,14 @@ Settings = TypeVar("Settings")
 
 ADAPTER = "adapter"
 """The folder of the adapter inside the folder of the trained model."""
+
+_NO_SET = "which has no evaluation set: maxatk eval measures held-out problems"
+# Settings with one value in a recipe, and why.
+_ALONE = {
+    "eval_strategy": ("no", _NO_SET),
+    "eval_on_start": (False, _NO_SET),
+    "reward_weights": (None, "whose `reward` has the weights of its parts"),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -178,6 +186,9 @@ def check_settings(recipe: TrainRecipe) -> MaxAtKConfig:
 
 def trainer_settings(kind: type[Settings], given: Mapping[str, Any], **own: Any) -> Settings:
     """Return settings of TRL; raise InvalidValueError for what the run sets or is not allowed."""
+    for name, (only, why) in _ALONE.items():
+        value = given.get(name, only)
+        require(value == only, f"trainer.{name}", f"{only!r} in a recipe, {why}", value)
     filled = with_own(given, {**own, "disable_tqdm": True}, where="trainer")
     return _of_library(kind, filled, where="trainer")
 
