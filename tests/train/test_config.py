@@ -22,6 +22,8 @@ from .conftest import config
         ({"num_generations": None}, r"num_generations: must be an integer of 1 or more, got None"),
         ({"per_device_train_batch_size": 0}, r"per_device_train_batch_size: must be an integer"),
         ({"num_generations_eval": -4}, r"num_generations_eval: must be an integer of 1 .*got -4"),
+        ({"loss_type": "dappo"}, r"loss_type: unknown value 'dappo'.*did you mean 'dapo'"),
+        ({"importance_sampling_level": "word"}, r"importance_sampling_level: .*sequence, token"),
         ({"gradient_accumulation_steps": 0}, r"gradient_accumulation_steps: must be an integer"),
         ({"scale_rewards": "none"}, r"scale_rewards: must be 'group' because .*got 'none'"),
         (

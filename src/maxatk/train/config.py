@@ -25,6 +25,13 @@ TRACKERS = ("tensorboard", "trackio", "wandb")  # that were tried; names of pack
 
 _COUNTS = ("per_device_train_batch_size", "gradient_accumulation_steps", "num_iterations")
 _COUNTS_OR_NONE = ("steps_per_generation", "generation_batch_size", "num_generations_eval")
+_NAMES = {
+    "rollouts": ("auto", "own", "trl"),
+    "behaviour": ("trainer", "sampler"),
+    # TRL finds out about these after the first rollout batch.
+    "loss_type": ("grpo", "dr_grpo", "dapo", "bnpo", "cispo", "sapo", "luspo", "vespo"),
+    "importance_sampling_level": ("token", "sequence"),
+}
 # Each of these changes the ratios, or takes samples from the loss behind the back of the weights.
 _RATIOS_NEED = {
     "disable_dropout": (True,),
@@ -160,10 +167,9 @@ def _check_values(config: MaxAtKConfig) -> None:
     if config.answers is not None:
         load_function(config.answers, field="answers")
     _check_geometry(config)
-    rollouts, behaviours = ("auto", "own", "trl"), ("trainer", "sampler")
-    for name, known in (("rollouts", rollouts), ("behaviour", behaviours)):
-        if getattr(config, name) not in known:
-            raise unknown_name(name, getattr(config, name), known)
+    for name, known in _NAMES.items():
+        if (named := str(getattr(config, name))) not in known:
+            raise unknown_name(name, named, known)
     if config.use_vllm:
         require_settings(config, {"rollouts": ("auto",)}, "with use_vllm, which samples by itself")
     groups = config.log_groups
