@@ -12,7 +12,7 @@ from maxatk.errors import DataError, InvalidValueError, MissingFileError
 from maxatk.folders import TRAIN_RECORD
 from maxatk.settings import from_mapping
 from maxatk.train import DistillRecipe, distill
-from maxatk.train.distill import WeightedSFTTrainer, sft_dataset
+from maxatk.train.distill import WeightedSFTTrainer, config_of, sft_dataset
 
 TRAINER = {
     "per_device_train_batch_size": 16,
@@ -131,6 +131,8 @@ def test_stored_samples_are_distilled(recipe, tmp_path):
         ({"model": "./no"}, MissingFileError, "model"),
         ({"eval": {"out": "x"}}, InvalidValueError, "eval.out: is set by the run itself"),
         ({"trainer": {"packing": True}}, InvalidValueError, "trainer.packing: is set by the run"),
+        ({"trainer": {"loss_type": "dft"}}, InvalidValueError, "loss_type: is set by the run"),
+        ({"trainer": {"padding_free": True}}, InvalidValueError, "padding_free: is set by the run"),
         ({"trainer": {"learning_rat": 1}}, InvalidValueError, "learning_rate"),
     ],
 )
@@ -138,6 +140,14 @@ def test_what_is_wrong_is_refused_before_any_work(recipe, changes, error, messag
     with pytest.raises(error, match=message):
         run(recipe, **changes)
     assert not list(Path(recipe["out"]).glob("samples-*"))
+
+
+def test_samples_of_any_length_are_whole_unless_a_length_is_given(recipe, tmp_path):
+    def longest(**trainer):
+        asked = {**recipe, "trainer": {**TRAINER, **trainer}}
+        return config_of(from_mapping(DistillRecipe, asked, where="recipe"), tmp_path).max_length
+
+    assert (longest(), longest(max_length=300)) == (None, 300)
 
 
 def test_nothing_to_distil_is_said(recipe, own_rewards):

@@ -29,6 +29,9 @@ from maxatk.settings import from_mapping
 from maxatk.train.log import Reporter
 from maxatk.train.run import finished, fit, lora_config, trainer_settings, with_own
 
+# What the weighed loss is made for: a sample a row, and its likelihood.
+_LOSS = {"packing": False, "padding_free": False, "loss_type": "nll", "label_smoothing_factor": 0.0}
+
 
 @dataclasses.dataclass(frozen=True)
 class DistillRecipe:
@@ -95,8 +98,9 @@ def distill(recipe: DistillRecipe, *, progress: UnitProgress | None = None) -> P
 
 def config_of(recipe: DistillRecipe, out: Path) -> SFTConfig:
     """Return the settings of TRL's trainer; raise InvalidValueError for one that is not allowed."""
-    own = {"output_dir": str(out), "packing": False, "remove_unused_columns": False}
-    return trainer_settings(SFTConfig, recipe.trainer, **own)
+    own = {"output_dir": str(out), "remove_unused_columns": False, **_LOSS}
+    whole_samples = {"max_length": None, **recipe.trainer}  # TRL would cut them at 1024 tokens
+    return trainer_settings(SFTConfig, whole_samples, **own)
 
 
 def _round(
