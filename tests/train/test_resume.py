@@ -53,6 +53,27 @@ def test_weights_and_samples_are_those_of_an_uninterrupted_run(make_trainer, geo
         assert resumed == losses, f"resumed from step {stop}"
 
 
+def test_later_epochs_of_a_resumed_run_have_the_order_of_an_uninterrupted_one(make_trainer):
+    epochs = {"max_steps": -1, "num_train_epochs": 3, "per_device_train_batch_size": 32}
+    settings = {**SETTINGS, **epochs, "steps_per_generation": 1, "num_iterations": 1}
+
+    def prompts_seen(trainer):
+        batches = [rows["prompt_ids"].flatten().tolist() for _, rows, _ in trainer.generations]
+        assert trainer.state.global_step == 9
+        return batches
+
+    whole = make_trainer(**settings)
+    whole.train()
+    expected = prompts_seen(whole)
+    assert expected[3:6] != expected[:3], "the prompts have one order: nothing is tested"
+    for stop in (7, 3):
+        again = make_trainer(**settings)
+        again.train(resume_from_checkpoint=f"{again.args.output_dir}/checkpoint-{stop}")
+        assert prompts_seen(again) == expected[stop:]
+        for name, weight in whole.model.state_dict().items():
+            torch.testing.assert_close(again.model.state_dict()[name], weight, atol=0, rtol=0)
+
+
 def test_a_checkpoint_cut_off_by_a_kill_is_passed_over(tmp_path):
     assert last_checkpoint(tmp_path) is None
     for step in (2, 10, 11, 12):

@@ -93,6 +93,7 @@ class MaxAtKTrainer(RolloutTrainer):
         # As many as a group has, spread over prompts, between which the padding differs.
         compared = slice(0, size, max(1, size // args.num_generations))
         self._shared = SharedPasses(compared) if args.share_prompts else None
+        self._sampler: Any = None  # of a training that has begun on a set with a length
         self._batch_in_loss: Batch | None = None  # until the loss's own pass over it
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
@@ -282,10 +283,17 @@ class MaxAtKTrainer(RolloutTrainer):
             self._scale.save(checkpoint)
         super()._save_checkpoint(model, trial)
 
+    def _get_train_sampler(self, *args: Any, **kwargs: Any) -> Any:
+        self._sampler = super()._get_train_sampler(*args, **kwargs)
+        return self._sampler
+
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         super()._load_optimizer_and_scheduler(checkpoint)
         if checkpoint is None:
             return
+        if self._sampler is not None and self._sampler.shuffle:  # once for every epoch
+            for _ in range(int(self.state.epoch or 0)):
+                torch.randperm(self._sampler.num_samples, generator=self._sampler.generator)
         folder, device = Path(checkpoint), self.accelerator.device
         if device.type == "cpu":  # torch.load knows no number of a CPU
             device = torch.device("cpu")
