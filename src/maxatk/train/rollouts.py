@@ -172,17 +172,17 @@ class RolloutTrainer(GRPOTrainer):
 
     def _fill(self, prompts: list[Any], generated: tuple[Any, ...]) -> Scored:
         """Put groups of other prompts where groups have no signal; all processes decide alike."""
-        micro_batch = self._step % self.args.gradient_accumulation_steps
-        moment = (self.args.seed, self.state.global_step, micro_batch)
         process, n = self.accelerator.process_index, self.num_generations
         local = (self._rows, prompts, generated)
         kept, signal = self._score_draw(*local)
-        drawn, found, turn = signal.size, int(signal.sum()), 0
+        drawn, found = signal.size, int(signal.sum())
         bound = drawn * self.args.max_prompt_draws
         while not signal.all() and drawn < bound:
             lacking = int((~signal).sum(axis=1).max())  # of the process that lacks most
             shape = (len(signal), min(lacking, (bound - drawn) // len(signal)))
-            places = more_prompts(len(self.train_dataset), shape, (*moment, turn))[process]
+            # The tokens are those of all processes so far, which a checkpoint has.
+            moment = self.args.seed, self.state.num_input_tokens_seen
+            places = more_prompts(len(self.train_dataset), shape, moment)[process]
             rows = [self.train_dataset[int(place)] for place in places]
             self._rows = [dict(row) for row in rows for _ in range(n)]
             again = [row["prompt"] for row in self._rows]
@@ -196,7 +196,6 @@ class RolloutTrainer(GRPOTrainer):
                 _replace(kept, fresh, to, source, n)
                 kept.scores[to : to + n] = fresh.scores[source : source + n]
             drawn, found = drawn + fresh_signal.size, found + int(fresh_signal.sum())
-            turn += 1
         self._metrics["train"]["prompts/drawn"].append(float(drawn))
         self._metrics["train"]["prompts/with_signal"].append(found / drawn)
         return kept
