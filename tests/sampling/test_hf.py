@@ -237,7 +237,7 @@ def test_bad_arguments_are_refused(tiny_model, backend):
         ModelSettings(batch_size=0)
     with pytest.raises(InvalidValueError, match=r"sample index: must be in \[0, 256\), got 256"):
         sampled(backend, "a", [256], SamplingSettings())
-    with pytest.raises(InvalidValueError, match="device: a device map decides it"):
+    with pytest.raises(InvalidValueError, match="device: must be None beside the device map"):
         HFBackend(tiny_model, ModelSettings(device="cpu", device_map="auto"))
     with pytest.raises(InvalidValueError, match="did you mean 'hf'"):
         load_backend(str(tiny_model), ModelSettings(backend="hff"))

@@ -128,8 +128,8 @@ def test_split_groups_with_a_penalty_and_an_adapter_train(launch, tmp_path):
 @pytest.mark.parametrize(
     ("kind", "message"),
     [
-        ("MULTI_CPU", "fsdp: accelerate runs processes on a CPU as DDP"),
-        ("NO", "use_cpu: 2 processes were launched, and without a GPU each of them would train"),
+        ("MULTI_CPU", "fsdp: must be left out on a CPU, where accelerate runs DDP"),
+        ("NO", "use_cpu: must be True for 2 processes without a GPU, each of which"),
     ],
 )
 def test_what_accelerate_would_not_shard_is_refused(tmp_path, monkeypatch, kind, message):

@@ -96,7 +96,7 @@ def test_a_step_has_no_more_groups_than_asked_for(make_trainer, tmp_path, most, 
 
 
 def test_a_number_of_groups_that_is_not_allowed_is_refused(tmp_path):
-    with pytest.raises(InvalidValueError, match="log_groups: must be a whole number from 0"):
+    with pytest.raises(InvalidValueError, match="log_groups: must be an integer of 0 or more"):
         config(tmp_path, log_groups=-1)
 
 

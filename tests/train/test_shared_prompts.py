@@ -155,7 +155,7 @@ KEPT = ("llama", "qwen2", "qwen3", "mistral", "gemma2", "gemma3", "gpt_oss", "mi
 
 @pytest.mark.parametrize("named", REFUSED)
 def test_models_without_a_plain_cache_are_refused_by_their_config(named):
-    with pytest.raises(InvalidValueError, match=r"share_prompts: True .*allowed with it: False"):
+    with pytest.raises(InvalidValueError, match=r"share_prompts: must be False with a .*got True"):
         refuse_unshareable(REFUSED[named])
 
 
@@ -170,7 +170,7 @@ def test_a_model_is_refused_before_its_weights_are_loaded(model_folder, prompts,
     settings = json.loads((tmp_path / "model" / "config.json").read_text())
     settings["rope_parameters"] = {**settings["rope_parameters"], **ROPE, "rope_type": "dynamic"}
     (tmp_path / "model" / "config.json").write_text(json.dumps(settings))
-    with pytest.raises(InvalidValueError, match=r"share_prompts: True .*'dynamic'"):
+    with pytest.raises(InvalidValueError, match=r"share_prompts: must be False .*'dynamic'"):
         MaxAtKTrainer(
             model=str(tmp_path / "model"),
             reward_funcs=text_reward,

@@ -12,7 +12,7 @@ import torch
 from safetensors import safe_open
 from transformers import AutoModelForCausalLM
 
-from maxatk.check import needing
+from maxatk.check import needing, require
 from maxatk.errors import InvalidValueError, MissingFileError
 from maxatk.models import load_tokenizer, quiet_libraries
 from maxatk.sampling.settings import ModelSettings
@@ -30,11 +30,8 @@ def load_model(name: str, settings: ModelSettings) -> tuple[Any, Any, str]:
     Raises MissingFileError where it cannot be loaded, InvalidValueError for an adapter of another
     model and for a device beside a device map, MissingDependencyError without peft for an adapter.
     """
-    if settings.device_map is not None and settings.device is not None:
-        raise InvalidValueError(
-            f"device: a device map decides it, got {settings.device!r} beside "
-            f"device_map={settings.device_map!r}"
-        )
+    alone = settings.device_map is None or settings.device is None
+    require(alone, "device", f"None beside the device map {settings.device_map!r}", settings.device)
     with quiet_libraries(), found_or_missing(name):
         tokenizer = load_tokenizer(name, revision=settings.revision, prompt=settings.prompt)
         model = AutoModelForCausalLM.from_pretrained(

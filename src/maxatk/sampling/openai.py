@@ -18,6 +18,7 @@ import httpx
 import msgspec
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
+from maxatk.check import require
 from maxatk.errors import InvalidValueError, ServerError
 from maxatk.records import Sample
 from maxatk.sampling.backend import Backend
@@ -52,11 +53,8 @@ class OpenAIBackend(Backend):
         server, prompt = settings.server, settings.prompt
         if server.url is None:
             raise InvalidValueError("server.url: the backend 'openai' needs the URL of a server")
-        if prompt.template != "auto":
-            raise InvalidValueError(
-                f"prompt.template: the server has its own; server.chat decides, got "
-                f"{prompt.template!r}"
-            )
+        template, allowed = prompt.template, "auto with a server, which has its own (server.chat)"
+        require(template == "auto", "prompt.template", allowed, template)
         if not server.chat and (prompt.system or prompt.template_arguments):
             raise InvalidValueError("prompt: a system turn and template_arguments need server.chat")
         self.name, self.server, self.settings = model, server, settings
@@ -65,11 +63,9 @@ class OpenAIBackend(Backend):
         self._shown = masked_url(self._url)
         self.batch_size = min(settings.batch_size or server.concurrency, server.concurrency)
         self._key = key = os.environ.get(server.key_variable, "")
-        if not (key.isascii() and key.isprintable()):
-            raise InvalidValueError(
-                f"server.key_variable: the key in {server.key_variable} has a line break or "
-                "another character that no request can carry"
-            )
+        allowed = "the name of a key that a request can carry, without line breaks"
+        sendable = key.isascii() and key.isprintable()
+        require(sendable, "server.key_variable", allowed, server.key_variable)
         self._is_vllm = False  # until `prepare` has asked
         self._headers = {"Accept-Encoding": "identity"}
         self._headers |= {"Authorization": f"Bearer {key}"} if key else {}

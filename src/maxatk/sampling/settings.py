@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from maxatk.check import is_finite, require, whole
-from maxatk.errors import InvalidValueError
 from maxatk.models import PromptSettings
 from maxatk.settings import masked_url
 
@@ -135,11 +134,9 @@ class ServerSettings:
         for name in ("timeout_s", "backoff_s"):
             value = getattr(self, name)
             require(is_finite(value) and value > 0, f"ServerSettings.{name}", "positive", value)
-        if self.url is not None and not self.url.startswith(("http://", "https://")):
-            raise InvalidValueError(
-                f"ServerSettings.url: must start with http:// or https://, got "
-                f"{masked_url(self.url)!r}"
-            )
+        if self.url is not None:
+            known, shown = self.url.startswith(("http://", "https://")), masked_url(self.url)
+            require(known, "ServerSettings.url", "an address of http:// or https://", shown)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -20,6 +20,7 @@ from vllm.lora.request import LoRARequest
 from vllm.platforms import current_platform
 from vllm.sampling_params import RequestOutputKind
 
+from maxatk.check import require
 from maxatk.errors import InvalidValueError
 from maxatk.models import load_tokenizer, prompt_ids
 from maxatk.records import Sample
@@ -80,10 +81,8 @@ class VLLMBackend(Backend):
         """Raise InvalidValueError for prompts and settings that the engine would refuse, or cut."""
         if settings.stop_at_fence:
             raise InvalidValueError("stop_at_fence: the backend 'vllm' cannot stop there")
-        if settings.temperature > 2:
-            raise InvalidValueError(
-                f"temperature: the backend 'vllm' takes 2 at most, got {settings.temperature!r}"
-            )
+        heat = settings.temperature
+        require(heat <= 2, "temperature", "2 at most with the backend 'vllm'", heat)
         context = self.engine.llm_engine.model_config.max_model_len
         check_lengths(prompts, self._prompt_ids, settings.max_new_tokens, context)
 

@@ -28,7 +28,6 @@ _COUNTS_OR_NONE = ("steps_per_generation", "generation_batch_size", "num_generat
 _NAMES = {
     "rollouts": ("auto", "own", "trl"),
     "behaviour": ("trainer", "sampler"),
-    # TRL finds out about these after the first rollout batch.
     "loss_type": ("grpo", "dr_grpo", "dapo", "bnpo", "cispo", "sapo", "luspo", "vespo"),
     "importance_sampling_level": ("token", "sequence"),
 }
@@ -172,8 +171,7 @@ def _check_values(config: MaxAtKConfig) -> None:
             raise unknown_name(name, named, known)
     if config.use_vllm:
         require_settings(config, {"rollouts": ("auto",)}, "with use_vllm, which samples by itself")
-    groups = config.log_groups
-    require(is_whole(groups, 0), "log_groups", "a whole number from 0", groups)
+    whole("log_groups", config.log_groups, 0)
 
 
 def check_model(config: Any, model: Any, name: str | None) -> None:
@@ -197,16 +195,12 @@ def check_prompts(config: Any, count: int, *, called: str) -> None:
 def check_processes(config: Any, accelerator: Any) -> None:
     """Refuse launches that accelerate would not do as they were meant, before the first rollout."""
     launched = int(os.environ.get("WORLD_SIZE", "1"))
-    if launched > 1 and accelerator.distributed_type == "NO":
-        raise InvalidValueError(
-            f"use_cpu: {launched} processes were launched, and without a GPU each of them would "
-            f"train alone, got {config.use_cpu!r}; allowed there: True"
-        )
-    if config.shards_weights and accelerator.distributed_type == "MULTI_CPU":
-        raise InvalidValueError(
-            "fsdp: accelerate runs processes on a CPU as DDP, whatever its config file says; "
-            "allowed there: recipes/accelerate/two_cpus.yaml"
-        )
+    apart = launched > 1 and accelerator.distributed_type == "NO"
+    allowed = f"True for {launched} processes without a GPU, each of which would train alone"
+    require(not apart, "use_cpu", allowed, config.use_cpu)
+    sharded = config.shards_weights and accelerator.distributed_type == "MULTI_CPU"
+    allowed = "left out on a CPU, where accelerate runs DDP: recipes/accelerate/two_cpus.yaml"
+    require(not sharded, "fsdp", allowed, config.fsdp)
 
 
 def _check_geometry(config: Any) -> None:
@@ -229,10 +223,8 @@ def require_settings(config: Any, needed: Mapping[str, Sequence[Any]], why: str)
     """Refuse other values of settings than those that are `needed`."""
     given = getattr(config, "generation_kwargs", None) or {}
     for name, allowed in needed.items():
-        value = given.get(name, getattr(config, name))
-        if value not in allowed:
-            values = " or ".join(map(repr, allowed))
-            raise InvalidValueError(f"{name}: must be {values} {why}; got {value!r}")
+        value, values = given.get(name, getattr(config, name)), " or ".join(map(repr, allowed))
+        require(value in allowed, name, f"{values} {why}", value)
 
 
 def _check_meaning(config: Any) -> None:

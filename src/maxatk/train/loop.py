@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from transformers import GenerationConfig, PretrainedConfig, ProcessorMixin
 
+from maxatk.check import require
 from maxatk.errors import InvalidValueError
 from maxatk.sampling.decoding import Decoder, is_plain, shares, supports
 from maxatk.sampling.draw import Stopper
@@ -73,19 +74,14 @@ def own_settings(trainer: Any) -> SamplingSettings | None:
     auto = config.rollouts == "auto"
     if config.use_vllm or config.rollouts == "trl" or (auto and model.device.type != "cpu"):
         return None
-    values = _values(config)
     try:
         refuse_settings(config)
         _refuse_trainer(trainer)
         _refuse_model(config, model.config, model.generation_config, plain=supports(model))
-        return SamplingSettings(
-            temperature=values["temperature"],
-            top_p=values["top_p"],
-            top_k=max(values["top_k"] or 0, 0),
-            min_p=values["min_p"] or 0.0,
-            max_new_tokens=values["max_new_tokens"],
-            samples=config.num_generations,
-        )
+        values = _values(config)
+        del values["repetition_penalty"]  # which is 1
+        values |= {"top_k": max(values["top_k"] or 0, 0), "min_p": values["min_p"] or 0.0}
+        return SamplingSettings(**values, samples=config.num_generations)
     except InvalidValueError:
         if auto:
             return None
@@ -100,10 +96,7 @@ def _values(config: Any) -> dict[str, Any]:
 
 
 def _require(holds: bool, name: str, value: Any, allowed: str, why: str) -> None:
-    if not holds:
-        raise InvalidValueError(
-            f"{name}: must be {allowed} with rollouts 'own', which {why}; got {value!r}"
-        )
+    require(holds, name, f"{allowed} with rollouts 'own', which {why}", value)
 
 
 def refuse_settings(config: Any) -> None:
@@ -154,8 +147,5 @@ def _refuse_model(
     for name, value in generation.to_diff_dict().items():
         known = not value or name in without_effect
         _require(known, f"the model's generation_config.{name}", value, "left out", why)
-    if not plain:
-        raise InvalidValueError(
-            f"rollouts: 'own' computes full attention of every layer to every token, and a "
-            f"{model.model_type} model of this config has another one; allowed with it: trl, auto"
-        )
+    allowed = f"trl or auto with a {model.model_type} model of this config, which has more than"
+    require(plain, "rollouts", f"{allowed} full attention of every layer to every token", "own")

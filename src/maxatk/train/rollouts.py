@@ -14,6 +14,7 @@ from accelerate.utils import gather_object
 from trl import GRPOTrainer
 from trl.models.utils import disable_gradient_checkpointing
 
+from maxatk.check import require
 from maxatk.errors import InvalidValueError, unknown_name
 from maxatk.functions import load_function
 from maxatk.objectives.best_of import MARK
@@ -91,9 +92,8 @@ class RolloutTrainer(GRPOTrainer):
             names = list(self.reward_func_names)
             if name not in names:
                 raise unknown_name("selection", name, names)
-            if len(names) == 1:
-                wrong = "is the only reward function, which leaves no reward"
-                raise InvalidValueError(f"selection: {name!r} {wrong}")
+            allowed = "one of several reward functions, whose others are the reward"
+            require(len(names) > 1, "selection", allowed, name)
             self._selecting = names.index(name)
             self.reward_weights[self._selecting] = 0.0  # also in what TRL logs as the reward
         answers = self.args.answers

@@ -10,6 +10,7 @@ import torch
 from transformers import DynamicCache, PretrainedConfig
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
 
+from maxatk.check import require
 from maxatk.errors import InvalidValueError
 
 # What a forward pass may get besides token ids; images and the like belong to whole prompts.
@@ -27,18 +28,13 @@ def refuse_unshareable(model: PretrainedConfig) -> None:
     ropes = getattr(text, "rope_parameters", None) or {}
     sets = (each for each in (ropes, *ropes.values()) if isinstance(each, Mapping))  # or of layers
     for rope in _ROPE_OF_LENGTH & {str(each.get("rope_type", each.get("type"))) for each in sets}:
-        raise InvalidValueError(
-            f"share_prompts: True does not go with a {text.model_type} model whose RoPE is "
-            f"{rope!r}, because the positions of a prompt would change with the length of "
-            "its completion; allowed with it: False"
-        )
+        why = f"whose RoPE is {rope!r}: the length of a completion would move its prompt"
+        require(False, "share_prompts", f"False with a {text.model_type} model {why}", True)
     found = MODEL_FOR_CAUSAL_LM_MAPPING.get(type(text), None)
     layers = {type(layer).__name__ for layer in DynamicCache(config=text).layers}
-    if getattr(found, "_is_stateful", False) or not layers <= _PLAIN_LAYERS:
-        raise InvalidValueError(
-            f"share_prompts: True needs a cache of keys and values only, and a {text.model_type} "
-            "model of this config is recurrent or hybrid; allowed with it: False"
-        )
+    plain = layers <= _PLAIN_LAYERS and not getattr(found, "_is_stateful", False)
+    why = "of this config, whose cache has more than keys and values"
+    require(plain, "share_prompts", f"False with a {text.model_type} model {why}", True)
 
 
 def refuse_differences(

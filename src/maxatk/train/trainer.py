@@ -64,12 +64,7 @@ class MaxAtKTrainer(RolloutTrainer):
     _rollout: Rollout  # the one that is trained on, from the first one on
 
     def __init__(
-        self,
-        model: Any,
-        reward_funcs: Any = None,
-        args: MaxAtKConfig | None = None,
-        *more: Any,
-        **others: Any,
+        self, model: Any, reward_funcs: Any = None, args: Any = None, *more: Any, **others: Any
     ) -> None:
         check_trl()
         if not isinstance(args, MaxAtKConfig):
