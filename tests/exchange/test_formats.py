@@ -154,3 +154,25 @@ def test_prompts_and_answers_of_a_log_are_its_problems(tmp_path):
     assert prompts == ["user\n1+1=", "2+2="]
     with pytest.raises(InvalidValueError, match=r"needs --problems: .* and answer of 'p'"):
         problems_of_log(write(tmp_path, BATCH))
+
+
+LM_EVAL = {
+    **{"doc_id": 0, "target": "4", "resps": [["2+2=4"]], "metrics": ["exact_match"]},
+    "arguments": {"gen_args_0": {"arg_0": "2+2="}},
+}
+
+
+def test_a_mapping_leaves_the_rows_of_another_filter_out(tmp_path):
+    strict = {**LM_EVAL, "filter": "strict", "filtered_resps": ["4"], "exact_match": 1.0}
+    loose = {**LM_EVAL, "filter": "loose", "filtered_resps": ["5"], "exact_match": 0.0}
+    mapping = {"filter": "strict", "completion": "filtered_resps"}
+    (row,) = read_log(write(tmp_path, strict, loose), mapping=mapping)
+    assert (row.completion, row.reward) == ("4", 1.0)
+
+
+def test_a_conversation_under_another_name_is_one_text_of_a_row(tmp_path):
+    asked = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "2+2="}]
+    said = [{"role": "assistant", "content": "4"}]
+    path = write(tmp_path, {"problem_id": "p", "asked": asked, "said": said, "reward": 1.0})
+    (row,) = read_log(path, mapping={"prompt": "asked", "completion": "said"})
+    assert (row.prompt, row.completion) == ("Be brief.\n2+2=", "4")

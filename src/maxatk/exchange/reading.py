@@ -149,10 +149,11 @@ def _row(value: Any) -> RawRow:
 
 def _mapped(rows: Sequence[LogRow], raw: RawRow, mapping: Mapping[str, str]) -> Sequence[LogRow]:
     """Return the samples of a row with the fields that stand where the mapping says."""
-    for name in mapping.keys() & set(log.MAPPED):
+    for name in mapping.keys() & set(log.MAPPED) if rows else ():
         path = mapping[name]
-        value = log.field(raw, path)
-        values = value if isinstance(value, list) else [value] * len(rows)
+        value = log.field(raw, path)  # one for all, as is a conversation, or a list of one each
+        one = not isinstance(value, list) or log.is_list_of(Mapping, value)
+        values = [value] * len(rows) if one else value
         rows = [
             dataclasses.replace(row, **{name: log.typed(name, item, path)})
             for row, item in zip(rows, log.one_each(values, len(rows), path), strict=True)
