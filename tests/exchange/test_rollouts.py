@@ -183,3 +183,16 @@ def test_what_is_damaged_is_named(tmp_path, row, message):
     write_jsonl(tmp_path / "bad.jsonl", [row])
     with pytest.raises(DataError, match=f"bad.jsonl:1: field {message}|bad.jsonl:1: .*{message}"):
         read_log(tmp_path / "bad.jsonl")
+
+
+def test_a_reward_of_trl_may_be_missing_in_a_row(tmp_path):
+    row = {"step": 1, "prompt": "q", "completion": "a", "advantage": 0.5}
+    values = (None, 1.0, float("nan"))
+    write_jsonl(tmp_path / "log.jsonl", [{**row, "correct": value} for value in values])
+    rows = read_log(tmp_path / "log.jsonl")
+    assert [(row.sample, row.reward) for row in rows] == [(0, None), (1, 1.0), (2, None)]
+    write_jsonl(
+        tmp_path / "two.jsonl", [{**row, "a": None, "b": 1.0}, {**row, "a": 1.0, "b": None}]
+    )
+    with pytest.raises(DataError, match=r"2 columns may be it \(a, b\); --map reward=NAME"):
+        read_log(tmp_path / "two.jsonl")
