@@ -176,3 +176,15 @@ def test_a_conversation_under_another_name_is_one_text_of_a_row(tmp_path):
     path = write(tmp_path, {"problem_id": "p", "asked": asked, "said": said, "reward": 1.0})
     (row,) = read_log(path, mapping={"prompt": "asked", "completion": "said"})
     assert (row.prompt, row.completion) == ("Be brief.\n2+2=", "4")
+
+
+def test_a_scorer_of_inspect_that_gives_no_number_leaves_the_others_usable():
+    scores = {"match": "C", "judge": {"style": 0.5, "truth": 1.0}}
+    row = {"id": "p", "epoch": 2, "input": "2+2=", "target": "4", "completion": "4"}
+    convert = FORMATS["inspect"].convert
+    (found,) = convert({**row, "scores": scores}, {"scorer": "match"})
+    assert (found.sample, found.reward, found.columns) == (1, 1.0, {"match": 1.0})
+    with pytest.raises(DataError, match=r"field 'scores.judge': must be a finite number"):
+        convert({**row, "scores": scores}, {"scorer": "judge"})
+    (found,) = convert({**row, "scores": scores}, {"reward": "scores.judge.style"})
+    assert found.columns == {"match": 1.0}

@@ -178,12 +178,11 @@ def _inspect(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow]:
 
     An epoch is a sample. One scorer's score is the reward, every score a column, letters numbers.
     """
-    scores = {
-        name: log.reward(_LETTERS.get(str(value), value), f"scores.{name}")
-        for name, value in row["scores"].items()
-    }
+    scores = {name: _LETTERS.get(str(value), value) for name, value in row["scores"].items()}
     scorer = mapping.get("scorer") or next(iter(scores), "")
-    if ("scorer" not in mapping and len(scores) > 1) or (scores and scorer not in scores):
+    mapped = "reward" in mapping
+    several = "scorer" not in mapping and not mapped and len(scores) > 1
+    if several or (scores and scorer not in scores):
         raise DataError(f"field 'scores': has {', '.join(scores)}; --map scorer=NAME chooses one")
     prompt, target = row["input"], row["target"]
     return [
@@ -191,8 +190,9 @@ def _inspect(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow]:
             log.identifier(row["id"], "id"),
             row["epoch"] - 1,
             row["completion"],
-            scores.get(scorer),  # None too where the sample failed
-            {name: value for name, value in scores.items() if value is not None},
+            # None too where the sample failed
+            None if mapped else log.reward(scores.get(scorer), f"scores.{scorer}"),
+            log.numbers(scores),
             prompt=prompt if isinstance(prompt, str) else "\n".join(m.text for m in prompt),
             answer=target if isinstance(target, str) else "\n".join(target),
         )
