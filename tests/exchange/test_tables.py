@@ -222,6 +222,12 @@ def test_files_that_name_no_step_are_refused(maxatk, tmp_path):
     assert "names that end in their steps" in done.stderr
     done = maxatk("score", "--rewards", "none/*.csv", "--out", "curve")
     assert (done.returncode, "no file ending in" in done.stderr) == (2, True)
+    for given in (["2.csv"], ["1.csv", "2.csv"]):
+        write(tmp_path, ROWS, "1.csv")
+        done = maxatk("score", "--rewards", *given, "--out", "curve")
+        assert (done.returncode, done.stderr) == (2, "maxatk: 2.csv: no such file\n")
+    done = maxatk("score", "--rewards", "1.csv", "none*.csv", "--out", "curve")
+    assert (done.returncode, done.stderr.endswith("at none*.csv\n")) == (2, True)
 
 
 def test_other_columns_are_compared_and_reported_by_map(maxatk, tmp_path):
