@@ -415,6 +415,21 @@ def test_a_search_finds_the_samples_of_an_evaluation(study):
     assert [row[0] for row in rows if row[-1].startswith("eval-b")] == ["p0", "p1"]
 
 
+def test_a_problem_whose_samples_are_all_worth_the_same_has_no_signal(tmp_path):
+    write_jsonl(
+        tmp_path / "scores.jsonl",
+        [
+            Score(name, n, reward, 0, 0, Outcome.SCORED, 0.0).to_json()
+            for name, rewards in (("same", (0.5, 0.5, None)), ("two", (0.5, 1.0, None)))
+            for n, reward in enumerate(rewards)
+        ],
+    )
+    page = View(runs_in({"run": tmp_path}))
+    rows = rows_of(page.groups({"run": "0", "step": "0"}))
+    page.server_close()
+    assert [(row[0], row[-1]) for row in rows] == [("same", "none"), ("two", "yes")]
+
+
 def test_a_thousand_steps_of_64_completions_are_open_within_a_second(tmp_path, browser):
     rewards, text = [0.0, 0.25, 0.5, 1.0] * 2, "x = int(input())\nprint(x)\n" * 20
     lines = [json.dumps(a_group(1, f"p{n}", rewards=rewards, text=text)) for n in range(8)]

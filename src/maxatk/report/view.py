@@ -176,14 +176,15 @@ class View(http.server.ThreadingHTTPServer):
             rewards = [sample["reward"] for sample in group["samples"]]
             scored = [reward for reward in rewards if reward is not None]
             told = ": ".join(text for text in (group["id"], group["prompt"][:80]) if text)
-            silent = not any(sample.get("advantage", True) for sample in group["samples"])
+            recorded = [s["advantage"] for s in group["samples"] if "advantage" in s]
+            signal = any(recorded) if recorded else len(set(scored)) > 1
             rows.append(
                 [
                     Cell(told or "–", link=f"#group/{run}/{step}/{place}"),
                     rewards_text(rewards),
                     _digits(sum(scored) / len(scored) if scored else None),
                     _digits(max(scored, default=None)),
-                    "none" if silent else "yes",
+                    "yes" if signal else "none",
                     *([self._step_name(run, step)] if named else []),
                 ]
             )
