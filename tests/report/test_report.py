@@ -136,6 +136,25 @@ def test_training_curves_are_of_what_was_logged_and_max_at_1_is_the_reward():
     assert drawn_quantities([{"name": "other", "log_history": [without]}])[0][0] == "max@1"
 
 
+def test_curves_have_a_legend_of_their_own_in_their_colours(results, tmp_path):
+    history = [{"step": step, "reward": step / 10} for step in range(3)]
+    curves = [{"name": name, "log_history": history} for name in ("sharp", "Sharp", "a")]
+    runs = {name: results[name] for name in ("base", "sharp")}
+    page = write_report(runs, tmp_path / "r.html", curves=curves).read_text()
+    legends = [
+        dict(re.findall(r'stroke="(#\w+)".*</svg>(.*)</li>', found))
+        for found in re.findall(r'(?s)<ul class="legend">(.*?)</ul>', page)
+    ]
+    *above, trained = [{name: color for color, name in found.items()} for found in legends]
+    assert all(list(found) == ["base", "sharp"] for found in above)
+    assert list(trained) == ["sharp", "Sharp", "a"]
+    assert {found["sharp"] for found in above} == {trained["sharp"]}
+    (curve,) = re.findall(r"(?s)<svg [^>]*during training.*?</svg>", page)
+    drawn = re.findall(r"stroke: (#\w+)", curve)
+    assert set(trained.values()) <= set(drawn)
+    assert "2 models" in page
+
+
 def test_a_value_that_is_no_number_leaves_a_gap_in_its_curve():
     history = [{"step": step, "loss": value} for step, value in ((1, 1.0), (2, float("nan")))]
     assert "nan" not in curve_svg([{"name": "a", "log_history": history}], ["base"], "loss")

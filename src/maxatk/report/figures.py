@@ -103,12 +103,12 @@ def metric_svg(comparison: Comparison, metric: str, names: Sequence[str] = ()) -
     return _inline(name, label, lambda axes: _draw_metric(axes, comparison, metric, names))
 
 
-def entropy_svg(comparison: Comparison) -> str | None:
-    """Return Figure 2 as inline SVG, the entropy of completions; None if no run recorded it."""
+def entropy_svg(comparison: Comparison, names: Sequence[str] = ()) -> str | None:
+    """Return Figure 2 as inline SVG, as `metric_svg` does; None if no run recorded entropy."""
     if not any(run.results.entropy for run in comparison.runs):
         return None
     label = "Distribution of the entropy of completions"
-    return _inline("entropy", label, lambda axes: _draw_entropies(axes, comparison))
+    return _inline("entropy", label, lambda axes: _draw_entropies(axes, comparison, names))
 
 
 def figure1(results: Runs, path: str | Path) -> Path:
@@ -243,13 +243,13 @@ def _draw_bands(
     axes.set_xlabel("k")
 
 
-def _draw_entropies(axes: Axes, comparison: Comparison) -> None:
+def _draw_entropies(axes: Axes, comparison: Comparison, names: Sequence[str] = ()) -> None:
     histograms = {
         run.name: run.results.entropy.sequence.histogram
         for run in comparison.runs
         if run.results.entropy is not None
     }
-    lines = lines_for(comparison.names)
+    lines = lines_for(names or comparison.names)
     width = max(found.width for found in histograms.values())
     longest = max(found.width * len(found.counts) for found in histograms.values())
     while longest / width > _BINS:
