@@ -101,6 +101,14 @@ def test_a_sample_that_occurs_twice_is_refused(tmp_path):
         read_submissions(write(tmp_path, row, row), PROBLEMS)
 
 
+def test_an_id_without_its_benchmark_names_one_problem_or_none(tmp_path):
+    problems = {name: Problem(name, "p") for name in ("a/1", "b/1", "b/2")}
+    (found,) = read_submissions(write(tmp_path, {"task_id": "2", "completion": ""}), problems)
+    assert found.sample.problem_id == "b/2"
+    with pytest.raises(DataError, match="unknown problem '1'"):
+        read_submissions(write(tmp_path, {"task_id": "1", "completion": ""}), problems)
+
+
 def test_missing_file(tmp_path):
     with pytest.raises(MissingFileError, match="no such file"):
         read_submissions(tmp_path / "none.jsonl", PROBLEMS)

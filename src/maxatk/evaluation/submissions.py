@@ -8,6 +8,7 @@ import dataclasses
 import hashlib
 import re
 import warnings
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -62,10 +63,13 @@ def read_submissions(
     - `task_id`, `solution` (EvalPlus): the program is the solution, as it is.
 
     In the last two the sample's index counts the lines of its task. A problem may be named without
-    what stands before its last slash. Raises MissingFileError, and one DataError that names every
-    other line, sample that occurs twice and unknown problem, or the format that the file may have.
+    what stands before its last slash, if that names one alone. Raises MissingFileError, and one
+    DataError that names every other line, sample that occurs twice and unknown problem, or the
+    format that the file may have.
     """
-    short = {problem_id.rpartition("/")[2]: problem_id for problem_id in problems}
+    ends = {name: name.rpartition("/")[2] for name in problems}
+    counts = Counter(ends.values())
+    short = {end: name for name, end in ends.items() if counts[end] == 1}
     strangers: set[str] = set()
 
     def accept(row: LogRow) -> LogRow:
