@@ -15,6 +15,7 @@ def files(tmp_path):
     write_jsonl(tmp_path / "p.jsonl", problems)
     write_jsonl(tmp_path / "t.jsonl", [test.to_json() for test in TESTS])
     (tmp_path / "prompt.txt").write_text("Print one.")
+    (tmp_path / "latin.txt").write_bytes("Größe".encode("latin-1"))
 
 
 def solving(maxatk, *arguments, faults=()):
@@ -80,6 +81,10 @@ def test_a_reward_of_ones_own_needs_no_tests(maxatk, files, tmp_path):
         (["--prompt", "prompt.txt"], "give either --problems (and --id) or --prompt and --tests"),
         (["--prompt", "no.txt", "--tests", "t.jsonl"], "prompt: 'no.txt' does not exist"),
         (["--prompt", "prompt.txt", "--tests", "p.jsonl"], "p.jsonl:1: test: unknown key 'id'"),
+        (
+            ["--prompt", "latin.txt", "--tests", "t.jsonl"],
+            "prompt: 'latin.txt' is not UTF-8: invalid start byte at byte 3",
+        ),
         (
             ["--problems", "p.jsonl", "--id", "one", "-n", "0"],
             "samples: must be an integer of 1 or more",

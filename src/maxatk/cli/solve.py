@@ -113,7 +113,11 @@ def _problem(asked: Command) -> Problem:
         if not prompt.is_file():
             raise MissingFileError(f"prompt: {str(prompt)!r} does not exist")
         cases = () if tests is None else tuple(read_jsonl(tests, TestCase.from_json))
-        text = prompt.read_text(encoding="utf-8")
+        try:
+            text = prompt.read_text(encoding="utf-8-sig")
+        except UnicodeDecodeError as error:
+            found = f"is not UTF-8: {error.reason} at byte {error.start + 1}"
+            raise DataError(f"prompt: {str(prompt)!r} {found}") from error
         return Problem(prompt.stem, text, cases, entry_point=asked.entry_point)
     if asked.id is not None:
         return find_problem(str(problems), asked.id).problem
