@@ -225,6 +225,10 @@ def test_few_problems_are_announced(page, make, tmp_path):
     few = make(5, 0.1, 0.1, ids=["a", "b"])
     written = write_report({"base": few}, tmp_path / "r.html").read_text()
     assert "With 2 problems only" in written
+    one = make(5, 0.1, 0.1, ids=["a"])
+    written = write_report({"base": one, "x": one}, tmp_path / "r.html").read_text()
+    assert "With 1 problem only, there is no interval." in written
+    assert not re.search(r"\b1 problems|intervals are Student", written)
     assert 'id="few-problems"' not in page
 
 
@@ -347,6 +351,8 @@ def test_wrong_input_is_refused(results, make, tmp_path):
     fewer = make(8, 0.1, 0.1, ids=["a", "b"])
     with pytest.raises(InvalidValueError, match=r"'x' \(2 problems\) is not over the same"):
         load_comparison({"base": results["base"], "x": fewer})
+    with pytest.raises(InvalidValueError, match="samples: must be an integer of 0 or more, got -1"):
+        write_report(results, tmp_path / "r.html", samples=-1)
 
 
 @pytest.mark.parametrize("names", [list(METHODS)[:12], [f"m{i}" for i in range(12)]])

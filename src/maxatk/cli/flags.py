@@ -11,7 +11,7 @@ from typing import Annotated, Any, Union
 import tyro
 
 from maxatk.errors import InvalidValueError
-from maxatk.evaluation.open import ResultsSource, load_results
+from maxatk.evaluation.open import ResultsSource
 from maxatk.exchange import parse_mapping
 from maxatk.report.runs import Reading
 from maxatk.settings import apply_overrides
@@ -58,15 +58,10 @@ def named_sources(
 ) -> Mapping[str, ResultsSource]:
     """Return the runs of `named_paths`; files of rewards are read as `--map` says."""
     places = parse_mapping(mapping)
-    paths = named_paths(items)
-    sources: dict[str, ResultsSource] = {**paths}
-    for name, path in paths.items():
-        if places and path.is_file():
-            k, threshold, column = reading.k, reading.threshold, reading.column
-            sources[name] = load_results(
-                path, ks=k, threshold=threshold, column=column, mapping=places
-            )
-    return sources
+    return {
+        name: reading.results_of(path, places) if places and path.is_file() else path
+        for name, path in named_paths(items).items()
+    }
 
 
 MapFlag = Annotated[

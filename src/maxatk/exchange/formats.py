@@ -180,8 +180,7 @@ def _inspect(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow]:
     """
     scores = {name: _LETTERS.get(str(value), value) for name, value in row["scores"].items()}
     scorer = mapping.get("scorer") or next(iter(scores), "")
-    mapped = "reward" in mapping
-    several = "scorer" not in mapping and not mapped and len(scores) > 1
+    several = len(scores) > 1 and not mapping.keys() & {"scorer", "reward"}
     if several or (scores and scorer not in scores):
         raise DataError(f"field 'scores': has {', '.join(scores)}; --map scorer=NAME chooses one")
     prompt, target = row["input"], row["target"]
@@ -191,7 +190,7 @@ def _inspect(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow]:
             row["epoch"] - 1,
             row["completion"],
             # None too where the sample failed
-            None if mapped else log.reward(scores.get(scorer), f"scores.{scorer}"),
+            None if "reward" in mapping else log.reward(scores.get(scorer), f"scores.{scorer}"),
             log.numbers(scores),
             prompt=prompt if isinstance(prompt, str) else "\n".join(m.text for m in prompt),
             answer=target if isinstance(target, str) else "\n".join(target),

@@ -14,6 +14,7 @@ from typing import Any
 import jinja2
 import numpy as np
 
+from maxatk.check import whole
 from maxatk.errors import DataError
 from maxatk.evaluation.failures import Failure
 from maxatk.evaluation.folder import FAILURES, PROMPTS, SAMPLES, SCORES
@@ -23,7 +24,7 @@ from maxatk.records import Sample, Score
 from maxatk.report import figures, run_tables
 from maxatk.report.deciding import Decision, PairedTest, decide
 from maxatk.report.runs import Comparison, Run, Runs, comparison_of
-from maxatk.report.tables import share, transposed
+from maxatk.report.tables import counted, share, transposed
 from maxatk.version import VERSION
 
 MOST_TEXT = 4000  # characters of a prompt or a completion on the page
@@ -44,6 +45,7 @@ def write_report(
     are trainings: {"name", "log_history"} and, if known, the "recipe" of each. `remarks` are said
     before anything else. Raises as `load_comparison`.
     """
+    whole("samples", samples, 0)
     comparison = comparison_of(results)
     details = problem_details(comparison, samples=samples) if samples else []
     metrics = comparison.metrics if len(comparison.runs) > 1 else ()
@@ -79,6 +81,7 @@ def environment() -> jinja2.Environment:
     found.globals |= {
         "figures": figures,
         "tables": run_tables,
+        "counted": counted,
         "transposed": transposed,
         "version": VERSION,
         "style": _part("report.css"),

@@ -231,12 +231,13 @@ def notices(comparison: Comparison) -> list[Notice]:
     found = [notice for notice in found if notice.lines]
     problems = comparison.baseline.problems
     if problems < FEW_PROBLEMS:
-        text = (
-            f"With {problems} problem{'' if problems == 1 else 's'} only, intervals are "
-            "Student's t. Where most problems are at the ceiling of 1 even these are too narrow: "
-            "the tables say how many are below it."
-        )
-        found.append(Notice("few-problems", text))
+        text = "there is no interval."
+        if problems > 1:
+            text = (
+                "intervals are Student's t. Where most problems are at the ceiling of 1 even these "
+                "are too narrow: the tables say how many are below it."
+            )
+        found.append(Notice("few-problems", f"With {tables.counted(problems)} only, {text}"))
     return found
 
 

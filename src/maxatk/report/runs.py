@@ -16,6 +16,7 @@ from maxatk.errors import InvalidValueError, unknown_name
 from maxatk.evaluation.open import ResultsSource, load_results
 from maxatk.evaluation.pooling import pool_results, same_problems
 from maxatk.evaluation.results import METRICS, Mean, Results, only_problems
+from maxatk.report.tables import counted
 from maxatk.statistics.tests import FEWEST_SEEDS
 
 BASE = "base"
@@ -127,7 +128,7 @@ class Comparison:
     def test_name(self) -> str:
         """The name of the test of a difference, and over what it is."""
         over = self.over.replace("seeds", f"{len(self.seeds)} training seeds")
-        over = over.replace("problems", f"{self.baseline.problems:,} problems")
+        over = over.replace("problems", counted(self.baseline.problems))
         return f"paired t-test over {over}"
 
     def run(self, name: str) -> Run:
@@ -158,9 +159,12 @@ class Reading:
     threshold: float | None = None
     column: str | None = None
 
-    def results_of(self, source: ResultsSource) -> Results:
+    def results_of(
+        self, source: ResultsSource, mapping: Mapping[str, str] | None = None
+    ) -> Results:
         """Return the results of one run; raises as `load_results`."""
-        return load_results(source, ks=self.k, threshold=self.threshold, column=self.column)
+        k, threshold, column = self.k, self.threshold, self.column
+        return load_results(source, ks=k, threshold=threshold, column=column, mapping=mapping)
 
 
 def load_comparison(
@@ -238,7 +242,7 @@ def _refuse_other_problems(first: Run, other: Run) -> None:
         raise InvalidValueError(
             f"results: {other.name!r} ({len(ids[1])} problems) is not over the same problems as "
             f"{first.name!r} ({len(ids[0])} problems), so they cannot be compared; "
-            "--allow-other-problems compares those they share"
+            "maxatk compare --allow-other-problems compares those they share"
         )
 
 

@@ -91,10 +91,10 @@ def mean_cell(found: Mean, *, of: int = 0) -> Cell:
     """Return the cell of a mean, with a note where it rests on less than `of` problems."""
     notes = []
     if found.problems < of:
-        notes.append(f"{found.problems:,} problems")
+        notes.append(counted(found.problems))
     below = found.below
     if below is not None and below < FEW_PROBLEMS and 2 * below < found.problems:
-        notes.append(f"{below} problem{'' if below == 1 else 's'} below 1")
+        notes.append(f"{counted(below)} below 1")
     return Cell(share(found.mean), interval(found.low, found.high), note=", ".join(notes))
 
 
@@ -114,6 +114,11 @@ def shaded(values: Sequence[float | None]) -> list[float | None]:
     if low == high:
         return [None] * len(values)
     return [None if value is None else (value - low) / (high - low) for value in values]
+
+
+def counted(problems: int) -> str:
+    """Return how many problems there are, as `1 problem`."""
+    return f"{problems:,} problem{'' if problems == 1 else 's'}"
 
 
 def share(value: float | None) -> str:
