@@ -21,7 +21,7 @@ BUSY = (
 def run_stages(stages, folder, *, jobs):
     with progress_of("stages", parts={"": "finished"}) as board:
         board(0, len(stages))
-        return running.run_stages(stages, folder, jobs=jobs, board=board)
+        return running.run_stages(stages, folder, board, board.finish, jobs=jobs)
 
 
 def test_stages_run_after_what_they_need(scoring, tmp_path):
@@ -99,7 +99,7 @@ try:
     with progress_of("stages", parts={"": "finished"}) as board:
         board(0, 1)
         stages = [Stage("endless", tuple(sys.argv[2:]))]
-        run_stages(stages, Path(sys.argv[1]), jobs=1, board=board)
+        run_stages(stages, Path(sys.argv[1]), board, board.finish, jobs=1)
 except KeyboardInterrupt:
     sys.exit(130)
 """

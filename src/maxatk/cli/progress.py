@@ -54,10 +54,6 @@ class Progress:
             self._shown_at = now
             self.show(part)
 
-    def update(self, name: str, done: int, total: int) -> None:
-        """Show how far a stage is."""
-        self(done, total, name)
-
     def finish(self, name: str) -> None:
         """Show that a stage has finished: it is one unit of the whole, which is the part ""."""
         self.parts.pop(name, None)

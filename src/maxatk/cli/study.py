@@ -76,9 +76,10 @@ def carry_out(
         cores = len(os.sched_getaffinity(0))
         stages = planned(study, everywhere, cores=cores, jobs=jobs)
         write_recipes(study, stages)
-        with progress_of("stages", parts={"": "finished"}) as board:
-            board(0, len(stages))
-            seconds = run_stages(list(stages), study.work_folder, jobs=jobs, board=board)
+        with progress_of("stages", parts={"": "finished"}) as report:
+            report(0, len(stages))
+            work, finish = study.work_folder, report.finish
+            seconds = run_stages(list(stages), work, report, finish, jobs=jobs)
         from maxatk.studies.write import write_study  # imports matplotlib
 
         return write_study(study, everywhere), seconds

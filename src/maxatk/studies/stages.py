@@ -15,15 +15,17 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import TypeAlias
 
 from maxatk.errors import InvalidValueError, StageError
 from maxatk.folders import read_json, write_json
 
 _LOG_TAIL = 15  # lines of a failed stage's log in the error message
 _GRACE_S = 5.0
+Report: TypeAlias = Callable[[int, int, str], object]  # units done, and all, of a stage
+Finish: TypeAlias = Callable[[str], object]  # the name of a stage that has finished
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,18 +38,8 @@ class Stage:
     threads: int = 1
 
 
-class StageBoard(Protocol):
-    """Shows the progress of several stages at once."""
-
-    def update(self, name: str, done: int, total: int) -> None:
-        """Show that `done` of `total` units of a stage are done."""
-
-    def finish(self, name: str) -> None:
-        """Show that a stage has finished."""
-
-
 def run_stages(
-    stages: Sequence[Stage], folder: Path, *, jobs: int, board: StageBoard
+    stages: Sequence[Stage], folder: Path, report: Report, finish: Finish, *, jobs: int
 ) -> dict[str, float]:
     """Run the stages that have not finished, at most `jobs` at once, and return their seconds.
 
@@ -63,8 +55,8 @@ def run_stages(
     seconds = {name: taken for name, taken in found.items() if taken is not None}
     waiting = [stage for stage in stages if stage.name not in seconds]
     for name in seconds:
-        board.finish(name)
-    with _Running(folder, board) as running:
+        finish(name)
+    with _Running(folder, report, finish) as running:
         while waiting or running.processes:
             for stage in [s for s in waiting if seconds.keys() >= set(s.needs)]:
                 if len(running.processes) < jobs:
@@ -99,9 +91,8 @@ def _check(stages: Sequence[Stage], jobs: int) -> None:
 class _Running:
     """The processes under way; leaving the block ends those that are left."""
 
-    def __init__(self, folder: Path, board: StageBoard) -> None:
-        self._folder = folder
-        self._board = board
+    def __init__(self, folder: Path, report: Report, finish: Finish) -> None:
+        self._folder, self._report, self._finish = folder, report, finish
         self._ended: queue.Queue[tuple[Stage, int, float]] = queue.Queue()
         self.processes: dict[str, subprocess.Popen[str]] = {}
 
@@ -139,7 +130,7 @@ class _Running:
         started = time.monotonic()
         assert process.stdout is not None
         for done, total in _reports(process.stdout):
-            self._board.update(stage.name, done, total)
+            self._report(done, total, stage.name)
         self._ended.put((stage, process.wait(), time.monotonic() - started))
 
     def wait(self) -> tuple[str, float]:
@@ -156,7 +147,7 @@ class _Running:
         marker = _marker(self._folder, stage.name)
         marker.parent.mkdir(parents=True, exist_ok=True)
         write_json(marker, {"seconds": round(taken, 1)})
-        self._board.finish(stage.name)
+        self._finish(stage.name)
         return stage.name, taken
 
 
