@@ -104,14 +104,13 @@ class Command(RunRecipe):
 def _files(given: Sequence[Path]) -> list[Path]:
     found: list[Path] = []
     for path in given:
+        some = [path]
         if path.is_dir() or (glob.has_magic(str(path)) and not path.exists()):
             inside = path.iterdir() if path.is_dir() else map(Path, glob.glob(str(path)))
             some = [file for file in inside if file.name.endswith(TABLES)]
-            if not some:
-                raise MissingFileError(f"rewards: no file ending in {', '.join(TABLES)} at {path}")
-            found += some
-        else:
-            found.append(path)
+        if not some:
+            raise MissingFileError(f"rewards: no file ending in {', '.join(TABLES)} at {path}")
+        found += some
     return sorted(found, key=lambda file: natural(str(file)))
 
 

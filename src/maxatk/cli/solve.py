@@ -116,8 +116,7 @@ def _problem(asked: Command) -> Problem:
         try:
             text = prompt.read_text(encoding="utf-8-sig")
         except UnicodeDecodeError as error:
-            found = f"is not UTF-8: {error.reason} at byte {error.start + 1}"
-            raise DataError(f"prompt: {str(prompt)!r} {found}") from error
+            raise DataError(f"prompt: {prompt} is not UTF-8 at byte {error.start + 1}") from error
         return Problem(prompt.stem, text, cases, entry_point=asked.entry_point)
     if asked.id is not None:
         return find_problem(str(problems), asked.id).problem

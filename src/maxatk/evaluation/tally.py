@@ -53,9 +53,8 @@ def build_results(
         tables[f"max@k by {name}"] = max_at_k(rewards, ks, selection=selection)
     values = {name: dict(zip(ks, table.T, strict=True)) for name, table in tables.items()}
     programs, entropies = scores.programs(problem_ids) or (None, None)
-    distinct, ends, entropy = None, None, None
-    if samples is not None:
-        distinct, ends, entropy = _of_samples(problem_ids, samples)
+    known = (None, None, None) if samples is None else _of_samples(problem_ids, samples)
+    distinct, ends, entropy = known
     per_problem = results.PerProblem(
         ids=tuple(problem_ids),
         samples=tuple(counts.tolist()),

@@ -189,7 +189,6 @@ def _inspect(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow]:
             log.identifier(row["id"], "id"),
             row["epoch"] - 1,
             row["completion"],
-            # None too where the sample failed
             None if "reward" in mapping else log.reward(scores.get(scorer), f"scores.{scorer}"),
             log.numbers(scores),
             prompt=prompt if isinstance(prompt, str) else "\n".join(m.text for m in prompt),

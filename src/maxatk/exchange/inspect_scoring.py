@@ -38,12 +38,9 @@ def max_at(k: int) -> ScoreReducer:
 @score_reducer
 def pass_at(k: int, threshold: float = 1.0) -> ScoreReducer:
     """Return the reducer to pass@k: the chance that one of k epochs reaches `threshold`."""
-
-    def reduce(scores: list[Score]) -> Score:
-        values = _known([score.value for score in scores])
-        return Score(value=_max_at([float(value >= threshold) for value in values], k))
-
-    return reduce
+    return lambda scores: Score(
+        value=_max_at([float(v >= threshold) for v in _known(s.value for s in scores)], k)
+    )
 
 
 @metric

@@ -29,11 +29,9 @@ _VERL_FILLS = re.compile(r"pad[0-9a-f]{32}_\d+_\d+")
 def _trl(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow]:
     """Read a row of `log_completions`, one parquet file a step; a reward function is a column."""
     columns = log.numbers(row)
-    rewards = [  # one that is empty here, or NaN, may be a number in another row
-        name
-        for name, value in row.items()
-        if name not in _TRL_FIELDS and (name in columns or value is None or value != value)
-    ]
+    # A reward that is empty here, or NaN, may be a number in another row.
+    numbers = [name for name, of in row.items() if name in columns or of is None or of != of]
+    rewards = [name for name in numbers if name not in _TRL_FIELDS]
     paths = {"prompt": "prompt", "completion": "completion"}
     if "reward" not in mapping:
         if len(rewards) != 1:

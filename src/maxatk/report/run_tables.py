@@ -94,8 +94,7 @@ def samples_table(comparison: Comparison) -> Table:
     found = [run.results for run in comparison.runs]
     columns = {"model": comparison.names, "samples": [f"{one.counts.samples:,}" for one in found]}
     for name in sorted({outcome for one in found for outcome in one.counts.outcomes}):
-        counts = [f"{one.counts.outcomes.get(name, 0):,}" for one in found]
-        columns[name.replace("_", " ")] = counts
+        columns[name.replace("_", " ")] = [f"{of.counts.outcomes.get(name, 0):,}" for of in found]
     columns["unscored"] = [f"{one.counts.unscored:,}" for one in found]
     if any(one.cut_off is not None for one in found):
         columns["cut off"] = ["" if one.cut_off is None else f"{one.cut_off:.1%}" for one in found]

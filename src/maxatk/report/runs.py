@@ -159,12 +159,10 @@ class Reading:
     threshold: float | None = None
     column: str | None = None
 
-    def results_of(
-        self, source: ResultsSource, mapping: Mapping[str, str] | None = None
-    ) -> Results:
+    def results_of(self, source: ResultsSource, places: Mapping[str, str] | None = None) -> Results:
         """Return the results of one run; raises as `load_results`."""
         k, threshold, column = self.k, self.threshold, self.column
-        return load_results(source, ks=k, threshold=threshold, column=column, mapping=mapping)
+        return load_results(source, ks=k, threshold=threshold, column=column, mapping=places)
 
 
 def load_comparison(
@@ -240,8 +238,8 @@ def _refuse_other_problems(first: Run, other: Run) -> None:
     digests = [run.results.recorded("settings.problems.sha256") for run in (first, other)]
     if ids[0] != ids[1] or digests[0] != digests[1]:
         raise InvalidValueError(
-            f"results: {other.name!r} ({len(ids[1])} problems) is not over the same problems as "
-            f"{first.name!r} ({len(ids[0])} problems), so they cannot be compared; "
+            f"results: {other.name!r} ({counted(len(ids[1]))}) is not over the same problems as "
+            f"{first.name!r} ({counted(len(ids[0]))}), so they cannot be compared; "
             "maxatk compare --allow-other-problems compares those they share"
         )
 
