@@ -6,7 +6,7 @@ import html
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from maxatk.check import needing
+from maxatk.errors import MissingDependencyError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,6 +24,10 @@ def html_table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 def data_frame(rows: Sequence[Mapping[str, Any]] | Mapping[str, Sequence[Any]]) -> pd.DataFrame:
     """Return rows, or columns, as a data frame; raises MissingDependencyError without pandas."""
-    with needing("data frames need the package 'pandas': pip install 'maxatk[report]'"):
+    try:
         import pandas as pd
+    except ImportError as error:
+        raise MissingDependencyError(
+            "data frames need the package 'pandas': pip install 'maxatk[report]'"
+        ) from error
     return pd.DataFrame(rows)
