@@ -6,7 +6,7 @@ import html
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from maxatk.errors import MissingDependencyError
+from maxatk.check import needing
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,10 +24,6 @@ def html_table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 def data_frame(rows: Sequence[Mapping[str, Any]] | Mapping[str, Sequence[Any]]) -> pd.DataFrame:
     """Return rows, or columns, as a data frame; raises MissingDependencyError without pandas."""
-    try:
+    with needing("data frames need the package 'pandas': pip install 'maxatk[report]'"):
         import pandas as pd
-    except ImportError as error:
-        raise MissingDependencyError(
-            "data frames need the package 'pandas': pip install 'maxatk[report]'"
-        ) from error
     return pd.DataFrame(rows)
