@@ -76,6 +76,16 @@ def test_the_report_prints_every_k_in_other_formats(maxatk, scored, tmp_path):
     assert "scores-max-at-k" in (tmp_path / "r.html").read_text()
 
 
+def test_the_name_of_a_folder_may_have_an_equals_sign(maxatk, scored, tmp_path):
+    (tmp_path / "good").rename(tmp_path / "lr=1e-4")
+    found = maxatk("compare", "poor", "lr=1e-4", "--format", "csv", "--table", "scores", "--k", "1")
+    assert found.returncode == 0, found.stderr
+    rows = list(csv.DictReader(io.StringIO(found.stdout)))
+    assert [row["model"] for row in rows] == ["poor", "lr=1e-4"]
+    renamed = maxatk("compare", "poor", "b=lr=1e-4", "--format", "csv", "--k", "1")
+    assert "b" in renamed.stdout, renamed.stderr
+
+
 def test_figure_1_beside_the_page_has_the_threshold_of_the_page(maxatk, scored, tmp_path):
     drawn = []
     for threshold in ("1", "2"):

@@ -45,7 +45,7 @@ def named_paths(items: Sequence[str]) -> dict[str, Path]:
     named: dict[str, Path] = {}
     for item in items:
         name, equals, path = item.partition("=")
-        if not equals:
+        if not equals or Path(item).exists():  # runs/lr=1e-4 may be a path
             name, path = Path(item).name, item
         if not name or name in named:
             raise InvalidValueError(f"{item!r}: every run needs a name of its own: name=folder")
