@@ -32,7 +32,10 @@ def load_function(target: str, *, field: str) -> Callable[..., Any]:
     except (MissingFileError, KeyboardInterrupt):
         raise
     except BaseException as error:  # an import may even exit, and the command would end with 0
-        said = said_by(error)
+        # A command does not look for modules in the working folder.
+        files = [path.name for path in Path().glob("*.py")]
+        absent = isinstance(error, ModuleNotFoundError) and error.name == place
+        said = said_by(error) + (suggestion(place, files) if absent else "")
         raise InvalidValueError(f"{field}: {place!r} cannot be imported: {said}") from error
     function: Callable[..., Any] | None = getattr(module, name, None)
     if not callable(function):

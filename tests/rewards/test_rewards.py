@@ -286,6 +286,15 @@ def test_a_function_that_cannot_be_called_is_refused_before_any_completion(own, 
         reward.check(PROBLEMS)
 
 
+def test_a_module_that_is_a_file_of_the_working_folder_is_pointed_to(
+    verifier, tmp_path, monkeypatch
+):
+    (tmp_path / "brevity.py").write_text("def reward(**_): ...")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidValueError, match=r"'brevity'; did you mean 'brevity.py'"):
+        load_reward("brevity:reward", verifier=verifier)
+
+
 def test_a_field_of_meta_never_takes_the_place_of_a_column():
     columns = columns_of([Problem("a", "x", meta={"answer": "m", "n": 1}), Problem("b", "y")])
     assert columns["answer"] == [None, None]
