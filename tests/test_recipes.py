@@ -38,7 +38,7 @@ PRETRAINED = [
     FOLDER / "smollm2" / f"{name}.yaml"
     for name in (
         *("study", "hidden", "gpu", "demo", "seeds", "hidden_seeds", "long", "hidden_long"),
-        *("hidden_long_2", "hidden_long_3", "hidden_long_5"),
+        *("hidden_long_2", "hidden_long_3", "hidden_long_5", "long_2"),
     )
 ]
 EVALUATIONS = [FOLDER / "paper" / "eval.yaml", FOLDER / "smollm2" / "base.yaml"]
