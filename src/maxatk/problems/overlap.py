@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -30,9 +31,13 @@ class Overlap:
 
     def sources(self) -> list[Source]:
         """Return what is read, one source a split."""
-        whole = self.file is not None and not Path(self.file).is_dir()
-        splits = [None] if whole else self.splits or BENCHMARKS[self.benchmark].splits
-        return [Source(self.benchmark, name, self.file, self.revision) for name in splits]
+        splits: Sequence[str | None] = self.splits or BENCHMARKS[self.benchmark].splits
+        if self.file is not None and not Path(self.file).is_dir():
+            splits = [None]
+        elif self.file is not None and not self.splits:  # those that the folder has
+            names = [path.name for path in Path(self.file).iterdir()]
+            splits = [one for one in splits if any(name.startswith(str(one)) for name in names)]
+        return [Source(self.benchmark, name, self.file, self.revision) for name in splits or [None]]
 
     def keys(self) -> set[tuple[str, str]]:
         """Return the keys of every problem of the data set."""
