@@ -43,13 +43,18 @@ def data_files(
         if missing:
             raise MissingFileError(f"file: the folder {str(path)!r} holds no {missing[0]!r}")
         return wanted
-    found = sorted(file for file in path.iterdir() if file.suffix in FORMATS)
-    of_split = [file for file in found if split and file.name.startswith(split)]
+    found, of_split = starting_with(path, ""), starting_with(path, split) if split else []
     if not found:
         raise MissingFileError(f"file: the folder {str(path)!r} holds no {', '.join(FORMATS)} file")
     if split and not of_split and any(file.name.startswith(splits) for file in found):
         raise MissingFileError(f"file: the folder {str(path)!r} holds no file of split {split!r}")
     return of_split or found
+
+
+def starting_with(folder: Path, name: str) -> list[Path]:
+    """Return the data files of a folder whose names start so, as those of a split do."""
+    found = (file for file in folder.iterdir() if file.suffix in FORMATS)
+    return sorted(file for file in found if file.name.startswith(name))
 
 
 def read_rows(

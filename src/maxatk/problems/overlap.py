@@ -10,6 +10,7 @@ from typing import Literal
 
 from maxatk.problems.benchmarks import BENCHMARKS
 from maxatk.problems.benchmarks.base import Row
+from maxatk.problems.files import starting_with
 from maxatk.problems.load import Source
 
 _COLUMNS = ("name", "cf_contest_id", "cf_index")  # what `contest_keys` needs of CodeContests
@@ -31,13 +32,13 @@ class Overlap:
 
     def sources(self) -> list[Source]:
         """Return what is read, one source a split."""
-        splits: Sequence[str | None] = self.splits or BENCHMARKS[self.benchmark].splits
+        every = self.splits or list(BENCHMARKS[self.benchmark].splits)
+        splits: Sequence[str | None] = every
         if self.file is not None and not Path(self.file).is_dir():
             splits = [None]
         elif self.file is not None and not self.splits:  # those that the folder has
-            names = [path.name for path in Path(self.file).iterdir()]
-            splits = [one for one in splits if any(name.startswith(str(one)) for name in names)]
-        return [Source(self.benchmark, name, self.file, self.revision) for name in splits or [None]]
+            splits = [name for name in every if starting_with(Path(self.file), name)] or [None]
+        return [Source(self.benchmark, name, self.file, self.revision) for name in splits]
 
     def keys(self) -> set[tuple[str, str]]:
         """Return the keys of every problem of the data set."""
