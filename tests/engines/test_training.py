@@ -18,10 +18,10 @@ from engines.training import LEARNING_RATE, K, N, train, variables
 from maxatk import advantages
 from maxatk.evaluation.outside import score_rewards
 from maxatk.exchange import read_log
-from maxatk.group_log import training_log
 from maxatk.problems import load_problems
 from maxatk.report.watched import Training, advantages_under
-from maxatk.statistics.symptoms import findings
+from maxatk.training.group_log import training_log
+from maxatk.training.symptoms import findings
 from processes import patience
 
 METHOD = "bon_off_policy_exact"

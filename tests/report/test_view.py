@@ -23,11 +23,11 @@ from maxatk.errors import InvalidValueError, MissingFileError
 from maxatk.evaluation import results_of_folder
 from maxatk.evaluation.failures import Failure
 from maxatk.folders import write_json
-from maxatk.group_log import GROUPS, GroupLog, prompt_key
 from maxatk.jsonl import write_jsonl
 from maxatk.records import Outcome, Sample, Score
 from maxatk.report.view import View, runs_in
 from maxatk.report.watched import Training, advantages_under
+from maxatk.training.group_log import GROUPS, GroupLog, prompt_key
 from processes import patience
 
 HIT = "document.body.dataset.hit=1"

@@ -32,7 +32,7 @@ from maxatk.verifier import Layer
 from maxatk.verifier import doctor as layers_here
 
 if TYPE_CHECKING:
-    from maxatk.engines.verl.surface import Part
+    from maxatk.verl.surface import Check
 
 
 def mini(
@@ -172,9 +172,9 @@ def doctor(format: OutputFormat = "text", engines: bool = False) -> None:
         engines: Compare what each engine here draws with a plain forward pass, in about a minute.
     """
     layers = layers_here()
-    found: dict[str, Sequence[Layer | Part]] = {"layers": layers, "verl": [], "engines": []}
+    found: dict[str, Sequence[Layer | Check]] = {"layers": layers, "verl": [], "engines": []}
     if importlib.util.find_spec("verl"):
-        from maxatk.engines.verl.surface import registrations, versions  # takes seconds to import
+        from maxatk.verl.surface import registrations, versions  # takes seconds to import
 
         found["verl"] = [*versions(), *registrations()]
     if engines:

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from maxatk.engines.verl.surface import Part
 from maxatk.mini import MiniSettings, WarmStart, build_mini
 from maxatk.problems import load_problems
 from maxatk.records import Problem, Sample
 from maxatk.sampling import Backend, ModelSettings, Request, SamplingSettings, load_backend
+from maxatk.verl.surface import Check
 
 _PACKAGES = {"hf": "torch", "vllm": "vllm"}
 _PROBLEMS, _NEW_TOKENS = 8, 16
@@ -25,7 +25,7 @@ _WARM_START = WarmStart(problems=640, batch_size=32)
 _MODEL = MiniSettings(train_problems=1, test_problems=_PROBLEMS, tests=1, warm_start=_WARM_START)
 
 
-def try_engines() -> Iterator[Part]:
+def try_engines() -> Iterator[Check]:
     """Yield for each installed engine whether it draws what a plain forward pass says."""
     installed = [name for name, package in _PACKAGES.items() if importlib.util.find_spec(package)]
     with TemporaryDirectory() as folder:
@@ -42,7 +42,7 @@ def try_engines() -> Iterator[Part]:
                 lines = str(error).strip().splitlines() or [""]
                 found = False, f"{type(error).__name__}: {lines[0]}"
             seconds = time.monotonic() - started
-            yield Part(name, found[0], f"{found[1]} ({seconds:.0f} s)")
+            yield Check(name, found[0], f"{found[1]} ({seconds:.0f} s)")
 
 
 def _tried(

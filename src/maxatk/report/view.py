@@ -21,7 +21,6 @@ from maxatk.errors import MaxAtKError, MissingFileError
 from maxatk.evaluation.folder import SCORES
 from maxatk.evaluation.results import METRICS
 from maxatk.folders import known
-from maxatk.group_log import GROUPS
 from maxatk.objectives import METHODS
 from maxatk.report.figures import curve_svg, drawn_quantities, lines_for, metric_svg
 from maxatk.report.page import environment, rewards_text
@@ -29,6 +28,7 @@ from maxatk.report.run_tables import overview_table
 from maxatk.report.runs import Comparison, Run
 from maxatk.report.tables import Cell, Table, share, table_of, table_of_rows
 from maxatk.report.watched import Evaluation, Training, advantages_under
+from maxatk.training.group_log import GROUPS
 
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; style-src-attr 'unsafe-inline'; "
