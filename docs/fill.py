@@ -29,8 +29,10 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from maxatk.report import tables
-from maxatk.report.figures import STYLE, plot
-from maxatk.report.tables import Cell, Table, format_table
+from maxatk.report.figure_style import STYLE
+from maxatk.report.figures import plot
+from maxatk.report.table_formats import format_table
+from maxatk.report.tables import Cell, Table
 from maxatk.statistics.intervals import student_mean
 from maxatk.studies.findings import Study, study_tables, write_tables
 

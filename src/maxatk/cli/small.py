@@ -17,7 +17,7 @@ from maxatk.cli.output import OutputFormat, emit, shown
 from maxatk.cli.progress import ProgressMode, progress_of
 from maxatk.errors import InvalidValueError, SandboxError, StageError
 from maxatk.evaluation.folder import SAMPLES, SCORES
-from maxatk.evaluation.open import load_results
+from maxatk.evaluation.load import load_results
 from maxatk.evaluation.results import METRICS
 from maxatk.evaluation.store import read_records
 from maxatk.exchange import export as forms

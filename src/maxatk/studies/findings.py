@@ -17,15 +17,16 @@ from maxatk.errors import DataError, InvalidValueError
 from maxatk.evaluation.results import METRICS, Results
 from maxatk.folders import known, read_training
 from maxatk.report import tables
-from maxatk.report.comparing import DEFAULT_KS, row_of_test, score_rows, table_of_tests
-from maxatk.report.deciding import Measure, PairedTest, corrected, paired_tests
+from maxatk.report.comparison import ALPHA, Comparison, Over, Reading, Run, load_comparison, pooled
+from maxatk.report.model_comparison import DEFAULT_KS, row_of_test, score_rows, table_of_tests
+from maxatk.report.paired_tests import Measure, PairedTest, paired_tests, with_adjusted_p
 from maxatk.report.run_tables import every_k, samples_table, scores_table
-from maxatk.report.runs import ALPHA, Comparison, Over, Reading, Run, load_comparison, pooled
+from maxatk.report.table_formats import TableFormat, format_table
 from maxatk.report.tables import Cell, Table, TidyRow, table_of
 from maxatk.studies.schedule import Place
 
 STUDY_FORMAT = 3
-_SUFFIXES: dict[tables.TableFormat, str] = {"md": "md", "csv": "csv", "latex": "tex"}
+_SUFFIXES: dict[TableFormat, str] = {"md": "md", "csv": "csv", "latex": "tex"}
 GRADIENT_SPIKES = "grad_norm/p95_over_median"
 _TESTS = {
     "differences": "model − baseline",
@@ -164,7 +165,7 @@ def _tested(
     tests = [at_every_k(m.metric, first, second)[m.k] for m, first, second in entries]
     if comparison.over == "problems":
         return tuple(dataclasses.replace(test, p=None) for test in tests)
-    return corrected(tests, ALPHA)
+    return with_adjusted_p(tests, ALPHA)
 
 
 def _training(folders: Sequence[Path]) -> dict[str, float]:
@@ -225,7 +226,7 @@ def write_tables(study: Study, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name, table in study_tables(study).items():
         for table_format, suffix in _SUFFIXES.items():
-            text = tables.format_table(table, table_format)
+            text = format_table(table, table_format)
             (folder / f"{name}.{suffix}").write_text(text, encoding="utf-8")
 
 

@@ -11,9 +11,9 @@ import numpy as np
 
 from maxatk.evaluation.folder import RESULTS
 from maxatk.folders import read_training, write_json
+from maxatk.report.comparison import Comparison
 from maxatk.report.figures import entropy_figure, figure1
 from maxatk.report.page import write_report
-from maxatk.report.runs import Comparison
 from maxatk.statistics.intervals import FloatArray, student_mean
 from maxatk.studies.findings import Study, build_study, pooled_models, write_tables
 from maxatk.studies.recipe import StudyRecipe
