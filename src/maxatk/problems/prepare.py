@@ -250,6 +250,7 @@ def _convert_rows(
         if len(journal.ids) == settings.limit:
             break
         if isinstance(outcome, SolvedProblem):
+            reason: str | None
             if overlap and contest_keys(row) & keys_elsewhere:
                 reason = f"is in {overlap.benchmark} too"
             elif outcome.problem.id in journal.ids:
