@@ -12,7 +12,7 @@ import pytest
 from maxatk.errors import InvalidValueError, MissingFileError
 from maxatk.records import Problem, TestCase
 from maxatk.rewards import load_reward, load_rewards, read_spec
-from maxatk.rewards.reward import Part, Reward, columns_of
+from maxatk.rewards.reward import Reward, RewardPart, columns_of
 from maxatk.rewards.specification import describe_reward
 from maxatk.verifier import Verifier
 
@@ -304,7 +304,9 @@ def test_a_field_of_meta_never_takes_the_place_of_a_column():
 
 def test_the_sum_is_exact_in_the_order_of_the_parts():
     parts = [
-        Part("function", str(w), w, function=lambda completions, **_: [1.0] * len(completions))
+        RewardPart(
+            "function", str(w), w, function=lambda completions, **_: [1.0] * len(completions)
+        )
         for w in (1e16, 1, -1e16)
     ]
     assert Reward(parts)([""], ["x"]) == [math.fsum((1e16, 1, -1e16))]
