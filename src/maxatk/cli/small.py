@@ -24,7 +24,7 @@ from maxatk.exchange import export as forms
 from maxatk.exchange.hub import write_hub
 from maxatk.mini import MiniSettings, build_mini
 from maxatk.objectives import METHODS, Method
-from maxatk.objectives.methods import BASELINES
+from maxatk.objectives.baselines import BASELINES
 from maxatk.problems import load_problems, problems_by_id
 from maxatk.records import Sample, Score
 from maxatk.settings import find_recipe, from_mapping, packaged_recipes, read_recipe

@@ -21,8 +21,8 @@ _MACHINE = "environment."
 
 def described(method: Method, k: int | None) -> str:
     """Return a line on what a method trains for, and its source."""
-    aim = method.kind.statistic or "the best sample of a group"
-    if k is not None and method.kind.uses_k:
+    aim = method.credit_row.statistic or "the best sample of a group"
+    if k is not None and method.credit_row.uses_k:
         aim = aim.replace("@k", f"@{k}").replace("of k", f"of {k}")
     return f"trained for {aim}" + (f" ({method.source})" if method.source else "")
 
@@ -37,7 +37,7 @@ def models_table(comparison: Comparison, recipes: Mapping[str, Mapping[str, Any]
         what = "the model before training" if run.name == BASE else "not known: no training record"
         if method is not None:
             what = described(method, trainer.get("k"))
-            if not method.kind.uses_k:
+            if not method.credit_row.uses_k:
                 trainer.pop("k", None)
         trainers[run.name] = {"what it is": what, **trainer}
     keys = dict.fromkeys(key for trainer in trainers.values() for key in trainer)

@@ -155,8 +155,8 @@ def describe_training(trainer: Any) -> None:
     method, k = method_of(args.method), str(args.k)
     if args.k_schedule != "constant":
         k += f" to {args.objective.last_k} ({args.k_schedule})"
-    aim = method.kind.statistic or f"reward of the best of all {args.num_generations} samples"
-    aim += f" for k = {k}" if method.kind.uses_k else ""
+    aim = method.credit_row.statistic or f"reward of the best of all {args.num_generations} samples"
+    aim += f" for k = {k}" if method.credit_row.uses_k else ""
     lines = [
         *(text, "", _TITLE, "", f"The method raises the expected {aim}.", ""),
         *("| setting | value |", "|---|---|", f"| base model | `{base}` |"),

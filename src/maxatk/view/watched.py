@@ -202,8 +202,8 @@ def advantages_under(group: Mapping[str, Any], method: str, k: int) -> list[floa
     Raises InvalidValueError for a method that needs another k, or answers that were not recorded.
     """
     samples, row = group["samples"], as_method(method)
-    selects = row.kind.order is not None and "selection" in samples[0]
-    if row.kind.needs_answers and "answer" not in samples[0]:
+    selects = row.credit_row.order is not None and "selection" in samples[0]
+    if row.credit_row.needs_answers and "answer" not in samples[0]:
         raise InvalidValueError(f"method: {method!r} needs answers, which were not recorded")
 
     def column(name: str) -> npt.NDArray[Any]:
@@ -214,7 +214,7 @@ def advantages_under(group: Mapping[str, Any], method: str, k: int) -> list[floa
         row,
         k,
         selection=column("selection") if selects else None,
-        answers=column("answer") if row.kind.needs_answers else None,
+        answers=column("answer") if row.credit_row.needs_answers else None,
     )
     values: list[float] = (AdvantageScale("mean", row).factor(len(samples)) * found[0]).tolist()
     return values

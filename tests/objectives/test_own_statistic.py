@@ -36,7 +36,7 @@ def by_hand(statistic, rewards, answers, k):
 @pytest.mark.parametrize("name", ["poly_epo", "set_po"])
 def test_the_examples_have_the_advantages_of_their_definition(name, k):
     method = method_of({"statistic": f"{FILE}:{name}"})
-    assert method.kind.needs_answers
+    assert method.credit_row.needs_answers
     found = advantages(REWARDS, method, k, answers=ANSWERS)
     for row, rewards, answers in zip(found, REWARDS, ANSWERS, strict=True):
         np.testing.assert_allclose(row, by_hand(method.credit, rewards, answers, k), atol=1e-14)
@@ -45,7 +45,7 @@ def test_the_examples_have_the_advantages_of_their_definition(name, k):
 @pytest.mark.parametrize("k", [1, 2, 4])
 def test_the_maximum_by_its_name_is_bon_loo1(k):
     method = method_of({"statistic": "builtins:max"})
-    assert not method.kind.needs_answers
+    assert not method.credit_row.needs_answers
     rewards = [[0.5, np.nan, 0.0, 1.0, 0.25, 0.25], [0.5] * 6, [1.0, 0.0, np.nan, 0.5, 0.5, 0.0]]
     want = advantages(rewards, "bon_loo1", k)
     np.testing.assert_allclose(advantages(rewards, method, k), want, atol=1e-15)
