@@ -1,10 +1,11 @@
 """Bring what the studies found into the documents: results, tables, figures, and tables in pages.
 
-    python docs/fill.py [runs/study]
+    python docs/fill.py [runs/study] [--tables FOLDER]
 
 Draws docs/weighting.svg, copies results.json and the SVG figures of every finished study to
-docs/study/NAME, and writes the tables of every study there from its results. Every place of a page
-that is marked like this is filled from the results:
+docs/study/NAME, and writes there the tables to which a page links. With --tables every table of
+every study goes to FOLDER/NAME too, as Markdown, CSV and LaTeX. Every place of a page that is
+marked like this is filled from the results:
 
     <!-- study: table2/scores -->
     <!-- end of study -->
@@ -53,6 +54,7 @@ _SEEDS_PLACE = re.compile(
     r"\n).*?(?P<end><!-- end of seeds -->)",
     re.DOTALL,
 )
+_LINK = re.compile(r"\]\((?:docs/)?study/(?P<study>\w+)/(?P<table>\w+)\.md\)")
 _WIDTH = 118  # of a line of a page
 _SHOWN_KS = (1, 8, 32, 128)
 _WITH_INTERVALS = ("scores", "max_at_k", "pass_at_k")  # tables whose means have one
@@ -191,6 +193,20 @@ def _in_lines(text: str) -> str:
     return textwrap.fill(text, _WIDTH, break_on_hyphens=False)
 
 
+def linked_tables() -> dict[str, dict[str, str]]:
+    """Return the tables to which a page links, as Markdown, by study and name."""
+    links = {
+        (link["study"], link["table"])
+        for page in PAGES
+        for link in _LINK.finditer(page.read_text(encoding="utf-8"))
+    }
+    linked: dict[str, dict[str, str]] = {}
+    for study, table in sorted(links):
+        made = study_tables(load(study))[table]
+        linked.setdefault(study, {})[table] = format_table(made, "md")
+    return linked
+
+
 def draw_weighting() -> None:
     """Draw the factor that methods put on the gradient of a prompt's success rate."""
     with mpl.rc_context({**STYLE, "svg.fonttype": "path"}):
@@ -214,12 +230,19 @@ def main() -> None:
     """Copy, and write tables and pages."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("runs", nargs="?", type=Path, default=Path("runs/study"))
-    copy(parser.parse_args().runs)
+    parser.add_argument("--tables", type=Path)
+    options = parser.parse_args()
+    copy(options.runs)
     draw_weighting()
-    for results in DOCS.glob("*/results.json"):
-        write_tables(load(results.parent.name), results.parent)
     for page in PAGES:
         page.write_text(filled(page.read_text(encoding="utf-8")), encoding="utf-8")
+    for study, tables_of_study in linked_tables().items():
+        for table, text in tables_of_study.items():
+            (DOCS / study / f"{table}.md").write_text(text, encoding="utf-8")
+    if options.tables is not None:
+        for results in DOCS.glob("*/results.json"):
+            name = results.parent.name
+            write_tables(load(name), options.tables / name)
 
 
 if __name__ == "__main__":
