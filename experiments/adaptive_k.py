@@ -1,6 +1,6 @@
 """Does a k that listens to the training beat one that falls by the clock?
 
-    python bench/adaptive_k.py WORK --seeds 11 12 13 --out docs/study/adaptive_k
+    python experiments/adaptive_k.py WORK --seeds 11 12 13 --out docs/study/adaptive_k
 
 Trains the built-in model with `bon_loo1` for max@8 and lets k fall by a rule: k halves, down to 1,
 once max@8 of the groups of the last 20 rollout batches is not above that of the 20 before by more

@@ -1,6 +1,6 @@
 """Do the intervals hold, and do the tests err as often as they say? Simulated, with the package.
 
-    python bench/coverage.py [--simulations 2000]
+    python experiments/coverage.py [--simulations 2000]
 
 Prints two tables in Markdown. The first compares equal models over problems: their chances to solve
 a problem are Beta(0.4, 1.6), moved by 0.8 in log odds for either model, and 256 samples are drawn.
@@ -25,10 +25,15 @@ SAMPLES, KS = 256, (1, 8, 128)
 OVER_PROBLEMS, REST = 0.11, 0.05
 
 
-def said(found: PairedDifference, truth: np.ndarray | float) -> str:
-    """Return the share of intervals that hold the truth, and of tests below 0.05."""
-    holds = (found.low <= truth) & (truth <= found.high) | np.isnan(found.low)
-    return f"{holds.mean():.3f} / {(found.p < 0.05).mean():.3f}"
+def coverage_and_level(test: PairedDifference, truth: np.ndarray | float) -> str:
+    """Return the share of intervals that hold the truth, and of tests below 0.05.
+
+    Where all differences are the same there is no interval: that simulation counts for the tests
+    alone.
+    """
+    there = ~np.isnan(test.low)
+    holds = (test.low <= truth) & (truth <= test.high)
+    return f"{holds[there].mean():.3f} / {(test.p < 0.05).mean():.3f}"
 
 
 def equal_models(problems: int, k: int, draw: np.random.Generator, simulations: int) -> str:
@@ -39,7 +44,7 @@ def equal_models(problems: int, k: int, draw: np.random.Generator, simulations: 
     for _ in range(2):
         moved = 1 / (1 + np.exp(-(odds + 0.8 * draw.standard_normal(odds.shape))))
         values.append(pass_at_k(SAMPLES, draw.binomial(SAMPLES, moved), k))
-    return said(paired_difference(*values), 0.0)
+    return coverage_and_level(paired_difference(*values), 0.0)
 
 
 def over_trainings(
@@ -51,11 +56,14 @@ def over_trainings(
     rest = REST * draw.standard_normal((seeds, problems, runs))
     differences = of_seeds + of_problems + rest
     if seeds >= 3:
-        found = over_seeds_and_problems(differences) if shared else over_seeds(list(differences))
-        return said(found, 0.0)
+        if shared:
+            return coverage_and_level(over_seeds_and_problems(differences), 0.0)
+        return coverage_and_level(over_seeds(list(differences)), 0.0)
     # Fewer say nothing of other trainings: the truth is that of these over other problems.
     rows = differences.mean(axis=0) if shared else differences.reshape(-1, runs)
-    return said(paired_difference(rows, np.zeros_like(rows)), of_seeds.mean(axis=0)[0])
+    return coverage_and_level(
+        paired_difference(rows, np.zeros_like(rows)), of_seeds.mean(axis=0)[0]
+    )
 
 
 def table(heads: list[str], rows: list[list[str]]) -> str:

@@ -1,6 +1,6 @@
 """Variance of the gradients that the methods estimate, on a language model.
 
-    python bench/gradient_model.py [EVALUATION] [--prompts 8]
+    python experiments/gradient_model.py [EVALUATION] [--prompts 8]
 
 EVALUATION is the folder of an evaluation of a small model at temperature 1; without one, the
 built-in model is made and evaluated. For each of some prompts its completions are an exact finite

@@ -1,6 +1,6 @@
 """Memorizing or narrowing: what training changes on the prompts it saw, and on held-out ones.
 
-    python bench/seen_prompts.py smollm2/hidden_long WORK --seeds 2 3 4 --out docs/study/seen
+    python experiments/seen_prompts.py smollm2/hidden_long WORK --seeds 2 3 4 --out docs/study/seen
 
 Evaluates the base, `grpo` and `bon_loo1` of a study on prompts that the training of the seed has
 seen, with the settings of the study, whose own evaluations are on held-out prompts. A model that

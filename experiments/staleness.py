@@ -1,6 +1,6 @@
 """What old samples cost asynchronous training, and what a correction gives back.
 
-    python bench/staleness.py WORK --seeds 11 12 13 --out docs/study/staleness
+    python experiments/staleness.py WORK --seeds 11 12 13 --out docs/study/staleness
 
 Trains the built-in model with `MaxAtKAsyncTrainer` on groups that were sampled 1, 4 and 16 versions
 of the weights ago: without a correction (TRL's clipped surrogate alone), with that of the joint
