@@ -14,6 +14,7 @@ import numpy as np
 
 from maxatk.environment import environment
 from maxatk.errors import DataError, InvalidValueError
+from maxatk.evaluation.problem_selection import selection_note
 from maxatk.evaluation.results import METRICS, Results
 from maxatk.folders import known, read_training
 from maxatk.report import tables
@@ -56,7 +57,8 @@ class Study:
     `models` maps a model, the baseline first, to its `levels` on every axis, its results over the
     problems of all seeds, its means `by_seed`, metric and k, and those of its `training` log.
     `leaders` has the best model of every measure against the second best, `differences` every model
-    against the baseline, `pairs` those of the recipe; each list is corrected by itself.
+    against the baseline, `pairs` those of the recipe; each list is corrected by itself. `selection`
+    says so where a model's own rewards chose the problems: see `selection_note`.
     """
 
     title: str
@@ -68,6 +70,7 @@ class Study:
     differences: tuple[PairedTest, ...]
     pairs: tuple[PairedTest, ...]
     environment: Mapping[str, Any]
+    selection: str | None = None
 
     @property
     def measures(self) -> tuple[Measure, ...]:
@@ -149,6 +152,7 @@ def build_study(
         differences=_tested(comparison, [(m, *pair) for m in measures for pair in others]),
         pairs=_tested(comparison, [(m, *pair) for m in rewarded for pair in pairs]),
         environment=environment(),
+        selection=selection_note(comparison.baseline.results.per_problem.meta),
     )
 
 
