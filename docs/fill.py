@@ -34,7 +34,8 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
-from maxatk.evaluation.results import Results, only_problems, read_results
+from maxatk.evaluation.problem_groups import only_problems
+from maxatk.evaluation.results import Results, read_results
 from maxatk.report import tables
 from maxatk.report.figure_style import STYLE
 from maxatk.report.figures import plot
