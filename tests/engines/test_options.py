@@ -72,7 +72,7 @@ def config(**changes):
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_is_taken_unless_it_needs_answers(method):
     chosen = config(algorithm__maxatk={"method": method, "k": 4})
-    if METHODS[method].kind.needs_answers:
+    if METHODS[method].credit_row.needs_answers:
         with pytest.raises(InvalidValueError, match="looks at answers"):
             check_config(chosen)
     else:

@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM
 from maxatk import Problem, TestCase, advantages
 from maxatk.cli.main import main
 from maxatk.jsonl import write_jsonl
-from maxatk.report.watched import Training
+from maxatk.view.watched import WatchedTraining
 from processes import patience
 from tiny import save_tiny_model
 
@@ -40,7 +40,7 @@ def trained(tmp_path_factory):
 
 
 def test_the_record_is_that_of_a_training(trained):
-    record = Training(trained / "out")
+    record = WatchedTraining(trained / "out")
     assert record.progress == f"step {STEPS} of {STEPS}"
     assert record.about["method"] == "bon_off_policy_exact"
     assert sorted(record.groups) == [1, 3]  # two optimizer steps on each batch

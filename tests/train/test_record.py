@@ -16,11 +16,11 @@ from datasets import Dataset
 from maxatk import advantages
 from maxatk.cli.main import main
 from maxatk.errors import InvalidValueError
-from maxatk.report.view import View
-from maxatk.report.watched import Training
 from maxatk.rewards import load_reward
 from maxatk.train import MaxAtKTrainer
 from maxatk.verifier import Verifier
+from maxatk.view.server import View
+from maxatk.view.watched import WatchedTraining
 
 from .conftest import GROUP, PROMPTS, config
 
@@ -141,7 +141,7 @@ def test_a_real_training_can_be_looked_into(tmp_path, toy_recipe):
     recipe = tmp_path / "recipe.yaml"
     recipe.write_text(yaml.safe_dump({**toy_recipe(), "reward": "continuous"}))
     assert main(["train", str(recipe)]) == 0
-    training = Training(tmp_path / "out")
+    training = WatchedTraining(tmp_path / "out")
     with View({"out": training}) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         with urllib.request.urlopen(f"{server.address}api/state") as answer:

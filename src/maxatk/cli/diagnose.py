@@ -11,10 +11,10 @@ import tyro
 
 from maxatk.cli.output import Output, OutputFormat, emit, shown
 from maxatk.cli.progress import progress_of
+from maxatk.diagnose.gradients import gradient_tables
+from maxatk.diagnose.prospects import Rows, prospects
 from maxatk.errors import InvalidValueError
 from maxatk.evaluation.folder import SCORES
-from maxatk.evaluation.gradients import gradient_tables
-from maxatk.evaluation.prospects import Rows, prospects
 from maxatk.report.tables import Table, TidyRow, share, table_of_rows
 from maxatk.training.group_log import training_log
 from maxatk.training.symptoms import SYMPTOMS, findings, training_rows

@@ -17,14 +17,14 @@ from maxatk.cli.output import OutputFormat, emit, shown
 from maxatk.cli.progress import ProgressMode, progress_of
 from maxatk.errors import InvalidValueError, SandboxError, StageError
 from maxatk.evaluation.folder import SAMPLES, SCORES
-from maxatk.evaluation.open import load_results
+from maxatk.evaluation.load import load_results
 from maxatk.evaluation.results import METRICS
 from maxatk.evaluation.store import read_records
 from maxatk.exchange import export as forms
 from maxatk.exchange.hub import write_hub
 from maxatk.mini import MiniSettings, build_mini
 from maxatk.objectives import METHODS, Method
-from maxatk.objectives.methods import BASELINES
+from maxatk.objectives.baselines import BASELINES
 from maxatk.problems import load_problems, problems_by_id
 from maxatk.records import Sample, Score
 from maxatk.settings import find_recipe, from_mapping, packaged_recipes, read_recipe

@@ -65,6 +65,8 @@ def command(
     rows = study_rows(found)
     tables = {name: Output(of_table) for name, of_table in rows.items()}
     tables["scores"] = Output(rows["scores"], study_tables(found)["scores"], study.title)
+    if found.selection is not None:
+        say_aside(found.selection)
     emit(tables, format, text=f"results: {study.out}")
 
 

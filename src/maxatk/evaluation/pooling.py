@@ -12,6 +12,8 @@ import numpy as np
 
 from maxatk.errors import InvalidValueError
 from maxatk.evaluation import results
+from maxatk.evaluation.means import Columns, diversity_of, entropy_of, means_of
+from maxatk.evaluation.problem_groups import combined
 
 
 def pool_results(parts: Mapping[str, results.Results]) -> results.Results:
@@ -25,19 +27,19 @@ def pool_results(parts: Mapping[str, results.Results]) -> results.Results:
         raise InvalidValueError("parts: must hold at least one results object")
     found = list(parts.values())
     ids = tuple(f"{name}/{i}" for name, part in parts.items() for i in part.ids)
-    joined = results.combined(
+    joined = combined(
         [part.per_problem for part in found], lambda columns: tuple(itertools.chain(*columns))
     )
     per_problem = dataclasses.replace(joined, ids=ids)
     times = len(found) if same_problems(found) else 1
     averaged = {metric: _averaged(by_k, times) for metric, by_k in per_problem.values.items()}
     return results.Results(
-        metrics=results.means_of(averaged),
+        metrics=means_of(averaged),
         interval=found[0].interval,
         per_problem=per_problem,
         counts=_counts([part.counts for part in found], times),
         entropy=_entropy([part.entropy for part in found]),
-        diversity=results.diversity_of(per_problem),
+        diversity=diversity_of(per_problem),
         manifest={"settings": _shared([part.recorded("settings") or {} for part in found])},
     )
 
@@ -48,7 +50,7 @@ def same_problems(parts: Sequence[results.Results]) -> bool:
     return known[0][0] is not None and all(which == known[0] for which in known)
 
 
-def _averaged(columns: results.Columns, times: int) -> results.Columns:
+def _averaged(columns: Columns, times: int) -> Columns:
     values = np.array(list(columns.values()), dtype=np.float64).reshape(len(columns), times, -1)
     means = np.ma.masked_invalid(values).mean(axis=1).filled(np.nan)
     return dict(zip(columns, means, strict=True))
@@ -75,7 +77,7 @@ def _entropy(parts: Sequence[results.Entropy | None]) -> results.Entropy | None:
     means = [(p.samples, p.token_mean, p.tokens_mean, p.sequence.mean) for p in known]
     samples, token, tokens, sequence = np.array(means, dtype=np.float64).T
     together = _histogram([part.sequence.histogram for part in known])
-    return results.entropy_of(samples, token, tokens, sequence, together)
+    return entropy_of(samples, token, tokens, sequence, together)
 
 
 def _histogram(parts: Sequence[results.Histogram]) -> results.Histogram:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from maxatk.errors import DataError, InvalidValueError, unknown_name
+from maxatk.errors import DataError
 from maxatk.evaluation.folder import recorded
 from maxatk.folders import read_json
 from maxatk.notebook import data_frame, html_table
-from maxatk.statistics.intervals import FloatArray, mean_interval
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,10 +24,6 @@ METRICS = ("max@k", "pass@k")
 CEILING = 1.0  # from here on a sample passes, and more samples cannot raise the best
 MOST_CUT_OFF = 0.2  # share of samples cut off by length from which on the metrics mislead
 _REASONS_SHOWN = 3
-_WITHOUT = "(none)"  # the group of the problems that do not have the field
-
-Columns = Mapping[int, Sequence[float | None]]
-"""The values of a metric: k -> one of every problem, None or NaN where there is none."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,7 +60,7 @@ class PerProblem:
     values: dict[str, dict[int, tuple[float | None, ...]]] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        columns = {name: getattr(self, name) for name in _OWN_COLUMNS}
+        columns = {name: getattr(self, name) for name in PROBLEM_COLUMNS}
         for metric, by_k in self.values.items():
             columns |= {f"{metric}.{k}": column for k, column in by_k.items()}
         for name, column in columns.items():
@@ -77,7 +71,7 @@ class PerProblem:
                 )
 
 
-_OWN_COLUMNS = [field.name for field in dataclasses.fields(PerProblem) if field.name != "values"]
+PROBLEM_COLUMNS = [field.name for field in dataclasses.fields(PerProblem) if field.name != "values"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -244,7 +238,7 @@ class Results:
         """Return the results of a JSON object; raises DataError with place and field for others."""
         columns = row.get("per_problem")
         if isinstance(columns, Mapping):
-            own = {name: columns[name] for name in _OWN_COLUMNS if name in columns}
+            own = {name: columns[name] for name in PROBLEM_COLUMNS if name in columns}
             columns = {**own, "values": {n: of for n, of in columns.items() if n not in own}}
         try:
             return msgspec.convert({**row, "per_problem": columns}, cls, str_keys=True)
@@ -259,104 +253,3 @@ def _shown(value: float | None) -> str:
 def read_results(path: Path) -> Results:
     """Return the results of a file; raises DataError naming it for a file of anything else."""
     return Results.from_json(read_json(path), place=str(path))
-
-
-def only_problems(results: Results, problem_ids: Sequence[str]) -> Results:
-    """Return results with the metrics and the values of these problems alone, in this order.
-
-    The counts of samples, entropy and diversity stay those of the whole run.
-    """
-    rows = {problem_id: row for row, problem_id in enumerate(results.ids)}
-    kept = [rows[problem_id] for problem_id in problem_ids]
-    columns = combined([results.per_problem], lambda found: tuple(found[0][row] for row in kept))
-    counts = dataclasses.replace(results.counts, problems=len(kept))
-    metrics = means_of(columns.values)
-    return dataclasses.replace(results, metrics=metrics, per_problem=columns, counts=counts)
-
-
-def combined(
-    parts: Sequence[PerProblem], column: Callable[[list[tuple[Any, ...]]], tuple[Any, ...]]
-) -> PerProblem:
-    """Return what `column` makes of the columns of all parts, of those that all parts have."""
-
-    def of_all(found: list[Any]) -> Any:
-        return None if any(each is None for each in found) else column(found)
-
-    values: dict[str, dict[int, Any]] = {}
-    for metric, by_k in parts[0].values.items():
-        found = {k: of_all([p.values.get(metric, {}).get(k) for p in parts]) for k in by_k}
-        values[metric] = {k: joined for k, joined in found.items() if joined is not None}
-    own = {name: of_all([getattr(part, name) for part in parts]) for name in _OWN_COLUMNS}
-    return PerProblem(**own, values={metric: by_k for metric, by_k in values.items() if by_k})
-
-
-def results_by(results: Results, field: str) -> dict[str, Results]:
-    """Return the results by every value of a `meta` field; raises InvalidValueError without it."""
-    meta = results.per_problem.meta or ()
-    check_by(meta, field)
-    groups: dict[str, list[str]] = {}
-    for problem_id, fields in zip(results.ids, meta, strict=True):
-        groups.setdefault(str(fields.get(field, _WITHOUT)), []).append(problem_id)
-    return {value: only_problems(results, groups[value]) for value in sorted(groups, key=_order)}
-
-
-def _order(value: str) -> tuple[int, float, str]:
-    with contextlib.suppress(ValueError):
-        return 0, float(value), ""
-    return 1 + (value == _WITHOUT), 0.0, value
-
-
-def check_by(meta: Iterable[Mapping[str, Any]], field: str | None) -> None:
-    """Raise InvalidValueError where the `meta` of no problem has the field; None is no field."""
-    names = {name for fields in meta for name in fields}
-    if field is not None and not names:
-        raise InvalidValueError(
-            f"by: {field!r}: the problems have no `meta`; give them one, and evaluate or score them"
-        )
-    if field is not None and field not in names:
-        raise unknown_name("by", field, names)
-
-
-def means_of(values: Mapping[str, Columns]) -> dict[str, dict[int, Mean]]:
-    """Return the mean over problems of every metric and k, all of the same resamples."""
-    columns = [column for by_k in values.values() for column in by_k.values()]
-    table = np.array(columns, dtype=np.float64).T
-    found = mean_interval(table)
-    # A reward above 1 shows that 1 is no ceiling: then every value can still rise.
-    ceiling = np.inf if (table > CEILING).any() else CEILING
-    ends = (map(number_or_none, end) for end in (found.mean, found.low, found.high))
-    counts = (count.tolist() for count in (found.problems, (table < ceiling).sum(axis=0)))
-    means = map(Mean, *ends, *counts)
-    return {metric: {k: next(means) for k in by_k} for metric, by_k in values.items()}
-
-
-def entropy_of(
-    samples: FloatArray,
-    token: FloatArray,
-    tokens: FloatArray,
-    sequence: FloatArray,
-    histogram: Histogram,
-) -> Entropy:
-    """Return the entropy over parts of so many samples, from the means in each part: (parts,)."""
-
-    def mean(values: FloatArray, weights: FloatArray) -> float:
-        return round(float(np.average(values, weights=weights)), 6)
-
-    return Entropy(
-        samples=int(samples.sum()),
-        token_mean=mean(token, samples * tokens),
-        tokens_mean=mean(tokens, samples),
-        sequence=SequenceEntropy(mean(sequence, samples), histogram),
-    )
-
-
-def diversity_of(per_problem: PerProblem) -> Diversity:
-    """Return the means over problems of the columns that say how much samples differ."""
-    columns = {f.name: getattr(per_problem, f.name) for f in dataclasses.fields(Diversity)}
-    known = {name: column for name, column in columns.items() if column is not None}
-    return Diversity(**{name: round(float(np.mean(of)), 6) for name, of in known.items()})
-
-
-def number_or_none(value: float) -> float | None:
-    """Return a number as results hold it, rounded to six places; None for NaN."""
-    return None if np.isnan(value) else round(float(value), 6)

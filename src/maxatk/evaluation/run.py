@@ -17,12 +17,13 @@ from maxatk.environment import environment
 from maxatk.errors import DataError
 from maxatk.evaluation import folder
 from maxatk.evaluation.failures import FailureStore
+from maxatk.evaluation.problem_groups import check_by
 from maxatk.evaluation.recipe import EvalRecipe, RunRecipe, ScoreRecipe
-from maxatk.evaluation.results import Results, check_by
+from maxatk.evaluation.results import Results
+from maxatk.evaluation.scoring import Scorer, scoring_thread
 from maxatk.evaluation.store import Key, Store, key_of
 from maxatk.evaluation.submissions import Submission, read_submissions, submission
 from maxatk.evaluation.tally import build_results
-from maxatk.evaluation.verify import Scorer, scoring_thread
 from maxatk.folders import TRAIN_RECORD, file_digest, read_training, write_json
 from maxatk.jsonl import write_jsonl
 from maxatk.models import prompt_difference
@@ -39,7 +40,7 @@ UnitProgress = Callable[[int, int, str], object]
 _log = logging.getLogger(__name__)
 
 
-class Run(abc.ABC):
+class Evaluation(abc.ABC):
     """A run of `total` samples and its folder; a subclass is where the samples come from.
 
     Raises InvalidValueError for a k above the samples of the problem with the `fewest`, a `by` that
@@ -138,7 +139,7 @@ class Run(abc.ABC):
         return results
 
 
-class Drawn(Run):
+class SampledEvaluation(Evaluation):
     """Samples that a backend draws; raises as `load_backend` and its `prepare`."""
 
     def __init__(
@@ -198,7 +199,7 @@ class Drawn(Run):
         return [submission(s, self.problems[s.problem_id], extract) for s in samples]
 
 
-class Filed(Run):
+class FiledEvaluation(Evaluation):
     """Samples of a file; raises as `read_submissions`, and DataError for a problem without any."""
 
     def __init__(self, recipe: ScoreRecipe, verifier: Verifier) -> None:
@@ -264,7 +265,7 @@ def evaluate(
     InvalidValueError (settings, the folder's manifest) before any sampling; ServerError later.
     """
     with _opened(recipe, verifier) as verifier:
-        return Drawn(recipe, verifier, backend).carry_out(progress)
+        return SampledEvaluation(recipe, verifier, backend).carry_out(progress)
 
 
 def score(
@@ -282,7 +283,7 @@ def score(
     problem without samples) or InvalidValueError (k, settings), all before any verification.
     """
     with _opened(recipe, verifier) as verifier:
-        return Filed(recipe, verifier).carry_out(progress)
+        return FiledEvaluation(recipe, verifier).carry_out(progress)
 
 
 def plan(recipe: EvalRecipe | ScoreRecipe) -> dict[str, int]:
@@ -292,8 +293,8 @@ def plan(recipe: EvalRecipe | ScoreRecipe) -> dict[str, int]:
     """
     with recipe.verifier.open() as verifier:
         if isinstance(recipe, EvalRecipe):
-            return Drawn(recipe, verifier).plan()
-        return Filed(recipe, verifier).plan()
+            return SampledEvaluation(recipe, verifier).plan()
+        return FiledEvaluation(recipe, verifier).plan()
 
 
 def _opened(

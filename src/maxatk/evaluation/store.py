@@ -20,7 +20,7 @@ from maxatk.jsonl import read_typed
 Key = tuple[str, int]
 
 
-class Record(Protocol):
+class KeyedRecord(Protocol):
     """What a store holds: `Sample` and `Score` are such records."""
 
     @property
@@ -35,7 +35,7 @@ class Record(Protocol):
         """Return the record as one JSON object."""
 
 
-RecordT = TypeVar("RecordT", bound=Record)
+RecordT = TypeVar("RecordT", bound=KeyedRecord)
 
 
 class Store(Generic[RecordT]):
@@ -92,7 +92,7 @@ class Store(Generic[RecordT]):
         self.close()
 
 
-def key_of(record: Record) -> Key:
+def key_of(record: KeyedRecord) -> Key:
     """Return (problem_id, sample)."""
     return record.problem_id, record.sample
 

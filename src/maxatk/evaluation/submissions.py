@@ -140,3 +140,15 @@ def program_key(program: str) -> str:
         lines = (line.rstrip() for line in program.splitlines())
         normal = "text " + "\n".join(line for line in lines if line)
     return hashlib.blake2b(normal.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+
+
+_BOXED = re.compile(r"\\boxed\{([^{}]*)\}")
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+
+
+def answer_of(completion: str) -> str:
+    """Return the answer of a completion: its last boxed text, else its last number, else all."""
+    for pattern in (_BOXED, _NUMBER):
+        if found := pattern.findall(completion):
+            return str(found[-1]).strip()
+    return completion.strip()

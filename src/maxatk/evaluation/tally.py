@@ -13,6 +13,7 @@ import numpy.typing as npt
 from maxatk.check import is_finite, require
 from maxatk.errors import DataError, unknown_name
 from maxatk.evaluation import results
+from maxatk.evaluation.means import diversity_of, entropy_of, means_of, number_or_none
 from maxatk.objectives import max_at_k
 from maxatk.records import Sample, Score
 from maxatk.statistics import intervals
@@ -65,12 +66,12 @@ def build_results(
         program_entropy=entropies,
         meta=tuple(dict(fields) for fields in meta) if meta and any(meta) else None,
         values={
-            name: {k: tuple(map(results.number_or_none, column)) for k, column in by_k.items()}
+            name: {k: tuple(map(number_or_none, column)) for k, column in by_k.items()}
             for name, by_k in values.items()
         },
     )
     return results.Results(
-        metrics=results.means_of(values),
+        metrics=means_of(values),
         interval={"method": _METHOD, "level": intervals.LEVEL, "resamples": intervals.RESAMPLES},
         threshold=threshold,
         column=scores.column,
@@ -78,7 +79,7 @@ def build_results(
         counts=scores.counts(),
         finish_reasons=ends,
         entropy=entropy,
-        diversity=results.diversity_of(per_problem),
+        diversity=diversity_of(per_problem),
         manifest=dict(manifest),
     )
 
@@ -101,7 +102,7 @@ def _of_samples(
     if entropies:
         token, tokens = np.array(entropies), np.array(lengths)
         whole, ones = token * tokens, np.ones(len(token))
-        entropy = results.entropy_of(ones, token, tokens, whole, histogram(whole))
+        entropy = entropy_of(ones, token, tokens, whole, histogram(whole))
     return distinct, dict(sorted(ends.items())) or None, entropy
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from maxatk.check import needing, whole
 from maxatk.errors import InvalidValueError, unknown_name
-from maxatk.exchange.formats import NO_INSPECT
+from maxatk.exchange.evaluator_logs import NO_INSPECT
 from maxatk.folders import atomic_write
 from maxatk.jsonl import write_jsonl
 from maxatk.objectives import chance_of_best

@@ -14,18 +14,20 @@ import numpy as np
 
 from maxatk.environment import environment
 from maxatk.errors import DataError, InvalidValueError
+from maxatk.evaluation.problem_selection import selection_note
 from maxatk.evaluation.results import METRICS, Results
 from maxatk.folders import known, read_training
 from maxatk.report import tables
-from maxatk.report.comparing import DEFAULT_KS, row_of_test, score_rows, table_of_tests
-from maxatk.report.deciding import Measure, PairedTest, corrected, paired_tests
+from maxatk.report.comparison import ALPHA, Comparison, Over, Reading, Run, load_comparison, pooled
+from maxatk.report.model_comparison import DEFAULT_KS, row_of_test, score_rows, table_of_tests
+from maxatk.report.paired_tests import Measure, PairedTest, paired_tests, with_adjusted_p
 from maxatk.report.run_tables import every_k, samples_table, scores_table
-from maxatk.report.runs import ALPHA, Comparison, Over, Reading, Run, load_comparison, pooled
+from maxatk.report.table_formats import TableFormat, format_table
 from maxatk.report.tables import Cell, Table, TidyRow, table_of
 from maxatk.studies.schedule import Place
 
 STUDY_FORMAT = 3
-_SUFFIXES: dict[tables.TableFormat, str] = {"md": "md", "csv": "csv", "latex": "tex"}
+_SUFFIXES: dict[TableFormat, str] = {"md": "md", "csv": "csv", "latex": "tex"}
 GRADIENT_SPIKES = "grad_norm/p95_over_median"
 _TESTS = {
     "differences": "model − baseline",
@@ -55,7 +57,8 @@ class Study:
     `models` maps a model, the baseline first, to its `levels` on every axis, its results over the
     problems of all seeds, its means `by_seed`, metric and k, and those of its `training` log.
     `leaders` has the best model of every measure against the second best, `differences` every model
-    against the baseline, `pairs` those of the recipe; each list is corrected by itself.
+    against the baseline, `pairs` those of the recipe; each list is corrected by itself. `selection`
+    says so where a model's own rewards chose the problems: see `selection_note`.
     """
 
     title: str
@@ -67,6 +70,7 @@ class Study:
     differences: tuple[PairedTest, ...]
     pairs: tuple[PairedTest, ...]
     environment: Mapping[str, Any]
+    selection: str | None = None
 
     @property
     def measures(self) -> tuple[Measure, ...]:
@@ -148,6 +152,7 @@ def build_study(
         differences=_tested(comparison, [(m, *pair) for m in measures for pair in others]),
         pairs=_tested(comparison, [(m, *pair) for m in rewarded for pair in pairs]),
         environment=environment(),
+        selection=selection_note(comparison.baseline.results.per_problem.meta),
     )
 
 
@@ -164,7 +169,7 @@ def _tested(
     tests = [at_every_k(m.metric, first, second)[m.k] for m, first, second in entries]
     if comparison.over == "problems":
         return tuple(dataclasses.replace(test, p=None) for test in tests)
-    return corrected(tests, ALPHA)
+    return with_adjusted_p(tests, ALPHA)
 
 
 def _training(folders: Sequence[Path]) -> dict[str, float]:
@@ -225,7 +230,7 @@ def write_tables(study: Study, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name, table in study_tables(study).items():
         for table_format, suffix in _SUFFIXES.items():
-            text = tables.format_table(table, table_format)
+            text = format_table(table, table_format)
             (folder / f"{name}.{suffix}").write_text(text, encoding="utf-8")
 
 

@@ -47,8 +47,10 @@ def describe_training(trainer: Any) -> None:
 
 def _aim(args: Any, method: Any) -> str:
     """Return the statistic that is trained for, with its k."""
-    aim = str(method.kind.statistic or f"reward of the best of all {args.num_generations} samples")
-    if not method.kind.uses_k:
+    aim = str(
+        method.credit_row.statistic or f"reward of the best of all {args.num_generations} samples"
+    )
+    if not method.credit_row.uses_k:
         return aim
     k = str(args.k)
     if args.k_schedule != "constant":

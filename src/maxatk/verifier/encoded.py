@@ -27,19 +27,23 @@ def same_value(data: bytes, expected: bytes) -> bool:
     Linear in both (n log n where they hold sets or dicts); `expected` is trusted to be small.
     """
     if data == expected:
-        return b"nan" not in data or _digest(data, len(data)) is not None
+        return b"nan" not in data or _digest(data, len(data)) is not None  # nan equals nothing
     wanted = _digest(expected, len(expected))
-    return wanted is not None and _digest(data, wanted[1]) == wanted
+    if wanted is None:
+        return False
+    _, elements = wanted
+    return _digest(data, elements) == wanted
 
 
 def _digest(data: bytes, most: int) -> tuple[bytes, int] | None:
     """Return the digest and the number of elements; None for more than `most`, or no value."""
-    at, left = 0, most
+    at = 0
+    left = most
 
     def value(depth: int) -> bytes:
         nonlocal at, left
         left -= 1
-        if left < 0:
+        if left < 0:  # it cannot be equal, and might be made to take all memory
             raise ValueError("more elements than expected")
         tag, size, at = values.header(data, at, depth)
         if tag in _CONTAINERS:
@@ -55,10 +59,10 @@ def _digest(data: bytes, most: int) -> tuple[bytes, int] | None:
         return b"N" if atom is None else _short(b"b", bytes(atom))
 
     try:
-        found = value(0)
+        digest = value(0)
     except (ValueError, IndexError, TypeError, OverflowError):
         return None
-    return (found, most - left) if at == len(data) else None
+    return (digest, most - left) if at == len(data) else None
 
 
 def _joined(tag: bytes, parts: list[bytes]) -> bytes:
@@ -67,9 +71,11 @@ def _joined(tag: bytes, parts: list[bytes]) -> bytes:
         parts = [part for part, _ in itertools.groupby(sorted(parts))]
     elif tag == b"d":
         items = sorted(zip(parts[::2], parts[1::2], strict=True))
-        if any(first[0] == second[0] for first, second in itertools.pairwise(items)):
+        keys = [key for key, _ in items]
+        if any(key == following for key, following in itertools.pairwise(keys)):
             raise ValueError("a key occurs twice")
         parts = [part for item in items for part in item]
+    # A part has fewer than 256 bytes, so that its length fits into one.
     return b"".join([b"%c%b" % (len(part), part) for part in parts])
 
 
@@ -133,9 +139,9 @@ def _texts(data: bytes, at: int, depth: int) -> Generator[str, None, int]:
     opening, closing = _BRACKETS[tag]
     yield opening
     at = start
-    for place in range(size):
-        if place:
-            yield ": " if tag == b"d" and place % 2 else ", "
+    for number in range(size):
+        if number:
+            yield ": " if tag == b"d" and number % 2 else ", "
         at = yield from _texts(data, at, depth + 1)
     yield ",)" if tag == b"t" and size == 1 else closing
     return at

@@ -43,14 +43,16 @@ class Limits:
 
     def described(self) -> dict[str, Any]:
         """Return what a manifest says of them; the last two only where they are set."""
-        stop = self.stop_after_timeouts
-        return {
+        described: dict[str, Any] = {
             "time_limit_s": self.time_limit,
             "memory_limit_bytes": self.memory_limit,
             "output_limit_bytes": self.output_limit,
-            **({"stop_after_timeouts": stop} if stop else {}),
-            **({"repair_truncated": True} if self.repair_truncated else {}),
         }
+        if self.stop_after_timeouts:
+            described["stop_after_timeouts"] = self.stop_after_timeouts
+        if self.repair_truncated:
+            described["repair_truncated"] = True
+        return described
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,8 +86,8 @@ class Job:
         if self.checker is None and self.compare == "checker":
             raise InvalidValueError("checker: the rule 'checker' needs the source of a checker")
         if self.checker is not None:
-            allowed = self.compare in (None, "checker")
-            require(allowed, "compare", "'checker' with a checker", self.compare)
+            compares_by_it = self.compare in (None, "checker")
+            require(compares_by_it, "compare", "'checker' with a checker", self.compare)
             if any(test.input is None for test in self.tests):
                 raise InvalidValueError("checker: verifies tests with input and output only")
             object.__setattr__(self, "compare", "checker")
@@ -123,10 +125,11 @@ def called_name(tests: Iterable[TestCase]) -> str | None:
     return name[1] if name else None
 
 
-Pair = tuple[str, Sequence[TestCase]]
+ProgramAndTests = tuple[str, Sequence[TestCase]]
+"""The short form of a job."""
 
 
-def as_jobs(items: Iterable[Job | Pair]) -> list[Job]:
+def as_jobs(items: Iterable[Job | ProgramAndTests]) -> list[Job]:
     """Return jobs for jobs and (program, tests) pairs; raises InvalidValueError."""
     return [item if isinstance(item, Job) else Job(item[0], tuple(item[1])) for item in items]
 
@@ -165,10 +168,11 @@ def payload(test: TestCase, entry_point: str | None) -> Payload:
 
 
 def checker_payload(test: TestCase, printed: Printed) -> Payload:
-    """Return the same for a run of the checker on what a program printed in a test."""
-    given, expected = _bytes(test.input or ""), _bytes(test.output or "")
-    header = protocol.CHECKER_SIZES.pack(len(given), len(expected), printed.size)
-    return Payload(protocol.KIND_CHECKER, (header, given, expected, printed))
+    """Return what the sandbox is given to run the checker on what a program printed in a test."""
+    stdin = _bytes(test.input or "")
+    expected = _bytes(test.output or "")
+    header = protocol.CHECKER_SIZES.pack(len(stdin), len(expected), printed.size)
+    return Payload(protocol.KIND_CHECKER, (header, stdin, expected, printed))
 
 
 def expected_value(test: TestCase) -> object:

@@ -34,7 +34,8 @@ class CodeReward:
     """
 
     def __init__(self, verifier: Verifier, *, binary: bool = False) -> None:
-        self.verifier, self.binary = verifier, binary
+        self.verifier = verifier
+        self.binary = binary
         self.verdicts: list[Verdict] = []
         self.__name__ = "binary_code_reward" if binary else "code_reward"
 
@@ -49,15 +50,15 @@ class CodeReward:
         The column `tests` of the dataset is needed, and `compare`, `time_limit_s`,
         `memory_limit_mb`, `entry_point` and `checker` are used as in a `Problem`.
         """
-        given = {name: columns[name] for name in _COLUMNS if columns.get(name) is not None}
-        for name, column in {"tests": (), **given}.items():
+        used = {name: columns[name] for name in _COLUMNS if columns.get(name) is not None}
+        for name, column in {"tests": (), **used}.items():
             if len(column) != len(completions):
                 raise InvalidValueError(
                     f"{name}: {len(column)} rows for {len(completions)} completions; the dataset "
                     f"needs a column `{name}`"
                 )
         jobs = [
-            self._job(completion, {name: column[i] for name, column in given.items()})
+            self._job(completion, {name: column[i] for name, column in used.items()})
             for i, completion in enumerate(completions)
         ]
         self.verdicts = self.verifier.verify_many(jobs)
@@ -75,14 +76,21 @@ class CodeReward:
             yield start
 
     def _job(self, completion: Completion, row: Mapping[str, Any]) -> Job:
-        wrong = isinstance(row["tests"], (str, Mapping, type(None)))
-        require(not wrong, "tests", "a list of tests in each row", row["tests"])
-        tests = [t if isinstance(t, TestCase) else TestCase.from_json(t) for t in row["tests"]]
-        compare = row.get("compare") or ("checker" if row.get("checker") else None)
+        """Return the job of a completion; raises InvalidValueError for a row without tests."""
+        is_list = not isinstance(row["tests"], (str, Mapping, type(None)))
+        require(is_list, "tests", "a list of tests in each row", row["tests"])
+        tests = [
+            test if isinstance(test, TestCase) else TestCase.from_json(test)
+            for test in row["tests"]
+        ]
         fields = {name: row[name] for name in _COLUMNS if name in row}
-        problem = Problem("-", "", **{**fields, "tests": tuple(tests), "compare": compare})
-        wanted = problem.entry_point or called_name(tests)
-        return problem_job(self.verifier.program_of(completion_text(completion), wanted), problem)
+        fields["tests"] = tuple(tests)
+        # A column `checker` says how to compare: data sets need no column `compare` beside it.
+        fields["compare"] = row.get("compare") or ("checker" if row.get("checker") else None)
+        problem = Problem("-", "", **fields)
+        entry_point = problem.entry_point or called_name(tests)
+        program = self.verifier.program_of(completion_text(completion), entry_point)
+        return problem_job(program, problem)
 
 
 def code_reward(
@@ -144,21 +152,27 @@ def compute_scores(
     ]
     scores = []
     for verdict in verifier.verify_many(jobs):
-        counts = {"passed": float(verdict.passed), "total": float(verdict.total)}
         reward = as_reward(verdict, binary=binary)
-        score, unscored = (math.nan, 1.0) if reward is None else (reward, 0.0)
-        scores.append({"score": score, **counts, "unscored": unscored})
+        scores.append(
+            {
+                "score": math.nan if reward is None else reward,
+                "passed": float(verdict.passed),
+                "total": float(verdict.total),
+                "unscored": float(reward is None),
+            }
+        )
     return scores
 
 
 def _job(verifier: Verifier, data_source: str, solution: str, ground_truth: GroundTruth) -> Job:
+    """Return the job of a sample of verl; raises DataError for a ground truth without tests."""
     try:
         row = json.loads(ground_truth) if isinstance(ground_truth, str) else ground_truth
         fields = row if isinstance(row, Mapping) else {"tests": row}
         fields = {**fields, "tests": list(fields["tests"])}  # an array, out of a parquet file
         problem = Problem.from_json({"id": data_source or "-", "prompt": "", **fields})
-        wanted = problem.entry_point or called_name(problem.tests)
-        return problem_job(verifier.program_of(solution, wanted), problem)
+        entry_point = problem.entry_point or called_name(problem.tests)
+        return problem_job(verifier.program_of(solution, entry_point), problem)
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(
             f"ground_truth of {data_source!r}: {error!r}; got {ground_truth!r:.80}"
@@ -184,5 +198,7 @@ def completion_text(completion: Completion) -> str:
     if isinstance(completion, str):
         return completion
     content = completion[-1].get("content") if completion else None
-    parts = [{"text": content}] if isinstance(content, str) else content or ()
-    return "".join(str(part.get("text") or "") for part in parts)
+    if isinstance(content, str):
+        return content
+    # A message of a model that also sees images is a list of parts; only some of them have text.
+    return "".join(str(part.get("text") or "") for part in content or ())

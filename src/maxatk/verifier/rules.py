@@ -16,7 +16,7 @@ from maxatk.errors import unknown_name
 from maxatk.verifier.encoded import same_value
 from maxatk.verifier.inside import values
 
-Rule = Callable[[bytes, str], bool]
+ComparisonRule = Callable[[bytes, str], bool]
 
 _INTEGER = re.compile(r"[+-]?[0-9]+\Z")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\Z")
@@ -35,9 +35,8 @@ def tokens(actual: bytes, expected: str) -> bool:
         return True
     if len(ours) != len(theirs):
         return False
-    return all(
-        a == b or _close(_text(a), _text(b), 1e-6) for a, b in zip(ours, theirs, strict=True)
-    )
+    pairs = zip(ours, theirs, strict=True)
+    return all(a == b or _close(_text(a), _text(b), 1e-6) for a, b in pairs)
 
 
 def lcb(actual: bytes, expected: str) -> bool:
@@ -66,14 +65,16 @@ def deepmind(actual: bytes, expected: str) -> bool:
 
 def literal(actual: bytes, expected: str) -> bool:
     """Compare printed values, such as converted MBPP's: equal when stripped or as literals."""
-    ours, theirs = _text(actual).strip(), expected.strip()
+    ours = _text(actual).strip()
+    theirs = expected.strip()
     if ours == theirs:
         return True
     if len(ours) > max(_MIN_LITERAL, 2 * len(theirs)):
         return False  # parsing takes much memory, and no value equal to `expected` is that long
     try:
-        first, second = (ast.parse(text, mode="eval").body for text in (ours, theirs))
-        return same_value(_encoded_literal(first), _encoded_literal(second))
+        our_tree = ast.parse(ours, mode="eval").body
+        their_tree = ast.parse(theirs, mode="eval").body
+        return same_value(_encoded_literal(our_tree), _encoded_literal(their_tree))
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return False
 
@@ -86,7 +87,13 @@ def checker(actual: bytes, expected: str) -> bool:  # noqa: ARG001  (the checker
     return _both_close(_text(actual).strip(), "1", 1e-9)
 
 
-COMPARE: dict[str, Rule] = {r.__name__: r for r in (tokens, lcb, deepmind, literal, checker)}
+COMPARE: dict[str, ComparisonRule] = {
+    "tokens": tokens,
+    "lcb": lcb,
+    "deepmind": deepmind,
+    "literal": literal,
+    "checker": checker,
+}
 """Name -> rule."""
 
 
@@ -103,7 +110,7 @@ def equal_values(actual: bytes, expected: object, compare: str) -> bool:
         return False
 
 
-def rule(name: str) -> Rule:
+def rule(name: str) -> ComparisonRule:
     """Return the rule of that name; raises InvalidValueError for an unknown one."""
     if name not in COMPARE:
         raise unknown_name("compare", name, COMPARE)
@@ -134,6 +141,7 @@ def _text(data: bytes) -> str:
 
 
 def _close(a: str, b: str, tolerance: float) -> bool:
+    """Say whether two numbers are close; two integers must be equal."""
     if _INTEGER.match(a) and _INTEGER.match(b):
         return len(a) <= _MAX_NUMBER and len(b) <= _MAX_NUMBER and int(a) == int(b)
     return _both_close(a, b, tolerance)
@@ -142,20 +150,22 @@ def _close(a: str, b: str, tolerance: float) -> bool:
 def _both_close(a: str, b: str, tolerance: float) -> bool:
     if max(len(a), len(b)) > _MAX_NUMBER or not (_NUMBER.match(a) and _NUMBER.match(b)):
         return False
-    x, y = float(a), float(b)
-    if not (math.isfinite(x) and math.isfinite(y)):
+    first = float(a)
+    second = float(b)
+    if not (math.isfinite(first) and math.isfinite(second)):  # 1e999: all such would be equal
         return False
-    return math.isclose(x, y, rel_tol=tolerance, abs_tol=tolerance)
+    return math.isclose(first, second, rel_tol=tolerance, abs_tol=tolerance)
 
 
-def _equal_lines(a: str, b: str) -> bool:
-    if a == b:
+def _equal_lines(our_line: str, their_line: str) -> bool:
+    if our_line == their_line:
         return True
-    theirs = b.split()
-    ours = a.split(None, len(theirs))
+    theirs = their_line.split()
+    ours = our_line.split(None, len(theirs))
+    if len(ours) != len(theirs):
+        return False
     try:
-        return len(ours) == len(theirs) and all(
-            decimal.Decimal(x) == decimal.Decimal(y) for x, y in zip(ours, theirs, strict=True)
-        )
+        pairs = zip(ours, theirs, strict=True)
+        return all(decimal.Decimal(a) == decimal.Decimal(b) for a, b in pairs)
     except decimal.InvalidOperation:
         return False

@@ -40,7 +40,7 @@ def read_objective(algorithm: Mapping[str, Any]) -> Objective:
         method = method_of(objective.method)
     except InvalidValueError as error:
         raise InvalidValueError(f"{WHERE}.method: {error}") from error
-    if method.kind.needs_answers:
+    if method.credit_row.needs_answers:
         raise InvalidValueError(
             f"{WHERE}.method: {objective.method} looks at answers, which verl does not hand over"
         )

@@ -100,7 +100,7 @@ class Benchmark:
 
 def stdin_tests(pairs: Iterable[tuple[str, str]]) -> Tests:
     """Return one stdin/stdout test for each pair of input and expected output."""
-    return tuple(TestCase(input=given, output=expected) for given, expected in pairs)
+    return tuple(TestCase(input=stdin, output=stdout) for stdin, stdout in pairs)
 
 
 def require_type(row: Row, column: str, kind: type) -> Any:
@@ -119,10 +119,12 @@ def render(kind: Kind, statement: str, *, starter: str | None = None, style: Sty
     In the style "plain" a line follows that code can go on from; a completion without a statement
     is the given code alone, as HumanEval (Chen et al. 2021) prompts base models.
     """
-    statement, code = statement.strip("\n"), starter or ""
+    statement = statement.strip("\n")
     if style == "plain":
-        alone = kind == "completion" and not statement
-        return code if alone else f"{statement}\n\n# Solution in Python 3\n{code}"
+        code = starter or ""
+        if kind == "completion" and not statement:
+            return code
+        return f"{statement}\n\n# Solution in Python 3\n{code}"
     parts = [f"{_SYSTEM} {_TASKS[kind]}", statement]
     if starter:
         parts.append(f"```python\n{starter.rstrip()}\n```")
@@ -140,7 +142,8 @@ def python_literal(value: object) -> str:
         case list():
             return "[" + ", ".join(map(python_literal, value)) + "]"
         case tuple():
-            return "(" + ", ".join(map(python_literal, value)) + (",)" if len(value) == 1 else ")")
+            closing = ",)" if len(value) == 1 else ")"
+            return "(" + ", ".join(map(python_literal, value)) + closing
         case dict():
             items = (f"{python_literal(k)}: {python_literal(v)}" for k, v in value.items())
             return "{" + ", ".join(items) + "}"

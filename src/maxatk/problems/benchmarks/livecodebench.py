@@ -78,10 +78,9 @@ def solved(
         return base.LeftOut(row_id, tests)
     starter = partial or _with_imports(row["starter_code"] or "") or None
     kind: base.Kind = "completion" if partial else "function" if starter else "stdin"
-    statement, style = row["question_content"], options.prompt_style
     problem = Problem(
         row_id,
-        base.render(kind, statement, starter=starter, style=style),
+        base.render(kind, row["question_content"], starter=starter, style=options.prompt_style),
         tests,
         starter_code=starter,
         compare="lcb",
@@ -170,6 +169,7 @@ def _decode_packed(text: str, max_bytes: int) -> Any:
 
 
 def _unpickled_text(plain: bytes) -> str:
+    """Return the one text of a pickle without running it; raises ValueError for another pickle."""
     texts: list[str] = []
     for instruction, argument, _ in pickletools.genops(plain):
         if instruction.name in _STRINGS and not texts:

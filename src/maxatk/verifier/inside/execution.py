@@ -78,7 +78,8 @@ def import_program(code: CodeType) -> dict[str, Any]:
     namespace = sys.modules["__main__"].__dict__
     namespace["__name__"] = _IMPORTED_NAME
     sys.modules[_IMPORTED_NAME] = sys.modules["__main__"]
-    if status := execute(code, namespace):
+    status = execute(code, namespace)
+    if status:
         _finish(status)
     return namespace
 
