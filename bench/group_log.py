@@ -28,11 +28,11 @@ class Turns(TrainerCallback):
     """Records every other step, and takes the CPU time of this process between them."""
 
     def __init__(self, trainer):
-        self.trainer, self.add, self.ends = trainer, trainer._record.add, []
+        self.trainer, self.add, self.ends = trainer, trainer._record_groups, []
 
     def on_step_begin(self, args, state, control, **_):  # noqa: ARG002
         on = state.global_step % 2
-        self.trainer._record.add = self.add if on else lambda *_, **__: None
+        self.trainer._record_groups = self.add if on else lambda *_, **__: None
         self.ends.append(time.process_time())
 
 
