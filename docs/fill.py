@@ -40,7 +40,8 @@ from maxatk.report.figures import STYLE, plot
 from maxatk.report.tables import Cell, Table, format_table
 from maxatk.statistics.intervals import FloatArray, Interval, student_mean
 from maxatk.statistics.tests import FEWEST_SEEDS, over_seeds_and_problems
-from maxatk.studies.findings import Study, study_tables, write_tables
+from maxatk.studies.findings import Study
+from maxatk.studies.findings_tables import study_tables, write_tables
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs" / "study"
