@@ -34,8 +34,8 @@ class Variant:
         """The level of the first axis, then `axis=level` of the others."""
         if not self.levels:
             return BASE
-        (_, first), *others = self.levels.items()
-        return ",".join([first, *(f"{axis}={level}" for axis, level in others)])
+        (_, first), *further = self.levels.items()
+        return ",".join([first, *(f"{axis}={level}" for axis, level in further)])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,44 +90,54 @@ class StudyRecipe:
     @functools.cached_property
     def variants(self) -> list[Variant]:
         """The models, the base first; raises InvalidValueError for no grid and for a bad name."""
-        found = [Variant({}, {})]
+        variants = [Variant({}, {})]
         for number, grid in enumerate(self.grids):
             _check_grid(grid, where=f"grids[{number}]")
-            for chosen in itertools.product(*(levels.items() for levels in grid.values())):
-                changed = copy.deepcopy(self.train)
-                for _, changes in chosen:
+            for combination in itertools.product(*(levels.items() for levels in grid.values())):
+                train = copy.deepcopy(self.train)
+                for _, changes in combination:
                     settings = [f"{key}={json.dumps(value)}" for key, value in changes.items()]
-                    apply_overrides(changed, settings)
-                named = {axis: str(level) for axis, (level, _) in zip(grid, chosen, strict=True)}
-                found.append(Variant(named, changed))
-        names = [variant.name for variant in found]
+                    apply_overrides(train, settings)
+                chosen = (str(level) for level, _ in combination)
+                variants.append(Variant(dict(zip(grid, chosen, strict=True)), train))
+        names = [variant.name for variant in variants]
         for name in names:
             check_name(name, where="grids")
             if names.count(name) > 1:
                 raise InvalidValueError(f"grids: the model {name!r} is there twice")
-        return found
+        return variants
 
     def paired_names(self) -> list[tuple[str, str]]:
         """Return the names of the models of `pairs`; raises InvalidValueError for one of none."""
-        by_levels = {frozenset(model.levels.items()): model.name for model in self.variants}
-        found: list[tuple[str, str]] = []
+        names: list[tuple[str, str]] = []
         for pair in self.pairs:
             if len(pair) != 2:
                 raise InvalidValueError(f"pairs: each must be two levels, got {pair!r}")
             first, second = pair
-            before = len(found)
-            for model in self.variants:
-                exchanged = {a: second if of == first else of for a, of in model.levels.items()}
-                partner = by_levels.get(frozenset(exchanged.items()))
-                if partner is not None and first in model.levels.values():
-                    found.append((model.name, partner))
-            if len(found) == before:
-                known = {level for model in self.variants for level in model.levels.values()}
+            matches = self._models_apart(first, second)
+            if not matches:
+                levels = {level for model in self.variants for level in model.levels.values()}
                 raise InvalidValueError(
                     f"pairs: no two models differ by {first!r} and {second!r} alone; the levels "
-                    f"are {', '.join(sorted(known))}"
+                    f"are {', '.join(sorted(levels))}"
                 )
-        return found
+            names += matches
+        return names
+
+    def _models_apart(self, first: str, second: str) -> list[tuple[str, str]]:
+        """Return the models with the level `first`, each with its like that has `second`."""
+        by_levels = {frozenset(model.levels.items()): model.name for model in self.variants}
+        matches = []
+        for model in self.variants:
+            if first not in model.levels.values():
+                continue
+            exchanged = {
+                axis: second if level == first else level for axis, level in model.levels.items()
+            }
+            partner = by_levels.get(frozenset(exchanged.items()))
+            if partner is not None:
+                matches.append((model.name, partner))
+        return matches
 
     @property
     def work_folder(self) -> Path:
@@ -139,16 +149,20 @@ class StudyRecipe:
         if not model.levels:
             return {}
         section = dict(model.train)
-        problems, distill = section.pop("problems", None), dict(section.pop("distill", {}))
-        trained = section.get("trainer", {}).get("max_steps") != 0
-        found = {"train": section} if trained else {}
+        problems = section.pop("problems", None)
+        distill = dict(section.pop("distill", {}))
+        recipes: dict[str, dict[str, Any]] = {}
+        if section.get("trainer", {}).get("max_steps") != 0:
+            recipes["train"] = section
         if "k" in distill:
-            drawn = _seeded(distill.get("eval", {}), "sampling", seed)
-            found["distill"] = {**distill, "eval": drawn}
-        for command, recipe in found.items():
-            filled = {"model": "", "problems": problems, "out": "", **recipe}
-            found[command] = _seeded(filled, "trainer", seed)
-        return found
+            samples = _seeded(distill.get("eval", {}), "sampling", seed)
+            recipes["distill"] = {**distill, "eval": samples}
+        return {
+            command: _seeded(
+                {"model": "", "problems": problems, "out": "", **recipe}, "trainer", seed
+            )
+            for command, recipe in recipes.items()
+        }
 
     def eval_recipe(self, *, seed: int) -> EvalRecipe:
         """Return the recipe of `maxatk eval`, model and folder empty; raises as `from_mapping`."""
@@ -160,20 +174,23 @@ class StudyRecipe:
         """Refuse keys that the study fills in, and seeds, in the section of a command."""
         if self.mini is None and "problems" not in section:
             raise InvalidValueError(f"{where}: the key 'problems' is required beside 'model'")
-        distill, named = section.get("distill", {}), f"{where}.distill"
-        require(isinstance(distill, Mapping), named, "a mapping", distill)
+        distill = section.get("distill", {})
+        require(isinstance(distill, Mapping), f"{where}.distill", "a mapping", distill)
+        # The problems of another model than the built-in one are the section's own.
         filled_in = _FILLED_IN[:-1] if self.mini is None else _FILLED_IN
-        for part, place, own in ((section, where, filled_in), (distill, named, _FILLED_IN)):
-            for key in own:
-                if key in part:
-                    raise InvalidValueError(
-                        f"{place}.{key}: is set by the study itself; leave it out"
-                    )
-            for name in ("trainer", "sampling"):
-                inner, at = part.get(name, {}), f"{place}.{name}"
-                require(isinstance(inner, Mapping), at, "a mapping", inner)
-                if "seed" in inner:
-                    raise InvalidValueError(f"{at}.seed: is that of 'seeds'; leave it out")
+        _refuse_filled_in(section, filled_in, where)
+        _refuse_filled_in(distill, _FILLED_IN, f"{where}.distill")
+
+
+def _refuse_filled_in(section: Mapping[str, Any], filled_in: Sequence[str], where: str) -> None:
+    for key in filled_in:
+        if key in section:
+            raise InvalidValueError(f"{where}.{key}: is set by the study itself; leave it out")
+    for name in ("trainer", "sampling"):
+        settings = section.get(name, {})
+        require(isinstance(settings, Mapping), f"{where}.{name}", "a mapping", settings)
+        if "seed" in settings:
+            raise InvalidValueError(f"{where}.{name}.seed: is that of 'seeds'; leave it out")
 
 
 def _seeded(recipe: Mapping[str, Any], section: str, seed: int) -> dict[str, Any]:

@@ -18,6 +18,7 @@ import yaml
 
 from maxatk.errors import InvalidValueError, MaxAtKError, StageError
 from maxatk.folders import file_digest
+from maxatk.mini import MiniSettings
 from maxatk.models import fingerprint, refuse_missing_model
 from maxatk.problems import BENCHMARKS, load_problems
 from maxatk.report.comparison import BASE
@@ -26,7 +27,8 @@ from maxatk.studies.recipe import TRAININGS, StudyRecipe, Variant
 from maxatk.studies.stages import Stage, end_with_parent
 
 COMMANDS = ("mini", *TRAININGS, "eval")  # in the order of their stages
-_BUILT_IN = ("train.jsonl", "test.jsonl")  # the problems of the built-in model
+_TRAIN_FILE = "train.jsonl"  # of the built-in model
+_TEST_FILE = "test.jsonl"
 _MOST_SHOWN = 2000  # characters of what a process printed that failed
 
 
@@ -63,18 +65,28 @@ def planned(
     """
     warm_threads = max(1, cores // len(study.seeds))
     threads = 1 if study.mini is not None else max(1, cores // jobs)
-    work, found = study.work_folder, dict[Stage, dict[str, Any]]()
+    stages: dict[Stage, dict[str, Any]] = {}
     for seed, command in itertools.product(study.seeds, COMMANDS):
         for place in everywhere:
-            if place.seed == seed and command in place.chain:
-                name, stages = place.chain[command], list(place.chain.values())
-                needs = stages[: stages.index(name)][-1:]
-                file, own = str(_recipe_path(study, name)), threads
-                arguments: tuple[str, ...] = (command, file)
-                if command == "mini":
-                    arguments, own = (command, str(work / name), "--recipe", file), warm_threads
-                found[Stage(name, arguments, tuple(needs), own)] = place.recipes[name]
-    return found
+            if place.seed != seed or command not in place.chain:
+                continue
+            name = place.chain[command]
+            recipe_file = str(_recipe_path(study, name))
+            if command == "mini":
+                folder = str(study.work_folder / name)
+                stage = Stage(name, (command, folder, "--recipe", recipe_file), (), warm_threads)
+            else:
+                stage = Stage(name, (command, recipe_file), _needs(place, name), threads)
+            # Models that share a stage name it alike, so it is planned once.
+            stages[stage] = place.recipes[name]
+    return stages
+
+
+def _needs(place: Place, stage: str) -> tuple[str, ...]:
+    """Return the stage of the chain that comes before this one, if one does."""
+    names = list(place.chain.values())
+    position = names.index(stage)
+    return tuple(names[position - 1 : position])
 
 
 def write_recipes(study: StudyRecipe, stages: Mapping[Stage, Mapping[str, Any]]) -> None:
@@ -82,41 +94,91 @@ def write_recipes(study: StudyRecipe, stages: Mapping[Stage, Mapping[str, Any]])
     for stage, recipe in stages.items():
         path = _recipe_path(study, stage.name)
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(yaml.safe_dump(dict(recipe), sort_keys=False), encoding="utf-8")
+        text = yaml.safe_dump(dict(recipe), sort_keys=False)
+        path.write_text(text, encoding="utf-8")
 
 
 def _recipe_path(study: StudyRecipe, stage: str) -> Path:
     return study.work_folder / "recipes" / f"{stage}.yaml"
 
 
+@dataclasses.dataclass
+class _Chain:
+    """The stages of one model of one seed, as they are added: each starts from the one before.
+
+    `model` is the folder from which the next stage starts. `identity` is all that decided how it
+    came about, so that a digest of it and of the next stage's settings names that stage: models
+    which share the beginning of their chains share these stages.
+    """
+
+    work: Path
+    seed: int
+    model: str
+    identity: Any
+    label: str = BASE
+    stages: dict[str, str] = dataclasses.field(default_factory=dict)
+    recipes: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
+
+    def add_mini(self, settings: MiniSettings) -> None:
+        """Add the stage that makes the built-in model with its problems."""
+        recipe = dataclasses.asdict(dataclasses.replace(settings, seed=self.seed))
+        # The name of the task, of which there were two, keeps the names of the folders.
+        name = f"mini-{self.seed}-{_digest({'task': 'programs', **recipe})}"
+        self.stages["mini"] = name
+        self.recipes[name] = recipe
+        self.model = str(self.work / name / "base")
+        self.identity = [name]
+
+    def built_in(self, file: str) -> dict[str, str]:
+        """Return the setting that names a problems file of the built-in model, if that is used."""
+        if "mini" not in self.stages:
+            return {}
+        return {"problems": str(self.work / self.stages["mini"] / file)}
+
+    def add_training(
+        self, command: str, recipe: Mapping[str, Any], content: Callable[[str | None], str | None]
+    ) -> None:
+        """Add a stage that trains the model."""
+        method = recipe["trainer"].get("method", "trained")
+        self.label = method if isinstance(method, str) else "own"  # a mapping names no folder
+        name = self._named(command, [self.identity, recipe, content(recipe["problems"])])
+        out = str(self.work / name)
+        problems = self.built_in(_TRAIN_FILE)
+        self.recipes[name] = {**recipe, **problems, "model": self.model, "out": out}
+        self.model = out
+        self.identity = name
+
+    def add_evaluation(
+        self, recipe: Mapping[str, Any], content: Callable[[str | None], str | None]
+    ) -> None:
+        """Add the stage that evaluates the model."""
+        problems = self.built_in(_TEST_FILE)
+        digest = None if problems else content(recipe["problems"])
+        name = self._named("eval", [self.identity, recipe, digest])
+        out = str(self.work / name)
+        self.recipes[name] = {**recipe, **problems, "model": self.model, "out": out}
+
+    def _named(self, command: str, settings: list[Any]) -> str:
+        name = f"{command}-{self.label}-{self.seed}-{_digest(settings)}"
+        self.stages[command] = name
+        return name
+
+
 def _place(
     study: StudyRecipe, model: Variant, seed: int, content: Callable[[str | None], str | None]
 ) -> Place:
     """Return where a model is: stages are named by a digest of settings, without their folders."""
-    work, recipes, chain = study.work_folder, dict[str, dict[str, Any]](), dict[str, str]()
-    start, name, train, test = str(study.model), BASE, dict[str, str](), dict[str, str]()
-    identity: Any = [study.model, fingerprint(study.model or "")]
+    identity = [study.model, fingerprint(study.model or "")]
+    chain = _Chain(study.work_folder, seed, model=str(study.model), identity=identity)
     if study.mini is not None:
-        mini = dataclasses.asdict(dataclasses.replace(study.mini, seed=seed))
-        # The name of the task, of which there were two, keeps the names of the folders.
-        chain["mini"] = f"mini-{seed}-{_digest({'task': 'programs', **mini})}"
-        recipes[chain["mini"]], identity = mini, [chain["mini"]]
-        start = str(work / chain["mini"] / "base")
-        train, test = ({"problems": str(work / chain["mini"] / f)} for f in _BUILT_IN)
+        chain.add_mini(study.mini)
     trainings = study.trainings(model, seed=seed)
     for command, recipe in trainings.items():
-        method = recipe["trainer"].get("method", "trained")
-        name = method if isinstance(method, str) else "own"  # a mapping is no name of a folder
-        found = [identity, recipe, content(recipe["problems"])]
-        stage = f"{command}-{name}-{seed}-{_digest(found)}"
-        recipes[stage] = {**recipe, **train, "model": start, "out": str(work / stage)}
-        chain[command], start, identity = stage, str(work / stage), stage
-    asked = dataclasses.asdict(study.eval_recipe(seed=seed))
-    found = [identity, asked, None if test else content(asked["problems"])]
-    stage = f"eval-{name}-{seed}-{_digest(found)}"
-    recipes[stage] = {**asked, **test, "model": start, "out": str(work / stage)}
-    training = Path(start) if trainings else None
-    return Place(model, seed, work / stage, training, {**chain, "eval": stage}, recipes)
+        chain.add_training(command, recipe, content)
+    training = Path(chain.model) if trainings else None
+    chain.add_evaluation(dataclasses.asdict(study.eval_recipe(seed=seed)), content)
+    evaluation = study.work_folder / chain.stages["eval"]
+    return Place(model, seed, evaluation, training, chain.stages, chain.recipes)
 
 
 def _content(problems: str | None) -> str | None:
@@ -137,7 +199,10 @@ def check_study(study: StudyRecipe, everywhere: Sequence[Place]) -> None:
         if study.eval["problems"] not in BENCHMARKS:
             load_problems(study.eval["problems"], limit=1)
     question = trainings_of(study, everywhere)
-    if question["recipes"] and (refusal := _ask(question)) is not None:
+    if not question["recipes"]:
+        return
+    refusal = _ask(question)
+    if refusal is not None:
         raise InvalidValueError(refusal)
 
 
@@ -207,14 +272,16 @@ def _ask(question: Mapping[str, Any]) -> str | None:
             process.stdin.flush()
         printed = process.stdout.read()
         process.kill()
-    _, start, rest = printed.rpartition('{"refusal": ')
-    if not start:
+    # Libraries print what they like before the answer, and behind it.
+    start = printed.rfind('{"refusal": ')
+    if start < 0:
         raise StageError("the check of the trainings failed:\n" + printed[-_MOST_SHOWN:])
-    refusal: str | None = json.JSONDecoder().raw_decode(start + rest)[0]["refusal"]
+    answer, _ = json.JSONDecoder().raw_decode(printed[start:])
+    refusal: str | None = answer["refusal"]
     return refusal
 
 
 if __name__ == "__main__":
-    asked = json.loads(sys.stdin.readline())
+    question = json.loads(sys.stdin.readline())
     end_with_parent()
-    print(json.dumps({"refusal": refusal_of(asked)}))  # noqa: T201
+    print(json.dumps({"refusal": refusal_of(question)}))  # noqa: T201

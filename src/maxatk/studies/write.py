@@ -6,6 +6,7 @@ import csv
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +16,8 @@ from maxatk.report.comparison import Comparison
 from maxatk.report.figures import entropy_figure, figure1
 from maxatk.report.page import write_report
 from maxatk.statistics.intervals import FloatArray, student_mean
-from maxatk.studies.findings import Study, build_study, pooled_models, write_tables
+from maxatk.studies.findings import Study, build_study, pooled_models
+from maxatk.studies.findings_tables import write_tables
 from maxatk.studies.recipe import StudyRecipe
 from maxatk.studies.schedule import Place
 
@@ -27,42 +29,45 @@ SEEDS = "recipes/mini/demo_seeds.csv"  # max@k of the demo's recipe on other see
 
 def write_study(recipe: StudyRecipe, places: Sequence[Place]) -> Study:
     """Write everything below the study's folder `out`, when all stages have finished."""
-    out, pairs = Path(recipe.out), recipe.paired_names()
+    out = Path(recipe.out)
     comparison = pooled_models(places, baseline=recipe.baseline)
-    study = build_study(places, comparison, title=recipe.title, pairs=pairs)
+    study = build_study(places, comparison, title=recipe.title, pairs=recipe.paired_names())
     write_tables(study, out / "tables")
     write_json(out / RESULTS, study.to_json())
     for suffix in ("svg", "pdf"):
         figure1(comparison, out / "figures" / f"metric.{suffix}")
         entropy_figure(comparison, out / "figures" / f"entropy.{suffix}")
-    seed, *others = recipe.seeds
+    several = len(recipe.seeds) > 1
     write_report(
-        comparison if others else comparison.seeds[0],  # with its samples
+        comparison if several else comparison.seeds[0],  # that of one seed has its samples
         out / PAGE,
         title=recipe.title,
-        # Of one seed: the curves of all would hide each other.
-        curves=[
-            {"name": place.variant.name, **read_training(place.training)}
-            for place in places
-            if place.seed == seed and place.training
-        ],
-        remarks=[] if others else remarks(recipe, comparison),
+        curves=_curves(places, seed=recipe.seeds[0]),
+        remarks=[] if several else remarks(recipe, comparison),
     )
     return study
+
+
+def _curves(places: Sequence[Place], *, seed: int) -> list[dict[str, Any]]:
+    """Return the logs of the trainings of one seed: the curves of all would hide each other."""
+    return [
+        {"name": place.variant.name, **read_training(place.training)}
+        for place in places
+        if place.seed == seed and place.training
+    ]
 
 
 def remarks(recipe: StudyRecipe, comparison: Comparison) -> list[str]:
     """Return what a study of one seed of the built-in model says of `MODELS`, if it has them."""
     k = recipe.train.get("trainer", {}).get("k")
-    best = {run.name: run.results.metrics["max@k"].get(MANY) for run in comparison.runs}
-    values = {name: mean.mean for name, mean in best.items() if mean and mean.mean is not None}
+    values = {}
+    for run in comparison.runs:
+        cell = run.results.metrics["max@k"].get(MANY)
+        if cell is not None and cell.mean is not None:
+            values[run.name] = cell.mean
     if recipe.mini is None or not k or not values.keys() >= set(MODELS):
         return []
-    text = (resources.files("maxatk") / SEEDS).read_text(encoding="utf-8")
-    rows = list(csv.DictReader(text.splitlines()))  # the seeds of every model in one order
-    base, grpo, ours = (
-        np.array([float(row[str(MANY)]) for row in rows if row["model"] == name]) for name in MODELS
-    )
+    base, grpo, ours = (_other_seeds(model) for model in MODELS)
     others = (
         f"On {len(base)} other seeds, each with its own problems, at a learning rate of 3e-4, GRPO "
         f"minus the model before training at {MANY} is {_interval(grpo - base)}, and max@8 "
@@ -75,17 +80,32 @@ def remarks(recipe: StudyRecipe, comparison: Comparison) -> list[str]:
     return [*_this_run(values, k), others, smaller]
 
 
+def _other_seeds(model: str) -> FloatArray:
+    """Return max@128 of a model of the demo on each of the seeds of `SEEDS`."""
+    text = (resources.files("maxatk") / SEEDS).read_text(encoding="utf-8")
+    rows = csv.DictReader(text.splitlines())
+    return np.array([float(row[str(MANY)]) for row in rows if row["model"] == model])
+
+
 def _this_run(values: Mapping[str, float], k: int) -> list[str]:
-    named = {"grpo": "after GRPO", "base": "before training", "bon_loo1": f"after max@{k} training"}
-    *most, last = [f"{values[n]:.2f} {named[n]}" for n in sorted(MODELS, key=lambda n: values[n])]
-    shown = values["grpo"] < min(values["base"], values["bon_loo1"])
-    return [
-        f"Of {MANY} answers, the best is worth {', '.join(most)} and {last}.",
-        "Ordinary training lost part of it, and training for the best of k kept more of it."
-        if shown
-        else "This run does not show what the other seeds show: ordinary training loses part of "
-        "it, and training for the best of k keeps more.",
-    ]
+    called = {
+        "grpo": "after GRPO",
+        "base": "before training",
+        "bon_loo1": f"after max@{k} training",
+    }
+    ascending = sorted(MODELS, key=lambda model: values[model])
+    *lower, highest = [f"{values[model]:.2f} {called[model]}" for model in ascending]
+    worth = f"Of {MANY} answers, the best is worth {', '.join(lower)} and {highest}."
+    if values["grpo"] < min(values["base"], values["bon_loo1"]):
+        verdict = (
+            "Ordinary training lost part of it, and training for the best of k kept more of it."
+        )
+    else:
+        verdict = (
+            "This run does not show what the other seeds show: ordinary training loses part of "
+            "it, and training for the best of k keeps more."
+        )
+    return [worth, verdict]
 
 
 def _interval(differences: FloatArray) -> str:
