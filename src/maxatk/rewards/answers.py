@@ -20,7 +20,7 @@ from maxatk.errors import DataError, InvalidValueError, MissingDependencyError
 from maxatk.records import Problem
 from maxatk.rewards.reward import RewardFailure
 from maxatk.verifier import completion_text
-from maxatk.verifier.extract import without_thoughts
+from maxatk.verifier.reasoning import read_answer
 
 _START_S = 120.0  # for SymPy to be imported, on a machine that is busy
 _MEMORY = 4 << 30  # bytes of address space of the process
@@ -73,7 +73,7 @@ class AnswerReward:
                 f"answer: {len(answer)} rows for {len(completions)} completions; the data need a "
                 "column `answer`"
             )
-        texts = [without_thoughts(completion_text(completion)) for completion in completions]
+        texts = [read_answer(completion_text(completion)).text for completion in completions]
         pairs = list(zip(answer, texts, strict=True))
         known = {
             (gold, text): float(self._ask({"answer": gold, "completion": text}).get("equal", False))

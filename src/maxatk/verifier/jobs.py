@@ -12,6 +12,7 @@ from maxatk.check import positive, require
 from maxatk.errors import InvalidValueError
 from maxatk.records import Problem, TestCase
 from maxatk.verifier import rules
+from maxatk.verifier.extract import UnfinishedThought, check_unfinished_thought
 from maxatk.verifier.inside import protocol
 
 _CALLED = re.compile(r"\s*([^\W\d]\w*)\s*\(")
@@ -22,8 +23,9 @@ class Limits:
     """What a program may use in each test: CPU seconds, bytes of memory, bytes of each output.
 
     After `stop_after_timeouts` time-outs its other tests are not run. With `repair_truncated` one
-    that ends in the middle is cut to `longest_program`. Raises InvalidValueError for values that
-    are not positive.
+    that ends in the middle is cut to `longest_program`. A completion whose reasoning never ends is
+    wrong, or with `unfinished_thought` "read" searched for a program like any other. Raises
+    InvalidValueError for values that are not allowed.
     """
 
     time_limit: float = 4.0
@@ -31,10 +33,12 @@ class Limits:
     output_limit: int = 1 << 24
     stop_after_timeouts: int | None = None
     repair_truncated: bool = True
+    unfinished_thought: UnfinishedThought = "wrong"
 
     def __post_init__(self) -> None:
         for name in ("time_limit", "memory_limit", "output_limit", "stop_after_timeouts"):
             positive(name, getattr(self, name))
+        check_unfinished_thought(self.unfinished_thought)
 
     @property
     def wall(self) -> float:
@@ -52,6 +56,7 @@ class Limits:
             described["stop_after_timeouts"] = self.stop_after_timeouts
         if self.repair_truncated:
             described["repair_truncated"] = True
+        described["unfinished_thought"] = self.unfinished_thought
         return described
 
 

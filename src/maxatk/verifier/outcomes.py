@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from maxatk.records import Outcome, TestCase, TestResult, Verdict
 from maxatk.verifier import jobs, rules
 from maxatk.verifier.encoded import printed_excerpt, value_excerpt
+from maxatk.verifier.extract import UNFINISHED_THOUGHT
 from maxatk.verifier.inside import protocol
 from maxatk.verifier.jobs import Job, Limits, Payload, Printed
 from maxatk.verifier.zygote_process import Zygote, ZygoteDiedError
@@ -59,6 +60,10 @@ class _CompileError(Exception):
 
 def verdict(zygote: Zygote, job: Job, limits: Limits) -> Verdict:
     """Verify one job on one zygote; raises ZygoteDiedError where the zygote fails."""
+    if job.program == UNFINISHED_THOUGHT:
+        return uniform(
+            job, Outcome.UNFINISHED_THOUGHT, "the reasoning never ends: no answer follows"
+        )
     try:
         payloads = [jobs.payload(test, job.entry_point) for test in job.tests]
         runs = _run(zygote, job.program, payloads, limits, _most_printed(job, limits))
