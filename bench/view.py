@@ -17,7 +17,7 @@ import urllib.request
 from pathlib import Path
 from threading import Thread
 
-from maxatk.group_log import GROUPS, GroupLog, group_row
+from maxatk.training.group_log import GROUPS, GroupLog, group_row
 
 LINES = [f"    total = total + {n} * value" for n in range(40)]
 HEAD, TAIL = "def f(value):", "    return total"

@@ -23,9 +23,9 @@ from maxatk.errors import InvalidValueError, MissingFileError
 from maxatk.evaluation import results_of_folder
 from maxatk.evaluation.failures import FailedTest
 from maxatk.folders import write_json
-from maxatk.group_log import GROUPS, GroupLog, prompt_key
 from maxatk.jsonl import write_jsonl
 from maxatk.records import Outcome, Sample, Score
+from maxatk.training.group_log import GROUPS, GroupLog, prompt_key
 from maxatk.view.server import View
 from maxatk.view.watched import WatchedTraining, advantages_under, runs_in
 from processes import patience

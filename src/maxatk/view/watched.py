@@ -19,10 +19,10 @@ from maxatk.evaluation.load import load_results, scores_of_folder
 from maxatk.evaluation.results import Results
 from maxatk.evaluation.tally import build_results
 from maxatk.folders import read_json
-from maxatk.group_log import GROUPS, head_of, prompt_key
 from maxatk.objectives import advantages
 from maxatk.objectives.methods import as_method
 from maxatk.objectives.objective import AdvantageScale
+from maxatk.training.group_log import GROUPS, head_of, prompt_key
 
 
 class WatchedTraining:

@@ -9,9 +9,10 @@ import numpy as np
 import torch
 from verl.trainer.ppo.core_algos import register_adv_est
 
-from maxatk.engines.verl import options
-from maxatk.engines.verl.rows import advantages_of_rows
 from maxatk.errors import InvalidValueError
+from maxatk.training import Learner
+from maxatk.verl import options
+from maxatk.verl.rows import advantages_of_rows
 
 
 @register_adv_est("maxatk")
@@ -25,17 +26,18 @@ def maxatk_advantage(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return on-policy advantages and returns, both (rows, tokens), of a batch of whole groups.
 
-    The trainer of this package tells them in `config`, verl's `algorithm`. Under one of verl's own
-    `token_level_rewards` (rows, tokens) are summed to one reward a row; `index` holds group ids.
+    The trainer of this package has computed them and puts them into `config`, verl's `algorithm`.
+    Under a trainer of verl's own `token_level_rewards` (rows, tokens) are summed to one reward a
+    row; `index` holds group ids.
 
     Raises InvalidValueError for settings that are not allowed, and for what the estimator alone
     cannot do: a correction, a moving k, a selection and the scale "batch".
     """
-    told = (config.get("maxatk") or {}).get(options.CURRENT)
-    if told is None:
-        told = _without_trainer(token_level_rewards, response_mask, config, index)
-    spread = torch.tensor(list(told)).to(token_level_rewards)[:, None] * response_mask
-    return spread, spread
+    of_rows = (config.get("maxatk") or {}).get(options.CURRENT)
+    if of_rows is None:
+        of_rows = _without_trainer(token_level_rewards, response_mask, config, index)
+    advantages = torch.tensor(list(of_rows)).to(token_level_rewards)[:, None] * response_mask
+    return advantages, advantages
 
 
 def _without_trainer(
@@ -46,16 +48,21 @@ def _without_trainer(
 ) -> np.ndarray:
     """Return one advantage a row under a trainer of verl's own."""
     objective = options.read_objective(config)
-    if setting := options.needs_trainer(objective):
+    setting = options.needs_trainer(objective)
+    if setting:
         needed = f"needs trainer.v1.trainer_mode={options.MODE}"
         raise InvalidValueError(f"{options.WHERE}.{setting}: {needed}")
     if index is None:
         raise InvalidValueError("uid: the estimator 'maxatk' needs the group of every sample")
-    real = response_mask.sum(dim=-1).cpu().numpy() > 0  # verl fills batches with empty rows
-    ids = np.asarray([str(one) for one in index])
-    largest = int(np.unique(ids[real], return_counts=True)[1].max())
-    if problems := options.problems_of(objective, largest):
+    is_sample = response_mask.sum(dim=-1).cpu().numpy() > 0  # verl fills batches with empty rows
+    ids = [str(group_id) for group_id in index]
+    _, sizes = np.unique(np.asarray(ids)[is_sample], return_counts=True)
+    # The estimator is not told `rollout.n`; the largest group is the one that lost no sample.
+    largest = int(sizes.max())
+    problems = options.problems_of(objective, largest)
+    if problems:
         raise InvalidValueError("\n".join(problems))
-    rewards = np.where(real, token_level_rewards.sum(dim=-1).double().cpu().numpy(), np.nan)
-    found = advantages_of_rows(objective, ids, rewards, k=objective.k, group_size=largest)
-    return objective.scale().factor(largest) * found
+    rewards = token_level_rewards.sum(dim=-1).double().cpu().numpy()
+    rewards[~is_sample] = np.nan
+    unscaled = advantages_of_rows(objective, ids, rewards, k=objective.k, group_size=largest)
+    return Learner(objective).factor(largest) * unscaled

@@ -23,7 +23,7 @@ _REGISTERED = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Part:
+class Check:
     """One thing that is needed: whether it holds, and why not."""
 
     name: str
@@ -31,37 +31,38 @@ class Part:
     reason: str = ""
 
 
-def versions() -> list[Part]:
+def versions() -> list[Check]:
     """Return whether verl and what it stands on have versions that fit; never raises."""
-    found = []
+    checks = []
     for name, wanted in VERSIONS.items():
         try:
             version = metadata.version(name)
-            holds = SpecifierSet(wanted).contains(version, prereleases=True)
-            found.append(Part(f"{name} {version}", holds, "" if holds else f"must be {wanted}"))
         except metadata.PackageNotFoundError:
-            found.append(Part(name, False, f"is not installed; it must be {wanted}"))
-    return found
+            checks.append(Check(name, False, f"is not installed; it must be {wanted}"))
+            continue
+        holds = SpecifierSet(wanted).contains(version, prereleases=True)
+        checks.append(Check(f"{name} {version}", holds, "" if holds else f"must be {wanted}"))
+    return checks
 
 
-def registrations() -> list[Part]:
+def registrations() -> list[Check]:
     """Return whether verl knows the estimator and the trainer; never raises."""
-    found = []
+    checks = []
     for name, (table, module) in _REGISTERED.items():
         reason = ""
         try:
             if name not in pkgutil.resolve_name(table):
                 reason = "the entry point was not loaded"
-                importlib.import_module(f"maxatk.engines.verl.{module}")  # which says why
+                importlib.import_module(f"maxatk.verl.{module}")  # which says why
         except Exception as error:  # whatever the import of verl raises is the reason
             reason = f"{type(error).__name__}: {error}"
-        found.append(Part(f"{name} in {table}", not reason, reason))
-    return found
+        checks.append(Check(f"{name} in {table}", not reason, reason))
+    return checks
 
 
 def check_versions() -> None:
     """Raise MissingDependencyError with everything that does not fit."""
-    missing = [f"{part.name}: {part.reason}" for part in versions() if not part.holds]
+    missing = [f"{check.name}: {check.reason}" for check in versions() if not check.holds]
     if missing:
         wrong = "\n- ".join(missing)
         raise MissingDependencyError(

@@ -7,18 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from maxatk.engines.verl.options import WHERE
 from maxatk.errors import InvalidValueError
-from maxatk.objectives.layout import layout_of_ids
 from maxatk.objectives.objective import Objective
-from maxatk.statistics.groups import logged_ks, mean_max_at_k
+from maxatk.training.rows import Rows
+from maxatk.training.values import logged_ks, mean_max_at_k
+from maxatk.verl.options import WHERE
 
 _RETURNED = "reward_extra_info"  # verl's name for what the reward function returned
 
 
 def advantages_of_rows(
     objective: Objective,
-    ids: Any,
+    ids: Sequence[str],
     rewards: Any,
     *,
     k: int,
@@ -31,11 +31,10 @@ def advantages_of_rows(
     `rewards` and the scores that select (N,) are NaN where there is none; `log_ratios` (N,) are in
     nats. A group with fewer than `group_size` rows has lost the others. Raises as `advantages`.
     """
-    layout = layout_of_ids(ids, least=group_size)
-    given = {"log_ratios": log_ratios, "selection": selection}
-    beside = {name: layout.rows(name, x) for name, x in given.items() if x is not None}
-    found = objective.advantages(layout.rows("rewards", rewards), k, **beside)
-    return np.asarray(layout.of_samples(found))
+    rows = Rows(ids, group_size)
+    groups = rows.groups(rewards, k, selection=selection)
+    ratios = None if log_ratios is None else rows.table(log_ratios)
+    return rows.of_rows(groups.advantages(objective, log_ratios=ratios))
 
 
 def selection_scores(extra: Sequence[Any], key: str) -> np.ndarray:
@@ -43,12 +42,12 @@ def selection_scores(extra: Sequence[Any], key: str) -> np.ndarray:
 
     Raises InvalidValueError where no row has the key or its value is no number.
     """
-    rows = [returned(one) for one in extra]
-    known = {name for row in rows for name in row}
-    if key not in known:
-        names = ", ".join(sorted(known)) or "no key at all"
+    rows = [returned(fields) for fields in extra]
+    names = {name for row in rows for name in row}
+    if key not in names:
+        listed = ", ".join(sorted(names)) or "no key at all"
         raise InvalidValueError(
-            f"{WHERE}.selection: the reward function returns no {key!r}; it returned: {names}"
+            f"{WHERE}.selection: the reward function returns no {key!r}; it returned: {listed}"
         )
     try:
         return np.asarray([row.get(key) for row in rows], dtype=float)
@@ -60,8 +59,8 @@ def selection_scores(extra: Sequence[Any], key: str) -> np.ndarray:
 
 def returned(extra: Any) -> dict[str, Any]:
     """Return what the reward function returned of a row, from verl's `extra_fields` of it."""
-    found = extra.get(_RETURNED) if isinstance(extra, dict) else None
-    return found if isinstance(found, dict) else {}
+    values = extra.get(_RETURNED) if isinstance(extra, dict) else None
+    return values if isinstance(values, dict) else {}
 
 
 def validation_metrics(
@@ -74,18 +73,25 @@ def validation_metrics(
     are 1, 2, 4 .. n and the trained `k`; a prompt with fewer scored samples is left out of max@k.
     """
     rewards = np.asarray(columns["reward"], dtype=float)
-    names, solved = np.asarray(sources), rewards >= 1
+    solved = _solved(rewards, columns)
+    source_of_row = np.asarray(sources)
+    metrics = {}
+    for source in dict.fromkeys(sources):
+        places = np.flatnonzero(source_of_row == source)
+        rows = Rows([ids[int(place)] for place in places], group_size=1)
+        metrics[f"val-aux/{source}/reward/unscored"] = float(np.isnan(rewards[places]).mean())
+        for name, values in (("max", rewards), ("pass", solved)):
+            table = rows.table(values[places])
+            for size in logged_ks(table.shape[1], k):
+                metrics[f"val-core/{source}/reward/{name}@{size}"] = mean_max_at_k(table, size)
+    return metrics
+
+
+def _solved(rewards: np.ndarray, columns: Mapping[str, Sequence[Any]]) -> np.ndarray:
+    """Return 1 for each sample that passes and 0 for others, NaN for those without a reward."""
+    solved = rewards >= 1
     if columns.get("passed") is not None and columns.get("total") is not None:
         tests = zip(columns["passed"], columns["total"], strict=True)
-        solved = np.asarray([bool(t) and p == t for p, t in tests])  # a test is needed
-    solved = np.where(np.isnan(rewards), np.nan, solved)
-    found = {}
-    for source in dict.fromkeys(sources):
-        here = np.flatnonzero(names == source)
-        layout = layout_of_ids([ids[int(row)] for row in here])
-        found[f"val-aux/{source}/reward/unscored"] = float(np.isnan(rewards[here]).mean())
-        for name, values in (("max", rewards), ("pass", solved)):
-            table = layout.rows("reward", values[here])
-            for size in logged_ks(layout.width, k):
-                found[f"val-core/{source}/reward/{name}@{size}"] = mean_max_at_k(table, size)
-    return found
+        # Passing none of no tests solves nothing.
+        solved = np.asarray([bool(total) and passed == total for passed, total in tests])
+    return np.where(np.isnan(rewards), np.nan, solved)
