@@ -88,8 +88,9 @@ def _compared(zygote: Zygote, job: Job, limits: Limits, runs: Sequence[_TestRun]
         if outcome is None:
             # One output at a time: those of all tests together could fill the memory of the host.
             output = zygote.printed(run.printed)
-            outcome = Outcome.PASSED if _matches(test, compare, output) else Outcome.WRONG_ANSWER
-            if outcome is Outcome.WRONG_ANSWER and not has_excerpt:
+            passed = _matches(test, compare, output, job.tolerance or 0.0)
+            outcome = Outcome.PASSED if passed else Outcome.WRONG_ANSWER
+            if not passed and not has_excerpt:
                 has_excerpt = True
                 got = printed_excerpt(output) if test.call is None else value_excerpt(output)
         results.append(run.result(outcome, got=got))
@@ -163,13 +164,14 @@ def _cause(code: int) -> str:
     return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
 
 
-def _matches(test: TestCase, compare: str, output: bytes) -> bool:
+def _matches(test: TestCase, compare: str, output: bytes, tolerance: float = 0.0) -> bool:
     """Say whether the output of a run that ended well is what the test expects."""
     if test.check is not None:
         return True  # the checker's exit status has said so
     if test.call is None:
         return rules.rule(compare)(output, test.output or "")
-    return rules.equal_values(output, jobs.expected_value(test), compare)
+    expected = jobs.expected_value(test)
+    return rules.equal_values(output, expected, compare, tolerance=tolerance)
 
 
 def _ask_checker(

@@ -25,7 +25,15 @@ Start = Callable[[Completion, Mapping[str, Any]], None]
 GroundTruth = str | Sequence[Mapping[str, Any]] | Mapping[str, Any]
 """Tests, or an object with `tests` and other fields of a problem; either may be JSON text."""
 
-_COLUMNS = ("tests", "compare", "time_limit_s", "memory_limit_mb", "entry_point", "checker")
+_COLUMNS = (
+    "tests",
+    "compare",
+    "time_limit_s",
+    "memory_limit_mb",
+    "entry_point",
+    "checker",
+    "tolerance",
+)
 
 
 class CodeReward:
@@ -51,7 +59,7 @@ class CodeReward:
 
         A prompt that ends with the opening tag of a thought has begun the completion's reasoning.
         The column `tests` of the dataset is needed, and `compare`, `time_limit_s`,
-        `memory_limit_mb`, `entry_point` and `checker` are used as in a `Problem`.
+        `memory_limit_mb`, `entry_point`, `checker` and `tolerance` are used as in a `Problem`.
         """
         used = {name: columns[name] for name in _COLUMNS if columns.get(name) is not None}
         for name, column in {"tests": (), **used}.items():

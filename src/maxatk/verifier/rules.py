@@ -21,6 +21,7 @@ ComparisonRule = Callable[[bytes, str], bool]
 _INTEGER = re.compile(r"[+-]?[0-9]+\Z")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\Z")
 _MAX_NUMBER = 4000  # characters of a number that is converted
+_LIST_DEPTH = {"lcb": 1, "apps": 2}  # how deep a tuple still counts as a list
 _MIN_LITERAL = 1 << 16  # bytes that a literal may always have
 
 
@@ -64,6 +65,14 @@ def deepmind(actual: bytes, expected: str) -> bool:
     return all(a == b or _within(a, b, 1e-5) for a, b in zip(ours, theirs, strict=True))
 
 
+def apps(actual: bytes, expected: str) -> bool:
+    """Compare as `tokens`; of calls a returned tuple and tuples inside a list count as lists.
+
+    (Source: hendrycks/apps, eval/testing_util.py.)
+    """
+    return tokens(actual, expected)
+
+
 def literal(actual: bytes, expected: str) -> bool:
     """Compare printed values, such as converted MBPP's: equal when stripped or as literals."""
     ours = _text(actual).strip()
@@ -92,21 +101,24 @@ COMPARE: dict[str, ComparisonRule] = {
     "tokens": tokens,
     "lcb": lcb,
     "deepmind": deepmind,
+    "apps": apps,
     "literal": literal,
     "checker": checker,
 }
 """Name -> rule."""
 
 
-def equal_values(actual: bytes, expected: object, compare: str) -> bool:
+def equal_values(actual: bytes, expected: object, compare: str, *, tolerance: float = 0.0) -> bool:
     """Compare the encoded value of a call with the expected one, as `==` does on plain builtins.
 
-    Under `lcb` a tuple counts as a list: its expected values come from JSON, without tuples.
+    Under `lcb` and `apps` a tuple counts as a list, because expected values come from JSON, and
+    under `apps` also one inside a list. Floats may differ by `tolerance`, absolute or relative.
     """
-    if compare == "lcb" and actual.startswith(b"t"):
-        actual = b"l" + actual[1:]
+    list_depth = _LIST_DEPTH.get(compare, 0)
     try:
-        return same_value(actual, values.encode(expected))
+        return same_value(
+            actual, values.encode(expected), tolerance=tolerance, list_depth=list_depth
+        )
     except ValueError:  # a literal that cannot cross, such as an ellipsis
         return False
 
