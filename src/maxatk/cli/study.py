@@ -71,7 +71,12 @@ def command(
     tables["scores"] = Output(rows["scores"], study_tables(findings)["scores"], study.title)
     if findings.selection is not None:
         say_aside(findings.selection)
-    emit(tables, format, text=f"results: {study.out}")
+    lines = [f"results: {study.out}"]
+    if findings.front is not None:
+        from maxatk.studies.write import front_sentences  # imports matplotlib
+
+        lines = [*front_sentences(findings.front), *lines]
+    emit(tables, format, text="\n".join(lines))
 
 
 def carry_out(

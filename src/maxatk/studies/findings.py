@@ -19,6 +19,7 @@ from maxatk.folders import known, read_training
 from maxatk.report.comparison import ALPHA, Comparison, Over, Reading, Run, load_comparison, pooled
 from maxatk.report.model_comparison import DEFAULT_KS
 from maxatk.report.paired_tests import Measure, PairedTest, paired_tests, with_adjusted_p
+from maxatk.studies.front import Front
 from maxatk.studies.schedule import Place
 
 STUDY_FORMAT = 3
@@ -48,7 +49,8 @@ class Study:
     problems of all seeds, its means `by_seed`, metric and k, and those of its `training` log.
     `leaders` has the best model of every measure against the second best, `differences` every model
     against the baseline, `pairs` those of the recipe; each list is corrected by itself. `selection`
-    says so where a model's own rewards chose the problems: see `selection_note`.
+    says so where a model's own rewards chose the problems: see `selection_note`. `front` has every
+    method at its best rate and checkpoint, if the recipe asks for it.
     """
 
     title: str
@@ -61,6 +63,7 @@ class Study:
     pairs: tuple[PairedTest, ...]
     environment: Mapping[str, Any]
     selection: str | None = None
+    front: Front | None = None
 
     @property
     def measures(self) -> tuple[Measure, ...]:
@@ -88,12 +91,16 @@ class Study:
         return msgspec.convert(value, cls)
 
 
-def pooled_models(places: Sequence[Place], *, baseline: str) -> Comparison:
-    """Return the comparison over all seeds; raises as `load_comparison`, and for a single model."""
+def pooled_models(places: Sequence[Place], *, baseline: str, choosing: bool = False) -> Comparison:
+    """Return the comparison over all seeds; raises as `load_comparison`, and for a single model.
+
+    With `choosing` it is that of the evaluations by which the front is chosen.
+    """
     folders: dict[str, dict[str, Path]] = {}
     for place in places:
-        of_seed = folders.setdefault(f"seed {place.seed}", {})
-        of_seed[place.variant.name] = place.evaluation
+        evaluation = place.choice if choosing else place.evaluation
+        assert evaluation is not None
+        folders.setdefault(f"seed {place.seed}", {})[place.variant.name] = evaluation
     reading = Reading(baseline=baseline)
     seeds = {
         seed: load_comparison(of_seed, reading, allow_other_verifiers=False)
@@ -111,6 +118,7 @@ def build_study(
     *,
     title: str,
     pairs: Sequence[tuple[str, str]] = (),
+    front: Front | None = None,
 ) -> Study:
     """Return the study of models whose comparison is that of `pooled_models`.
 
@@ -141,6 +149,7 @@ def build_study(
         pairs=_tested(comparison, planned),
         environment=environment(),
         selection=selection_note(comparison.baseline.results.per_problem.meta),
+        front=front,
     )
 
 
@@ -156,7 +165,7 @@ def _model(
         "levels": of_model[0].variant.levels,
         **{key: getattr(run.results, key) for key in _KEPT},
         "by_seed": by_seed,
-        "training": _training([place.training for place in of_model if place.training]),
+        "training": _training(of_model),
     }
 
 
@@ -182,21 +191,37 @@ def _tested(
     return with_adjusted_p(tests, ALPHA)
 
 
-def _training(folders: Sequence[Path]) -> dict[str, float]:
-    """Return the means of what the trainings logged, their gradient spikes and their seconds."""
-    records = [read_training(folder) for folder in folders]
-    histories = [record.get("log_history", []) for record in records]
+def _training(of_model: Sequence[Place]) -> dict[str, float]:
+    """Return the means of what the trainings logged, their gradient spikes and their seconds.
+
+    Of a checkpoint they are those of the steps up to it, without seconds.
+    """
+    histories = []
+    finished = []  # records of trainings that are evaluated at their end
+    for place in of_model:
+        if place.training is None:
+            continue
+        record = read_training(place.training)
+        histories.append(_until(record.get("log_history", []), place.variant.checkpoint))
+        if place.variant.checkpoint is None:
+            finished.append(record)
     values = {
         key: [value for history in histories for value in _logged(history, key)]
         for key, _, _ in TRAINING_COLUMNS
     }
     values[GRADIENT_SPIKES] = [spike for history in histories for spike in _spikes(history)]
-    values["seconds"] = _logged(records, "seconds")
+    values["seconds"] = _logged(finished, "seconds")
     return {
         key: round(float(np.mean(logged)), _DIGITS.get(key, 6))
         for key, logged in values.items()
         if logged
     }
+
+
+def _until(history: Sequence[Mapping[str, Any]], checkpoint: int | None) -> list[Mapping[str, Any]]:
+    if checkpoint is None:
+        return list(history)
+    return [row for row in history if row.get("step", 0) <= checkpoint]
 
 
 def _spikes(history: Sequence[Mapping[str, Any]]) -> list[float]:

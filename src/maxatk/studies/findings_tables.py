@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+import msgspec
+
 from maxatk.evaluation.results import METRICS
 from maxatk.report import tables
 from maxatk.report.model_comparison import row_of_test, score_rows, table_of_tests
@@ -15,6 +17,7 @@ from maxatk.report.table_formats import TableFormat, format_table
 from maxatk.report.tables import Cell, Table, TidyRow, table_of
 from maxatk.studies import findings
 from maxatk.studies.findings import Study
+from maxatk.studies.front import Estimate, Front
 
 _SUFFIXES: dict[TableFormat, str] = {"md": "md", "csv": "csv", "latex": "tex"}
 _TESTS = {
@@ -45,6 +48,9 @@ def study_tables(study: Study) -> dict[str, Table]:
         tests = _tests_of(study, name)
         if tests:
             made[name] = table_of_tests(heading, tests, over=study.over)
+    if study.front is not None:
+        made["front"] = _front_table(study.front)
+        made["beyond"] = _beyond_table(study.front)
     return made
 
 
@@ -62,12 +68,61 @@ def study_rows(study: Study) -> dict[str, list[TidyRow]]:
     rows = {"scores": score_rows({"": study.comparison}, study.measures)}
     for name in _TESTS:
         rows[name] = [row_of_test(test) for test in _tests_of(study, name)]
+    if study.front is not None:
+        rows["front"] = [
+            {
+                "method": best.method,
+                "aim": best.aim,
+                "model": best.model,
+                **msgspec.to_builtins(estimate),
+            }
+            for best in study.front.best
+            for estimate in best.estimates
+        ]
+        rows["beyond"] = [msgspec.to_builtins(test) for test in study.front.beyond]
     rows["training"] = [
         {"model": name, "quantity": quantity, "mean": mean}
         for name, model in study.models.items()
         for quantity, mean in model["training"].items()
     ]
     return rows
+
+
+def _front_table(front: Front) -> Table:
+    """Return every method at its best for each N, with the model that all seeds choose for it."""
+    columns: dict[str, list[Cell | str]] = {
+        "method": [best.method for best in front.best],
+        "best for N": [str(best.aim) for best in front.best],
+        "model": [best.model for best in front.best],
+    }
+    for position, estimate in enumerate(front.best[0].estimates):
+        columns[f"max@{estimate.k}"] = [
+            _estimate_cell(best.estimates[position]) for best in front.best
+        ]
+    return table_of(columns)
+
+
+def _estimate_cell(estimate: Estimate) -> Cell:
+    detail = tables.interval(estimate.low, estimate.high)
+    return Cell(tables.share(estimate.mean), detail)
+
+
+def _beyond_table(front: Front) -> Table:
+    """Return what the methods that are no rivals have more at each N and floor of max@1."""
+    return table_of(
+        {
+            "N": [str(test.aim) for test in front.beyond],
+            "max@1 at least": [tables.share(test.floor) for test in front.beyond],
+            "model": [test.model for test in front.beyond],
+            "rival": [test.rival for test in front.beyond],
+            "difference in max@N": [
+                Cell(tables.change(test.difference), tables.change_interval(test.low, test.high))
+                for test in front.beyond
+            ],
+            "p": [tables.p_value(test.p) for test in front.beyond],
+            "adjusted p": [tables.p_value(test.adjusted_p) for test in front.beyond],
+        }
+    )
 
 
 def _tests_of(study: Study, name: str) -> tuple[PairedTest, ...]:

@@ -26,7 +26,13 @@ from maxatk.settings import from_mapping
 from maxatk.studies.recipe import TRAININGS, StudyRecipe, Variant
 from maxatk.studies.stages import Stage, end_with_parent
 
-COMMANDS = ("mini", *TRAININGS, "eval")  # in the order of their stages
+COMMANDS = {  # the command of every stage of a chain, in their order
+    "mini": "mini",
+    **{training: training for training in TRAININGS},
+    "eval": "eval",
+    "choose": "eval",
+}
+_EVALUATIONS = ("eval", "choose")  # which need the training, and not each other
 _TRAIN_FILE = "train.jsonl"  # of the built-in model
 _TEST_FILE = "test.jsonl"
 _MOST_SHOWN = 2000  # characters of what a process printed that failed
@@ -36,15 +42,17 @@ _MOST_SHOWN = 2000  # characters of what a process printed that failed
 class Place:
     """Where one model of one seed is: its folders, and the stages that make and evaluate it.
 
-    `training` has the model and its log; the base has none. `chain` maps a command to its stage,
-    each of which needs the one before: `mini` makes the built-in model, `train` and `distill` train
-    it, `eval` evaluates it. `recipes` has what the command of a stage reads.
+    `training` has the model and its log; the base has none. `chain` maps a part to its stage:
+    `mini` makes the built-in model, `train` and `distill` train it, `eval` evaluates it, `choose`
+    does so on the problems by which the front is chosen. `recipes` has what the command of a stage
+    reads.
     """
 
     variant: Variant
     seed: int
     evaluation: Path
     training: Path | None
+    choice: Path | None = None
     chain: Mapping[str, str] = dataclasses.field(default_factory=dict)
     recipes: Mapping[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
 
@@ -66,27 +74,28 @@ def planned(
     warm_threads = max(1, cores // len(study.seeds))
     threads = 1 if study.mini is not None else max(1, cores // jobs)
     stages: dict[Stage, dict[str, Any]] = {}
-    for seed, command in itertools.product(study.seeds, COMMANDS):
+    for seed, part in itertools.product(study.seeds, COMMANDS):
         for place in everywhere:
-            if place.seed != seed or command not in place.chain:
+            if place.seed != seed or part not in place.chain:
                 continue
-            name = place.chain[command]
+            name = place.chain[part]
+            command = COMMANDS[part]
             recipe_file = str(_recipe_path(study, name))
-            if command == "mini":
+            if part == "mini":
                 folder = str(study.work_folder / name)
                 stage = Stage(name, (command, folder, "--recipe", recipe_file), (), warm_threads)
             else:
-                stage = Stage(name, (command, recipe_file), _needs(place, name), threads)
+                stage = Stage(name, (command, recipe_file), _needs(place, part), threads)
             # Models that share a stage name it alike, so it is planned once.
             stages[stage] = place.recipes[name]
     return stages
 
 
-def _needs(place: Place, stage: str) -> tuple[str, ...]:
-    """Return the stage of the chain that comes before this one, if one does."""
-    names = list(place.chain.values())
-    position = names.index(stage)
-    return tuple(names[position - 1 : position])
+def _needs(place: Place, part: str) -> tuple[str, ...]:
+    """Return the stage that makes the model which this part of the chain starts from, if any."""
+    before = list(itertools.takewhile(lambda other: other != part, place.chain))
+    makers = [place.chain[other] for other in before if other not in _EVALUATIONS]
+    return tuple(makers[-1:])
 
 
 def write_recipes(study: StudyRecipe, stages: Mapping[Stage, Mapping[str, Any]]) -> None:
@@ -108,7 +117,8 @@ class _Chain:
 
     `model` is the folder from which the next stage starts. `identity` is all that decided how it
     came about, so that a digest of it and of the next stage's settings names that stage: models
-    which share the beginning of their chains share these stages.
+    which share the beginning of their chains share these stages. `adapter` is a checkpoint that the
+    model is evaluated with.
     """
 
     work: Path
@@ -116,6 +126,7 @@ class _Chain:
     model: str
     identity: Any
     label: str = BASE
+    adapter: str | None = None
     stages: dict[str, str] = dataclasses.field(default_factory=dict)
     recipes: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
 
@@ -148,19 +159,36 @@ class _Chain:
         self.model = out
         self.identity = name
 
+    def go_back_to(self, checkpoint: int, *, started_from: str, low_rank: bool) -> None:
+        """Evaluate a checkpoint of the last training instead of its end.
+
+        That of a training with a low-rank adapter holds the adapter alone, which is loaded on top
+        of the model that the training `started_from`.
+        """
+        folder = f"{self.model}/checkpoint-{checkpoint}"
+        self.model = started_from if low_rank else folder
+        self.adapter = folder if low_rank else None
+        self.identity = [self.identity, checkpoint]
+
     def add_evaluation(
-        self, recipe: Mapping[str, Any], content: Callable[[str | None], str | None]
+        self,
+        part: str,
+        recipe: Mapping[str, Any],
+        content: Callable[[str | None], str | None],
     ) -> None:
-        """Add the stage that evaluates the model."""
+        """Add a stage that evaluates the model: the part "eval", or "choose"."""
         problems = self.built_in(_TEST_FILE)
         digest = None if problems else content(recipe["problems"])
-        name = self._named("eval", [self.identity, recipe, digest])
+        name = self._named(part, [self.identity, recipe, digest])
         out = str(self.work / name)
-        self.recipes[name] = {**recipe, **problems, "model": self.model, "out": out}
+        model = {"model": self.model, "out": out}
+        if self.adapter is not None:
+            model["adapter"] = self.adapter
+        self.recipes[name] = {**recipe, **problems, **model}
 
-    def _named(self, command: str, settings: list[Any]) -> str:
-        name = f"{command}-{self.label}-{self.seed}-{_digest(settings)}"
-        self.stages[command] = name
+    def _named(self, part: str, settings: list[Any]) -> str:
+        name = f"{COMMANDS[part]}-{self.label}-{self.seed}-{_digest(settings)}"
+        self.stages[part] = name
         return name
 
 
@@ -172,13 +200,24 @@ def _place(
     chain = _Chain(study.work_folder, seed, model=str(study.model), identity=identity)
     if study.mini is not None:
         chain.add_mini(study.mini)
-    trainings = study.trainings(model, seed=seed)
-    for command, recipe in trainings.items():
+    training = None
+    started_from = chain.model
+    low_rank = False
+    for command, recipe in study.trainings(model, seed=seed).items():
+        started_from = chain.model
         chain.add_training(command, recipe, content)
-    training = Path(chain.model) if trainings else None
-    chain.add_evaluation(dataclasses.asdict(study.eval_recipe(seed=seed)), content)
+        training = Path(chain.model)
+        low_rank = recipe.get("peft") is not None
+    if model.checkpoint is not None:
+        chain.go_back_to(model.checkpoint, started_from=started_from, low_rank=low_rank)
+    chain.add_evaluation("eval", dataclasses.asdict(study.eval_recipe(seed=seed)), content)
+    choice = None
+    if study.chooses_on_problems:
+        chosen_by = dataclasses.asdict(study.eval_recipe(seed=seed, choosing=True))
+        chain.add_evaluation("choose", chosen_by, content)
+        choice = study.work_folder / chain.stages["choose"]
     evaluation = study.work_folder / chain.stages["eval"]
-    return Place(model, seed, evaluation, training, chain.stages, chain.recipes)
+    return Place(model, seed, evaluation, training, choice, chain.stages, chain.recipes)
 
 
 def _content(problems: str | None) -> str | None:
@@ -196,8 +235,9 @@ def check_study(study: StudyRecipe, everywhere: Sequence[Place]) -> None:
     """Raise what a stage would: MissingFileError, InvalidValueError; StageError if asking fails."""
     if study.model is not None:
         refuse_missing_model(study.model)
-        if study.eval["problems"] not in BENCHMARKS:
-            load_problems(study.eval["problems"], limit=1)
+        for problems in _evaluated_problems(study):
+            if problems not in BENCHMARKS:
+                load_problems(problems, limit=1)
     question = trainings_of(study, everywhere)
     if not question["recipes"]:
         return
@@ -206,14 +246,23 @@ def check_study(study: StudyRecipe, everywhere: Sequence[Place]) -> None:
         raise InvalidValueError(refusal)
 
 
+def _evaluated_problems(study: StudyRecipe) -> list[str]:
+    problems = [study.eval["problems"]]
+    if study.chooses_on_problems:
+        problems.append(str(study.eval_recipe(seed=0, choosing=True).problems))
+    return problems
+
+
 def trainings_of(study: StudyRecipe, everywhere: Sequence[Place]) -> dict[str, Any]:
     """Return what the trainer is asked: every recipe, and how many problems if not in a file."""
-    recipes = [
-        (place.variant.name, command, place.recipes[place.chain[command]])
-        for place in everywhere
-        for command in TRAININGS
-        if place.seed == study.seeds[0] and command in place.chain
-    ]
+    recipes = []
+    asked = set()  # checkpoints share their training
+    for place in everywhere:
+        for command in TRAININGS:
+            stage = place.chain.get(command)
+            if place.seed == study.seeds[0] and stage is not None and stage not in asked:
+                asked.add(stage)
+                recipes.append((place.variant.name, command, place.recipes[stage]))
     return {"recipes": recipes, "problems": study.mini and study.mini.train_problems}
 
 

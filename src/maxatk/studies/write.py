@@ -12,12 +12,14 @@ import numpy as np
 
 from maxatk.evaluation.folder import RESULTS
 from maxatk.folders import read_training, write_json
-from maxatk.report.comparison import Comparison
+from maxatk.report.comparison import ALPHA, Comparison
 from maxatk.report.figures import entropy_figure, figure1
 from maxatk.report.page import write_report
 from maxatk.statistics.intervals import FloatArray, student_mean
 from maxatk.studies.findings import Study, build_study, pooled_models
 from maxatk.studies.findings_tables import write_tables
+from maxatk.studies.front import Front, front_of
+from maxatk.studies.front_figure import front_figure
 from maxatk.studies.recipe import StudyRecipe
 from maxatk.studies.schedule import Place
 
@@ -31,29 +33,84 @@ def write_study(recipe: StudyRecipe, places: Sequence[Place]) -> Study:
     """Write everything below the study's folder `out`, when all stages have finished."""
     out = Path(recipe.out)
     comparison = pooled_models(places, baseline=recipe.baseline)
-    study = build_study(places, comparison, title=recipe.title, pairs=recipe.paired_names())
+    front = _front(recipe, places, comparison)
+    pairs = recipe.paired_names()
+    study = build_study(places, comparison, title=recipe.title, pairs=pairs, front=front)
     write_tables(study, out / "tables")
     write_json(out / RESULTS, study.to_json())
+    shown = comparison if front is None else _at_their_best(comparison, front)
     for suffix in ("svg", "pdf"):
-        figure1(comparison, out / "figures" / f"metric.{suffix}")
-        entropy_figure(comparison, out / "figures" / f"entropy.{suffix}")
+        figure1(shown, out / "figures" / f"metric.{suffix}")
+        entropy_figure(shown, out / "figures" / f"entropy.{suffix}")
+        if front is not None:
+            front_figure(front, comparison, out / "figures" / f"front.{suffix}")
     several = len(recipe.seeds) > 1
+    sentences = [] if several else remarks(recipe, comparison)
     write_report(
-        comparison if several else comparison.seeds[0],  # that of one seed has its samples
+        shown if several else shown.seeds[0],  # that of one seed has its samples
         out / PAGE,
         title=recipe.title,
-        curves=_curves(places, seed=recipe.seeds[0]),
-        remarks=[] if several else remarks(recipe, comparison),
+        curves=_curves(places, shown.names, seed=recipe.seeds[0]),
+        remarks=sentences if front is None else [*sentences, *front_sentences(front)],
     )
     return study
 
 
-def _curves(places: Sequence[Place], *, seed: int) -> list[dict[str, Any]]:
+def _front(recipe: StudyRecipe, places: Sequence[Place], comparison: Comparison) -> Front | None:
+    settings = recipe.front
+    if settings is None:
+        return None
+    choice = None
+    if recipe.chooses_on_problems:
+        choice = pooled_models(places, baseline=recipe.baseline, choosing=True)
+    methods = {model.name: model.method for model in recipe.variants if model.levels}
+    return front_of(comparison, methods, rivals=settings.rivals, ks=settings.ks, choice=choice)
+
+
+def _at_their_best(comparison: Comparison, front: Front) -> Comparison:
+    """Return the baseline and every method's best model for the largest N: all would be too many.
+
+    They are those that all seeds choose.
+    """
+    largest = max(best.aim for best in front.best)
+    names = {best.model for best in front.best if best.aim == largest}
+    names.add(comparison.baseline.name)
+    return Comparison(
+        tuple(run for run in comparison.runs if run.name in names),
+        tuple(
+            Comparison(tuple(run for run in part.runs if run.name in names))
+            for part in comparison.seeds
+        ),
+    )
+
+
+def front_sentences(front: Front) -> list[str]:
+    """Say for every N where the methods that are no rivals are beyond every rival's front."""
+    sentences = []
+    for aim in dict.fromkeys(test.aim for test in front.beyond):
+        tests = [test for test in front.beyond if test.aim == aim]
+        clear = [test for test in tests if test.adjusted_p <= ALPHA and test.difference is not None]
+        above = [test for test in clear if (test.difference or 0.0) > 0]
+        text = (
+            f"Best of {aim}: beyond the rivals' front at {len(above)} of {len(tests)} floors of "
+            f"max@1, below it at {len(clear) - len(above)}"
+        )
+        if above:
+            most = max(above, key=lambda test: test.difference or 0.0)
+            text += (
+                f"; most by {most.difference:.3f} [{most.low:.3f}, {most.high:.3f}], {most.model} "
+                f"against {most.rival} for max@1 of at least {most.floor:.3f}"
+            )
+        sentences.append(f"{text}.")
+    return sentences
+
+
+def _curves(places: Sequence[Place], names: Sequence[str], *, seed: int) -> list[dict[str, Any]]:
     """Return the logs of the trainings of one seed: the curves of all would hide each other."""
     return [
         {"name": place.variant.name, **read_training(place.training)}
         for place in places
-        if place.seed == seed and place.training
+        if place.seed == seed and place.training and place.variant.name in names
     ]
 
 
