@@ -23,7 +23,7 @@ def command(
 
     The first row is max@k itself, where the reward chooses; the last is a random choice.
 
-    Example: maxatk selection_gains runs/base --by likelihood majority --k 1 8 64
+    Example: maxatk select runs/base --by likelihood majority --k 1 8 64
 
     Args:
         run: A folder written by eval or score.
