@@ -93,7 +93,7 @@ def time_every_method() -> None:
         rewards = rng.random((prompts, n))
         logs = rng.normal(size=(prompts, n)) * 0.02
         for name, method in METHODS.items():
-            if method.kind.needs_answers:
+            if method.credit_row.needs_answers:
                 continue
             ratios = logs if method.correction != "none" else None
             [(seconds, _, _)] = measure(

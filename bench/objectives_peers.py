@@ -25,7 +25,7 @@ from maxatk.objectives import (
     max_at_k,
     pass_at_k,
 )
-from maxatk.objectives.statistic import _majority_chances
+from maxatk.objectives.answers import _majority_chances
 from maxatk.objectives.subsets import max_weights, pair_weights
 from timing import measure
 

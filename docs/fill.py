@@ -34,10 +34,13 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
-from maxatk.evaluation.results import Results, only_problems, read_results
+from maxatk.evaluation.problem_groups import only_problems
+from maxatk.evaluation.results import Results, read_results
 from maxatk.report import tables
-from maxatk.report.figures import STYLE, plot
-from maxatk.report.tables import Cell, Table, format_table
+from maxatk.report.figure_style import STYLE
+from maxatk.report.figures import plot
+from maxatk.report.table_formats import format_table
+from maxatk.report.tables import Cell, Table
 from maxatk.statistics.intervals import FloatArray, Interval, student_mean
 from maxatk.statistics.tests import FEWEST_SEEDS, over_seeds_and_problems
 from maxatk.studies.findings import Study

@@ -14,7 +14,7 @@ os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
 
 import numpy as np
 
-from maxatk.evaluation.gradients import max_gradient
+from maxatk.diagnose.gradients import max_gradient
 from maxatk.objectives import METHODS, OrderWeights, advantages, order_at_k
 
 ARMS = np.array([0.0, 0.3, 0.7, 1.0])

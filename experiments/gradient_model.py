@@ -23,8 +23,8 @@ from pathlib import Path
 import numpy as np
 from transformers import AutoModelForCausalLM
 
+from maxatk.diagnose.gradients import group_weights, max_gradient, pools, scores_of
 from maxatk.evaluation import EvalRecipe, evaluate
-from maxatk.evaluation.gradients import group_weights, max_gradient, pools, scores_of
 from maxatk.mini import MiniSettings, WarmStart, build_mini
 from maxatk.models import load_tokenizer
 from maxatk.sampling import SamplingSettings

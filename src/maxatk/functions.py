@@ -17,6 +17,8 @@ from maxatk.check import require
 from maxatk.errors import InvalidValueError, MissingFileError, suggestion
 from maxatk.settings import find_recipe
 
+_CONTENTS = "__maxatk_contents__"  # the attribute of a module that has run, with its file's bytes
+
 
 def load_function(target: str, *, field: str) -> Callable[..., Any]:
     """Return what `module:function` or `file.py:function`, the value of a setting `field`, names.
@@ -46,17 +48,26 @@ def load_function(target: str, *, field: str) -> Callable[..., Any]:
 
 
 def _from_file(place: str, field: str) -> Any:
+    """Return the module of a file, which runs once: again only after its contents have changed.
+
+    A setting is read in many places, and a file may do much when it runs, or keep a state.
+    """
     try:
         path = find_recipe(Path(place))  # or one that comes with the package
     except MissingFileError:
         raise MissingFileError(f"{field}: {place!r} does not exist") from None
     digest = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]
     name = f"maxatk_reward_{path.stem}_{digest}"
+    contents = path.read_bytes()
+    loaded = sys.modules.get(name)
+    if getattr(loaded, _CONTENTS, None) == contents:
+        return loaded
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None  # noqa: PT018
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses and pickle look a module up by its name
     spec.loader.exec_module(module)
+    setattr(module, _CONTENTS, contents)  # only now: a file that failed runs again
     return module
 
 

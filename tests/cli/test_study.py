@@ -12,7 +12,7 @@ import pytest
 
 from maxatk.cli.main import main
 from maxatk.folders import write_json
-from maxatk.report.tables import format_table
+from maxatk.report.table_formats import format_table
 from maxatk.studies.findings import Study
 from maxatk.studies.findings_tables import study_rows, study_tables
 from maxatk.studies.recipe import load_study

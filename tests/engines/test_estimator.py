@@ -44,7 +44,7 @@ def advantages_of(data, **settings):
     [
         name
         for name, row in METHODS.items()
-        if not row.kind.needs_answers and row.correction == "none"
+        if not row.credit_row.needs_answers and row.correction == "none"
     ],
 )
 def test_every_method_is_that_of_the_package(method):

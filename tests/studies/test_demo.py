@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from maxatk.evaluation.results import Counts, Diversity, Mean, PerProblem, Results
-from maxatk.report.runs import Comparison, Run
+from maxatk.report.comparison import Comparison, Run
 from maxatk.studies.recipe import load_study
 from maxatk.studies.write import MODELS, SEEDS, remarks
 

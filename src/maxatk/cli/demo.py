@@ -11,7 +11,7 @@ from maxatk.check import at_least
 from maxatk.cli.output import Output, OutputFormat, emit, results_output
 from maxatk.cli.study import carry_out
 from maxatk.errors import InvalidValueError
-from maxatk.evaluation.open import load_results
+from maxatk.evaluation.load import load_results
 from maxatk.settings import packaged_recipes
 from maxatk.studies.recipe import load_study
 from maxatk.studies.schedule import check_study, places

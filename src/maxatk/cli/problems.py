@@ -12,7 +12,6 @@ import tyro
 from maxatk.cli.flags import one_of
 from maxatk.cli.output import Output, OutputFormat, emit, refuse_two_outputs, say_aside, shown
 from maxatk.cli.progress import ProgressMode, progress_of
-from maxatk.engines.verl.dataset import write_parquet
 from maxatk.errors import DataError, InvalidValueError, MissingFileError, unknown_name
 from maxatk.evaluation.problem_selection import select_problems
 from maxatk.jsonl import write_jsonl
@@ -22,6 +21,7 @@ from maxatk.problems.check import check_solutions
 from maxatk.problems.load import read_problems
 from maxatk.settings import apply_overrides, read_recipe
 from maxatk.verifier import VerifierSettings
+from maxatk.verl.dataset import write_parquet
 
 _TESTS, _LONGEST = 3, 1000  # tests of a problem, and characters of a text of one, that are shown
 Overrides = Annotated[tuple[str, ...], tyro.conf.Positional]

@@ -10,7 +10,7 @@ from typing import Any
 from maxatk.check import require
 from maxatk.errors import DataError, MissingFileError
 from maxatk.evaluation.folder import problems_digest
-from maxatk.evaluation.open import results_of_folder
+from maxatk.evaluation.load import results_of_folder
 from maxatk.evaluation.results import Results
 from maxatk.problems.load import load_problems
 from maxatk.records import Problem

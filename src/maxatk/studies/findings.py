@@ -16,9 +16,9 @@ from maxatk.errors import DataError, InvalidValueError
 from maxatk.evaluation.problem_selection import selection_note
 from maxatk.evaluation.results import METRICS, Results
 from maxatk.folders import known, read_training
-from maxatk.report.comparing import DEFAULT_KS
-from maxatk.report.deciding import Measure, PairedTest, corrected, paired_tests
-from maxatk.report.runs import ALPHA, Comparison, Over, Reading, Run, load_comparison, pooled
+from maxatk.report.comparison import ALPHA, Comparison, Over, Reading, Run, load_comparison, pooled
+from maxatk.report.model_comparison import DEFAULT_KS
+from maxatk.report.paired_tests import Measure, PairedTest, paired_tests, with_adjusted_p
 from maxatk.studies.front import Front
 from maxatk.studies.schedule import Place
 
@@ -188,7 +188,7 @@ def _tested(
         tests.append(by_k[measure.k])
     if comparison.over == "problems":
         return tuple(dataclasses.replace(test, p=None) for test in tests)
-    return corrected(tests, ALPHA)
+    return with_adjusted_p(tests, ALPHA)
 
 
 def _training(of_model: Sequence[Place]) -> dict[str, float]:

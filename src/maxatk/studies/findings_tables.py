@@ -10,15 +10,16 @@ import msgspec
 
 from maxatk.evaluation.results import METRICS
 from maxatk.report import tables
-from maxatk.report.comparing import row_of_test, score_rows, table_of_tests
-from maxatk.report.deciding import Measure, PairedTest
+from maxatk.report.model_comparison import row_of_test, score_rows, table_of_tests
+from maxatk.report.paired_tests import Measure, PairedTest
 from maxatk.report.run_tables import every_k, samples_table, scores_table
+from maxatk.report.table_formats import TableFormat, format_table
 from maxatk.report.tables import Cell, Table, TidyRow, table_of
 from maxatk.studies import findings
 from maxatk.studies.findings import Study
 from maxatk.studies.front import Estimate, Front
 
-_SUFFIXES: dict[tables.TableFormat, str] = {"md": "md", "csv": "csv", "latex": "tex"}
+_SUFFIXES: dict[TableFormat, str] = {"md": "md", "csv": "csv", "latex": "tex"}
 _TESTS = {
     "differences": "model − baseline",
     "leaders": "best − second best",
@@ -58,7 +59,7 @@ def write_tables(study: Study, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name, table in study_tables(study).items():
         for table_format, suffix in _SUFFIXES.items():
-            text = tables.format_table(table, table_format)
+            text = format_table(table, table_format)
             (folder / f"{name}.{suffix}").write_text(text, encoding="utf-8")
 
 

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from maxatk.report.runs import BASE, Comparison
+from maxatk.report.comparison import BASE, Comparison
 from maxatk.statistics.intervals import FloatArray
 from maxatk.statistics.tests import (
     FEWEST_SEEDS,

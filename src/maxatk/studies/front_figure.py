@@ -8,8 +8,8 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from maxatk.report.figures import STYLE, Line, lines_for
-from maxatk.report.runs import BASE, Comparison
+from maxatk.report.comparison import BASE, Comparison
+from maxatk.report.figure_style import STYLE, Line, lines_for
 from maxatk.studies.front import Front
 
 _PANEL = (3.6, 3.6)  # inches

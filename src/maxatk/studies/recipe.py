@@ -16,7 +16,7 @@ from maxatk.check import is_whole, require
 from maxatk.errors import InvalidValueError
 from maxatk.evaluation.recipe import EvalRecipe
 from maxatk.mini import MiniSettings
-from maxatk.report.runs import BASE, check_name
+from maxatk.report.comparison import BASE, check_name
 from maxatk.settings import apply_overrides, from_mapping, read_extended
 
 TRAININGS = ("train", "distill")  # the commands that train, in their order

@@ -21,7 +21,7 @@ from maxatk.folders import file_digest
 from maxatk.mini import MiniSettings
 from maxatk.models import fingerprint, refuse_missing_model
 from maxatk.problems import BENCHMARKS, load_problems
-from maxatk.report.runs import BASE
+from maxatk.report.comparison import BASE
 from maxatk.settings import from_mapping
 from maxatk.studies.recipe import TRAININGS, StudyRecipe, Variant
 from maxatk.studies.stages import Stage, end_with_parent

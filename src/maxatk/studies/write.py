@@ -12,9 +12,9 @@ import numpy as np
 
 from maxatk.evaluation.folder import RESULTS
 from maxatk.folders import read_training, write_json
+from maxatk.report.comparison import ALPHA, Comparison
 from maxatk.report.figures import entropy_figure, figure1
 from maxatk.report.page import write_report
-from maxatk.report.runs import ALPHA, Comparison
 from maxatk.statistics.intervals import FloatArray, student_mean
 from maxatk.studies.findings import Study, build_study, pooled_models
 from maxatk.studies.findings_tables import write_tables
