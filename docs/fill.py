@@ -43,7 +43,8 @@ from maxatk.report.table_formats import format_table
 from maxatk.report.tables import Cell, Table
 from maxatk.statistics.intervals import FloatArray, Interval, student_mean
 from maxatk.statistics.tests import FEWEST_SEEDS, over_seeds_and_problems
-from maxatk.studies.findings import Study, study_tables, write_tables
+from maxatk.studies.findings import Study
+from maxatk.studies.findings_tables import study_tables, write_tables
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs" / "study"

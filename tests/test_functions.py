@@ -1,5 +1,7 @@
 """A file that a setting names runs once, however often the setting is read."""
 
+import sys
+
 import pytest
 
 from maxatk.errors import InvalidValueError
@@ -69,3 +71,12 @@ def test_a_training_config_runs_its_statistic_once(counted, tmp_path):
     assert config.whole_groups in (True, False)
     assert config.objective.needs_ratios
     assert runs(counted) == 1
+
+
+def test_of_a_file_that_failed_nothing_is_kept(tmp_path):
+    file = tmp_path / "broken.py"
+    file.write_text("import not_there_yet\n\n\ndef best(rewards):\n    return max(rewards)\n")
+    before = set(sys.modules)
+    with pytest.raises(InvalidValueError, match="cannot be imported: ModuleNotFoundError"):
+        load_function(f"{file}:best", field="reward")
+    assert set(sys.modules) == before

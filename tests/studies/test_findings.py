@@ -9,7 +9,8 @@ import pytest
 from maxatk.errors import DataError, InvalidValueError
 from maxatk.evaluation.folder import RESULTS
 from maxatk.folders import read_json, write_json
-from maxatk.studies.findings import GRADIENT_SPIKES, Study, study_tables
+from maxatk.studies.findings import GRADIENT_SPIKES, Study
+from maxatk.studies.findings_tables import study_tables
 from studies.conftest import SPIKED, STEADY
 
 

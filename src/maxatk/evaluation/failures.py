@@ -48,20 +48,24 @@ def failure_of(
     verdict: Verdict, test_at: Callable[[int], TestCase], *, problem_id: str, sample: int
 ) -> FailedTest | None:
     """Return why a sample failed, None where it passed or the verifier failed."""
-    failed = (i for i, result in enumerate(verdict.tests) if result.outcome not in _UNEXPLAINED)
-    place = next(failed, None)
-    if place is None or not verdict.scorable:
+    if not verdict.scorable:
         return None
-    result, test = verdict.tests[place], test_at(place)
-    error = _plain(result.stderr).strip()  # of which the end is shown, where a traceback names it
+    failed = [i for i, result in enumerate(verdict.tests) if result.outcome not in _UNEXPLAINED]
+    if not failed:
+        return None
+    first = failed[0]
+    result = verdict.tests[first]
+    test = test_at(first)
+    error = _plain(result.stderr).strip()
     return FailedTest(
         problem_id,
         sample,
-        place,
+        first,
         str(result.outcome).replace("_", " "),
         given=cut(_plain(test.input or test.call or "")),
         expected=cut(_plain(test.output or "")),
         got=result.got,
+        # Its end is kept, where a traceback names the exception.
         error=error if len(error) <= MOST else "…" + error[-MOST:],
     )
 
@@ -73,16 +77,17 @@ class FailureStore(Store[FailedTest]):
         super().__init__(path, FailedTest)
         self._held = Counter(problem_id for problem_id, _ in self.records)
 
-    def add(self, found: Iterable[FailedTest | None]) -> None:
-        """Append the failures of problems that have room, each sample once."""
-        added = []
-        for failure in found:
+    def add(self, failures: Iterable[FailedTest | None]) -> None:
+        """Append the failures of problems that have room, each sample once; None is no failure."""
+        new = []
+        for failure in failures:
+            # A sample whose score was lost in a kill is scored again, and its failure is here.
             if failure is None or key_of(failure) in self.records:
                 continue
             if self._held[failure.problem_id] < _STORED:
                 self._held[failure.problem_id] += 1
-                added.append(failure)
-        self.append(added)
+                new.append(failure)
+        self.append(new)
 
 
 def _plain(text: str) -> str:

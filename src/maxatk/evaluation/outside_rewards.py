@@ -15,8 +15,8 @@ from maxatk.errors import DataError, InvalidValueError, unknown_name
 from maxatk.evaluation import folder
 from maxatk.evaluation.results import Results
 from maxatk.evaluation.tally import ScoreTally, build_results
-from maxatk.exchange import LogRow, log, read_log
-from maxatk.exchange.reading import format_of
+from maxatk.exchange import LogRow, log
+from maxatk.exchange.reading import open_log
 from maxatk.folders import file_digest, write_json
 from maxatk.jsonl import write_jsonl
 from maxatk.records import Outcome, Problem, Sample, Score
@@ -35,23 +35,21 @@ class OutsideRewards:
         source: Mapping[str, Any],
         meta: Sequence[Mapping[str, Any]] | None = None,
     ) -> None:
-        self.problem_ids, self._meta = problem_ids, meta
+        self.problem_ids = problem_ids
+        self._meta = meta
         digest = hashlib.sha256(json.dumps(problem_ids).encode()).hexdigest()
         self.settings = {
             "rewards": source,
             "problems": {"count": len(problem_ids), "sha256": digest},
         }
         self.prompts = {row.problem_id: row.prompt for row in rows if row.prompt is not None}
-        self.scores: list[Score] = []
-        samples = []
-        for row in rows:
-            assert row.sample is not None
-            key = row.problem_id, row.sample
-            outcome = Outcome.NO_REWARD if row.reward is None else Outcome.SCORED
-            self.scores.append(Score(*key, row.reward, 0, 0, outcome, 0.0, columns=row.columns))
-            if row.completion is not None:
-                samples.append(Sample(*key, row.completion))
-        self.samples = samples if len(samples) == len(rows) else None
+        self.scores = [_score_of(row) for row in rows]
+        self.samples: list[Sample] | None = None
+        if all(row.completion is not None for row in rows):
+            self.samples = [
+                Sample(score.problem_id, score.sample, str(row.completion))
+                for row, score in zip(rows, self.scores, strict=True)
+            ]
 
     def results(
         self, *, ks: Sequence[int] = (), threshold: float = 1.0, column: str | None = None
@@ -66,6 +64,20 @@ class OutsideRewards:
             threshold=threshold,
             meta=self._meta,
         )
+
+
+def _score_of(row: LogRow) -> Score:
+    assert row.sample is not None  # `read_log` numbers the samples of a log
+    return Score(
+        row.problem_id,
+        row.sample,
+        row.reward,
+        passed=0,
+        total=0,
+        outcome=Outcome.NO_REWARD if row.reward is None else Outcome.SCORED,
+        seconds=0.0,
+        columns=row.columns,
+    )
 
 
 def score_rewards(
@@ -88,17 +100,20 @@ def score_rewards(
     Raises MissingFileError, DataError (every bad line; no reward at all) or InvalidValueError (k,
     column, a folder of other settings), all before anything is written.
     """
-    run = read_rewards(path, log_format=log_format, mapping=mapping, problems=problems)
-    results = run.results(ks=more_ks, threshold=threshold, column=column)
+    rewards = read_rewards(path, log_format=log_format, mapping=mapping, problems=problems)
+    results = rewards.results(ks=more_ks, threshold=threshold, column=column)
     out = Path(out)
-    folder.check_folder(out, run.settings)
-    folder.write_manifest(out, run.settings)
-    if run.samples is not None:
-        write_jsonl(out / folder.SAMPLES, (sample.to_json() for sample in run.samples))
-    write_jsonl(out / folder.SCORES, (score.to_json() for score in run.scores))
-    if run.prompts:
-        rows = ({"problem_id": name, "prompt": text} for name, text in run.prompts.items())
-        write_jsonl(out / folder.PROMPTS, rows)
+    folder.check_folder(out, rewards.settings)
+    folder.write_manifest(out, rewards.settings)
+    if rewards.samples is not None:
+        write_jsonl(out / folder.SAMPLES, (sample.to_json() for sample in rewards.samples))
+    write_jsonl(out / folder.SCORES, (score.to_json() for score in rewards.scores))
+    if rewards.prompts:
+        prompts = [
+            {"problem_id": problem_id, "prompt": prompt}
+            for problem_id, prompt in rewards.prompts.items()
+        ]
+        write_jsonl(out / folder.PROMPTS, prompts)
     write_json(out / folder.RESULTS, results.to_json())
     return results
 
@@ -127,15 +142,15 @@ def frame(
     rows = []
     for number, row in enumerate(data.to_dict("records")):
         try:
-            found = log.sample_at(row, {"problem_id": problem, "reward": reward})
+            sample = log.sample_at(row, {"problem_id": problem, "reward": reward})
         except DataError as error:
             raise DataError(f"data, row {number}: {error}") from error
-        found.sample = counts[found.problem_id]
-        counts[found.problem_id] += 1
-        rows.append(found)
+        sample.sample = counts[sample.problem_id]
+        counts[sample.problem_id] += 1
+        rows.append(sample)
     source = {"frame": {"problem": problem, "reward": reward}}
-    run = OutsideRewards(rows, sorted(counts, key=natural), source)
-    return run.results(ks=more_ks, threshold=threshold)
+    rewards = OutsideRewards(rows, sorted(counts, key=natural), source)
+    return rewards.results(ks=more_ks, threshold=threshold)
 
 
 def read_rewards(
@@ -145,37 +160,54 @@ def read_rewards(
     mapping: Mapping[str, str] | None = None,
     problems: Mapping[str, Problem] | None = None,
 ) -> OutsideRewards:
-    """Return the run that a file of rewards stands for; the errors are those of `score_rewards`."""
-    log_format = log_format or format_of(path)
-    rows = read_log(path, log_format=log_format, mapping=mapping)
+    """Return the rewards of a file; the errors are those of `score_rewards`."""
+    opened = open_log(path, log_format=log_format, mapping=mapping)
+    rows = opened.samples()
     if all(row.reward is None for row in rows):
         raise DataError(
             f"{path}: holds no rewards; the samples can be verified: --samples instead of --rewards"
         )
-    known = {row.problem_id for row in rows}
-    ids, meta = sorted(known, key=natural), None
+    ids = sorted({row.problem_id for row in rows}, key=natural)
+    meta = None
     if problems is not None:
-        strangers = [problem_id for problem_id in ids if problem_id not in problems]
-        if strangers:
-            raise DataError(
-                f"{path}: {len(strangers)} problems are not in the problems file, the first "
-                f"{strangers[0]!r:.80}"
-            )
-        missing = [problem_id for problem_id in problems if problem_id not in known]
-        if missing:
-            raise InvalidValueError(
-                f"{path}: no sample for {len(missing)} of {len(problems)} problems, the first "
-                f"{missing[0]!r:.80}"
-            )
-        ids, meta = list(problems), [problem.meta for problem in problems.values()]
-    digest = file_digest(Path(path))
-    source = {"sha256": digest, "format": log_format, "map": dict(mapping or {})}
+        _refuse_other_problems(path, ids, problems)
+        ids = list(problems)
+        meta = [problem.meta for problem in problems.values()]
+    source = {
+        "sha256": file_digest(Path(path)),
+        "format": opened.format_name,
+        "map": dict(mapping or {}),
+    }
     return OutsideRewards(rows, ids, source, meta)
+
+
+def _refuse_other_problems(
+    path: str | Path, ids: Sequence[str], problems: Mapping[str, Problem]
+) -> None:
+    """Raise where the ids of a file are not those of the problems."""
+    strangers = [problem_id for problem_id in ids if problem_id not in problems]
+    if strangers:
+        raise DataError(
+            f"{path}: {len(strangers)} problems are not in the problems file, the first "
+            f"{strangers[0]!r:.80}"
+        )
+    with_samples = set(ids)
+    missing = [problem_id for problem_id in problems if problem_id not in with_samples]
+    if missing:
+        raise InvalidValueError(
+            f"{path}: no sample for {len(missing)} of {len(problems)} problems, the first "
+            f"{missing[0]!r:.80}"
+        )
 
 
 def natural(text: str) -> list[tuple[int, int, str]]:
     """Return a key that sorts texts with their numbers in order: 2 before 10."""
-    parts = re.split(r"(\d+)", text)
-    # By length and digits: Python refuses to make a number of thousands of them.
-    shown = [(part, part.lstrip("0")) for part in parts if part]
-    return [(0, len(n), n) if part.isdecimal() else (1, 0, part) for part, n in shown]
+    key = []
+    for part in re.split(r"(\d+)", text):
+        if part.isdecimal():
+            # By length and digits: Python refuses to make a number of thousands of them.
+            digits = part.lstrip("0")
+            key.append((0, len(digits), digits))
+        elif part:
+            key.append((1, 0, part))
+    return key

@@ -19,28 +19,38 @@ def only_problems(results: Results, problem_ids: Sequence[str]) -> Results:
 
     The counts of samples, entropy and diversity stay those of the whole run.
     """
-    rows = {problem_id: row for row, problem_id in enumerate(results.ids)}
-    kept = [rows[problem_id] for problem_id in problem_ids]
-    columns = combined([results.per_problem], lambda found: tuple(found[0][row] for row in kept))
-    counts = dataclasses.replace(results.counts, problems=len(kept))
-    metrics = means_of(columns.values)
-    return dataclasses.replace(results, metrics=metrics, per_problem=columns, counts=counts)
+    row_of = {problem_id: row for row, problem_id in enumerate(results.ids)}
+    kept = [row_of[problem_id] for problem_id in problem_ids]
+
+    def rows_kept(columns: list[tuple[Any, ...]]) -> tuple[Any, ...]:
+        (column,) = columns
+        return tuple(column[row] for row in kept)
+
+    per_problem = combined([results.per_problem], rows_kept)
+    return dataclasses.replace(
+        results,
+        metrics=means_of(per_problem.values),
+        per_problem=per_problem,
+        counts=dataclasses.replace(results.counts, problems=len(kept)),
+    )
 
 
 def combined(
-    parts: Sequence[PerProblem], column: Callable[[list[tuple[Any, ...]]], tuple[Any, ...]]
+    parts: Sequence[PerProblem], join: Callable[[list[tuple[Any, ...]]], tuple[Any, ...]]
 ) -> PerProblem:
-    """Return what `column` makes of the columns of all parts, of those that all parts have."""
+    """Return the columns that all parts have, each made by `join` of that column of every part."""
 
-    def of_all(found: list[Any]) -> Any:
-        return None if any(each is None for each in found) else column(found)
+    def joined(columns: list[Any]) -> Any:
+        return None if any(column is None for column in columns) else join(columns)
 
     values: dict[str, dict[int, Any]] = {}
     for metric, by_k in parts[0].values.items():
-        found = {k: of_all([p.values.get(metric, {}).get(k) for p in parts]) for k in by_k}
-        values[metric] = {k: joined for k, joined in found.items() if joined is not None}
-    own = {name: of_all([getattr(part, name) for part in parts]) for name in PROBLEM_COLUMNS}
-    return PerProblem(**own, values={metric: by_k for metric, by_k in values.items() if by_k})
+        for k in by_k:
+            column = joined([part.values.get(metric, {}).get(k) for part in parts])
+            if column is not None:
+                values.setdefault(metric, {})[k] = column
+    fields = {name: joined([getattr(part, name) for part in parts]) for name in PROBLEM_COLUMNS}
+    return PerProblem(**fields, values=values)
 
 
 def results_by(results: Results, field: str) -> dict[str, Results]:
@@ -49,14 +59,17 @@ def results_by(results: Results, field: str) -> dict[str, Results]:
     check_by(meta, field)
     groups: dict[str, list[str]] = {}
     for problem_id, fields in zip(results.ids, meta, strict=True):
-        groups.setdefault(str(fields.get(field, _WITHOUT)), []).append(problem_id)
-    return {value: only_problems(results, groups[value]) for value in sorted(groups, key=_order)}
+        value = str(fields.get(field, _WITHOUT))
+        groups.setdefault(value, []).append(problem_id)
+    values = sorted(groups, key=_numbers_then_texts)
+    return {value: only_problems(results, groups[value]) for value in values}
 
 
-def _order(value: str) -> tuple[int, float, str]:
+def _numbers_then_texts(value: str) -> tuple[int, float, str]:
+    """Return a key that sorts numbers by size, then texts, and no value last."""
     with contextlib.suppress(ValueError):
         return 0, float(value), ""
-    return 1 + (value == _WITHOUT), 0.0, value
+    return (2 if value == _WITHOUT else 1), 0.0, value
 
 
 def check_by(meta: Iterable[Mapping[str, Any]], field: str | None) -> None:

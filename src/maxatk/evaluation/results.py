@@ -62,7 +62,8 @@ class PerProblem:
     def __post_init__(self) -> None:
         columns = {name: getattr(self, name) for name in PROBLEM_COLUMNS}
         for metric, by_k in self.values.items():
-            columns |= {f"{metric}.{k}": column for k, column in by_k.items()}
+            for k, column in by_k.items():
+                columns[f"{metric}.{k}"] = column
         for name, column in columns.items():
             if column is not None and len(column) != len(self.ids):
                 raise DataError(
@@ -72,6 +73,7 @@ class PerProblem:
 
 
 PROBLEM_COLUMNS = [field.name for field in dataclasses.fields(PerProblem) if field.name != "values"]
+"""The columns of `PerProblem` that are no metric."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,18 +98,25 @@ class Counts:
     @property
     def lacking(self) -> str:
         """How many samples lack a reward, what becomes of them, and why; nothing if none does."""
-        found = {"have no reward and are left out": self.unscored}
-        found["count as 0, since their reward failed"] = self.zeroed
-        said = [
-            f"{number:,} of {self.samples:,} samples ({number / self.samples:.1%}) {what}"
-            for what, number in found.items()
+        consequences = {
+            "have no reward and are left out": self.unscored,
+            "count as 0, since their reward failed": self.zeroed,
+        }
+        sentences = [
+            f"{number:,} of {self.samples:,} samples ({number / self.samples:.1%}) {consequence}"
+            for consequence, number in consequences.items()
             if number
         ]
-        reasons = sorted(self.reasons.items(), key=lambda reason: -reason[1])
-        why = [f"{reason} ({number:,})" for reason, number in reasons[:_REASONS_SHOWN]]
-        if len(reasons) > _REASONS_SHOWN:
-            why.append(f"{len(reasons) - _REASONS_SHOWN:,} reasons more")
-        return ", ".join(said) + (f": {'; '.join(why)}" if said and why else "")
+        most_frequent_first = sorted(self.reasons.items(), key=lambda reason: -reason[1])
+        reasons = [
+            f"{reason} ({number:,})" for reason, number in most_frequent_first[:_REASONS_SHOWN]
+        ]
+        if len(most_frequent_first) > _REASONS_SHOWN:
+            reasons.append(f"{len(most_frequent_first) - _REASONS_SHOWN:,} reasons more")
+        text = ", ".join(sentences)
+        if sentences and reasons:
+            text += f": {'; '.join(reasons)}"
+        return text
 
 
 @dataclasses.dataclass(frozen=True)
@@ -171,7 +180,9 @@ class Results:
         for metric in METRICS:
             if not self.metrics.get(metric):
                 raise DataError(f"metrics.{metric}: is missing")
-        for metric, by_k in self.metrics.items() if self.ids else ():
+        if not self.ids:
+            return  # only means are known
+        for metric, by_k in self.metrics.items():
             missing = by_k.keys() - self.per_problem.values.get(metric, {}).keys()
             if missing:
                 raise DataError(f"per_problem.{metric}.{min(missing)}: is missing")
@@ -199,19 +210,21 @@ class Results:
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row a problem, metric and k, its value NaN without one; needs pandas."""
-        found, count = self.per_problem, len(self.ids)
-        places = [(metric, k) for metric in METRICS for k in self.ks]
-        values = [found.values[metric][k] for metric, k in places]
-        return data_frame(
-            {
-                "problem": self.ids * len(places),
-                "samples": found.samples * len(places),
-                "scored": found.scored * len(places),
-                "metric": [metric for metric, _ in places for _ in range(count)],
-                "k": [k for _, k in places for _ in range(count)],
-                "value": np.array(values, dtype=np.float64).ravel().tolist(),
-            }
-        )
+        columns: dict[str, list[Any]] = {}
+        for metric in METRICS:
+            for k in self.ks:
+                values = np.array(self.per_problem.values[metric][k], dtype=np.float64)  # None: NaN
+                block = {
+                    "problem": self.ids,
+                    "samples": self.per_problem.samples,
+                    "scored": self.per_problem.scored,
+                    "metric": [metric] * len(self.ids),
+                    "k": [k] * len(self.ids),
+                    "value": values.tolist(),
+                }
+                for name, cells in block.items():
+                    columns.setdefault(name, []).extend(cells)
+        return data_frame(columns)
 
     def _repr_html_(self) -> str:
         """Return the scores, and what the samples lack, for a notebook."""
@@ -220,14 +233,17 @@ class Results:
             for metric in METRICS
             for k, mean in self.metrics[metric].items()
         ]
-        found = f"{self.counts.problems:,} problems, {self.counts.samples:,} samples"
-        said = escape(". ".join(filter(None, (found, self.counts.lacking))))
-        return f"{html_table(('metric', 'mean', '95% from', 'to'), rows)}<p>{said}.</p>"
+        table = html_table(("metric", "mean", "95% from", "to"), rows)
+        sentences = [f"{self.counts.problems:,} problems, {self.counts.samples:,} samples"]
+        if self.counts.lacking:
+            sentences.append(self.counts.lacking)
+        return f"{table}<p>{escape('. '.join(sentences))}.</p>"
 
     def to_json(self) -> dict[str, Any]:
         """Return the content of `results.json`."""
         row = msgspec.to_builtins(self, str_keys=True)
         columns = row["per_problem"]
+        # In the file the values of a metric stand beside the other columns, under its name.
         values = columns.pop("values")
         if self.per_problem.meta is None:
             columns.pop("meta", None)
@@ -238,8 +254,9 @@ class Results:
         """Return the results of a JSON object; raises DataError with place and field for others."""
         columns = row.get("per_problem")
         if isinstance(columns, Mapping):
-            own = {name: columns[name] for name in PROBLEM_COLUMNS if name in columns}
-            columns = {**own, "values": {n: of for n, of in columns.items() if n not in own}}
+            fields = {name: columns[name] for name in PROBLEM_COLUMNS if name in columns}
+            metrics = {name: by_k for name, by_k in columns.items() if name not in fields}
+            columns = {**fields, "values": metrics}
         try:
             return msgspec.convert({**row, "per_problem": columns}, cls, str_keys=True)
         except (ValueError, TypeError, AttributeError) as error:

@@ -31,7 +31,8 @@ class Scorer:
     """
 
     def __init__(self, reward: Any, problems: Mapping[str, Problem], verifier: Verifier) -> None:
-        self._problems, self._verifier = problems, verifier
+        self._problems = problems
+        self._verifier = verifier
         self._reward: Reward = load_reward(reward, verifier=verifier)
         self._reward.check(list(problems.values()))
         self._by_tests = reward == BY_TESTS
@@ -43,46 +44,76 @@ class Scorer:
 
     def score(self, batch: Sequence[Submission]) -> Iterator[list[tuple[Score, FailedTest | None]]]:
         """Yield the scores of submissions, and why they failed, in order as soon as known."""
-        if not self._by_tests:
-            yield [(score, None) for score in self._rewarded(batch)]
-            return
-        visible = visible_shares(batch, self._verifier, self._problems)
-        jobs = [problem_job(f.program, self._problems[f.sample.problem_id]) for f in batch]
-        early: dict[int, Verdict] = {}  # verified before one that precedes it in the batch
-        handed = 0
-        for index, verdict in self._verifier.verify_stream(jobs):
-            early[index] = verdict
-            first = handed
-            while handed in early:
-                handed += 1
-            if handed > first:
-                ready = range(first, handed)
-                yield [self._scored(batch[at], early.pop(at), visible) for at in ready]
+        if self._by_tests:
+            yield from self._scored_by_tests(batch)
+        else:
+            yield [(score, None) for score in self._scored_by_reward(batch)]
 
-    def _scored(
-        self, found: Submission, verdict: Verdict, visible: Mapping[Key, float]
+    def _scored_by_tests(
+        self, batch: Sequence[Submission]
+    ) -> Iterator[list[tuple[Score, FailedTest | None]]]:
+        shares = visible_shares(batch, self._verifier, self._problems)
+        jobs = [problem_job(s.program, self._problems[s.sample.problem_id]) for s in batch]
+        # Verdicts come in the order in which programs end. Scores are stored in the order of the
+        # batch, so that the file of an interrupted run is a prefix of that of an uninterrupted one.
+        waiting: dict[int, Verdict] = {}
+        first = 0  # the place in the batch of the next score
+        for place, verdict in self._verifier.verify_stream(jobs):
+            waiting[place] = verdict
+            ready = []
+            while first in waiting:
+                ready.append(self._score_of(batch[first], waiting.pop(first), shares))
+                first += 1
+            if ready:
+                yield ready
+
+    def _score_of(
+        self, submission: Submission, verdict: Verdict, visible_shares: Mapping[Key, float]
     ) -> tuple[Score, FailedTest | None]:
-        name, sample = key = key_of(found.sample)
-        counts = (verdict.reward, verdict.passed, verdict.total, verdict.outcome)
-        about = (*key, *counts, round(verdict.seconds, 6), program_key(found.program))
-        columns = {"visible_tests": visible[key]} if key in visible else {}
-        test_at = self._problems[name].tests.__getitem__
-        failure = failure_of(verdict, test_at, problem_id=name, sample=sample)
-        return Score(*about, columns), failure
+        key = key_of(submission.sample)
+        problem_id, sample = key
+        score = Score(
+            problem_id,
+            sample,
+            verdict.reward,
+            verdict.passed,
+            verdict.total,
+            verdict.outcome,
+            round(verdict.seconds, 6),
+            program_key(submission.program),
+            {"visible_tests": visible_shares[key]} if key in visible_shares else {},
+        )
+        test_at = self._problems[problem_id].tests.__getitem__
+        return score, failure_of(verdict, test_at, problem_id=problem_id, sample=sample)
 
-    def _rewarded(self, batch: Sequence[Submission]) -> Iterator[Score]:
+    def _scored_by_reward(self, batch: Sequence[Submission]) -> Iterator[Score]:
         """Yield the scores by a reward function: its sum, and its parts as columns."""
-        chosen = [self._problems[f.sample.problem_id] for f in batch]
-        prompts = [problem.prompt for problem in chosen]
+        problems = [self._problems[submission.sample.problem_id] for submission in batch]
         started = time.perf_counter()
-        completions = [f.sample.completion for f in batch]
-        rewarded = self._reward.rewarded(prompts, completions, columns_of(chosen))
+        rewards = self._reward.rewarded(
+            [problem.prompt for problem in problems],
+            [submission.sample.completion for submission in batch],
+            columns_of(problems),
+        )
+        # The function is called once for the batch, so that a sample has its mean.
         seconds = round((time.perf_counter() - started) / len(batch), 6)
-        for f, found in zip(batch, rewarded, strict=True):
-            outcome = Outcome.NO_REWARD if found.total is None else Outcome.SCORED
-            outcome = outcome if found.error is None else Outcome.REWARD_ERROR
-            about = (*key_of(f.sample), found.total, 0, 0, outcome, seconds)
-            yield Score(*about, columns=found.parts, error=found.error)
+        for submission, reward in zip(batch, rewards, strict=True):
+            if reward.error is not None:
+                outcome = Outcome.REWARD_ERROR
+            elif reward.total is None:
+                outcome = Outcome.NO_REWARD
+            else:
+                outcome = Outcome.SCORED
+            yield Score(
+                *key_of(submission.sample),
+                reward.total,
+                passed=0,
+                total=0,
+                outcome=outcome,
+                seconds=seconds,
+                columns=reward.parts,
+                error=reward.error,
+            )
 
 
 @contextlib.contextmanager
@@ -98,25 +129,20 @@ def scoring_thread(
     errors: list[BaseException] = []
 
     def put(batch: Sequence[Submission]) -> None:
-        for found in batch:
+        for submission in batch:
             if errors:
                 raise errors[0]
-            waiting.put(found)
+            waiting.put(submission)
 
     def run() -> None:
-        # It goes on emptying the queue after an error: a sampler in `put` must not wait forever.
-        last: Submission | None
-        while last := waiting.get():
-            batch = [last]
-            while len(batch) < BATCH and not waiting.empty() and (last := waiting.get()):
-                batch.append(last)
-            if not errors:
-                try:
-                    work(batch)
-                except BaseException as error:
-                    errors.append(error)
-            if last is None:
-                return
+        for batch in _batches(waiting):
+            # It empties the queue after an error too: a sampler in `put` must not wait forever.
+            if errors:
+                continue
+            try:
+                work(batch)
+            except BaseException as error:
+                errors.append(error)
 
     thread = threading.Thread(target=run, name="maxatk-verify", daemon=True)
     with quick_turns():
@@ -133,20 +159,38 @@ def scoring_thread(
         raise errors[0]
 
 
+def _batches(waiting: queue.Queue[Submission | None]) -> Iterator[list[Submission]]:
+    """Yield what waits, up to `BATCH` submissions at a time, until None comes."""
+    ended = False
+    while not ended:
+        # The first is waited for. The others of its batch are those that wait behind it by then.
+        submission = waiting.get()
+        batch: list[Submission] = []
+        while submission is not None:
+            batch.append(submission)
+            if len(batch) == BATCH or waiting.empty():
+                break
+            submission = waiting.get()
+        ended = submission is None
+        if batch:
+            yield batch
+
+
 def visible_shares(
     batch: Sequence[Submission], verifier: Verifier, problems: Mapping[str, Problem]
 ) -> dict[Key, float]:
     """Return the share of visible tests that passed, where there are any and they were verified."""
-    shown = {
-        name: dataclasses.replace(problems[name], tests=problems[name].visible_tests)
-        for name in {f.sample.problem_id for f in batch}
-        if problems[name].visible_tests
-    }
-    chosen = [f for f in batch if f.sample.problem_id in shown]
-    jobs = [problem_job(f.program, shown[f.sample.problem_id]) for f in chosen]
+    # The same problems with the tests that their prompts show in place of those that decide.
+    shown: dict[str, Problem] = {}
+    for problem_id in {submission.sample.problem_id for submission in batch}:
+        problem = problems[problem_id]
+        if problem.visible_tests:
+            shown[problem_id] = dataclasses.replace(problem, tests=problem.visible_tests)
+    tested = [submission for submission in batch if submission.sample.problem_id in shown]
+    jobs = [problem_job(s.program, shown[s.sample.problem_id]) for s in tested]
     verdicts = verifier.verify_many(jobs) if jobs else []
     return {
-        key_of(f.sample): verdict.reward
-        for f, verdict in zip(chosen, verdicts, strict=True)
+        key_of(submission.sample): verdict.reward
+        for submission, verdict in zip(tested, verdicts, strict=True)
         if verdict.reward is not None
     }

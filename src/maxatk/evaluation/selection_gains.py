@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -21,14 +21,24 @@ from maxatk.records import Sample, Score
 from maxatk.statistics.intervals import FloatArray, Interval, check_ks, default_ks, mean_interval
 
 SCORIO_RULES = (
-    *("best_of_n", "majority_of_the_bests", "best_of_majority", "weighted_majority_vote"),
-    *("softmax_weighted_vote", "rank_weighted_vote", "logit_weighted_vote", "filtered_vote"),
+    "best_of_n",
+    "majority_of_the_bests",
+    "best_of_majority",
+    "weighted_majority_vote",
+    "softmax_weighted_vote",
+    "rank_weighted_vote",
+    "logit_weighted_vote",
+    "filtered_vote",
     "cges_vote",
 )
 _SCORIO = "scorio:"
 _SUBSETS = 200  # of each size, from every problem: a rule of scorio has no sum over all of them
-_TRUTH, _RANDOM, _MAJORITY = "truth", "random", "majority"
+
+_TRUTH = "truth"
+_RANDOM = "random"
+_MAJORITY = "majority"
 _OF_SAMPLES = ("likelihood", "mean_likelihood", "tokens", "entropy", _MAJORITY)
+
 _Row: TypeAlias = tuple[float, Mapping[str, Any]]
 """The reward of a sample, and what it can be chosen by."""
 
@@ -65,53 +75,67 @@ def selection_gains(
         )
     scores = read_records(folder / SCORES, Score)
     samples = read_records(folder / SAMPLES, Sample) if (folder / SAMPLES).is_file() else {}
-    rows = [(score, _known(score, samples.get(key))) for key, score in scores.items()]
-    known = {name for _, values in rows for name in values}
-    needed = [part for way in by for part in _parts(way)]
-    for name in needed:
-        if name not in known and name in _OF_SAMPLES:
-            raise errors.InvalidValueError(
-                f"by: {name!r} needs what {SAMPLES} of {folder} does not hold; allowed here: "
-                f"{', '.join(sorted(known)) or 'nothing'}"
-            )
-        if name not in known:
-            raise errors.unknown_name("by", name, known)
-    groups: dict[str, list[_Row]] = defaultdict(list)
-    for score, values in rows:
-        if score.reward is not None and all(name in values for name in needed):
-            groups[score.problem_id].append((score.reward, values))
-    if not groups:
+    scored = [(score, _criteria(score, samples.get(key))) for key, score in scores.items()]
+    needed = [criterion for way in by for criterion in _criteria_of_way(way)]
+    _refuse_missing(needed, {name for _, criteria in scored for name in criteria}, folder)
+
+    rows_by_problem: dict[str, list[_Row]] = defaultdict(list)
+    for score, criteria in scored:
+        if score.reward is not None and all(name in criteria for name in needed):
+            rows_by_problem[score.problem_id].append((score.reward, criteria))
+    if not rows_by_problem:
         raise errors.InvalidValueError(
             f"{folder}: no sample has a reward and all of {', '.join(by)}"
         )
-    fewest = min(map(len, groups.values()))
+    fewest = min(map(len, rows_by_problem.values()))
     ks = default_ks(fewest) if ks is None else check_ks(ks, fewest)
-    gains = {
-        name: mean_interval(np.stack([_gain(name, found, ks) for found in groups.values()]))
-        for name in (_TRUTH, *by, _RANDOM)
-    }
-    left_out = len({score.problem_id for score, _ in rows}) - len(groups)
-    return SelectionGains(tuple(ks), gains, len(groups), left_out)
+
+    gains = {}
+    for way in (_TRUTH, *by, _RANDOM):
+        table = np.stack([_gain(way, rows, ks) for rows in rows_by_problem.values()])
+        gains[way] = mean_interval(table)  # of (problems, ks)
+    problems = {score.problem_id for score, _ in scored}
+    return SelectionGains(
+        ks=tuple(ks),
+        gains=gains,
+        problems=len(rows_by_problem),
+        left_out=len(problems) - len(rows_by_problem),
+    )
 
 
-def _known(score: Score, sample: Sample | None) -> dict[str, Any]:
+def _refuse_missing(needed: Sequence[str], present: Collection[str], folder: Path) -> None:
+    for name in needed:
+        if name in present:
+            continue
+        if name in _OF_SAMPLES:
+            raise errors.InvalidValueError(
+                f"by: {name!r} needs what {SAMPLES} of {folder} does not hold; allowed here: "
+                f"{', '.join(sorted(present)) or 'nothing'}"
+            )
+        raise errors.unknown_name("by", name, present)
+
+
+def _criteria(score: Score, sample: Sample | None) -> dict[str, Any]:
     """Return what a sample can be chosen by: numbers, and what it votes for as "majority"."""
-    known = {**score.columns, _MAJORITY: score.program}
+    criteria: dict[str, Any] = {**score.columns, _MAJORITY: score.program}
     if sample is not None:
-        known |= {"likelihood": sample.logprob, "tokens": sample.tokens, "entropy": sample.entropy}
-        known[_MAJORITY] = score.program or answer_of(sample.completion)
+        criteria["likelihood"] = sample.logprob
+        criteria["tokens"] = sample.tokens
+        criteria["entropy"] = sample.entropy
+        criteria[_MAJORITY] = score.program or answer_of(sample.completion)
         if sample.logprob is not None and sample.tokens:
-            known["mean_likelihood"] = sample.logprob / sample.tokens
-    return {name: value for name, value in known.items() if value is not None}
+            criteria["mean_likelihood"] = sample.logprob / sample.tokens
+    return {name: value for name, value in criteria.items() if value is not None}
 
 
-def _parts(way: str) -> tuple[str, ...]:
-    """Return what a way of choosing needs of a sample; raises as `selection_gains`."""
+def _criteria_of_way(way: str) -> tuple[str, ...]:
+    """Return the names of what a way of choosing needs; raises as `selection_gains`."""
     if not way.startswith(_SCORIO):
         return (way,)
     rule, _, column = way.removeprefix(_SCORIO).partition(":")
     if rule not in SCORIO_RULES:
-        raise errors.unknown_name("by", way, [f"{_SCORIO}{known}" for known in SCORIO_RULES])
+        allowed = [f"{_SCORIO}{name}" for name in SCORIO_RULES]
+        raise errors.unknown_name("by", way, allowed)
     if not column:
         raise errors.InvalidValueError(f"by: {way!r} names no scores; allowed: {way}:COLUMN")
     with needing(f"by: {way!r} needs the package 'scorio': pip install 'maxatk[scorio]'"):
@@ -119,19 +143,20 @@ def _parts(way: str) -> tuple[str, ...]:
     return _MAJORITY, column
 
 
-def _gain(name: str, rows: Sequence[_Row], ks: Sequence[int]) -> FloatArray:
+def _gain(way: str, rows: Sequence[_Row], ks: Sequence[int]) -> FloatArray:
     """Return the gain of one way of choosing over the samples of a problem: (K,)."""
     rewards = np.array([reward for reward, _ in rows], dtype=np.float64)
-    if name == _TRUTH:
+    if way == _TRUTH:
         return max_at_k(rewards, list(ks))
-    if name == _RANDOM:
+    if way == _RANDOM:
         return np.full(len(ks), rewards.mean())
-    if name == _MAJORITY:
-        return majority_at_k(rewards, [values[_MAJORITY] for _, values in rows], list(ks))
-    scores = np.array([values[_parts(name)[-1]] for _, values in rows], dtype=np.float64)
-    if name.startswith(_SCORIO):
-        votes = [values[_MAJORITY] for _, values in rows]
-        return _scorio_gain(name, rewards, votes, scores, ks)
+    if way == _MAJORITY:
+        return majority_at_k(rewards, [criteria[_MAJORITY] for _, criteria in rows], list(ks))
+    column = _criteria_of_way(way)[-1]
+    scores = np.array([criteria[column] for _, criteria in rows], dtype=np.float64)
+    if way.startswith(_SCORIO):
+        votes = [criteria[_MAJORITY] for _, criteria in rows]
+        return _scorio_gain(way, rewards, votes, scores, ks)
     return max_at_k(rewards, list(ks), selection=scores)
 
 
@@ -144,11 +169,13 @@ def _scorio_gain(
     codes = np.unique(votes, return_inverse=True)[1]  # an empty answer would have no vote
     samples = np.tile(np.arange(len(rewards)), (_SUBSETS, 1))
     orders = np.random.default_rng(0).permuted(samples, axis=1)
-    try:
-        chosen = [
-            choose(codes[some], scores[some], return_index=True)[1][:, None]
-            for some in (orders[:, :k] for k in ks)
-        ]
-    except ValueError as error:
-        raise errors.InvalidValueError(f"by: {way!r}: {error}") from error
-    return np.array([rewards[np.take_along_axis(orders, at, axis=1)].mean() for at in chosen])
+    gains = []
+    for k in ks:
+        subsets = orders[:, :k]  # nested: those of a larger k hold those of a smaller one
+        try:
+            places = choose(codes[subsets], scores[subsets], return_index=True)[1]
+        except ValueError as error:
+            raise errors.InvalidValueError(f"by: {way!r}: {error}") from error
+        chosen = np.take_along_axis(subsets, places[:, None], axis=1)
+        gains.append(rewards[chosen].mean())
+    return np.array(gains)

@@ -1,9 +1,10 @@
-"""The best of n samples: of one problem as they are drawn, and what choosing gains in a run."""
+"""The best of n samples of one problem, chosen as they are drawn."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -12,12 +13,14 @@ from typing import Any
 from maxatk import errors
 from maxatk.check import whole
 from maxatk.evaluation.scoring import BY_TESTS, Scorer, scoring_thread, visible_shares
+from maxatk.evaluation.store import key_of
 from maxatk.evaluation.submissions import Submission, answer_of, program_key, submission
 from maxatk.records import Problem, Score
 from maxatk.sampling import ModelSettings, Request, SamplingSettings, load_backend
 from maxatk.verifier import Progress, Verifier, problem_job
 
 DRAWN_AT_ONCE = 8  # samples under way at a time: few, so that an easy problem is done soon
+SOLVED = 1.0  # the reward from which on no better sample is looked for
 WAYS = ("likelihood", "visible-tests", "majority")  # of `solve`, without the tests that decide
 
 
@@ -44,7 +47,7 @@ class Choice:
     @property
     def solved(self) -> bool:
         """Whether the reward is 1 or more: with tests, whether the program passes every one."""
-        return self.by == "reward" and self.reward is not None and self.reward >= 1
+        return self.by == "reward" and self.reward is not None and self.reward >= SOLVED
 
     def to_json(self) -> dict[str, Any]:
         """Return the choice as a JSON object."""
@@ -85,99 +88,112 @@ def solve(
     """
     whole("n", n, 1)
     if by == "reward" and reward == BY_TESTS:
-        problem_job("", problem)
+        problem_job("", problem)  # raises where the problem has no tests
     if by not in ("reward", *WAYS):
         raise errors.unknown_name("select", by, WAYS)
     if by == "visible-tests" and not problem.visible_tests:
         raise errors.InvalidValueError(f"select: the problem {problem.id!r} has no visible_tests")
     settings = dataclasses.replace(settings or SamplingSettings(), samples=n)
 
-    def report(found: Sequence[Any]) -> None:
+    def report(done: int) -> None:
         if progress is not None:
-            progress(len(found), n)
+            progress(done, n)
 
     with contextlib.ExitStack() as opened:
         verifier = verifier or opened.enter_context(Verifier())
+        # Before the model, which takes longer to load: a wrong reward is refused first.
         scorer = Scorer(reward, {problem.id: problem}, verifier) if by == "reward" else None
         running = model_settings or ModelSettings(batch_size=DRAWN_AT_ONCE)
         backend = load_backend(str(model), running)
         backend.prepare({problem.id: problem.prompt}, settings)
-        sampled = backend.sample([Request(problem.id, problem.prompt, range(n))], settings)
-        drawn = opened.enter_context(contextlib.closing(sampled))
+        sampling = backend.sample([Request(problem.id, problem.prompt, range(n))], settings)
+        drawn = opened.enter_context(contextlib.closing(sampling))
         extract = verifier.program_of
-        batches = ([submission(s, problem, extract) for s in some] for some in drawn)
+        batches = ([submission(sample, problem, extract) for sample in batch] for batch in drawn)
         if scorer is not None:
-            return _best_scored(problem, batches, scorer, backend.batch_size, report)
-        found: list[Submission] = []
+            return _best_by_reward(problem, batches, scorer, backend.batch_size, report)
+        submissions: list[Submission] = []
         for batch in batches:
-            found += batch
-            report(found)
-        values = _values(problem, by, found, verifier)
+            submissions += batch
+            report(len(submissions))
+        values = _values(problem, by, submissions, verifier)
     if all(value is None for value in values):
         raise errors.DataError(f"select: no sample of {problem.id!r} has a score by {by!r}")
-    return _first_best(problem, by, found, values)
+    return _first_best(problem, by, submissions, values)
 
 
-def _best_scored(
+def _best_by_reward(
     problem: Problem,
     batches: Iterable[Sequence[Submission]],
     scorer: Scorer,
     ahead: int,
-    report: Callable[[Sequence[Any]], None],
+    report: Callable[[int], None],
 ) -> Choice:
-    found: list[Submission] = []
+    """Return the best by the reward; no batch is drawn after one of a reward of 1 or more."""
+    submissions: list[Submission] = []
     scores: list[Score] = []
+    solved = threading.Event()  # set by the thread that scores, beside the sampling
 
     def score(batch: Sequence[Submission]) -> None:
-        for some in scorer.score(batch):
-            scores.extend(score for score, _ in some)
-            report(scores)
+        for scored in scorer.score(batch):
+            for sample_score, _ in scored:
+                scores.append(sample_score)
+                if sample_score.reward is not None and sample_score.reward >= SOLVED:
+                    solved.set()
+            report(len(scores))
 
     with scoring_thread(score, ahead=ahead) as put:
         for batch in batches:
-            found += batch
+            submissions += batch
             put(batch)
-            if any((each.reward or 0) >= 1 for each in list(scores)):
+            if solved.is_set():
                 break
-    return _first_best(problem, "reward", found, [each.reward for each in scores], scores)
+    # The thread has ended: what was queued is scored, so that there is a score for each.
+    rewards = [score.reward for score in scores]
+    return _first_best(problem, "reward", submissions, rewards, scores)
 
 
 def _first_best(
     problem: Problem,
     by: str,
-    found: Sequence[Submission],
+    submissions: Sequence[Submission],
     values: Sequence[float | None],
     scores: Sequence[Score] = (),
 ) -> Choice:
+    """Return the first submission of the highest of its `values`; `scores` are those by tests."""
     outcomes = Counter(str(score.outcome) for score in scores)
     choice = Choice(problem.id, by, tuple(values), dict(sorted(outcomes.items())))
-    known = [(value, -place) for place, value in enumerate(values) if value is not None]
-    if not known:
+    best: int | None = None
+    highest: float | None = None
+    for place, value in enumerate(values):
+        if value is not None and (highest is None or value > highest):
+            best = place
+            highest = value
+    if best is None:
         return choice
-    reward, place = max(known)
-    best = found[-place]
     return dataclasses.replace(
         choice,
-        sample=best.sample.sample,
-        completion=best.sample.completion,
-        program=best.program,
-        reward=reward,
-        passed=scores[-place].passed if scores else 0,
-        total=scores[-place].total if scores else 0,
+        sample=submissions[best].sample.sample,
+        completion=submissions[best].sample.completion,
+        program=submissions[best].program,
+        reward=highest,
+        passed=scores[best].passed if scores else 0,
+        total=scores[best].total if scores else 0,
     )
 
 
 def _values(
-    problem: Problem, by: str, found: Sequence[Submission], verifier: Verifier
+    problem: Problem, by: str, submissions: Sequence[Submission], verifier: Verifier
 ) -> Sequence[float | None]:
+    """Return what each submission is worth by a way of `WAYS`; None where that is not known."""
     if by == "likelihood":
-        return [each.sample.logprob for each in found]
+        return [submission.sample.logprob for submission in submissions]
     if by == "visible-tests":
-        shares = visible_shares(found, verifier, {problem.id: problem})
-        return [shares.get((problem.id, each.sample.sample)) for each in found]
+        shares = visible_shares(submissions, verifier, {problem.id: problem})
+        return [shares.get(key_of(submission.sample)) for submission in submissions]
     if problem.tests or problem.visible_tests or problem.entry_point:
-        votes = [program_key(each.program) for each in found]
+        votes = [program_key(submission.program) for submission in submissions]
     else:
-        votes = [answer_of(each.sample.completion) for each in found]
+        votes = [answer_of(submission.sample.completion) for submission in submissions]
     counts = Counter(votes)
     return [float(counts[vote]) for vote in votes]

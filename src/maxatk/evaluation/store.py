@@ -76,7 +76,8 @@ class Store(Generic[RecordT]):
         data = "".join(lines).encode()
         try:
             while data:
-                data = data[self._file.write(data) :]
+                written = self._file.write(data)  # of a full disk, fewer bytes than were given
+                data = data[written:]
         except OSError as error:
             raise OSError(error.errno, error.strerror, str(self.path)) from error
         self.records.update(added)
@@ -123,17 +124,18 @@ def read_records(path: str | Path, kind: type[RecordT]) -> dict[Key, RecordT]:
 
 
 def _cut_torn_lines(path: Path) -> None:
+    """Cut off what a kill has left: a last line without its end, and last lines of zero bytes."""
     with path.open("rb+") as file:
         end = file.seek(0, os.SEEK_END)
-        keep = _line_start(file, end)
-        while keep > 0:
-            start = _line_start(file, keep - 1)
+        kept = _line_start(file, end)
+        while kept > 0:
+            start = _line_start(file, kept - 1)
             file.seek(start)
-            if b"\0" not in file.read(keep - start):
+            if b"\0" not in file.read(kept - start):
                 break
-            keep = start
-        if keep < end:
-            file.truncate(keep)
+            kept = start
+        if kept < end:
+            file.truncate(kept)
 
 
 def _line_start(file: BinaryIO, end: int) -> int:

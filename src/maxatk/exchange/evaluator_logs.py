@@ -51,9 +51,11 @@ def _evalplus_sample(task: str, number: int, sample: RawRow) -> LogRow:
     except DataError as error:
         raise DataError(f"field 'eval.{task}.{number}': {error}") from error
     columns = {"base": base}
+    reward = base
     if sample.get("plus_status") is not None:  # absent where only the base tests were run
-        columns["plus"] = base * float(sample["plus_status"] == _PASS)
-    return LogRow(task, number, solution, columns.get("plus", base), columns, program=solution)
+        reward = base * float(sample["plus_status"] == _PASS)
+        columns["plus"] = reward
+    return LogRow(task, number, solution, reward, columns, program=solution)
 
 
 def _livecodebench(row: RawRow, _: Mapping[str, str]) -> list[LogRow]:
@@ -63,13 +65,14 @@ def _livecodebench(row: RawRow, _: Mapping[str, str]) -> list[LogRow]:
     grades = log.field(row, "graded_list", "a list", absent=[None] * len(programs))
     texts = log.one_each(texts, len(programs), "output_list")
     grades = log.one_each(grades, len(programs), "graded_list")
-    problem = log.identifier(log.field(row, "question_id"), "question_id")
+    problem_id = log.identifier(log.field(row, "question_id"), "question_id")
     prompt = log.conversation(row.get("question_content"))
-    rewards = [log.reward(grade, "graded_list") for grade in grades]
-    return [
-        LogRow(problem, number, text, reward, program=program, prompt=prompt)
-        for number, (program, text, reward) in enumerate(zip(programs, texts, rewards, strict=True))
-    ]
+    samples: list[LogRow] = []
+    for program, text, grade in zip(programs, texts, grades, strict=True):
+        reward = log.reward(grade, "graded_list")
+        number = len(samples)
+        samples.append(LogRow(problem_id, number, text, reward, program=program, prompt=prompt))
+    return samples
 
 
 def _openai(row: RawRow, _: Mapping[str, str]) -> list[LogRow]:
@@ -85,7 +88,8 @@ def _openai(row: RawRow, _: Mapping[str, str]) -> list[LogRow]:
         raise DataError(f"field 'response.status_code': must be 200, got {status!r:.60}")
     texts = []
     for number, choice in enumerate(log.field(row, "response.body.choices", "a list of objects")):
-        name = "text" if "text" in choice else "message.content"  # text: of a completions endpoint
+        # An endpoint of completions has `text`, one of chats a message.
+        name = "text" if "text" in choice else "message.content"
         texts.append(log.field(row, f"response.body.choices.{number}.{name}", "text"))
     problem, mark, number = custom.rpartition("#")
     if not mark or not number.isdecimal():
@@ -104,9 +108,11 @@ def _lm_eval(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow]:
     """
     if row.get("filter") != mapping.get("filter", row.get("filter")):
         return []
-    # A list a request, and in it a list of repeats; a choice among answers has pairs instead.
+    # A list of requests, and for each a list of its repeats. A task of multiple choice has a
+    # request for each of its answers, and pairs of numbers instead of texts.
     requests = log.field(row, "resps")
-    responses: Any = requests[0] if isinstance(requests, list) and len(requests) == 1 else None
+    one_request = isinstance(requests, list) and len(requests) == 1
+    responses: Any = requests[0] if one_request else None
     if not log.is_list_of(str, responses):
         raise DataError(
             "field 'resps': must be one list of generated texts; a task of multiple choice has "
@@ -145,18 +151,24 @@ def _inspect(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow]:
     """
     scores = {name: _LETTERS.get(str(value), value) for name, value in row["scores"].items()}
     scorer = mapping.get("scorer") or next(iter(scores), "")
-    several = len(scores) > 1 and not mapping.keys() & {"scorer", "reward"}
-    if several or (scores and scorer not in scores):
+    ambiguous = len(scores) > 1 and not mapping.keys() & {"scorer", "reward"}
+    if ambiguous or (scores and scorer not in scores):
         raise DataError(f"field 'scores': has {', '.join(scores)}; --map scorer=NAME chooses one")
-    prompt, target = row["input"], row["target"]
+    reward = None
+    if "reward" not in mapping:
+        reward = log.reward(scores.get(scorer), f"scores.{scorer}")
+    prompt = row["input"]
+    if not isinstance(prompt, str):
+        prompt = "\n".join(message.text for message in prompt)
+    target = row["target"]
     return [
         LogRow(
             log.identifier(row["id"], "id"),
-            row["epoch"] - 1,
+            row["epoch"] - 1,  # epochs count from 1, samples from 0
             row["completion"],
-            None if "reward" in mapping else log.reward(scores.get(scorer), f"scores.{scorer}"),
+            reward,
             log.numbers(scores),
-            prompt=prompt if isinstance(prompt, str) else "\n".join(m.text for m in prompt),
+            prompt=prompt,
             answer=target if isinstance(target, str) else "\n".join(target),
         )
     ]

@@ -24,19 +24,22 @@ def _ours(row: RawRow, _: Mapping[str, str]) -> list[LogRow]:
         raise DataError(
             f"sample: missing field 'problem_id' (or 'task_id' of other tools); got {sorted(row)}"
         )
-    given = [name for name in ("solution", "completion") if row.get(name) is not None]
-    if not given:
+    present = [name for name in ("solution", "completion") if row.get(name) is not None]
+    if not present:
         raise DataError(f"sample: missing field 'completion' or 'solution'; got {sorted(row)}")
-    task, text = (log.field(row, name, "text") for name in ("task_id", given[0]))
-    if given[0] == "solution":
+    task = log.field(row, "task_id", "text")
+    text = log.field(row, present[0], "text")
+    if present[0] == "solution":
         return [LogRow(task, completion=text, program=text)]
     return [LogRow(task, completion=text, continues=True)]
 
 
 def _table(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow]:
     """Read a plain table; a row of a completion without a reward is one to be verified."""
-    scored = "reward" in row or row.get("completion") is None
-    for name in ("problem_id", "reward") if scored else ("problem_id",):
+    needed = ["problem_id"]
+    if "reward" in row or row.get("completion") is None:
+        needed.append("reward")
+    for name in needed:
         if name not in row and name not in mapping:
             missing = f"field {name!r}: is missing; got {', '.join(sorted(map(str, row)))}"
             raise DataError(f"{missing}; --map {name}=FIELD says which it is")

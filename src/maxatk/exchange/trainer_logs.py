@@ -30,8 +30,9 @@ def _trl(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow]:
     """Read a row of `log_completions`, one parquet file a step; a reward function is a column."""
     columns = log.numbers(row)
     # A reward that is empty here, or NaN, may be a number in another row.
-    numbers = [name for name, of in row.items() if name in columns or of is None or of != of]
-    rewards = [name for name in numbers if name not in _TRL_FIELDS]
+    missing = [name for name, value in row.items() if value is None or value != value]
+    rewards = [name for name in row if name in columns or name in missing]
+    rewards = [name for name in rewards if name not in _TRL_FIELDS]
     paths = {"prompt": "prompt", "completion": "completion"}
     if "reward" not in mapping:
         if len(rewards) != 1:
@@ -45,8 +46,8 @@ def _trl(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow]:
 
 def _verl(row: RawRow, _: Mapping[str, str]) -> list[LogRow]:
     """Read a line of `rollout_data_dir` or `validation_data_dir`, one file a step."""
-    if _VERL_FILLS.fullmatch(str(row.get("uid"))):  # fills a rollout batch, and is no sample
-        return []
+    if _VERL_FILLS.fullmatch(str(row.get("uid"))):
+        return []  # it fills a rollout batch, and is no sample
     paths = {"prompt": "input", "completion": "output", "reward": "score", "answer": "gts"}
     return [log.sample_at(row, paths)]
 
@@ -54,33 +55,51 @@ def _verl(row: RawRow, _: Mapping[str, str]) -> list[LogRow]:
 def _verifiers(row: RawRow, _: Mapping[str, str]) -> list[LogRow]:
     """Read an episode of traces.jsonl, whose traces for training are samples, or results.jsonl."""
     if "traces" not in row:
-        paths = {name: name for name in ("prompt", "completion", "answer")}
-        paths |= {"problem_id": "example_id"} | ({} if row.get("error") else {"reward": "reward"})
-        columns = log.numbers_at(row, "metrics")
-        return [log.sample_at(row, paths, columns)]
-    named = ("task.key", "task.data.name", "task.data.idx", "task.hash")
-    ids = (log.field(row, name, absent=None) for name in named)
-    problem = log.identifier(next((n for n in ids if n is not None), None), "task.key")
+        paths = {
+            "problem_id": "example_id",
+            "prompt": "prompt",
+            "completion": "completion",
+            "answer": "answer",
+        }
+        if not row.get("error"):  # a rollout that failed has a reward of 0 that says nothing
+            paths["reward"] = "reward"
+        return [log.sample_at(row, paths, log.numbers_at(row, "metrics"))]
+    problem_id = _task_of_verifiers(row)
+    prompt = log.conversation(log.field(row, "task.data.prompt", absent=None))
     return [
-        _trace(trace, problem, log.conversation(log.field(row, "task.data.prompt", absent=None)))
+        _trace(trace, problem_id, prompt)
         for trace in log.field(row, "traces", "a list of objects")
         if log.field(trace, "agent.trainable", absent=True)
     ]
 
 
-def _trace(trace: RawRow, problem: str, prompt: str | None) -> LogRow:
+def _task_of_verifiers(row: RawRow) -> str:
+    """Return the id of an episode's problem: the first that the task has."""
+    for path in ("task.key", "task.data.name", "task.data.idx", "task.hash"):
+        value = log.field(row, path, absent=None)
+        if value is not None:
+            return log.identifier(value, "task.key")
+    return log.identifier(None, "task.key")  # raises, naming the field
+
+
+def _trace(trace: RawRow, problem_id: str, prompt: str | None) -> LogRow:
+    """Return the sample of a trace: its last sampled message, and its weighted rewards."""
     rewards = log.field(trace, "rewards", "an object", absent={})
-    scored = [score for score in rewards.values() if score is not None]
+    parts = [part for part in rewards.values() if part is not None]
     try:
-        value = sum(float(score["score"]) * float(score.get("weight", 1.0)) for score in scored)
+        total = sum(float(part["score"]) * float(part.get("weight", 1.0)) for part in parts)
     except (ValueError, TypeError, LookupError, AttributeError) as error:
-        text = f"field 'traces.rewards': must map names to scores, got {scored!r:.60}"
+        text = f"field 'traces.rewards': must map names to scores, got {parts!r:.60}"
         raise DataError(text) from error
     nodes = log.field(trace, "nodes", "a list of objects")
-    said = [node["message"] for node in nodes if node.get("sampled")]
-    columns = log.numbers_at(trace, "metrics")
-    reward = log.reward(value, "traces.rewards") if scored else None
-    return LogRow(problem, None, log.conversation(said[-1:]), reward, columns, prompt=prompt)
+    messages = [node["message"] for node in nodes if node.get("sampled")]
+    return LogRow(
+        problem_id,
+        completion=log.conversation(messages[-1:]),
+        reward=log.reward(total, "traces.rewards") if parts else None,
+        columns=log.numbers_at(trace, "metrics"),
+        prompt=prompt,
+    )
 
 
 def _slime_rows(path: Path) -> Iterator[PlacedRow]:
@@ -111,33 +130,53 @@ def _rllm(row: RawRow, _: Mapping[str, str]) -> list[LogRow]:
     trajectories = log.field(row, "trajectories", "a list of objects")
     if not trajectories:
         raise DataError("field 'trajectories': is empty")
-    last, right = trajectories[-1], float(bool(row["is_correct"]))
-    name = str(row.get("id", ""))
-    problem = log.field(row, "task.id", absent=name.rpartition(":")[0] or name)
-    end = (log.field(last, "steps", "a list of objects") or [{}])[-1]
-    said = end.get("model_response") or log.conversation((end.get("chat_completions") or [])[-1:])
-    said = said or log.conversation(last.get("output"))
-    reward = log.reward(log.field(last, "reward", absent=right), "reward")
-    columns = {"correct": right, **log.numbers_at(row, "metrics")}
-    prompt = log.conversation(log.field(row, "task.instruction", absent=None))
-    return [LogRow(log.identifier(problem, "task.id"), None, said, reward, columns, prompt=prompt)]
+    trajectory = trajectories[-1]
+    correct = float(bool(row["is_correct"]))
+    # Without a task an episode is named `problem:number`.
+    episode = str(row.get("id", ""))
+    problem_id = log.field(row, "task.id", absent=episode.rpartition(":")[0] or episode)
+    reward = log.field(trajectory, "reward", absent=correct)
+    return [
+        LogRow(
+            log.identifier(problem_id, "task.id"),
+            completion=_rllm_completion(trajectory),
+            reward=log.reward(reward, "reward"),
+            columns={"correct": correct, **log.numbers_at(row, "metrics")},
+            prompt=log.conversation(log.field(row, "task.instruction", absent=None)),
+        )
+    ]
+
+
+def _rllm_completion(trajectory: RawRow) -> str | None:
+    """Return what the model wrote in the last step, in whichever of three fields it stands."""
+    steps = log.field(trajectory, "steps", "a list of objects")
+    step = steps[-1] if steps else {}
+    if step.get("model_response"):
+        return str(step["model_response"])
+    messages = step.get("chat_completions") or []
+    return log.conversation(messages[-1:]) or log.conversation(trajectory.get("output"))
 
 
 def _tinker(row: RawRow, _: Mapping[str, str]) -> list[LogRow]:
     """Read a row of trajectories.jsonl, or of *_rollout_summaries.jsonl, which has no texts."""
     if "traj_idx" in row:
-        group = "/".join(str(log.field(row, n)) for n in ("split", "iteration", "group_idx"))
+        parts = [str(log.field(row, name)) for name in ("split", "iteration", "group_idx")]
         columns = log.numbers_at(row, "trajectory_metrics")
         paths = {"problem_id": "group", "sample": "traj_idx", "reward": "total_reward"}
-        return [log.sample_at({**row, "group": group}, paths, columns)]
+        return [log.sample_at({**row, "group": "/".join(parts)}, paths, columns)]
     turns = log.field(row, "turns", "a list of objects")
-    asked = [turn for turn in turns[:1] if turn.get("role") != "assistant"]
-    said = [turn for turn in turns if turn.get("role") == "assistant"]
-    value = None if row.get("error") else log.reward(log.field(row, "reward"), "reward")
-    columns = log.numbers_at(row, "metrics")
-    problem = log.identifier(row["example_id"] or row["idx"], "example_id")
-    text, prompt = log.conversation(said[-1:]), log.conversation(asked) or None
-    return [LogRow(problem, None, text, value, columns, prompt=prompt)]
+    prompt = [turn for turn in turns[:1] if turn.get("role") != "assistant"]
+    answers = [turn for turn in turns if turn.get("role") == "assistant"]
+    failed = bool(row.get("error"))
+    return [
+        LogRow(
+            log.identifier(row["example_id"] or row["idx"], "example_id"),
+            completion=log.conversation(answers[-1:]),
+            reward=None if failed else log.reward(log.field(row, "reward"), "reward"),
+            columns=log.numbers_at(row, "metrics"),
+            prompt=log.conversation(prompt) or None,
+        )
+    ]
 
 
 TRAINER_LOGS: Mapping[str, LogFormat] = {

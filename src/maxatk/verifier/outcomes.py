@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from maxatk.records import Outcome, TestCase, TestResult, Verdict
 from maxatk.verifier import jobs, rules
 from maxatk.verifier.encoded import printed_excerpt, value_excerpt
+from maxatk.verifier.extract import UNFINISHED_THOUGHT
 from maxatk.verifier.inside import protocol
 from maxatk.verifier.jobs import Job, Limits, Payload, Printed
 from maxatk.verifier.zygote_process import Zygote, ZygoteDiedError
@@ -59,6 +60,10 @@ class _CompileError(Exception):
 
 def verdict(zygote: Zygote, job: Job, limits: Limits) -> Verdict:
     """Verify one job on one zygote; raises ZygoteDiedError where the zygote fails."""
+    if job.program == UNFINISHED_THOUGHT:
+        return uniform(
+            job, Outcome.UNFINISHED_THOUGHT, "the reasoning never ends: no answer follows"
+        )
     try:
         payloads = [jobs.payload(test, job.entry_point) for test in job.tests]
         runs = _run(zygote, job.program, payloads, limits, _most_printed(job, limits))
@@ -83,8 +88,9 @@ def _compared(zygote: Zygote, job: Job, limits: Limits, runs: Sequence[_TestRun]
         if outcome is None:
             # One output at a time: those of all tests together could fill the memory of the host.
             output = zygote.printed(run.printed)
-            outcome = Outcome.PASSED if _matches(test, compare, output) else Outcome.WRONG_ANSWER
-            if outcome is Outcome.WRONG_ANSWER and not has_excerpt:
+            passed = _matches(test, compare, output, job.tolerance or 0.0)
+            outcome = Outcome.PASSED if passed else Outcome.WRONG_ANSWER
+            if not passed and not has_excerpt:
                 has_excerpt = True
                 got = printed_excerpt(output) if test.call is None else value_excerpt(output)
         results.append(run.result(outcome, got=got))
@@ -158,13 +164,14 @@ def _cause(code: int) -> str:
     return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
 
 
-def _matches(test: TestCase, compare: str, output: bytes) -> bool:
+def _matches(test: TestCase, compare: str, output: bytes, tolerance: float = 0.0) -> bool:
     """Say whether the output of a run that ended well is what the test expects."""
     if test.check is not None:
         return True  # the checker's exit status has said so
     if test.call is None:
         return rules.rule(compare)(output, test.output or "")
-    return rules.equal_values(output, jobs.expected_value(test), compare)
+    expected = jobs.expected_value(test)
+    return rules.equal_values(output, expected, compare, tolerance=tolerance)
 
 
 def _ask_checker(

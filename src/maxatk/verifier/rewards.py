@@ -13,7 +13,9 @@ from typing import Any
 from maxatk.check import require
 from maxatk.errors import DataError, InvalidValueError
 from maxatk.records import Problem, TestCase, Verdict
+from maxatk.verifier.extract import UnfinishedThought
 from maxatk.verifier.jobs import Job, called_name, problem_job
+from maxatk.verifier.reasoning import opening_of
 from maxatk.verifier.verifier import Verifier
 
 Completion = str | Sequence[Mapping[str, Any]]
@@ -23,7 +25,15 @@ Start = Callable[[Completion, Mapping[str, Any]], None]
 GroundTruth = str | Sequence[Mapping[str, Any]] | Mapping[str, Any]
 """Tests, or an object with `tests` and other fields of a problem; either may be JSON text."""
 
-_COLUMNS = ("tests", "compare", "time_limit_s", "memory_limit_mb", "entry_point", "checker")
+_COLUMNS = (
+    "tests",
+    "compare",
+    "time_limit_s",
+    "memory_limit_mb",
+    "entry_point",
+    "checker",
+    "tolerance",
+)
 
 
 class CodeReward:
@@ -41,14 +51,15 @@ class CodeReward:
 
     def __call__(
         self,
-        prompts: Sequence[Any] | None = None,  # noqa: ARG002  (part of the shape)
+        prompts: Sequence[Any] | None = None,
         completions: Sequence[Completion] = (),
         **columns: Any,
     ) -> list[float | None]:
         """Return one reward a completion; those that are conversations count by their last message.
 
+        A prompt that ends with the opening tag of a thought has begun the completion's reasoning.
         The column `tests` of the dataset is needed, and `compare`, `time_limit_s`,
-        `memory_limit_mb`, `entry_point` and `checker` are used as in a `Problem`.
+        `memory_limit_mb`, `entry_point`, `checker` and `tolerance` are used as in a `Problem`.
         """
         used = {name: columns[name] for name in _COLUMNS if columns.get(name) is not None}
         for name, column in {"tests": (), **used}.items():
@@ -57,6 +68,8 @@ class CodeReward:
                     f"{name}: {len(column)} rows for {len(completions)} completions; the dataset "
                     f"needs a column `{name}`"
                 )
+        if prompts is not None and len(prompts) == len(completions):
+            used["prompt"] = prompts
         jobs = [
             self._job(completion, {name: column[i] for name, column in used.items()})
             for i, completion in enumerate(completions)
@@ -89,7 +102,8 @@ class CodeReward:
         fields["compare"] = row.get("compare") or ("checker" if row.get("checker") else None)
         problem = Problem("-", "", **fields)
         entry_point = problem.entry_point or called_name(tests)
-        program = self.verifier.program_of(completion_text(completion), entry_point)
+        text = opening_of(row.get("prompt")) + completion_text(completion)
+        program = self.verifier.program_of(text, entry_point)
         return problem_job(program, problem)
 
 
@@ -100,7 +114,7 @@ def code_reward(
 
     Raises SandboxError where programs cannot be isolated, InvalidValueError for bad rows.
     """
-    return CodeReward(shared_verifier(None))(prompts, completions, **columns)
+    return CodeReward(shared_verifier(None, "wrong"))(prompts, completions, **columns)
 
 
 def binary_code_reward(
@@ -110,7 +124,7 @@ def binary_code_reward(
 
     Raises SandboxError where programs cannot be isolated, InvalidValueError for bad rows.
     """
-    return CodeReward(shared_verifier(None), binary=True)(prompts, completions, **columns)
+    return CodeReward(shared_verifier(None, "wrong"), binary=True)(prompts, completions, **columns)
 
 
 def compute_score(
@@ -121,18 +135,26 @@ def compute_score(
     *,
     binary: bool = False,
     workers: int | None = None,
+    unfinished_thought: UnfinishedThought = "wrong",
 ) -> dict[str, float]:
     """Return `score` (passed / declared tests), `passed`, `total` and `unscored` of a solution.
 
     Where the verifier itself failed, `score` is NaN and `unscored` 1. With `binary` the score is
     1.0 only where all tests passed. `workers` programs run at a time in this process, by default
-    one for each core; a share where verl starts several processes (`reward.num_workers`). Raises
+    one for each core; a share where verl starts several processes (`reward.num_workers`). A
+    solution whose reasoning never ends scores 0, unless `unfinished_thought` is "read". Raises
     DataError for a ground truth that holds no tests.
     """
-    (score,) = compute_scores(
-        [data_source], [solution_str], [ground_truth], [extra_info], binary=binary, workers=workers
+    scores = compute_scores(
+        [data_source],
+        [solution_str],
+        [ground_truth],
+        [extra_info],
+        binary=binary,
+        workers=workers,
+        unfinished_thought=unfinished_thought,
     )
-    return score
+    return scores[0]
 
 
 def compute_scores(
@@ -143,9 +165,10 @@ def compute_scores(
     *,
     binary: bool = False,
     workers: int | None = None,
+    unfinished_thought: UnfinishedThought = "wrong",
 ) -> list[dict[str, float]]:
     """Do as `compute_score` for each sample of a batch, in the shape of verl's batch manager."""
-    verifier = shared_verifier(workers)
+    verifier = shared_verifier(workers, unfinished_thought)
     jobs = [
         _job(verifier, source, solution, truth)
         for source, solution, truth in zip(data_sources, solution_strs, ground_truths, strict=True)
@@ -180,9 +203,9 @@ def _job(verifier: Verifier, data_source: str, solution: str, ground_truth: Grou
 
 
 @functools.cache
-def shared_verifier(workers: int | None) -> Verifier:
-    """Return the one verifier of this process with so many workers."""
-    verifier = Verifier(workers=workers)
+def shared_verifier(workers: int | None, unfinished_thought: UnfinishedThought) -> Verifier:
+    """Return the one verifier of this process with these settings."""
+    verifier = Verifier(workers=workers, unfinished_thought=unfinished_thought)
     atexit.register(verifier.close)
     return verifier
 

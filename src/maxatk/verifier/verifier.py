@@ -10,6 +10,7 @@ import collections
 import contextlib
 import dataclasses
 import importlib.util
+import logging
 import os
 import queue
 import re
@@ -24,12 +25,14 @@ from maxatk.check import positive
 from maxatk.errors import SandboxError
 from maxatk.records import Outcome, TestCase, Verdict
 from maxatk.verifier import outcomes
-from maxatk.verifier.extract import extract_code
+from maxatk.verifier.extract import UnfinishedThought, check_unfinished_thought, extract
 from maxatk.verifier.jobs import Job, Limits, ProgramAndTests, as_jobs
 from maxatk.verifier.zygote_process import Isolation, Zygote, accept, new_uid, require_linux
 
 Progress = Callable[[int, int], object]
 """Called with the number of programs verified so far and the number of all."""
+
+_log = logging.getLogger(__name__)
 
 _Tasks = queue.SimpleQueue[tuple[Future[Verdict], Job, Limits] | None]
 _CLOSED = "the verifier was closed"
@@ -140,10 +143,16 @@ class Verifier:
         output_limit: int = Limits.output_limit,
         stop_after_timeouts: int | None = Limits.stop_after_timeouts,
         repair_truncated: bool = Limits.repair_truncated,
+        unfinished_thought: UnfinishedThought = Limits.unfinished_thought,
         unsafe: bool = False,
     ) -> None:
         self._limits = Limits(
-            time_limit, memory_limit, output_limit, stop_after_timeouts, repair_truncated
+            time_limit,
+            memory_limit,
+            output_limit,
+            stop_after_timeouts,
+            repair_truncated,
+            unfinished_thought,
         )
         positive("workers", workers)
         require_linux()
@@ -152,6 +161,7 @@ class Verifier:
         self._closed = False
         self._tasks: _Tasks = queue.SimpleQueue()
         self._started: dict[Job, Future[Verdict]] = {}  # whose verdicts nobody has asked for
+        self._has_warned = False  # of special tokens in completions
         self._workers: list[_Worker] = []
         try:
             self._start(workers or len(os.sched_getaffinity(0)), unsafe=unsafe)
@@ -180,7 +190,30 @@ class Verifier:
 
     def program_of(self, completion: str, entry_point: str | None) -> str:
         """Return the program in a completion, as `extract_code` finds it with these limits."""
-        return extract_code(completion, entry_point, repair_truncated=self._limits.repair_truncated)
+        extracted = extract(
+            completion,
+            entry_point,
+            repair_truncated=self._limits.repair_truncated,
+            unfinished_thought=self._limits.unfinished_thought,
+        )
+        if extracted.special_token and not self._has_warned:
+            self._has_warned = True
+            _log.warning(
+                "completions hold special tokens such as %r: what follows them is cut off. Decode "
+                "with skip_special_tokens, or stop at the token",
+                extracted.special_token,
+            )
+        return extracted.program
+
+    @property
+    def workers(self) -> int:
+        """Return how many programs are verified at once."""
+        return len(self._workers)
+
+    @property
+    def unfinished_thought(self) -> UnfinishedThought:
+        """Return what becomes of a completion whose reasoning never ends."""
+        return self._limits.unfinished_thought
 
     def verify(
         self,
@@ -309,6 +342,7 @@ class VerifierSettings:
         memory_limit_mb: MiB of one test; a problem's own limit wins.
         stop_after_timeouts: Time-outs after which a program's other tests count as failed unrun.
         repair_truncated: Cut a program that ends in the middle to the most lines that parse.
+        unfinished_thought: A completion whose reasoning never ends is wrong, or is read.
     """
 
     workers: int | None = None
@@ -316,10 +350,12 @@ class VerifierSettings:
     memory_limit_mb: int = Limits.memory_limit >> 20
     stop_after_timeouts: int | None = Limits.stop_after_timeouts
     repair_truncated: bool = Limits.repair_truncated
+    unfinished_thought: UnfinishedThought = Limits.unfinished_thought
 
     def __post_init__(self) -> None:
         for name in ("workers", "time_limit", "memory_limit_mb", "stop_after_timeouts"):
             positive(name, getattr(self, name))
+        check_unfinished_thought(self.unfinished_thought)
 
     def limits(self) -> Limits:
         """Return the limits of a test where a job names none."""
@@ -328,6 +364,7 @@ class VerifierSettings:
             memory_limit=self.memory_limit_mb << 20,
             stop_after_timeouts=self.stop_after_timeouts,
             repair_truncated=self.repair_truncated,
+            unfinished_thought=self.unfinished_thought,
         )
 
     def open(self) -> Verifier:

@@ -36,11 +36,11 @@ def convert(row: base.Row, options: Options | None = None) -> base.Converted:
 def _original(row: base.Row, row_id: str, options: Options) -> base.Converted:
     """Return the problem of a row of the data set on the hub."""
     try:
-        declared = json.loads(row["input_output"] or "{}")
+        declared = base.read_json(row["input_output"] or "{}")
     except json.JSONDecodeError:
         raise
-    except ValueError:  # beyond what Python turns into text; some rows have one
-        return base.LeftOut(row_id, "an integer has more digits than Python reads")
+    except ValueError as error:  # some rows have an integer that is longer
+        return base.LeftOut(row_id, str(error))
     inputs = declared.get("inputs", [])
     outputs = declared.get("outputs", [])
     if not inputs or not outputs:
@@ -51,7 +51,12 @@ def _original(row: base.Row, row_id: str, options: Options) -> base.Converted:
     try:
         if name:
             function = f"Solution().{name}" if "class Solution" in (starter or "") else name
-            tests = tuple(_call(function, arguments, value) for arguments, value in pairs)
+            # A list of one item holds the value in most rows; in others it is the value.
+            wrapped = all(isinstance(value, list) and len(value) == 1 for value in outputs)
+            tests = tuple(
+                _call(function, arguments, value[0] if wrapped else value)
+                for arguments, value in pairs
+            )
         else:
             tests = base.stdin_tests((_text(stdin), _text(stdout)) for stdin, stdout in pairs)
     except ValueError as error:  # nan
@@ -59,7 +64,7 @@ def _original(row: base.Row, row_id: str, options: Options) -> base.Converted:
     kind: base.Kind = "function" if name else "stdin"
     statement = row["question"] + (f"\n\nThe function is `{name}`." if name else "")
     prompt = base.render(kind, statement, starter=starter, style=options.prompt_style)
-    compare = "lcb" if name else None  # a returned tuple is a list, as in the official grader
+    compare = "apps" if name else None  # returned tuples are lists, as in the official grader
     problem = Problem(row_id, prompt, tests, starter_code=starter, compare=compare, source="apps")
     solutions = json.loads(row["solutions"] or "[]")
     return base.SolvedProblem(problem, solutions[0] if solutions else None)
@@ -79,9 +84,6 @@ def _selected(row: base.Row, row_id: str, options: Options) -> base.Converted:
 
 
 def _call(function: str, arguments: list[Any], value: Any) -> TestCase:
-    # The value of a call is the only item of a list in most rows, and stands alone in others.
-    if isinstance(value, list) and len(value) == 1:
-        value = value[0]
     # Of the arguments the official grader mends the keys of the first one alone.
     arguments = [*map(_with_integer_keys, arguments[:1]), *arguments[1:]]
     literals = ", ".join(base.python_literal(argument) for argument in arguments)

@@ -109,7 +109,7 @@ def _test_cases(row: base.Row) -> base.Tests | str:
 def _call(case: base.Row, name: str) -> TestCase:
     """Return the call of a method of Solution for one JSON value a line."""
     *arguments, output = (
-        base.python_literal(json.loads(text))
+        base.python_literal(base.read_json(text))
         for text in (*case["input"].split("\n"), case["output"])
     )
     return TestCase(call=f"Solution().{name}({', '.join(arguments)})", output=output)

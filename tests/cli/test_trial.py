@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from maxatk.engines import trial
+from maxatk.cli import trial
 from maxatk.sampling import load_backend
 
 
