@@ -87,7 +87,7 @@ def make_files(folder):
 def measure(folder):
     """Print the seconds, of the clock and of the processor, and the peak memory of one summary."""
     started = time.perf_counter()
-    from maxatk.evaluation.open import results_of_folder
+    from maxatk.evaluation.load import results_of_folder
 
     results = results_of_folder(folder)
     seconds, cpu = time.perf_counter() - started, time.process_time()

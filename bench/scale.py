@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from maxatk.evaluation.open import results_of_folder
+from maxatk.evaluation.load import results_of_folder
 from maxatk.evaluation.store import Store
 from maxatk.evaluation.tally import build_results
 from maxatk.records import Sample, Score

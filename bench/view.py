@@ -17,7 +17,7 @@ import urllib.request
 from pathlib import Path
 from threading import Thread
 
-from maxatk.group_log import GROUPS, GroupLog, group_row
+from maxatk.training.group_log import GROUPS, GroupLog, group_row
 
 LINES = [f"    total = total + {n} * value" for n in range(40)]
 HEAD, TAIL = "def f(value):", "    return total"
@@ -61,7 +61,8 @@ def main() -> None:
             wall, cpu = time.perf_counter() - begun[0], time.process_time() - begun[1]
             print(f"{what:32} at {wall:6.2f} s, CPU {cpu:6.2f} s")
 
-        from maxatk.report.view import View, runs_in
+        from maxatk.view.server import View
+        from maxatk.view.watched import runs_in
 
         told("imported")
         view = View(runs_in({"training": folder}))

@@ -58,7 +58,12 @@ def test_the_python_of_the_readme_runs_from_the_wheel(installed, tmp_path):
 
 def test_the_wheel_carries_recipes_templates_and_types(wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
-    for name in ("recipes/mini/demo.yaml", "report/templates/report.html", "py.typed"):
+    for name in (
+        "recipes/mini/demo.yaml",
+        "report/templates/report.html",
+        "view/templates/view.js",
+        "py.typed",
+    ):
         assert f"maxatk/{name}" in names
     shown = run("zipfile", "-l", wheel)
     assert "entry_points.txt" in shown

@@ -23,6 +23,7 @@ class Outcome(str, enum.Enum):
     OUTPUT_LIMIT = "output_limit"
     RUNTIME_ERROR = "runtime_error"
     COMPILE_ERROR = "compile_error"
+    UNFINISHED_THOUGHT = "unfinished_thought"  # the reasoning never ends: there is no answer
     NOT_RUN = "not_run"
     INFRA_ERROR = "infra_error"
     SCORED = "scored"  # a reward that no tests gave: a function's, or one from outside
@@ -85,6 +86,8 @@ class Problem:
 
     `time_limit_s` (CPU seconds a test) and `memory_limit_mb` (MiB) are None for the verifier's own;
     `compare` names a rule of the verifier, `checker` is the program of the rule of that name.
+    `tolerance` is the absolute or relative error that floats inside the values of calls may have,
+    None for 0.
     """
 
     id: str
@@ -100,6 +103,7 @@ class Problem:
     answer: str | None = None
     visible_tests: tuple[TestCase, ...] = ()
     meta: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    tolerance: float | None = None
 
     def __post_init__(self) -> None:
         if not self.id:
@@ -118,7 +122,7 @@ class Problem:
                 f"{where}: compare='checker' and a checker's source go together, got "
                 f"compare={self.compare!r}, checker={self.checker!r:.50}"
             )
-        for name in ("time_limit_s", "memory_limit_mb"):
+        for name in ("time_limit_s", "memory_limit_mb", "tolerance"):
             limit = getattr(self, name)
             holds = limit is None or (is_number(limit) and 0 < limit < math.inf)
             require(holds, f"{where}: {name}", "a finite number above 0", limit)

@@ -4,7 +4,10 @@ import numpy as np
 import pytest
 
 from maxatk import METHODS, advantages
-from maxatk.engines.verl.options import (
+from maxatk.errors import InvalidValueError
+from maxatk.objectives import method_of
+from maxatk.objectives.objective import Objective
+from maxatk.verl.options import (
     ASYNC_MODE,
     MODE,
     check_config,
@@ -13,10 +16,7 @@ from maxatk.engines.verl.options import (
     needs_trainer,
     read_objective,
 )
-from maxatk.engines.verl.rows import advantages_of_rows, selection_scores
-from maxatk.errors import InvalidValueError
-from maxatk.objectives import method_of
-from maxatk.objectives.objective import Objective
+from maxatk.verl.rows import advantages_of_rows, selection_scores
 
 CORRECTED = [name for name, row in METHODS.items() if row.correction != "none"]
 

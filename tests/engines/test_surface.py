@@ -2,8 +2,8 @@
 
 import pytest
 
-from maxatk.engines.verl import surface
 from maxatk.errors import MissingDependencyError
+from maxatk.verl import surface
 
 
 def test_the_installed_verl_has_all_that_the_plug_in_needs(capsys):

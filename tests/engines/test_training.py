@@ -16,12 +16,12 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from engines.replay import log_probs, replay
 from engines.training import LEARNING_RATE, K, N, train, variables
 from maxatk import advantages
-from maxatk.evaluation.outside import score_rewards
+from maxatk.evaluation.outside_rewards import score_rewards
 from maxatk.exchange import read_log
-from maxatk.group_log import training_log
 from maxatk.problems import load_problems
-from maxatk.report.watched import Training, advantages_under
-from maxatk.statistics.symptoms import findings
+from maxatk.training.group_log import training_log
+from maxatk.training.symptoms import findings
+from maxatk.view.watched import WatchedTraining, advantages_under
 from processes import patience
 
 METHOD = "bon_off_policy_exact"
@@ -109,7 +109,7 @@ def test_the_log_tells_the_objective_and_unbiased_validation(in_loss):
 
 
 def test_the_record_holds_what_the_losses_saw_and_is_read_as_that_of_a_training(in_loss, mini):
-    training = Training(in_loss.out / "checkpoints")
+    training = WatchedTraining(in_loss.out / "checkpoints")
     assert training.progress == "step 2 of 2, ended"
     assert list(training.groups) == [1, 2]
     assert training.about["num_generations"] == N
@@ -128,7 +128,9 @@ def test_the_record_holds_what_the_losses_saw_and_is_read_as_that_of_a_training(
             assert group["id"] in ids
             given = [one["advantage"] for one in group["samples"]]
             np.testing.assert_allclose(given, advantages_under(group, METHOD, K), atol=1e-5)
-    stored = Training(Path(__file__).parents[1] / "report" / "verl")  # what its page is tested with
+    stored = WatchedTraining(
+        Path(__file__).parents[1] / "view" / "verl"
+    )  # what its page is tested with
     assert stored.about.keys() == training.about.keys()
     assert stored.group(1, 0).keys() == training.group(1, 0).keys()
     assert stored.group(1, 0)["samples"][0].keys() == training.group(1, 0)["samples"][0].keys()
@@ -139,7 +141,7 @@ def test_the_record_holds_what_the_losses_saw_and_is_read_as_that_of_a_training(
 
 
 def test_wandb_has_the_groups_of_the_record_as_tables(in_loss):
-    training = Training(in_loss.out / "checkpoints")
+    training = WatchedTraining(in_loss.out / "checkpoints")
     tables = sorted(in_loss.out.glob("wandb/offline-run-*/files/media/table/groups_*.json"))
     assert len(tables) == 2
     for step, path in enumerate(tables, 1):
@@ -411,6 +413,6 @@ def test_groups_that_older_weights_sampled_are_corrected_to_what_they_were_drawn
     found = check_replay(asynchronous, mini, steps=6)
     assert found[0].largest_log_ratio < 1e-4  # the first ones are of these weights
     assert max(step.largest_log_ratio for step in found[2:]) > 0.1
-    training = Training(asynchronous.out / "checkpoints")
+    training = WatchedTraining(asynchronous.out / "checkpoints")
     assert list(training.groups) == [1, 2, 3]
     assert len(training.groups[3]) == 4

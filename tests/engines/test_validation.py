@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 
-from maxatk.engines.verl.rows import validation_metrics
+from maxatk.verl.rows import validation_metrics
 
 NAN = float("nan")
 

@@ -8,10 +8,10 @@ import pytest
 
 from maxatk.errors import MaxAtKError
 from maxatk.evaluation import results_of_folder
-from maxatk.evaluation.best import select
-from maxatk.evaluation.open import load_results
+from maxatk.evaluation.load import load_results
+from maxatk.evaluation.problem_groups import results_by
 from maxatk.evaluation.problem_selection import select_problems
-from maxatk.evaluation.results import results_by
+from maxatk.evaluation.selection_gains import selection_gains
 from maxatk.jsonl import write_jsonl
 from maxatk.records import Problem, Sample, TestCase
 from runs import scored, write_records
@@ -26,7 +26,7 @@ USES = (
     lambda folder: load_results(folder, ks=[3]),
     results_of_folder,
     lambda folder: results_by(load_results(folder), "level"),
-    lambda folder: select(folder, ["likelihood", "majority"]),
+    lambda folder: selection_gains(folder, ["likelihood", "majority"]),
     select_problems,
 )
 

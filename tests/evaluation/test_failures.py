@@ -5,7 +5,7 @@ import json
 import pytest
 
 from maxatk.errors import DataError
-from maxatk.evaluation.failures import Failure, FailureStore, failure_of
+from maxatk.evaluation.failures import FailedTest, FailureStore, failure_of
 from maxatk.jsonl import read_jsonl, write_jsonl
 from maxatk.records import Outcome, Problem, TestCase, TestResult, Verdict
 from maxatk.report import load_comparison
@@ -45,13 +45,13 @@ def run(tmp_path, verifier):
 
 def with_one_failure(folder):
     """Keep only the first stored failure of every problem of a run."""
-    found = read_jsonl(folder / "failures.jsonl", Failure.from_json)
+    found = read_jsonl(folder / "failures.jsonl", FailedTest.from_json)
     write_jsonl(folder / "failures.jsonl", [f.to_json() for f in found if f.sample == 1])
     return folder
 
 
 def test_the_first_failed_test_of_the_first_failing_samples_is_stored(run):
-    found = list(read_jsonl(run() / "failures.jsonl", Failure.from_json))
+    found = list(read_jsonl(run() / "failures.jsonl", FailedTest.from_json))
     assert [(f.problem_id, f.sample) for f in found] == [(p, s) for p in "pq" for s in (1, 2, 4)]
     wrong, error, syntax, *_ = found
     assert (wrong.test, wrong.outcome) == (1, "wrong answer")

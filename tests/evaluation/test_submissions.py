@@ -5,6 +5,7 @@ import pytest
 
 from maxatk.errors import DataError, MissingFileError
 from maxatk.evaluation import read_submissions
+from maxatk.evaluation.submissions import answer_of
 from maxatk.records import Problem, Sample, TestCase
 
 PROBLEMS = {
@@ -148,3 +149,15 @@ def test_blank_lines_are_skipped_and_counted(tmp_path):
     path.write_text("\n  \n" + path.read_text())
     with pytest.raises(DataError, match=r"samples\.jsonl:4: "):
         read_submissions(path, PROBLEMS)
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        (r"7 so \boxed{ 12 } pens", "12"),
+        ("3+4=7\n8.5", "8.5"),
+        (" Paris ", "Paris"),
+    ],
+)
+def test_an_answer_is_boxed_or_the_last_number_or_the_text(text, answer):
+    assert answer_of(text) == answer

@@ -5,7 +5,7 @@ import json
 import pytest
 import yaml
 
-from maxatk.evaluation.outside import score_rewards
+from maxatk.evaluation.outside_rewards import score_rewards
 from maxatk.jsonl import write_jsonl
 from maxatk.records import Problem
 

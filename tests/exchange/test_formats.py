@@ -5,7 +5,7 @@ import json
 import pytest
 
 from maxatk.errors import DataError, InvalidValueError
-from maxatk.evaluation.outside import read_rewards, score_rewards
+from maxatk.evaluation.outside_rewards import read_rewards, score_rewards
 from maxatk.evaluation.submissions import problems_of_log, read_submissions
 from maxatk.exchange import FORMATS, read_log
 from maxatk.jsonl import write_jsonl

@@ -3,10 +3,9 @@ import json
 import numpy as np
 import pytest
 
+from chromium import browser  # noqa: F401
 from maxatk.evaluation.tally import build_results
 from maxatk.records import Outcome, Sample, Score
-
-from .chromium import BROWSER, Browser
 
 PROBLEMS = 30
 IDS = [f"p<{i}>" for i in range(PROBLEMS)]
@@ -52,12 +51,3 @@ def results():
 @pytest.fixture(scope="session")
 def make():
     return make_results
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    if BROWSER is None:
-        pytest.skip("no Chromium on this machine")
-    opened = Browser(tmp_path_factory.mktemp("profile"))
-    yield opened
-    opened.close()

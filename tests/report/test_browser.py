@@ -11,16 +11,15 @@ import subprocess
 import pytest
 
 import runs
+from chromium import BROWSER
 from maxatk.jsonl import write_jsonl
 from maxatk.records import Problem, Sample, TestCase
 from maxatk.report import write_report
-from maxatk.report.deciding import decide
-from maxatk.report.runs import load_comparison
+from maxatk.report.comparison import load_comparison
+from maxatk.report.decision import decide
 from maxatk.report.tables import change, change_interval, interval, p_value, share
 from maxatk.verifier import Verifier
 from processes import patience
-
-from .chromium import BROWSER
 
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine")
 

@@ -13,7 +13,7 @@ import maxatk
 from maxatk.errors import InvalidValueError
 from maxatk.evaluation.results import Results
 from maxatk.report import CompareOptions, load_comparison
-from maxatk.report.deciding import decide
+from maxatk.report.decision import decide
 from processes import patience
 
 mpl.use("agg")

@@ -14,21 +14,17 @@ from maxatk.errors import DataError, InvalidValueError, MissingFileError
 from maxatk.evaluation.results import Results
 from maxatk.objectives import METHODS
 from maxatk.report import Reading, figure1, overview_table, write_report
-from maxatk.report.deciding import decide
-from maxatk.report.figures import (
-    curve_svg,
-    drawn_quantities,
-    entropy_svg,
-    lines_for,
-    metric_svg,
-    smoothed,
-)
+from maxatk.report.comparison import load_comparison
+from maxatk.report.decision import decide
+from maxatk.report.figure_style import lines_for
+from maxatk.report.figures import entropy_svg, metric_svg
 from maxatk.report.run_tables import (
     every_k,
     samples_table,
 )
-from maxatk.report.runs import load_comparison
-from maxatk.report.tables import change, format_table, mean_cell, shaded, share
+from maxatk.report.table_formats import format_table
+from maxatk.report.tables import change, mean_cell, shaded, share
+from maxatk.report.training_figures import curve_svg, drawn_quantities, smoothed
 
 VOID = {"meta", "br", "hr", "img", "link", "input"}
 

@@ -17,14 +17,14 @@ from maxatk.report import (
     run_tables,
     write_report,
 )
-from maxatk.report.comparing import table_of_tests
-from maxatk.report.deciding import decide
+from maxatk.report.comparison import load_comparison
+from maxatk.report.decision import decide
+from maxatk.report.model_comparison import table_of_tests
 from maxatk.report.run_tables import (
     every_k,
     samples_table,
     scores_table,
 )
-from maxatk.report.runs import load_comparison
 from maxatk.report.tables import transposed
 from maxatk.statistics.tests import paired_difference
 

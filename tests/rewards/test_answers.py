@@ -9,7 +9,7 @@ from maxatk.errors import DataError, InvalidValueError, MissingDependencyError
 from maxatk.records import Problem
 from maxatk.rewards import load_reward
 from maxatk.rewards.answers import AnswerReward
-from maxatk.rewards.reward import Part, Reward
+from maxatk.rewards.reward import Reward, RewardPart
 
 installed = importlib.util.find_spec("math_verify") is not None
 needed = pytest.mark.skipif(not installed, reason="math-verify is not installed: make test-formats")
@@ -74,7 +74,7 @@ def test_messages_and_repeated_completions(answers):
 def test_an_answer_that_is_not_compared_in_time_is_wrong_and_the_next_one_works():
     reward = AnswerReward(timeout_s=0.5)
     assert reward(completions=["1"], answer=["1"]) == [1.0]  # SymPy is imported
-    whole = Reward([Part("answer", "answer", function=reward)])
+    whole = Reward([RewardPart("answer", "answer", function=reward)])
     started = time.monotonic()
     found = whole(["", ""], ["$9^{9^{9^{9}}} + 1$", "7"], answer=["$8^{8^{8^{8}}}$", "7"])
     assert found == [0.0, 1.0]

@@ -16,11 +16,11 @@ from datasets import Dataset
 from maxatk import advantages
 from maxatk.cli.main import main
 from maxatk.errors import InvalidValueError
-from maxatk.report.view import View
-from maxatk.report.watched import Training
 from maxatk.rewards import load_reward
 from maxatk.train import MaxAtKTrainer
 from maxatk.verifier import Verifier
+from maxatk.view.server import View
+from maxatk.view.watched import WatchedTraining
 
 from .conftest import GROUP, PROMPTS, config
 
@@ -101,7 +101,7 @@ def test_a_number_of_groups_that_is_not_allowed_is_refused(tmp_path):
 
 
 def test_texts_that_no_file_can_hold_are_kept_as_far_as_they_go(tmp_path):
-    from maxatk.group_log import GroupLog, head_of
+    from maxatk.training.group_log import GroupLog, head_of
 
     log = GroupLog(tmp_path / "groups.jsonl", step=0, about={})
     log.append([{"step": 1, "group": "ab", "text": "a\ud800b\n\u2028"}])
@@ -141,7 +141,7 @@ def test_a_real_training_can_be_looked_into(tmp_path, toy_recipe):
     recipe = tmp_path / "recipe.yaml"
     recipe.write_text(yaml.safe_dump({**toy_recipe(), "reward": "continuous"}))
     assert main(["train", str(recipe)]) == 0
-    training = Training(tmp_path / "out")
+    training = WatchedTraining(tmp_path / "out")
     with View({"out": training}) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         with urllib.request.urlopen(f"{server.address}api/state") as answer:

@@ -20,7 +20,7 @@ from transformers.generation.logits_process import (
 from maxatk.errors import InvalidValueError
 from maxatk.sampling import SamplingSettings
 from maxatk.train import MaxAtKTrainer
-from maxatk.train.loop import draw
+from maxatk.train.own_rollouts import draw
 
 from . import enumerated
 from .conftest import GROUP, PROMPTS, SpyTrainer, config, text_reward

@@ -9,8 +9,9 @@ import tyro
 from maxatk.cli.flags import MapFlag, named_sources
 from maxatk.cli.output import Output, OutputFormat, emit, say_aside
 from maxatk.errors import printable
-from maxatk.report.comparing import CompareOptions, compare, table_of_tests, tidy_rows
-from maxatk.report.run_tables import notices, scores_table
+from maxatk.report.model_comparison import CompareOptions, compare, table_of_tests, tidy_rows
+from maxatk.report.notices import notices
+from maxatk.report.run_tables import scores_table
 
 
 def command(

@@ -11,13 +11,13 @@ import tyro
 
 from maxatk.cli.output import Output, OutputFormat, emit, shown
 from maxatk.cli.progress import progress_of
+from maxatk.diagnose.gradients import gradient_tables
+from maxatk.diagnose.prospects import Rows, prospects
 from maxatk.errors import InvalidValueError
 from maxatk.evaluation.folder import SCORES
-from maxatk.evaluation.gradients import gradient_tables
-from maxatk.evaluation.prospects import Rows, prospects
-from maxatk.group_log import training_log
 from maxatk.report.tables import Table, TidyRow, share, table_of_rows
-from maxatk.statistics.symptoms import RULES, findings, training_rows
+from maxatk.training.group_log import training_log
+from maxatk.training.symptoms import SYMPTOMS, findings, training_rows
 
 
 def command(
@@ -75,11 +75,12 @@ def _print_findings(folder: Path, log: Sequence[TidyRow], output_format: OutputF
         raise InvalidValueError(f"folder: {str(folder)!r}: its log has no row about training")
     found = findings(log)
     broken = [
-        {"finding": f.rule.name, "evidence": f.evidence, "remedy": f.rule.remedy} for f in found
+        {"finding": f.symptom.name, "evidence": f.evidence, "remedy": f.symptom.remedy}
+        for f in found
     ]
-    evidence = {one.rule.name: one.evidence for one in found}
-    rules = [{**dataclasses.asdict(rule), "evidence": evidence.get(rule.name)} for rule in RULES]
-    text = f"{len(found)} of {len(RULES)} rules fire on {rows} rows of the log"
+    evidence = {one.symptom.name: one.evidence for one in found}
+    rules = [{**dataclasses.asdict(rule), "evidence": evidence.get(rule.name)} for rule in SYMPTOMS]
+    text = f"{len(found)} of {len(SYMPTOMS)} rules fire on {rows} rows of the log"
     emit({"findings": shown(broken), "rules": Output(rules)}, output_format, text=text)
 
 

@@ -13,7 +13,7 @@ from maxatk.verifier import Layer, doctor
 
 if TYPE_CHECKING:
     from maxatk.cli.trial import TriedEngine
-    from maxatk.engines.verl.surface import Part
+    from maxatk.verl.surface import Check
 
 
 def command(format: OutputFormat = "text", engines: bool = False) -> None:
@@ -28,9 +28,9 @@ def command(format: OutputFormat = "text", engines: bool = False) -> None:
         engines: Compare what each engine here draws with a plain forward pass, in about a minute.
     """
     layers = doctor()
-    parts_of_verl: list[Part] = []
+    parts_of_verl: list[Check] = []
     if importlib.util.find_spec("verl"):
-        from maxatk.engines.verl.surface import registrations, versions  # takes seconds to import
+        from maxatk.verl.surface import registrations, versions  # takes seconds to import
 
         parts_of_verl = [*versions(), *registrations()]
     tried: list[TriedEngine] = []
@@ -38,7 +38,7 @@ def command(format: OutputFormat = "text", engines: bool = False) -> None:
         from maxatk.cli.trial import try_engines
 
         tried = list(try_engines())
-    tables: dict[str, Sequence[Layer | Part | TriedEngine]] = {
+    tables: dict[str, Sequence[Layer | Check | TriedEngine]] = {
         "layers": layers,
         "verl": parts_of_verl,
         "engines": tried,

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import tyro
 
 from maxatk.evaluation.folder import SAMPLES, SCORES
-from maxatk.evaluation.open import load_results
+from maxatk.evaluation.load import load_results
 from maxatk.evaluation.results import METRICS
 from maxatk.evaluation.store import read_records
 from maxatk.exchange import export

@@ -11,9 +11,9 @@ from typing import Annotated, Any, Union
 import tyro
 
 from maxatk.errors import InvalidValueError
-from maxatk.evaluation.open import ResultsSource
+from maxatk.evaluation.load import ResultsSource
 from maxatk.exchange import parse_mapping
-from maxatk.report.runs import Reading
+from maxatk.report.comparison import Reading
 from maxatk.settings import apply_overrides
 
 _SMALL = 64 << 20  # bytes of weights

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 import tyro
 
 from maxatk.errors import InvalidValueError, printable
-from maxatk.evaluation.open import ResultsSource, load_results
+from maxatk.evaluation.load import ResultsSource, load_results
+from maxatk.evaluation.problem_groups import results_by
 from maxatk.evaluation.recipe import RunRecipe
-from maxatk.evaluation.results import METRICS, MOST_CUT_OFF, Results, results_by
+from maxatk.evaluation.results import METRICS, MOST_CUT_OFF, Results
 from maxatk.report import Cell, Table, format_table, outcomes_table, overview_table
 from maxatk.report.run_tables import KS, groups_table
-from maxatk.report.tables import TidyRow, as_csv, as_json, transposed
+from maxatk.report.table_formats import as_csv, as_json
+from maxatk.report.tables import TidyRow, transposed
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable

@@ -10,10 +10,11 @@ import tyro
 from maxatk.cli.flags import MapFlag, named_paths, named_sources
 from maxatk.cli.output import Output, OutputFormat, emit, results_output
 from maxatk.errors import DataError
-from maxatk.evaluation.results import METRICS, check_by
+from maxatk.evaluation.problem_groups import check_by
+from maxatk.evaluation.results import METRICS
 from maxatk.folders import TRAIN_RECORD, read_training
+from maxatk.report.comparison import Reading, load_comparison
 from maxatk.report.run_tables import every_k
-from maxatk.report.runs import Reading, load_comparison
 
 
 def command(

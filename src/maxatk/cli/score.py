@@ -14,12 +14,13 @@ from maxatk.cli.output import Output, OutputFormat, say_aside
 from maxatk.cli.progress import ProgressMode, progress_of
 from maxatk.errors import InvalidValueError, MissingFileError
 from maxatk.evaluation import ScoreRecipe, plan, score
-from maxatk.evaluation.open import TABLES
-from maxatk.evaluation.outside import natural, score_rewards
+from maxatk.evaluation.load import TABLES
+from maxatk.evaluation.outside_rewards import natural, score_rewards
+from maxatk.evaluation.problem_groups import check_by
 from maxatk.evaluation.recipe import RunRecipe
-from maxatk.evaluation.results import Results, check_by
+from maxatk.evaluation.results import Results
+from maxatk.evaluation.scoring import BY_TESTS
 from maxatk.evaluation.submissions import problems_of_log
-from maxatk.evaluation.verify import BY_TESTS
 from maxatk.exchange import parse_mapping
 from maxatk.folders import TRAIN_RECORD, write_json
 from maxatk.problems import load_problems, problems_by_id

@@ -8,7 +8,7 @@ from typing import Annotated
 import tyro
 
 from maxatk.cli.output import Output, OutputFormat, emit
-from maxatk.evaluation.best import select
+from maxatk.evaluation.selection_gains import selection_gains
 from maxatk.report.tables import Cell, interval, share, table_of_rows
 
 
@@ -32,7 +32,7 @@ def command(
             scorio:RULE:COLUMN, a rule of scorio that weighs the answers by a column.
         k: Of how many samples, from 1 to those of a problem; 1, 2, 4, ... if none is given.
     """
-    found = select(run, by, ks=k or None)
+    found = selection_gains(run, by, ks=k or None)
     rows = []
     lines: list[list[Cell | str]] = []
     for name, gain in found.gains.items():

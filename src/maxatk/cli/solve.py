@@ -15,8 +15,8 @@ from maxatk.cli.output import OutputFormat, emit_facts, facts_text, refuse_two_o
 from maxatk.cli.progress import ProgressMode, progress_of
 from maxatk.errors import DataError, InvalidValueError, MissingFileError
 from maxatk.evaluation import Choice, solve
-from maxatk.evaluation.best import DRAWN_AT_ONCE
-from maxatk.evaluation.verify import BY_TESTS
+from maxatk.evaluation.scoring import BY_TESTS
+from maxatk.evaluation.solve_problem import DRAWN_AT_ONCE
 from maxatk.jsonl import read_jsonl
 from maxatk.problems import find_problem, load_problems
 from maxatk.records import Problem, TestCase

@@ -18,7 +18,7 @@ _UNEXPLAINED = (Outcome.PASSED, Outcome.NOT_RUN, Outcome.INFRA_ERROR)
 
 
 @dataclasses.dataclass(frozen=True)
-class Failure:
+class FailedTest:
     """The first failed test of one sample: a line of `failures.jsonl`.
 
     `test` is its place among the problem's, from 0. `given` is its input or call, `got` the
@@ -39,50 +39,55 @@ class Failure:
         return {key: value for key, value in dataclasses.asdict(self).items() if value != ""}
 
     @classmethod
-    def from_json(cls, row: Mapping[str, Any]) -> Failure:
+    def from_json(cls, row: Mapping[str, Any]) -> FailedTest:
         """Return the failure of a JSON object."""
         return typed(row, cls, where="failure")
 
 
 def failure_of(
     verdict: Verdict, test_at: Callable[[int], TestCase], *, problem_id: str, sample: int
-) -> Failure | None:
+) -> FailedTest | None:
     """Return why a sample failed, None where it passed or the verifier failed."""
-    failed = (i for i, result in enumerate(verdict.tests) if result.outcome not in _UNEXPLAINED)
-    place = next(failed, None)
-    if place is None or not verdict.scorable:
+    if not verdict.scorable:
         return None
-    result, test = verdict.tests[place], test_at(place)
-    error = _plain(result.stderr).strip()  # of which the end is shown, where a traceback names it
-    return Failure(
+    failed = [i for i, result in enumerate(verdict.tests) if result.outcome not in _UNEXPLAINED]
+    if not failed:
+        return None
+    first = failed[0]
+    result = verdict.tests[first]
+    test = test_at(first)
+    error = _plain(result.stderr).strip()
+    return FailedTest(
         problem_id,
         sample,
-        place,
+        first,
         str(result.outcome).replace("_", " "),
         given=cut(_plain(test.input or test.call or "")),
         expected=cut(_plain(test.output or "")),
         got=result.got,
+        # Its end is kept, where a traceback names the exception.
         error=error if len(error) <= MOST else "…" + error[-MOST:],
     )
 
 
-class FailureStore(Store[Failure]):
+class FailureStore(Store[FailedTest]):
     """The failures of a run, at most 3 samples of a problem; opened and raising as `Store`."""
 
     def __init__(self, path: str | Path) -> None:
-        super().__init__(path, Failure)
+        super().__init__(path, FailedTest)
         self._held = Counter(problem_id for problem_id, _ in self.records)
 
-    def add(self, found: Iterable[Failure | None]) -> None:
-        """Append the failures of problems that have room, each sample once."""
-        added = []
-        for failure in found:
+    def add(self, failures: Iterable[FailedTest | None]) -> None:
+        """Append the failures of problems that have room, each sample once; None is no failure."""
+        new = []
+        for failure in failures:
+            # A sample whose score was lost in a kill is scored again, and its failure is here.
             if failure is None or key_of(failure) in self.records:
                 continue
             if self._held[failure.problem_id] < _STORED:
                 self._held[failure.problem_id] += 1
-                added.append(failure)
-        self.append(added)
+                new.append(failure)
+        self.append(new)
 
 
 def _plain(text: str) -> str:

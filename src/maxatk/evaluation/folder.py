@@ -15,10 +15,14 @@ from maxatk.folders import file_digest, read_json, refuse_other_settings, write_
 from maxatk.records import Problem
 from maxatk.settings import masked
 
-SAMPLES, SCORES, RESULTS = "samples.jsonl", "scores.jsonl", "results.json"
-FAILURES, PROMPTS = "failures.jsonl", "prompts.jsonl"
+SAMPLES = "samples.jsonl"
+SCORES = "scores.jsonl"
+FAILURES = "failures.jsonl"
+PROMPTS = "prompts.jsonl"
 MANIFEST = "manifest.json"
-_SCORING = ("reward", "verifier")
+RESULTS = "results.json"
+
+_SCORING = ("reward", "verifier")  # the settings that decide scores, and not samples
 _HOW_IT_GROWS = (
     "\n  a run can grow by more samples, in a file behind those it has, and by problems that "
     "follow those it has; once scores.jsonl is deleted its samples can be scored by another reward"
@@ -46,21 +50,27 @@ def check_folder(
     samples of a problem, or the first problems: a sample depends on seed, problem and index alone.
     The file `samples` may have grown at its end. Without scores, what decides them may be another.
     """
-    path = out / MANIFEST
-    held = [n for n in (SAMPLES, SCORES) if (out / n).is_file() and (out / n).stat().st_size]
-    if not held:
+    files = [name for name in (SAMPLES, SCORES) if _has_content(out / name)]
+    if not files:
         return
+    path = out / MANIFEST
     if not path.is_file():
         raise InvalidValueError(
-            f"{out}: has {held[0]} but no {MANIFEST}, so what it holds is unknown; use another "
+            f"{out}: has {files[0]} but no {MANIFEST}, so what it holds is unknown; use another "
             "folder"
         )
-    before, hint = _recorded_settings(path), ""
+    # What may differ is taken over from the new settings; the rest has to be equal.
+    before = _recorded_settings(path)
     if grows is not None:
-        before, hint = _grown(before, settings, grows, samples), _HOW_IT_GROWS
-    if SCORES not in held:
+        before = _grown(before, settings, grows, samples)
+    if SCORES not in files:
         before = {**before, **{name: settings[name] for name in _SCORING if name in settings}}
+    hint = "" if grows is None else _HOW_IT_GROWS
     refuse_other_settings(out, before, settings, hint=hint)
+
+
+def _has_content(path: Path) -> bool:
+    return path.is_file() and path.stat().st_size > 0
 
 
 def _grown(
@@ -71,35 +81,43 @@ def _grown(
 ) -> dict[str, Any]:
     """Return the settings of a folder with those that have grown as they are now."""
     grown = dict(before)
+    # More samples of every problem: a sample depends on seed, problem and index alone.
     if 0 < _count(before, "sampling.samples") < _count(now, "sampling.samples"):
         grown["sampling"] = {**before["sampling"], "samples": now["sampling"]["samples"]}
-    first = _count(before, "samples.bytes")
-    digest = None if samples is None else file_digest(samples, first=first)
+    # More lines of a samples file, behind those that it had.
+    size = _count(before, "samples.bytes")
+    digest = None if samples is None else file_digest(samples, first=size)
     if digest is not None and digest == recorded(before, "samples.sha256"):
         grown["samples"] = now["samples"]
+    # More problems, behind those that there were.
     count = _count(before, "problems.count")
-    held = recorded(before, "problems.sha256")
-    if count < len(problems) and held == problems_digest(problems[:count]):
-        grown["problems"] = now["problems"]
+    if count < len(problems):
+        first_problems = problems_digest(problems[:count])
+        if first_problems == recorded(before, "problems.sha256"):
+            grown["problems"] = now["problems"]
     return grown
 
 
 def recorded(manifest: Any, place: str) -> Any:
     """Return what a manifest has at a place such as "settings.problems.sha256", or None."""
+    part = manifest
     for name in place.split("."):
-        manifest = manifest.get(name) if isinstance(manifest, Mapping) else None
-    return manifest
+        part = part.get(name) if isinstance(part, Mapping) else None
+    return part
 
 
 def _count(settings: Mapping[str, Any], place: str) -> int:
-    found = recorded(settings, place)
-    return found if is_whole(found, 0) else 0
+    """Return the whole number that settings have at a place; 0 for anything else."""
+    number = recorded(settings, place)
+    return number if is_whole(number, 0) else 0
 
 
 def recorded_batch_size(out: Path) -> int | None:
     """Return the batch size of the run in `out`; None without a run, or where it has none."""
     path = out / MANIFEST
-    return _count(_recorded_settings(path), "model.batch_size") or None if path.is_file() else None
+    if not path.is_file():
+        return None
+    return _count(_recorded_settings(path), "model.batch_size") or None
 
 
 def _recorded_settings(path: Path) -> dict[str, Any]:

@@ -12,6 +12,8 @@ import numpy as np
 
 from maxatk.errors import InvalidValueError
 from maxatk.evaluation import results
+from maxatk.evaluation.means import Columns, diversity_of, entropy_of, means_of
+from maxatk.evaluation.problem_groups import combined
 
 
 def pool_results(parts: Mapping[str, results.Results]) -> results.Results:
@@ -23,42 +25,53 @@ def pool_results(parts: Mapping[str, results.Results]) -> results.Results:
     """
     if not parts:
         raise InvalidValueError("parts: must hold at least one results object")
-    found = list(parts.values())
-    ids = tuple(f"{name}/{i}" for name, part in parts.items() for i in part.ids)
-    joined = results.combined(
-        [part.per_problem for part in found], lambda columns: tuple(itertools.chain(*columns))
-    )
-    per_problem = dataclasses.replace(joined, ids=ids)
-    times = len(found) if same_problems(found) else 1
-    averaged = {metric: _averaged(by_k, times) for metric, by_k in per_problem.values.items()}
+    pooled = list(parts.values())
+    columns = combined([part.per_problem for part in pooled], _end_to_end)
+    ids = tuple(f"{name}/{problem_id}" for name, part in parts.items() for problem_id in part.ids)
+    per_problem = dataclasses.replace(columns, ids=ids)
+    repeats = len(pooled) if same_problems(pooled) else 1
+    means = {metric: _averaged(by_k, repeats) for metric, by_k in per_problem.values.items()}
     return results.Results(
-        metrics=results.means_of(averaged),
-        interval=found[0].interval,
+        metrics=means_of(means),
+        interval=pooled[0].interval,
         per_problem=per_problem,
-        counts=_counts([part.counts for part in found], times),
-        entropy=_entropy([part.entropy for part in found]),
-        diversity=results.diversity_of(per_problem),
-        manifest={"settings": _shared([part.recorded("settings") or {} for part in found])},
+        counts=_counts([part.counts for part in pooled], repeats),
+        entropy=_entropy([part.entropy for part in pooled]),
+        diversity=diversity_of(per_problem),
+        manifest={"settings": _shared([part.recorded("settings") or {} for part in pooled])},
     )
+
+
+def _end_to_end(columns: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
+    return tuple(itertools.chain(*columns))
 
 
 def same_problems(parts: Sequence[results.Results]) -> bool:
     """Return whether the parts are known to be over the same problems, in the same order."""
-    known = [(part.recorded("settings.problems"), part.ids) for part in parts]
-    return known[0][0] is not None and all(which == known[0] for which in known)
+    first = parts[0]
+    problems = first.recorded("settings.problems")
+    return problems is not None and all(
+        part.recorded("settings.problems") == problems and part.ids == first.ids for part in parts
+    )
 
 
-def _averaged(columns: results.Columns, times: int) -> results.Columns:
-    values = np.array(list(columns.values()), dtype=np.float64).reshape(len(columns), times, -1)
-    means = np.ma.masked_invalid(values).mean(axis=1).filled(np.nan)
+def _averaged(columns: Columns, repeats: int) -> Columns:
+    """Return the mean of every problem's values, of which the columns hold `repeats` in a row."""
+    values = np.array(list(columns.values()), dtype=np.float64)  # (ks, repeats x problems)
+    by_repeat = values.reshape(len(columns), repeats, -1)
+    # Of a problem that has no value in one part, the mean is over the other parts.
+    means = np.ma.masked_invalid(by_repeat).mean(axis=1).filled(np.nan)
     return dict(zip(columns, means, strict=True))
 
 
-def _counts(parts: Sequence[results.Counts], times: int) -> results.Counts:
-    outcomes = sum((Counter(part.outcomes) for part in parts), Counter[str]())
-    reasons = sum((Counter(part.reasons) for part in parts), Counter[str]())
+def _counts(parts: Sequence[results.Counts], repeats: int) -> results.Counts:
+    outcomes = Counter[str]()
+    reasons = Counter[str]()
+    for part in parts:
+        outcomes += Counter(part.outcomes)
+        reasons += Counter(part.reasons)
     return results.Counts(
-        problems=sum(part.problems for part in parts) // times,
+        problems=sum(part.problems for part in parts) // repeats,
         samples=sum(part.samples for part in parts),
         unscored=sum(part.unscored for part in parts),
         outcomes=dict(sorted(outcomes.items())),
@@ -69,31 +82,41 @@ def _counts(parts: Sequence[results.Counts], times: int) -> results.Counts:
 
 def _entropy(parts: Sequence[results.Entropy | None]) -> results.Entropy | None:
     """Return the entropy over the samples of all parts, None where one does not know it."""
-    known = [part for part in parts if part is not None]
-    if len(known) < len(parts):
+    entropies = [part for part in parts if part is not None]
+    if len(entropies) < len(parts):
         return None
-    means = [(p.samples, p.token_mean, p.tokens_mean, p.sequence.mean) for p in known]
-    samples, token, tokens, sequence = np.array(means, dtype=np.float64).T
-    together = _histogram([part.sequence.histogram for part in known])
-    return results.entropy_of(samples, token, tokens, sequence, together)
+    return entropy_of(
+        samples=np.array([entropy.samples for entropy in entropies], dtype=np.float64),
+        token=np.array([entropy.token_mean for entropy in entropies], dtype=np.float64),
+        tokens=np.array([entropy.tokens_mean for entropy in entropies], dtype=np.float64),
+        sequence=np.array([entropy.sequence.mean for entropy in entropies], dtype=np.float64),
+        histogram=_histogram([entropy.sequence.histogram for entropy in entropies]),
+    )
 
 
 def _histogram(parts: Sequence[results.Histogram]) -> results.Histogram:
+    """Return the histogram over the values of all parts, in bins of the widest of them."""
     width = max(part.width for part in parts)
     counts = Counter[int]()
     for part in parts:
-        together = round(width / part.width)
+        merged = round(width / part.width)  # bins of this part that make one: a power of two
         for place, count in enumerate(part.counts):
-            counts[place // together] += count
+            counts[place // merged] += count
     return results.Histogram(width, tuple(counts[place] for place in range(max(counts) + 1)))
 
 
 def _shared(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the settings that are equal in all parts; problems are all of them together."""
-    problems = [part["problems"] for part in parts if "problems" in part]
-    together = {
-        "count": sum(one["count"] for one in problems),
-        "sha256": "+".join(one["sha256"] for one in problems),
+    first = parts[0]
+    shared = {
+        name: value
+        for name, value in first.items()
+        if all(part.get(name) == value for part in parts)
     }
-    shared = {key: v for key, v in parts[0].items() if all(part.get(key) == v for part in parts)}
-    return {**shared, "problems": together} if problems else shared
+    problems = [part["problems"] for part in parts if "problems" in part]
+    if problems:
+        shared["problems"] = {
+            "count": sum(of_part["count"] for of_part in problems),
+            "sha256": "+".join(of_part["sha256"] for of_part in problems),
+        }
+    return shared

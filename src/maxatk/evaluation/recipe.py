@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from maxatk.check import at_least, is_finite, require
-from maxatk.evaluation.verify import BY_TESTS
+from maxatk.evaluation.scoring import BY_TESTS
 from maxatk.records import Problem
 from maxatk.rewards import read_spec
 from maxatk.sampling import ModelSettings, SamplingSettings

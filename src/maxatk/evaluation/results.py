@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from maxatk.errors import DataError, InvalidValueError, unknown_name
+from maxatk.errors import DataError
 from maxatk.evaluation.folder import recorded
 from maxatk.folders import read_json
 from maxatk.notebook import data_frame, html_table
-from maxatk.statistics.intervals import FloatArray, mean_interval
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,10 +24,6 @@ METRICS = ("max@k", "pass@k")
 CEILING = 1.0  # from here on a sample passes, and more samples cannot raise the best
 MOST_CUT_OFF = 0.2  # share of samples cut off by length from which on the metrics mislead
 _REASONS_SHOWN = 3
-_WITHOUT = "(none)"  # the group of the problems that do not have the field
-
-Columns = Mapping[int, Sequence[float | None]]
-"""The values of a metric: k -> one of every problem, None or NaN where there is none."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,9 +60,10 @@ class PerProblem:
     values: dict[str, dict[int, tuple[float | None, ...]]] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        columns = {name: getattr(self, name) for name in _OWN_COLUMNS}
+        columns = {name: getattr(self, name) for name in PROBLEM_COLUMNS}
         for metric, by_k in self.values.items():
-            columns |= {f"{metric}.{k}": column for k, column in by_k.items()}
+            for k, column in by_k.items():
+                columns[f"{metric}.{k}"] = column
         for name, column in columns.items():
             if column is not None and len(column) != len(self.ids):
                 raise DataError(
@@ -77,7 +72,8 @@ class PerProblem:
                 )
 
 
-_OWN_COLUMNS = [field.name for field in dataclasses.fields(PerProblem) if field.name != "values"]
+PROBLEM_COLUMNS = [field.name for field in dataclasses.fields(PerProblem) if field.name != "values"]
+"""The columns of `PerProblem` that are no metric."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,18 +98,25 @@ class Counts:
     @property
     def lacking(self) -> str:
         """How many samples lack a reward, what becomes of them, and why; nothing if none does."""
-        found = {"have no reward and are left out": self.unscored}
-        found["count as 0, since their reward failed"] = self.zeroed
-        said = [
-            f"{number:,} of {self.samples:,} samples ({number / self.samples:.1%}) {what}"
-            for what, number in found.items()
+        consequences = {
+            "have no reward and are left out": self.unscored,
+            "count as 0, since their reward failed": self.zeroed,
+        }
+        sentences = [
+            f"{number:,} of {self.samples:,} samples ({number / self.samples:.1%}) {consequence}"
+            for consequence, number in consequences.items()
             if number
         ]
-        reasons = sorted(self.reasons.items(), key=lambda reason: -reason[1])
-        why = [f"{reason} ({number:,})" for reason, number in reasons[:_REASONS_SHOWN]]
-        if len(reasons) > _REASONS_SHOWN:
-            why.append(f"{len(reasons) - _REASONS_SHOWN:,} reasons more")
-        return ", ".join(said) + (f": {'; '.join(why)}" if said and why else "")
+        most_frequent_first = sorted(self.reasons.items(), key=lambda reason: -reason[1])
+        reasons = [
+            f"{reason} ({number:,})" for reason, number in most_frequent_first[:_REASONS_SHOWN]
+        ]
+        if len(most_frequent_first) > _REASONS_SHOWN:
+            reasons.append(f"{len(most_frequent_first) - _REASONS_SHOWN:,} reasons more")
+        text = ", ".join(sentences)
+        if sentences and reasons:
+            text += f": {'; '.join(reasons)}"
+        return text
 
 
 @dataclasses.dataclass(frozen=True)
@@ -177,7 +180,9 @@ class Results:
         for metric in METRICS:
             if not self.metrics.get(metric):
                 raise DataError(f"metrics.{metric}: is missing")
-        for metric, by_k in self.metrics.items() if self.ids else ():
+        if not self.ids:
+            return  # only means are known
+        for metric, by_k in self.metrics.items():
             missing = by_k.keys() - self.per_problem.values.get(metric, {}).keys()
             if missing:
                 raise DataError(f"per_problem.{metric}.{min(missing)}: is missing")
@@ -205,19 +210,21 @@ class Results:
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row a problem, metric and k, its value NaN without one; needs pandas."""
-        found, count = self.per_problem, len(self.ids)
-        places = [(metric, k) for metric in METRICS for k in self.ks]
-        values = [found.values[metric][k] for metric, k in places]
-        return data_frame(
-            {
-                "problem": self.ids * len(places),
-                "samples": found.samples * len(places),
-                "scored": found.scored * len(places),
-                "metric": [metric for metric, _ in places for _ in range(count)],
-                "k": [k for _, k in places for _ in range(count)],
-                "value": np.array(values, dtype=np.float64).ravel().tolist(),
-            }
-        )
+        columns: dict[str, list[Any]] = {}
+        for metric in METRICS:
+            for k in self.ks:
+                values = np.array(self.per_problem.values[metric][k], dtype=np.float64)  # None: NaN
+                block = {
+                    "problem": self.ids,
+                    "samples": self.per_problem.samples,
+                    "scored": self.per_problem.scored,
+                    "metric": [metric] * len(self.ids),
+                    "k": [k] * len(self.ids),
+                    "value": values.tolist(),
+                }
+                for name, cells in block.items():
+                    columns.setdefault(name, []).extend(cells)
+        return data_frame(columns)
 
     def _repr_html_(self) -> str:
         """Return the scores, and what the samples lack, for a notebook."""
@@ -226,14 +233,17 @@ class Results:
             for metric in METRICS
             for k, mean in self.metrics[metric].items()
         ]
-        found = f"{self.counts.problems:,} problems, {self.counts.samples:,} samples"
-        said = escape(". ".join(filter(None, (found, self.counts.lacking))))
-        return f"{html_table(('metric', 'mean', '95% from', 'to'), rows)}<p>{said}.</p>"
+        table = html_table(("metric", "mean", "95% from", "to"), rows)
+        sentences = [f"{self.counts.problems:,} problems, {self.counts.samples:,} samples"]
+        if self.counts.lacking:
+            sentences.append(self.counts.lacking)
+        return f"{table}<p>{escape('. '.join(sentences))}.</p>"
 
     def to_json(self) -> dict[str, Any]:
         """Return the content of `results.json`."""
         row = msgspec.to_builtins(self, str_keys=True)
         columns = row["per_problem"]
+        # In the file the values of a metric stand beside the other columns, under its name.
         values = columns.pop("values")
         if self.per_problem.meta is None:
             columns.pop("meta", None)
@@ -244,8 +254,9 @@ class Results:
         """Return the results of a JSON object; raises DataError with place and field for others."""
         columns = row.get("per_problem")
         if isinstance(columns, Mapping):
-            own = {name: columns[name] for name in _OWN_COLUMNS if name in columns}
-            columns = {**own, "values": {n: of for n, of in columns.items() if n not in own}}
+            fields = {name: columns[name] for name in PROBLEM_COLUMNS if name in columns}
+            metrics = {name: by_k for name, by_k in columns.items() if name not in fields}
+            columns = {**fields, "values": metrics}
         try:
             return msgspec.convert({**row, "per_problem": columns}, cls, str_keys=True)
         except (ValueError, TypeError, AttributeError) as error:
@@ -259,104 +270,3 @@ def _shown(value: float | None) -> str:
 def read_results(path: Path) -> Results:
     """Return the results of a file; raises DataError naming it for a file of anything else."""
     return Results.from_json(read_json(path), place=str(path))
-
-
-def only_problems(results: Results, problem_ids: Sequence[str]) -> Results:
-    """Return results with the metrics and the values of these problems alone, in this order.
-
-    The counts of samples, entropy and diversity stay those of the whole run.
-    """
-    rows = {problem_id: row for row, problem_id in enumerate(results.ids)}
-    kept = [rows[problem_id] for problem_id in problem_ids]
-    columns = combined([results.per_problem], lambda found: tuple(found[0][row] for row in kept))
-    counts = dataclasses.replace(results.counts, problems=len(kept))
-    metrics = means_of(columns.values)
-    return dataclasses.replace(results, metrics=metrics, per_problem=columns, counts=counts)
-
-
-def combined(
-    parts: Sequence[PerProblem], column: Callable[[list[tuple[Any, ...]]], tuple[Any, ...]]
-) -> PerProblem:
-    """Return what `column` makes of the columns of all parts, of those that all parts have."""
-
-    def of_all(found: list[Any]) -> Any:
-        return None if any(each is None for each in found) else column(found)
-
-    values: dict[str, dict[int, Any]] = {}
-    for metric, by_k in parts[0].values.items():
-        found = {k: of_all([p.values.get(metric, {}).get(k) for p in parts]) for k in by_k}
-        values[metric] = {k: joined for k, joined in found.items() if joined is not None}
-    own = {name: of_all([getattr(part, name) for part in parts]) for name in _OWN_COLUMNS}
-    return PerProblem(**own, values={metric: by_k for metric, by_k in values.items() if by_k})
-
-
-def results_by(results: Results, field: str) -> dict[str, Results]:
-    """Return the results by every value of a `meta` field; raises InvalidValueError without it."""
-    meta = results.per_problem.meta or ()
-    check_by(meta, field)
-    groups: dict[str, list[str]] = {}
-    for problem_id, fields in zip(results.ids, meta, strict=True):
-        groups.setdefault(str(fields.get(field, _WITHOUT)), []).append(problem_id)
-    return {value: only_problems(results, groups[value]) for value in sorted(groups, key=_order)}
-
-
-def _order(value: str) -> tuple[int, float, str]:
-    with contextlib.suppress(ValueError):
-        return 0, float(value), ""
-    return 1 + (value == _WITHOUT), 0.0, value
-
-
-def check_by(meta: Iterable[Mapping[str, Any]], field: str | None) -> None:
-    """Raise InvalidValueError where the `meta` of no problem has the field; None is no field."""
-    names = {name for fields in meta for name in fields}
-    if field is not None and not names:
-        raise InvalidValueError(
-            f"by: {field!r}: the problems have no `meta`; give them one, and evaluate or score them"
-        )
-    if field is not None and field not in names:
-        raise unknown_name("by", field, names)
-
-
-def means_of(values: Mapping[str, Columns]) -> dict[str, dict[int, Mean]]:
-    """Return the mean over problems of every metric and k, all of the same resamples."""
-    columns = [column for by_k in values.values() for column in by_k.values()]
-    table = np.array(columns, dtype=np.float64).T
-    found = mean_interval(table)
-    # A reward above 1 shows that 1 is no ceiling: then every value can still rise.
-    ceiling = np.inf if (table > CEILING).any() else CEILING
-    ends = (map(number_or_none, end) for end in (found.mean, found.low, found.high))
-    counts = (count.tolist() for count in (found.problems, (table < ceiling).sum(axis=0)))
-    means = map(Mean, *ends, *counts)
-    return {metric: {k: next(means) for k in by_k} for metric, by_k in values.items()}
-
-
-def entropy_of(
-    samples: FloatArray,
-    token: FloatArray,
-    tokens: FloatArray,
-    sequence: FloatArray,
-    histogram: Histogram,
-) -> Entropy:
-    """Return the entropy over parts of so many samples, from the means in each part: (parts,)."""
-
-    def mean(values: FloatArray, weights: FloatArray) -> float:
-        return round(float(np.average(values, weights=weights)), 6)
-
-    return Entropy(
-        samples=int(samples.sum()),
-        token_mean=mean(token, samples * tokens),
-        tokens_mean=mean(tokens, samples),
-        sequence=SequenceEntropy(mean(sequence, samples), histogram),
-    )
-
-
-def diversity_of(per_problem: PerProblem) -> Diversity:
-    """Return the means over problems of the columns that say how much samples differ."""
-    columns = {f.name: getattr(per_problem, f.name) for f in dataclasses.fields(Diversity)}
-    known = {name: column for name, column in columns.items() if column is not None}
-    return Diversity(**{name: round(float(np.mean(of)), 6) for name, of in known.items()})
-
-
-def number_or_none(value: float) -> float | None:
-    """Return a number as results hold it, rounded to six places; None for NaN."""
-    return None if np.isnan(value) else round(float(value), 6)

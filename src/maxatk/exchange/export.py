@@ -13,7 +13,7 @@ import numpy as np
 
 from maxatk.check import needing, whole
 from maxatk.errors import InvalidValueError, unknown_name
-from maxatk.exchange.formats import NO_INSPECT
+from maxatk.exchange.evaluator_logs import NO_INSPECT
 from maxatk.folders import atomic_write
 from maxatk.jsonl import write_jsonl
 from maxatk.objectives import chance_of_best
@@ -53,20 +53,22 @@ def export(
     if to not in TARGETS:
         raise unknown_name("to", to, TARGETS)
     out = Path(out)
-    found = list(rows)
-    if to not in ("jsonl", "parquet") and any(row.sample is None for row in found):
+    rows = list(rows)
+    if to not in ("jsonl", "parquet") and any(row.sample is None for row in rows):
         raise InvalidValueError(f"to: {to!r} needs the completions, and the run holds none")
     out.parent.mkdir(parents=True, exist_ok=True)
     if to == "inspect":
-        _write_inspect_log(found, out, name)
+        _write_inspect_log(rows, out, name)
     elif to == "parquet":
-        write_table(out, list(map(flat, found)))
-    elif to == "sft":
-        if k is None:
-            raise InvalidValueError("k: is needed for sft, as the k of best-of-k; got None")
-        write_jsonl(out, sft_rows(found, k=k, draws=draws))
+        write_table(out, [flat(row) for row in rows])
+    elif to == "jsonl":
+        write_jsonl(out, map(flat, rows))
+    elif to == "human-eval":
+        write_jsonl(out, map(_human_eval, rows))
+    elif k is None:
+        raise InvalidValueError("k: is needed for sft, as the k of best-of-k; got None")
     else:
-        write_jsonl(out, map(flat if to == "jsonl" else _human_eval, found))
+        write_jsonl(out, sft_rows(rows, k=k, draws=draws))
     return out
 
 
@@ -83,22 +85,26 @@ def sft_rows(rows: Iterable[Exported], *, k: int, draws: int | None = None) -> l
     """
     if draws is not None:
         whole("draws", draws, 1)
-    found, groups = [], dict[str, list[Exported]]()
+    groups: dict[str, list[Exported]] = {}
     for row in rows:
         groups.setdefault(row.score.problem_id, []).append(row)
-    for problem_id, members in groups.items():
-        rewards = [math.nan if (r := m.score.reward) is None else r for m in members]
-        if len({r for r in rewards if not math.isnan(r)}) < 2:
-            continue
-        if members[0].problem is None:
+    kept: list[dict[str, Any]] = []
+    for problem_id, samples in groups.items():
+        rewards = [sample.score.reward for sample in samples]
+        if len({reward for reward in rewards if reward is not None}) < 2:
+            continue  # every sample of it is as good as the others
+        if samples[0].problem is None:
             raise InvalidValueError(f"problems: must hold {problem_id!r}, for its prompt")
-        weights, times = chance_of_best(rewards, k), np.ones(len(members))
-        if draws is not None:  # each within one of `draws` times its chance
-            ends = np.floor(np.cumsum(weights) * draws + 0.5)
-            weights, times = times, np.diff(ends, prepend=0.0)
-        for member, weight, count in zip(members, weights, times, strict=True):
-            found += [_sft_row(member, float(weight))] * int(count)
-    return [row for row in found if row["weight"]]
+        chances = chance_of_best([math.nan if r is None else r for r in rewards], k)
+        if draws is None:
+            kept += [_sft_row(sample, float(c)) for sample, c in zip(samples, chances, strict=True)]
+            continue
+        # The shares laid end to end and cut into `draws`: each count is within one of its share.
+        ends = np.floor(np.cumsum(chances) * draws + 0.5)
+        counts = np.diff(ends, prepend=0.0).astype(int)
+        for sample, count in zip(samples, counts, strict=True):
+            kept += [_sft_row(sample, 1.0)] * count
+    return [row for row in kept if row["weight"]]
 
 
 def _sft_row(row: Exported, weight: float) -> dict[str, Any]:
@@ -109,6 +115,7 @@ def _sft_row(row: Exported, weight: float) -> dict[str, Any]:
         "completion": [{"role": "assistant", "content": row.sample.completion}],
         "problem_id": row.score.problem_id,
         "reward": row.score.reward,
+        # What was cut off is no text to learn, however good its reward.
         "weight": 0.0 if row.sample.finish_reason == "length" else weight,
     }
 
@@ -127,6 +134,7 @@ def write_table(out: Path, rows: Sequence[Mapping[str, Any]]) -> None:
 def flat(row: Exported) -> dict[str, Any]:
     """Return one row of a sample and its score."""
     score = row.score.to_json()
+    # The columns first, so that none of them hides a field of the score.
     columns = score.pop("columns", {})
     sample = {} if row.sample is None else row.sample.to_json()
     return {**columns, **score, **sample}
@@ -147,7 +155,9 @@ def _continuation(completion: str, problem: Problem | None) -> str:
     program = extract_code(completion)
     if problem is not None and program.startswith(problem.prompt):
         return program[len(problem.prompt) :]
-    return completion if program == completion else "\n" + program
+    if program == completion:
+        return completion
+    return "\n" + program
 
 
 def _write_inspect_log(rows: Sequence[Exported], out: Path, name: str) -> None:
@@ -165,7 +175,8 @@ def _write_inspect_log(rows: Sequence[Exported], out: Path, name: str) -> None:
     )
     samples = []
     for row in rows:
-        score, problem = row.score, row.problem or Problem(row.score.problem_id, "")
+        score = row.score
+        problem = row.problem or Problem(score.problem_id, "")
         text = row.sample.completion if row.sample else ""
         samples.append(
             log.EvalSample(

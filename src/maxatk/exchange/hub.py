@@ -81,14 +81,14 @@ def _card(
             dataset_name=source or "problems",
             metric_type=metric.partition("@")[0] + "@k",
             metric_name=metric,
-            metric_value=found[0],
+            metric_value=interval[0],
         )
-        for metric, found in metrics.items()
+        for metric, interval in metrics.items()
     ]
     metadata = {"tags": ["maxatk"], "model-index": eval_results_to_model_index(name, results)}
     lines = []
-    for metric, found in metrics.items():
-        mean, low, high = ("-" if end is None else f"{end:.3f}" for end in found)
+    for metric, interval in metrics.items():
+        mean, low, high = ["-" if number is None else f"{number:.3f}" for number in interval]
         lines.append(f"| {metric} | {mean} | [{low}, {high}] |")
     return _CARD.format(
         metadata=yaml.safe_dump(metadata, sort_keys=False),
@@ -103,13 +103,16 @@ def _entry(samples: int, metrics: Mapping[str, Interval], source: str | None) ->
     """Return the file of a benchmark's results, or None where the source is no such benchmark."""
     from huggingface_hub import EvalResultEntry, eval_result_entries_to_yaml
 
-    benchmark, first = BENCHMARKS.get(source or ""), metrics.get("pass@1")
-    if benchmark is None or not benchmark.hub or first is None or first[0] is None:
+    benchmark = BENCHMARKS.get(source or "")
+    if benchmark is None or not benchmark.hub:
+        return None
+    mean, _, _ = metrics.get("pass@1", (None, None, None))
+    if mean is None:
         return None
     entry = EvalResultEntry(
         dataset_id=benchmark.hub,
         task_id=benchmark.config or "default",
-        value=round(100 * first[0], 2),
+        value=round(100 * mean, 2),
         dataset_revision=benchmark.revision,
         date=datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
         notes=f"pass@1 from {samples:,} samples; see the model card for pass@k and max@k",

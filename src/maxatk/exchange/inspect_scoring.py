@@ -38,9 +38,13 @@ def max_at(k: int) -> ScoreReducer:
 @score_reducer
 def pass_at(k: int, threshold: float = 1.0) -> ScoreReducer:
     """Return the reducer to pass@k: the chance that one of k epochs reaches `threshold`."""
-    return lambda scores: Score(
-        value=_max_at([float(v >= threshold) for v in _known(s.value for s in scores)], k)
-    )
+
+    def reduce(scores: list[Score]) -> Score:
+        numbers = _numbers(score.value for score in scores)
+        passed = [float(number >= threshold) for number in numbers]
+        return Score(value=_max_at(passed, k))
+
+    return reduce
 
 
 @metric
@@ -51,17 +55,22 @@ def max_at_k(k: int) -> Metric:
     """
 
     def compute(scores: list[SampleScore]) -> float:
-        values = [sample.score.value for sample in scores]
-        found = _known(_max_at(v if isinstance(v, list) else [v], k) for v in values)
-        return float(np.mean(found)) if found else math.nan
+        by_sample = []
+        for sample in scores:
+            value = sample.score.value
+            by_sample.append(_max_at(value if isinstance(value, list) else [value], k))
+        numbers = _numbers(by_sample)
+        return float(np.mean(numbers)) if numbers else math.nan
 
     return compute
 
 
-def _known(values: Iterable[Any]) -> list[float]:
-    return [number for value in values if not math.isnan(number := _as_float(value))]
+def _numbers(values: Iterable[Any]) -> list[float]:
+    """Return the values of inspect as numbers, those left out that are NaN: unscored."""
+    numbers = [_as_float(value) for value in values]
+    return [number for number in numbers if not math.isnan(number)]
 
 
 def _max_at(values: Iterable[Any], k: int) -> float:
-    found = _known(values)
-    return float(unbiased(found, k)) if len(found) >= k else math.nan
+    numbers = _numbers(values)
+    return float(unbiased(numbers, k)) if len(numbers) >= k else math.nan

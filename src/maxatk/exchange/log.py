@@ -76,25 +76,31 @@ def sample_at(
     of the row. Raises DataError where an id, a completion or a reward is missing, and as `typed`.
     """
     optional = ("sample", "prompt", "answer")
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for name, path in paths.items():
         value = field(row, path, absent=None if name in optional else _MISSING)
-        found[name] = conversation(value) if name == "prompt" else typed(name, value, path)
-    if "problem_id" not in paths and not found["prompt"]:
-        given = field(row, paths["prompt"])
-        raise DataError(f"field {paths['prompt']!r}: must be text or messages, got {given!r:.60}")
+        fields[name] = conversation(value) if name == "prompt" else typed(name, value, path)
+    if "problem_id" not in paths:
+        if not fields["prompt"]:
+            prompt = field(row, paths["prompt"])
+            raise DataError(
+                f"field {paths['prompt']!r}: must be text or messages, got {prompt!r:.60}"
+            )
+        fields["problem_id"] = fields["prompt"]
     if columns is None:
         columns = numbers(row, without=list(paths.values()))
-    return LogRow(**{"problem_id": found.get("prompt"), **found}, columns=columns)
+    return LogRow(**fields, columns=columns)
 
 
 def typed(name: str, value: Any, path: str) -> Any:
     """Return a value for the field `name` of a sample; raises DataError for another kind."""
-    return None if value is None and name != "problem_id" else _READERS[name](value, path)
+    if value is None and name != "problem_id":
+        return None
+    return _READERS[name](value, path)
 
 
 def field(row: RawRow, path: str, kind: str = "", *, absent: Any = _MISSING) -> Any:
-    """Return what a path such as `a.b.0` leads to, of a kind in `_KINDS`, if one is given.
+    """Return the value at a path such as `a.b.0`, of a kind in `_KINDS` if one is given.
 
     A field whose own name is the path, dots included, comes first. `absent`, if given, stands for
     what is missing or null. Raises DataError naming the field, what it is and what was wanted.
@@ -152,12 +158,12 @@ def reward(value: Any, name: str) -> float | None:
 
 def numbers(row: RawRow, *, without: Sequence[str] = ()) -> dict[str, float]:
     """Return the finite numbers of a row by field, those of the fields in `without` left out."""
-    found = {}
+    finite = {}
     for name, value in row.items():
         number = None if name in without else _as_number(value)
         if number is not None and math.isfinite(number):
-            found[str(name)] = number
-    return found
+            finite[str(name)] = number
+    return finite
 
 
 def numbers_at(row: RawRow, path: str) -> dict[str, float]:
@@ -188,10 +194,12 @@ def _as_number(value: Any) -> float | None:
 
 def conversation(value: Any) -> str | None:
     """Return a text as it is, of a list of messages their contents in lines, None for the rest."""
+    if isinstance(value, str):
+        return value
     if not isinstance(value, list):
-        return value if isinstance(value, str) else None
-    parts = [message.get("content") for message in value if isinstance(message, Mapping)]
-    return "\n".join(part for part in parts if isinstance(part, str))
+        return None
+    contents = [message.get("content") for message in value if isinstance(message, Mapping)]
+    return "\n".join(content for content in contents if isinstance(content, str))
 
 
 def _text(value: Any, name: str) -> str:

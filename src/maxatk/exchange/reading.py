@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,114 +19,179 @@ from maxatk.exchange.log import LogFormat, LogRow, PlacedRow, RawRow
 from maxatk.jsonl import bad_lines, json_object, lines_of
 from maxatk.problems.files import csv_rows, read_rows, whole_row
 
-_OF_SUFFIX = {".eval": "inspect", ".pt": "slime"}
-_OWN = (TABLE, OURS)  # what files hold where no format is named
+_FORMAT_OF_SUFFIX = {".eval": "inspect", ".pt": "slime"}
+_OWN_FORMATS = (TABLE, OURS)  # what files hold where no format is named
 _TABLES = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
+
+
+@dataclasses.dataclass(frozen=True)
+class OpenLog:
+    """A log whose format is known: its rows with their places, which can be read once."""
+
+    path: Path
+    format_name: str
+    mapping: Mapping[str, str]
+    rows: Iterable[PlacedRow]
+
+    @property
+    def format(self) -> LogFormat:
+        """How its rows become samples."""
+        return FORMATS[self.format_name]
+
+    def samples(self, accept: Callable[[LogRow], LogRow] = lambda row: row) -> list[LogRow]:
+        """Return the samples, in the order of the file, each with its index; raises as `read_log`.
+
+        `accept` changes a sample, or refuses it with a DataError.
+        """
+        samples: dict[tuple[str, int], LogRow] = {}
+        errors: list[tuple[str, str]] = []
+        choices: set[str] = set()
+        counts = Counter[str]()
+        for place, value in self.rows:
+            try:
+                row = _row_of(value)
+                choices.add(str(row.get(self.format.choice)))
+                converted = self.format.convert(row, self.mapping)
+                for sample in map(accept, _mapped(converted, row, self.mapping)):
+                    if sample.sample is None:
+                        sample.sample = counts[sample.problem_id]
+                    counts[sample.problem_id] += 1
+                    key = (sample.problem_id, sample.sample)
+                    if key in samples:
+                        raise DataError(f"sample {key[1]} of {key[0]!r:.80} occurs twice")
+                    samples[key] = sample
+            except ValueError as error:  # the other rows are read, so that all errors are told
+                errors.append((place, str(error)))
+        if len(choices) > 1 and self.format.choice not in self.mapping:
+            raise DataError(
+                f"{self.path}: field {self.format.choice!r}: has {', '.join(sorted(choices))}; "
+                f"--map {self.format.choice}=NAME chooses one"
+            )
+        if errors:
+            raise DataError(bad_lines(self.path, errors))
+        if not samples:
+            raise DataError(f"{self.path}: holds no samples")
+        return list(samples.values())
 
 
 def read_log(
     path: str | Path,
     *,
     log_format: str | None = None,
+    default: str = TABLE,
     mapping: Mapping[str, str] | None = None,
     accept: Callable[[LogRow], LogRow] = lambda row: row,
 ) -> list[LogRow]:
     """Return the samples of a log, in the order of the file, each with its index.
 
-    Without `log_format` it is that of `format_of`. `mapping` says where a field of `MAPPED` is, as
-    `choices.0.text`, or what a format has to choose. `accept` changes or refuses samples.
+    Args:
+        path: The file.
+        log_format: The name of its format; if None, the one that its first row has.
+        default: The format of a file whose first row has no other.
+        mapping: Where a field of `MAPPED` is, as `choices.0.text`, or what a format has to choose.
+        accept: Changes a sample, or refuses it with a DataError.
 
-    Raises MissingFileError, InvalidValueError for an unknown format or mapping, and one
-    DataError that lists every bad row, or names the format that the file seems to have.
+    Raises MissingFileError, InvalidValueError for an unknown format or mapping, one DataError that
+    lists every bad row, or names the format that the file seems to have, and
+    MissingDependencyError for parquet without PyArrow.
     """
-    path, mapping = Path(path), dict(mapping or {})
-    name = log_format or format_of(path)
-    if name not in FORMATS:
-        raise unknown_name("format", name, FORMATS)
-    chosen = FORMATS[name]
-    allowed = [*log.MAPPED, *filter(None, [chosen.choice])]
-    for unknown in mapping.keys() - set(allowed):
-        raise unknown_name(f"map, for the format {name}", unknown, allowed)
-    if not (mapping or name in _OWN or chosen.rows):
-        _check_form(path, chosen)
-    found: dict[tuple[str, int], LogRow] = {}
-    errors: list[tuple[str, str]] = []
-    choices: set[str] = set()
-    counts: Counter[str] = Counter()
-    for place, value in (chosen.rows or _placed_rows)(path):
-        try:
-            row = _row(value)
-            choices.add(str(row.get(chosen.choice)))
-            for sample in map(accept, _mapped(chosen.convert(row, mapping), row, mapping)):
-                problem = sample.problem_id
-                if sample.sample is None:
-                    sample.sample = counts[problem]
-                counts[problem] += 1
-                if (problem, sample.sample) in found:
-                    raise DataError(f"sample {sample.sample} of {problem!r:.80} occurs twice")
-                found[problem, sample.sample] = sample
-        except ValueError as error:
-            errors.append((place, str(error)))
-    if len(choices) > 1 and chosen.choice not in mapping:
-        raise DataError(
-            f"{path}: field {chosen.choice!r}: has {', '.join(sorted(choices))}; "
-            f"--map {chosen.choice}=NAME chooses one"
-        )
-    if errors:
-        raise DataError(bad_lines(path, errors))
-    if not found:
-        raise DataError(f"{path}: holds no samples")
-    return list(found.values())
+    opened = open_log(path, log_format=log_format, default=default, mapping=mapping)
+    return opened.samples(accept)
 
 
-def format_of(path: str | Path, default: str = TABLE) -> str:
-    """Return the name of the format that a file has by its first row; `default` if no other.
+def open_log(
+    path: str | Path,
+    *,
+    log_format: str | None = None,
+    default: str = TABLE,
+    mapping: Mapping[str, str] | None = None,
+) -> OpenLog:
+    """Return a log with its format, found by its first row where none is named.
 
-    Raises MissingFileError without the file, MissingDependencyError for parquet without PyArrow.
+    The arguments are those of `read_log`, which says what is raised; bad rows behind the first are
+    found by `OpenLog.samples`.
     """
     path = Path(path)
-    if path.suffix in _OF_SUFFIX:
-        return _OF_SUFFIX[path.suffix]
-    row, seems = _first_row(path)
-    own = row is None or FORMATS[default].matches(row) or seems in ("", *_OWN)
-    return default if own else seems
+    mapping = dict(mapping or {})
+    name = log_format or _FORMAT_OF_SUFFIX.get(path.suffix)
+    if name is not None:
+        _refuse_unknown(name, mapping)  # before the file is opened
+        rows_of_tool = FORMATS[name].rows
+        if rows_of_tool is not None:
+            return OpenLog(path, name, mapping, rows_of_tool(path))
+    rows = iter(_placed_rows(path))
+    head = list(itertools.islice(rows, 1))
+    first_row = _first_row(head)
+    if name is None:
+        name = _format_of(first_row, default)
+        _refuse_unknown(name, mapping)
+    elif not mapping and name not in _OWN_FORMATS:
+        _refuse_other_form(path, FORMATS[name], first_row)
+    rows_of_tool = FORMATS[name].rows
+    if rows_of_tool is not None:
+        # The first row has told that the tool's own reader is needed: it opens the file itself.
+        return OpenLog(path, name, mapping, rows_of_tool(path))
+    return OpenLog(path, name, mapping, itertools.chain(head, rows))
 
 
-def _check_form(path: Path, chosen: LogFormat) -> None:
+def _refuse_unknown(name: str, mapping: Mapping[str, str]) -> None:
+    if name not in FORMATS:
+        raise unknown_name("format", name, FORMATS)
+    allowed = [*log.MAPPED]
+    if FORMATS[name].choice:
+        allowed.append(FORMATS[name].choice)
+    for field in mapping:
+        if field not in allowed:
+            raise unknown_name(f"map, for the format {name}", field, allowed)
+
+
+def _refuse_other_form(path: Path, named: LogFormat, first_row: RawRow | None) -> None:
     """Raise DataError for a file that has another form than the one that was named."""
-    row, seems = _first_row(path)
-    if row is None or chosen.matches(row):
+    if first_row is None or named.matches(first_row):
         return
-    hint = f"; as {FORMATS[seems].title} it is read without --format" if seems else ""
+    recognised = _recognised(first_row)
+    hint = ""
+    if recognised is not None:
+        hint = f"; as {FORMATS[recognised].title} it is read without --format"
     raise DataError(
-        f"{path}: this does not look like {chosen.title}; got the fields "
-        f"{', '.join(sorted(map(str, row)))}{hint}"
+        f"{path}: this does not look like {named.title}; got the fields "
+        f"{', '.join(sorted(map(str, first_row)))}{hint}"
     )
 
 
-def _first_row(path: Path) -> tuple[RawRow | None, str]:
-    """Return the first row of a file, None for a bad one, and the format that it is of."""
-    for _, value in _placed_rows(path):
+def _first_row(head: Sequence[PlacedRow]) -> RawRow | None:
+    """Return the first row of a log; None where it has none, or one that is no object."""
+    for _, value in head:
         with contextlib.suppress(ValueError):
-            row = _row(value)
-            return row, next((name for name, known in FORMATS.items() if known.matches(row)), "")
-        break
-    return None, ""
+            return _row_of(value)
+    return None
 
 
-def _placed_rows(path: Path) -> Iterator[PlacedRow]:
+def _format_of(first_row: RawRow | None, default: str) -> str:
+    """Return the name of the format that a file has by its first row; `default` if no other."""
+    if first_row is None or FORMATS[default].matches(first_row):
+        return default
+    recognised = _recognised(first_row)
+    return default if recognised is None or recognised in _OWN_FORMATS else recognised
+
+
+def _recognised(row: RawRow) -> str | None:
+    return next((name for name, known in FORMATS.items() if known.matches(row)), None)
+
+
+def _placed_rows(path: Path) -> Iterable[PlacedRow]:
     """Return the rows of a file with their places; one of an unknown ending has a row a line."""
     existing_file(path)
     if path.name.endswith(_TABLES):
         return ((f"{path}:{number}", row) for number, row in csv_rows(path))
     if path.suffix == ".parquet":
         return ((f"{path}, row {number}", row) for number, row in enumerate(read_rows(path)))
-    value = _json(path) if path.suffix == ".json" else None
-    if value is None:
+    content = _json(path) if path.suffix == ".json" else None
+    if content is None:
         return ((f"{path}:{number}", line) for number, line in lines_of(path))
-    if isinstance(value, list):
-        return ((f"{path}, item {number}", item) for number, item in enumerate(value))
-    return iter([(str(path), value)])
+    if isinstance(content, list):
+        return [(f"{path}, item {number}", item) for number, item in enumerate(content)]
+    return [(str(path), content)]
 
 
 def _json(path: Path) -> Any:
@@ -138,7 +204,7 @@ def _json(path: Path) -> Any:
         raise DataError(f"{path}: not a JSON file: {error}") from error
 
 
-def _row(value: Any) -> RawRow:
+def _row_of(value: Any) -> RawRow:
     """Return the row that stands at a place of a file; raises DataError where there is none."""
     if isinstance(value, bytes):
         return json_object(value)
@@ -147,18 +213,21 @@ def _row(value: Any) -> RawRow:
     return whole_row(value)
 
 
-def _mapped(rows: Sequence[LogRow], raw: RawRow, mapping: Mapping[str, str]) -> Sequence[LogRow]:
+def _mapped(samples: Sequence[LogRow], row: RawRow, mapping: Mapping[str, str]) -> Sequence[LogRow]:
     """Return the samples of a row with the fields that stand where the mapping says."""
-    for name in mapping.keys() & set(log.MAPPED) if rows else ():
+    if not samples:
+        return samples
+    for name in mapping.keys() & set(log.MAPPED):
         path = mapping[name]
-        value = log.field(raw, path)  # one for all, as is a conversation, or a list of one each
-        one = not isinstance(value, list) or log.is_list_of(Mapping, value)
-        values = [value] * len(rows) if one else value
-        rows = [
-            dataclasses.replace(row, **{name: log.typed(name, item, path)})
-            for row, item in zip(rows, log.one_each(values, len(rows), path), strict=True)
+        value = log.field(row, path)
+        # One value for all samples of the row, as a conversation is, or a list of one for each.
+        shared = not isinstance(value, list) or log.is_list_of(Mapping, value)
+        values = [value] * len(samples) if shared else value
+        samples = [
+            dataclasses.replace(sample, **{name: log.typed(name, item, path)})
+            for sample, item in zip(samples, log.one_each(values, len(samples), path), strict=True)
         ]
-    return rows
+    return samples
 
 
 def parse_mapping(items: Sequence[str]) -> dict[str, str]:

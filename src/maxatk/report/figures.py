@@ -2,105 +2,31 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
-import io
-import itertools
-import re
-import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-import matplotlib as mpl
 import numpy as np
 import numpy.typing as npt
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_svg import FigureCanvasSVG
-from matplotlib.figure import Figure
 
 from maxatk.errors import InvalidValueError, unknown_name
 from maxatk.evaluation.results import METRICS, Results
-from maxatk.folders import known
-from maxatk.objectives import METHODS, weighting
-from maxatk.report.comparing import ModelComparison
-from maxatk.report.deciding import paired_tests
-from maxatk.report.runs import BASE, Comparison, Run, Runs, comparison_of
+from maxatk.objectives import weighting
+from maxatk.report.comparison import Comparison, Run, Runs, comparison_of
+from maxatk.report.figure_style import Line, drawn_name, figure_file, inline_svg, lines_for
+from maxatk.report.model_comparison import ModelComparison
+from maxatk.report.paired_tests import paired_tests
 
-_INK = "#010203"  # replaced by the text colour of the page, light or dark
 _BINS = 40
-_DATES = {".svg": "Date", ".pdf": "CreationDate"}  # left out: equal figures are equal files
-_INKED = ("axes.edgecolor", "axes.labelcolor", "text.color", "xtick.color", "ytick.color")
-STYLE = {
-    **dict.fromkeys((*_INKED, "grid.color"), _INK),
-    "svg.fonttype": "none",
-    "svg.hashsalt": "maxatk",
-    "font.size": 10.0,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.alpha": 0.12,
-    "legend.frameon": False,
-    "lines.linewidth": 1.8,
-    "lines.markersize": 4.5,
-}
-BASE_COLOR = "#808080"
-# Each has a contrast of 3 to 1 on both grounds of the page; the first four are of Okabe and Ito.
-PALETTE = (
-    *("#d55e00", "#0072b2", "#009e73", "#cc79a7", "#b88600", "#3f93d8"),
-    *("#8a5cf0", "#b32883", "#2f8540", "#74711a", "#d4304c", "#2f9ca5"),
-)
-DASHES = ("solid", "dashed", "dotted")
-MARKERS = "osD^vP"
-QUANTITIES = (  # keys of a log that are drawn beside max@k
-    ("reward", "mean reward of the training groups"),
-    ("loss", "loss"),
-    ("kl", "KL divergence to the reference model, nats a token"),
-    ("entropy", "entropy of the policy, nats a token"),
-    ("completions/distinct", "share of distinct completions in a group"),
-    ("ratio/mean_abs_delta", "mean |importance ratio − 1|"),
-    ("ratio/effective_samples", "effective samples, as a share"),
-    ("clip_ratio/region_mean", "share of clipped tokens"),
-    ("grad_norm", "norm of the gradient"),
-    ("frac_groups_without_signal", "share of groups without a signal"),
-    ("step_time", "seconds of an optimizer step"),
-)
-_WINDOW = 0.15  # of a curve's points: what a smoothed point is the mean of
-_FARTHEST = 1e15
 _RATES = np.linspace(0.005, 0.995, 199)
-
-
-@dataclasses.dataclass(frozen=True)
-class Line:
-    """How one run is drawn in every figure: colour, dash and marker tell it apart thrice."""
-
-    color: str
-    dash: str
-    marker: str
-
-
-def lines_for(names: Sequence[str]) -> dict[str, Line]:
-    """Return the line of every run; the first name is the baseline, which is dashed.
-
-    `base` is grey. Others have the colour of their place among the methods, or of a hash, or the
-    next that is free: methods choose first, then the others by alphabet.
-    """
-    chosen: dict[str, str] = {BASE: BASE_COLOR}
-    places = {name: place for place, name in enumerate(METHODS)}
-    for name in sorted({*names} - {BASE}, key=lambda name: (places.get(name, len(places)), name)):
-        first = places.get(name, zlib.crc32(name.encode("utf-8", "replace"))) % len(PALETTE)
-        colors = (*PALETTE[first:], *PALETTE[:first])
-        chosen[name] = next((c for c in colors if c not in chosen.values()), colors[0])
-    others = itertools.cycle(itertools.product(DASHES, MARKERS))
-    styles = itertools.chain([("dashed", "X")], others)
-    return {name: Line(chosen[name], *style) for name, style in zip(names, styles, strict=False)}
 
 
 def metric_svg(comparison: Comparison, metric: str, names: Sequence[str] = ()) -> str:
     """Return one panel of Figure 1 as inline SVG; `names`, all of the page, decide on colours."""
     name, label = metric.replace("@", "-at-"), f"{metric} against k"
-    return _inline(name, label, lambda axes: _draw_metric(axes, comparison, metric, names))
+    return inline_svg(name, label, lambda axes: _draw_metric(axes, comparison, metric, names))
 
 
 def entropy_svg(comparison: Comparison, names: Sequence[str] = ()) -> str | None:
@@ -108,7 +34,7 @@ def entropy_svg(comparison: Comparison, names: Sequence[str] = ()) -> str | None
     if not any(run.results.entropy for run in comparison.runs):
         return None
     label = "Distribution of the entropy of completions"
-    return _inline("entropy", label, lambda axes: _draw_entropies(axes, comparison, names))
+    return inline_svg("entropy", label, lambda axes: _draw_entropies(axes, comparison, names))
 
 
 def figure1(results: Runs, path: str | Path) -> Path:
@@ -117,7 +43,7 @@ def figure1(results: Runs, path: str | Path) -> Path:
     Raises InvalidValueError for a suffix other than .svg and .pdf, and as `load_comparison`.
     """
     comparison = comparison_of(results)
-    with _figure_file(path, (9.5, 3.9)) as figure:
+    with figure_file(path, (9.5, 3.9)) as figure:
         for axes, metric in zip(figure.subplots(1, 2), METRICS, strict=True):
             _draw_metric(axes, comparison, metric)
         handles, labels = figure.axes[0].get_legend_handles_labels()
@@ -128,28 +54,10 @@ def figure1(results: Runs, path: str | Path) -> Path:
 def entropy_figure(comparison: Comparison, path: str | Path) -> None:
     """Write Figure 2 to an SVG or PDF file, or no file where no run recorded entropy."""
     if any(run.results.entropy for run in comparison.runs):
-        with _figure_file(path, (6.5, 3.9)) as figure:
+        with figure_file(path, (6.5, 3.9)) as figure:
             axes = figure.subplots()
             _draw_entropies(axes, comparison)
             axes.legend(loc="upper right")
-
-
-def _drawn_name(name: str) -> str:
-    """Return a name as matplotlib draws it: no formula, and not left out of a legend."""
-    return (" " if name.startswith("_") else "") + name.replace("$", r"\$")
-
-
-@contextlib.contextmanager
-def _figure_file(path: str | Path, size: tuple[float, float]) -> Iterator[Figure]:
-    """Give a figure to draw in, and write it: in an SVG, text as outlines."""
-    path = Path(path)
-    if path.suffix not in _DATES:
-        raise unknown_name("suffix of the figure", path.suffix, _DATES)
-    with mpl.rc_context({**STYLE, "svg.fonttype": "path"}):
-        figure = Figure(figsize=size, layout="constrained", facecolor="white")
-        yield figure
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, metadata={_DATES[path.suffix]: None})
 
 
 def plot(
@@ -223,7 +131,7 @@ def _draw_gains(axes: Axes, comparison: Comparison, metric: str, run: Run) -> No
     lines = lines_for(comparison.names)
     _draw_bands(axes, comparison.ks, found, lines)
     axes.axhline(0, color=lines[run.name].color, linewidth=1)
-    axes.set_ylabel(f"{metric} less that of {_drawn_name(run.name)}")
+    axes.set_ylabel(f"{metric} less that of {drawn_name(run.name)}")
 
 
 def _draw_bands(
@@ -236,7 +144,7 @@ def _draw_bands(
         line, (mean, low, high) = lines[name], np.array(numbers, dtype=np.float64).T
         axes.fill_between(ks, low, high, color=line.color, alpha=0.12, linewidth=0)
         (drawn,) = axes.plot(ks, mean, color=line.color, linestyle=line.dash, marker=line.marker)
-        drawn.set_label(_drawn_name(name))
+        drawn.set_label(drawn_name(name))
     axes.set_xscale("log", base=2)
     axes.set_xticks(ks, [str(k) for k in ks])
     axes.set_xticks([], minor=True)
@@ -260,78 +168,10 @@ def _draw_entropies(axes: Axes, comparison: Comparison, names: Sequence[str] = (
         shares, color = np.array(histogram.counts) / sum(histogram.counts), lines[name].color
         draw = functools.partial(axes.hist, middles, edges, weights=shares, color=color)
         draw(histtype="stepfilled", alpha=0.15)
-        draw(histtype="step", linestyle=lines[name].dash, linewidth=1.8, label=_drawn_name(name))
+        draw(histtype="step", linestyle=lines[name].dash, linewidth=1.8, label=drawn_name(name))
     axes.set(xlabel="entropy of a completion, nats", ylabel="share of completions")
     axes.set_xlim(left=0)
     axes.set_ylim(bottom=0)
-
-
-def _inline(name: str, label: str, draw: Callable[[Axes], None], height: float = 3.6) -> str:
-    """Return what is drawn as SVG to stand in a page; `name` is unique there and begins all ids."""
-    buffer = io.StringIO()
-    nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-    with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(5.0, height), layout="constrained", facecolor="none")
-        axes = figure.subplots(subplot_kw={"facecolor": "none"})
-        draw(axes)
-        FigureCanvasSVG(figure).print_svg(buffer, metadata=nothing)  # savefig would draw twice
-    place = axes.get_position()
-    ends = " ".join(f"{value:.6g}" for value in (place.x0, place.x1, *axes.get_xlim()))
-    svg = buffer.getvalue()
-    svg = svg[svg.index("<svg") :].replace(_INK, "currentColor")
-    svg = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", svg, flags=re.DOTALL)
-    # Ids are unique in one figure, not on a page of several.
-    for before in (' id="', "url(#", 'href="#'):
-        svg = svg.replace(before, f"{before}{name}-")
-    head, body = svg.split(">", 1)
-    svg = re.sub(r' (width|height)="[^"]*"', "", head) + ">" + body
-    # What a style element said of the whole page.
-    said = f'role="img" aria-label="{label}" data-x="{ends}"'  # the axes, for a click
-    joints = 'stroke-linejoin="round" stroke-linecap="butt"'
-    return svg.replace("<svg ", f"<svg {said} {joints} ", 1)
-
-
-def curve_svg(curves: Sequence[Mapping[str, Any]], names: Sequence[str], key: str) -> str:
-    """Return a logged key against the step as inline SVG, in the colours of all `names`."""
-    lines = lines_for([*names, *(c["name"] for c in curves if c["name"] not in names)])
-
-    def draw(axes: Axes) -> None:
-        for curve in curves:
-            rows = [(known(row, "step"), known(row, key)) for row in curve["log_history"]]
-            points = np.array(rows, dtype=np.float64).reshape(-1, 2)
-            # What is missing is NaN here, and beyond what any training logs an axis has no ticks.
-            steps, values = points[(np.abs(points) < _FARTHEST).all(axis=1)].T
-            line = lines[curve["name"]]
-            axes.plot(steps, values, color=line.color, linewidth=0.8, alpha=0.35)
-            axes.plot(steps, smoothed(values), color=line.color, linestyle=line.dash)
-        axes.set(xlabel="optimizer step", ylabel=key)
-        axes.locator_params(axis="x", integer=True)
-
-    name = "curve-" + re.sub(r"\W", "-", key)
-    return _inline(name, f"{key} during training", draw, height=3.0)
-
-
-def smoothed(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return the running mean over 15% of the points, centred; at an end the line through them."""
-    reach = int(_WINDOW * len(values) / 2)
-    if not reach:
-        return values
-    at = np.arange(2 * reach + 1)
-    means = np.convolve(values, np.full(len(at), 1 / len(at)), "valid")
-    ends = values[: len(at)], values[-len(at) :]
-    first, last = (np.polyval(np.polyfit(at, end, 1), at) for end in ends)
-    return np.concatenate([first[:reach], means, last[-reach:]])
-
-
-def drawn_quantities(curves: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
-    """Return the keys of `QUANTITIES` and max@k that logs have, and what they are."""
-    logged = {key for curve in curves for row in curve["log_history"] for key in row}
-    levels = sorted(int(m[1]) for key in logged if (m := re.fullmatch(r"max@(\d+)", key)))
-    if "reward" in logged:
-        levels = [k for k in levels if k > 1]  # max@1 is the mean reward
-    shown = [(f"max@{k}", f"max@{k} of the training groups") for k in levels]
-    (first, *others) = QUANTITIES
-    return [entry for entry in (first, *shown, *others) if entry[0] in logged]
 
 
 def _draw_weightings(

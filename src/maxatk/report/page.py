@@ -16,14 +16,17 @@ import numpy as np
 
 from maxatk.check import whole
 from maxatk.errors import DataError
-from maxatk.evaluation.failures import Failure
+from maxatk.evaluation.failures import FailedTest
 from maxatk.evaluation.folder import FAILURES, PROMPTS, SAMPLES, SCORES
 from maxatk.evaluation.store import key_of, read_records
 from maxatk.jsonl import read_jsonl, read_typed
 from maxatk.records import Sample, Score
-from maxatk.report import figures, run_tables
-from maxatk.report.deciding import Decision, PairedTest, decide
-from maxatk.report.runs import Comparison, Run, Runs, comparison_of
+from maxatk.report import figures, recorded_settings, run_tables, training_figures
+from maxatk.report.comparison import Comparison, Run, Runs, comparison_of
+from maxatk.report.decision import Decision, decide
+from maxatk.report.figure_style import lines_for
+from maxatk.report.notices import notices
+from maxatk.report.paired_tests import PairedTest
 from maxatk.report.tables import counted, share, transposed
 from maxatk.version import VERSION
 
@@ -51,7 +54,7 @@ def write_report(
     metrics = comparison.metrics if len(comparison.runs) > 1 else ()
     decisions = {metric: decide(comparison, metric) for metric in metrics}
     # The template asks for the tables and figures that it shows, each beside its caption.
-    page = environment().get_template("report.html")
+    page = templates().get_template("report.html")
     text = page.render(
         comparison=comparison,
         decisions=decisions,
@@ -69,7 +72,7 @@ def write_report(
 
 
 @functools.cache
-def environment() -> jinja2.Environment:
+def templates() -> jinja2.Environment:
     """Return what renders the templates of pages; what they are given is text, not markup."""
     found = jinja2.Environment(
         loader=jinja2.PackageLoader("maxatk.report"),
@@ -80,7 +83,11 @@ def environment() -> jinja2.Environment:
     )
     found.globals |= {
         "figures": figures,
+        "lines_for": lines_for,
+        "notices": notices,
+        "recorded_settings": recorded_settings,
         "tables": run_tables,
+        "training_figures": training_figures,
         "counted": counted,
         "transposed": transposed,
         "version": VERSION,
@@ -126,7 +133,7 @@ def _run_details(name: str, folder: Path, count: int) -> dict[str, dict[str, Any
     for score in read_records(folder / SCORES, Score).values():
         scores[score.problem_id].append(score)
     failed, drawn = folder / FAILURES, folder / SAMPLES
-    failures = read_records(failed, Failure) if failed.is_file() else {}
+    failures = read_records(failed, FailedTest) if failed.is_file() else {}
     chosen = {}
     for problem_id, found in scores.items():
         found.sort(key=lambda score: -1.0 if score.reward is None else score.reward, reverse=True)

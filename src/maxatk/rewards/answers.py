@@ -18,9 +18,9 @@ from typing import Any
 
 from maxatk.errors import DataError, InvalidValueError, MissingDependencyError
 from maxatk.records import Problem
-from maxatk.rewards.reward import Failure
+from maxatk.rewards.reward import RewardFailure
 from maxatk.verifier import completion_text
-from maxatk.verifier.extract import without_thoughts
+from maxatk.verifier.reasoning import read_answer
 
 _START_S = 120.0  # for SymPy to be imported, on a machine that is busy
 _MEMORY = 4 << 30  # bytes of address space of the process
@@ -73,7 +73,7 @@ class AnswerReward:
                 f"answer: {len(answer)} rows for {len(completions)} completions; the data need a "
                 "column `answer`"
             )
-        texts = [without_thoughts(completion_text(completion)) for completion in completions]
+        texts = [read_answer(completion_text(completion)).text for completion in completions]
         pairs = list(zip(answer, texts, strict=True))
         known = {
             (gold, text): float(self._ask({"answer": gold, "completion": text}).get("equal", False))
@@ -82,14 +82,14 @@ class AnswerReward:
         return [known[pair] for pair in pairs]
 
     def _ask(self, question: dict[str, str]) -> dict[str, Any]:
-        """Return what the worker says, {} where it is too slow; raise Failure where it fails."""
+        """Return the worker's answer, {} where it is too slow; raises RewardFailure."""
         with self._lock:
             if self._worker is None or self._worker.poll() is not None:
                 pipe, nowhere = subprocess.PIPE, subprocess.DEVNULL
                 command = [sys.executable, "-c", _PROGRAM]
                 self._worker = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=nowhere)
                 if not self._said(self._worker, _START_S):
-                    raise Failure(f"math-verify was not imported within {_START_S:g} s")
+                    raise RewardFailure(f"math-verify was not imported within {_START_S:g} s")
             worker = self._worker
             assert worker.stdin is not None
             with contextlib.suppress(BrokenPipeError):  # it died: its output has ended too
@@ -105,10 +105,10 @@ class AnswerReward:
         if not line:
             self.close()
         if ready and not line:
-            raise Failure("the process that compares answers died")
+            raise RewardFailure("the process that compares answers died")
         found: dict[str, Any] = json.loads(line or "{}")
         if "error" in found:
-            raise Failure(f"math-verify raised {found['error']}")
+            raise RewardFailure(f"math-verify raised {found['error']}")
         return found
 
     def close(self) -> None:
@@ -133,7 +133,7 @@ def compute_answer_score(
     """
     try:
         return {"score": _shared()([], [solution_str], [ground_truth])[0], "unscored": 0.0}
-    except Failure:
+    except RewardFailure:
         return {"score": math.nan, "unscored": 1.0}
 
 

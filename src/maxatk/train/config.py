@@ -18,7 +18,7 @@ from maxatk.errors import InvalidValueError, MissingDependencyError, unknown_nam
 from maxatk.functions import load_function
 from maxatk.objectives import check_group_size, method_of
 from maxatk.objectives.objective import Objective
-from maxatk.train import loop
+from maxatk.train import own_rollouts
 from maxatk.train.shared_prompts import refuse_unshareable
 
 TRACKERS = ("tensorboard", "trackio", "wandb")  # that were tried; names of packages too
@@ -137,7 +137,7 @@ class MaxAtKConfig(WithObjective, GRPOConfig):
         _check_meaning(self)
         _check_options(self)
         if self.rollouts == "own":
-            loop.refuse_settings(self)
+            own_rollouts.refuse_settings(self)
 
     @property
     def shards_weights(self) -> bool:
@@ -179,7 +179,7 @@ def check_model(config: Any, model: Any, name: str | None) -> None:
     if config.share_prompts:
         refuse_unshareable(model)
     if config.rollouts == "own":
-        loop.refuse_config(config, model, name)
+        own_rollouts.refuse_config(config, model, name)
 
 
 def check_prompts(config: Any, count: int, *, called: str) -> None:

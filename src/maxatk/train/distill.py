@@ -26,7 +26,7 @@ from maxatk.models import load_tokenizer, quiet_libraries, refuse_missing_model
 from maxatk.problems import load_problems, problems_by_id
 from maxatk.records import Sample, Score
 from maxatk.settings import from_mapping
-from maxatk.train.log import Reporter
+from maxatk.train.reporter import Reporter
 from maxatk.train.run import finished, fit, lora_config, trainer_settings, with_own
 
 # What the weighed loss is made for: a sample a row, and its likelihood.

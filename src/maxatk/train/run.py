@@ -25,7 +25,7 @@ from maxatk.rewards.reward import columns_of
 from maxatk.rewards.specification import describe_reward
 from maxatk.settings import from_mapping, masked
 from maxatk.train.config import MaxAtKConfig
-from maxatk.train.log import Reporter
+from maxatk.train.reporter import Reporter
 from maxatk.train.trainer import MaxAtKTrainer
 from maxatk.verifier import Verifier, VerifierSettings
 

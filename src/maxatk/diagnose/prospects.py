@@ -1,0 +1,192 @@
+"""What a training can gain from P problems, by the rewards of N stored samples of each."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from maxatk.check import positive, require, whole
+from maxatk.errors import InvalidValueError
+from maxatk.evaluation.folder import RESULTS
+from maxatk.evaluation.load import scores_of_folder
+from maxatk.evaluation.results import CEILING, read_results
+from maxatk.objectives import METHODS, max_at_k, weighting
+from maxatk.statistics.intervals import FloatArray, check_ks, default_ks
+from maxatk.statistics.power import pairs_needed, problems_needed
+
+Rows: TypeAlias = list[dict[str, Any]]
+
+METHODS_COMPARED = ("grpo", "rloo", "max_rl", "bon_mean", "bon_loo1")
+BANDS = {
+    "never": 0.0,
+    "up to 1/8": 0.125,
+    "up to 1/2": 0.5,
+    "up to 7/8": 0.875,
+    "above 7/8": 1 - 1e-9,
+    "always": 1.0,
+}
+"""How often a problem is solved: the largest share of its samples in each band."""
+
+_ENOUGH_SIGNAL, _LITTLE_SIGNAL = 0.5, 0.1  # share of the groups
+_WIDEST_K = 8  # with n = 16 the best constant k of the study, for every N from 4 to 128
+_SEED_SPREAD = 0.025  # median deviation over seeds of a difference of two methods in the study
+_KEPT = 0.5  # share of the signal of k = 1 that a larger k must keep
+
+
+def prospects(
+    folder: str | Path,
+    *,
+    best_of: int | None = None,
+    ns: Sequence[int] = (4, 8, 16, 32),
+    ks: Sequence[int] = (),
+    differences: Sequence[float] = (0.02, 0.05),
+) -> dict[str, Rows]:
+    """Return tables of what a training can gain, from the scores of a run.
+
+    - "problems": how many there are, and the `samples` of the poorest.
+    - "signal": n, k and the `share` of the groups of n samples with a signal for max@k.
+    - "gain": k and max@k; what is `missing` of it to the best stored sample of every problem, in
+      how many problems it can `rise`, and what is `beyond` all samples, None without a ceiling.
+    - "weights": the `share` of a method's gradient by how often problems are `solved`.
+    - "needed": how many `problems` and `seeds` show a `difference` of max@k, None if none do.
+    - "suggestion": an n, a k and a method that suit the problems, with the reason.
+
+    `best_of` answers are what the best is taken of in use, half the samples by default. Sizes of a
+    group `ns` above the samples of the poorest problem are left out. `ks` are 1, 2, 4, ... up to
+    half of the samples by default.
+
+    Raises MissingFileError, DataError for a corrupt line, InvalidValueError for numbers.
+    """
+    for n in ns:
+        whole("n", n, 2)
+    for difference in differences:
+        positive("difference", difference)
+    tally = scores_of_folder(folder)
+    rewards, _ = tally.rewards(tally.problem_ids)
+    rewards = rewards[~np.isnan(rewards).all(axis=1)]
+    fewest = int((~np.isnan(rewards)).sum(axis=1).min()) if len(rewards) else 0
+    sizes = [n for n in sorted(set(ns)) if n <= fewest]
+    least = f"at most the samples with a reward of the poorest problem ({fewest})"
+    require(bool(sizes), "n", least, tuple(ns))
+    wanted = max(fewest // 2, 1) if best_of is None else best_of
+    whole("best_of", wanted, 1)
+    ks = check_ks(ks, fewest) or default_ks(max(fewest // 2, 1))
+    chances = _chances(rewards, Path(folder))
+    chosen = suggested(rewards, sizes, wanted)
+    pairs = ((n, k) for n in sizes for k in ks if k <= n)
+    seeds = {difference: pairs_needed(difference, _SEED_SPREAD) for difference in differences}
+    return {
+        "problems": [{"problems": len(rewards), "samples": fewest}],
+        "signal": [{"n": n, "k": k, "share": _signal(rewards, n, k)} for n, k in pairs],
+        "gain": list(_gain(rewards, sorted({*ks, *default_ks(fewest)}))),
+        "weights": list(_weights(chances, chosen["n"], max(chosen["k"], chosen["n"] // 2))),
+        "needed": [
+            {"difference": d, "k": k, "problems": _needed(d, k, fewest, chances), "seeds": seeds[d]}
+            for d in differences
+            for k in ks
+        ],
+        "suggestion": [chosen],
+    }
+
+
+def signal_chances(rewards: FloatArray, n: int, k: int) -> FloatArray:
+    """Return the chance (P,) that n samples of each problem have a signal for max@k, exactly.
+
+    rewards: (P, N), NaN where unscored; the n are drawn without replacement from the others. A
+    group has a signal where an advantage of `bon_loo1` is not 0: where max(k - 1, 1) of its
+    samples or more are below its best. For k = 1 this is so for every method that has a baseline.
+    """
+    least = n - max(k - 1, 1) + 1  # so many that share the best leave no signal
+    chances = []
+    for row in rewards:
+        _, found = np.unique(row[~np.isnan(row)], return_counts=True)
+        counts = found.tolist()
+        silent = sum(
+            math.comb(count, best) * math.comb(sum(counts[:at]), n - best)
+            for at, count in enumerate(counts)
+            for best in range(least, min(n, count) + 1)
+        )
+        chances.append(1 - silent / math.comb(sum(counts), n))
+    return np.array(chances)
+
+
+def _signal(rewards: FloatArray, n: int, k: int) -> float:
+    return float(signal_chances(rewards, n, k).mean())
+
+
+def suggested(rewards: FloatArray, ns: Sequence[int], best_of: int) -> dict[str, Any]:
+    """Return the n of `ns`, the k and the method for the best of `best_of` answers, and why.
+
+    k is `best_of` or half of n, or what keeps half of the signal of k = 1. n is the smallest whose
+    half reaches N, or 8, and of whose groups half have a signal, else the one with the most.
+    """
+    options = []
+    for n in [n for n in ns if n // 2 >= min(best_of, _WIDEST_K)] or [ns[-1]]:
+        least = _KEPT * _signal(rewards, n, 1)
+        larger = range(min(best_of, n // 2), 1, -1)
+        k = next((k for k in larger if _signal(rewards, n, k) >= least), 1)
+        options.append((_signal(rewards, n, k), n, k))
+    enough = [option for option in options if option[0] >= _ENOUGH_SIGNAL]
+    share, n, k = enough[0] if enough else max(options, key=lambda option: option[0])
+    limit = "N" if k == best_of else "half a group"
+    if k < min(best_of, n // 2):
+        limit = "what keeps half of the signal of k = 1"
+    reason = f"with n = {n} and k = {k}, {limit}, {share:.0%} of the groups have a signal; " + (
+        "for one answer GRPO gained most in the study"
+        if k == 1
+        else f"for the best of {best_of} bon_loo1 lost least in the study"
+    )
+    if share < _LITTLE_SIGNAL:
+        reason += "; choose other problems first (maxatk problems select)"
+    return {"n": n, "k": k, "method": "grpo" if k == 1 else "bon_loo1", "reason": reason}
+
+
+def _chances(rewards: FloatArray, folder: Path) -> FloatArray:
+    results = folder / RESULTS
+    threshold = read_results(results).threshold if results.is_file() else None
+    passed = rewards >= (CEILING if threshold is None else threshold)
+    shares: FloatArray = passed.sum(axis=1) / (~np.isnan(rewards)).sum(axis=1)
+    return shares
+
+
+def _gain(rewards: FloatArray, ks: Sequence[int]) -> Iterator[dict[str, Any]]:
+    best = np.nanmax(rewards, axis=1)
+    beyond = None if (best > CEILING).any() else float((CEILING - best).mean())
+    for k, column in zip(ks, max_at_k(rewards, ks).T, strict=True):
+        gap = best - column
+        missing, rise = float(gap.mean()), int((gap > 1e-9).sum())
+        row = {"k": k, "max@k": float(column.mean()), "missing": missing, "rise": rise}
+        yield {**row, "beyond": beyond}
+
+
+def _weights(chances: FloatArray, n: int, k: int) -> Iterator[dict[str, Any]]:
+    for method in METHODS_COMPARED:
+        # `weighting` is by the gradient of p, and p (1 - p) makes it by that of the log odds.
+        pull = weighting(method, n, k, chances) * chances * (1 - chances)
+        for solved, here in in_bands(chances).items():
+            share = float(pull[here].sum() / pull.sum()) if pull.sum() else None
+            about = {"solved": solved, "problems": int(here.sum())}
+            yield {**about, **used(method, n, k), "share": share}
+
+
+def in_bands(chances: FloatArray) -> dict[str, npt.NDArray[np.bool_]]:
+    """Return by name of a band which problems are in it, given how often they are solved: (P,)."""
+    places = np.searchsorted(list(BANDS.values()), chances)
+    return {name: places == place for place, name in enumerate(BANDS)}
+
+
+def used(method: str, n: int, k: int) -> dict[str, Any]:
+    """Return the method, n and k of a row, without the k of a method that has none."""
+    return {"method": method, "n": n, "k": k if METHODS[method].credit_row.uses_k else None}
+
+
+def _needed(difference: float, k: int, samples: int, chances: FloatArray) -> int | None:
+    with contextlib.suppress(InvalidValueError):  # no model can be so far above this one
+        return problems_needed(difference, k=k, samples=samples, chances=chances)
+    return None

@@ -1,0 +1,112 @@
+"""Results of runs that are there already: of a folder, its results.json, or a file of rewards."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from maxatk.errors import DataError, InvalidValueError, MissingFileError
+from maxatk.evaluation.folder import MANIFEST, RESULTS, SAMPLES, SCORES
+from maxatk.evaluation.outside_rewards import read_rewards
+from maxatk.evaluation.results import Results, read_results
+from maxatk.evaluation.tally import ScoreTally, build_results
+from maxatk.folders import read_json
+from maxatk.jsonl import read_typed
+from maxatk.records import Sample, Score
+
+ResultsSource = str | Path | Results | Mapping[str, Any]
+
+TABLES = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".jsonl", ".parquet", ".eval", ".pt")  # of rewards
+
+
+def load_results(
+    source: ResultsSource,
+    *,
+    ks: Sequence[int] = (),
+    threshold: float | None = None,
+    column: str | None = None,
+    mapping: Mapping[str, str] | None = None,
+) -> Results:
+    """Return the results of a run.
+
+    Args:
+        source: Results, their JSON object or file, the folder of a run, or a file of rewards: a
+            table with the columns problem_id, sample and reward, or a log that is recognised.
+        ks: The k that the results must have; computed from the scores where they lack one.
+        threshold: The reward from which a sample passes; the run's own, or 1, by default.
+        column: A column of the scores that stands in for the reward.
+        mapping: Where a field is in a row of a file of rewards, as in `read_log`.
+
+    Raises MissingFileError, DataError, InvalidValueError (a k above the samples; no scores for it).
+    """
+    folder, place = None, "results"
+    if isinstance(source, Mapping):
+        source = Results.from_json(source, place=place)
+    if not isinstance(source, Results):
+        path = Path(source)
+        if path.name.endswith(TABLES) and not path.is_dir():
+            passes = 1.0 if threshold is None else threshold
+            run = read_rewards(path, mapping=mapping)
+            return run.results(ks=ks, threshold=passes, column=column)
+        folder, file = (path, path / RESULTS) if path.is_dir() else (path.parent, path)
+        if not file.is_file():
+            raise MissingFileError(f"{file}: no such results file")
+        source, place = read_results(file), str(file)
+    has_ks = all(k in source.ks for k in ks)
+    if has_ks and threshold in (None, source.threshold) and column in (None, source.column):
+        return source
+    if folder is not None and (folder / SCORES).is_file():
+        return results_of_folder(folder, ks=ks, threshold=threshold, column=column)
+    known = ", ".join(map(str, source.ks))
+    raise InvalidValueError(
+        f"{place}: holds k = {known} for the threshold {source.threshold!r}, and no scores "
+        "from which others could be computed; name the folder of the run, with its scores.jsonl"
+    )
+
+
+def results_of_folder(
+    folder: str | Path,
+    *,
+    ks: Sequence[int] = (),
+    threshold: float | None = None,
+    column: str | None = None,
+) -> Results:
+    """Return the results of the scores in a folder, as `evaluate` and `score` compute them.
+
+    `ks` are beside 1, 2, 4, ...; `threshold` and `column` are as in `load_results`.
+
+    Raises MissingFileError without scores.jsonl, DataError for a corrupt line or no scores at
+    all, InvalidValueError for a k above the number of samples or a column that no score has.
+    """
+    folder = Path(folder)
+    scores = scores_of_folder(folder, column)
+    ids, meta, manifest = scores.problem_ids, None, dict[str, Any]()
+    if (folder / RESULTS).is_file():
+        before = read_results(folder / RESULTS)
+        manifest = before.manifest
+        threshold = before.threshold if threshold is None else threshold
+        if set(before.ids) == set(ids):
+            ids, meta = list(before.ids), before.per_problem.meta
+    elif (folder / MANIFEST).is_file():
+        manifest = read_json(folder / MANIFEST)
+    samples = folder / SAMPLES
+    return build_results(
+        ids,
+        read_typed(samples, Sample) if samples.is_file() else None,
+        scores,
+        manifest=manifest,
+        ks=ks,
+        threshold=1.0 if threshold is None else threshold,
+        meta=meta,
+    )
+
+
+def scores_of_folder(folder: str | Path, column: str | None = None) -> ScoreTally:
+    """Return the scores of a run, counted; `column` and errors are as in `results_of_folder`."""
+    scores, path = ScoreTally(column=column), Path(folder) / SCORES
+    for _ in read_typed(path, Score, scores.add):
+        pass
+    if not scores.problem_ids:
+        raise DataError(f"{path}: holds no scores")
+    return scores

@@ -1,0 +1,213 @@
+"""Rewards that somebody else computed: a table, a log or a data frame, as a run of ours."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from maxatk.environment import environment
+from maxatk.errors import DataError, InvalidValueError, unknown_name
+from maxatk.evaluation import folder
+from maxatk.evaluation.results import Results
+from maxatk.evaluation.tally import ScoreTally, build_results
+from maxatk.exchange import LogRow, log
+from maxatk.exchange.reading import open_log
+from maxatk.folders import file_digest, write_json
+from maxatk.jsonl import write_jsonl
+from maxatk.records import Outcome, Problem, Sample, Score
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class OutsideRewards:
+    """The scores of rows, their samples where all have a completion, and what identifies them."""
+
+    def __init__(
+        self,
+        rows: Sequence[LogRow],
+        problem_ids: Sequence[str],
+        source: Mapping[str, Any],
+        meta: Sequence[Mapping[str, Any]] | None = None,
+    ) -> None:
+        self.problem_ids = problem_ids
+        self._meta = meta
+        digest = hashlib.sha256(json.dumps(problem_ids).encode()).hexdigest()
+        self.settings = {
+            "rewards": source,
+            "problems": {"count": len(problem_ids), "sha256": digest},
+        }
+        self.prompts = {row.problem_id: row.prompt for row in rows if row.prompt is not None}
+        self.scores = [_score_of(row) for row in rows]
+        self.samples: list[Sample] | None = None
+        if all(row.completion is not None for row in rows):
+            self.samples = [
+                Sample(score.problem_id, score.sample, str(row.completion))
+                for row, score in zip(rows, self.scores, strict=True)
+            ]
+
+    def results(
+        self, *, ks: Sequence[int] = (), threshold: float = 1.0, column: str | None = None
+    ) -> Results:
+        """Return the results of the scores, of which `column` stands in for the reward."""
+        return build_results(
+            self.problem_ids,
+            self.samples,
+            ScoreTally(self.scores, column=column),
+            manifest={"settings": self.settings, "environment": environment()},
+            ks=ks,
+            threshold=threshold,
+            meta=self._meta,
+        )
+
+
+def _score_of(row: LogRow) -> Score:
+    assert row.sample is not None  # `read_log` numbers the samples of a log
+    return Score(
+        row.problem_id,
+        row.sample,
+        row.reward,
+        passed=0,
+        total=0,
+        outcome=Outcome.NO_REWARD if row.reward is None else Outcome.SCORED,
+        seconds=0.0,
+        columns=row.columns,
+    )
+
+
+def score_rewards(
+    path: str | Path,
+    out: str | Path,
+    *,
+    log_format: str | None = None,
+    mapping: Mapping[str, str] | None = None,
+    problems: Mapping[str, Problem] | None = None,
+    more_ks: Sequence[int] = (),
+    threshold: float = 1.0,
+    column: str | None = None,
+) -> Results:
+    """Return the results of rewards that are there already, and write them as a run to `out`.
+
+    `out` gets the files of `score`; samples.jsonl and prompts.jsonl where the file holds them.
+    `log_format` and `mapping` are as in `read_log`; `more_ks` are beside 1, 2, 4, ...; `column`
+    stands in for the reward. The file must have all `problems`, whose `meta` is kept, and no other.
+
+    Raises MissingFileError, DataError (every bad line; no reward at all) or InvalidValueError (k,
+    column, a folder of other settings), all before anything is written.
+    """
+    rewards = read_rewards(path, log_format=log_format, mapping=mapping, problems=problems)
+    results = rewards.results(ks=more_ks, threshold=threshold, column=column)
+    out = Path(out)
+    folder.check_folder(out, rewards.settings)
+    folder.write_manifest(out, rewards.settings)
+    if rewards.samples is not None:
+        write_jsonl(out / folder.SAMPLES, (sample.to_json() for sample in rewards.samples))
+    write_jsonl(out / folder.SCORES, (score.to_json() for score in rewards.scores))
+    if rewards.prompts:
+        prompts = [
+            {"problem_id": problem_id, "prompt": prompt}
+            for problem_id, prompt in rewards.prompts.items()
+        ]
+        write_jsonl(out / folder.PROMPTS, prompts)
+    write_json(out / folder.RESULTS, results.to_json())
+    return results
+
+
+def frame(
+    data: pd.DataFrame,
+    *,
+    problem: str = "problem_id",
+    reward: str = "reward",
+    more_ks: Sequence[int] = (),
+    threshold: float = 1.0,
+) -> Results:
+    """Return the results of a long data frame: one row a sample, as `evaluate` computes them.
+
+    `problem` and `reward` are columns; NaN is a sample without a reward. `more_ks` are beside 1,
+    2, 4, ..., and `threshold` is the reward from which a sample passes.
+
+    Raises InvalidValueError (no such column, a k above the samples), DataError (no number, no row).
+    """
+    for field, column in (("problem", problem), ("reward", reward)):
+        if column not in data.columns:
+            raise unknown_name(field, column, map(str, data.columns))
+    if not len(data):
+        raise DataError("data: holds no rows")
+    counts = Counter[str]()
+    rows = []
+    for number, row in enumerate(data.to_dict("records")):
+        try:
+            sample = log.sample_at(row, {"problem_id": problem, "reward": reward})
+        except DataError as error:
+            raise DataError(f"data, row {number}: {error}") from error
+        sample.sample = counts[sample.problem_id]
+        counts[sample.problem_id] += 1
+        rows.append(sample)
+    source = {"frame": {"problem": problem, "reward": reward}}
+    rewards = OutsideRewards(rows, sorted(counts, key=natural), source)
+    return rewards.results(ks=more_ks, threshold=threshold)
+
+
+def read_rewards(
+    path: str | Path,
+    *,
+    log_format: str | None = None,
+    mapping: Mapping[str, str] | None = None,
+    problems: Mapping[str, Problem] | None = None,
+) -> OutsideRewards:
+    """Return the rewards of a file; the errors are those of `score_rewards`."""
+    opened = open_log(path, log_format=log_format, mapping=mapping)
+    rows = opened.samples()
+    if all(row.reward is None for row in rows):
+        raise DataError(
+            f"{path}: holds no rewards; the samples can be verified: --samples instead of --rewards"
+        )
+    ids = sorted({row.problem_id for row in rows}, key=natural)
+    meta = None
+    if problems is not None:
+        _refuse_other_problems(path, ids, problems)
+        ids = list(problems)
+        meta = [problem.meta for problem in problems.values()]
+    source = {
+        "sha256": file_digest(Path(path)),
+        "format": opened.format_name,
+        "map": dict(mapping or {}),
+    }
+    return OutsideRewards(rows, ids, source, meta)
+
+
+def _refuse_other_problems(
+    path: str | Path, ids: Sequence[str], problems: Mapping[str, Problem]
+) -> None:
+    """Raise where the ids of a file are not those of the problems."""
+    strangers = [problem_id for problem_id in ids if problem_id not in problems]
+    if strangers:
+        raise DataError(
+            f"{path}: {len(strangers)} problems are not in the problems file, the first "
+            f"{strangers[0]!r:.80}"
+        )
+    with_samples = set(ids)
+    missing = [problem_id for problem_id in problems if problem_id not in with_samples]
+    if missing:
+        raise InvalidValueError(
+            f"{path}: no sample for {len(missing)} of {len(problems)} problems, the first "
+            f"{missing[0]!r:.80}"
+        )
+
+
+def natural(text: str) -> list[tuple[int, int, str]]:
+    """Return a key that sorts texts with their numbers in order: 2 before 10."""
+    key = []
+    for part in re.split(r"(\d+)", text):
+        if part.isdecimal():
+            # By length and digits: Python refuses to make a number of thousands of them.
+            digits = part.lstrip("0")
+            key.append((0, len(digits), digits))
+        elif part:
+            key.append((1, 0, part))
+    return key

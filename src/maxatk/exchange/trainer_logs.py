@@ -1,0 +1,203 @@
+"""Rollouts that trainers dump, a row or a file a group of traces.
+
+Sources at github.com, as of August 2026:
+
+- trl: huggingface/trl, `grpo_trainer.py`, `log`;
+- verl: volcengine/verl, `_dump_generations` of `trainer_base.py`, and `padding_utils.py`;
+- verifiers and prime-rl: PrimeIntellect-ai/verifiers, `v1/episode.py`, `v1/trace.py` and
+  `legacy/utils/save_utils.py`; prime-rl's `monitors/file.py` writes the same episodes;
+- slime: THUDM/slime, `observability/rollout_data_utils.py` and `utils/types.py`;
+- rLLM: rllm-org/rllm, `eval/episode_store.py` and `types.py`;
+- tinker: thinking-machines-lab/tinker-cookbook, `benchmarks/_types.py`, `rollout_logging.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from maxatk.check import existing_file, needing
+from maxatk.errors import DataError
+from maxatk.exchange import log
+from maxatk.exchange.log import LogFormat, LogRow, PlacedRow, RawRow
+
+_TRL_FIELDS = ("step", "prompt", "completion", "advantage")
+_VERL_FILLS = re.compile(r"pad[0-9a-f]{32}_\d+_\d+")
+
+
+def _trl(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow]:
+    """Read a row of `log_completions`, one parquet file a step; a reward function is a column."""
+    columns = log.numbers(row)
+    # A reward that is empty here, or NaN, may be a number in another row.
+    missing = [name for name, value in row.items() if value is None or value != value]
+    rewards = [name for name in row if name in columns or name in missing]
+    rewards = [name for name in rewards if name not in _TRL_FIELDS]
+    paths = {"prompt": "prompt", "completion": "completion"}
+    if "reward" not in mapping:
+        if len(rewards) != 1:
+            raise DataError(
+                f"field 'reward': {len(rewards)} columns may be it ({', '.join(rewards) or 'none'})"
+                "; --map reward=NAME chooses one"
+            )
+        paths["reward"] = rewards[0]
+    return [log.sample_at(row, paths, columns)]
+
+
+def _verl(row: RawRow, _: Mapping[str, str]) -> list[LogRow]:
+    """Read a line of `rollout_data_dir` or `validation_data_dir`, one file a step."""
+    if _VERL_FILLS.fullmatch(str(row.get("uid"))):
+        return []  # it fills a rollout batch, and is no sample
+    paths = {"prompt": "input", "completion": "output", "reward": "score", "answer": "gts"}
+    return [log.sample_at(row, paths)]
+
+
+def _verifiers(row: RawRow, _: Mapping[str, str]) -> list[LogRow]:
+    """Read an episode of traces.jsonl, whose traces for training are samples, or results.jsonl."""
+    if "traces" not in row:
+        paths = {
+            "problem_id": "example_id",
+            "prompt": "prompt",
+            "completion": "completion",
+            "answer": "answer",
+        }
+        if not row.get("error"):  # a rollout that failed has a reward of 0 that says nothing
+            paths["reward"] = "reward"
+        return [log.sample_at(row, paths, log.numbers_at(row, "metrics"))]
+    problem_id = _task_of_verifiers(row)
+    prompt = log.conversation(log.field(row, "task.data.prompt", absent=None))
+    return [
+        _trace(trace, problem_id, prompt)
+        for trace in log.field(row, "traces", "a list of objects")
+        if log.field(trace, "agent.trainable", absent=True)
+    ]
+
+
+def _task_of_verifiers(row: RawRow) -> str:
+    """Return the id of an episode's problem: the first that the task has."""
+    for path in ("task.key", "task.data.name", "task.data.idx", "task.hash"):
+        value = log.field(row, path, absent=None)
+        if value is not None:
+            return log.identifier(value, "task.key")
+    return log.identifier(None, "task.key")  # raises, naming the field
+
+
+def _trace(trace: RawRow, problem_id: str, prompt: str | None) -> LogRow:
+    """Return the sample of a trace: its last sampled message, and its weighted rewards."""
+    rewards = log.field(trace, "rewards", "an object", absent={})
+    parts = [part for part in rewards.values() if part is not None]
+    try:
+        total = sum(float(part["score"]) * float(part.get("weight", 1.0)) for part in parts)
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        text = f"field 'traces.rewards': must map names to scores, got {parts!r:.60}"
+        raise DataError(text) from error
+    nodes = log.field(trace, "nodes", "a list of objects")
+    messages = [node["message"] for node in nodes if node.get("sampled")]
+    return LogRow(
+        problem_id,
+        completion=log.conversation(messages[-1:]),
+        reward=log.reward(total, "traces.rewards") if parts else None,
+        columns=log.numbers_at(trace, "metrics"),
+        prompt=prompt,
+    )
+
+
+def _slime_rows(path: Path) -> Iterator[PlacedRow]:
+    existing_file(path)
+    with needing("rollouts of slime need the package 'torch'"):
+        import torch
+    try:  # weights_only: a file that would run code is refused
+        samples = torch.load(path, map_location="cpu", weights_only=True)["samples"]
+    except Exception as error:  # torch's own errors, pickle's, and those of other content
+        raise DataError(f"{path}: not a dump of slime's rollouts: {error!s:.200}") from error
+    for number, sample in enumerate(samples):
+        yield f"{path}, sample {number}", sample
+
+
+def _slime(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow]:
+    """Read a sample of `--save-debug-rollout-data`."""
+    paths = {"prompt": "prompt", "completion": "response", "answer": "label"}
+    if "reward" not in mapping:
+        if isinstance(row.get("reward"), Mapping):
+            parts = ", ".join(map(str, row["reward"]))
+            raise DataError(f"field 'reward': has {parts}; --map reward=reward.NAME chooses one")
+        paths["reward"] = "reward"
+    return [log.sample_at(row, paths)]
+
+
+def _rllm(row: RawRow, _: Mapping[str, str]) -> list[LogRow]:
+    """Read an episode; its last trajectory is the sample, and whether it is right a column."""
+    trajectories = log.field(row, "trajectories", "a list of objects")
+    if not trajectories:
+        raise DataError("field 'trajectories': is empty")
+    trajectory = trajectories[-1]
+    correct = float(bool(row["is_correct"]))
+    # Without a task an episode is named `problem:number`.
+    episode = str(row.get("id", ""))
+    problem_id = log.field(row, "task.id", absent=episode.rpartition(":")[0] or episode)
+    reward = log.field(trajectory, "reward", absent=correct)
+    return [
+        LogRow(
+            log.identifier(problem_id, "task.id"),
+            completion=_rllm_completion(trajectory),
+            reward=log.reward(reward, "reward"),
+            columns={"correct": correct, **log.numbers_at(row, "metrics")},
+            prompt=log.conversation(log.field(row, "task.instruction", absent=None)),
+        )
+    ]
+
+
+def _rllm_completion(trajectory: RawRow) -> str | None:
+    """Return what the model wrote in the last step, in whichever of three fields it stands."""
+    steps = log.field(trajectory, "steps", "a list of objects")
+    step = steps[-1] if steps else {}
+    if step.get("model_response"):
+        return str(step["model_response"])
+    messages = step.get("chat_completions") or []
+    return log.conversation(messages[-1:]) or log.conversation(trajectory.get("output"))
+
+
+def _tinker(row: RawRow, _: Mapping[str, str]) -> list[LogRow]:
+    """Read a row of trajectories.jsonl, or of *_rollout_summaries.jsonl, which has no texts."""
+    if "traj_idx" in row:
+        parts = [str(log.field(row, name)) for name in ("split", "iteration", "group_idx")]
+        columns = log.numbers_at(row, "trajectory_metrics")
+        paths = {"problem_id": "group", "sample": "traj_idx", "reward": "total_reward"}
+        return [log.sample_at({**row, "group": "/".join(parts)}, paths, columns)]
+    turns = log.field(row, "turns", "a list of objects")
+    prompt = [turn for turn in turns[:1] if turn.get("role") != "assistant"]
+    answers = [turn for turn in turns if turn.get("role") == "assistant"]
+    failed = bool(row.get("error"))
+    return [
+        LogRow(
+            log.identifier(row["example_id"] or row["idx"], "example_id"),
+            completion=log.conversation(answers[-1:]),
+            reward=None if failed else log.reward(log.field(row, "reward"), "reward"),
+            columns=log.numbers_at(row, "metrics"),
+            prompt=log.conversation(prompt) or None,
+        )
+    ]
+
+
+TRAINER_LOGS: Mapping[str, LogFormat] = {
+    "trl": LogFormat("TRL's logged completions", [set(_TRL_FIELDS)], _trl),
+    "verl": LogFormat("verl's dumped generations", [{"input", "output", "score"}], _verl),
+    "verifiers": LogFormat(
+        "rollouts of verifiers or prime-rl",
+        [{"env", "task", "traces"}, {"example_id", "prompt", "completion", "reward"}],
+        _verifiers,
+    ),
+    "slime": LogFormat(
+        "slime's debug rollout data",
+        [{"prompt", "response", "group_index"}],
+        _slime,
+        rows=_slime_rows,
+    ),
+    "rllm": LogFormat("rLLM's episodes", [{"trajectories", "is_correct"}], _rllm),
+    "tinker": LogFormat(
+        "tinker-cookbook's trajectories",
+        [{"example_id", "turns", "reward"}, {"group_idx", "traj_idx", "total_reward"}],
+        _tinker,
+    ),
+}
+"""Name -> format of a trainer's rollouts."""

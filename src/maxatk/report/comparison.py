@@ -1,0 +1,254 @@
+"""The runs a report compares: how they are read, and checked to be over the same problems."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from maxatk.errors import InvalidValueError, unknown_name
+from maxatk.evaluation.load import ResultsSource, load_results
+from maxatk.evaluation.pooling import pool_results, same_problems
+from maxatk.evaluation.problem_groups import only_problems
+from maxatk.evaluation.results import METRICS, Mean, Results
+from maxatk.report.tables import counted
+from maxatk.statistics.tests import FEWEST_SEEDS
+
+BASE = "base"
+ALPHA = 0.05
+Over: TypeAlias = Literal["problems", "seeds", "seeds and problems"]
+SPEAKS_OF: Mapping[Over, str] = {  # what the interval and the p of a difference speak of
+    "problems": "other problems, these trainings",
+    "seeds": "other seeds with problems of their own",
+    "seeds and problems": "other seeds and other problems",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """One model's results under the name it has in the report, and its folder if that was given."""
+
+    name: str
+    results: Results
+    folder: Path | None = None
+
+    @property
+    def problems(self) -> int:
+        """The number of problems, those without a scored sample included."""
+        return self.results.counts.problems
+
+    def metric(self, metric: str, k: int) -> Mean:
+        """Return the mean of a metric at k."""
+        return self.results.metrics[metric][k]
+
+    def values(self, metric: str, ks: Sequence[int]) -> npt.NDArray[np.float64]:
+        """Return the values of every problem: (P, K), NaN where there is none."""
+        columns = self.results.per_problem.values[metric]
+        by_k: npt.NDArray[np.float64] = np.array([columns[k] for k in ks], dtype=np.float64)
+        return np.ascontiguousarray(by_k.T)
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """Runs over the same problems, the baseline first; `seeds` has them for each training seed."""
+
+    runs: tuple[Run, ...]
+    seeds: tuple[Comparison, ...] = ()
+
+    @functools.cached_property
+    def ks(self) -> tuple[int, ...]:
+        """The k that all runs have."""
+        found = (set(run.results.ks) for run in self.runs)
+        return tuple(sorted(set.intersection(*found)))
+
+    @property
+    def baseline(self) -> Run:
+        """The run that the others are compared to."""
+        return self.runs[0]
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the runs, the baseline first."""
+        return [run.name for run in self.runs]
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The metrics that differ: for rewards of 0 and 1 pass@k is max@k."""
+        found = [run.results.metrics for run in self.runs]
+        return METRICS[:1] if all(one["max@k"] == one["pass@k"] for one in found) else METRICS
+
+    @property
+    def selections(self) -> list[str]:
+        """The metrics of all runs in which a stored score chooses the best of k."""
+        names = set.intersection(*(set(run.results.metrics) for run in self.runs))
+        return sorted(names.difference(METRICS))
+
+    @property
+    def passes(self) -> str:
+        """What a sample does that passes."""
+        thresholds = {f"{1 if (t := run.results.threshold) is None else t:g}" for run in self.runs}
+        return f"has a reward of {' or '.join(sorted(thresholds))} or more"
+
+    def ranked(self, metric: str, k: int) -> list[str]:
+        """Return the names by their means, the highest first; those without a mean are last."""
+        means = {run.name: run.metric(metric, k).mean for run in self.runs}
+        known = {name: -math.inf if mean is None else mean for name, mean in means.items()}
+        return sorted(known, key=known.__getitem__, reverse=True)
+
+    def shown_ks(self, wanted: Sequence[int]) -> list[int]:
+        """Return those of `wanted` that all runs have, with the largest they have below them."""
+        shown = {k for k in wanted if k in self.ks}
+        below = [k for k in self.ks if k <= max(wanted)]
+        return sorted(shown | {max(below, default=self.ks[0])})
+
+    @property
+    def over(self) -> Over:
+        """What differences are tested over: seeds from three on, and problems that they share."""
+        if len(self.seeds) < FEWEST_SEEDS:
+            return "problems"
+        return "seeds and problems" if self.shared else "seeds"
+
+    @property
+    def speaks_of(self) -> str:
+        """What a test of a difference speaks of."""
+        return SPEAKS_OF[self.over]
+
+    @property
+    def shared(self) -> bool:
+        """Whether there are seeds, and all have the same problems."""
+        parts = [of_seed.baseline.results for of_seed in self.seeds]
+        return len(parts) > 0 and same_problems(parts)
+
+    @property
+    def test_name(self) -> str:
+        """The name of the test of a difference, and over what it is."""
+        over = self.over.replace("seeds", f"{len(self.seeds)} training seeds")
+        over = over.replace("problems", counted(self.baseline.problems))
+        return f"paired t-test over {over}"
+
+    def run(self, name: str) -> Run:
+        """Return the run of that name; raises InvalidValueError where there is none."""
+        for run in self.runs:
+            if run.name == name:
+                return run
+        raise unknown_name("model", name, self.names)
+
+
+Runs: TypeAlias = Comparison | Mapping[str, ResultsSource]  # what tables and pages are made of
+
+
+@dataclasses.dataclass(frozen=True)
+class Reading:
+    """How the results of runs are read, and against which of the runs the others are held.
+
+    Args:
+        baseline: The run the others are compared to; "base", else the first.
+        k: The k that are shown, from 1 to the samples of a problem. If none is given, the page has
+            1, 8, 32 and 128, and a comparison 1 and 128, as far as all runs have them.
+        threshold: The reward from which a sample passes; the run's own, or 1.
+        column: A column of the scores to take for the reward.
+    """
+
+    baseline: str | None = None
+    k: tuple[int, ...] = ()
+    threshold: float | None = None
+    column: str | None = None
+
+    def results_of(self, source: ResultsSource, places: Mapping[str, str] | None = None) -> Results:
+        """Return the results of one run; raises as `load_results`."""
+        k, threshold, column = self.k, self.threshold, self.column
+        return load_results(source, ks=k, threshold=threshold, column=column, mapping=places)
+
+
+def load_comparison(
+    results: Mapping[str, ResultsSource],
+    reading: Reading = Reading(),
+    *,
+    allow_other_problems: bool = False,
+    allow_other_verifiers: bool = True,
+) -> Comparison:
+    """Return the comparison of results given by name: objects, files, folders, files of rewards.
+
+    With `allow_other_problems` the problems are those that every run has, by id. Raises
+    InvalidValueError when there are no results, a name is not printable, the baseline is unknown,
+    or problems or the limits of verifiers differ that may not; and as `load_results`.
+    """
+    if not results:
+        raise InvalidValueError("results: must hold at least one run")
+    for name in results:
+        check_name(name, where="results")
+    runs = [Run(name, reading.results_of(of), folder_of(of)) for name, of in results.items()]
+    baseline = reading.baseline
+    if baseline is None:
+        baseline = BASE if BASE in results else runs[0].name
+    if baseline not in results:
+        raise unknown_name("baseline", baseline, results)
+    runs.sort(key=lambda run: run.name != baseline)
+    for run in runs[1:]:
+        if not allow_other_verifiers:
+            _refuse_other_verifier(runs[0], run)
+        if not allow_other_problems:
+            _refuse_other_problems(runs[0], run)
+    if allow_other_problems:
+        common = set.intersection(*(set(run.results.ids) for run in runs))
+        order = [i for i in runs[0].results.ids if i in common]
+        if not order:
+            raise InvalidValueError("results: the runs have no problem in common")
+        runs = [Run(r.name, only_problems(r.results, order), r.folder) for r in runs]
+    comparison = Comparison(tuple(runs))
+    if not comparison.ks:
+        raise InvalidValueError("results: the runs have no k in common")
+    return comparison
+
+
+def comparison_of(results: Runs, reading: Reading = Reading()) -> Comparison:
+    """Return a comparison as it is, or that of results by name; raises as `load_comparison`."""
+    return results if isinstance(results, Comparison) else load_comparison(results, reading)
+
+
+def folder_of(source: ResultsSource) -> Path | None:
+    """Return the folder that results are in, None where they are given in another way."""
+    folder = None if isinstance(source, Results | Mapping) else Path(source)
+    return folder if folder is not None and folder.is_dir() else None
+
+
+def check_name(name: str, *, where: str) -> None:
+    """Refuse the name of a model that would break a figure, a file or a terminal."""
+    if not name.isprintable():
+        raise InvalidValueError(f"{where}: a name must be printable text, got {name!r}")
+
+
+def pooled(seeds: Mapping[str, Comparison]) -> Comparison:
+    """Return the runs over the problems of all seeds; raises InvalidValueError where one lacks."""
+    parts = tuple(seeds.values())
+    found = []
+    for name in parts[0].names:
+        by_seed = {seed: part.run(name).results for seed, part in seeds.items()}
+        found.append(Run(name, pool_results(by_seed)))
+    return Comparison(tuple(found), parts)
+
+
+def _refuse_other_problems(first: Run, other: Run) -> None:
+    ids = [run.results.ids for run in (first, other)]
+    digests = [run.results.recorded("settings.problems.sha256") for run in (first, other)]
+    if ids[0] != ids[1] or digests[0] != digests[1]:
+        raise InvalidValueError(
+            f"results: {other.name!r} ({counted(len(ids[1]))}) is not over the same problems as "
+            f"{first.name!r} ({counted(len(ids[0]))}), so they cannot be compared; "
+            "maxatk compare --allow-other-problems compares those they share"
+        )
+
+
+def _refuse_other_verifier(first: Run, other: Run) -> None:
+    verifiers = [run.results.recorded("settings.verifier") for run in (first, other)]
+    if verifiers[0] != verifiers[1]:
+        raise InvalidValueError(
+            f"results: {other.name!r} was verified with {verifiers[1]}, {first.name!r} with "
+            f"{verifiers[0]}, so a difference may be the verifier's"
+        )

@@ -1,0 +1,115 @@
+"""How every figure looks: colours and lines of runs, figures as SVG in a page and as files."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import io
+import itertools
+import re
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+
+from maxatk.errors import unknown_name
+from maxatk.objectives import METHODS
+from maxatk.report.comparison import BASE
+
+_INK = "#010203"  # replaced by the text colour of the page, light or dark
+_DATES = {".svg": "Date", ".pdf": "CreationDate"}  # left out: equal figures are equal files
+_INKED = ("axes.edgecolor", "axes.labelcolor", "text.color", "xtick.color", "ytick.color")
+STYLE = {
+    **dict.fromkeys((*_INKED, "grid.color"), _INK),
+    "svg.fonttype": "none",
+    "svg.hashsalt": "maxatk",
+    "font.size": 10.0,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.12,
+    "legend.frameon": False,
+    "lines.linewidth": 1.8,
+    "lines.markersize": 4.5,
+}
+BASE_COLOR = "#808080"
+# Each has a contrast of 3 to 1 on both grounds of the page; the first four are of Okabe and Ito.
+PALETTE = (
+    *("#d55e00", "#0072b2", "#009e73", "#cc79a7", "#b88600", "#3f93d8"),
+    *("#8a5cf0", "#b32883", "#2f8540", "#74711a", "#d4304c", "#2f9ca5"),
+)
+DASHES = ("solid", "dashed", "dotted")
+MARKERS = "osD^vP"
+
+
+@dataclasses.dataclass(frozen=True)
+class Line:
+    """How one run is drawn in every figure: colour, dash and marker tell it apart thrice."""
+
+    color: str
+    dash: str
+    marker: str
+
+
+def lines_for(names: Sequence[str]) -> dict[str, Line]:
+    """Return the line of every run; the first name is the baseline, which is dashed.
+
+    `base` is grey. Others have the colour of their place among the methods, or of a hash, or the
+    next that is free: methods choose first, then the others by alphabet.
+    """
+    chosen: dict[str, str] = {BASE: BASE_COLOR}
+    places = {name: place for place, name in enumerate(METHODS)}
+    for name in sorted({*names} - {BASE}, key=lambda name: (places.get(name, len(places)), name)):
+        first = places.get(name, zlib.crc32(name.encode("utf-8", "replace"))) % len(PALETTE)
+        colors = (*PALETTE[first:], *PALETTE[:first])
+        chosen[name] = next((c for c in colors if c not in chosen.values()), colors[0])
+    others = itertools.cycle(itertools.product(DASHES, MARKERS))
+    styles = itertools.chain([("dashed", "X")], others)
+    return {name: Line(chosen[name], *style) for name, style in zip(names, styles, strict=False)}
+
+
+def drawn_name(name: str) -> str:
+    """Return a name as matplotlib draws it: no formula, and not left out of a legend."""
+    return (" " if name.startswith("_") else "") + name.replace("$", r"\$")
+
+
+@contextlib.contextmanager
+def figure_file(path: str | Path, size: tuple[float, float]) -> Iterator[Figure]:
+    """Give a figure to draw in, and write it: in an SVG, text as outlines."""
+    path = Path(path)
+    if path.suffix not in _DATES:
+        raise unknown_name("suffix of the figure", path.suffix, _DATES)
+    with mpl.rc_context({**STYLE, "svg.fonttype": "path"}):
+        figure = Figure(figsize=size, layout="constrained", facecolor="white")
+        yield figure
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, metadata={_DATES[path.suffix]: None})
+
+
+def inline_svg(name: str, label: str, draw: Callable[[Axes], None], height: float = 3.6) -> str:
+    """Return what is drawn as SVG to stand in a page; `name` is unique there and begins all ids."""
+    buffer = io.StringIO()
+    nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(5.0, height), layout="constrained", facecolor="none")
+        axes = figure.subplots(subplot_kw={"facecolor": "none"})
+        draw(axes)
+        FigureCanvasSVG(figure).print_svg(buffer, metadata=nothing)  # savefig would draw twice
+    place = axes.get_position()
+    ends = " ".join(f"{value:.6g}" for value in (place.x0, place.x1, *axes.get_xlim()))
+    svg = buffer.getvalue()
+    svg = svg[svg.index("<svg") :].replace(_INK, "currentColor")
+    svg = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", svg, flags=re.DOTALL)
+    # Ids are unique in one figure, not on a page of several.
+    for before in (' id="', "url(#", 'href="#'):
+        svg = svg.replace(before, f"{before}{name}-")
+    head, body = svg.split(">", 1)
+    svg = re.sub(r' (width|height)="[^"]*"', "", head) + ">" + body
+    # What a style element said of the whole page.
+    said = f'role="img" aria-label="{label}" data-x="{ends}"'  # the axes, for a click
+    joints = 'stroke-linejoin="round" stroke-linecap="butt"'
+    return svg.replace("<svg ", f"<svg {said} {joints} ", 1)

@@ -1,0 +1,267 @@
+"""Compare models over one benchmark or many, paired over problems, for people and for programs."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from typing import TYPE_CHECKING, Any, Literal
+
+from maxatk.errors import InvalidValueError, MissingFileError, unknown_name
+from maxatk.evaluation.folder import RESULTS
+from maxatk.evaluation.load import ResultsSource
+from maxatk.evaluation.problem_groups import results_by
+from maxatk.evaluation.results import METRICS
+from maxatk.notebook import data_frame, html_table
+from maxatk.report import tables
+from maxatk.report.comparison import (
+    ALPHA,
+    SPEAKS_OF,
+    Comparison,
+    Over,
+    Reading,
+    folder_of,
+    load_comparison,
+)
+from maxatk.report.decision import Decision, decide
+from maxatk.report.paired_tests import Measure, PairedTest
+from maxatk.report.run_tables import scores_table
+from maxatk.report.tables import Cell, Table, TidyRow, table_of
+from maxatk.statistics.tests import FEWEST_SEEDS, smallest_sign_flip_p, wilcoxon
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+DEFAULT_KS = (1, 128)
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelComparison:
+    """The outcome of `compare`, by benchmark and, for its verdicts at every k, by metric.
+
+    Of the tests at the `measures`, `leaders` are those of the best mean against every other model,
+    `differences` those against the baseline.
+    """
+
+    comparisons: Mapping[str, Comparison]
+    decisions: Mapping[tuple[str, str], Decision]
+    measures: tuple[Measure, ...]
+    leaders: tuple[PairedTest, ...]
+    differences: tuple[PairedTest, ...]
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the models, the baseline first."""
+        return next(iter(self.comparisons.values())).names
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return the rows of `score_rows`; raises MissingDependencyError without pandas."""
+        return data_frame(score_rows(self.comparisons, self.measures))
+
+    @property
+    def verdict(self) -> str:
+        """Which model for which N, in lines: of every benchmark and metric, with its test."""
+        lines = []
+        for (benchmark, metric), decision in self.decisions.items():
+            lines.append(f"{benchmark} {metric}, {decision.comparison.test_name}:".strip())
+            lines += [f"  {sentence}" for sentence in decision.sentences]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        table = scores_table(self.comparisons, self.measures, self.stars)
+        rows = ([f"{cell.text} {cell.detail}" for cell in row] for row in table.rows)
+        return f"<pre>{escape(self.verdict)}</pre>" + html_table(table.header, rows)
+
+    @property
+    def stars(self) -> dict[Measure, str]:
+        """The models that are significantly above all others in a measure."""
+        leaders = {m: self.decisions[m.benchmark, m.metric].leaders[m.k] for m in self.measures}
+        return {measure: best for measure, (best, *tied) in leaders.items() if not tied}
+
+
+@dataclasses.dataclass(frozen=True)
+class CompareOptions(Reading):
+    """What is compared, beside how the runs are read.
+
+    Args:
+        metric: What to compare.
+        alpha: Level of the false-discovery control, between 0 and 1.
+        by: A field of the problems' meta; every value of it is compared on its own.
+        allow_other_problems: Compare runs over different problems, on those they share.
+        allow_other_verifiers: Compare runs whose verifiers had different limits.
+    """
+
+    metric: tuple[Literal["max@k", "pass@k"], ...] = ("max@k",)
+    alpha: float = ALPHA
+    by: str | None = None
+    allow_other_problems: bool = False
+    allow_other_verifiers: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0 < self.alpha < 1:
+            raise InvalidValueError(f"alpha: must lie between 0 and 1, got {self.alpha!r}")
+        for metric in self.metric:
+            if metric not in METRICS:
+                raise unknown_name("metric", metric, METRICS)
+
+
+def compare(
+    results: Mapping[str, ResultsSource], options: CompareOptions = CompareOptions()
+) -> ModelComparison:
+    """Compare models by name: results, their file or folder, or a file of rewards.
+
+    A folder without results.json holds one folder a benchmark, the same for every model. Raises
+    InvalidValueError for fewer than two models, different benchmarks, and a field `by` that no
+    problem has; MissingFileError for a folder of neither; and as `load_comparison`.
+    """
+    if len(results) < 2:
+        raise InvalidValueError(f"results: comparing needs two models or more, got {len(results)}")
+    comparisons = {
+        benchmark: load_comparison(
+            found,
+            options,
+            allow_other_problems=options.allow_other_problems,
+            allow_other_verifiers=options.allow_other_verifiers,
+        )
+        for benchmark, found in _sources(results, options).items()
+    }
+    decisions = {
+        (name, str(metric)): decide(found, metric, benchmark=name, alpha=options.alpha)
+        for name, found in comparisons.items()
+        for metric in options.metric
+    }
+    measures = tuple(
+        Measure(name, metric, k)
+        for name, metric in decisions
+        for k in comparisons[name].shown_ks(options.k or DEFAULT_KS)
+    )
+
+    def shown(tests: Iterable[PairedTest]) -> tuple[PairedTest, ...]:
+        found = []
+        for test in tests:
+            if test.measure in measures:
+                of, measure = comparisons[test.measure.benchmark], test.measure
+                pair = [of.run(name) for name in (test.first, test.second)]
+                values = [run.values(measure.metric, [measure.k])[:, 0] for run in pair]
+                found.append(dataclasses.replace(test, wilcoxon_p=wilcoxon(*values)))
+        return tuple(found)
+
+    found = decisions.values()
+    return ModelComparison(
+        comparisons,
+        decisions,
+        measures,
+        leaders=shown(test for decision in found for test in decision.against_best),
+        differences=shown(test for decision in found for test in decision.against_baseline),
+    )
+
+
+def _sources(
+    results: Mapping[str, ResultsSource], options: CompareOptions
+) -> dict[str, dict[str, ResultsSource]]:
+    """Return the results by model of every benchmark, or of every value of a field in each."""
+    parts = {name: _benchmarks(source) for name, source in results.items()}
+    first = next(iter(parts))
+    for name in parts:
+        if parts[name].keys() != parts[first].keys():
+            raise InvalidValueError(
+                f"results: {first!r} has the benchmarks {sorted(parts[first])}, {name!r} has "
+                f"{sorted(parts[name])}; every model needs the same"
+            )
+    found: dict[str, dict[str, ResultsSource]] = {}
+    for benchmark, name in itertools.product(parts[first], parts):
+        groups = {benchmark: parts[name][benchmark]}
+        if options.by is not None:
+            by_value = results_by(options.results_of(groups[benchmark]), options.by)
+            groups = {f"{benchmark} {options.by}={v}".strip(): by_value[v] for v in by_value}
+        for group, part in groups.items():
+            found.setdefault(group, {})[name] = part
+    for group, models in found.items():
+        missing = [name for name in results if name not in models]
+        if missing:
+            raise InvalidValueError(f"by: {missing[0]!r} has no problem with {group}")
+    return found
+
+
+def _benchmarks(source: ResultsSource) -> dict[str, ResultsSource]:
+    folder = folder_of(source)
+    if folder is None or (folder / RESULTS).is_file():
+        return {"": source}
+    inner = {path.parent.name: path.parent for path in sorted(folder.glob(f"*/{RESULTS}"))}
+    if not inner:
+        raise MissingFileError(f"{folder}: holds no {RESULTS}, and no folders of benchmarks")
+    return dict(inner)
+
+
+def table_of_tests(heading: str, tests: Sequence[PairedTest], *, over: Over = "problems") -> Table:
+    """Return one row a test, starred where significant; `heading` says what is less what."""
+    seeds = len(tests[0].by_seed)
+    columns: dict[str, list[Cell | str]] = {
+        heading: [f"{test.first} − {test.second}" for test in tests],
+        "metric": [test.measure.name for test in tests],
+        "difference": [
+            Cell(tables.change(test.difference) + tables.STAR * test.significant, mark=test.mark)
+            for test in tests
+        ],
+        f"95%, {SPEAKS_OF[over]}": [tables.change_interval(test.low, test.high) for test in tests],
+    }
+    if not seeds:
+        columns["problems"] = [f"{test.problems:,}" for test in tests]
+        columns["equal"] = [f"{test.zeros:,}" for test in tests]
+    columns["p"] = [tables.p_value(test.p) for test in tests]
+    columns["adjusted p"] = [tables.p_value(test.adjusted_p) for test in tests]
+    if seeds:
+        flips = f"sign flips, p (at best {smallest_sign_flip_p(seeds):.3g})"
+        columns[flips] = [tables.p_value(test.sign_flip_p) for test in tests]
+        columns["seeds above"] = [f"{test.above} of {seeds}" for test in tests]
+    if seeds >= FEWEST_SEEDS:
+        columns[f"95%, {SPEAKS_OF['problems']}"] = [
+            tables.change_interval(test.prompts_low, test.prompts_high) for test in tests
+        ]
+    return table_of(columns)
+
+
+def tidy_rows(compared: ModelComparison) -> dict[str, list[TidyRow]]:
+    """Return the rows of the tables "scores", "leaders", "differences" and "verdict".
+
+    "tied" are the models that the test does not tell from the best. None is a missing number.
+    """
+    return {
+        "scores": score_rows(compared.comparisons, compared.measures),
+        "leaders": list(map(row_of_test, compared.leaders)),
+        "differences": list(map(row_of_test, compared.differences)),
+        "verdict": [
+            {
+                **dataclasses.asdict(Measure(benchmark, metric, k)),
+                "test": decision.comparison.test_name,
+                "best": best,
+                "tied": " ".join(tied),
+            }
+            for (benchmark, metric), decision in compared.decisions.items()
+            for k, (best, *tied) in decision.leaders.items()
+        ],
+    }
+
+
+def score_rows(comparisons: Mapping[str, Comparison], measures: Sequence[Measure]) -> list[TidyRow]:
+    """Return the mean of every model in every measure, with 95% interval, and what it lacks."""
+    return [
+        {
+            **dataclasses.asdict(measure),
+            "model": run.name,
+            **{key: getattr(found, key) for key in ("mean", "low", "high", "problems")},
+            **run.results.counts.row,
+        }
+        for measure in measures
+        for run in comparisons[measure.benchmark].runs
+        for found in [run.metric(measure.metric, measure.k)]
+    ]
+
+
+def row_of_test(test: PairedTest) -> dict[str, Any]:
+    """Return a test as a row: benchmark, metric, k, first, second, its numbers and of its seeds."""
+    row = dataclasses.asdict(test)
+    equal, by_seed = row.pop("zeros"), row.pop("by_seed")
+    counts = {"equal": equal, "seeds": len(by_seed), "seeds_above": test.above}
+    return {**row.pop("measure"), **row, **counts}

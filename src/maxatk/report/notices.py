@@ -1,0 +1,50 @@
+"""What a reader should know of runs before any number: settings that differ, samples that lack."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from maxatk.evaluation.results import MOST_CUT_OFF
+from maxatk.report import tables
+from maxatk.report.comparison import Comparison
+from maxatk.report.recorded_settings import setting_differences
+from maxatk.statistics.intervals import FEW_PROBLEMS
+
+
+@dataclasses.dataclass(frozen=True)
+class Notice:
+    """One thing to know; `id` is that of its element on the page, `lines` are about single runs."""
+
+    id: str
+    text: str
+    lines: Sequence[str] = ()
+
+
+def notices(comparison: Comparison) -> list[Notice]:
+    """Return what a reader should know of these runs before any number."""
+    runs = comparison.runs
+    lacking = [f"{run.name}: {said}." for run in runs if (said := run.results.counts.lacking)]
+    cut_off = [
+        f"{run.name} has {share:.1%} of its samples cut off by their length, so that its metrics "
+        "say much about sampling.max_new_tokens."
+        for run in runs
+        if (share := run.results.cut_off) is not None and share > MOST_CUT_OFF
+    ]
+    differing = setting_differences(comparison)
+    found = [
+        Notice("setting-differences", "The runs differ in more than the model:", differing),
+        Notice("cut-off", "Samples were cut off:", cut_off),
+        Notice("unscored", "Samples without a reward:", lacking),
+    ]
+    found = [notice for notice in found if notice.lines]
+    problems = comparison.baseline.problems
+    if problems < FEW_PROBLEMS:
+        text = "there is no interval."
+        if problems > 1:
+            text = (
+                "intervals are Student's t. Where most problems are at the ceiling of 1 even these "
+                "are too narrow: the tables say how many are below it."
+            )
+        found.append(Notice("few-problems", f"With {tables.counted(problems)} only, {text}"))
+    return found

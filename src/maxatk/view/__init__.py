@@ -1,0 +1,1 @@
+"""A page of this machine about trainings and evaluations that run or have ended."""

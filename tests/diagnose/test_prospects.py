@@ -1,0 +1,157 @@
+"""What a training can gain: by enumeration of groups, and by summing the gradient exactly."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from maxatk.diagnose.prospects import METHODS_COMPARED, prospects, signal_chances
+from maxatk.errors import DataError, InvalidValueError, MissingFileError
+from maxatk.objectives import advantages
+from maxatk.records import Outcome, Score
+from maxatk.statistics.power import pairs_needed, problems_needed
+from runs import write_run
+
+REWARDS = np.array(
+    [
+        [0.0, 0.5, 0.5, 1.0, 1.0, 0.0, 1.0],
+        [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0],
+        [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.0],
+        [0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5],
+        [0.0, 0.25, 0.5, 0.75, 1.0, np.nan, np.nan],
+    ]
+)
+
+
+def run(folder, rewards):
+    """The folder of a run with these rewards, (P, N)."""
+    folder.mkdir()
+    write_run(
+        folder,
+        [
+            Score(f"p{p}", s, None if np.isnan(r) else float(r), 0, 1, Outcome.SCORED, 0.0)
+            for p, row in enumerate(rewards)
+            for s, r in enumerate(row)
+        ],
+    )
+    return folder
+
+
+def solved(chances, samples):
+    """Rewards of 0 and 1 of which each problem has this share of ones."""
+    return [[float(s < round(p * samples)) for s in range(samples)] for p in chances]
+
+
+def share_with_signal(row, n, k, method):
+    groups = itertools.combinations(row[~np.isnan(row)], n)
+    return np.mean([np.abs(advantages([group], method, k)).max() > 1e-12 for group in groups])
+
+
+@pytest.mark.parametrize("n", [2, 3, 5])
+def test_the_chance_of_a_signal_is_that_of_all_groups_of_the_samples(n):
+    for k in range(1, n + 1):
+        expected = [share_with_signal(row, n, k, "bon_loo1") for row in REWARDS]
+        np.testing.assert_allclose(signal_chances(REWARDS, n, k), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("method", ["grpo", "rloo"])
+def test_the_chance_for_k_of_1_is_that_of_the_methods_without_k(method):
+    expected = [share_with_signal(row, 4, 1, method) for row in REWARDS]
+    np.testing.assert_allclose(signal_chances(REWARDS, 4, 1), expected, atol=1e-12)
+
+
+def test_what_max_at_k_can_gain_is_what_the_best_sample_has_above_it(tmp_path):
+    found = prospects(run(tmp_path / "run", REWARDS), ns=[4], ks=[1, 2, 3])
+    assert found["problems"] == [{"problems": 5, "samples": 5}]
+    assert [row["k"] for row in found["gain"]] == [1, 2, 3, 4, 5]
+    for row in found["gain"]:
+        scored = [one[~np.isnan(one)] for one in REWARDS]
+        means = [np.mean([max(s) for s in itertools.combinations(one, row["k"])]) for one in scored]
+        best = np.array([one.max() for one in scored])
+        assert row["max@k"] == pytest.approx(np.mean(means))
+        assert row["missing"] == pytest.approx(np.mean(best - means))
+        assert row["rise"] == sum(best - means > 1e-9)
+        assert row["beyond"] == pytest.approx(np.mean(1 - best))
+
+
+def test_rewards_above_1_have_no_ceiling(tmp_path):
+    found = prospects(run(tmp_path / "run", 2 * REWARDS), ns=[4])
+    assert {row["beyond"] for row in found["gain"]} == {None}
+
+
+def test_the_weights_are_shares_of_the_expected_update_of_the_log_odds(tmp_path):
+    """A policy that is right with chance p: the gradient of log pi by its log odds is r - p."""
+    chances = [0.0, 0.1, 0.4, 0.75, 0.9, 1.0]
+    found = prospects(run(tmp_path / "run", solved(chances, 20)), ns=[4], best_of=2)
+    assert [(row["n"], row["k"]) for row in found["suggestion"]] == [(4, 2)]
+    outcomes = np.array(list(itertools.product([0.0, 1.0], repeat=4)))
+    for method in METHODS_COMPARED:
+        given = advantages(outcomes, method, 2)
+        updates = []
+        for p in chances:
+            likely = np.prod(np.where(outcomes > 0, p, 1 - p), axis=1)
+            updates.append((likely * (given * (outcomes - p)).sum(axis=1)).sum())
+        rows = [row for row in found["weights"] if row["method"] == method]
+        assert [row["problems"] for row in rows] == [1] * 6
+        shares = [row["share"] for row in rows]
+        np.testing.assert_allclose(shares, np.array(updates) / sum(updates), atol=1e-9)
+
+
+def test_the_numbers_needed_are_those_of_the_tests_power(tmp_path):
+    chances = [0.1, 0.25, 0.5, 0.75]
+    found = prospects(
+        run(tmp_path / "run", solved(chances, 20)), ns=[4], ks=[1, 8], differences=[0.05, 0.9]
+    )
+    assert [(row["difference"], row["k"]) for row in found["needed"]] == [
+        *((0.05, 1), (0.05, 8)),
+        *((0.9, 1), (0.9, 8)),
+    ]
+    for row in found["needed"][:2]:
+        expected = problems_needed(0.05, k=row["k"], samples=20, chances=chances)
+        assert (row["problems"], row["seeds"]) == (expected, pairs_needed(0.05, 0.025))
+    assert [row["problems"] for row in found["needed"][2:]] == [None, None]
+
+
+def test_the_suggestion_follows_what_the_studies_found(tmp_path):
+    draw = np.random.default_rng(0)
+    hard = draw.random((60, 64)) < draw.beta(0.4, 1.6, (60, 1))  # as the built-in model
+    folder = run(tmp_path / "hard", hard.astype(float))
+    assert [
+        (row["n"], row["k"], row["method"])
+        for best_of in (1, 4, 8, 128)
+        for row in prospects(folder, best_of=best_of)["suggestion"]
+    ] == [(8, 1, "grpo"), (16, 4, "bon_loo1"), (16, 8, "bon_loo1"), (16, 8, "bon_loo1")]
+
+
+def test_a_k_that_would_leave_no_signal_is_not_suggested(tmp_path):
+    folder = run(tmp_path / "easy", solved([0.9] * 5, 40))
+    (easy,) = prospects(folder, best_of=32)["suggestion"]
+    assert 1 < easy["k"] < 8
+    assert "keeps half of the signal" in easy["reason"]
+    never = prospects(run(tmp_path / "never", solved([0.0] * 5, 40)), best_of=32)
+    assert "choose other problems" in never["suggestion"][0]["reason"]
+    assert {row["share"] for row in never["weights"]} == {None}
+    assert {row["share"] for row in never["signal"]} == {0.0}
+
+
+def test_what_is_not_allowed_is_refused(tmp_path):
+    folder = run(tmp_path / "run", REWARDS)
+    for settings, said in {
+        (
+            "ns",
+            (8, 16),
+        ): r"^n: must be at most the samples with a reward of the poorest problem \(5\)",
+        ("ns", (1,)): "^n: must be an integer of 2 or more, got 1",
+        ("ks", (6,)): "^k: must be an integer from 1 to the 5 samples",
+        ("best_of", 0): "^best_of: must be an integer of 1 or more, got 0",
+        ("differences", (0.0,)): "^difference: must be positive, got 0.0",
+    }.items():
+        with pytest.raises(InvalidValueError, match=said):
+            prospects(folder, **dict([settings]))
+    with pytest.raises(InvalidValueError, match=r"poorest problem \(0\)"):
+        prospects(run(tmp_path / "unscored", [[np.nan] * 8]))
+    with pytest.raises(MissingFileError):
+        prospects(tmp_path)
+    (tmp_path / "scores.jsonl").write_text("{}\n")
+    with pytest.raises(DataError, match=r"scores\.jsonl:1"):
+        prospects(tmp_path)

@@ -1,0 +1,183 @@
+"""The best of n samples: by the tests, by another score, and what choosing gains in a run."""
+
+import dataclasses
+import json
+import threading
+import time
+from collections import Counter
+
+import pytest
+
+import maxatk
+from maxatk.errors import (
+    InvalidValueError,
+    ServerError,
+)
+from maxatk.evaluation import solve
+from maxatk.evaluation.submissions import program_key
+from maxatk.records import Outcome, Problem, TestCase, TestResult, Verdict
+from maxatk.sampling import ModelSettings, SamplingSettings, ServerSettings
+from maxatk.verifier import Verifier, extract_code
+from processes import patience
+from runs import evaluated, rows_of
+from sampling.servers import serving
+
+SETTINGS = SamplingSettings(max_new_tokens=4)
+OTHERS = SamplingSettings(max_new_tokens=4, seed=3)
+SOLVABLE = Problem(
+    "p0", "print(1)\n", (TestCase(input="", output="1\n"), TestCase(input="", output="1"))
+)
+HARD = Problem(
+    "p0", "print(1)\n", (TestCase(input="", output="1\n"), TestCase(input="", output="no\n"))
+)
+VISIBLE = (TestCase(input="", output="1\n"), TestCase(input="x", output="2\n"))
+PROBLEM = Problem(
+    "p", "print(1)\n", (TestCase(input="", output="3\n"),), visible_tests=VISIBLE, answer="3"
+)
+
+
+def test_it_finds_what_an_evaluation_of_the_same_samples_finds(tiny_model, verifier, tmp_path):
+    given = {
+        "settings": SETTINGS,
+        "model_settings": ModelSettings(batch_size=1),
+        "verifier": verifier,
+    }
+    found = maxatk.solve(tiny_model, SOLVABLE, n=64, **given)
+    settings = dataclasses.replace(SETTINGS, samples=64)
+    evaluated(tiny_model, [SOLVABLE], tmp_path, **{**given, "settings": settings})
+    scores = rows_of(tmp_path / "scores.jsonl")
+    drawn = len(found.rewards)
+    assert list(found.rewards) == [score["reward"] for score in scores[:drawn]]
+    assert found.outcomes == Counter(score["outcome"] for score in scores[:drawn])
+    first = [score["reward"] for score in scores].index(1.0)
+    assert first < drawn < 64  # it stops after a program that passes
+    assert (found.sample, found.reward, found.passed, found.total) == (first, 1.0, 2, 2)
+    assert found.solved
+    assert found.completion == rows_of(tmp_path / "samples.jsonl")[first]["completion"]
+    assert verifier.verify(found.program, SOLVABLE.tests).reward == 1.0
+
+
+def test_an_unsolved_problem_gives_the_best_there_is(tiny_model, verifier):
+    reports = []
+    found = solve(
+        *(tiny_model, HARD),
+        **{"n": 12, "settings": SETTINGS, "verifier": verifier},
+        progress=lambda *report: reports.append(report),
+    )
+    assert (found.reward, found.passed, found.solved) == (0.5, 1, False)
+    assert found.rewards.index(0.5) == found.sample
+    assert reports == sorted(reports)
+    assert reports[-1] == (12, 12)
+
+
+class Lost(Verifier):
+    """A verifier that loses every second program to its own failure."""
+
+    seen = 0
+
+    def verify_stream(self, items, **settings):
+        first, self.seen = self.seen, self.seen + len(items)  # however long a batch is
+        lost = Verdict((TestResult(Outcome.INFRA_ERROR),))
+        for index, verdict in super().verify_stream(items, **settings):
+            yield index, lost if (first + index) % 2 == 0 else verdict
+
+
+def test_programs_that_could_not_be_verified_are_no_zeros(tiny_model):
+    with Lost(workers=1) as lost:
+        given = {"settings": SETTINGS, "verifier": lost}
+        some = solve(tiny_model, HARD, n=24, **given)
+        none = solve(tiny_model, SOLVABLE, n=1, **given)
+    assert some.rewards[::2] == (None,) * 12
+    assert some.sample % 2 == 1
+    assert (none.program, none.reward, none.solved, none.rewards) == (None, None, False, (None,))
+    assert none.outcomes == {"infra_error": 1}
+
+
+def test_a_server_that_fails_ends_it_and_leaves_no_thread(verifier):
+    before = threading.active_count()
+    with serving([400]) as server:
+        asked = ModelSettings("openai", server=ServerSettings(url=server.url, concurrency=1))
+        with pytest.raises(ServerError):
+            solve("m", SOLVABLE, n=8, model_settings=asked, verifier=verifier)
+    until = time.monotonic() + patience(10)  # the server's thread of a connection ends by itself
+    while threading.active_count() > before and time.monotonic() < until:
+        time.sleep(0.05)
+    assert threading.active_count() <= before
+
+
+@pytest.mark.parametrize("n", [0, -1, 2.0, True])
+def test_a_wrong_number_is_refused(tiny_model, n):
+    with pytest.raises(InvalidValueError, match="n: must be an integer of 1 or more"):
+        solve(tiny_model, SOLVABLE, n=n)
+
+
+@pytest.fixture(scope="module")
+def drawn(tiny_model, verifier, tmp_path_factory):
+    """The samples and scores of an evaluation with the same settings."""
+    out = tmp_path_factory.mktemp("run")
+    settings = dataclasses.replace(OTHERS, samples=8)
+    evaluated(tiny_model, [PROBLEM], out, settings=settings, verifier=verifier)
+    return rows_of(out / "samples.jsonl"), rows_of(out / "scores.jsonl")
+
+
+def chosen(tiny_model, verifier, by, problem=PROBLEM):
+    return solve(tiny_model, problem, by=by, n=8, settings=OTHERS, verifier=verifier)
+
+
+def test_an_evaluation_stores_the_share_of_visible_tests(drawn):
+    samples, scores = drawn
+    for sample, row in zip(samples, scores, strict=True):
+        printed = sample["completion"]
+        if printed == "print(1)":
+            assert row["columns"] == {"visible_tests": 0.5}
+    assert all(row["columns"]["visible_tests"] in (0.0, 0.5) for row in scores)
+    assert all(row["total"] == 1 for row in scores)
+
+
+def test_the_likeliest_sample_and_that_of_most_visible_tests(tiny_model, verifier, drawn):
+    samples, scores = drawn
+    found = chosen(tiny_model, verifier, "likelihood")
+    assert found.rewards == pytest.approx([sample["logprob"] for sample in samples])
+    assert found.reward == max(found.rewards)
+    assert found.completion == samples[found.sample]["completion"]
+    visible = [row["columns"]["visible_tests"] for row in scores]
+    found = chosen(tiny_model, verifier, "visible-tests")
+    assert list(found.rewards) == visible
+    assert found.sample == visible.index(max(visible))
+
+
+def test_the_program_that_most_samples_write(tiny_model, verifier, drawn):
+    keys = [program_key(extract_code(sample["completion"])) for sample in drawn[0]]
+    counts = Counter(keys)
+    found = chosen(tiny_model, verifier, "majority")
+    assert list(found.rewards) == [counts[key] for key in keys]
+    assert counts[keys[found.sample]] == max(counts.values())
+
+
+@pytest.mark.parametrize("by", ["oracle", "answer", "own.py:function"])
+def test_the_oracle_does_not_choose(tiny_model, verifier, by):
+    with pytest.raises(
+        InvalidValueError, match=rf"select: unknown value '{by}'; allowed: likelihood"
+    ):
+        chosen(tiny_model, verifier, by)
+
+
+def test_the_nearest_way_of_choosing_is_named(tiny_model, verifier):
+    with pytest.raises(InvalidValueError, match="did you mean 'likelihood'"):
+        chosen(tiny_model, verifier, "likelyhood")
+
+
+def test_a_problem_without_visible_tests_is_refused(tiny_model, verifier):
+    with pytest.raises(InvalidValueError, match="'p' has no visible_tests"):
+        chosen(tiny_model, verifier, "visible-tests", Problem("p", "x"))
+
+
+def test_the_command_solves_a_problem_without_tests(maxatk, tiny_model, tmp_path):
+    (tmp_path / "prompt.txt").write_text("print(1)\n")
+    done = maxatk(
+        *("solve", "--model", tiny_model, "--prompt", "prompt.txt", "--select", "likelihood"),
+        *("-n", 4, "--max-new-tokens", 4, "--verifier.workers", 1),
+        *("--format", "json", "--progress", "none"),
+    )
+    assert done.returncode == 0, done.stderr
+    assert len(json.loads(done.stdout)["rewards"]) == 4

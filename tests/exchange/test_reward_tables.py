@@ -1,0 +1,242 @@
+"""Rewards that somebody else computed, from a table to numbers, through the command line."""
+
+import csv
+import gzip
+import itertools
+import json
+
+import numpy as np
+import pytest
+
+from maxatk.errors import DataError, InvalidValueError
+from maxatk.evaluation.load import load_results
+from maxatk.evaluation.outside_rewards import read_rewards, score_rewards
+from maxatk.evaluation.results import read_results
+from maxatk.exchange import read_log
+from maxatk.jsonl import write_jsonl
+from maxatk.records import Problem
+
+REWARDS = {"p2": [0.5, -1.0, 2.5, 0.0], "p10": [1.0, 1.0, 0.25, 0.75]}
+ROWS = [
+    {"problem_id": p, "sample": s, "reward": r, "length": 10 * s, "note": "x"}
+    for p, rewards in REWARDS.items()
+    for s, r in enumerate(rewards)
+]
+
+
+def write(folder, rows, name):
+    path = folder / name
+    if path.suffix == ".jsonl":
+        write_jsonl(path, rows)
+    elif path.suffix == ".parquet":
+        import pyarrow
+        import pyarrow.parquet
+
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+    else:
+        opened = gzip.open if path.suffix == ".gz" else open
+        with opened(path, "wt", newline="") as out:
+            delimiter = "\t" if ".tsv" in path.suffixes else ","
+            writer = csv.DictWriter(out, rows[0], delimiter=delimiter)
+            writer.writeheader()
+            writer.writerows(rows)
+    return path
+
+
+def best_of(rewards, k):
+    return np.mean([max(chosen) for chosen in itertools.combinations(rewards, k)])
+
+
+@pytest.mark.parametrize("name", ["s.csv", "s.jsonl", "s.parquet", "s.tsv", "s.csv.gz"])
+def test_max_at_k_of_a_table_is_the_mean_over_its_subsets(tmp_path, name):
+    results = score_rewards(write(tmp_path, ROWS, name), tmp_path / "run", more_ks=[3])
+    assert results.per_problem.ids == ("p2", "p10")
+    for k in (1, 2, 3, 4):
+        expected = [best_of(REWARDS[p], k) for p in ("p2", "p10")]
+        assert results.per_problem.values["max@k"][k] == pytest.approx(expected)
+        assert results.metrics["max@k"][k].mean == pytest.approx(np.mean(expected))
+    assert read_results(tmp_path / "run/results.json") == results
+    assert not (tmp_path / "run/samples.jsonl").exists()
+
+
+def test_a_threshold_decides_what_passes_and_a_column_can_be_the_reward(tmp_path):
+    path = write(tmp_path, ROWS, "s.csv")
+    results = score_rewards(path, tmp_path / "a", threshold=0.5)
+    assert results.per_problem.values["pass@k"][1] == (0.5, 0.75)
+    by_length = score_rewards(path, tmp_path / "b", column="length", threshold=20)
+    assert by_length.per_problem.values["max@k"][4] == (30, 30)
+    assert by_length.per_problem.values["pass@k"][1] == (0.5, 0.5)
+    again = load_results(tmp_path / "a", column="length", threshold=20)
+    assert again.per_problem.values["max@k"] == by_length.per_problem.values["max@k"]
+    with pytest.raises(InvalidValueError, match="'lenght'; allowed: length; did you mean 'length'"):
+        load_results(tmp_path / "a", column="lenght")
+
+
+def test_fields_are_taken_from_where_the_mapping_says(tmp_path):
+    rows = [
+        {"task": {"name": row["problem_id"]}, "judges": [{"score": 0}, {"score": row["reward"]}]}
+        for row in ROWS
+    ]
+    mapping = {"problem_id": "task.name", "reward": "judges.1.score"}
+    found = read_log(write(tmp_path, rows, "x.jsonl"), mapping=mapping)
+    assert [(r.problem_id, r.sample, r.reward) for r in found] == [
+        (row["problem_id"], row["sample"], row["reward"]) for row in ROWS
+    ]
+    with pytest.raises(InvalidValueError, match=r"unknown value 'rewards'.*did you mean 'reward'"):
+        read_log(tmp_path / "x.jsonl", mapping={"rewards": "judges"})
+
+
+def test_every_bad_line_is_named_with_file_line_and_field_and_nothing_is_written(tmp_path):
+    path = tmp_path / "bad.jsonl"
+    path.write_text(
+        "\n".join(
+            [
+                '{"problem_id": "p", "sample": 0, "reward": 1}',
+                '{"problem_id": "p", "sample": 0, "reward": 1}',
+                '{"problem_id": "p", "sample": 1, "reward": "high"}',
+                '{"problem_id": "p", "sample": -1, "reward": 1}',
+                '{"problem_id": "p", "sample": 2}',
+                '{"problem_id": ["p"], "sample": 3, "reward": Infinity}',
+                "{",
+                '{"problem_id": "p", "sample": 4, "reward": 1e308}',
+            ]
+        )
+    )
+    with pytest.raises(DataError) as raised:
+        score_rewards(path, tmp_path / "run")
+    message = str(raised.value)
+    assert "7 bad lines" in message
+    for line, text in {
+        2: "sample 0 of 'p' occurs twice",
+        3: "field 'reward': must be a finite number of at most 1e+100 in size, or empty",
+        4: "field 'sample': must be an integer from 0, got -1",
+        5: "field 'reward': is missing",
+        6: "field 'problem_id': must be text or an integer, got ['p']",
+        7: "broken JSON",
+        8: "field 'reward': must be a finite number of at most 1e+100 in size",
+    }.items():
+        assert f"bad.jsonl:{line}: {text}" in message
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_empty_or_nan_reward_is_left_out_and_never_counts_as_0(tmp_path):
+    rows = [{"problem_id": "p", "reward": r} for r in ("1", "", "nan", "1")]
+    results = score_rewards(write(tmp_path, rows, "s.csv"), tmp_path / "run")
+    assert results.counts.unscored == 2
+    assert results.per_problem.values["max@k"][1] == (1.0,)
+
+
+def test_a_file_without_any_reward_says_how_its_samples_can_be_verified(tmp_path):
+    rows = [{"problem_id": "p", "completion": "print(1)"}]
+    with pytest.raises(DataError, match=r"holds no rewards.*--samples"):
+        read_rewards(write(tmp_path, rows, "s.jsonl"))
+
+
+def test_the_command_takes_any_k_and_groups_by_a_field_of_the_problems(maxatk, tmp_path):
+    write(tmp_path, ROWS, "s.csv")
+    problems = [Problem(p, "", meta={"level": level}) for p, level in (("p2", 1), ("p10", 2))]
+    write_jsonl(tmp_path / "p.jsonl", (p.to_json() for p in problems))
+    done = maxatk(
+        *("score", "--rewards", "s.csv", "--problems", "p.jsonl", "--out", "run"),
+        *("--k", 3, "--by", "level", "--threshold", 2),
+    )
+    assert done.returncode == 0, done.stderr
+    assert "max@3" in done.stdout
+    assert "max@4" not in done.stdout
+    assert "level (problems)" in done.stdout
+    write(tmp_path, [{**row, "reward": row["reward"] - 1} for row in ROWS], "worse.csv")
+    compared = maxatk("compare", "a=s.csv", "b=worse.csv", "--k", "1", "3", "--format", "csv")
+    assert compared.returncode == 0, compared.stderr
+    assert compared.stdout.splitlines()[0] == (
+        "benchmark,metric,k,model,mean,low,high,problems,unscored,zeroed"
+    )
+    assert [line.split(",")[1:4] for line in compared.stdout.splitlines()[1:]] == [
+        *(["max@k", k, model] for k in "13" for model in "ab")
+    ]
+    grouped = maxatk("compare", "a=run", "b=run", "--by", "level", "--k", "2", "--format", "csv")
+    assert {line.split(",")[0] for line in grouped.stdout.splitlines()[1:]} == {
+        *("level=1", "level=2")
+    }, grouped.stderr
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("compare", "a=run", "b=run"), ("report", "a=run", "--out", "x.html"), ("score",)],
+)
+@pytest.mark.parametrize("k", [0, -3, 5, 1000])
+def test_no_command_puts_another_k_in_the_place_of_one_that_cannot_be(maxatk, tmp_path, command, k):
+    score_rewards(write(tmp_path, ROWS, "s.csv"), tmp_path / "run")
+    more = ("--rewards", "s.csv", "--out", "new") if command == ("score",) else ()
+    done = maxatk(*command, *more, f"--k={k}")
+    assert done.returncode == 2
+    assert f"must be an integer from 1 to the 4 samples of a problem, got {k}" in done.stderr
+    assert not (tmp_path / "x.html").exists()
+    assert not (tmp_path / "new").exists()
+
+
+def test_rewards_above_1_show_that_1_is_no_ceiling(tmp_path):
+    above = score_rewards(write(tmp_path, ROWS, "a.csv"), tmp_path / "above")
+    assert above.metrics["max@k"][1].below == 2
+    capped = [{**row, "reward": min(row["reward"], 1.0)} for row in ROWS]
+    below = score_rewards(write(tmp_path, capped, "b.csv"), tmp_path / "below")
+    assert below.metrics["max@k"][4].below == 0
+
+
+def dump(folder, step, rewards):
+    rows = [
+        {"input": p, "output": "x", "gts": "1", "score": r, "step": step}
+        for p, row in rewards.items()
+        for r in row
+    ]
+    folder.mkdir(exist_ok=True)
+    write_jsonl(folder / f"{step}.jsonl", rows)
+
+
+@pytest.mark.parametrize(
+    "given", [["dumps"], ["dumps/*.jsonl"], ["dumps/10.jsonl", "dumps/9.jsonl"]]
+)
+def test_dumps_of_a_training_become_max_at_k_over_its_steps(maxatk, tmp_path, given):
+    steps = {9: {"p": [0, 0.5], "q": [1, 0]}, 10: {"p": [1, 0.5], "r": [1, 1]}}
+    for step, rewards in steps.items():
+        dump(tmp_path / "dumps", step, rewards)
+    done = maxatk("score", "--rewards", *given, "--out", "curve", "--output-format", "json")
+    assert done.returncode == 0, done.stderr
+    found = {
+        (row["step"], row["k"]): row["mean"]
+        for row in json.loads(done.stdout)["steps"]
+        if row["metric"] == "max@k"
+    }
+    assert found == {(9, 1): 0.375, (9, 2): 0.75, (10, 1): 0.875, (10, 2): 1.0}
+    assert list(found) == [(9, 1), (9, 2), (10, 1), (10, 2)]
+    page = maxatk("report", "curve/10", "--train", "rl=curve", "--out", "page.html")
+    assert page.returncode == 0, page.stderr
+    assert "max@2" in (tmp_path / "page.html").read_text()
+    assert read_results(tmp_path / "curve/9/results.json").ids == ("p", "q")
+
+
+def test_files_that_name_no_step_are_refused(maxatk, tmp_path):
+    for name in ("a.csv", "b.csv"):
+        write(tmp_path, ROWS, name)
+    done = maxatk("score", "--rewards", "a.csv", "b.csv", "--out", "curve")
+    assert done.returncode == 2
+    assert "names that end in their steps" in done.stderr
+    done = maxatk("score", "--rewards", "none/*.csv", "--out", "curve")
+    assert (done.returncode, "no file ending in" in done.stderr) == (2, True)
+    for given in (["2.csv"], ["1.csv", "2.csv"]):
+        write(tmp_path, ROWS, "1.csv")
+        done = maxatk("score", "--rewards", *given, "--out", "curve")
+        assert (done.returncode, done.stderr) == (2, "maxatk: 2.csv: no such file\n")
+    done = maxatk("score", "--rewards", "1.csv", "none*.csv", "--out", "curve")
+    assert (done.returncode, done.stderr.endswith("at none*.csv\n")) == (2, True)
+
+
+def test_other_columns_are_compared_and_reported_by_map(maxatk, tmp_path):
+    rows = [{"task": r["problem_id"], "judge": r["reward"]} for r in ROWS]
+    write(tmp_path, rows, "a.csv")
+    write(tmp_path, rows, "b.tsv")
+    flags = ("--map", "problem_id=task", "--map", "reward=judge", "--k", "1", "3")
+    compared = maxatk("compare", "a.csv", "b.tsv", "--format", "json", *flags)
+    assert compared.returncode == 0, compared.stderr
+    assert {row["problems"] for row in json.loads(compared.stdout)["scores"]} == {2}
+    page = maxatk("report", "a.csv", "--out", "page.html", *flags)
+    assert page.returncode == 0, page.stderr

@@ -1,0 +1,220 @@
+"""The verdict: which model is best at which k, the same on the page and in `compare`."""
+
+import copy
+import html.parser
+import json
+import re
+
+import numpy as np
+import pytest
+
+from maxatk.errors import InvalidValueError
+from maxatk.report import CompareOptions, compare, write_report
+from maxatk.report.comparison import load_comparison, pooled
+from maxatk.report.decision import decide
+from maxatk.report.run_tables import winners
+from maxatk.statistics.tests import (
+    adjusted_p_values,
+    over_seeds,
+    over_seeds_and_problems,
+    paired_difference,
+    sign_flip_p,
+)
+
+KS = tuple(2**i for i in range(8))
+
+
+@pytest.fixture(scope="module")
+def decision(results):
+    return decide(load_comparison(results))
+
+
+def test_the_leaders_are_the_best_mean_and_whom_the_test_does_not_tell_from_it(decision, results):
+    for k, (best, *tied) in decision.leaders.items():
+        means = {name: found["metrics"]["max@k"][str(k)]["mean"] for name, found in results.items()}
+        assert means[best] == max(means.values())
+        tests = {t.second: t for t in decision.against_best if t.measure.k == k}
+        assert tests.keys() == results.keys() - {best}
+        assert set(tied) == {name for name, test in tests.items() if not test.significant}
+    assert decision.leaders[1] == ("sharp",)
+    assert set(decision.leaders[128]) == {"base", "same"}
+
+
+def test_all_pairs_of_models_are_corrected_together_over_all_k(decision):
+    tests = decision.tests
+    assert len({frozenset((t.first, t.second, t.measure.k)) for t in tests}) == 3 * 8
+    assert [t.adjusted_p for t in tests] == adjusted_p_values([t.p for t in tests])
+    assert [t.significant for t in tests] == [t.adjusted_p <= 0.05 for t in tests]
+    of = {(frozenset((t.first, t.second)), t.measure.k): t for t in tests}
+    for shown in (decision.against_best, decision.against_baseline):
+        assert len(shown) == 2 * 8
+        for test in shown:
+            same = of[frozenset((test.first, test.second)), test.measure.k]
+            assert (test.adjusted_p, test.zeros) == (same.adjusted_p, same.zeros)
+
+
+@pytest.mark.parametrize("metric", ["max@k", "pass@k"])
+def test_the_sentence_to_send_has_the_best_model_its_worth_and_whom_it_is_tied_with(
+    results, metric
+):
+    comparison = load_comparison(results)
+    found = decide(comparison, metric)
+    for k, (best, *tied) in found.leaders.items():
+        said = found.advice(k)
+        mean = comparison.run(best).metric(metric, k)
+        other = "base" if best != "base" else comparison.ranked(metric, k)[1]
+        start = f"{best} is not told apart from {other}" if other in tied else f"take {best}"
+        assert said.startswith(f"For N = {k} {start}: ")
+        assert f" {mean.mean:.3f} [{mean.low:.3f}, {mean.high:.3f}] against " in said
+        assert all(name in said for name in tied)
+        assert said.count(". ") + 1 <= 2
+
+
+def test_words_and_strips_say_what_was_decided(decision):
+    first, *others = decision.sentences
+    assert re.fullmatch(r"For N = 1 to \d+: sharp\.", first)
+    assert any(
+        re.fullmatch(r"sharp is above base for N = 1 to .* below it .* 128\.", line)
+        for line in others
+    )
+    assert "same is not told apart from base for every N from 1 to 128." in others
+    strip = {row[0].text: [cell.text for cell in row[1:]] for row in winners(decision).rows}
+    for at, k in enumerate(decision.leaders):
+        words = {name: cells[at] for name, cells in strip.items() if cells[at]}
+        assert list(words.values()).count("best") == 1
+        assert words.keys() == set(decision.leaders[k])
+
+
+class Marks(html.parser.HTMLParser):
+    """The classes of the cells of one table of a page, row by row."""
+
+    def __init__(self, page, table):
+        super().__init__()
+        self.table, self.inside, self.rows = table, False, []
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        attrs = dict(attrs)
+        if tag == "table":
+            self.inside = attrs.get("id") == self.table
+        if self.inside and tag == "tr":
+            self.rows.append([])
+        if self.inside and tag == "td":
+            self.rows[-1].append(attrs.get("class", ""))
+
+
+def test_the_page_and_compare_never_disagree(results, tmp_path):
+    compared = compare(results, CompareOptions(metric=("max@k", "pass@k"), k=KS))
+    page = write_report(results, tmp_path / "r.html").read_text()
+    data = json.loads(re.search(r'id="problem-data">(.*?)</script>', page)[1])
+    for at, metric in enumerate(("max@k", "pass@k")):
+        marks = {(first, second, k): mark for first, second, k, *_, mark, _ in data["tests"][at]}
+        for place, name in enumerate(("base", "sharp", "same")):
+            expected = [
+                "" if not t.significant else "above" if t.difference > 0 else "below"
+                for t in compared.differences
+                if t.first == name and t.measure.metric == metric
+            ]
+            assert [marks.get((place, 0, k)) for k in range(len(expected))] == expected
+        shown = Marks(page, f"winners-{metric.replace('@', '-at-')}").rows[1:]
+        for at_k, (best, *tied) in enumerate(compared.decisions["", metric].leaders.values()):
+            marked = [row[at_k] for row in shown]
+            assert (marked.count("best"), marked.count("tied")) == (1, len(tied))
+            assert best in compared.names
+    assert compared.decisions["", "max@k"] == decide(load_comparison(results))
+    assert page.index('class="findings"') < page.index('id="scores-max-at-k"')
+    assert "paired t-test over 30 problems" in page
+
+
+def test_the_k_that_are_shown_change_no_verdict(results):
+    few, many = (
+        {(t.first, t.measure): t for t in compare(results, CompareOptions(k=ks)).differences}
+        for ks in ((1, 128), (1, 2, 4, 128))
+    )
+    assert few.items() <= many.items()
+
+
+def of_seeds(make, problems):
+    """Results of two models over three seeds, which share their problems or have their own."""
+    found = []
+    for seed in range(3):
+        ids = [f"{seed if problems == 'own' else ''}p{i}" for i in range(12)]
+        models = {"base": make(10 + seed, 0.1, 0.1, ids=ids)}
+        models["tuned"] = make(20 + seed, 0.2, 0.1 + 0.02 * seed, ids=ids)
+        found.append(models)
+    return found
+
+
+@pytest.fixture(scope="module", params=["own", "shared"])
+def seeds(make, request):
+    return request.param, of_seeds(make, request.param)
+
+
+def pooled_over(seeds):
+    return pooled({f"seed {i}": load_comparison(found) for i, found in enumerate(seeds)})
+
+
+def moved_by(seeds, k):
+    """The differences of problems, (S, P)."""
+    columns = [
+        np.array([seed[name]["per_problem"]["max@k"][k] for seed in seeds])
+        for name in ("tuned", "base")
+    ]
+    return columns[0] - columns[1]
+
+
+def test_from_three_seeds_on_they_decide_and_with_the_problems_that_they_share(seeds):
+    kind, found = seeds
+    comparison = pooled_over(found)
+    decision = decide(comparison)
+    over = "3 training seeds" + (" and 12 problems" if kind == "shared" else "")
+    assert decision.comparison.test_name == f"paired t-test over {over}"
+    for test in decision.against_baseline:
+        moved = moved_by(found, str(test.measure.k))[:, :, None]
+        expected = over_seeds_and_problems(moved) if kind == "shared" else over_seeds(list(moved))
+        rows = moved.mean(axis=0) if kind == "shared" else moved.reshape(-1, 1)
+        prompts = paired_difference(rows, 0 * rows)
+        numbers = (
+            expected.p,
+            expected.mean,
+            expected.low,
+            expected.high,
+            prompts.low,
+            prompts.high,
+        )
+        known = (test.p, test.difference, test.low, test.high, test.prompts_low, test.prompts_high)
+        assert known == pytest.approx([None if np.isnan(x[0]) else x[0] for x in numbers])
+        assert test.by_seed == pytest.approx(moved.mean(axis=(1, 2)))
+        assert test.above == sum(d > 0 for d in test.by_seed)
+        assert test.sign_flip_p == sign_flip_p(test.by_seed)
+
+
+def test_two_seeds_are_tested_over_their_problems(make):
+    for kind, problems in (("own", 24), ("shared", 12)):
+        comparison = pooled_over(of_seeds(make, kind)[:2])
+        assert comparison.test_name == f"paired t-test over {problems} problems"
+        assert comparison.speaks_of == "other problems, these trainings"
+
+
+def test_the_page_of_several_seeds_says_of_whom_the_test_speaks(seeds, tmp_path):
+    kind, found = seeds
+    together = pooled_over(found)
+    page = write_report(together, tmp_path / "r.html").read_text()
+    said = "other problems" if kind == "shared" else "problems of their own"
+    assert re.search(f"It speaks of other seeds (and|with) {said}\\.", page)
+    more = {**found[0], "same": found[0]["base"]}
+    with pytest.raises(InvalidValueError, match="model: unknown value 'same'"):
+        pooled_over([more, *found[1:]])
+
+
+def test_a_best_model_that_is_below_on_the_problems_in_common_beats_nobody(results):
+    easy = copy.deepcopy(results["base"])
+    for values in easy["per_problem"]["max@k"].values():
+        values[:] = [0.9 - 0.001 * i if i < 10 else None for i in range(len(values))]
+    for found in easy["metrics"]["max@k"].values():
+        found["mean"] = 0.99
+    full = copy.deepcopy(results["same"])
+    for values in full["per_problem"]["max@k"].values():
+        values[:] = [1.0] * 10 + [0.0] * (len(values) - 10)
+    found = decide(load_comparison({"easy": easy, "full": full}))
+    assert found.leaders[1] == ("easy", "full")

@@ -1,0 +1,36 @@
+import copy
+
+from maxatk.report import write_report
+from maxatk.report.comparison import load_comparison
+from maxatk.report.notices import notices
+from maxatk.report.run_tables import samples_table
+
+
+def cut_off_warnings(comparison):
+    return [
+        line for notice in notices(comparison) if notice.id == "cut-off" for line in notice.lines
+    ]
+
+
+def with_ends(results, **reasons):
+    return {**copy.deepcopy(results), "finish_reasons": reasons or None}
+
+
+def test_a_run_with_many_samples_cut_off_is_named_in_notes_table_and_page(results, tmp_path):
+    runs = {
+        "base": with_ends(results["base"], length=30, stop=70),
+        "other": with_ends(results["sharp"], length=20, stop=80),
+    }
+    comparison = load_comparison(runs)
+    (warning,) = cut_off_warnings(comparison)
+    assert warning.startswith("base has 30.0% of its samples cut off by their length")
+    table = samples_table(comparison)
+    column = table.header.index("cut off")
+    assert [row[column].text for row in table.rows] == ["30.0%", "20.0%"]
+    assert warning in write_report(runs, tmp_path / "r.html").read_text()
+
+
+def test_runs_that_do_not_know_their_ends_have_no_column(results):
+    comparison = load_comparison({"base": with_ends(results["base"])})
+    assert cut_off_warnings(comparison) == []
+    assert "cut off" not in samples_table(comparison).header

@@ -1,0 +1,3 @@
+"""A browser that looks at the page."""
+
+from chromium import browser  # noqa: F401

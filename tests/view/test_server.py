@@ -1,0 +1,471 @@
+"""The page of `maxatk view`: over real HTTP, and in a real browser, on records that still grow."""
+
+import html
+import http.client
+import json
+import os
+import re
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from maxatk import METHODS, advantages
+from maxatk.errors import InvalidValueError, MissingFileError
+from maxatk.evaluation import results_of_folder
+from maxatk.evaluation.failures import FailedTest
+from maxatk.folders import write_json
+from maxatk.jsonl import write_jsonl
+from maxatk.records import Outcome, Sample, Score
+from maxatk.training.group_log import GROUPS, GroupLog, prompt_key
+from maxatk.view.server import View
+from maxatk.view.watched import WatchedTraining, advantages_under, runs_in
+from processes import patience
+
+HIT = "document.body.dataset.hit=1"
+HOSTILE = f'<img src=x onerror="{HIT}"></pre><script>{HIT}</script>'
+REWARDS = [0.0, 1.0, 0.5, 0.5]
+
+
+def a_group(step, name, *, rewards=REWARDS, text="print(1)\nprint(2)", k=2):
+    found = advantages([rewards], "bon_loo1", k)[0] * len(rewards)
+    samples = [
+        {"text": f"{text}\n# {number}", "reward": reward, "advantage": advantage, "tokens": 7}
+        for number, (reward, advantage) in enumerate(zip(rewards, found.tolist(), strict=True))
+    ]
+    failure = {"test": 1, "outcome": "wrong answer", "given": "3", "expected": "6", "got": HOSTILE}
+    samples[0] |= {"passed": 1, "tests": 2, "outcome": "wrong_answer", "failure": failure}
+    about = {"step": step, "group": prompt_key(name), "id": name, "k": k}
+    return {**about, "prompt": f"Solve {name}.", "samples": samples}
+
+
+def a_log(step):
+    values = {"reward": step / 10, "max@1": step / 10, "max@2": step / 5, "entropy": 1.5}
+    return {"step": step, "log": {**values, "frac_groups_without_signal": 0.25, "step_time": 2.0}}
+
+
+def write(folder, steps, *, first=1, most=30, **changes):
+    about = {"method": "bon_loo1", "k": 2, "num_generations": 4, "max_steps": most}
+    log = GroupLog(folder / GROUPS, step=first - 1, about=about)
+    for step in range(first, first + steps):
+        log.append([a_group(step, f"p{step % 3}", **changes), a_group(step, "other"), a_log(step)])
+
+
+@pytest.fixture
+def served(tmp_path):
+    write(tmp_path / "a", 5)
+    write(tmp_path / "b", 3, text=HOSTILE)
+    trainings = {name: WatchedTraining(tmp_path / name) for name in ("a", "b")}
+    with View(trainings) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield server
+        server.shutdown()
+
+
+def ask(server, path, **headers):
+    request = urllib.request.Request(server.address + path, headers=headers)
+    with urllib.request.urlopen(request, timeout=patience(20)) as answer:
+        return answer, answer.read()
+
+
+def found(server, path):
+    return json.loads(ask(server, path)[1])
+
+
+def rows_of(answer):
+    """Return the cells of the rows of the tables in an answer."""
+    rows = re.findall(r"<tr><th scope=\"row\">(.*)</tr>", answer["html"])
+    texts = [re.split(r"</t[hd]><td[^>]*>|</td>", row) for row in rows]
+    return [[html.unescape(re.sub("<[^>]*>", "", cell)) for cell in row if cell] for row in texts]
+
+
+def test_only_the_token_and_this_host_are_answered(served):
+    answer, _ = ask(served, "")
+    assert answer.status == 200
+    assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
+    base = f"http://127.0.0.1:{served.server_port}"
+    for address in (base, f"{base}/", f"{base}/wrong/", f"{base}/{served.token[:-1]}/api/state"):
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(address, timeout=patience(20))
+        assert refused.value.code == 403
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        ask(served, "api/state", Host=f"evil.example:{served.server_port}")
+    assert refused.value.code == 403
+    assert served.server_address[0] == "127.0.0.1"
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("../secret", 404), ("api/refresh", 404), ("api/groups?run=9&step=1", 400),
+        ("api/group?run=0&step=1&place=7", 400), ("api/group?run=0", 400),
+        ("api/groups?run=x&step=1", 400), ("api/figure?key=secret", 400),
+    ],
+)  # fmt: skip
+def test_what_is_not_there_is_said_and_the_server_goes_on(served, path, status):
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        ask(served, path)
+    assert refused.value.code == status
+    assert found(served, "api/state")["runs"][0]["steps"] == [1, 2, 3, 4, 5]
+
+
+def test_a_reader_who_leaves_is_no_error(served, capfd):
+    address = ("127.0.0.1", served.server_port)
+    with socket.create_connection(address) as leaving:
+        line = f"GET /{served.token}/api/figure?key=reward HTTP/1.1\r\n"
+        leaving.sendall(f"{line}Host: {served.hosts[0]}\r\n\r\n".encode())
+        reset = struct.pack("ii", 1, 0)  # closing sends a reset
+        leaving.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset)
+    ask(served, "api/figure?key=reward")  # drawn after the other
+    for thread in threading.enumerate():
+        if "process_request" in thread.name:
+            thread.join(patience(10))
+    assert capfd.readouterr().err == ""
+
+
+def test_nothing_can_be_written(served):
+    for method in ("POST", "PUT", "DELETE"):
+        connection = http.client.HTTPConnection("127.0.0.1", served.server_port)
+        connection.request(method, f"/{served.token}/api/state")
+        assert connection.getresponse().status == 501
+
+
+def test_the_page_grows_with_the_file(served, tmp_path):
+    state = found(served, "api/state")
+    assert found(served, f"api/state?known={state['version']}") == {"version": state["version"]}
+    assert [key for key, _ in state["figures"]] == [
+        "reward", "max@2", "entropy", "frac_groups_without_signal", "step_time",
+    ]  # fmt: skip
+    assert rows_of(found(served, "api/tables?most=9"))[1] == [
+        "a, 4", "0.400", "0.800", "1.500", "2",
+    ]  # fmt: skip
+    with (tmp_path / "a" / GROUPS).open("ab") as file:
+        whole = json.dumps(a_group(6, "p0"), separators=(",", ":")).encode() + b"\n"
+        file.write(whole[:50])
+        file.flush()
+        assert found(served, "api/state")["runs"][0]["steps"] == [1, 2, 3, 4, 5]
+        file.write(whole[50:])
+    assert found(served, "api/state")["runs"][0]["steps"] == [1, 2, 3, 4, 5, 6]
+    assert rows_of(found(served, "api/groups?run=0&step=6")) == [
+        ["p0: Solve p0.", "1.000 × 1, 0.500 × 2, 0.000 × 1", "0.500", "1", "yes"]
+    ]
+
+
+def test_a_training_that_resumes_is_shown_with_one_history(served, tmp_path):
+    before = found(served, "api/state")["version"]
+    # From checkpoint 3, and further than before.
+    write(tmp_path / "a", 4, first=4, text="again", most=40)
+    state = found(served, f"api/state?known={before}")
+    assert state["runs"][0]["progress"] == "step 7 of 40"
+    assert state["runs"][0]["steps"] == [1, 2, 3, 4, 5, 6, 7]
+    steps = [row[0] for row in rows_of(found(served, "api/tables?most=9"))]
+    assert steps == ["a, 7", "a, 6", "a, 5", "a, 4", "a, 3", "b, 3", "a, 2", "b, 2", "a, 1"]
+    texts = [found(served, f"api/group?run=0&step={step}&place=0")["samples"][0]["text"]
+             for step in (3, 4)]  # fmt: skip
+    assert [text.startswith("again") for text in texts] == [False, True]
+
+
+def test_a_prompt_is_found_in_both_trainings_and_by_what_a_completion_says(served):
+    drawn = rows_of(found(served, f"api/groups?prompt={prompt_key('p1')}"))
+    assert [row[-1] for row in drawn] == ["a, 1", "a, 4", "b, 1"]
+    hits = rows_of(found(served, "api/groups?text=ONERROR%3D%22document"))
+    assert {row[-1] for row in hits} >= {"b, 1", "b, 2", "b, 3"}
+    assert len(rows_of(found(served, "api/groups?text=Solve%20p2."))) == 3
+    assert rows_of(found(served, "api/groups?text=nowhere")) == []
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_advantages_of_every_method_are_those_of_the_package(method):
+    group = a_group(1, "p")
+    for number, sample in enumerate(group["samples"]):
+        sample["answer"] = number % 2
+    row = METHODS[method]
+    answers = [[0, 1, 0, 1]] if row.credit_row.needs_answers else None
+    expected = advantages([REWARDS], method, 2, answers=answers)[0]
+    per_sample = 1 if row.credit_row.per_sample or row.scale == "std" else 4
+    values = np.array(advantages_under(group, method, 2))
+    assert np.allclose(values, expected) or np.allclose(values, per_sample * expected)
+    assert np.any(values != 0)
+
+
+def test_a_method_that_does_not_go_with_a_group_is_refused_by_name():
+    with pytest.raises(InvalidValueError, match="'majority' needs answers"):
+        advantages_under(a_group(1, "p"), "majority", 2)
+    with pytest.raises(InvalidValueError, match="k"):
+        advantages_under(a_group(1, "p"), "bon_loo1", 9)
+
+
+def test_an_unscored_sample_has_no_advantage():
+    group = a_group(1, "p")
+    group["samples"][2]["reward"] = None
+    assert advantages_under(group, "rloo", 1)[2] == 0
+
+
+def test_a_folder_without_anything_to_see_says_what_it_lacks(tmp_path):
+    with pytest.raises(MissingFileError, match="log_groups is 0"):
+        runs_in({"a": tmp_path})
+
+
+def on(page):
+    return f"document.getElementById('place').dataset.page === {page!r}"
+
+
+def test_from_the_figures_to_a_step_a_prompt_and_its_completions(served, browser):
+    browser.open(served.address)
+    browser.until("document.querySelectorAll('figure svg').length === 5")
+    assert browser.evaluate("document.querySelectorAll('#steps tbody tr').length") == 8
+    browser.evaluate("document.querySelector('#steps tbody a').click()")
+    browser.until(on("#step/0/5"))
+    spread = browser.evaluate("document.querySelector('#groups tbody td').textContent")
+    assert spread == "1.000 × 1, 0.500 × 2, 0.000 × 1"
+    browser.evaluate("document.querySelector('#groups tbody a').click()")
+    browser.until(on("#group/0/5/0"))
+    heads = browser.evaluate("[...document.querySelectorAll('.group h3')].map(e => e.textContent)")
+    assert heads[:4] == [
+        "2: reward 1, the best",
+        "3: reward 0.500",
+        "4: reward 0.500",
+        "1: reward 0",
+    ]
+    marks = browser.evaluate("[...document.querySelectorAll('mark')].map(e => e.textContent)")
+    assert marks[:3] == ["# 2", "# 3", "# 0"]
+    assert "b: step 2, the same prompt" in browser.evaluate("document.body.innerText")
+    failed = browser.evaluate("document.querySelector('.failure').innerText")
+    assert "test 2: wrong answer" in failed
+    assert HOSTILE in failed
+
+
+def test_the_advantages_of_another_method_stand_beside_those_that_trained(served, browser):
+    browser.open(served.address + "#group/0/5/0")
+    change = "const s = document.querySelector('#place select'); s.value = 'rloo';"
+    browser.evaluate(change + " s.dispatchEvent(new Event('change'))")
+    browser.until(on("#group/0/5/0/rloo/2"))
+    shown = browser.evaluate("[...document.querySelectorAll('.numbers')].map(e => e.textContent)")
+    values = advantages([REWARDS], "rloo", 1)[0]
+    order = [1, 2, 3, 0]
+    for place, text in zip(order, shown, strict=False):
+        assert f"under rloo, k = 2: {values[place]:.3f}".rstrip("0").rstrip(".") in text
+    browser.evaluate("location.hash = '#group/0/5/0/majority/2'")
+    browser.until(on("#group/0/5/0/majority/2"))
+    assert "needs answers" in browser.evaluate("document.querySelector('.error').textContent")
+
+
+def test_keys_lead_to_neighbours_up_and_to_the_search(served, browser):
+    browser.open(served.address + "#step/0/3")
+    for key, page in [("ArrowRight", "#step/0/4"), ("ArrowLeft", "#step/0/3"), ("Escape", "#")]:
+        browser.press(key)
+        browser.until(on(page))
+    browser.press("/")
+    assert browser.evaluate("document.activeElement.id") == "search"
+    browser.call("Input.insertText", text="Solve p2.")
+    browser.call(
+        "Input.dispatchKeyEvent", type="keyDown", key="Enter", text="\r", windowsVirtualKeyCode=13
+    )
+    browser.until(on("#search/Solve%20p2."))
+    assert browser.evaluate("document.querySelectorAll('#groups tbody tr').length") == 3
+
+
+def test_a_hostile_completion_stays_text(served, browser):
+    browser.open(served.address + "#group/1/2/0")
+    assert browser.evaluate("document.querySelector('.group pre').textContent").startswith(HOSTILE)
+    assert browser.evaluate("document.querySelectorAll('#place img, #place script').length") == 0
+    assert browser.evaluate("document.body.dataset.hit ?? 'none'") == "none"
+    # Nor would markup run, or bring anything from elsewhere.
+    browser.evaluate(f"document.getElementById('place').innerHTML = {HOSTILE!r}")
+    time.sleep(0.2)
+    assert browser.evaluate("document.body.dataset.hit ?? 'none'") == "none"
+    away = "fetch('http://127.0.0.1:1/').then(() => 'sent', () => 'refused')"
+    assert browser.evaluate(away) == "refused"
+
+
+@pytest.mark.parametrize("page", ["#", "#step/0/5", "#group/0/5/0/rloo/2", "#group/1/2/0"])
+@pytest.mark.parametrize("width", [1280, 390])
+def test_nothing_scrolls_sideways(served, browser, page, width):
+    browser.open(served.address + page, width=width)
+    root = "document.documentElement"
+    assert browser.evaluate(f"{root}.scrollWidth - {root}.clientWidth") == 0
+    boxes = "[...document.querySelectorAll('.wide, pre')]"
+    assert browser.evaluate(f"{boxes}.filter(e => e.scrollWidth > e.clientWidth).length") == 0
+
+
+def test_the_ground_follows_the_reader(served, browser):
+    grounds = []
+    for scheme in ("light", "dark"):
+        browser.open(served.address, scheme=scheme)
+        grounds.append(browser.evaluate("getComputedStyle(document.body).backgroundColor"))
+    assert grounds == ["rgb(255, 255, 255)", "rgb(20, 23, 26)"]
+
+
+@pytest.mark.parametrize("width", [390, 820, 1280])
+def test_a_training_by_verl_is_watched_while_it_runs(browser, tmp_path, width):
+    # What verl 0.9.1 has written in tests/engines/test_training.py: 2 steps of 4 groups of 8.
+    lines = (Path(__file__).parent / "verl" / GROUPS).read_bytes().splitlines(keepends=True)
+    path = tmp_path / GROUPS
+    path.write_bytes(b"".join(line for line in lines if json.loads(line)["step"] < 2))
+    with View(runs_in({"verl": tmp_path})) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        browser.call("Page.navigate", url="about:blank")  # away from a server that has ended
+        browser.errors.clear()
+        browser.open(server.address, width=width)
+        said = "document.getElementById('runs').innerText"
+        assert browser.evaluate(said) == "verl: step 1 of 2"
+        path.write_bytes(b"".join(lines))
+        browser.until(said + " === 'verl: step 2 of 2, ended'")
+        browser.until("document.querySelectorAll('figure svg').length > 4")
+        keys = "[...document.querySelectorAll('figure')].map(e => e.dataset.key)"
+        drawn = browser.evaluate(keys)
+        assert {"reward", "max@2", "max@4", "max@8", "loss"} <= set(drawn[:5])
+        for page in ("#step/0/2", "#group/0/2/0"):
+            link = f"document.querySelector('#place a[href=\"{page}\"]')"
+            browser.until(f"{link} !== null")
+            browser.evaluate(f"{link}.click()")
+            browser.until(on(page))
+            root = "document.documentElement"
+            assert browser.evaluate(f"{root}.scrollWidth - {root}.clientWidth") == 0
+        texts = browser.evaluate(
+            "[...document.querySelectorAll('.group pre')].map(e => e.innerText)"
+        )
+        errors = list(browser.errors)
+        server.shutdown()
+    group = json.loads(next(line for line in lines if json.loads(line)["step"] == 2))
+    assert sorted(texts) == sorted(sample["text"] for sample in group["samples"])
+    assert errors == []
+
+
+def test_an_open_page_grows(served, browser, tmp_path):
+    browser.open(served.address)
+    write(tmp_path / "a", 1, first=6)
+    browser.until("document.querySelector('#steps tbody a')?.hash === '#step/0/6'")
+    assert "a: step 6 of 30" in browser.evaluate("document.getElementById('runs').innerText")
+
+
+def an_evaluation(folder, *, done=2, name="p", ended=False):
+    """The files of an evaluation of two samples of each problem, `done` of three scored."""
+    folder.mkdir(parents=True, exist_ok=True)
+    drawn = [(f"{name}{at}", number) for at in range(3) for number in range(2)]
+    samples = [Sample(*key, HOSTILE if key[1] else "print(1)", tokens=3) for key in drawn]
+    write_jsonl(folder / "samples.jsonl", [sample.to_json() for sample in samples])
+    scores = [Score(*key, float(key[1]), key[1], 1, Outcome.PASSED, 0.1) for key in drawn]
+    write_jsonl(folder / "scores.jsonl", [score.to_json() for score in scores[: 2 * done]])
+    write_jsonl(folder / "prompts.jsonl", [{"problem_id": f"{name}0", "prompt": "Solve p0."}])
+    failure = FailedTest(f"{name}0", 0, 0, "wrong answer", given="3", expected="6", got=HOSTILE)
+    write_jsonl(folder / "failures.jsonl", [failure.to_json()])
+    settings = {"sampling": {"samples": 2}, "problems": {"count": 3}}
+    (folder / "manifest.json").write_text(json.dumps({"settings": settings}))
+    if ended:
+        write_json(folder / "results.json", results_of_folder(folder).to_json())
+
+
+@pytest.fixture
+def study(tmp_path):
+    """A server about a study with a training, an evaluation that ended and one that runs."""
+    write(tmp_path / "work" / "train-a", 4)
+    an_evaluation(tmp_path / "work" / "eval-a", done=3, ended=True)
+    an_evaluation(tmp_path / "work" / "eval-b")
+    with View(runs_in({"study": tmp_path})) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+def test_a_study_shows_its_trainings_and_evaluations_and_grows(study, tmp_path):
+    state = found(study, "api/state")
+    assert [(run["name"], run["progress"]) for run in state["runs"]] == [
+        ("eval-a", "6 samples verified"),
+        ("eval-b", "4 of 6 samples verified"),
+        ("train-a", "step 4 of 30"),
+    ]
+    assert [key for key, _ in state["figures"]][-2:] == ["max@k", "pass@k"]
+    assert "<svg" in found(study, "api/figure?key=pass%40k")["svg"]
+    rows = {row[0]: row[1:] for row in rows_of(found(study, "api/tables?most=50"))}
+    assert rows["p0"] == ["0.500max@2 1.000", "0.500max@2 1.000"]
+    assert rows["p2"] == ["0.500max@2 1.000", "–"]
+    an_evaluation(tmp_path / "work" / "eval-b", done=3)
+    assert found(study, "api/state")["runs"][1]["progress"] == "6 samples verified"
+    rows = {row[0]: row[1:] for row in rows_of(found(study, "api/tables?most=50"))}
+    assert rows["p2"] == ["0.500max@2 1.000"] * 2
+
+
+def test_a_problem_of_two_models_and_its_training_stand_side_by_side(study, browser):
+    browser.open(study.address + "#group/0/0/0")
+    heads = browser.evaluate("[...document.querySelectorAll('h2')].map(e => e.textContent)")
+    assert heads == ["eval-a, p0", "eval-b, the same prompt"]
+    samples = browser.evaluate("[...document.querySelectorAll('h3')].map(e => e.textContent)")
+    assert samples == ["2: reward 1, the best", "1: reward 0"] * 2
+    assert HOSTILE in browser.evaluate("document.querySelector('.failure').innerText")
+    assert browser.evaluate("document.querySelectorAll('#place img, #place script').length") == 0
+    choose = "const s = document.querySelector('select[aria-label=beside]'); s.value = '2';"
+    browser.evaluate(choose + " s.dispatchEvent(new Event('change'))")
+    browser.until("document.querySelectorAll('h2')[1]?.textContent.startsWith('train-a: step')")
+    browser.evaluate("document.querySelector('a[rel=next]').click()")
+    browser.until("document.querySelector('h2').textContent === 'eval-a, p1'")
+
+
+def test_a_search_finds_the_samples_of_an_evaluation(study):
+    rows = rows_of(found(study, "api/groups?text=ONERROR%3D%22document"))
+    assert [row[0] for row in rows if row[-1].startswith("eval-b")] == ["p0", "p1"]
+
+
+def test_a_problem_whose_samples_are_all_worth_the_same_has_no_signal(tmp_path):
+    write_jsonl(
+        tmp_path / "scores.jsonl",
+        [
+            Score(name, n, reward, 0, 0, Outcome.SCORED, 0.0).to_json()
+            for name, rewards in (("same", (0.5, 0.5, None)), ("two", (0.5, 1.0, None)))
+            for n, reward in enumerate(rewards)
+        ],
+    )
+    page = View(runs_in({"run": tmp_path}))
+    rows = rows_of(page.groups({"run": "0", "step": "0"}))
+    page.server_close()
+    assert [(row[0], row[-1]) for row in rows] == [("same", "none"), ("two", "yes")]
+
+
+def test_a_thousand_steps_of_64_completions_are_open_within_a_second(tmp_path, browser):
+    rewards, text = [0.0, 0.25, 0.5, 1.0] * 2, "x = int(input())\nprint(x)\n" * 20
+    lines = [json.dumps(a_group(1, f"p{n}", rewards=rewards, text=text)) for n in range(8)]
+    log = GroupLog(tmp_path / GROUPS, step=0, about={"method": "bon_loo1", "max_steps": 1000})
+    for step in range(1, 1001):
+        groups = [{**json.loads(line), "step": step} for line in lines]
+        log.append([*groups, a_log(step)])
+    with View({"a": WatchedTraining(tmp_path)}) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        start = time.perf_counter()
+        browser.open(server.address)
+        spent = time.perf_counter() - start
+        browser.until("document.querySelectorAll('figure svg').length === 5")
+        start = time.perf_counter()
+        browser.open(server.address + "#step/0/500")
+        server.shutdown()
+    assert browser.evaluate("document.querySelectorAll('#groups tbody tr').length") == 8
+    assert max(spent, time.perf_counter() - start) < patience(1 if os.cpu_count() > 8 else 5)
+
+
+def test_the_command_prints_its_address_and_serves_until_it_is_interrupted(tmp_path):
+    write(tmp_path / "run", 2)
+    command = [sys.executable, "-m", "maxatk", "view", str(tmp_path / "run")]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            address = process.stdout.readline().split()[-1]
+            with urllib.request.urlopen(f"{address}api/state", timeout=patience(20)) as answer:
+                assert json.load(answer)["runs"][0]["name"] == "run"
+        finally:
+            process.send_signal(2)
+        assert process.wait(patience(20)) == 130
+    (tmp_path / "empty").mkdir()
+    done = subprocess.run(
+        [*command[:-1], str(tmp_path / "empty")], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "groups.jsonl" in done.stderr
