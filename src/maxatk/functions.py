@@ -17,11 +17,11 @@ from maxatk.check import require
 from maxatk.errors import InvalidValueError, MissingFileError, suggestion
 from maxatk.settings import find_recipe
 
-_CONTENTS = "__maxatk_contents__"  # the attribute of a module that has run, with its file's bytes
-
 
 def load_function(target: str, *, field: str) -> Callable[..., Any]:
     """Return what `module:function` or `file.py:function`, the value of a setting `field`, names.
+
+    A file is run once, as a module is, and again after it has changed.
 
     Raises MissingFileError without the file, InvalidValueError for a failed import or no function.
     """
@@ -48,26 +48,24 @@ def load_function(target: str, *, field: str) -> Callable[..., Any]:
 
 
 def _from_file(source: str, field: str) -> Any:
-    """Return the module of a file, which runs once: again only after its contents have changed.
-
-    A setting is read in many places, and a file may do much when it runs, or keep a state.
-    """
     try:
         path = find_recipe(Path(source))  # or one that comes with the package
     except MissingFileError:
         raise MissingFileError(f"{field}: {source!r} does not exist") from None
-    digest = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]
+    content = path.read_bytes()
+    digest = hashlib.sha256(str(path.resolve()).encode() + b"\0" + content).hexdigest()[:8]
     name = f"maxatk_reward_{path.stem}_{digest}"
-    contents = path.read_bytes()
-    loaded = sys.modules.get(name)
-    if getattr(loaded, _CONTENTS, None) == contents:
-        return loaded
+    if name in sys.modules:
+        return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None  # noqa: PT018
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses and pickle look a module up by its name
-    spec.loader.exec_module(module)
-    setattr(module, _CONTENTS, contents)  # only now: a file that failed runs again
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]  # half of it
+        raise
     return module
 
 
