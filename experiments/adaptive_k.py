@@ -42,7 +42,8 @@ class Falling:
     """An objective whose k halves once what is trained for has stopped to rise."""
 
     def __init__(self, objective) -> None:
-        self._objective, self._k = objective, objective.k
+        self._objective = objective
+        self._k = objective.k
         self._seen: list[float] = []
         self.history: list[int] = []
 
@@ -84,7 +85,8 @@ class Trainer(MaxAtKTrainer):
 def adaptive(work: Path, place: Place, seed: int) -> Results:
     """Train and evaluate the arm that the study does not have."""
     train, test = (place.recipes[place.chain[name]] for name in ("train", "eval"))
-    model, out = work / f"train-adaptive-{seed}", work / f"eval-adaptive-{seed}"
+    model = work / f"train-adaptive-{seed}"
+    out = work / f"eval-adaptive-{seed}"
     run.MaxAtKTrainer = Trainer
     run.train(from_mapping(TrainRecipe, {**train, "out": str(model)}, where="train"))
     print(seed, json.loads((model / "k.json").read_text()), flush=True)
@@ -95,8 +97,8 @@ def adaptive(work: Path, place: Place, seed: int) -> Results:
 
 def values(results: Results) -> np.ndarray:
     """Return max@k of the held-out problems (problems, KS)."""
-    found = results.per_problem.values["max@k"]
-    return np.array([found[k] for k in KS], dtype=float).T
+    by_k = results.per_problem.values["max@k"]
+    return np.array([by_k[k] for k in KS], dtype=float).T
 
 
 def table(path: Path, header: list[str], rows: list[list[str]]) -> None:
@@ -104,25 +106,29 @@ def table(path: Path, header: list[str], rows: list[list[str]]) -> None:
         csv.writer(file).writerows([header, *rows])
 
 
-def write(out: Path, found: dict[str, dict[int, np.ndarray]]) -> None:
+def write(out: Path, values_of_arms: dict[str, dict[int, np.ndarray]]) -> None:
     out.mkdir(parents=True, exist_ok=True)
     names = [f"max@{k}" for k in KS]
     rows = [
         [arm, str(seed), *(f"{value:.4f}" for value in by_seed[seed].mean(0))]
-        for arm, by_seed in found.items()
+        for arm, by_seed in values_of_arms.items()
         for seed in by_seed
     ]
     table(out / "scores.csv", ["k", "seed", *names], rows)
     rows = []
     for first, second in (("adaptive", "k falls to 1"), ("adaptive", "bon_loo1")):
-        by_seed = [found[first][seed] - found[second][seed] for seed in found[first]]
-        tested = over_seeds(by_seed)
-        above = (np.array([one.mean(0) for one in by_seed]) > 0).sum(0)
-        for place, name in enumerate(names):
-            low, high = tested.low[place], tested.high[place]
-            interval, p = f"[{low:+.3f}, {high:+.3f}]", f"{tested.p[place]:.3f}"
-            seeds = f"{above[place]} of {len(by_seed)}"
-            row = [f"{first} − {second}", name, f"{tested.mean[place]:+.3f}", interval, p, seeds]
+        by_seed = [
+            values_of_arms[first][seed] - values_of_arms[second][seed]
+            for seed in values_of_arms[first]
+        ]
+        test = over_seeds(by_seed)
+        above = (np.array([of_seed.mean(0) for of_seed in by_seed]) > 0).sum(0)
+        for position, name in enumerate(names):
+            low, high = test.low[position], test.high[position]
+            interval = f"[{low:+.3f}, {high:+.3f}]"
+            p = f"{test.p[position]:.3f}"
+            seeds = f"{above[position]} of {len(by_seed)}"
+            row = [f"{first} − {second}", name, f"{test.mean[position]:+.3f}", interval, p, seeds]
             rows.append(row)
     head = ["first − second", "metric", "difference", "95%, t over seeds", "p", "seeds above"]
     table(out / "differences.csv", head, rows)
@@ -133,18 +139,20 @@ def main() -> None:
     parser.add_argument("work", type=Path)
     parser.add_argument("--seeds", type=int, nargs="+", required=True)
     parser.add_argument("--out", type=Path, required=True)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     recipe = find_recipe(Path("mini/distillation.yaml"))
-    study = load_study(recipe, [f"seeds={asked.seeds}", f"work={asked.work}"])
-    found: dict[str, dict[int, np.ndarray]] = {arm: {} for arm in ARMS}
+    study = load_study(recipe, [f"seeds={options.seeds}", f"work={options.work}"])
+    values_of_arms: dict[str, dict[int, np.ndarray]] = {arm: {} for arm in ARMS}
     for place in places(study):
         name = place.variant.name
         if name in ARMS:
-            results = read_results(asked.work / place.chain["eval"] / "results.json")
-            found[name][place.seed] = values(results)
+            results = read_results(options.work / place.chain["eval"] / "results.json")
+            values_of_arms[name][place.seed] = values(results)
         if name == "bon_loo1":
-            found["adaptive"][place.seed] = values(adaptive(asked.work, place, place.seed))
-    write(asked.out, found)
+            values_of_arms["adaptive"][place.seed] = values(
+                adaptive(options.work, place, place.seed)
+            )
+    write(options.out, values_of_arms)
 
 
 if __name__ == "__main__":

@@ -21,8 +21,10 @@ from maxatk.statistics.tests import (
 )
 
 PROBLEMS = (5, 10, 20, 30, 40, 60, 100, 200)
-SAMPLES, KS = 256, (1, 8, 128)
-OVER_PROBLEMS, REST = 0.11, 0.05
+SAMPLES = 256
+KS = (1, 8, 128)
+OVER_PROBLEMS = 0.11
+REST = 0.05
 
 
 def coverage_and_level(test: PairedDifference, truth: np.ndarray | float) -> str:

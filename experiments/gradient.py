@@ -19,7 +19,8 @@ from maxatk.objectives import METHODS, OrderWeights, advantages, order_at_k
 
 ARMS = np.array([0.0, 0.3, 0.7, 1.0])
 TILTS = {"hard": [2.0, 1.0, 0.0, -1.0], "even": [0.0] * 4, "easy": [-1.0, 0.0, 1.0, 2.0]}
-N, K = 5, 3
+N = 5
+K = 3
 AIMS = {
     "grpo": OrderWeights.mean(1),
     "dr_grpo": OrderWeights.mean(1),
@@ -33,7 +34,10 @@ AIMS = {
 
 PER_SAMPLE = ("grpo", "dr_grpo", "max_rl")  # their mean over the samples is meant
 
-TOKENS, CHOICES, GROUPS, POLICIES = 6, 4, 3000, 6
+TOKENS = 6
+CHOICES = 4
+GROUPS = 3000
+POLICIES = 6
 SIZES = [(8, 2), (8, 4), (8, 7), (16, 4), (16, 8), (32, 8)]
 RARE = {"uniform": None, "tests": None, "p = .5": 0.5, "p = .2": 0.2, "p = .05": 0.05}
 COMPARED = ("bon_replace", "bon_centred", "pkpo_sloo")
@@ -54,7 +58,8 @@ def bias() -> None:
         cells = []
         for logits in map(np.array, TILTS.values()):
             p = softmax(logits)
-            chance, scores = p[draws].prod(axis=1), np.eye(4)[draws] - p
+            chance = p[draws].prod(axis=1)
+            scores = np.eye(4)[draws] - p
             if name in AIMS:
                 value = order_at_k(rewards, AIMS[name])
                 want = np.einsum("g,gia->a", chance * value, scores)
@@ -96,12 +101,12 @@ def variance() -> None:
                 rewards = rewards_of(rate, name, chance, rng)
                 want = max_gradient(rewards, chance, scores, k)
                 drawn = rng.choice(len(sequences), size=(GROUPS, n), p=chance / chance.sum())
-                for place, method in enumerate(("bon_loo1", *COMPARED)):
+                for column, method in enumerate(("bon_loo1", *COMPARED)):
                     got = advantages(rewards[drawn], method, k)
                     estimate = np.einsum("gn,gnd->gd", got, scores[drawn])
                     error = ((estimate - want) ** 2).sum(axis=1).mean()
-                    totals[place] += error / (want @ want)
-            cells.append(" ".join(f"{x:.2f}" for x in totals[1:] / totals[0]))
+                    totals[column] += error / (want @ want)
+            cells.append(" ".join(f"{ratio:.2f}" for ratio in totals[1:] / totals[0]))
         print(f"n = {n:2}, k = {k}: ", " | ".join(f"{c:>14}" for c in cells), flush=True)
 
 

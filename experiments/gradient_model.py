@@ -58,23 +58,23 @@ def compare(evaluation: Path, prompts: int) -> None:
     tokenizer = load_tokenizer(settings["model"])
     model = AutoModelForCausalLM.from_pretrained(settings["model"]).float().eval()
     parameters = list(model.parameters())
-    found = []
+    measured = []
     encode = lambda text: tokenizer(text)["input_ids"]  # noqa: E731
     for pool in pools(evaluation, encode, problems=prompts, samples=256):
         scores = scores_of(model, parameters, tokenizer, pool)
-        found.append((pool.rewards, (scores @ scores.T).astype(float)))
-    means = [rewards.mean() for rewards, _ in found]
-    passed = [(rewards >= 1).mean() for rewards, _ in found]
-    print(f"{settings['model']}: {len(found)} prompts, mean reward {min(means):.2f} to", end=" ")
+        measured.append((pool.rewards, (scores @ scores.T).astype(float)))
+    means = [rewards.mean() for rewards, _ in measured]
+    passed = [(rewards >= 1).mean() for rewards, _ in measured]
+    print(f"{settings['model']}: {len(measured)} prompts, mean reward {min(means):.2f} to", end=" ")
     print(f"{max(means):.2f}, passed {min(passed):.2f} to {max(passed):.2f}")
     print(f"{'rewards':<8} {'n, k':<7}", *(f"{name:>12}" for name in COMPARED[1:]))
     for name in ("stored", "0/1"):
         for n, k in SIZES:
             totals = np.zeros(len(COMPARED))
-            for rewards, products in found:
+            for rewards, products in measured:
                 used = rewards if name == "stored" else (rewards >= 1).astype(float)
                 totals += [error(method, used, products, n, k) for method in COMPARED]
-            cells = (f"{x:>12.2f}" for x in totals[1:] / totals[0])
+            cells = (f"{ratio:>12.2f}" for ratio in totals[1:] / totals[0])
             print(f"{name:<8} {f'{n}, {k}':<7}", *cells, flush=True)
 
 
@@ -82,9 +82,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("evaluation", type=Path, nargs="?")
     parser.add_argument("--prompts", type=int, default=8)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        compare(asked.evaluation or made(Path(folder), asked.prompts), asked.prompts)
+        compare(options.evaluation or made(Path(folder), options.prompts), options.prompts)
 
 
 if __name__ == "__main__":

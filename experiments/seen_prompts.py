@@ -47,15 +47,15 @@ def seen_problems(work: Path, trained: Place) -> Path:
     lines = map(json.loads, (work / trained.chain["train"] / "groups.jsonl").open())
     ids = list(dict.fromkeys(line["id"] for line in lines if "group" in line))[:PROMPTS]
     problems = load_problems(trained.recipes[trained.chain["train"]]["problems"])
-    known = {one.id: one for one in problems}
-    write_jsonl(path, (known[name].to_json() for name in ids))
+    by_id = {problem.id: problem for problem in problems}
+    write_jsonl(path, (by_id[name].to_json() for name in ids))
     return path
 
 
 def measured(results: Results) -> Measured:
     """Return max@k and how many of the samples are different programs, means over the problems."""
-    found = {f"max@{k}": mean.mean for k, mean in results.metrics["max@k"].items()}
-    return {**found, "programs": results.diversity.programs}
+    means = {f"max@{k}": mean.mean for k, mean in results.metrics["max@k"].items()}
+    return {**means, "programs": results.diversity.programs}
 
 
 def table(path: Path, header: list[str], rows: list[list[str]]) -> None:
@@ -69,25 +69,28 @@ def change(model: dict[int, Measured], base: dict[int, Measured], name: str) -> 
     return np.array([[[model[seed][name] - base[seed][name]]] for seed in base])
 
 
-def write(out: Path, found: dict[tuple[str, str], dict[int, Measured]]) -> None:
-    names = list(next(iter(found["base", "seen"].values())))
+def write(out: Path, measured_of_models: dict[tuple[str, str], dict[int, Measured]]) -> None:
+    names = list(next(iter(measured_of_models["base", "seen"].values())))
     rows = [
         [model, str(seed), kind, *(f"{values[name]:.4f}" for name in names)]
-        for (model, kind), by_seed in found.items()
+        for (model, kind), by_seed in measured_of_models.items()
         for seed, values in by_seed.items()
     ]
     table(out / "scores.csv", ["model", "seed", "prompts", *names], rows)
-    if len(found["base", "seen"]) < FEWEST_SEEDS:
+    if len(measured_of_models["base", "seen"]) < FEWEST_SEEDS:
         return
     rows = []
     for model, name in itertools.product(MODELS[1:], names):
-        changes = {kind: change(found[model, kind], found["base", kind], name) for kind in KINDS}
+        changes = {
+            kind: change(measured_of_models[model, kind], measured_of_models["base", kind], name)
+            for kind in KINDS
+        }
         changes["seen − held-out"] = changes["seen"] - changes["held-out"]
-        for what, by_seed in changes.items():
-            tested = over_seeds(list(by_seed))
-            low, high = float(tested.low[0]), float(tested.high[0])
+        for kind, by_seed in changes.items():
+            test = over_seeds(list(by_seed))
+            low, high = float(test.low[0]), float(test.high[0])
             interval = f"[{low:+.3f}, {high:+.3f}]"
-            rows.append([f"{model} − base", what, name, f"{by_seed.mean():+.3f}", interval])
+            rows.append([f"{model} − base", kind, name, f"{by_seed.mean():+.3f}", interval])
     head = ["model − base", "prompts", "metric", "difference", "95%, t over seeds"]
     table(out / "differences.csv", head, rows)
 
@@ -98,26 +101,28 @@ def main() -> None:
     parser.add_argument("work", type=Path)
     parser.add_argument("--seeds", type=int, nargs="+", required=True)
     parser.add_argument("--out", type=Path, required=True)
-    asked = parser.parse_args()
-    study = load_study(find_recipe(asked.recipe), [f"seeds={asked.seeds}", f"work={asked.work}"])
-    found: dict[tuple[str, str], dict[int, Measured]] = {}
+    options = parser.parse_args()
+    study = load_study(
+        find_recipe(options.recipe), [f"seeds={options.seeds}", f"work={options.work}"]
+    )
+    measured_of_models: dict[tuple[str, str], dict[int, Measured]] = {}
     everywhere = {(place.variant.name, place.seed): place for place in places(study)}
-    for seed in asked.seeds:
-        problems = seen_problems(asked.work, everywhere["grpo", seed])
+    for seed in options.seeds:
+        problems = seen_problems(options.work, everywhere["grpo", seed])
         for model in MODELS:
             place = everywhere[model, seed]
             stage = place.chain["eval"]
-            folder = asked.work / f"eval-seen-{model}-{seed}"
+            folder = options.work / f"eval-seen-{model}-{seed}"
             changed = {"problems": str(problems), "out": str(folder)}
             asking = from_mapping(EvalRecipe, {**place.recipes[stage], **changed}, where="eval")
             results = {
                 "seen": evaluate(asking),
-                "held-out": read_results(asked.work / stage / "results.json"),
+                "held-out": read_results(options.work / stage / "results.json"),
             }
             for kind in KINDS:
-                found.setdefault((model, kind), {})[seed] = measured(results[kind])
-                print(seed, model, kind, found[model, kind][seed], flush=True)
-    write(asked.out, found)
+                measured_of_models.setdefault((model, kind), {})[seed] = measured(results[kind])
+                print(seed, model, kind, measured_of_models[model, kind][seed], flush=True)
+    write(options.out, measured_of_models)
 
 
 if __name__ == "__main__":

@@ -55,7 +55,9 @@ from train.asynchronous_stand_ins import RESPONSE, TEMPLATE, NoTransfer, without
 ARMS = ("no correction", "eq. (10)", "TIS")
 VERSIONS = (1, 4, 16)
 KS = (1, 8, 128)
-GROUPS, SIZE, LENGTH = 4, 16, 32  # of a batch; completions of a group; tokens of a completion
+GROUPS = 4  # of a batch
+SIZE = 16  # completions of a group
+LENGTH = 32  # tokens of a completion
 STEPS = 160
 TRUNCATED = 2.0  # the largest ratio of TIS
 VERIFIER = VerifierSettings(workers=1, time_limit=1.0, memory_limit_mb=256)
@@ -78,10 +80,11 @@ class Versions(NoTransfer):
         """Return ids and log-probabilities of a completion of every prompt."""
         weights = next(weights for kept, weights in self._kept if kept == version)
         self.model.load_state_dict(weights, strict=False)
-        longest, pad = max(map(len, prompts)), self.model.config.pad_token_id or 0
+        longest = max(map(len, prompts))
+        pad = self.model.config.pad_token_id or 0
         ids = torch.tensor([[pad] * (longest - len(prompt)) + prompt for prompt in prompts])
         mask = torch.tensor([[0] * (longest - len(p)) + [1] * len(p) for p in prompts])
-        found = self.model.generate(
+        output = self.model.generate(
             input_ids=ids,
             attention_mask=mask,
             do_sample=True,
@@ -93,12 +96,13 @@ class Versions(NoTransfer):
             output_logits=True,
             return_dict_in_generate=True,
         )
-        drawn = found.sequences[:, longest:]
-        logps = torch.stack(found.logits, 1).log_softmax(-1)
+        drawn = output.sequences[:, longest:]
+        logps = torch.stack(output.logits, 1).log_softmax(-1)
         logps = logps.gather(-1, drawn[..., None])[..., 0]
         end = self.model.generation_config.eos_token_id
         return [
-            _until(row.tolist(), own.tolist(), end) for row, own in zip(drawn, logps, strict=True)
+            _until(row.tolist(), chances.tolist(), end)
+            for row, chances in zip(drawn, logps, strict=True)
         ]
 
 
@@ -116,10 +120,16 @@ class Worker:
     _loop_cls = MaxAtKRolloutLoop
 
     def __init__(self, sampler, loop, problems, tokenizer, *, lag: int, seed: int) -> None:
-        self.rollout_buffer, self.metrics_queue = self, queue.Queue()
-        self._sampler, self._loop, self._tokenizer = sampler, loop, tokenizer
-        self._problems, self._columns = problems, columns_of(problems)
-        self._lag, self._batches, self._rows = lag, 0, deque()
+        self.rollout_buffer = self
+        self.metrics_queue = queue.Queue()
+        self._sampler = sampler
+        self._loop = loop
+        self._tokenizer = tokenizer
+        self._problems = problems
+        self._columns = columns_of(problems)
+        self._lag = lag
+        self._batches = 0
+        self._rows = deque()
         generator = np.random.default_rng(seed)
         self._order = np.concatenate([generator.permutation(len(problems)) for _ in range(2)])
 
@@ -134,16 +144,18 @@ class Worker:
     def _batch(self):
         chosen = self._order[self._batches * GROUPS : (self._batches + 1) * GROUPS]
         version = max(0, self._batches - self._lag)
-        prompts = [self._tokenizer(self._problems[place].prompt)["input_ids"] for place in chosen]
+        prompts = [
+            self._tokenizer(self._problems[position].prompt)["input_ids"] for position in chosen
+        ]
         drawn = self._sampler.draw([p for p in prompts for _ in range(SIZE)], version)
-        for number, (place, prompt) in enumerate(zip(chosen, prompts, strict=True)):
-            own = drawn[number * SIZE : (number + 1) * SIZE]
-            group = self._group(int(place), prompt, own, version)
+        for number, (position, prompt) in enumerate(zip(chosen, prompts, strict=True)):
+            completions = drawn[number * SIZE : (number + 1) * SIZE]
+            group = self._group(int(position), prompt, completions, version)
             group.group_id = self._batches * GROUPS + number
             yield from asyncio.run(self._loop._score_group(group))
         self._batches += 1
 
-    def _group(self, place: int, prompt: list[int], drawn, version: int) -> RolloutGroup:
+    def _group(self, position: int, prompt: list[int], drawn, version: int) -> RolloutGroup:
         texts = [self._tokenizer.decode(ids, skip_special_tokens=True) for ids, _ in drawn]
         before = [0] * len(prompt)
         sequences = [
@@ -153,8 +165,10 @@ class Worker:
             for n, (ids, logps) in enumerate(drawn)
         ]
         return RolloutGroup(
-            prompts=[self._problems[place].prompt] * SIZE,
-            reward_kwargs={name: [column[place]] * SIZE for name, column in self._columns.items()},
+            prompts=[self._problems[position].prompt] * SIZE,
+            reward_kwargs={
+                name: [column[position]] * SIZE for name, column in self._columns.items()
+            },
             completions=texts,
             completions_ids=[ids for ids, _ in drawn],
             completions_sequences=[[sequence] for sequence in sequences],
@@ -216,7 +230,8 @@ def train(mini: Path, out: Path, arm: str, *, lag: int, seed: int) -> None:
     problems = load_problems(mini / "train.jsonl")
     tokenizer = AutoTokenizer.from_pretrained(mini / "base")
     speaking = AutoTokenizer.from_pretrained(mini / "base")  # as TRL's loop asks for
-    speaking.chat_template, speaking.response_template = TEMPLATE, RESPONSE
+    speaking.chat_template = TEMPLATE
+    speaking.response_template = RESPONSE
     sampler = Versions(mini / "base", lag)
     context = multiprocessing.get_context("spawn")
     with VERIFIER.open() as verifier:
@@ -267,9 +282,9 @@ def scores(mini: Path, model: Path, out: Path, *, seed: int) -> np.ndarray:
 
 def built_in(work: Path, seed: int) -> Path:
     """Return the folder of the built-in model of a seed; made where there is none."""
-    found = sorted(work.glob(f"mini-{seed}-*"))
-    if found:
-        return found[0]
+    folders = sorted(work.glob(f"mini-{seed}-*"))
+    if folders:
+        return folders[0]
     out = work / f"mini-{seed}-made"
     defaults = MiniSettings(train_problems=1000, test_problems=40, tests=6, seed=seed)
     warm = dataclasses.replace(defaults.warm_start, problems=45000)
@@ -282,45 +297,47 @@ def table(path: Path, header: list[str], rows: list[list[str]]) -> None:
         csv.writer(file).writerows([header, *rows])
 
 
-def differences(found: dict[tuple[str, int], dict[int, np.ndarray]]) -> list[list[str]]:
+def differences(values_of_arms: dict[tuple[str, int], dict[int, np.ndarray]]) -> list[list[str]]:
     """Return the rows of arms at a lag, and of an arm at a lag and at the smallest."""
     pairs = [((arm, lag), (ARMS[0], lag)) for lag in VERSIONS for arm in ARMS[1:]]
     pairs += [((ARMS[1], lag), (ARMS[2], lag)) for lag in VERSIONS]
     pairs += [((arm, lag), (arm, VERSIONS[0])) for arm in ARMS for lag in VERSIONS[1:]]
     rows = []
     for first, second in pairs:
-        shared = sorted(found.get(first, {}).keys() & found.get(second, {}).keys())
+        shared = sorted(
+            values_of_arms.get(first, {}).keys() & values_of_arms.get(second, {}).keys()
+        )
         if len(shared) < FEWEST_SEEDS:
             continue
-        by_seed = [found[first][seed] - found[second][seed] for seed in shared]
-        tested = over_seeds(by_seed)
-        above = (np.array([one.mean(0) for one in by_seed]) > 0).sum(0)
-        for place, k in enumerate(KS):
-            low, high = tested.low[place], tested.high[place]
+        by_seed = [values_of_arms[first][seed] - values_of_arms[second][seed] for seed in shared]
+        test = over_seeds(by_seed)
+        above = (np.array([of_seed.mean(0) for of_seed in by_seed]) > 0).sum(0)
+        for position, k in enumerate(KS):
+            low, high = test.low[position], test.high[position]
             rows.append(
                 [
                     f"{first[0]}, {first[1]} − {second[0]}, {second[1]}",
                     f"max@{k}",
-                    f"{tested.mean[place]:+.3f}",
+                    f"{test.mean[position]:+.3f}",
                     f"[{low:+.3f}, {high:+.3f}]",
-                    f"{tested.p[place]:.3f}",
-                    f"{above[place]} of {len(shared)}",
+                    f"{test.p[position]:.3f}",
+                    f"{above[position]} of {len(shared)}",
                 ]
             )
     return rows
 
 
-def write(out: Path, found: dict[tuple[str, int], dict[int, np.ndarray]]) -> None:
+def write(out: Path, values_of_arms: dict[tuple[str, int], dict[int, np.ndarray]]) -> None:
     out.mkdir(parents=True, exist_ok=True)
     rows = [
         [arm, str(lag), str(seed), *(f"{value:.4f}" for value in values.mean(0))]
-        for (arm, lag), by_seed in found.items()
+        for (arm, lag), by_seed in values_of_arms.items()
         for seed, values in sorted(by_seed.items())
     ]
     names = [f"max@{k}" for k in KS]
     table(out / "scores.csv", ["correction", "versions", "seed", *names], rows)
     head = ["correction, versions", "metric", "difference", "95%, t over seeds", "p", "seeds above"]
-    table(out / "differences.csv", head, differences(found))
+    table(out / "differences.csv", head, differences(values_of_arms))
 
 
 def main() -> None:
@@ -328,22 +345,22 @@ def main() -> None:
     parser.add_argument("work", type=Path)
     parser.add_argument("--seeds", type=int, nargs="+", required=True)
     parser.add_argument("--out", type=Path, required=True)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     without_gpu(pytest.MonkeyPatch())
     torch.set_num_threads(1)
-    found: dict[tuple[str, int], dict[int, np.ndarray]] = {}
-    for seed in asked.seeds:
-        mini = built_in(asked.work, seed)
+    values_of_arms: dict[tuple[str, int], dict[int, np.ndarray]] = {}
+    for seed in options.seeds:
+        mini = built_in(options.work, seed)
         for lag in VERSIONS:
             for arm in ARMS:
                 started = time.monotonic()
                 name = f"stale-{arm.split()[0].rstrip('.')}-{lag}-{seed}"
-                train(mini, asked.work / name, arm, lag=lag, seed=seed)
-                values = scores(mini, asked.work / name, asked.work / f"eval-{name}", seed=seed)
-                found.setdefault((arm, lag), {})[seed] = values
-                shown = " ".join(f"{value:.3f}" for value in values.mean(0))
-                print(f"{name}: max@{KS} {shown} ({time.monotonic() - started:.0f} s)", flush=True)
-                write(asked.out, found)
+                train(mini, options.work / name, arm, lag=lag, seed=seed)
+                values = scores(mini, options.work / name, options.work / f"eval-{name}", seed=seed)
+                values_of_arms.setdefault((arm, lag), {})[seed] = values
+                means = " ".join(f"{value:.3f}" for value in values.mean(0))
+                print(f"{name}: max@{KS} {means} ({time.monotonic() - started:.0f} s)", flush=True)
+                write(options.out, values_of_arms)
 
 
 if __name__ == "__main__":

@@ -149,3 +149,40 @@ def test_committed_studies_are_those_of_their_recipes(fill, name):
     assert list(study.seeds) == recipe.seeds
     assert study.title == recipe.title
     assert {run.name for run in study.comparison.runs} == {model.name for model in recipe.variants}
+
+
+def interval_over_seeds(fill, name, first, second, k):
+    """Mean difference in max@k with Student's t over seeds that have problems of their own."""
+    models = fill.load(name).models
+    by_seed = [models[model]["by_seed"].values() for model in (first, second)]
+    ours, theirs = ([means["max@k"][str(k)] for means in of_model] for of_model in by_seed)
+    interval = stats.ttest_rel(ours, theirs).confidence_interval(0.95)
+    return np.mean(np.subtract(ours, theirs)), interval.low, interval.high
+
+
+def test_the_numbers_of_the_first_screen_are_those_of_the_studies(fill):
+    text = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    demo = "demo_seeds"
+    for k, first, second in (
+        (8, "bon_loo1", "grpo"),
+        (128, "bon_loo1", "grpo"),
+        (1, "grpo", "bon_loo1"),
+        (128, "base", "grpo"),
+    ):
+        mean, low, high = interval_over_seeds(fill, demo, first, second, k)
+        assert f"{mean:.3f} [{low:.3f}, {high:.3f}]" in text, (k, first, second)
+    means = {
+        name: np.mean([by["max@k"]["8"] for by in fill.load(demo).models[name]["by_seed"].values()])
+        for name in ("bon_loo1", "grpo")
+    }
+    assert f"worth {means['bon_loo1']:.3f} instead of GRPO's {means['grpo']:.3f}" in text
+    chosen = fill.table_of_seeds(fill.load_evaluations(FOUR_SEEDS))
+    everything = fill.table_of_seeds(fill.load_evaluations(["smollm2_all"]))
+    for table, difference in (
+        (chosen, "bon_loo1 − grpo"),
+        (everything, "grpo − base"),
+        (everything, "bon_loo1 − grpo"),
+    ):
+        cell = row_of(table, difference)[-1]
+        plain = f"{cell.text} {cell.detail}".replace("+", "").replace("−", "-")
+        assert plain in text, difference

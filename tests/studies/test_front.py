@@ -9,6 +9,7 @@ from scipy import stats
 from maxatk.cli.main import main
 from maxatk.evaluation.folder import RESULTS
 from maxatk.folders import read_json, write_json
+from maxatk.statistics.tests import over_seeds_and_problems
 from maxatk.studies.findings import Study, build_study, pooled_models
 from maxatk.studies.findings_tables import study_rows, study_tables
 from maxatk.studies.front import FLOORS, front_of
@@ -129,6 +130,31 @@ def test_one_seed_cannot_choose_by_itself(everywhere):
     for best in front.best:
         names = [name for name, method in METHODS.items() if method == best.method]
         assert best.by_seed == (chosen_by_hand(everywhere, names, best.aim, -np.inf, [2]),)
+
+
+def test_seeds_that_share_their_problems_have_the_crossed_interval(tmp_path):
+    shared = []
+    for number, (name, chances) in enumerate(MODELS.items()):
+        method, _, rate = name.partition(",rate=")
+        levels = {"method": method, "rate": rate} if rate else {}
+        for seed in SEEDS:
+            evaluation = tmp_path / f"{name}-{seed}"
+            evaluation.mkdir()
+            ids = [f"problem-{i}" for i in range(12)]
+            results = make_results(10 * seed + number, *chances, ids=ids, samples=16)
+            results["manifest"] = {"settings": {"problems": {"count": 12, "sha256": "same"}}}
+            write_json(evaluation / RESULTS, results)
+            shared.append(Place(Variant(levels, {}), seed, evaluation, None))
+    comparison = pooled_models(shared, baseline="base")
+    front = front_of(comparison, METHODS, rivals=["grpo"], ks=[8])
+    for best in front.best:
+        rows = [
+            values_of(shared, model, seed, best.aim)
+            for seed, model in zip(SEEDS, best.by_seed, strict=True)
+        ]
+        interval = over_seeds_and_problems(np.array(rows)[..., None])
+        (estimate,) = [one for one in best.estimates if one.k == best.aim]
+        assert (estimate.low, estimate.high) == pytest.approx((interval.low[0], interval.high[0]))
 
 
 def test_a_study_keeps_its_front_and_has_its_tables(everywhere, comparison, front):
