@@ -117,6 +117,7 @@ def front_of(
     if not models.ks[1:] or (len(comparison.seeds) < 2 and choice is None):
         return None
     names = tuple(dict.fromkeys(methods.values()))
+    # The rivals may also leave the model as it is, which is the best of many at the lowest floors.
     floors = models.floors()
     sides = (
         [name for name, method in methods.items() if method not in rivals],
@@ -189,7 +190,9 @@ class _Models:
 
         The seed `without` has no part in the choice, unless it is the only one. None has no model.
         """
-        seeds = [seed for seed in self._seeds if seed != without] or list(self._seeds)
+        seeds = [seed for seed in self._seeds if seed != without]
+        if not seeds:
+            seeds = list(self._seeds)
         column = self.ks.index(aim)
         means = {name: self._means[name][seeds].mean(axis=0) for name in names}
         reached = [name for name in names if means[name][0] >= floor]
@@ -257,7 +260,11 @@ class _Models:
         )
 
     def _interval(self, rows: Sequence[FloatArray]) -> PairedDifference:
-        """Return the mean over seeds of (P, K) each, with the interval of this study."""
+        """Return the mean over seeds of (P, K) each, with the interval of this study.
+
+        It is that of its differences: over seeds, crossed where they share their problems, and over
+        problems where the seeds are too few.
+        """
         if len(rows) >= FEWEST_SEEDS:
             return over_seeds_and_problems(np.array(rows)) if self._shared else over_seeds(rows)
         problems = np.mean(rows, axis=0) if self._shared else np.concatenate(rows)
