@@ -1,5 +1,7 @@
 """A file that a setting names runs once, however often the setting is read."""
 
+import sys
+
 import pytest
 
 from maxatk.errors import InvalidValueError
@@ -13,7 +15,7 @@ runs = Path(__file__).with_name("runs.txt")
 runs.write_text((runs.read_text() if runs.exists() else "") + "x")
 
 def statistic(rewards):
-    return rewards.max(axis=-1)
+    return max(rewards)
 """
 
 
@@ -54,7 +56,7 @@ def test_an_objective_made_again_and_again_runs_its_statistic_once(counted):
         assert not objective.needs_ratios
         assert method_of(objective.method).credit is not None
     assert runs(counted) == 1
-    assert advantages([[0.0, 1.0, 0.0, 0.0]], method_of(objective.method), 2).any()
+    assert advantages([[0.0, 1.0, 0.5, 0.0]], method_of(objective.method), 2).any()
 
 
 def test_a_training_config_runs_its_statistic_once(counted, tmp_path):
@@ -69,3 +71,12 @@ def test_a_training_config_runs_its_statistic_once(counted, tmp_path):
     assert config.whole_groups in (True, False)
     assert config.objective.needs_ratios
     assert runs(counted) == 1
+
+
+def test_of_a_file_that_failed_nothing_is_kept(tmp_path):
+    file = tmp_path / "broken.py"
+    file.write_text("import not_there_yet\n\n\ndef best(rewards):\n    return max(rewards)\n")
+    before = set(sys.modules)
+    with pytest.raises(InvalidValueError, match="cannot be imported: ModuleNotFoundError"):
+        load_function(f"{file}:best", field="reward")
+    assert set(sys.modules) == before

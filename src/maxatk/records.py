@@ -54,13 +54,13 @@ class TestCase:
     check: str | None = None
 
     def __post_init__(self) -> None:
-        given = self.to_json()
-        if frozenset(given) not in _TEST_KINDS:
+        fields = self.to_json()
+        if frozenset(fields) not in _TEST_KINDS:
             raise InvalidValueError(
-                f"TestCase: got the fields {sorted(given)}; allowed: input and output, "
+                f"TestCase: got the fields {sorted(fields)}; allowed: input and output, "
                 "call and output, or check alone"
             )
-        for name, value in given.items():
+        for name, value in fields.items():
             require(isinstance(value, str), f"TestCase.{name}", "a string", value)
 
     def to_json(self) -> dict[str, str]:
@@ -132,8 +132,10 @@ class Problem:
         row = _without_none(self)
         for name in ("tests", "visible_tests"):
             row[name] = [test.to_json() for test in getattr(self, name)]
-        lists = ("tests", "visible_tests", "meta")
-        return {name: value for name, value in row.items() if value or name not in lists}
+        for name in ("tests", "visible_tests", "meta"):
+            if not row[name]:
+                del row[name]
+        return row
 
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> Problem:
@@ -142,15 +144,18 @@ class Problem:
         for name in ("id", "prompt"):
             if name not in row:
                 raise DataError(f"problem: missing field {name!r}; got {sorted(row)}")
-        given = {n: value for n, value in row.items() if value is not None or n == "prompt"}
+        # null stands for an absent field, but for the prompt, which is then refused.
+        fields = {
+            name: value for name, value in row.items() if value is not None or name == "prompt"
+        }
         for name in ("tests", "visible_tests"):
-            tests = given.get(name, [])
-            if not isinstance(tests, list) or not all(isinstance(t, Mapping) for t in tests):
+            tests = fields.get(name, [])
+            if not isinstance(tests, list) or not all(isinstance(test, Mapping) for test in tests):
                 raise DataError(f"problem: {name}: must be a list of objects")
-            given[name] = tuple(TestCase.from_json(test) for test in tests)
-        if type(given.get("answer")) in (int, float):
-            given["answer"] = str(given["answer"])
-        return cls(**given)
+            fields[name] = tuple(TestCase.from_json(test) for test in tests)
+        if type(fields.get("answer")) in (int, float):
+            fields["answer"] = str(fields["answer"])
+        return cls(**fields)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)  # a run has millions of them
@@ -184,8 +189,8 @@ class Sample:
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> Sample:
         """Return the sample of a JSON object, fields of other tools left out."""
-        known = {name: row[name] for name in cls.__slots__ if name in row}
-        return typed(known, cls, where="sample")
+        fields = {name: row[name] for name in cls.__slots__ if name in row}
+        return typed(fields, cls, where="sample")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -277,8 +282,8 @@ class Score:
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> Score:
         """Return the score of a JSON object, fields of other tools left out."""
-        known = {name: row[name] for name in cls.__slots__ if name in row}
-        return typed(known, cls, where="score")
+        fields = {name: row[name] for name in cls.__slots__ if name in row}
+        return typed(fields, cls, where="score")
 
 
 def _without_none(record: TestCase | Problem | Sample) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from maxatk.evaluation.failures import FailedTest, FailureStore, failure_of
 from maxatk.jsonl import read_jsonl, write_jsonl
 from maxatk.records import Outcome, Problem, TestCase, TestResult, Verdict
 from maxatk.report import load_comparison
-from maxatk.report.page import problem_details
+from maxatk.report.page_problems import problem_details
 from maxatk.verifier import Verifier
 from runs import evaluated, scored, write_samples
 
@@ -106,11 +106,11 @@ def test_a_line_that_is_no_failure_is_an_error_with_its_place(tmp_path):
 
 def test_the_page_prefers_samples_whose_failure_is_stored_and_knows_the_prompts(run):
     first, second = problem_details(load_comparison({"run": with_one_failure(run())}), samples=3)
-    assert (first["prompt"], second["prompt"]) == ("Double it.", "And this.")
-    shown = {sample["index"]: sample for sample in first["runs"][0]["samples"]}
-    assert shown[1]["failure"]["got"] == "4\n"
-    assert "text" not in shown[1]  # `score` keeps no samples
-    assert not any("failure" in sample for index, sample in shown.items() if index != 1)
+    assert (first.prompt, second.prompt) == ("Double it.", "And this.")
+    shown = {sample.index: sample for sample in first.runs[0].samples}
+    assert shown[1].failure.got == "4\n"
+    assert shown[1].text is None  # `score` keeps no samples
+    assert all(sample.failure is None for index, sample in shown.items() if index != 1)
 
 
 def test_a_problem_with_stored_failures_shows_one_whatever_its_reward(run):
@@ -121,9 +121,9 @@ def test_a_problem_with_stored_failures_shows_one_whatever_its_reward(run):
         row["reward"] = {0: 1.0, 1: 0.75}.get(row["sample"], 0.0)
     write_jsonl(folder / "scores.jsonl", rows)
     (first, _) = problem_details(load_comparison({"run": folder}), samples=2)
-    shown = first["runs"][0]["samples"]
-    assert [sample["index"] for sample in shown] == [0, 1]
-    assert "failure" in shown[1]
+    shown = first.runs[0].samples
+    assert [sample.index for sample in shown] == [0, 1]
+    assert shown[1].failure is not None
 
 
 def test_a_training_beside_the_model_is_in_the_manifest(tiny_model, tmp_path, verifier):

@@ -26,6 +26,7 @@ from maxatk.folders import write_json
 from maxatk.jsonl import write_jsonl
 from maxatk.records import Outcome, Sample, Score
 from maxatk.training.group_log import GROUPS, GroupLog, prompt_key
+from maxatk.view.answers import Answers
 from maxatk.view.server import View
 from maxatk.view.watched import WatchedTraining, advantages_under, runs_in
 from processes import patience
@@ -424,9 +425,7 @@ def test_a_problem_whose_samples_are_all_worth_the_same_has_no_signal(tmp_path):
             for n, reward in enumerate(rewards)
         ],
     )
-    page = View(runs_in({"run": tmp_path}))
-    rows = rows_of(page.groups({"run": "0", "step": "0"}))
-    page.server_close()
+    rows = rows_of(Answers(runs_in({"run": tmp_path})).groups({"run": "0", "step": "0"}))
     assert [(row[0], row[-1]) for row in rows] == [("same", "none"), ("two", "yes")]
 
 

@@ -50,9 +50,11 @@ def command(
     scores = scores_table(compared.comparisons, compared.measures, compared.stars)
     leaders = table_of_tests("best − other", compared.leaders)
     differences = table_of_tests("model − baseline", compared.differences)
-    rows, about = tidy_rows(compared), f"95% intervals over problems; * above all others, {level}"
-    shown = {
-        "scores": Output(rows["scores"], scores, about),
+    rows = tidy_rows(compared)
+    outputs = {
+        "scores": Output(
+            rows["scores"], scores, f"95% intervals over problems; * above all others, {level}"
+        ),
         "leaders": Output(rows["leaders"], leaders, f"* {level}"),
         "differences": Output(
             rows["differences"], differences, f"against {compared.names[0]}; * {level}"
@@ -60,5 +62,5 @@ def command(
         "verdict": Output(rows["verdict"]),
     }
     if format == "text" and table == "all" and len(compared.names) == 2:
-        del shown["leaders"]  # it would repeat the one difference
-    emit({name: shown[name] for name in shown if table in ("all", name)}, format)
+        del outputs["leaders"]  # it would repeat the one difference
+    emit({name: outputs[name] for name in outputs if table in ("all", name)}, format)

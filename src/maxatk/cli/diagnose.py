@@ -55,13 +55,15 @@ def command(
     if log is not None:
         _print_findings(folder, log, format)
     elif (folder / SCORES).is_file():
-        found = prospects(folder, best_of=best_of, ns=n, ks=k, differences=difference)
+        tables = prospects(folder, best_of=best_of, ns=n, ks=k, differences=difference)
         if gradients:
-            (chosen,) = found["suggestion"]
-            group = {"n": chosen["n"], "k": max(chosen["k"], 2)}
+            (suggestion,) = tables["suggestion"]
+            best_of_group = max(suggestion["k"], 2)  # max@1 is compared with a larger k
             with progress_of("diagnose") as report:
-                found |= gradient_tables(folder, **group, prompts=prompts, progress=report)
-        _print_prospects(found, format)
+                tables |= gradient_tables(
+                    folder, n=suggestion["n"], k=best_of_group, prompts=prompts, progress=report
+                )
+        _print_prospects(tables, format)
     else:
         raise InvalidValueError(
             f"folder: must hold {SCORES} of an evaluation, or train.json, groups.jsonl or "
@@ -73,19 +75,23 @@ def _print_findings(folder: Path, log: Sequence[TidyRow], output_format: OutputF
     rows = len(training_rows(log))
     if not rows:
         raise InvalidValueError(f"folder: {str(folder)!r}: its log has no row about training")
-    found = findings(log)
     broken = [
-        {"finding": f.symptom.name, "evidence": f.evidence, "remedy": f.symptom.remedy}
-        for f in found
+        {
+            "finding": finding.symptom.name,
+            "evidence": finding.evidence,
+            "remedy": finding.symptom.remedy,
+        }
+        for finding in findings(log)
     ]
-    evidence = {one.symptom.name: one.evidence for one in found}
+    evidence = {row["finding"]: row["evidence"] for row in broken}
     rules = [{**dataclasses.asdict(rule), "evidence": evidence.get(rule.name)} for rule in SYMPTOMS]
-    text = f"{len(found)} of {len(SYMPTOMS)} rules fire on {rows} rows of the log"
+    text = f"{len(broken)} of {len(SYMPTOMS)} rules fire on {rows} rows of the log"
     emit({"findings": shown(broken), "rules": Output(rules)}, output_format, text=text)
 
 
-def _print_prospects(found: dict[str, Rows], output_format: OutputFormat) -> None:
-    (about,), (chosen,) = found["problems"], found["suggestion"]
+def _print_prospects(tables: dict[str, Rows], output_format: OutputFormat) -> None:
+    (about,) = tables["problems"]
+    (suggestion,) = tables["suggestion"]
     samples = f"{about['samples']:,} samples"
     titles = {
         "signal": f"share of the groups with a signal for max@k, from {about['problems']:,} "
@@ -99,21 +105,29 @@ def _print_prospects(found: dict[str, Rows], output_format: OutputFormat) -> Non
         "noise": "groups in a step whose mean gradient has as much signal as noise",
         "needed": f"for a difference of max@k in 80% of all cases, with {samples}",
     }
-    tables = {n: shown(found[n], title=title) for n, title in titles.items() if n in found}
+    outputs = {
+        name: shown(tables[name], title=title) for name, title in titles.items() if name in tables
+    }
     for name, index in (("signal", ["n"]), ("weights", ["solved", "problems"])):
-        tables[name] = Output(found[name], _pivot(found[name], index), titles[name])
-    tables["suggestion"] = shown([chosen], "n", "k", "method")
-    tables["problems"] = Output([about])
-    emit(tables, output_format, text=chosen["reason"])
+        outputs[name] = Output(tables[name], _pivot(tables[name], index), titles[name])
+    outputs["suggestion"] = shown([suggestion], "n", "k", "method")
+    outputs["problems"] = Output([about])
+    emit(outputs, output_format, text=suggestion["reason"])
 
 
 def _pivot(rows: Sequence[TidyRow], index: Sequence[str]) -> Table:
     """Return the shares of tidy rows: a line for each value of `index`, a column a method and k."""
     lines: dict[tuple[str, ...], dict[str, str]] = {}
     for row in rows:
-        named = (row.get("method"), row["k"] and f"k={row['k']}")
+        parts = []
+        if row.get("method"):
+            parts.append(row["method"])
+        if row["k"]:
+            parts.append(f"k={row['k']}")
         line = lines.setdefault(tuple(str(row[name]) for name in index), {})
-        line[" ".join(filter(None, named))] = share(row["share"])
-    headings = dict.fromkeys(heading for line in lines.values() for heading in line)
-    cells = ((*start, *(line.get(h, "–") for h in headings)) for start, line in lines.items())
+        line[" ".join(parts)] = share(row["share"])
+    headings = list(dict.fromkeys(heading for line in lines.values() for heading in line))
+    cells = []
+    for start, line in lines.items():
+        cells.append([*start, *(line.get(heading, "–") for heading in headings)])
     return table_of_rows((*index, *headings), cells)

@@ -18,6 +18,7 @@ from maxatk.sampling import SamplingSettings
 from maxatk.settings import apply_overrides, from_mapping, read_recipe
 
 _PARTS = {"samples": "samples drawn", "scores": "verified"}
+_REQUIRED_KEYS = ("model", "problems", "out")
 _Required = Annotated[str, tyro.conf.arg(help_behavior_hint="(required, here or in the recipe)")]
 
 
@@ -65,28 +66,33 @@ class Command:
         """Do what was asked: flags win over overrides, those over the recipe."""
         # Parsed again with the values of the recipe, whose name is known now, as the defaults: so
         # a flag wins over it whatever its value is.
-        found = from_mapping(RecipeFlags, self._recipe(), where="recipe")
-        required = ("model", "problems", "out")  # of a recipe the first keys
-        missing = {name: tyro.MISSING for name in required if not getattr(found, name)}
-        default = Command(dataclasses.replace(found, **missing))
-        asked = tyro.cli(Command, prog="maxatk eval", args=arguments, default=default)
-        refuse_two_outputs(asked.format, asked.progress)
-        set_threads(asked.settings.model)
-        if asked.show_config:
-            shown = {**dict.fromkeys(required), **dataclasses.asdict(asked.settings)}
-            print(yaml.safe_dump(shown, sort_keys=False), end="")
+        recipe = from_mapping(RecipeFlags, self._recipe(), where="recipe")
+        missing = {name: tyro.MISSING for name in _REQUIRED_KEYS if not getattr(recipe, name)}
+        default = Command(dataclasses.replace(recipe, **missing))
+        command = tyro.cli(Command, prog="maxatk eval", args=arguments, default=default)
+        command._carry_out()
+
+    def _carry_out(self) -> None:
+        refuse_two_outputs(self.format, self.progress)
+        set_threads(self.settings.model)
+        if self.show_config:
+            # The required keys first, whatever the order of the classes that settings are made of.
+            config = {**dict.fromkeys(_REQUIRED_KEYS), **dataclasses.asdict(self.settings)}
+            print(yaml.safe_dump(config, sort_keys=False), end="")
             return
-        if asked.dry_run:
-            emit_plan(plan(asked.settings), asked.format)
+        if self.dry_run:
+            emit_plan(plan(self.settings), self.format)
             return
-        with progress_of("eval", asked.progress, parts=_PARTS) as report:
-            results = evaluate(asked.settings, progress=report)
-        if asked.progress != "json":
-            print_results(asked.settings, results, asked.format)
+        with progress_of("eval", self.progress, parts=_PARTS) as report:
+            results = evaluate(self.settings, progress=report)
+        if self.progress != "json":
+            print_results(self.settings, results, self.format)
 
     def _recipe(self) -> dict[str, Any]:
+        """Return the settings of the recipe, with the overrides; none if neither is given."""
         if self.recipe is None:
             return {}
-        if "=" in str(self.recipe) and not self.recipe.is_file():  # overrides without a recipe
+        # Overrides without a recipe: the first of them stands where the recipe would.
+        if "=" in str(self.recipe) and not self.recipe.is_file():
             return apply_overrides({}, [str(self.recipe), *self.overrides])
         return read_recipe(self.recipe, self.overrides)

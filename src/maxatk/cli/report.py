@@ -68,7 +68,7 @@ def command(
 
 
 def _curve(name: str, folder: Path) -> dict[str, Any]:
-    found = read_training(folder)
-    if "log_history" not in found:
+    record = read_training(folder)
+    if "log_history" not in record:
         raise DataError(f"{folder / TRAIN_RECORD}: the training has not finished")
-    return {"name": name, **found}
+    return {"name": name, **record}

@@ -25,6 +25,7 @@ from maxatk.exchange import parse_mapping
 from maxatk.folders import TRAIN_RECORD, write_json
 from maxatk.problems import load_problems, problems_by_id
 from maxatk.report.run_tables import KS, groups_table
+from maxatk.report.tables import TidyRow
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -75,7 +76,7 @@ class Command(RunRecipe):
         if len(files) > 1:
             _print_steps(self, files)
         elif files:
-            self._print(_taken(self, files[0], self.out))
+            self._print(_score_rewards(self, files[0], self.out))
         else:
             self._verify()
 
@@ -92,76 +93,107 @@ class Command(RunRecipe):
                 "named (see --format)?"
             )
         part = report.parts[""]
-        found = part.found or 0
-        before = f", {found:,} found from before" if found else ""
-        self._print(results, f"{part.done - found:,} verdicts{before}")
+        before = part.found or 0  # verdicts of a run that was interrupted
+        text = f"{part.done - before:,} verdicts"
+        if before:
+            text += f", {before:,} found from before"
+        self._print(results, text)
 
     def _print(self, results: Results, text: str = "") -> None:
         if self.progress != "json":
-            shown = self.samples is not None
-            output.print_results(self, results, self.output_format, with_outcomes=shown, text=text)
+            verified = self.samples is not None
+            output.print_results(
+                self, results, self.output_format, with_outcomes=verified, text=text
+            )
 
 
-def _files(given: Sequence[Path]) -> list[Path]:
-    found: list[Path] = []
-    for path in given:
-        some = [path]
-        if path.is_dir() or (glob.has_magic(str(path)) and not path.exists()):
-            inside = path.iterdir() if path.is_dir() else map(Path, glob.glob(str(path)))
-            some = [file for file in inside if file.name.endswith(TABLES)]
-        if not some:
+def _files(paths: Sequence[Path]) -> list[Path]:
+    """Return the files of paths, folders and patterns, sorted by the numbers in their names."""
+    files: list[Path] = []
+    for path in paths:
+        if path.is_dir():
+            inside = list(path.iterdir())
+        elif glob.has_magic(str(path)) and not path.exists():
+            inside = [Path(name) for name in glob.glob(str(path))]
+        else:
+            files.append(path)
+            continue
+        tables = [file for file in inside if file.name.endswith(TABLES)]
+        if not tables:
             raise MissingFileError(f"rewards: no file ending in {', '.join(TABLES)} at {path}")
-        found += some
-    return sorted(found, key=lambda file: natural(str(file)))
+        files += tables
+    return sorted(files, key=lambda file: natural(str(file)))
 
 
-def _print_steps(asked: Command, files: Sequence[Path]) -> None:
-    steps = {int((re.findall(r"\d+", file.stem) or ["-1"])[-1]): file for file in files}
-    if len(steps) < len(files) or -1 in steps:
+def _print_steps(command: Command, files: Sequence[Path]) -> None:
+    by_step = {
+        step: _score_rewards(command, file, command.out / str(step))
+        for step, file in _steps_of(files).items()
+    }
+    rows: list[TidyRow] = []
+    log_history = []
+    lacking = []
+    for step, results in by_step.items():
+        rows += output.metric_rows(results, (), {"step": step})
+        best = {f"max@{k}": mean.mean for k, mean in results.metrics["max@k"].items()}
+        log_history.append({"step": step, **best})
+        if results.counts.lacking:
+            lacking.append(f"step {step}: {results.counts.lacking}")
+    # So that `report --train` and `diagnose` read it as the log of a training.
+    write_json(command.out / TRAIN_RECORD, {"log_history": log_history})
+    groups = {f"{step} ({len(results.ids)})": results for step, results in by_step.items()}
+    table = groups_table(groups, heading="step (problems)", ks=command.k or KS)
+    output.emit({"steps": Output(rows, table)}, command.output_format, text="\n".join(lacking))
+
+
+def _steps_of(files: Sequence[Path]) -> dict[int, Path]:
+    """Return the files by their steps, the last number in the name of each."""
+    steps: dict[int, Path] = {}
+    for file in files:
+        numbers = re.findall(r"\d+", file.stem)
+        if numbers:
+            steps[int(numbers[-1])] = file
+    if len(steps) < len(files):
         raise InvalidValueError(
             f"rewards: {len(files)} files must have names that end in their steps, each another, "
             f"such as 10.jsonl; got {files[0].name} ... {files[-1].name}"
         )
-    found = {step: _taken(asked, file, asked.out / str(step)) for step, file in steps.items()}
-    rows, logged = [], []
-    for step, results in found.items():
-        rows += [*output.metric_rows(results, (), {"step": step})]
-        best = {f"max@{k}": mean.mean for k, mean in results.metrics["max@k"].items()}
-        logged.append({"step": step, **best})
-    write_json(asked.out / TRAIN_RECORD, {"log_history": logged})
-    shown = {f"{step} ({len(results.ids)})": results for step, results in found.items()}
-    table = groups_table(shown, heading="step (problems)", ks=asked.k or KS)
-    lacking = [f"step {n}: {r.counts.lacking}" for n, r in found.items() if r.counts.lacking]
-    output.emit({"steps": Output(rows, table)}, asked.output_format, text="\n".join(lacking))
+    return steps
 
 
-def _taken(asked: Command, file: Path, out: Path) -> Results:
-    if asked.limit is not None or asked.dry_run:
+def _score_rewards(command: Command, file: Path, out: Path) -> Results:
+    if command.limit is not None or command.dry_run:
         raise InvalidValueError("score: --limit and --dry-run are for --samples")
-    if asked.by is not None and asked.problems is None:
+    if command.by is not None and command.problems is None:
         raise InvalidValueError("score: --by needs --problems, whose meta has the field")
-    known = None if asked.problems is None else load_problems(asked.problems)
-    check_by((problem.meta for problem in known or ()), asked.by)
+    problems = None
+    if command.problems is not None:
+        loaded = load_problems(command.problems)
+        check_by((problem.meta for problem in loaded), command.by)
+        problems = problems_by_id(loaded, source=str(command.problems))
     return score_rewards(
         file,
         out,
-        log_format=asked.format,
-        mapping=parse_mapping(asked.map),
-        problems=None if known is None else problems_by_id(known, source=str(asked.problems)),
-        more_ks=asked.k,
-        threshold=asked.threshold,
-        column=asked.column,
+        log_format=command.format,
+        mapping=parse_mapping(command.map),
+        problems=problems,
+        more_ks=command.k,
+        threshold=command.threshold,
+        column=command.column,
     )
 
 
-def _recipe(asked: Command) -> ScoreRecipe:
-    assert asked.samples is not None
-    if asked.column is not None:
+def _recipe(command: Command) -> ScoreRecipe:
+    assert command.samples is not None
+    if command.column is not None:
         raise InvalidValueError("score: --column is for --rewards")
-    shared = {field.name: getattr(asked, field.name) for field in dataclasses.fields(RunRecipe)}
-    given = {**shared, "samples": asked.samples, "format": asked.format}
-    mapping = parse_mapping(asked.map)
-    if asked.problems is None:
-        given["problems"] = problems_of_log(asked.samples, log_format=asked.format, mapping=mapping)
-        given["reward"] = "answer" if asked.reward == BY_TESTS else asked.reward
-    return ScoreRecipe(**given, map=mapping)
+    mapping = parse_mapping(command.map)
+    keys = {field.name: getattr(command, field.name) for field in dataclasses.fields(RunRecipe)}
+    if command.problems is None:
+        # The log has prompts and answers: its samples are scored by the answers.
+        keys["problems"] = problems_of_log(
+            command.samples, log_format=command.format, mapping=mapping
+        )
+        if command.reward == BY_TESTS:
+            keys["reward"] = "answer"
+    return ScoreRecipe(**keys, samples=command.samples, format=command.format, map=mapping)

@@ -32,16 +32,19 @@ def command(
             scorio:RULE:COLUMN, a rule of scorio that weighs the answers by a column.
         k: Of how many samples, from 1 to those of a problem; 1, 2, 4, ... if none is given.
     """
-    found = selection_gains(run, by, ks=k or None)
+    selection = selection_gains(run, by, ks=k or None)
     rows = []
     lines: list[list[Cell | str]] = []
-    for name, gain in found.gains.items():
-        each = list(zip(found.ks, gain.mean, gain.low, gain.high, strict=True))
-        rows += [
-            {"by": name, "k": k, "mean": m, "low": low, "high": high} for k, m, low, high in each
-        ]
-        lines.append([name, *(Cell(share(m), interval(low, high)) for _, m, low, high in each)])
-    table = table_of_rows(["chosen by", *(f"of {k}" for k in found.ks)], lines)
-    left = f"; {found.left_out} problems left out" if found.left_out else ""
-    title = f"95% intervals over {found.problems} problems{left}"
+    for way, gain in selection.gains.items():
+        cells: list[Cell | str] = [way]
+        for best_of, mean, low, high in zip(
+            selection.ks, gain.mean, gain.low, gain.high, strict=True
+        ):
+            rows.append({"by": way, "k": best_of, "mean": mean, "low": low, "high": high})
+            cells.append(Cell(share(mean), interval(low, high)))
+        lines.append(cells)
+    table = table_of_rows(["chosen by", *(f"of {best_of}" for best_of in selection.ks)], lines)
+    title = f"95% intervals over {selection.problems} problems"
+    if selection.left_out:
+        title += f"; {selection.left_out} problems left out"
     emit({"selection": Output(rows, table, title)}, format)

@@ -81,60 +81,74 @@ class Command:
         """Do what was asked."""
         refuse_two_outputs(self.format, self.progress)
         problem = _problem(self)
-        given = self.template_arguments
-        chat = dataclasses.replace(self.running.prompt, template_arguments=given)
+        prompt = dataclasses.replace(
+            self.running.prompt, template_arguments=self.template_arguments
+        )
         set_threads(self.model)
         with self.verifier.open() as verifier, progress_of("solve", self.progress) as report:
-            found = solve(
+            choice = solve(
                 self.model,
                 problem,
                 n=self.drawing.samples,
                 by=self.select or "reward",
                 settings=self.drawing,
-                model_settings=dataclasses.replace(self.running, prompt=chat),
+                model_settings=dataclasses.replace(self.running, prompt=prompt),
                 verifier=verifier,
                 reward=self.reward,
                 progress=report,
             )
-        if found.reward is None:
-            why = ", ".join(f"{outcome} ({count})" for outcome, count in found.outcomes.items())
-            none = f"none of {len(found.rewards)} samples has a reward"
-            raise DataError(f"{problem.id}: {none}: {why}")
-        emit_facts(found.to_json(), self.format, text=_text(found))
+        if choice.reward is None:
+            reasons = ", ".join(f"{name} ({count})" for name, count in choice.outcomes.items())
+            raise DataError(
+                f"{problem.id}: none of {len(choice.rewards)} samples has a reward: {reasons}"
+            )
+        emit_facts(choice.to_json(), self.format, text=_text(choice))
 
 
-def _problem(asked: Command) -> Problem:
-    problems, prompt, tests = asked.problems, asked.prompt, asked.tests
-    by_tests = asked.select is None and asked.reward == BY_TESTS
-    without_tests = prompt is not None and tests is None and by_tests
-    if (problems is None) == (prompt is None) or (prompt is None and tests) or without_tests:
+def _problem(command: Command) -> Problem:
+    by_tests = command.select is None and command.reward == BY_TESTS
+    of_files = command.prompt is not None
+    if (
+        of_files == (command.problems is not None)
+        or (command.tests is not None and not of_files)
+        or (of_files and by_tests and command.tests is None)
+    ):
         raise InvalidValueError("solve: give either --problems (and --id) or --prompt and --tests")
-    if prompt is not None:
-        if not prompt.is_file():
-            raise MissingFileError(f"prompt: {str(prompt)!r} does not exist")
-        cases = () if tests is None else tuple(read_jsonl(tests, TestCase.from_json))
-        try:
-            text = prompt.read_text(encoding="utf-8-sig")
-        except UnicodeDecodeError as error:
-            raise DataError(f"prompt: {prompt} is not UTF-8 at byte {error.start + 1}") from error
-        return Problem(prompt.stem, text, cases, entry_point=asked.entry_point)
-    if asked.id is not None:
-        return find_problem(str(problems), asked.id).problem
-    found = load_problems(str(problems))
-    if len(found) != 1:
-        raise InvalidValueError(f"--id: {problems} has {len(found)} problems; name one of them")
-    return found[0]
+    if command.prompt is not None:
+        return _problem_of_files(command.prompt, command.tests, command.entry_point)
+    if command.id is not None:
+        return find_problem(str(command.problems), command.id).problem
+    problems = load_problems(str(command.problems))
+    if len(problems) != 1:
+        raise InvalidValueError(
+            f"--id: {command.problems} has {len(problems)} problems; name one of them"
+        )
+    return problems[0]
 
 
-def _text(found: Choice) -> str:
-    kind, best = ("programs", found.program) if found.total else ("samples", found.completion)
-    tests = f"{found.passed} of {found.total} tests, " if found.total else ""
-    place = f"sample {(found.sample or 0) + 1} of {len(found.rewards)}"
-    head = f"{found.problem_id}: {found.by} {found.reward:.3f}, {tests}{place}"
+def _problem_of_files(prompt: Path, tests: Path | None, entry_point: str | None) -> Problem:
+    if not prompt.is_file():
+        raise MissingFileError(f"prompt: {str(prompt)!r} does not exist")
+    cases = () if tests is None else tuple(read_jsonl(tests, TestCase.from_json))
+    try:
+        text = prompt.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError(f"prompt: {prompt} is not UTF-8 at byte {error.start + 1}") from error
+    return Problem(prompt.stem, text, cases, entry_point=entry_point)
+
+
+def _text(choice: Choice) -> str:
+    """Return the best sample as text: what it is worth, itself, and how often each reward came."""
+    by_tests = choice.total > 0
+    best = choice.program if by_tests else choice.completion
+    tests = f"{choice.passed} of {choice.total} tests, " if by_tests else ""
+    number = f"sample {(choice.sample or 0) + 1} of {len(choice.rewards)}"
+    head = f"{choice.problem_id}: {choice.by} {choice.reward:.3f}, {tests}{number}"
     text = f"{head}\n\n{str(best).rstrip()}"
-    if found.by != "reward":
+    if choice.by != "reward":
         return text
-    scored = sorted((reward for reward in found.rewards if reward is not None), reverse=True)
+    scored = sorted((reward for reward in choice.rewards if reward is not None), reverse=True)
     counts = Counter(f"{reward:.3f}" for reward in scored)
-    counts["unscored"] = len(found.rewards) - len(scored)
+    counts["unscored"] = len(choice.rewards) - len(scored)
+    kind = "programs" if by_tests else "samples"
     return f"{text}\n\n{facts_text({'reward': kind, **+counts})}"

@@ -73,24 +73,33 @@ def gradient_tables(
     prompt = from_mapping(PromptSettings, settings.get("prompt", {}), where="prompt")
     tokenizer = load_tokenizer(settings["model"], prompt=prompt)
     encode = functools.partial(prompt_ids, tokenizer, settings=prompt)
-    found = pools(folder, encode, problems=prompts, samples=_MOST_SAMPLES)
-    if len(found) < 2:
-        raise DataError(f"{folder}: has {len(found)} problems whose rewards differ; needs 2")
+    chosen = pools(folder, encode, problems=prompts, samples=_MOST_SAMPLES)
+    if len(chosen) < 2:
+        raise DataError(f"{folder}: has {len(chosen)} problems whose rewards differ; needs 2")
     model, parameters = _opened(settings["model"])
-    aims, drawn, squares = [], [], []
-    for done, pool in enumerate(found):
-        rewards, scores = pool.rewards, scores_of(model, parameters, tokenizer, pool)
-        aims.append([max_gradient(rewards, None, scores, of) for of in (1, k)])
-        weights = [group_weights(rewards, m, n, k, groups=_GROUPS) for m in METHODS_COMPARED]
-        drawn.append([each.mean(axis=0) @ scores for each in weights])
-        gram = scores @ scores.T
-        squares.append([float(np.mean(np.sum((each @ gram) * each, axis=1))) for each in weights])
+    aims = []  # of every problem: the gradients (2, D) of max@1 and max@k
+    means = []  # of every problem and method: the mean gradient (D,) over groups
+    squares = []  # and the mean squared length of the gradient of a group
+    for done, pool in enumerate(chosen, start=1):
+        scores = scores_of(model, parameters, tokenizer, pool)
+        aims.append([max_gradient(pool.rewards, None, scores, best_of) for best_of in (1, k)])
+        gram = scores @ scores.T  # |w @ scores|^2 = w @ gram @ w, without the D columns
+        weights = [
+            group_weights(pool.rewards, method, n, k, groups=_GROUPS) for method in METHODS_COMPARED
+        ]
+        means.append([of_method.mean(axis=0) @ scores for of_method in weights])
+        squares.append(
+            [
+                float(np.mean(np.sum((of_method @ gram) * of_method, axis=1)))
+                for of_method in weights
+            ]
+        )
         if progress is not None:
-            progress(done + 1, len(found))
-    solved = np.array([(pool.rewards >= 1).mean() for pool in found])
+            progress(done, len(chosen))
+    solved = np.array([(pool.rewards >= 1).mean() for pool in chosen])
     return {
         "agreement": list(_agreement(np.array(aims), solved)),
-        "noise": list(_noise(np.array(drawn), np.array(squares), n, k)),
+        "noise": list(_noise(np.array(means), np.array(squares), n, k)),
     }
 
 
@@ -102,21 +111,27 @@ def max_gradient(
     rewards: (M,) of the arms; chances: (M,), or None where they are equal; scores: (M, D) their
     grad log pi. Source: section 3.1 of the paper, in the form of one sample against k - 1 others.
     """
-    chances = np.full(len(rewards), 1 / len(rewards)) if chances is None else chances
-    values, place = np.unique(rewards, return_inverse=True)
-    below = np.cumsum(np.bincount(place, chances)) ** (k - 1)
-    mass = np.diff(np.concatenate([[0.0], below])) if k > 1 else np.zeros(len(values))
-    above = np.cumsum((values * mass)[::-1])[::-1]
-    expected = values * below + np.append(above[1:], 0.0)
-    gradient: FloatArray = k * (chances * expected[place]) @ scores
+    if chances is None:
+        chances = np.full(len(rewards), 1 / len(rewards))
+    values, level = np.unique(rewards, return_inverse=True)
+    # The best of the k - 1 fresh samples is at most `values` with the chance `at_most`, and is
+    # exactly that with `exactly`; for k = 1 there is no fresh sample.
+    at_most = np.cumsum(np.bincount(level, chances)) ** (k - 1)
+    exactly = np.diff(np.concatenate([[0.0], at_most])) if k > 1 else np.zeros(len(values))
+    from_level_up = np.cumsum((values * exactly)[::-1])[::-1]
+    above_level = np.append(from_level_up[1:], 0.0)
+    expected = values * at_most + above_level  # E[max(r(y), best of k - 1)] for every level of r
+    gradient: FloatArray = k * (chances * expected[level]) @ scores
     return gradient
 
 
 def group_weights(rewards: FloatArray, method: str, n: int, k: int, *, groups: int) -> FloatArray:
     """Return the advantages that random groups of n give to arms of rewards (M,): (groups, M)."""
-    drawn = np.random.default_rng(0).integers(len(rewards), size=(groups, n))
+    arms = np.random.default_rng(0).integers(len(rewards), size=(groups, n))
+    values = advantages(rewards[arms], method, k)
     weights = np.zeros((groups, len(rewards)))
-    np.add.at(weights, (np.arange(groups)[:, None], drawn), advantages(rewards[drawn], method, k))
+    # An arm that a group drew several times has the sum: plain indexing would keep the last.
+    np.add.at(weights, (np.arange(groups)[:, None], arms), values)
     return weights
 
 
@@ -126,12 +141,14 @@ def scores_of(model: Any, parameters: Sequence[Any], tokenizer: Any, pool: Pool)
 
     size = sum(parameter.numel() for parameter in parameters)
     scores = np.empty((len(pool.completions), size), dtype=np.float32)
+    start = len(pool.prompt)
     for row, text in zip(scores, pool.completions, strict=True):
-        tail = [*tokenizer(text, add_special_tokens=False)["input_ids"], tokenizer.eos_token_id]
-        ids = torch.tensor([[*pool.prompt, *tail]])
-        log_p = model(input_ids=ids[:, :-1]).logits[0, len(pool.prompt) - 1 :].log_softmax(-1)
-        chosen = log_p.gather(1, ids[0, len(pool.prompt) :, None]).sum()
-        gradients = torch.autograd.grad(chosen, parameters)
+        completion = tokenizer(text, add_special_tokens=False)["input_ids"]
+        ids = torch.tensor([[*pool.prompt, *completion, tokenizer.eos_token_id]])
+        logits = model(input_ids=ids[:, :-1]).logits[0]
+        log_p = logits[start - 1 :].log_softmax(-1)  # those at a place are of the token behind it
+        log_p_of_completion = log_p.gather(1, ids[0, start:, None]).sum()
+        gradients = torch.autograd.grad(log_p_of_completion, parameters)
         row[:] = torch.cat([gradient.reshape(-1) for gradient in gradients]).numpy()
     scores -= scores.mean(axis=0)
     return scores
@@ -141,20 +158,25 @@ def pools(
     folder: str | Path, encode: Callable[[str], list[int]], *, problems: int, samples: int
 ) -> list[Pool]:
     """Return the first `problems` whose rewards differ, with the first `samples` that ended."""
-    scored = read_jsonl(Path(folder) / SCORES, dict)
-    reward = {(row["problem_id"], row["sample"]): row["reward"] for row in scored}
-    kept: dict[str, list[tuple[str, float]]] = defaultdict(list)
+    rewards: dict[tuple[str, int], float | None] = {}
+    for row in read_jsonl(Path(folder) / SCORES, dict):
+        rewards[row["problem_id"], row["sample"]] = row["reward"]
+    completions: dict[str, list[str]] = defaultdict(list)
+    values: dict[str, list[float]] = defaultdict(list)  # the rewards of these completions
     for row in read_jsonl(Path(folder) / SAMPLES, dict):
-        value, own = reward.get((row["problem_id"], row["sample"])), kept[row["problem_id"]]
-        if row["finish_reason"] == "stop" and value is not None and len(own) < samples:
-            own.append((row["completion"], value))
-    found: list[Pool] = []
+        problem_id = row["problem_id"]
+        reward = rewards.get((problem_id, row["sample"]))
+        ended = row["finish_reason"] == "stop"
+        if ended and reward is not None and len(values[problem_id]) < samples:
+            completions[problem_id].append(row["completion"])
+            values[problem_id].append(reward)
+    chosen: list[Pool] = []
     for row in read_jsonl(Path(folder) / PROMPTS, dict):
-        pairs = kept[row["problem_id"]]
-        if len({value for _, value in pairs}) > 1 and len(found) < problems:
-            texts, rewards = zip(*pairs, strict=True)
-            found.append(Pool(encode(row["prompt"]), list(texts), np.array(rewards)))
-    return found
+        problem_id = row["problem_id"]
+        if len(set(values[problem_id])) > 1 and len(chosen) < problems:
+            prompt = encode(row["prompt"])
+            chosen.append(Pool(prompt, completions[problem_id], np.array(values[problem_id])))
+    return chosen
 
 
 def _opened(name: str) -> tuple[Any, list[Any]]:
@@ -177,25 +199,30 @@ def _opened(name: str) -> tuple[Any, list[Any]]:
 def _agreement(aims: FloatArray, solved: FloatArray) -> Iterator[dict[str, Any]]:
     """Yield the rows of "agreement" of gradients (P, 2, D) of max@1 and max@k."""
     products = aims[:, 0] @ aims[:, 0].T
-    against = products.sum(axis=1) - np.diag(products) < 0
-    for name, here in {"all": np.full(len(solved), True), **in_bands(solved)}.items():
-        if here.any():
-            one, best = aims[here].sum(axis=0)
-            length = float(np.linalg.norm(one) * np.linalg.norm(best))
-            yield {
-                "solved": name,
-                "problems": int(here.sum()),
-                "cosine": float(one @ best) / length if length else None,
-                "interfere": float(against[here].mean()),
-            }
+    with_others = products.sum(axis=1) - np.diag(products)
+    bands = {"all": np.full(len(solved), True), **in_bands(solved)}
+    for name, in_band in bands.items():
+        if not in_band.any():
+            continue
+        for_max_1, for_max_k = aims[in_band].sum(axis=0)
+        lengths = float(np.linalg.norm(for_max_1) * np.linalg.norm(for_max_k))
+        yield {
+            "solved": name,
+            "problems": int(in_band.sum()),
+            "cosine": float(for_max_1 @ for_max_k) / lengths if lengths else None,
+            "interfere": float((with_others[in_band] < 0).mean()),
+        }
 
 
 def _noise(means: FloatArray, squares: FloatArray, n: int, k: int) -> Iterator[dict[str, Any]]:
     """Yield the rows of "noise" of means (P, methods, D) and mean squares (P, methods)."""
-    count = len(means)
+    problems = len(means)
     for place, method in enumerate(METHODS_COMPARED):
-        own = means[:, place]
-        total = float(np.sum(own.sum(axis=0) ** 2))
-        signal = (total - float(np.sum(own**2))) / (count * (count - 1))  # of two other problems
+        of_method = means[:, place]
+        # The squared length of the mean gradient, without bias: the mean of the products of two
+        # different problems, which is that of all pairs less those of a problem with itself.
+        all_pairs = float(np.sum(of_method.sum(axis=0) ** 2))
+        same_problem = float(np.sum(of_method**2))
+        signal = (all_pairs - same_problem) / (problems * (problems - 1))
         groups = float(squares[:, place].mean()) / signal - 1 if signal > 0 else None
         yield {**used(method, n, k), "groups": groups}

@@ -33,7 +33,8 @@ BANDS = {
 }
 """How often a problem is solved: the largest share of its samples in each band."""
 
-_ENOUGH_SIGNAL, _LITTLE_SIGNAL = 0.5, 0.1  # share of the groups
+_ENOUGH_SIGNAL = 0.5  # share of the groups
+_LITTLE_SIGNAL = 0.1
 _WIDEST_K = 8  # with n = 16 the best constant k of the study, for every N from 4 to 128
 _SEED_SPREAD = 0.025  # median deviation over seeds of a difference of two methods in the study
 _KEPT = 0.5  # share of the signal of k = 1 that a larger k must keep
@@ -78,20 +79,27 @@ def prospects(
     whole("best_of", wanted, 1)
     ks = check_ks(ks, fewest) or default_ks(max(fewest // 2, 1))
     chances = _chances(rewards, Path(folder))
-    chosen = suggested(rewards, sizes, wanted)
-    pairs = ((n, k) for n in sizes for k in ks if k <= n)
-    seeds = {difference: pairs_needed(difference, _SEED_SPREAD) for difference in differences}
+    suggestion = suggested(rewards, sizes, wanted)
     return {
         "problems": [{"problems": len(rewards), "samples": fewest}],
-        "signal": [{"n": n, "k": k, "share": _signal(rewards, n, k)} for n, k in pairs],
+        "signal": [
+            {"n": n, "k": k, "share": _signal(rewards, n, k)} for n in sizes for k in ks if k <= n
+        ],
         "gain": list(_gain(rewards, sorted({*ks, *default_ks(fewest)}))),
-        "weights": list(_weights(chances, chosen["n"], max(chosen["k"], chosen["n"] // 2))),
+        "weights": list(
+            _weights(chances, suggestion["n"], max(suggestion["k"], suggestion["n"] // 2))
+        ),
         "needed": [
-            {"difference": d, "k": k, "problems": _needed(d, k, fewest, chances), "seeds": seeds[d]}
-            for d in differences
+            {
+                "difference": difference,
+                "k": k,
+                "problems": _problems_needed(difference, k, fewest, chances),
+                "seeds": pairs_needed(difference, _SEED_SPREAD),
+            }
+            for difference in differences
             for k in ks
         ],
-        "suggestion": [chosen],
+        "suggestion": [suggestion],
     }
 
 
@@ -102,16 +110,16 @@ def signal_chances(rewards: FloatArray, n: int, k: int) -> FloatArray:
     group has a signal where an advantage of `bon_loo1` is not 0: where max(k - 1, 1) of its
     samples or more are below its best. For k = 1 this is so for every method that has a baseline.
     """
-    least = n - max(k - 1, 1) + 1  # so many that share the best leave no signal
+    fewest_silent = n - max(k - 1, 1) + 1  # so many that share the best leave no signal
     chances = []
     for row in rewards:
-        _, found = np.unique(row[~np.isnan(row)], return_counts=True)
-        counts = found.tolist()
-        silent = sum(
-            math.comb(count, best) * math.comb(sum(counts[:at]), n - best)
-            for at, count in enumerate(counts)
-            for best in range(least, min(n, count) + 1)
-        )
+        _, samples = np.unique(row[~np.isnan(row)], return_counts=True)
+        counts = samples.tolist()  # of every reward, from the lowest
+        silent = 0  # groups of n without a signal, among all that can be drawn
+        for level, count in enumerate(counts):
+            lower = sum(counts[:level])
+            for best in range(fewest_silent, min(n, count) + 1):
+                silent += math.comb(count, best) * math.comb(lower, n - best)
         chances.append(1 - silent / math.comb(sum(counts), n))
     return np.array(chances)
 
@@ -126,28 +134,42 @@ def suggested(rewards: FloatArray, ns: Sequence[int], best_of: int) -> dict[str,
     k is `best_of` or half of n, or what keeps half of the signal of k = 1. n is the smallest whose
     half reaches N, or 8, and of whose groups half have a signal, else the one with the most.
     """
+    wide_enough = [n for n in ns if n // 2 >= min(best_of, _WIDEST_K)]
     options = []
-    for n in [n for n in ns if n // 2 >= min(best_of, _WIDEST_K)] or [ns[-1]]:
-        least = _KEPT * _signal(rewards, n, 1)
-        larger = range(min(best_of, n // 2), 1, -1)
-        k = next((k for k in larger if _signal(rewards, n, k) >= least), 1)
+    for n in wide_enough or [ns[-1]]:
+        k = _widest_k(rewards, n, best_of)
         options.append((_signal(rewards, n, k), n, k))
     enough = [option for option in options if option[0] >= _ENOUGH_SIGNAL]
     share, n, k = enough[0] if enough else max(options, key=lambda option: option[0])
-    limit = "N" if k == best_of else "half a group"
     if k < min(best_of, n // 2):
         limit = "what keeps half of the signal of k = 1"
-    reason = f"with n = {n} and k = {k}, {limit}, {share:.0%} of the groups have a signal; " + (
-        "for one answer GRPO gained most in the study"
-        if k == 1
-        else f"for the best of {best_of} bon_loo1 lost least in the study"
+    else:
+        limit = "N" if k == best_of else "half a group"
+    if k == 1:
+        method = "grpo"
+        evidence = "for one answer GRPO gained most in the study"
+    else:
+        method = "bon_loo1"
+        evidence = f"for the best of {best_of} bon_loo1 lost least in the study"
+    reason = (
+        f"with n = {n} and k = {k}, {limit}, {share:.0%} of the groups have a signal; {evidence}"
     )
     if share < _LITTLE_SIGNAL:
         reason += "; choose other problems first (maxatk problems select)"
-    return {"n": n, "k": k, "method": "grpo" if k == 1 else "bon_loo1", "reason": reason}
+    return {"n": n, "k": k, "method": method, "reason": reason}
+
+
+def _widest_k(rewards: FloatArray, n: int, best_of: int) -> int:
+    """Return the largest k that keeps half of the signal of k = 1."""
+    least = _KEPT * _signal(rewards, n, 1)
+    for k in range(min(best_of, n // 2), 1, -1):
+        if _signal(rewards, n, k) >= least:
+            return k
+    return 1
 
 
 def _chances(rewards: FloatArray, folder: Path) -> FloatArray:
+    """Return how often each problem is solved: (P,)."""
     results = folder / RESULTS
     threshold = read_results(results).threshold if results.is_file() else None
     passed = rewards >= (CEILING if threshold is None else threshold)
@@ -157,28 +179,36 @@ def _chances(rewards: FloatArray, folder: Path) -> FloatArray:
 
 def _gain(rewards: FloatArray, ks: Sequence[int]) -> Iterator[dict[str, Any]]:
     best = np.nanmax(rewards, axis=1)
+    # A reward above 1 shows that 1 is no ceiling.
     beyond = None if (best > CEILING).any() else float((CEILING - best).mean())
-    for k, column in zip(ks, max_at_k(rewards, ks).T, strict=True):
-        gap = best - column
-        missing, rise = float(gap.mean()), int((gap > 1e-9).sum())
-        row = {"k": k, "max@k": float(column.mean()), "missing": missing, "rise": rise}
-        yield {**row, "beyond": beyond}
+    for k, values in zip(ks, max_at_k(rewards, ks).T, strict=True):
+        gap = best - values
+        yield {
+            "k": k,
+            "max@k": float(values.mean()),
+            "missing": float(gap.mean()),
+            "rise": int((gap > 1e-9).sum()),
+            "beyond": beyond,
+        }
 
 
 def _weights(chances: FloatArray, n: int, k: int) -> Iterator[dict[str, Any]]:
     for method in METHODS_COMPARED:
         # `weighting` is by the gradient of p, and p (1 - p) makes it by that of the log odds.
         pull = weighting(method, n, k, chances) * chances * (1 - chances)
-        for solved, here in in_bands(chances).items():
-            share = float(pull[here].sum() / pull.sum()) if pull.sum() else None
-            about = {"solved": solved, "problems": int(here.sum())}
-            yield {**about, **used(method, n, k), "share": share}
+        for solved, in_band in in_bands(chances).items():
+            yield {
+                "solved": solved,
+                "problems": int(in_band.sum()),
+                **used(method, n, k),
+                "share": float(pull[in_band].sum() / pull.sum()) if pull.sum() else None,
+            }
 
 
 def in_bands(chances: FloatArray) -> dict[str, npt.NDArray[np.bool_]]:
     """Return by name of a band which problems are in it, given how often they are solved: (P,)."""
-    places = np.searchsorted(list(BANDS.values()), chances)
-    return {name: places == place for place, name in enumerate(BANDS)}
+    band_of = np.searchsorted(list(BANDS.values()), chances)
+    return {name: band_of == band for band, name in enumerate(BANDS)}
 
 
 def used(method: str, n: int, k: int) -> dict[str, Any]:
@@ -186,7 +216,7 @@ def used(method: str, n: int, k: int) -> dict[str, Any]:
     return {"method": method, "n": n, "k": k if METHODS[method].credit_row.uses_k else None}
 
 
-def _needed(difference: float, k: int, samples: int, chances: FloatArray) -> int | None:
+def _problems_needed(difference: float, k: int, samples: int, chances: FloatArray) -> int | None:
     with contextlib.suppress(InvalidValueError):  # no model can be so far above this one
         return problems_needed(difference, k=k, samples=samples, chances=chances)
     return None

@@ -64,8 +64,8 @@ class Comparison:
     @functools.cached_property
     def ks(self) -> tuple[int, ...]:
         """The k that all runs have."""
-        found = (set(run.results.ks) for run in self.runs)
-        return tuple(sorted(set.intersection(*found)))
+        of_runs = [set(run.results.ks) for run in self.runs]
+        return tuple(sorted(set.intersection(*of_runs)))
 
     @property
     def baseline(self) -> Run:
@@ -80,8 +80,9 @@ class Comparison:
     @property
     def metrics(self) -> tuple[str, ...]:
         """The metrics that differ: for rewards of 0 and 1 pass@k is max@k."""
-        found = [run.results.metrics for run in self.runs]
-        return METRICS[:1] if all(one["max@k"] == one["pass@k"] for one in found) else METRICS
+        of_runs = [run.results.metrics for run in self.runs]
+        equal = all(metrics["max@k"] == metrics["pass@k"] for metrics in of_runs)
+        return METRICS[:1] if equal else METRICS
 
     @property
     def selections(self) -> list[str]:
@@ -92,20 +93,26 @@ class Comparison:
     @property
     def passes(self) -> str:
         """What a sample does that passes."""
-        thresholds = {f"{1 if (t := run.results.threshold) is None else t:g}" for run in self.runs}
+        thresholds = set()
+        for run in self.runs:
+            threshold = run.results.threshold
+            thresholds.add("1" if threshold is None else f"{threshold:g}")
         return f"has a reward of {' or '.join(sorted(thresholds))} or more"
 
     def ranked(self, metric: str, k: int) -> list[str]:
         """Return the names by their means, the highest first; those without a mean are last."""
-        means = {run.name: run.metric(metric, k).mean for run in self.runs}
-        known = {name: -math.inf if mean is None else mean for name, mean in means.items()}
-        return sorted(known, key=known.__getitem__, reverse=True)
+        means = {}
+        for run in self.runs:
+            mean = run.metric(metric, k).mean
+            means[run.name] = -math.inf if mean is None else mean
+        return sorted(means, key=means.__getitem__, reverse=True)
 
     def shown_ks(self, wanted: Sequence[int]) -> list[int]:
         """Return those of `wanted` that all runs have, with the largest they have below them."""
-        shown = {k for k in wanted if k in self.ks}
+        common = {k for k in wanted if k in self.ks}
         below = [k for k in self.ks if k <= max(wanted)]
-        return sorted(shown | {max(below, default=self.ks[0])})
+        largest = max(below, default=self.ks[0])
+        return sorted(common | {largest})
 
     @property
     def over(self) -> Over:
@@ -162,8 +169,9 @@ class Reading:
 
     def results_of(self, source: ResultsSource, places: Mapping[str, str] | None = None) -> Results:
         """Return the results of one run; raises as `load_results`."""
-        k, threshold, column = self.k, self.threshold, self.column
-        return load_results(source, ks=k, threshold=threshold, column=column, mapping=places)
+        return load_results(
+            source, ks=self.k, threshold=self.threshold, column=self.column, mapping=places
+        )
 
 
 def load_comparison(
@@ -183,28 +191,35 @@ def load_comparison(
         raise InvalidValueError("results: must hold at least one run")
     for name in results:
         check_name(name, where="results")
-    runs = [Run(name, reading.results_of(of), folder_of(of)) for name, of in results.items()]
+    runs = [
+        Run(name, reading.results_of(source), folder_of(source)) for name, source in results.items()
+    ]
     baseline = reading.baseline
     if baseline is None:
         baseline = BASE if BASE in results else runs[0].name
     if baseline not in results:
         raise unknown_name("baseline", baseline, results)
-    runs.sort(key=lambda run: run.name != baseline)
+    runs.sort(key=lambda run: run.name != baseline)  # the baseline first, the others as they came
     for run in runs[1:]:
         if not allow_other_verifiers:
             _refuse_other_verifier(runs[0], run)
         if not allow_other_problems:
             _refuse_other_problems(runs[0], run)
     if allow_other_problems:
-        common = set.intersection(*(set(run.results.ids) for run in runs))
-        order = [i for i in runs[0].results.ids if i in common]
-        if not order:
-            raise InvalidValueError("results: the runs have no problem in common")
-        runs = [Run(r.name, only_problems(r.results, order), r.folder) for r in runs]
+        runs = _on_common_problems(runs)
     comparison = Comparison(tuple(runs))
     if not comparison.ks:
         raise InvalidValueError("results: the runs have no k in common")
     return comparison
+
+
+def _on_common_problems(runs: Sequence[Run]) -> list[Run]:
+    """Return the runs over the problems that all of them have, in the order of the first."""
+    common = set.intersection(*(set(run.results.ids) for run in runs))
+    ids = [problem_id for problem_id in runs[0].results.ids if problem_id in common]
+    if not ids:
+        raise InvalidValueError("results: the runs have no problem in common")
+    return [Run(run.name, only_problems(run.results, ids), run.folder) for run in runs]
 
 
 def comparison_of(results: Runs, reading: Reading = Reading()) -> Comparison:
@@ -214,8 +229,10 @@ def comparison_of(results: Runs, reading: Reading = Reading()) -> Comparison:
 
 def folder_of(source: ResultsSource) -> Path | None:
     """Return the folder that results are in, None where they are given in another way."""
-    folder = None if isinstance(source, Results | Mapping) else Path(source)
-    return folder if folder is not None and folder.is_dir() else None
+    if isinstance(source, Results | Mapping):
+        return None
+    path = Path(source)
+    return path if path.is_dir() else None
 
 
 def check_name(name: str, *, where: str) -> None:
@@ -226,29 +243,31 @@ def check_name(name: str, *, where: str) -> None:
 
 def pooled(seeds: Mapping[str, Comparison]) -> Comparison:
     """Return the runs over the problems of all seeds; raises InvalidValueError where one lacks."""
-    parts = tuple(seeds.values())
-    found = []
-    for name in parts[0].names:
-        by_seed = {seed: part.run(name).results for seed, part in seeds.items()}
-        found.append(Run(name, pool_results(by_seed)))
-    return Comparison(tuple(found), parts)
+    of_seeds = tuple(seeds.values())
+    runs = []
+    for name in of_seeds[0].names:
+        by_seed = {seed: comparison.run(name).results for seed, comparison in seeds.items()}
+        runs.append(Run(name, pool_results(by_seed)))
+    return Comparison(tuple(runs), of_seeds)
 
 
 def _refuse_other_problems(first: Run, other: Run) -> None:
-    ids = [run.results.ids for run in (first, other)]
-    digests = [run.results.recorded("settings.problems.sha256") for run in (first, other)]
-    if ids[0] != ids[1] or digests[0] != digests[1]:
-        raise InvalidValueError(
-            f"results: {other.name!r} ({counted(len(ids[1]))}) is not over the same problems as "
-            f"{first.name!r} ({counted(len(ids[0]))}), so they cannot be compared; "
-            "maxatk compare --allow-other-problems compares those they share"
-        )
+    same_ids = first.results.ids == other.results.ids
+    place = "settings.problems.sha256"
+    if same_ids and first.results.recorded(place) == other.results.recorded(place):
+        return
+    raise InvalidValueError(
+        f"results: {other.name!r} ({counted(len(other.results.ids))}) is not over the same "
+        f"problems as {first.name!r} ({counted(len(first.results.ids))}), so they cannot be "
+        "compared; maxatk compare --allow-other-problems compares those they share"
+    )
 
 
 def _refuse_other_verifier(first: Run, other: Run) -> None:
-    verifiers = [run.results.recorded("settings.verifier") for run in (first, other)]
-    if verifiers[0] != verifiers[1]:
+    verifier = first.results.recorded("settings.verifier")
+    other_verifier = other.results.recorded("settings.verifier")
+    if verifier != other_verifier:
         raise InvalidValueError(
-            f"results: {other.name!r} was verified with {verifiers[1]}, {first.name!r} with "
-            f"{verifiers[0]}, so a difference may be the verifier's"
+            f"results: {other.name!r} was verified with {other_verifier}, {first.name!r} with "
+            f"{verifier}, so a difference may be the verifier's"
         )

@@ -28,8 +28,12 @@ class Decision:
     @property
     def against_best(self) -> list[PairedTest]:
         """The one with the highest mean against every other model, at each k."""
-        best = ((self.leaders[test.measure.k][0], test) for test in self.tests)
-        return [t.seen_from(name) for name, t in best if name in (t.first, t.second)]
+        tests = []
+        for test in self.tests:
+            best = self.leaders[test.measure.k][0]
+            if best in (test.first, test.second):
+                tests.append(test.seen_from(best))
+        return tests
 
     @property
     def against_baseline(self) -> list[PairedTest]:
@@ -38,40 +42,60 @@ class Decision:
 
     def advice(self, k: int) -> str:
         """Return the verdict at one k as one sends it to a colleague, in a sentence or two."""
-        (best, *tied), other = self.leaders[k], self.comparison.baseline.name
+        best, *tied = self.leaders[k]
+        other = self.comparison.baseline.name
         if other == best:
             other = self.comparison.ranked(self.metric, k)[1]
-        runs = [self.comparison.run(name) for name in (best, other)]
-        cells = [mean_cell(run.metric(self.metric, k)) for run in runs]
-        first, second = (f"{cell.text} {cell.detail}" for cell in cells)
         start = f"{best} is not told apart from {other}" if other in tied else f"take {best}"
-        many, one = f"its best of {k} is worth", "its answer is worth"
+        worth, other_worth = self._worth(best, k), self._worth(other, k)
+        advice = (
+            f"For N = {k} {start}: {self._unit_of_worth(k)} {worth} against {other_worth} of "
+            f"{other}."
+        )
+        further = [name for name in tied if name != other]
+        if further:
+            advice += f" The test does not tell it from {_listed(further)}."
+        return advice
+
+    def _worth(self, name: str, k: int) -> str:
+        cell = mean_cell(self.comparison.run(name).metric(self.metric, k))
+        return f"{cell.text} {cell.detail}"
+
+    def _unit_of_worth(self, k: int) -> str:
         if self.metric == "pass@k":
-            many, one = f"one of {k} passes with a chance of", "it passes with a chance of"
-        others = [name for name in tied if name != other]
-        last = f" The test does not tell it from {_listed(others)}." if others else ""
-        worth = many if k > 1 else one
-        return f"For N = {k} {start}: {worth} {first} against {second} of {other}.{last}"
+            return f"{f'one of {k}' if k > 1 else 'it'} passes with a chance of"
+        return f"its {f'best of {k}' if k > 1 else 'answer'} is worth"
 
     @property
     def sentences(self) -> list[str]:
         """The verdict in words: which model for which N, then each against the baseline."""
-        lines, known = [], self.comparison.ks
-        baseline, *others = self.comparison.names
-        for names, found in itertools.groupby(known, lambda k: frozenset(self.leaders[k])):
-            ks = list(found)
-            shown = sorted(names, key=self.leaders[ks[0]].index)
-            apart = "" if len(shown) == 1 else ", which the test does not tell apart"
-            lines.append(f"{_span(ks, known, start='For')}: {_listed(shown)}{apart}.")
-        for name in others:
-            parts: list[str] = []
-            tests = [test for test in self.against_baseline if test.first == name]
-            for mark, same in itertools.groupby(tests, lambda test: test.mark):
-                base = baseline if not parts or not mark else "it"
-                span = _span([test.measure.k for test in same], known, start="for")
-                parts.append(f"{mark or 'not told apart from'} {base} {span}")
-            lines.append(f"{name} is {_listed(parts)}.")
-        return lines
+        sentences = []
+        # A line for every run of k with the same leaders, whatever their order.
+        spans = itertools.groupby(self.comparison.ks, lambda k: frozenset(self.leaders[k]))
+        for leaders, span in spans:
+            ks = list(span)
+            names = sorted(leaders, key=self.leaders[ks[0]].index)
+            apart = "" if len(names) == 1 else ", which the test does not tell apart"
+            sentences.append(f"{self._span(ks, start='For')}: {_listed(names)}{apart}.")
+        sentences += map(self._against_baseline_in_words, self.comparison.names[1:])
+        return sentences
+
+    def _against_baseline_in_words(self, name: str) -> str:
+        tests = [test for test in self.against_baseline if test.first == name]
+        parts: list[str] = []
+        for mark, span in itertools.groupby(tests, lambda test: test.mark):
+            ks = [test.measure.k for test in span]
+            # "above base for N = 2 and below it for N = 4", but "not told apart from base".
+            base = "it" if parts and mark else self.comparison.baseline.name
+            parts.append(f"{mark or 'not told apart from'} {base} {self._span(ks, start='for')}")
+        return f"{name} is {_listed(parts)}."
+
+    def _span(self, ks: Sequence[int], *, start: str) -> str:
+        """Return `For N = 2 to 8`; `For every N from 1 to 8` where these are all there are."""
+        if len(ks) == 1:
+            return f"{start} N = {ks[0]}"
+        all_of_them = len(ks) == len(self.comparison.ks)
+        return f"{start} {'every N from' if all_of_them else 'N ='} {ks[0]} to {ks[-1]}"
 
 
 def decide(
@@ -85,19 +109,12 @@ def decide(
     tests = with_adjusted_p([by_k[k] for k in comparison.ks for by_k in pairs], alpha)
     leaders = {}
     for k in comparison.ks:
-        best, *rest = comparison.ranked(metric, k)
-        seen = [t.seen_from(best) for t in tests if t.measure.k == k]
-        beaten = {t.second for t in seen if t.first == best and t.mark == "above"}
-        leaders[k] = (best, *(name for name in rest if name not in beaten))
+        best, *others = comparison.ranked(metric, k)
+        of_best = [test.seen_from(best) for test in tests if test.measure.k == k]
+        beaten = {test.second for test in of_best if test.first == best and test.mark == "above"}
+        tied = [name for name in others if name not in beaten]
+        leaders[k] = (best, *tied)
     return Decision(comparison, metric, alpha, leaders, tests)
-
-
-def _span(ks: Sequence[int], known: Sequence[int], *, start: str) -> str:
-    """Return `For N = 2 to 8`; `For every N from 1 to 8` where these are all that are known."""
-    if len(ks) == 1:
-        return f"{start} N = {ks[0]}"
-    which = "every N from" if len(ks) == len(known) else "N ="
-    return f"{start} {which} {ks[0]} to {ks[-1]}"
 
 
 def _listed(parts: Sequence[str]) -> str:

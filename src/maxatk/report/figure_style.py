@@ -39,8 +39,18 @@ STYLE = {
 BASE_COLOR = "#808080"
 # Each has a contrast of 3 to 1 on both grounds of the page; the first four are of Okabe and Ito.
 PALETTE = (
-    *("#d55e00", "#0072b2", "#009e73", "#cc79a7", "#b88600", "#3f93d8"),
-    *("#8a5cf0", "#b32883", "#2f8540", "#74711a", "#d4304c", "#2f9ca5"),
+    "#d55e00",
+    "#0072b2",
+    "#009e73",
+    "#cc79a7",
+    "#b88600",
+    "#3f93d8",
+    "#8a5cf0",
+    "#b32883",
+    "#2f8540",
+    "#74711a",
+    "#d4304c",
+    "#2f9ca5",
 )
 DASHES = ("solid", "dashed", "dotted")
 MARKERS = "osD^vP"
@@ -61,15 +71,30 @@ def lines_for(names: Sequence[str]) -> dict[str, Line]:
     `base` is grey. Others have the colour of their place among the methods, or of a hash, or the
     next that is free: methods choose first, then the others by alphabet.
     """
-    chosen: dict[str, str] = {BASE: BASE_COLOR}
-    places = {name: place for place, name in enumerate(METHODS)}
-    for name in sorted({*names} - {BASE}, key=lambda name: (places.get(name, len(places)), name)):
-        first = places.get(name, zlib.crc32(name.encode("utf-8", "replace"))) % len(PALETTE)
-        colors = (*PALETTE[first:], *PALETTE[:first])
-        chosen[name] = next((c for c in colors if c not in chosen.values()), colors[0])
-    others = itertools.cycle(itertools.product(DASHES, MARKERS))
-    styles = itertools.chain([("dashed", "X")], others)
-    return {name: Line(chosen[name], *style) for name, style in zip(names, styles, strict=False)}
+    colors = _colors_of(names)
+    lines = {}
+    styles = itertools.cycle(itertools.product(DASHES, MARKERS))
+    for place, name in enumerate(names):
+        dash, marker = ("dashed", "X") if place == 0 else next(styles)
+        lines[name] = Line(colors[name], dash, marker)
+    return lines
+
+
+def _colors_of(names: Sequence[str]) -> dict[str, str]:
+    """Return the colour of every name, the same on every page as far as colours are free."""
+    colors = {BASE: BASE_COLOR}
+    places = {method: place for place, method in enumerate(METHODS)}
+
+    def methods_first(name: str) -> tuple[int, str]:
+        return places.get(name, len(places)), name
+
+    for name in sorted({*names} - {BASE}, key=methods_first):
+        # Python's own hash of a text differs from process to process.
+        wish = places.get(name, zlib.crc32(name.encode("utf-8", "replace"))) % len(PALETTE)
+        from_wish_on = PALETTE[wish:] + PALETTE[:wish]
+        free = [color for color in from_wish_on if color not in colors.values()]
+        colors[name] = free[0] if free else PALETTE[wish]
+    return colors
 
 
 def drawn_name(name: str) -> str:
@@ -93,14 +118,15 @@ def figure_file(path: str | Path, size: tuple[float, float]) -> Iterator[Figure]
 def inline_svg(name: str, label: str, draw: Callable[[Axes], None], height: float = 3.6) -> str:
     """Return what is drawn as SVG to stand in a page; `name` is unique there and begins all ids."""
     buffer = io.StringIO()
-    nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+    no_metadata = dict.fromkeys(("Date", "Creator", "Format", "Type"))
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(5.0, height), layout="constrained", facecolor="none")
         axes = figure.subplots(subplot_kw={"facecolor": "none"})
         draw(axes)
-        FigureCanvasSVG(figure).print_svg(buffer, metadata=nothing)  # savefig would draw twice
-    place = axes.get_position()
-    ends = " ".join(f"{value:.6g}" for value in (place.x0, place.x1, *axes.get_xlim()))
+        FigureCanvasSVG(figure).print_svg(buffer, metadata=no_metadata)  # savefig would draw twice
+    box = axes.get_position()
+    # Where the axes begin and end in the figure, and their values there: a click becomes a k.
+    ends = " ".join(f"{value:.6g}" for value in (box.x0, box.x1, *axes.get_xlim()))
     svg = buffer.getvalue()
     svg = svg[svg.index("<svg") :].replace(_INK, "currentColor")
     svg = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", svg, flags=re.DOTALL)
@@ -109,7 +135,7 @@ def inline_svg(name: str, label: str, draw: Callable[[Axes], None], height: floa
         svg = svg.replace(before, f"{before}{name}-")
     head, body = svg.split(">", 1)
     svg = re.sub(r' (width|height)="[^"]*"', "", head) + ">" + body
-    # What a style element said of the whole page.
-    said = f'role="img" aria-label="{label}" data-x="{ends}"'  # the axes, for a click
+    attributes = f'role="img" aria-label="{label}" data-x="{ends}"'
+    # What the style element had said, which would have been true for the whole page.
     joints = 'stroke-linejoin="round" stroke-linecap="butt"'
-    return svg.replace("<svg ", f"<svg {said} {joints} ", 1)
+    return svg.replace("<svg ", f"<svg {attributes} {joints} ", 1)

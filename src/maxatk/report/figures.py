@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -21,20 +21,22 @@ from maxatk.report.paired_tests import paired_tests
 
 _BINS = 40
 _RATES = np.linspace(0.005, 0.995, 199)
+_Point: TypeAlias = tuple[float | None, float | None, float | None]
+"""A mean and the ends of its interval, None where there is none."""
 
 
 def metric_svg(comparison: Comparison, metric: str, names: Sequence[str] = ()) -> str:
     """Return one panel of Figure 1 as inline SVG; `names`, all of the page, decide on colours."""
-    name, label = metric.replace("@", "-at-"), f"{metric} against k"
-    return inline_svg(name, label, lambda axes: _draw_metric(axes, comparison, metric, names))
+    draw = functools.partial(_draw_metric, comparison=comparison, metric=metric, names=names)
+    return inline_svg(metric.replace("@", "-at-"), f"{metric} against k", draw)
 
 
 def entropy_svg(comparison: Comparison, names: Sequence[str] = ()) -> str | None:
     """Return Figure 2 as inline SVG, as `metric_svg` does; None if no run recorded entropy."""
     if not any(run.results.entropy for run in comparison.runs):
         return None
-    label = "Distribution of the entropy of completions"
-    return inline_svg("entropy", label, lambda axes: _draw_entropies(axes, comparison, names))
+    draw = functools.partial(_draw_entropies, comparison=comparison, names=names)
+    return inline_svg("entropy", "Distribution of the entropy of completions", draw)
 
 
 def figure1(results: Runs, path: str | Path) -> Path:
@@ -105,8 +107,8 @@ def _comparison_in(source: Runs | Results | ModelComparison) -> Comparison:
         source = {"results": source}
     if isinstance(source, ModelComparison):
         if len(source.comparisons) > 1:
-            known = list(source.comparisons)
-            raise InvalidValueError(f"source: draw one of its comparisons, {known}")
+            benchmarks = list(source.comparisons)
+            raise InvalidValueError(f"source: draw one of its comparisons, {benchmarks}")
         (source,) = source.comparisons.values()
     return comparison_of(source)
 
@@ -114,22 +116,22 @@ def _comparison_in(source: Runs | Results | ModelComparison) -> Comparison:
 def _draw_metric(
     axes: Axes, comparison: Comparison, metric: str, names: Sequence[str] = ()
 ) -> None:
-    found = {
-        run.name: [dataclasses.astuple(run.metric(metric, k))[:3] for k in comparison.ks]
-        for run in comparison.runs
-    }
-    _draw_bands(axes, comparison.ks, found, lines_for(names or comparison.names))
+    bands: dict[str, list[_Point]] = {}
+    for run in comparison.runs:
+        means = [run.metric(metric, k) for k in comparison.ks]
+        bands[run.name] = [(mean.mean, mean.low, mean.high) for mean in means]
+    _draw_bands(axes, comparison.ks, bands, lines_for(names or comparison.names))
     axes.set_ylabel(metric)
 
 
 def _draw_gains(axes: Axes, comparison: Comparison, metric: str, run: Run) -> None:
-    found = {}
+    bands: dict[str, list[_Point]] = {}
     for name in comparison.names:
         if name != run.name:
             tests = paired_tests(comparison, metric, name, run.name).values()
-            found[name] = [(test.difference, test.low, test.high) for test in tests]
+            bands[name] = [(test.difference, test.low, test.high) for test in tests]
     lines = lines_for(comparison.names)
-    _draw_bands(axes, comparison.ks, found, lines)
+    _draw_bands(axes, comparison.ks, bands, lines)
     axes.axhline(0, color=lines[run.name].color, linewidth=1)
     axes.set_ylabel(f"{metric} less that of {drawn_name(run.name)}")
 
@@ -137,14 +139,16 @@ def _draw_gains(axes: Axes, comparison: Comparison, metric: str, run: Run) -> No
 def _draw_bands(
     axes: Axes,
     ks: Sequence[int],
-    found: Mapping[str, Sequence[Sequence[float | None]]],
+    bands: Mapping[str, Sequence[_Point]],
     lines: Mapping[str, Line],
 ) -> None:
-    for name, numbers in found.items():
-        line, (mean, low, high) = lines[name], np.array(numbers, dtype=np.float64).T
+    """Draw against k the curve of every name in its band, from the points at the `ks`."""
+    for name, points in bands.items():
+        line = lines[name]
+        mean, low, high = np.array(points, dtype=np.float64).T  # NaN where there is none
         axes.fill_between(ks, low, high, color=line.color, alpha=0.12, linewidth=0)
-        (drawn,) = axes.plot(ks, mean, color=line.color, linestyle=line.dash, marker=line.marker)
-        drawn.set_label(drawn_name(name))
+        (curve,) = axes.plot(ks, mean, color=line.color, linestyle=line.dash, marker=line.marker)
+        curve.set_label(drawn_name(name))
     axes.set_xscale("log", base=2)
     axes.set_xticks(ks, [str(k) for k in ks])
     axes.set_xticks([], minor=True)
@@ -158,17 +162,19 @@ def _draw_entropies(axes: Axes, comparison: Comparison, names: Sequence[str] = (
         if run.results.entropy is not None
     }
     lines = lines_for(names or comparison.names)
-    width = max(found.width for found in histograms.values())
-    longest = max(found.width * len(found.counts) for found in histograms.values())
-    while longest / width > _BINS:
+    # One width for all: widths are powers of two, so that the narrower bins fit into the widest.
+    width = max(histogram.width for histogram in histograms.values())
+    end = max(histogram.width * len(histogram.counts) for histogram in histograms.values())
+    while end / width > _BINS:
         width *= 2
-    edges = np.arange(0.0, longest + width, width).tolist()
+    edges = np.arange(0.0, end + width, width).tolist()
     for name, histogram in histograms.items():
+        line = lines[name]
         middles = histogram.width * (np.arange(len(histogram.counts)) + 0.5)
-        shares, color = np.array(histogram.counts) / sum(histogram.counts), lines[name].color
-        draw = functools.partial(axes.hist, middles, edges, weights=shares, color=color)
+        shares = np.array(histogram.counts) / sum(histogram.counts)
+        draw = functools.partial(axes.hist, middles, edges, weights=shares, color=line.color)
         draw(histtype="stepfilled", alpha=0.15)
-        draw(histtype="step", linestyle=lines[name].dash, linewidth=1.8, label=drawn_name(name))
+        draw(histtype="step", linestyle=line.dash, linewidth=1.8, label=drawn_name(name))
     axes.set(xlabel="entropy of a completion, nats", ylabel="share of completions")
     axes.set_xlim(left=0)
     axes.set_ylim(bottom=0)

@@ -70,14 +70,19 @@ class ModelComparison:
 
     def _repr_html_(self) -> str:
         table = scores_table(self.comparisons, self.measures, self.stars)
-        rows = ([f"{cell.text} {cell.detail}" for cell in row] for row in table.rows)
+        rows = [[f"{cell.text} {cell.detail}" for cell in row] for row in table.rows]
         return f"<pre>{escape(self.verdict)}</pre>" + html_table(table.header, rows)
 
     @property
     def stars(self) -> dict[Measure, str]:
         """The models that are significantly above all others in a measure."""
-        leaders = {m: self.decisions[m.benchmark, m.metric].leaders[m.k] for m in self.measures}
-        return {measure: best for measure, (best, *tied) in leaders.items() if not tied}
+        stars = {}
+        for measure in self.measures:
+            decision = self.decisions[measure.benchmark, measure.metric]
+            best, *tied = decision.leaders[measure.k]
+            if not tied:
+                stars[measure] = best
+        return stars
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,79 +124,103 @@ def compare(
         raise InvalidValueError(f"results: comparing needs two models or more, got {len(results)}")
     comparisons = {
         benchmark: load_comparison(
-            found,
+            sources,
             options,
             allow_other_problems=options.allow_other_problems,
             allow_other_verifiers=options.allow_other_verifiers,
         )
-        for benchmark, found in _sources(results, options).items()
+        for benchmark, sources in _sources(results, options).items()
     }
     decisions = {
-        (name, str(metric)): decide(found, metric, benchmark=name, alpha=options.alpha)
-        for name, found in comparisons.items()
+        (benchmark, str(metric)): decide(
+            comparison, metric, benchmark=benchmark, alpha=options.alpha
+        )
+        for benchmark, comparison in comparisons.items()
         for metric in options.metric
     }
     measures = tuple(
-        Measure(name, metric, k)
-        for name, metric in decisions
-        for k in comparisons[name].shown_ks(options.k or DEFAULT_KS)
+        Measure(benchmark, metric, k)
+        for benchmark, metric in decisions
+        for k in comparisons[benchmark].shown_ks(options.k or DEFAULT_KS)
     )
-
-    def shown(tests: Iterable[PairedTest]) -> tuple[PairedTest, ...]:
-        found = []
-        for test in tests:
-            if test.measure in measures:
-                of, measure = comparisons[test.measure.benchmark], test.measure
-                pair = [of.run(name) for name in (test.first, test.second)]
-                values = [run.values(measure.metric, [measure.k])[:, 0] for run in pair]
-                found.append(dataclasses.replace(test, wilcoxon_p=wilcoxon(*values)))
-        return tuple(found)
-
-    found = decisions.values()
+    leaders = [test for decision in decisions.values() for test in decision.against_best]
+    differences = [test for decision in decisions.values() for test in decision.against_baseline]
     return ModelComparison(
         comparisons,
         decisions,
         measures,
-        leaders=shown(test for decision in found for test in decision.against_best),
-        differences=shown(test for decision in found for test in decision.against_baseline),
+        leaders=_shown(leaders, measures, comparisons),
+        differences=_shown(differences, measures, comparisons),
     )
+
+
+def _shown(
+    tests: Iterable[PairedTest],
+    measures: Sequence[Measure],
+    comparisons: Mapping[str, Comparison],
+) -> tuple[PairedTest, ...]:
+    """Return the tests at these measures, with the p of the paper's test beside ours."""
+    shown = []
+    for test in tests:
+        measure = test.measure
+        if measure not in measures:
+            continue
+        comparison = comparisons[measure.benchmark]
+        first, second = [
+            comparison.run(name).values(measure.metric, [measure.k])[:, 0]
+            for name in (test.first, test.second)
+        ]
+        shown.append(dataclasses.replace(test, wilcoxon_p=wilcoxon(first, second)))
+    return tuple(shown)
 
 
 def _sources(
     results: Mapping[str, ResultsSource], options: CompareOptions
 ) -> dict[str, dict[str, ResultsSource]]:
     """Return the results by model of every benchmark, or of every value of a field in each."""
-    parts = {name: _benchmarks(source) for name, source in results.items()}
-    first = next(iter(parts))
-    for name in parts:
-        if parts[name].keys() != parts[first].keys():
+    by_model = {name: _benchmarks(source) for name, source in results.items()}
+    first = next(iter(by_model))
+    benchmarks = by_model[first]
+    for name, of_model in by_model.items():
+        if of_model.keys() != benchmarks.keys():
             raise InvalidValueError(
-                f"results: {first!r} has the benchmarks {sorted(parts[first])}, {name!r} has "
-                f"{sorted(parts[name])}; every model needs the same"
+                f"results: {first!r} has the benchmarks {sorted(benchmarks)}, {name!r} has "
+                f"{sorted(of_model)}; every model needs the same"
             )
-    found: dict[str, dict[str, ResultsSource]] = {}
-    for benchmark, name in itertools.product(parts[first], parts):
-        groups = {benchmark: parts[name][benchmark]}
-        if options.by is not None:
-            by_value = results_by(options.results_of(groups[benchmark]), options.by)
-            groups = {f"{benchmark} {options.by}={v}".strip(): by_value[v] for v in by_value}
-        for group, part in groups.items():
-            found.setdefault(group, {})[name] = part
-    for group, models in found.items():
+    sources: dict[str, dict[str, ResultsSource]] = {}
+    for benchmark, (name, of_model) in itertools.product(benchmarks, by_model.items()):
+        for group, source in _groups(benchmark, of_model[benchmark], options).items():
+            sources.setdefault(group, {})[name] = source
+    for group, models in sources.items():
         missing = [name for name in results if name not in models]
         if missing:
             raise InvalidValueError(f"by: {missing[0]!r} has no problem with {group}")
-    return found
+    return sources
+
+
+def _groups(
+    benchmark: str, source: ResultsSource, options: CompareOptions
+) -> dict[str, ResultsSource]:
+    """Return the results of one benchmark, or of every value of the field `by` in it."""
+    if options.by is None:
+        return {benchmark: source}
+    by_value = results_by(options.results_of(source), options.by)
+    return {
+        f"{benchmark} {options.by}={value}".strip(): results for value, results in by_value.items()
+    }
 
 
 def _benchmarks(source: ResultsSource) -> dict[str, ResultsSource]:
+    """Return the results of every benchmark of a model; the only one is named ""."""
     folder = folder_of(source)
     if folder is None or (folder / RESULTS).is_file():
         return {"": source}
-    inner = {path.parent.name: path.parent for path in sorted(folder.glob(f"*/{RESULTS}"))}
+    inner: dict[str, ResultsSource] = {}
+    for path in sorted(folder.glob(f"*/{RESULTS}")):
+        inner[path.parent.name] = path.parent
     if not inner:
         raise MissingFileError(f"{folder}: holds no {RESULTS}, and no folders of benchmarks")
-    return dict(inner)
+    return inner
 
 
 def table_of_tests(heading: str, tests: Sequence[PairedTest], *, over: Over = "problems") -> Table:
@@ -227,41 +256,50 @@ def tidy_rows(compared: ModelComparison) -> dict[str, list[TidyRow]]:
 
     "tied" are the models that the test does not tell from the best. None is a missing number.
     """
+    verdict: list[TidyRow] = []
+    for (benchmark, metric), decision in compared.decisions.items():
+        for k, (best, *tied) in decision.leaders.items():
+            verdict.append(
+                {
+                    **dataclasses.asdict(Measure(benchmark, metric, k)),
+                    "test": decision.comparison.test_name,
+                    "best": best,
+                    "tied": " ".join(tied),
+                }
+            )
     return {
         "scores": score_rows(compared.comparisons, compared.measures),
         "leaders": list(map(row_of_test, compared.leaders)),
         "differences": list(map(row_of_test, compared.differences)),
-        "verdict": [
-            {
-                **dataclasses.asdict(Measure(benchmark, metric, k)),
-                "test": decision.comparison.test_name,
-                "best": best,
-                "tied": " ".join(tied),
-            }
-            for (benchmark, metric), decision in compared.decisions.items()
-            for k, (best, *tied) in decision.leaders.items()
-        ],
+        "verdict": verdict,
     }
 
 
 def score_rows(comparisons: Mapping[str, Comparison], measures: Sequence[Measure]) -> list[TidyRow]:
     """Return the mean of every model in every measure, with 95% interval, and what it lacks."""
-    return [
-        {
-            **dataclasses.asdict(measure),
-            "model": run.name,
-            **{key: getattr(found, key) for key in ("mean", "low", "high", "problems")},
-            **run.results.counts.row,
-        }
-        for measure in measures
-        for run in comparisons[measure.benchmark].runs
-        for found in [run.metric(measure.metric, measure.k)]
-    ]
+    rows: list[TidyRow] = []
+    for measure in measures:
+        for run in comparisons[measure.benchmark].runs:
+            mean = run.metric(measure.metric, measure.k)
+            rows.append(
+                {
+                    **dataclasses.asdict(measure),
+                    "model": run.name,
+                    "mean": mean.mean,
+                    "low": mean.low,
+                    "high": mean.high,
+                    "problems": mean.problems,
+                    **run.results.counts.row,
+                }
+            )
+    return rows
 
 
 def row_of_test(test: PairedTest) -> dict[str, Any]:
     """Return a test as a row: benchmark, metric, k, first, second, its numbers and of its seeds."""
     row = dataclasses.asdict(test)
-    equal, by_seed = row.pop("zeros"), row.pop("by_seed")
-    counts = {"equal": equal, "seeds": len(by_seed), "seeds_above": test.above}
-    return {**row.pop("measure"), **row, **counts}
+    measure = row.pop("measure")
+    row["equal"] = row.pop("zeros")
+    row["seeds"] = len(row.pop("by_seed"))
+    row["seeds_above"] = test.above
+    return {**measure, **row}

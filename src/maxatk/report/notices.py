@@ -23,28 +23,34 @@ class Notice:
 
 def notices(comparison: Comparison) -> list[Notice]:
     """Return what a reader should know of these runs before any number."""
-    runs = comparison.runs
-    lacking = [f"{run.name}: {said}." for run in runs if (said := run.results.counts.lacking)]
-    cut_off = [
-        f"{run.name} has {share:.1%} of its samples cut off by their length, so that its metrics "
-        "say much about sampling.max_new_tokens."
-        for run in runs
-        if (share := run.results.cut_off) is not None and share > MOST_CUT_OFF
-    ]
+    lacking = []
+    cut_off = []
+    for run in comparison.runs:
+        if run.results.counts.lacking:
+            lacking.append(f"{run.name}: {run.results.counts.lacking}.")
+        share = run.results.cut_off
+        if share is not None and share > MOST_CUT_OFF:
+            cut_off.append(
+                f"{run.name} has {share:.1%} of its samples cut off by their length, so that its "
+                "metrics say much about sampling.max_new_tokens."
+            )
     differing = setting_differences(comparison)
-    found = [
+    about_runs = [
         Notice("setting-differences", "The runs differ in more than the model:", differing),
         Notice("cut-off", "Samples were cut off:", cut_off),
         Notice("unscored", "Samples without a reward:", lacking),
     ]
-    found = [notice for notice in found if notice.lines]
-    problems = comparison.baseline.problems
-    if problems < FEW_PROBLEMS:
-        text = "there is no interval."
-        if problems > 1:
-            text = (
-                "intervals are Student's t. Where most problems are at the ceiling of 1 even these "
-                "are too narrow: the tables say how many are below it."
-            )
-        found.append(Notice("few-problems", f"With {tables.counted(problems)} only, {text}"))
-    return found
+    notices = [notice for notice in about_runs if notice.lines]
+    if comparison.baseline.problems < FEW_PROBLEMS:
+        notices.append(_few_problems(comparison.baseline.problems))
+    return notices
+
+
+def _few_problems(problems: int) -> Notice:
+    text = "there is no interval."
+    if problems > 1:
+        text = (
+            "intervals are Student's t. Where most problems are at the ceiling of 1 even these "
+            "are too narrow: the tables say how many are below it."
+        )
+    return Notice("few-problems", f"With {tables.counted(problems)} only, {text}")

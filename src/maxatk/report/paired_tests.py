@@ -102,51 +102,57 @@ def paired_tests(
     Raises InvalidValueError for the name of no run.
     """
     ks = comparison.ks
-    values = [
-        [part.run(name).values(metric, ks) for name in (first, second)]
-        for part in comparison.seeds or (comparison,)
-    ]
-    moved = [one - other for one, other in values]
-    most = 1.0 if all(in_unit(one) for pair in values for one in pair) else math.inf
-    found, prompts = (within(one, -most, most) for one in _differences(comparison, moved))
-    means = [mean_and_error(of_seed)[0] for of_seed in moved] if comparison.seeds else []
+    parts = comparison.seeds or (comparison,)
+    first_values = [part.run(first).values(metric, ks) for part in parts]  # (P, K) of every seed
+    second_values = [part.run(second).values(metric, ks) for part in parts]
+    differences = [a - b for a, b in zip(first_values, second_values, strict=True)]
+    most = 1.0 if all(map(in_unit, [*first_values, *second_values])) else math.inf
+    test, over_problems = _tests_of(comparison, differences)
+    test = within(test, -most, most)
+    over_problems = within(over_problems, -most, most)
+    means: list[FloatArray] = []  # of every seed
+    if comparison.seeds:
+        means = [mean_and_error(of_seed)[0] for of_seed in differences]
     return {
         k: PairedTest(
             measure=Measure(benchmark, metric, k),
             first=first,
             second=second,
-            difference=_known(found.mean[at]),
-            low=_known(found.low[at]),
-            high=_known(found.high[at]),
-            problems=int(found.problems[at]),
-            zeros=int(found.zeros[at]),
-            p=float(found.p[at]),
-            by_seed=tuple(_known(mean[at]) for mean in means),
-            prompts_low=_known(prompts.low[at]) if means else None,
-            prompts_high=_known(prompts.high[at]) if means else None,
+            difference=_none_for_nan(test.mean[column]),
+            low=_none_for_nan(test.low[column]),
+            high=_none_for_nan(test.high[column]),
+            problems=int(test.problems[column]),
+            zeros=int(test.zeros[column]),
+            p=float(test.p[column]),
+            by_seed=tuple(_none_for_nan(mean[column]) for mean in means),
+            prompts_low=_none_for_nan(over_problems.low[column]) if means else None,
+            prompts_high=_none_for_nan(over_problems.high[column]) if means else None,
         )
-        for at, k in enumerate(ks)
+        for column, k in enumerate(ks)
     }
 
 
-def _differences(
-    comparison: Comparison, moved: Sequence[FloatArray]
+def _tests_of(
+    comparison: Comparison, differences: Sequence[FloatArray]
 ) -> tuple[paired.PairedDifference, paired.PairedDifference]:
-    """Return the test of differences, (P, K) of every seed, and that over problems alone."""
+    """Return the test of differences, (P, K) of every seed, and that over problems alone.
+
+    The second speaks of these very trainings: of a problem that seeds share, it has the mean.
+    """
     if comparison.shared:
-        table = np.array(moved)
-        rows = mean_and_error(table.reshape(len(table), -1))[0].reshape(table.shape[1:])
+        table = np.array(differences)  # (S, P, K)
+        by_problem = mean_and_error(table.reshape(len(table), -1))[0].reshape(table.shape[1:])
     else:
-        table, rows = np.empty(0), np.concatenate(moved)
-    prompts = paired.paired_difference(rows, np.zeros_like(rows))
+        by_problem = np.concatenate(differences)
+    over_problems = paired.paired_difference(by_problem, np.zeros_like(by_problem))
     if comparison.over == "problems":
-        return prompts, prompts
+        return over_problems, over_problems
     if comparison.shared:
-        return paired.over_seeds_and_problems(table), prompts
-    return paired.over_seeds(moved), prompts
+        return paired.over_seeds_and_problems(table), over_problems
+    return paired.over_seeds(differences), over_problems
 
 
-def _known(value: float) -> float | None:
+def _none_for_nan(value: float) -> float | None:
     return None if math.isnan(value) else float(value)
 
 

@@ -10,39 +10,55 @@ from maxatk.objectives.methods import Method
 from maxatk.report.comparison import BASE, Comparison, Run
 from maxatk.report.tables import Table, table_of, table_of_rows
 
-_MEANT_TO_DIFFER = (
-    *("model.model", "model.weights", "model.stored_dtype"),
-    *("samples.sha256", "rewards.sha256"),
-)
-# What of an environment the numbers of two models may differ by.
-_NUMERICS = ("gpu", "driver", "cuda", "torch", "transformers", "vllm", "peft")
 _MACHINE = "environment."
+_MEANT_TO_DIFFER = (
+    "model.model",
+    "model.weights",
+    "model.stored_dtype",
+    "samples.sha256",
+    "rewards.sha256",
+)
+# Of a machine, what the numbers of two models may differ by.
+_NUMERICS = ("gpu", "driver", "cuda", "torch", "transformers", "vllm", "peft")
 
 
 def described(method: Method, k: int | None) -> str:
-    """Return a line on what a method trains for, and its source."""
+    """Return a line on the aim of a method's training, and its source."""
     aim = method.credit_row.statistic or "the best sample of a group"
     if k is not None and method.credit_row.uses_k:
         aim = aim.replace("@k", f"@{k}").replace("of k", f"of {k}")
-    return f"trained for {aim}" + (f" ({method.source})" if method.source else "")
+    line = f"trained for {aim}"
+    return f"{line} ({method.source})" if method.source else line
 
 
 def models_table(comparison: Comparison, recipes: Mapping[str, Mapping[str, Any]]) -> Table:
     """Return one column a model: what it is, and its training as its manifest or `recipes` say."""
-    trainers: dict[str, dict[str, Any]] = {}
+    columns = {}
     for run in comparison.runs:
         recipe = run.results.manifest.get("training") or recipes.get(run.name)
-        trainer = dict(_mapping(_mapping(recipe).get("trainer")))
-        method = METHODS.get(str(trainer.get("method")))
-        what = "the model before training" if run.name == BASE else "not known: no training record"
-        if method is not None:
-            what = described(method, trainer.get("k"))
-            if not method.credit_row.uses_k:
-                trainer.pop("k", None)
-        trainers[run.name] = {"what it is": what, **trainer}
-    keys = dict.fromkeys(key for trainer in trainers.values() for key in trainer)
-    rows = [(key, *(_plain(found.get(key)) or "–" for found in trainers.values())) for key in keys]
-    return table_of_rows(("model", *trainers), rows if len(rows) > 1 else [])
+        columns[run.name] = _training_of(run.name, _mapping(recipe))
+    keys = dict.fromkeys(key for column in columns.values() for key in column)
+    rows = []
+    for key in keys:
+        cells = [_as_text(column.get(key)) or "–" for column in columns.values()]
+        rows.append((key, *cells))
+    # One row alone says of every model what it is, and nothing of any training.
+    return table_of_rows(("model", *columns), rows if len(rows) > 1 else [])
+
+
+def _training_of(name: str, recipe: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a model is, and the settings of its trainer."""
+    trainer = dict(_mapping(recipe.get("trainer")))
+    method = METHODS.get(str(trainer.get("method")))
+    if method is not None:
+        description = described(method, trainer.get("k"))
+        if not method.credit_row.uses_k:
+            trainer.pop("k", None)
+    elif name == BASE:
+        description = "the model before training"
+    else:
+        description = "not known: no training record"
+    return {"what it is": description, **trainer}
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
@@ -52,30 +68,44 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 def settings_table(comparison: Comparison) -> Table:
     """Return one row a setting that was recorded, without the machine where rewards were given."""
+    by_run = {run.name: {**_counts(run), **_recorded(run)} for run in comparison.runs}
+    # Rewards of a file say nothing of the machine that samples came from: ours only read them.
     given = all(run.results.recorded("settings.rewards") for run in comparison.runs)
-    found = {}
-    for run in comparison.runs:
-        numbers = run.results.per_problem.samples
-        samples = " to ".join(f"{n:,}" for n in dict.fromkeys((min(numbers), max(numbers))))
-        counts = {"problems": f"{run.problems:,}", "samples a problem": samples}
-        found[run.name] = {**counts, **_recorded(run)}
+    keys = dict.fromkeys(key for settings in by_run.values() for key in settings)
     rows = {}
-    for key in dict.fromkeys(key for settings in found.values() for key in settings):
-        by_value: dict[str, list[str]] = {}
-        for name, settings in found.items():
-            by_value.setdefault(_plain(settings.get(key)) or "not recorded", []).append(name)
+    for key in keys:
+        names_of: dict[str, list[str]] = {}  # the runs that have a value
+        for name, settings in by_run.items():
+            value = _as_text(settings.get(key)) or "not recorded"
+            names_of.setdefault(value, []).append(name)
         hidden = key.endswith("sha256") or (given and key.startswith(_MACHINE))
-        if by_value.keys() != {"not recorded"} and not hidden:
-            said = [f"{value} ({', '.join(names)})" for value, names in by_value.items()]
-            rows[key.removeprefix(_MACHINE)] = "; ".join(said if len(said) > 1 else by_value)
+        if hidden or names_of.keys() == {"not recorded"}:
+            continue
+        if len(names_of) == 1:
+            (text,) = names_of
+        else:
+            parts = [f"{value} ({', '.join(names)})" for value, names in names_of.items()]
+            text = "; ".join(parts)
+        rows[key.removeprefix(_MACHINE)] = text
     return table_of({"setting": rows, "value": rows.values()})
 
 
-def _plain(value: Any) -> str:
+def _counts(run: Run) -> dict[str, str]:
+    numbers = run.results.per_problem.samples
+    fewest, most = min(numbers), max(numbers)
+    samples = f"{fewest:,}" if fewest == most else f"{fewest:,} to {most:,}"
+    return {"problems": f"{run.problems:,}", "samples a problem": samples}
+
+
+def _as_text(value: Any) -> str:
+    """Return a recorded value as it stands in a cell: a list of rewards by their targets."""
+    if value is None:
+        return ""
     if isinstance(value, Sequence) and not isinstance(value, str):
         return ", ".join(str(_mapping(part).get("target", repr(part))) for part in value)
-    large = isinstance(value, int) and value >= 10_000
-    return "" if value is None else f"{value:,}" if large else str(value)
+    if isinstance(value, int) and value >= 10_000:
+        return f"{value:,}"
+    return str(value)
 
 
 def _recorded(run: Run) -> dict[str, Any]:
@@ -96,13 +126,21 @@ def _recorded(run: Run) -> dict[str, Any]:
 
 def setting_differences(comparison: Comparison) -> list[str]:
     """Return a line for every setting, GPU or version but the model that is not the baseline's."""
-    base, first = comparison.baseline.name, _recorded(comparison.baseline)
+    baseline = comparison.baseline
+    expected = _recorded(baseline)
     lines = []
     for run in comparison.runs[1:]:
-        mine = _recorded(run)
-        for key in sorted(first.keys() | mine.keys()):
-            name, values = key.removeprefix(_MACHINE), (first.get(key), mine.get(key))
-            meant = key in _MEANT_TO_DIFFER or (name != key and name not in _NUMERICS)
-            if not meant and values[0] != values[1]:
-                lines.append(f"{name}: {values[0]!r} for {base}, {values[1]!r} for {run.name}")
+        recorded = _recorded(run)
+        for key in sorted(expected.keys() | recorded.keys()):
+            before, after = expected.get(key), recorded.get(key)
+            if before == after or _may_differ(key):
+                continue
+            name = key.removeprefix(_MACHINE)
+            lines.append(f"{name}: {before!r} for {baseline.name}, {after!r} for {run.name}")
     return lines
+
+
+def _may_differ(key: str) -> bool:
+    if key.startswith(_MACHINE):
+        return key.removeprefix(_MACHINE) not in _NUMERICS
+    return key in _MEANT_TO_DIFFER

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
-from maxatk.evaluation.results import METRICS, Results
+from maxatk.evaluation.results import METRICS, Counts, Results
 from maxatk.records import Outcome
 from maxatk.report import tables
 from maxatk.report.comparison import Comparison, Reading, Run, Runs, comparison_of
@@ -16,20 +16,25 @@ from maxatk.report.tables import Cell, Table, table_of
 KS = (1, 8, 32, 128)
 # Heading, decimals and value of what is said of the samples of a run, beside their counts.
 SAMPLES_COLUMNS: tuple[tuple[str, int, Callable[[Results], float | None]], ...] = (
-    ("distinct per problem", 1, lambda of: of.diversity.distinct),
-    ("programs per problem", 1, lambda of: of.diversity.programs),
-    ("nats of programs", 2, lambda of: of.diversity.program_entropy),
-    ("nats per completion", 2, lambda of: of.entropy.sequence.mean if of.entropy else None),
-    ("nats per token", 2, lambda of: of.entropy.token_mean if of.entropy else None),
-    ("tokens", 1, lambda of: of.entropy.tokens_mean if of.entropy else None),
+    ("distinct per problem", 1, lambda results: results.diversity.distinct),
+    ("programs per problem", 1, lambda results: results.diversity.programs),
+    ("nats of programs", 2, lambda results: results.diversity.program_entropy),
+    (
+        "nats per completion",
+        2,
+        lambda results: results.entropy.sequence.mean if results.entropy else None,
+    ),
+    ("nats per token", 2, lambda results: results.entropy.token_mean if results.entropy else None),
+    ("tokens", 1, lambda results: results.entropy.tokens_mean if results.entropy else None),
 )
 
 
 def overview_table(results: Runs, *, ks: Sequence[int] = ()) -> Table:
     """Return max@k and pass@k of every run at `ks`, else at `KS`; raises as `load_comparison`."""
     comparison = comparison_of(results, Reading(k=tuple(ks)))
-    shown = comparison.shown_ks(ks or KS)
-    return scores_table({"": comparison}, [Measure("", m, k) for m in METRICS for k in shown])
+    shown_ks = comparison.shown_ks(ks or KS)
+    measures = [Measure("", metric, k) for metric in METRICS for k in shown_ks]
+    return scores_table({"": comparison}, measures)
 
 
 def every_k(comparison: Comparison, metric: str) -> Table:
@@ -60,43 +65,53 @@ def scores_table(
         )
     for name, comparison in comparisons.items():
         counts = [run.results.counts for run in comparison.runs]
-        lacking = [(of.unscored + of.zeroed, of.samples) for of in counts]
-        if any(number for number, _ in lacking):
-            shares = [f"{number:,} ({number / samples:.1%})" for number, samples in lacking]
-            columns[f"{name} no reward".strip()] = shares
+        if any(of_run.unscored + of_run.zeroed for of_run in counts):
+            columns[f"{name} no reward".strip()] = [_lacking(of_run) for of_run in counts]
     return table_of(columns)
+
+
+def _lacking(counts: Counts) -> str:
+    number = counts.unscored + counts.zeroed
+    return f"{number:,} ({number / counts.samples:.1%})"
 
 
 def groups_table(groups: Mapping[str, Results], *, heading: str, ks: Sequence[int]) -> Table:
     """Return max@k and pass@k over groups of problems, one row a group; nothing is compared."""
-    found = Comparison(tuple(Run(name, results) for name, results in groups.items()))
-    columns = {
-        Measure("", metric, k).name: [tables.mean_cell(run.metric(metric, k)) for run in found.runs]
-        for metric in METRICS
-        for k in found.shown_ks(ks)
-    }
-    return table_of({heading: groups, **columns})
+    comparison = Comparison(tuple(Run(name, results) for name, results in groups.items()))
+    columns: dict[str, Iterable[Cell | str]] = {heading: groups}
+    for metric in METRICS:
+        for k in comparison.shown_ks(ks):
+            cells = [tables.mean_cell(run.metric(metric, k)) for run in comparison.runs]
+            columns[Measure("", metric, k).name] = cells
+    return table_of(columns)
 
 
 def samples_table(comparison: Comparison) -> Table:
     """Return what became of the samples: counts, outcomes, distinct completions, entropy."""
-    found = [run.results for run in comparison.runs]
-    columns = {"model": comparison.names, "samples": [f"{one.counts.samples:,}" for one in found]}
-    for name in sorted({outcome for one in found for outcome in one.counts.outcomes}):
-        columns[name.replace("_", " ")] = [f"{of.counts.outcomes.get(name, 0):,}" for of in found]
-    columns["unscored"] = [f"{one.counts.unscored:,}" for one in found]
-    if any(one.cut_off is not None for one in found):
-        columns["cut off"] = ["" if one.cut_off is None else f"{one.cut_off:.1%}" for one in found]
+    runs = [run.results for run in comparison.runs]
+    counts = [results.counts for results in runs]
+    columns = {"model": comparison.names, "samples": [f"{of_run.samples:,}" for of_run in counts]}
+    for outcome in sorted({outcome for of_run in counts for outcome in of_run.outcomes}):
+        heading = outcome.replace("_", " ")
+        columns[heading] = [f"{of_run.outcomes.get(outcome, 0):,}" for of_run in counts]
+    columns["unscored"] = [f"{of_run.unscored:,}" for of_run in counts]
+    cut_off = [results.cut_off for results in runs]
+    if any(share is not None for share in cut_off):
+        columns["cut off"] = ["" if share is None else f"{share:.1%}" for share in cut_off]
     for heading, digits, value in SAMPLES_COLUMNS:
-        columns[heading] = [tables.decimal(value(one), digits) for one in found]
+        columns[heading] = [tables.decimal(value(results), digits) for results in runs]
     return table_of(columns)
 
 
 def outcomes_table(results: Results) -> Table:
     """Return one row an outcome that occurred, and last the samples without a reward, if any."""
     counts = results.counts
-    found = {**counts.outcomes, **({"unscored": counts.unscored} if counts.unscored else {})}
-    numbers = {name: found[name] for name in (*map(str, Outcome), "unscored") if name in found}
+    numbers = {}
+    for outcome in map(str, Outcome):
+        if outcome in counts.outcomes:
+            numbers[outcome] = counts.outcomes[outcome]
+    if counts.unscored:
+        numbers["unscored"] = counts.unscored
     return table_of(
         {
             "outcome": numbers,
@@ -108,9 +123,11 @@ def outcomes_table(results: Results) -> Table:
 
 def winners(decision: Decision) -> Table:
     """Return the models that are best at some k: where each is "best", and where "tied" with it."""
+    # In the order in which they lead, from the smallest k on.
     names = list(dict.fromkeys(name for leaders in decision.leaders.values() for name in leaders))
     columns: dict[str, Sequence[Cell | str]] = {"best of N": names}
     for k, (best, *tied) in decision.leaders.items():
-        words = ("best" if name == best else "tied" if name in tied else "" for name in names)
+        word_of = {best: "best", **dict.fromkeys(tied, "tied")}
+        words = [word_of.get(name, "") for name in names]
         columns[str(k)] = [Cell(word, mark=word) for word in words]
     return table_of(columns)

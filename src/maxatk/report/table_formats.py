@@ -30,14 +30,22 @@ def format_table(table: Table, table_format: TableFormat) -> str:
 
 
 def _markdown(table: Table) -> str:
-    def text(cell: Cell) -> str:
-        before, after = {"best": ("**", "**"), "second": ("<u>", "</u>")}.get(cell.mark, ("", ""))
-        return f"{before}{_plain_markdown(cell.text)}{after} {cell.small}".rstrip()
-
-    lines = ["| " + " | ".join(map(_plain_markdown, table.header)) + " |"]
-    lines.append("|---" * len(table.header) + "|")
-    lines += ["| " + " | ".join(map(text, row)) + " |" for row in table.rows]
+    rows = [
+        [_plain_markdown(heading) for heading in table.header],
+        *([_markdown_cell(cell) for cell in row] for row in table.rows),
+    ]
+    lines = [f"| {' | '.join(row)} |" for row in rows]
+    lines.insert(1, "|---" * len(table.header) + "|")
     return "\n".join(lines) + "\n"
+
+
+def _markdown_cell(cell: Cell) -> str:
+    text = _plain_markdown(cell.text)
+    if cell.mark == "best":
+        text = f"**{text}**"
+    elif cell.mark == "second":
+        text = f"<u>{text}</u>"
+    return f"{text} {cell.small}".rstrip()
 
 
 def _plain_markdown(text: str) -> str:
@@ -51,23 +59,28 @@ def _one_line(text: str) -> str:
 
 def _csv(table: Table) -> str:
     columns = []
-    for heading, *cells in zip(table.header, *table.rows, strict=True):
-        parts = zip(*map(_plain, cells), strict=True) if cells else [()]
-        for part, texts in zip(("", " interval", " mark", " note"), parts, strict=False):
-            if not part or any(texts):
-                columns.append([_no_formula(heading) + part, *texts])
+    for place, heading in enumerate(table.header):
+        cells = [row[place] for row in table.rows]
+        name = _no_formula(heading)
+        columns.append([name, *map(_csv_value, cells)])
+        further = {
+            f"{name} interval": [cell.detail.replace(MINUS, "-") for cell in cells],
+            f"{name} mark": [cell.mark + STAR * cell.text.endswith(STAR) for cell in cells],
+            f"{name} note": [cell.note for cell in cells],
+        }
+        columns += [[part, *texts] for part, texts in further.items() if any(texts)]
     out = io.StringIO()
     csv.writer(out, lineterminator="\n").writerows(zip(*columns, strict=True))
     return out.getvalue()
 
 
-def _plain(cell: Cell) -> tuple[str, str, str, str]:
+def _csv_value(cell: Cell) -> str:
+    """Return the number or the text of a cell, without a star; a dash is an empty value."""
     text = cell.text.removesuffix(STAR)
-    mark = cell.mark + (STAR if text != cell.text else "")
-    text = "" if text == "–" else text
-    numeric = text.replace(MINUS, "-")
-    shown = numeric if _NUMBER.fullmatch(numeric) else _no_formula(text)
-    return shown, cell.detail.replace(MINUS, "-"), mark, cell.note
+    if text == "–":
+        return ""
+    number = text.replace(MINUS, "-")
+    return number if _NUMBER.fullmatch(number) else _no_formula(text)
 
 
 def _no_formula(text: str) -> str:
@@ -90,31 +103,40 @@ _ESCAPES = str.maketrans(
 
 
 def _latex(table: Table) -> str:
-    def cell_text(cell: Cell) -> str:
-        star = "$^{*}$" if cell.text.endswith(STAR) else ""
-        text = _escaped(cell.text.removesuffix(STAR))
-        before = {"best": r"\textbf{", "second": r"\underline{"}.get(cell.mark, "")
-        shade = "" if cell.shade is None else rf"\cellcolor{{blue!{round(30 * cell.shade)}}}"
-        shown = f"{shade}{before}{text}{'}' if before else ''}{star}"
-        return shown + (rf" {{\scriptsize {_escaped(cell.small)}}}" if cell.small else "")
-
-    def line(cells: Iterable[str]) -> str:
-        # A bracket at the start of a row would be read as an argument of the line break before.
-        return "  " + " & ".join(f"{{{c}}}" if c.startswith("[") else c for c in cells) + r" \\"
-
     columns = "l" + "r" * (len(table.header) - 1)
     return "\n".join(
         [
             rf"\begin{{tabular}}{{{columns}}}",
             r"  \toprule",
-            line(map(_escaped, table.header)),
+            _latex_row(map(_escaped, table.header)),
             r"  \midrule",
-            *(line(map(cell_text, row)) for row in table.rows),
+            *(_latex_row(map(_latex_cell, row)) for row in table.rows),
             r"  \bottomrule",
             r"\end{tabular}",
             "",
         ]
     )
+
+
+def _latex_row(cells: Iterable[str]) -> str:
+    # A bracket at the start of a row would be read as an argument of the line break before.
+    guarded = [f"{{{cell}}}" if cell.startswith("[") else cell for cell in cells]
+    return "  " + " & ".join(guarded) + r" \\"
+
+
+def _latex_cell(cell: Cell) -> str:
+    text = _escaped(cell.text.removesuffix(STAR))
+    if cell.mark == "best":
+        text = rf"\textbf{{{text}}}"
+    elif cell.mark == "second":
+        text = rf"\underline{{{text}}}"
+    if cell.shade is not None:
+        text = rf"\cellcolor{{blue!{round(30 * cell.shade)}}}{text}"
+    if cell.text.endswith(STAR):
+        text += "$^{*}$"
+    if cell.small:
+        text += rf" {{\scriptsize {_escaped(cell.small)}}}"
+    return text
 
 
 def _escaped(text: str) -> str:
@@ -136,6 +158,6 @@ def as_csv(rows: Sequence[TidyRow]) -> str:
 
 def as_json(tables: Mapping[str, Sequence[TidyRow]]) -> str:
     """Return tables of rows as one JSON object in ASCII; a number that does not exist is null."""
-    # It writes null for NaN and infinities; what NumPy made is a float.
-    found = json.loads(msgspec.json.encode(tables, enc_hook=float))
-    return json.dumps(found, indent=1) + "\n"
+    # msgspec writes null for NaN and infinities, and by `enc_hook` numbers of NumPy; json indents.
+    content = json.loads(msgspec.json.encode(tables, enc_hook=float))
+    return json.dumps(content, indent=1) + "\n"

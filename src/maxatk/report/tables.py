@@ -34,7 +34,8 @@ class Cell:
     @property
     def small(self) -> str:
         """The second line, and the note in brackets."""
-        return " ".join(filter(None, (self.detail, self.note and f"({self.note})")))
+        note = f"({self.note})" if self.note else ""
+        return f"{self.detail} {note}".strip()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,56 +53,70 @@ def table_of(columns: Mapping[str, Iterable[Cell | str]]) -> Table:
 
 def table_of_rows(header: Iterable[str], rows: Iterable[Iterable[Cell | str]]) -> Table:
     """Return the table of a header and its rows; a text is a cell as well."""
-    cells = ((Cell(cell) if isinstance(cell, str) else cell for cell in row) for row in rows)
-    return Table(tuple(header), tuple(map(tuple, cells)))
+    as_cells = [
+        tuple(Cell(cell) if isinstance(cell, str) else cell for cell in row) for row in rows
+    ]
+    return Table(tuple(header), tuple(as_cells))
 
 
 def transposed(table: Table) -> Table:
-    """Return the table with its columns as rows, those left out that say nothing of any row."""
-    names, *columns = zip(table.header, *table.rows, strict=True)
-    telling = (one for one in columns if any(cell.text not in ("", "–") for cell in one[1:]))
-    return table_of_rows((names[0], *(cell.text for cell in names[1:])), telling)
+    """Return the table with its columns as rows, without those whose cells are all empty."""
+    (corner, *names), *columns = zip(table.header, *table.rows, strict=True)
+    rows = []
+    for heading, *cells in columns:
+        if any(cell.text not in ("", "–") for cell in cells):
+            rows.append((heading, *cells))
+    return table_of_rows((corner, *(name.text for name in names)), rows)
 
 
 def metric_cells(
     means: Mapping[str, Mean], *, of: int, starred: str = "", shade: bool = False
 ) -> list[Cell]:
     """Return the column of a metric over `of` problems by model, shaded or its best two marked."""
-    values = [found.mean for found in means.values()]
-    marks = [""] * len(values) if shade else ranks(values)
-    shades = shaded(values) if shade else [None] * len(values)
+    values = [mean.mean for mean in means.values()]
+    marks = ranks(values)
+    shades = shaded(values)
     cells = []
-    for (name, mean), mark, place in zip(means.items(), marks, shades, strict=True):
-        found = mean_cell(mean, of=of)
-        text = found.text + STAR * (name == starred)
-        cells.append(dataclasses.replace(found, text=text, mark=mark, shade=place))
+    for (name, mean), mark, shade_of_value in zip(means.items(), marks, shades, strict=True):
+        cell = mean_cell(mean, of=of)
+        if name == starred:
+            cell = dataclasses.replace(cell, text=cell.text + STAR)
+        if shade:
+            cell = dataclasses.replace(cell, shade=shade_of_value)
+        else:
+            cell = dataclasses.replace(cell, mark=mark)
+        cells.append(cell)
     return cells
 
 
-def mean_cell(found: Mean, *, of: int = 0) -> Cell:
+def mean_cell(mean: Mean, *, of: int = 0) -> Cell:
     """Return the cell of a mean, with a note where it rests on less than `of` problems."""
     notes = []
-    if found.problems < of:
-        notes.append(counted(found.problems))
-    below = found.below
-    if below is not None and below < FEW_PROBLEMS and 2 * below < found.problems:
+    if mean.problems < of:
+        notes.append(counted(mean.problems))
+    # Problems at the ceiling do not vary: with few others an interval is too narrow.
+    below = mean.below
+    if below is not None and below < FEW_PROBLEMS and 2 * below < mean.problems:
         notes.append(f"{counted(below)} below 1")
-    return Cell(share(found.mean), interval(found.low, found.high), note=", ".join(notes))
+    return Cell(share(mean.mean), interval(mean.low, mean.high), note=", ".join(notes))
 
 
 def ranks(means: Sequence[float | None]) -> list[str]:
     """Return the mark of every value of a column: "best", "second" or ""."""
     # Ranked as they are printed: two equal numbers on the page never get different marks.
     printed = [None if mean is None else round(mean, 3) for mean in means]
-    order = sorted({mean for mean in printed if mean is not None}, reverse=True)
-    marks = dict(zip(order if len(means) > 1 else [], ("best", "second"), strict=False))
+    if len(means) < 2:
+        return [""] * len(means)
+    highest_first = sorted({mean for mean in printed if mean is not None}, reverse=True)
+    marks = dict(zip(highest_first, ("best", "second"), strict=False))
     return ["" if mean is None else marks.get(mean, "") for mean in printed]
 
 
 def shaded(values: Sequence[float | None]) -> list[float | None]:
     """Return the place of every value from the lowest (0) to the highest (1), if they differ."""
-    known = [value for value in values if value is not None]
-    low, high = min(known, default=0.0), max(known, default=0.0)
+    numbers = [value for value in values if value is not None]
+    low = min(numbers, default=0.0)
+    high = max(numbers, default=0.0)
     if low == high:
         return [None] * len(values)
     return [None if value is None else (value - low) / (high - low) for value in values]

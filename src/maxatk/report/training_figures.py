@@ -27,19 +27,21 @@ QUANTITIES = (  # keys of a log that are drawn beside max@k
     ("step_time", "seconds of an optimizer step"),
 )
 _WINDOW = 0.15  # of a curve's points: what a smoothed point is the mean of
-_FARTHEST = 1e15
+_FARTHEST = 1e15  # beyond what any training logs; an axis up to there still has ticks
 
 
 def curve_svg(curves: Sequence[Mapping[str, Any]], names: Sequence[str], key: str) -> str:
     """Return a logged key against the step as inline SVG, in the colours of all `names`."""
-    lines = lines_for([*names, *(c["name"] for c in curves if c["name"] not in names)])
+    trained_only = [curve["name"] for curve in curves if curve["name"] not in names]
+    lines = lines_for([*names, *trained_only])
 
     def draw(axes: Axes) -> None:
         for curve in curves:
             rows = [(known(row, "step"), known(row, key)) for row in curve["log_history"]]
-            points = np.array(rows, dtype=np.float64).reshape(-1, 2)
-            # What is missing is NaN here, and beyond what any training logs an axis has no ticks.
-            steps, values = points[(np.abs(points) < _FARTHEST).all(axis=1)].T
+            points = np.array(rows, dtype=np.float64).reshape(-1, 2)  # (rows, step and value)
+            # A value that a row lacks is NaN here, and none is below the bound.
+            drawable = (np.abs(points) < _FARTHEST).all(axis=1)
+            steps, values = points[drawable].T
             line = lines[curve["name"]]
             axes.plot(steps, values, color=line.color, linewidth=0.8, alpha=0.35)
             axes.plot(steps, smoothed(values), color=line.color, linestyle=line.dash)
@@ -55,19 +57,30 @@ def smoothed(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     reach = int(_WINDOW * len(values) / 2)
     if not reach:
         return values
-    at = np.arange(2 * reach + 1)
-    means = np.convolve(values, np.full(len(at), 1 / len(at)), "valid")
-    ends = values[: len(at)], values[-len(at) :]
-    first, last = (np.polyval(np.polyfit(at, end, 1), at) for end in ends)
+    width = 2 * reach + 1
+    means = np.convolve(values, np.full(width, 1 / width), "valid")
+    # Half a window at either end has no centred mean. A straight line stays what it is.
+    first = _fitted_line(values[:width])
+    last = _fitted_line(values[-width:])
     return np.concatenate([first[:reach], means, last[-reach:]])
+
+
+def _fitted_line(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return the straight line through values by least squares, at each of them."""
+    places = np.arange(len(values))
+    return np.asarray(np.polyval(np.polyfit(places, values, 1), places), dtype=np.float64)
 
 
 def drawn_quantities(curves: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
     """Return the keys of `QUANTITIES` and max@k that logs have, and what they are."""
     logged = {key for curve in curves for row in curve["log_history"] for key in row}
-    levels = sorted(int(m[1]) for key in logged if (m := re.fullmatch(r"max@(\d+)", key)))
+    ks = []
+    for key in logged:
+        max_at = re.fullmatch(r"max@(\d+)", key)
+        if max_at is not None:
+            ks.append(int(max_at[1]))
     if "reward" in logged:
-        levels = [k for k in levels if k > 1]  # max@1 is the mean reward
-    shown = [(f"max@{k}", f"max@{k} of the training groups") for k in levels]
-    (first, *others) = QUANTITIES
-    return [entry for entry in (first, *shown, *others) if entry[0] in logged]
+        ks = [k for k in ks if k > 1]  # max@1 is the mean reward
+    best_of = [(f"max@{k}", f"max@{k} of the training groups") for k in sorted(ks)]
+    reward, *further = QUANTITIES
+    return [(key, title) for key, title in (reward, *best_of, *further) if key in logged]

@@ -17,8 +17,10 @@ from typing import Any, TypeAlias
 from maxatk.check import LARGEST
 from maxatk.errors import InvalidValueError, MaxAtKError
 from maxatk.functions import own_lines, said_by
-from maxatk.records import Problem, Verdict
-from maxatk.verifier import CodeReward
+from maxatk.records import Outcome, Problem, Verdict
+from maxatk.rewards.boxes import Boxed
+from maxatk.verifier import CodeReward, completion_text
+from maxatk.verifier.reasoning import opening_of, read_answer
 
 _log = logging.getLogger(__name__)
 
@@ -60,6 +62,7 @@ class RewardSpec:
     weight: float = 1.0
     timeout_s: float | None = 300.0  # of one call
     on_error: str = "stop"
+    boxed: Boxed | None = None  # of the kind "answer"; None for "preferred"
 
     @property
     def name(self) -> str:
@@ -69,10 +72,14 @@ class RewardSpec:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RewardPart(RewardSpec):
-    """The function of a part, and `check`, which raises for problems that lack what it needs."""
+    """The function of a part, and `check`, which raises for problems that lack what it needs.
+
+    `refuses_unfinished` says that a completion whose reasoning never ends is worth 0.
+    """
 
     function: RewardFunction
     check: Callable[[Sequence[Problem]], None] | None = None
+    refuses_unfinished: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,12 +87,23 @@ class Rewarded:
     """The reward of one completion.
 
     `total` is the weighted sum, None where a part gave no value; `parts` are the values unweighted,
-    by name; `error` is the failure of a part, if one failed.
+    by name; `error` is the failure of a part, if one failed. `unfinished` says that the reasoning
+    never ends, so that tests or answers gave 0.
     """
 
     total: float | None
     parts: Mapping[str, float]
     error: str | None = None
+    unfinished: bool = False
+
+    @property
+    def outcome(self) -> Outcome:
+        """Return what became of the completion, for a score that is not by tests alone."""
+        if self.error is not None:
+            return Outcome.REWARD_ERROR
+        if self.unfinished:
+            return Outcome.UNFINISHED_THOUGHT
+        return Outcome.NO_REWARD if self.total is None else Outcome.SCORED
 
 
 class Reward:
@@ -129,6 +147,11 @@ class Reward:
         for part, values_of_part in zip(self.parts, values, strict=True):
             self._count(part, values_of_part)
         rewarded = [self._sum(values_of_row) for values_of_row in zip(*values, strict=True)]
+        if any(part.refuses_unfinished for part in self.parts):
+            rewarded = [
+                dataclasses.replace(row, unfinished=_is_unfinished(prompt, completion))
+                for row, prompt, completion in zip(rewarded, prompts, completions, strict=True)
+            ]
         failed = sum(row.error is not None for row in rewarded)
         self.failed = failed / max(1, len(rewarded))
         return rewarded
@@ -190,6 +213,10 @@ class Reward:
                 "Repair it, or choose in `reward`, as {reward: ..., on_error: zero}, what such "
                 "completions are worth: zero, or drop, which leaves them out and can raise scores"
             )
+
+
+def _is_unfinished(prompt: Any, completion: Any) -> bool:
+    return not read_answer(opening_of(prompt) + completion_text(completion)).finished
 
 
 def _values(

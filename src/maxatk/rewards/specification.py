@@ -16,17 +16,19 @@ from maxatk.functions import load_function
 from maxatk.models import refuse_missing_model
 from maxatk.records import Problem
 from maxatk.rewards.answers import AnswerReward
+from maxatk.rewards.boxes import Boxed
 from maxatk.rewards.reward import PROBLEM_COLUMNS, Reward, RewardFunction, RewardPart, RewardSpec
-from maxatk.settings import refuse_unknown
+from maxatk.settings import from_mapping, refuse_unknown
 from maxatk.verifier import CodeReward, Verifier
 
 NAMED = ("continuous", "binary", "visible_tests", "answer")
 ON_ERROR = ("stop", "zero", "drop")
 _BATCH = 16  # texts for a reward model
-_KEYS = ("reward", "model", "weight", "timeout_s", "on_error")
+_KINDS = ("reward", "model", "answer")
+_KEYS = (*_KINDS, "weight", "timeout_s", "on_error")
 _ALLOWED = (
-    f"{', '.join(NAMED)}, module:function, file.py:function, {{model: name}}, or a list of "
-    "{reward: ..., weight: ...}"
+    f"{', '.join(NAMED)}, module:function, file.py:function, {{model: name}}, "
+    "{answer: {boxed: required}}, or a list of {reward: ..., weight: ...}"
 )
 
 
@@ -45,11 +47,18 @@ def _read(item: Any) -> RewardSpec:
     """Return one part of a recipe's `reward`, a name or a mapping."""
     if isinstance(item, str):
         return _named(item)
-    if not isinstance(item, Mapping) or ("reward" in item) == ("model" in item):
+    if not isinstance(item, Mapping) or sum(kind in item for kind in _KINDS) != 1:
         raise InvalidValueError(f"reward: got {item!r}; allowed: {_ALLOWED}")
     refuse_unknown(item, _KEYS, where="reward")
-    spec = RewardSpec("model", item["model"]) if "model" in item else _named(item["reward"])
-    require(isinstance(spec.target, str), "reward.model", "text", spec.target)
+    if "model" in item:
+        spec = RewardSpec("model", item["model"])
+        require(isinstance(spec.target, str), "reward.model", "text", spec.target)
+    elif "answer" in item:
+        settings = from_mapping(_AnswerSettings, item["answer"] or {}, where="reward.answer")
+        boxed = None if settings.boxed == "preferred" else settings.boxed
+        spec = RewardSpec("answer", "answer", boxed=boxed)
+    else:
+        spec = _named(item["reward"])
     weight = item.get("weight", spec.weight)
     seconds = item.get("timeout_s", spec.timeout_s)
     on_error = item.get("on_error", spec.on_error)
@@ -63,7 +72,14 @@ def _read(item: Any) -> RewardSpec:
         raise InvalidValueError(
             f"reward.on_error: is for functions and models, got it for {spec.kind}"
         )
-    return RewardSpec(spec.kind, spec.target, float(weight), float(seconds), on_error)
+    return dataclasses.replace(
+        spec, weight=float(weight), timeout_s=float(seconds), on_error=on_error
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class _AnswerSettings:
+    boxed: Boxed = "preferred"
 
 
 def _named(text: Any) -> RewardSpec:
@@ -82,6 +98,8 @@ def describe_reward(value: Any) -> list[dict[str, Any]]:
     """Return the parts of a reward for the record of a run, with the hashes of their files."""
     parts = [dataclasses.asdict(spec) for spec in read_spec(value)]
     for part in parts:
+        if part["boxed"] is None:
+            del part["boxed"]
         path = Path(part["target"].rpartition(":")[0])
         if part["kind"] == "function" and path.suffix == ".py" and path.is_file():
             part["sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
@@ -120,7 +138,11 @@ def _part(spec: RewardSpec, verifier: Verifier) -> RewardPart:
     function: RewardFunction
     check: Callable[[Sequence[Problem]], None] | None = None
     if spec.kind == "answer":
-        answers = AnswerReward()
+        answers = AnswerReward(
+            boxed=spec.boxed or "preferred",
+            unfinished_thought=verifier.unfinished_thought,
+            workers=verifier.workers,
+        )
         function = answers
         check = answers.check
     elif spec.kind == "model":
@@ -138,7 +160,10 @@ def _part(spec: RewardSpec, verifier: Verifier) -> RewardPart:
     if spec.kind in NAMED:
         # Rewards of this package have limits of their own, and no value where they fail.
         fields = {**fields, "timeout_s": None, "on_error": "drop"}
-    return RewardPart(**fields, function=function, check=check)
+    refuses_unfinished = spec.kind in NAMED and verifier.unfinished_thought == "wrong"
+    return RewardPart(
+        **fields, function=function, check=check, refuses_unfinished=refuses_unfinished
+    )
 
 
 def _share_of_visible(reward: CodeReward, *, visible_tests: Any, **columns: Any) -> Any:

@@ -22,10 +22,25 @@ _FOLLOWED = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
 # What the generation_config of a model may say: TRL has a value of its own for each of these, or it
 # has no part in which tokens are drawn.
 _WITHOUT_EFFECT = {
-    *("temperature", "top_p", "top_k", "repetition_penalty", "do_sample", "max_length"),
-    *("max_new_tokens", "bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id"),
-    *("use_cache", "cache_implementation", "disable_compile", "transformers_version"),
-    *("output_attentions", "output_hidden_states", "output_scores", "return_dict_in_generate"),
+    "temperature",
+    "top_p",
+    "top_k",
+    "repetition_penalty",
+    "do_sample",
+    "max_length",
+    "max_new_tokens",
+    "bos_token_id",
+    "eos_token_id",
+    "pad_token_id",
+    "decoder_start_token_id",
+    "use_cache",
+    "cache_implementation",
+    "disable_compile",
+    "transformers_version",
+    "output_attentions",
+    "output_hidden_states",
+    "output_scores",
+    "return_dict_in_generate",
     "_from_model_config",
 }
 
@@ -47,22 +62,22 @@ def draw(
         raise InvalidValueError("prompt: one has no token, since the tokenizer knows none of it")
     # From PyTorch's generator of the CPU, whose state is in a checkpoint.
     noise = torch.rand((len(prompts), settings.max_new_tokens)).numpy()
-    rows: dict[tuple[int, ...], list[int]] = {}
+    rows_of_prompt: dict[tuple[int, ...], list[int]] = {}
     for row, prompt in enumerate(prompts):
-        rows.setdefault(tuple(prompt), []).append(row)
-    shared = shares(len(prompts) / len(rows), model.device)
+        rows_of_prompt.setdefault(tuple(prompt), []).append(row)
+    shared = shares(len(prompts) / len(rows_of_prompt), model.device)
     loop = Loop(
         Decoder(model, rows=len(prompts), shared=shared),
         settings,
         end_tokens=end_tokens,
         stopper=Stopper(settings, lambda _: ""),  # nothing but the end token ends one
     )
-    work = (Work(prompt, found, noise[found]) for prompt, found in rows.items())
-    drawn: dict[int, list[int]] = {}
-    for found in itertools.chain.from_iterable(loop.run(work)):
-        drawn[found.key] = found.ids
-        ended(found.key, found.ids)
-    return [drawn[row] for row in range(len(prompts))]
+    work = (Work(prompt, rows, noise[rows]) for prompt, rows in rows_of_prompt.items())
+    ids_of_row: dict[int, list[int]] = {}
+    for completion in itertools.chain.from_iterable(loop.run(work)):
+        ids_of_row[completion.key] = completion.ids
+        ended(completion.key, completion.ids)
+    return [ids_of_row[row] for row in range(len(prompts))]
 
 
 def own_settings(trainer: Any) -> SamplingSettings | None:
@@ -70,9 +85,12 @@ def own_settings(trainer: Any) -> SamplingSettings | None:
 
     Raises InvalidValueError where "own" was asked for and does not follow settings or model.
     """
-    config, model = trainer.args, trainer.model
+    config = trainer.args
+    model = trainer.model
     auto = config.rollouts == "auto"
-    if config.use_vllm or config.rollouts == "trl" or (auto and model.device.type != "cpu"):
+    if config.use_vllm or config.rollouts == "trl":
+        return None
+    if auto and model.device.type != "cpu":  # where `generate` is the faster one
         return None
     try:
         refuse_settings(config)
@@ -105,8 +123,8 @@ def refuse_settings(config: Any) -> None:
     two_cuts = bool(values["min_p"]) and values["top_p"] < 1
     batching = config.use_transformers_continuous_batching
     for name, value in values.items():
-        known = name in (*_FOLLOWED, "max_new_tokens")
-        _require(known, f"generation_kwargs.{name}", value, "left out", "is not `generate`")
+        followed = name in (*_FOLLOWED, "max_new_tokens")
+        _require(followed, f"generation_kwargs.{name}", value, "left out", "is not `generate`")
     for name, value, allowed, why in (
         ("fsdp or deepspeed", config.shards_weights, False, "needs whole weights"),
         ("torch_compile", config.torch_compile, False, "changes the shape of its steps"),
@@ -122,12 +140,15 @@ def refuse_settings(config: Any) -> None:
 
 
 def _refuse_trainer(trainer: Any) -> None:
-    processor = isinstance(trainer.processing_class, ProcessorMixin)
-    adapters = getattr(trainer.model, "peft_config", {}).values()
-    learned = [adapter.peft_type for adapter in adapters if adapter.is_prompt_learning]
     _require(trainer.rollout_func is None, "rollout_func", "one", "None", "samples by itself")
+    processor = isinstance(trainer.processing_class, ProcessorMixin)
     _require(not processor, "processing_class", "a processor", "a tokenizer", "reads text alone")
-    _require(not learned, "peft_config", learned, "LoRA", "needs the model's layers")
+    adapters = getattr(trainer.model, "peft_config", {}).values()
+    # These put learned positions before a prompt, which no layer of the model has.
+    learned_prompts = [adapter.peft_type for adapter in adapters if adapter.is_prompt_learning]
+    _require(
+        not learned_prompts, "peft_config", learned_prompts, "LoRA", "needs the model's layers"
+    )
 
 
 def refuse_config(config: Any, model: PretrainedConfig, name: str | None) -> None:
@@ -142,10 +163,12 @@ def refuse_config(config: Any, model: PretrainedConfig, name: str | None) -> Non
 def _refuse_model(
     config: Any, model: PretrainedConfig, generation: GenerationConfig, *, plain: bool
 ) -> None:
-    without_effect = _WITHOUT_EFFECT | {"min_p"} if _values(config)["min_p"] else _WITHOUT_EFFECT
+    without_effect = set(_WITHOUT_EFFECT)
+    if _values(config)["min_p"]:  # which wins over the model's
+        without_effect.add("min_p")
     why = "draws from the distribution of the model alone"
     for name, value in generation.to_diff_dict().items():
-        known = not value or name in without_effect
-        _require(known, f"the model's generation_config.{name}", value, "left out", why)
+        idle = not value or name in without_effect
+        _require(idle, f"the model's generation_config.{name}", value, "left out", why)
     allowed = f"trl or auto with a {model.model_type} model of this config, which has more than"
     require(plain, "rollouts", f"{allowed} full attention of every layer to every token", "own")

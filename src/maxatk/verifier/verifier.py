@@ -206,6 +206,11 @@ class Verifier:
         return extracted.program
 
     @property
+    def workers(self) -> int:
+        """Return how many programs are verified at once."""
+        return len(self._workers)
+
+    @property
     def unfinished_thought(self) -> UnfinishedThought:
         """Return what becomes of a completion whose reasoning never ends."""
         return self._limits.unfinished_thought

@@ -15,7 +15,10 @@ WHERE = "algorithm.maxatk"
 _PARTS = "actor_rollout_ref"
 _REWARD = "score"  # the key of what a reward function returns that is the reward
 
-MODE, ASYNC_MODE = "maxatk_sync", "maxatk_separate_async"  # values of trainer.v1.trainer_mode
+# Values of trainer.v1.trainer_mode.
+MODE = "maxatk_sync"
+ASYNC_MODE = "maxatk_separate_async"
+
 CURRENT = "current"  # the key in which the trainer tells the estimator the advantage of a row
 _KEPT = "log_groups"  # the key that is about the record and not about the objective
 
@@ -26,16 +29,17 @@ def read_objective(algorithm: Mapping[str, Any]) -> Objective:
     Raises InvalidValueError for a missing or unknown key, a value of another type and a method that
     is none; the rest is found by `problems_of`.
     """
-    found = algorithm.get("maxatk") or {}
-    given = {name: _plain(found[name]) for name in found if name not in (CURRENT, _KEPT)}
-    if not given:
+    keys = algorithm.get("maxatk") or {}
+    settings = {name: _plain(keys[name]) for name in keys if name not in (CURRENT, _KEPT)}
+    if not settings:
         raise InvalidValueError(
             f"{WHERE}: the estimator 'maxatk' needs a method and a k; add +{WHERE}.method=bon_loo1 "
             f"+{WHERE}.k=4"
         )
-    for name in given.keys() & {"form", "answers"}:
-        raise InvalidValueError(f"{WHERE}.{name}: is no setting under verl; leave it out")
-    objective = from_mapping(Objective, given, where=WHERE)
+    for name in ("form", "answers"):
+        if name in settings:
+            raise InvalidValueError(f"{WHERE}.{name}: is no setting under verl; leave it out")
+    objective = from_mapping(Objective, settings, where=WHERE)
     try:
         method = method_of(objective.method)
     except InvalidValueError as error:
@@ -56,13 +60,13 @@ def groups_kept(algorithm: Mapping[str, Any]) -> int:
 
 def problems_of(objective: Objective, group_size: int) -> list[str]:
     """Return what is not allowed in groups of that many samples, each with its setting."""
-    found = objective.problems(group_size, called="actor_rollout_ref.rollout.n")
+    problems = objective.problems(group_size, called="actor_rollout_ref.rollout.n")
     if objective.selection == _REWARD:
-        found.append(
+        problems.append(
             f"selection: {_REWARD!r} is the reward itself, which selects without a selection; name "
             "another key that the reward function returns"
         )
-    return [f"{WHERE}.{problem}" for problem in found]
+    return [f"{WHERE}.{problem}" for problem in problems]
 
 
 def needs_trainer(objective: Objective) -> str:
@@ -73,7 +77,10 @@ def needs_trainer(objective: Objective) -> str:
         "selection": objective.selection is not None,
         "advantage_scale": objective.advantage_scale == "batch",
     }
-    return next((f"{name}={getattr(objective, name)}" for name, no in needed.items() if no), "")
+    for name, is_needed in needed.items():
+        if is_needed:
+            return f"{name}={getattr(objective, name)}"
+    return ""
 
 
 def _plain(value: Any) -> Any:
@@ -81,7 +88,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {name: _plain(value[name]) for name in value}
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_plain(one) for one in value]
+        return [_plain(item) for item in value]
     return value
 
 
@@ -103,8 +110,9 @@ def check_config(config: Any) -> Objective:
 
 
 def holds_whole_groups(config: Any) -> bool:
-    """Say whether micro-batches of the actor hold whole groups, so that its loss has all ratios."""
-    actor, n = config.actor_rollout_ref.actor, config.actor_rollout_ref.rollout.n
+    """Return whether micro-batches of the actor hold whole groups: its loss has all ratios then."""
+    actor = config.actor_rollout_ref.actor
+    n = config.actor_rollout_ref.rollout.n
     if actor.ppo_mini_batch_size % data_parallel(config):
         return False
     if actor.use_dynamic_bsz:
@@ -114,9 +122,9 @@ def holds_whole_groups(config: Any) -> bool:
 
 
 def keeps_sampler_log_probs(config: Any) -> bool:
-    """Say whether `old_log_probs` are those of the sampler: then the first step has ratios too."""
-    found = config.algorithm.get("rollout_correction")
-    return bool(found and found.get("bypass_mode", False))
+    """Return whether `old_log_probs` are the sampler's: then the first step has ratios too."""
+    correction = config.algorithm.get("rollout_correction")
+    return bool(correction and correction.get("bypass_mode", False))
 
 
 def updates(config: Any) -> int:
@@ -150,8 +158,10 @@ def _sequence_parallel(actor: Any) -> int:
 
 def _settings(config: Any) -> Iterator[str]:
     """Yield what is wrong with verl's own settings under any method."""
-    algorithm, prompts = config.algorithm, config.data.train_batch_size
-    n, mini = config.actor_rollout_ref.rollout.n, config.actor_rollout_ref.actor.ppo_mini_batch_size
+    algorithm = config.algorithm
+    prompts = config.data.train_batch_size
+    n = config.actor_rollout_ref.rollout.n
+    mini = config.actor_rollout_ref.actor.ppo_mini_batch_size
     if algorithm.adv_estimator != "maxatk":
         why = f"the one of trainer.v1.trainer_mode={MODE}"
         yield _must("algorithm.adv_estimator", f"maxatk, {why}", algorithm.adv_estimator)
@@ -170,30 +180,41 @@ def _passes(config: Any) -> Iterator[str]:
     """Yield sizes of passes that do not divide what a rank has: verl finds out after sampling."""
     parts = config.actor_rollout_ref
     prompts = config.data.train_batch_size // updates(config)
-    n, ranks = parts.rollout.n, data_parallel(config)
-    runs = {"rollout": not keeps_sampler_log_probs(config), "ref": parts.actor.get("use_kl_loss")}
-    for name in (name for name, does in runs.items() if does):
+    n = parts.rollout.n
+    ranks = data_parallel(config)
+    is_taken = {
+        "rollout": not keeps_sampler_log_probs(config),
+        "ref": parts.actor.get("use_kl_loss"),
+    }
+    for name, taken in is_taken.items():
         part = parts.get(name) or {}
         micro = part.get("log_prob_micro_batch_size_per_gpu")
-        if micro and not part.get("log_prob_use_dynamic_bsz") and prompts * n % (ranks * micro):
+        if not taken or not micro or part.get("log_prob_use_dynamic_bsz"):
+            continue
+        if prompts * n % (ranks * micro):
             allowed = f"a divisor of what each of {ranks} ranks has of {prompts} prompts x {n}"
             yield _must(f"{_PARTS}.{name}.log_prob_micro_batch_size_per_gpu", allowed, micro)
 
 
 def _correction(config: Any) -> Iterator[str]:
     """Yield what does not go with importance ratios of whole groups."""
-    actor, n = config.actor_rollout_ref.actor, config.actor_rollout_ref.rollout.n
-    where, loss = f"{_PARTS}.actor", actor.policy_loss.get("loss_mode", "vanilla")
+    actor = config.actor_rollout_ref.actor
+    n = config.actor_rollout_ref.rollout.n
+    where = f"{_PARTS}.actor"
     if actor.get("shuffle"):
         yield _must(f"{where}.shuffle", "False, because it splits groups", True)
+    loss = actor.policy_loss.get("loss_mode", "vanilla")
     if loss != "vanilla":
         allowed = "vanilla, whose surrogate has the sample's own ratio"
         yield _must(f"{where}.policy_loss.loss_mode", allowed, loss)
-    if weights := (config.algorithm.get("rollout_correction") or {}).get("rollout_is"):
+    weights = (config.algorithm.get("rollout_correction") or {}).get("rollout_is")
+    if weights:
         allowed = "null, or ratios are counted twice; allowed beside it: bypass_mode=True"
         yield _must("algorithm.rollout_correction.rollout_is", allowed, weights)
-    ranks, mini = data_parallel(config), actor.ppo_mini_batch_size
-    rows, micro = mini * n / ranks, actor.ppo_micro_batch_size_per_gpu
+    ranks = data_parallel(config)
+    mini = actor.ppo_mini_batch_size
+    micro = actor.ppo_micro_batch_size_per_gpu
+    rows = mini * n / ranks
     if _asynchronous(config) and not keeps_sampler_log_probs(config):
         allowed = f"True with {ASYNC_MODE}, whose ratios are to the sampler's weights of some steps"
         yield _must("algorithm.rollout_correction.bypass_mode", f"{allowed} ago", False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import threading
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -34,46 +35,66 @@ class WatchedTraining:
     def __init__(self, folder: Path) -> None:
         self._path = folder / GROUPS
         self._lock = threading.Lock()
-        self._resumed = 0
-        self._forget()
-        self.refresh()
-
-    def _forget(self) -> None:
-        self._end, self._last = 0, b""
-        self.groups: dict[int, list[tuple[int, int]]] = defaultdict(list)
-        self._prompts: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        self._resumptions = 0
+        self._end = 0  # of the lines that were read, in bytes
+        self._last_line = b""
+        self.groups: dict[int, list[tuple[int, int]]] = defaultdict(list)  # by step
+        self._prompts: dict[str, list[tuple[int, int]]] = defaultdict(list)  # step and place
         self.log: list[dict[str, Any]] = []
         self.about: dict[str, Any] = {}
+        self.refresh()
 
     def refresh(self) -> str:
         """Read what has been appended; return what stands for the state that is known now."""
         with self._lock, self._path.open("rb") as file:
-            file.seek(self._end - len(self._last))
-            if file.read(len(self._last)) != self._last:  # resumed, which drops lines
+            # A training that is resumed drops lines, and others come in their place: then the last
+            # line that was read is no longer where it was.
+            file.seek(self._end - len(self._last_line))
+            if file.read(len(self._last_line)) != self._last_line:
                 self._forget()
-                self._resumed += 1
+                self._resumptions += 1
                 file.seek(0)
             for line in file:
-                head = head_of(line)
-                if head is None:  # a line that is not whole yet
-                    break
-                if head.kind == "group":
-                    self._prompts[head.key].append((head.step, len(self.groups[head.step])))
-                    self.groups[head.step].append((self._end, len(line)))
-                elif head.kind == "log":
-                    row = json.loads(line)
-                    self.log.append({**row["log"], "step": row["step"]})
-                else:
-                    self.about = json.loads(line)["training"]
-                self._end, self._last = self._end + len(line), line
-            return f"{self._resumed}.{self._end}"
+                if not self._add(line):
+                    break  # the line is not whole yet
+            return f"{self._resumptions}.{self._end}"
+
+    def _forget(self) -> None:
+        # New objects, not emptied ones: another thread may be reading the old.
+        self._end = 0
+        self._last_line = b""
+        self.groups = defaultdict(list)
+        self._prompts = defaultdict(list)
+        self.log = []
+        self.about = {}
+
+    def _add(self, line: bytes) -> bool:
+        """Take a line in; return whether it was whole."""
+        head = head_of(line)
+        if head is None:
+            return False
+        if head.kind == "group":
+            self._prompts[head.key].append((head.step, len(self.groups[head.step])))
+            self.groups[head.step].append((self._end, len(line)))
+        elif head.kind == "log":
+            row = json.loads(line)
+            self.log.append({**row["log"], "step": row["step"]})
+        else:
+            self.about = json.loads(line)["training"]
+        self._end += len(line)
+        self._last_line = line
+        return True
 
     @property
     def progress(self) -> str:
         """How far the training is."""
-        last = self.log[-1] if self.log else {"step": 0}
-        most = f" of {self.about['max_steps']}" if self.about.get("max_steps") else ""
-        return f"step {last['step']}{most}{', ended' if 'train_runtime' in last else ''}"
+        last_row = self.log[-1] if self.log else {"step": 0}
+        text = f"step {last_row['step']}"
+        if self.about.get("max_steps"):
+            text += f" of {self.about['max_steps']}"
+        if "train_runtime" in last_row:  # the row that a trainer logs at its end
+            text += ", ended"
+        return text
 
     def group(self, step: int, place: int) -> dict[str, Any]:
         """Return one group; raises IndexError where there is none."""
@@ -83,7 +104,7 @@ class WatchedTraining:
             group: dict[str, Any] = json.loads(file.read(size))
         return group
 
-    summary = group
+    summary = group  # a line of the file has both
 
     def places(self, key: str) -> list[tuple[int, int]]:
         """Return step and place within the step of every group of a prompt."""
@@ -91,17 +112,19 @@ class WatchedTraining:
 
     def search(self, text: str, most: int) -> list[tuple[int, int]]:
         """Return step and place of at most so many groups that hold a text in either case."""
+        # As it stands within a JSON text of the file, so that a line need not be parsed.
         wanted = json.dumps(text.lower(), ensure_ascii=False)[1:-1].encode("utf-8", "replace")
-        found: list[tuple[int, int]] = []
+        hits: list[tuple[int, int]] = []
         with self._path.open("rb") as file:
+            # Copies: another request may refresh the groups meanwhile.
             for step, groups in list(self.groups.items()):
                 for place, (start, size) in enumerate(list(groups)):
-                    if len(found) == most:
-                        return found
+                    if len(hits) == most:
+                        return hits
                     file.seek(start)
                     if wanted in file.read(size).lower():
-                        found.append((step, place))
-        return found
+                        hits.append((step, place))
+        return hits
 
 
 class WatchedEvaluation:
@@ -111,17 +134,19 @@ class WatchedEvaluation:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._folder, self._version = folder, ""
+        self._folder = folder
+        self._version = ""
         self.results: Results | None = None
         self.groups: dict[int, dict[str, list[float | None]]] = {0: {}}
         self.refresh()
 
     def refresh(self) -> str:
         """Read the scores again where there are more; return what stands for what is known."""
-        files = [self._folder / name for name in (SCORES, RESULTS)]
-        version = ".".join(str(file.stat().st_size) if file.is_file() else "-" for file in files)
-        # A line that is being written, or none yet: the next call finds more.
-        if version != self._version and files[0].is_file():
+        scores = self._folder / SCORES
+        results = self._folder / RESULTS
+        version = f"{_size(scores)}.{_size(results)}"
+        if version != self._version and scores.is_file():
+            # A line that is being written, or none yet: the next call finds more.
             with contextlib.suppress(DataError):
                 self._read()
                 self._version = version
@@ -129,71 +154,94 @@ class WatchedEvaluation:
 
     def _read(self) -> None:
         scores = scores_of_folder(self._folder)
-        rewards, counts = scores.rewards(scores.problem_ids)
-        rows = zip(scores.problem_ids, rewards.tolist(), counts, strict=True)
-        found = self.groups[0] = {
-            name: [None if value != value else value for value in row[:count]]
-            for name, row, count in rows
-        }
+        rewards, counts = scores.rewards(scores.problem_ids)  # NaN where there is none
+        by_problem: dict[str, list[float | None]] = {}
+        for problem_id, row, count in zip(
+            scores.problem_ids, rewards.tolist(), counts, strict=True
+        ):
+            by_problem[problem_id] = [None if math.isnan(value) else value for value in row[:count]]
+        self.groups[0] = by_problem
         if (self._folder / RESULTS).is_file():
             self.results = load_results(self._folder)
         else:
-            most = max(map(len, found.values()))
-            whole = [name for name, drawn in found.items() if len(drawn) == most]
-            self.results = build_results(whole, None, scores, manifest={})
+            # Problems come one after the other: those with fewer samples are under way.
+            samples = max(map(len, by_problem.values()))
+            complete = [name for name, drawn in by_problem.items() if len(drawn) == samples]
+            self.results = build_results(complete, None, scores, manifest={})
 
     @property
     def progress(self) -> str:
         """How far the evaluation is."""
-        done, path = sum(map(len, self.groups[0].values())), self._folder / MANIFEST
+        done = sum(map(len, self.groups[0].values()))
+        path = self._folder / MANIFEST
         settings = read_json(path).get("settings", {}) if path.is_file() else {}
-        samples = settings.get("sampling", {}).get("samples", 0)
-        wanted = samples * settings.get("problems", {}).get("count", 0)
-        return f"{done:,}{f' of {wanted:,}' if wanted > done else ''} samples verified"
+        samples = settings.get("sampling", {}).get("samples", 0)  # of a problem
+        total = samples * settings.get("problems", {}).get("count", 0)
+        if total > done:
+            return f"{done:,} of {total:,} samples verified"
+        return f"{done:,} samples verified"
 
     def places(self, key: str) -> list[tuple[int, int]]:
         """Return step 0 and the place of the problem that a key stands for."""
-        return [(0, at) for at, name in enumerate(self.groups[0]) if prompt_key(name) == key]
+        return [(0, place) for place, name in enumerate(self.groups[0]) if prompt_key(name) == key]
 
     def group(self, step: int, place: int) -> dict[str, Any]:
         """Return a problem with all its samples, as a training has its groups."""
-        name = list(self.groups[step])[place]
-        texts = {row["sample"]: row for row in self._lines(SAMPLES, name)}
-        failures = {row["sample"]: row for row in self._lines(FAILURES, name)}
+        problem_id = list(self.groups[step])[place]
+        texts = {row["sample"]: row for row in self._rows_of(SAMPLES, problem_id)}
+        failures = {row["sample"]: row for row in self._rows_of(FAILURES, problem_id)}
+        prompts = [row["prompt"] for row in self._rows_of(PROMPTS, problem_id)]
         samples = []
-        for score in self._lines(SCORES, name):
-            drawn = texts.get(score["sample"], {})
-            told = {key: score.get(key) for key in ("reward", "outcome", "passed")}
-            told |= {"tests": score.get("total"), "failure": failures.get(score["sample"])}
-            told |= {"text": drawn.get("completion", ""), "tokens": drawn.get("tokens")}
-            samples.append(told)
-        prompt = next((row["prompt"] for row in self._lines(PROMPTS, name)), "")
-        return {"id": name, "group": prompt_key(name), "prompt": prompt, "samples": samples}
+        for score in self._rows_of(SCORES, problem_id):
+            sample = texts.get(score["sample"], {})  # none where `score` read a file
+            samples.append(
+                {
+                    "reward": score.get("reward"),
+                    "outcome": score.get("outcome"),
+                    "passed": score.get("passed"),
+                    "tests": score.get("total"),
+                    "failure": failures.get(score["sample"]),
+                    "text": sample.get("completion", ""),
+                    "tokens": sample.get("tokens"),
+                }
+            )
+        return {
+            "id": problem_id,
+            "group": prompt_key(problem_id),
+            "prompt": prompts[0] if prompts else "",
+            "samples": samples,
+        }
 
     def summary(self, step: int, place: int) -> dict[str, Any]:
         """Return the id of a problem and the rewards of its samples."""
-        name, rewards = list(self.groups[step].items())[place]
-        return {"id": name, "prompt": "", "samples": [{"reward": reward} for reward in rewards]}
+        problem_id, rewards = list(self.groups[step].items())[place]
+        samples = [{"reward": reward} for reward in rewards]
+        return {"id": problem_id, "prompt": "", "samples": samples}
 
     def search(self, text: str, most: int) -> list[tuple[int, int]]:
         """Return step 0 and place of at most so many problems whose samples hold a text."""
         wanted = json.dumps(text.lower())[1:-1].encode()
-        found = {
-            json.loads(line)["problem_id"]
-            for file in (SAMPLES, PROMPTS, FAILURES)
-            for line in self._raw(file)
-            if wanted in line.lower()
-        }
-        return [(0, place) for place, name in enumerate(self.groups[0]) if name in found][:most]
+        hits = set()
+        for file in (SAMPLES, PROMPTS, FAILURES):
+            for line in self._whole_lines(file):
+                if wanted in line.lower():
+                    hits.add(json.loads(line)["problem_id"])
+        places = [(0, place) for place, name in enumerate(self.groups[0]) if name in hits]
+        return places[:most]
 
-    def _lines(self, file: str, name: str) -> list[dict[str, Any]]:
-        head = json.dumps({"problem_id": name})[:-1].encode() + b","
-        return [json.loads(line) for line in self._raw(file) if line.startswith(head)]
+    def _rows_of(self, file: str, problem_id: str) -> list[dict[str, Any]]:
+        # All files of a run begin their lines with the problem, so that few are parsed.
+        head = json.dumps({"problem_id": problem_id})[:-1].encode() + b","
+        return [json.loads(line) for line in self._whole_lines(file) if line.startswith(head)]
 
-    def _raw(self, file: str) -> Iterator[bytes]:
+    def _whole_lines(self, file: str) -> Iterator[bytes]:
         if (self._folder / file).is_file():
             with (self._folder / file).open("rb") as lines:
                 yield from (line for line in lines if line.endswith(b"}\n"))
+
+
+def _size(path: Path) -> str:
+    return str(path.stat().st_size) if path.is_file() else "-"
 
 
 def advantages_under(group: Mapping[str, Any], method: str, k: int) -> list[float]:
@@ -201,43 +249,57 @@ def advantages_under(group: Mapping[str, Any], method: str, k: int) -> list[floa
 
     Raises InvalidValueError for a method that needs another k, or answers that were not recorded.
     """
-    samples, row = group["samples"], as_method(method)
+    samples = group["samples"]
+    row = as_method(method)
     selects = row.credit_row.order is not None and "selection" in samples[0]
     if row.credit_row.needs_answers and "answer" not in samples[0]:
         raise InvalidValueError(f"method: {method!r} needs answers, which were not recorded")
 
     def column(name: str) -> npt.NDArray[Any]:
-        return np.array([[sample[name] for sample in samples]])
+        return np.array([[sample[name] for sample in samples]])  # a batch of one group
 
-    found = advantages(
+    of_batch = advantages(
         column("reward").astype(np.float64),
         row,
         k,
         selection=column("selection") if selects else None,
         answers=column("answer") if row.credit_row.needs_answers else None,
     )
-    values: list[float] = (AdvantageScale("mean", row).factor(len(samples)) * found[0]).tolist()
+    factor = AdvantageScale("mean", row).factor(len(samples))
+    values: list[float] = (factor * of_batch[0]).tolist()
     return values
 
 
 def runs_in(folders: Mapping[str, Path]) -> dict[str, WatchedTraining | WatchedEvaluation]:
     """Return the runs of folders, of a study several; raises MissingFileError where is none."""
-    found: dict[str, WatchedTraining | WatchedEvaluation] = {}
+    runs: dict[str, WatchedTraining | WatchedEvaluation] = {}
     for name, folder in folders.items():
-        runs = {name: run} if (run := _run(folder)) else {}
-        for path in [] if run else sorted([*folder.glob("*"), *folder.glob("work/*")]):
-            if inner := _run(path):
-                runs[path.name] = inner
-        if not runs:
+        of_folder = _run_or_runs(name, folder)
+        if not of_folder:
             raise MissingFileError(
                 f"{folder}: holds no {GROUPS}, which a training writes unless its log_groups is "
                 f"0, no {SCORES} of an evaluation, and no folder that does"
             )
-        found |= runs
-    return found
+        runs |= of_folder
+    return runs
 
 
-def _run(folder: Path) -> WatchedTraining | WatchedEvaluation | None:
+def _run_or_runs(name: str, folder: Path) -> dict[str, WatchedTraining | WatchedEvaluation]:
+    run = _run_of(folder)
+    if run is not None:
+        return {name: run}
+    # A folder of runs, or of a study, which has them in `work`.
+    runs = {}
+    for path in sorted([*folder.glob("*"), *folder.glob("work/*")]):
+        inner = _run_of(path)
+        if inner is not None:
+            runs[path.name] = inner
+    return runs
+
+
+def _run_of(folder: Path) -> WatchedTraining | WatchedEvaluation | None:
     if (folder / GROUPS).is_file():
         return WatchedTraining(folder)
-    return WatchedEvaluation(folder) if (folder / SCORES).is_file() else None
+    if (folder / SCORES).is_file():
+        return WatchedEvaluation(folder)
+    return None

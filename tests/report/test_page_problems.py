@@ -7,7 +7,7 @@ from maxatk.errors import DataError
 from maxatk.jsonl import write_jsonl
 from maxatk.records import Outcome, Sample, Score
 from maxatk.report import load_comparison, write_report
-from maxatk.report.page import MOST_TEXT, problem_details
+from maxatk.report.page_problems import MOST_TEXT, problem_details
 from runs import write_run
 
 REWARDS = [0.5, 1.0, None, 0.0, 0.5]
@@ -35,28 +35,28 @@ def write_prompts(folder, name, prompt):
 
 def test_rewards_are_sorted_and_samples_spread_from_best_to_worst(folder):
     first, second = problem_details(load_comparison({"run": folder}))
-    assert (first["prompt"], "prompt" in second) == ("What is <b>?", False)
-    (run,) = first["runs"]
-    assert run["rewards"] == "1.000 × 1, 0.500 × 2, 0.000 × 1, unscored × 1"
-    assert [sample["index"] for sample in run["samples"]] == [1, 4, 2]
-    assert [sample["verdict"] for sample in run["samples"]] == [
+    assert (first.prompt, second.prompt) == ("What is <b>?", None)
+    (run,) = first.runs
+    assert run.rewards == "1.000 × 1, 0.500 × 2, 0.000 × 1, unscored × 1"
+    assert [sample.index for sample in run.samples] == [1, 4, 2]
+    assert [sample.verdict for sample in run.samples] == [
         "reward 1.000, 2 of 2 tests, passed",
         "reward 0.500, 1 of 2 tests, time limit",
         "unscored, 0 of 2 tests, infra error",
     ]
-    assert run["samples"][0]["text"] == "<p<0>> 1 ?"
+    assert run.samples[0].text == "<p<0>> 1 ?"
 
 
 @pytest.mark.parametrize(("count", "indices"), [(1, [1]), (2, [1, 2]), (9, [1, 0, 4, 3, 2])])
 def test_any_number_of_samples(folder, count, indices):
     (first, _) = problem_details(load_comparison({"run": folder}), samples=count)
-    assert sorted(s["index"] for s in first["runs"][0]["samples"]) == sorted(indices)
+    assert sorted(sample.index for sample in first.runs[0].samples) == sorted(indices)
 
 
 def test_without_texts_the_verdicts_are_shown(folder):
     (folder / "samples.jsonl").unlink()
     (first, _) = problem_details(load_comparison({"run": folder}))
-    assert not any("text" in sample for sample in first["runs"][0]["samples"])
+    assert [sample.text for sample in first.runs[0].samples] == [None] * 3
 
 
 def test_runs_that_are_no_folders_have_no_details(folder):
@@ -68,7 +68,7 @@ def test_runs_that_are_no_folders_have_no_details(folder):
 def test_long_texts_are_cut(folder):
     write_prompts(folder, "p1", "x" * 10 * MOST_TEXT)
     (_, second) = problem_details(load_comparison({"run": folder}))
-    assert second["prompt"] == "x" * MOST_TEXT + " …"
+    assert second.prompt == "x" * MOST_TEXT + " …"
 
 
 def test_the_page_holds_them_as_data(folder, tmp_path):
