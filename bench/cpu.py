@@ -10,8 +10,8 @@ from pathlib import Path
 
 def own_cpu_seconds() -> float:
     """Return the CPU time of this process alone, without its sandboxes."""
-    own = resource.getrusage(resource.RUSAGE_SELF)
-    return own.ru_utime + own.ru_stime
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
 
 
 def cpu_seconds() -> float:

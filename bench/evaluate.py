@@ -18,7 +18,9 @@ from maxatk.sampling import ModelSettings, SamplingSettings, load_backend
 from maxatk.sampling.settings import Request
 from maxatk.verifier import Verifier
 
-PROBLEMS, SAMPLES, TOKENS = 24, 64, 32  # TOKENS: as the recipe of the built-in model
+PROBLEMS = 24
+SAMPLES = 64
+TOKENS = 32  # as the recipe of the built-in model
 MOST_OVER = 1.15
 TURNS = 3
 
@@ -40,21 +42,22 @@ def overlap(model, problems, folder, settings):
             pass
 
     def both(verifier, out):
-        given = {"model": model, "problems": problems, "out": out, "sampling": settings}
-        evaluate(EvalRecipe(**given, batch_size=SAMPLES), verifier=verifier)
+        settings_of_run = {"model": model, "problems": problems, "out": out, "sampling": settings}
+        evaluate(EvalRecipe(**settings_of_run, batch_size=SAMPLES), verifier=verifier)
 
     def verify(verifier, samples, out):
         score(ScoreRecipe(samples=samples, problems=problems, out=out), verifier=verifier)
 
-    found = {"sampling": [], "verification": [], "evaluate": []}
+    seconds = {"sampling": [], "verification": [], "evaluate": []}
     with Verifier(workers=1) as verifier:
         both(verifier, folder / "warm")
         for turn in range(TURNS):
-            out, again = folder / f"both-{turn}", folder / f"verified-{turn}"
-            found["evaluate"].append(clock(both, verifier, out))
-            found["sampling"].append(clock(sample))
-            found["verification"].append(clock(verify, verifier, out / "samples.jsonl", again))
-    medians = {name: sorted(values)[TURNS // 2] for name, values in found.items()}
+            out = folder / f"both-{turn}"
+            verified = folder / f"verified-{turn}"
+            seconds["evaluate"].append(clock(both, verifier, out))
+            seconds["sampling"].append(clock(sample))
+            seconds["verification"].append(clock(verify, verifier, out / "samples.jsonl", verified))
+    medians = {name: sorted(values)[TURNS // 2] for name, values in seconds.items()}
     ratio = medians["evaluate"] / max(medians["sampling"], medians["verification"])
     print("  ".join(f"{name} {seconds:.2f} s" for name, seconds in medians.items()))
     print(f"evaluate / the longer of the two: {ratio:.2f} (aim: at most {MOST_OVER})")

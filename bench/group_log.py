@@ -28,7 +28,9 @@ class Turns(TrainerCallback):
     """Records every other step, and takes the CPU time of this process between them."""
 
     def __init__(self, trainer):
-        self.trainer, self.add, self.ends = trainer, trainer._record.add, []
+        self.trainer = trainer
+        self.add = trainer._record.add
+        self.ends = []
 
     def on_step_begin(self, args, state, control, **_):  # noqa: ARG002
         on = state.global_step % 2

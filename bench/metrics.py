@@ -23,9 +23,12 @@ import time
 from itertools import islice
 from pathlib import Path
 
-PROBLEMS, SAMPLES = 1055, 256
-MOST_SECONDS, MOST_BYTES = 5.0, 1 << 30
-SHORTEST, LONGEST = 200, 1200  # characters of a program
+PROBLEMS = 1055
+SAMPLES = 256
+MOST_SECONDS = 5.0
+MOST_BYTES = 1 << 30
+SHORTEST = 200  # characters of a program
+LONGEST = 1200
 FILES = ("samples.jsonl", "scores.jsonl")
 WORD = re.compile(r"[a-z_]{3,}|\b\d+\b")
 KEPT = {*keyword.kwlist, "self", "print"}
@@ -90,7 +93,8 @@ def measure(folder):
     from maxatk.evaluation.load import results_of_folder
 
     results = results_of_folder(folder)
-    seconds, cpu = time.perf_counter() - started, time.process_time()
+    seconds = time.perf_counter() - started
+    cpu = time.process_time()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     assert results.counts.samples == PROBLEMS * SAMPLES
     before = time.process_time()
@@ -104,7 +108,9 @@ def measure(folder):
 
 def print_gzip(folder, size):
     """Print what Python's gzip makes of the files, and the CPU seconds of its two directions."""
-    packed, writing, reading = 0, 0.0, 0.0
+    packed = 0
+    writing = 0.0
+    reading = 0.0
     for name in FILES:
         path = folder / f"{name}.gz"
         started = time.process_time()
@@ -125,7 +131,9 @@ def print_zstd(folder, size):
     """Print the same of the command zstd, if there is one."""
     if shutil.which("zstd") is None:
         return
-    packed, writing, reading = 0, 0.0, 0.0
+    packed = 0
+    writing = 0.0
+    reading = 0.0
     for name in FILES:
         path = folder / f"{name}.zst"
         writing += cpu_of("zstd", "-q", "-3", "-T1", str(folder / name), "-o", str(path))
@@ -153,22 +161,22 @@ def main(folder):
     if not (folder / "scores.jsonl").is_file():
         make_files(folder)
     sizes = [(folder / name).stat().st_size for name in FILES]
-    each = ", ".join(
+    bytes_a_sample = ", ".join(
         f"{name} {size / PROBLEMS / SAMPLES:.0f}" for name, size in zip(FILES, sizes, strict=True)
     )
     print(f"{PROBLEMS} problems x {SAMPLES} samples, files of {sum(sizes) / 1e6:.0f} MB")
-    print(f"bytes a sample: {each}")
+    print(f"bytes a sample: {bytes_a_sample}")
     done = subprocess.run(
         [sys.executable, __file__, str(folder), "measure"],
         stdout=subprocess.PIPE,
         text=True,
         check=True,
     )
-    found = json.loads(done.stdout)
-    print(f"{found['seconds']:.2f} s (aim: {MOST_SECONDS:.0f} s), CPU {found['cpu']:.2f} s")
-    ratio = found["cpu"] / found["decoding"]
-    print(f"CPU / that of decoding every line alone, {found['decoding']:.2f} s: {ratio:.2f}")
-    print(f"{found['peak_bytes'] / 1e6:.0f} MB (aim: {MOST_BYTES / 1e6:.0f} MB)")
+    measured = json.loads(done.stdout)
+    print(f"{measured['seconds']:.2f} s (aim: {MOST_SECONDS:.0f} s), CPU {measured['cpu']:.2f} s")
+    ratio = measured["cpu"] / measured["decoding"]
+    print(f"CPU / that of decoding every line alone, {measured['decoding']:.2f} s: {ratio:.2f}")
+    print(f"{measured['peak_bytes'] / 1e6:.0f} MB (aim: {MOST_BYTES / 1e6:.0f} MB)")
     print_gzip(folder, sum(sizes))
     print_zstd(folder, sum(sizes))
 

@@ -44,16 +44,18 @@ EXACT = Method(credit="max_at_k", correction="exact")
 def matrix_on_policy(rewards: np.ndarray, k: int) -> np.ndarray:
     order = np.argsort(rewards, axis=-1)
     n = rewards.shape[1]
-    top, pair = max_weights.__wrapped__(n, k), pair_weights.__wrapped__(n, k)
+    top = max_weights.__wrapped__(n, k)
+    pair = pair_weights.__wrapped__(n, k)
     weights = np.tril(np.repeat(pair[:, None], n, axis=1), -1) + np.diag(top)
     return unsorted(np.take_along_axis(rewards, order, -1) @ weights, order)
 
 
 def matrix_first_order(rewards: np.ndarray, log_ratios: np.ndarray, k: int) -> np.ndarray:
     order = np.argsort(rewards, axis=-1)
-    r, d = (np.take_along_axis(x, order, -1) for x in (rewards, np.expm1(log_ratios)))
+    r, d = (np.take_along_axis(values, order, -1) for values in (rewards, np.expm1(log_ratios)))
     n = r.shape[1]
-    top, pair = max_weights.__wrapped__(n, k), pair_weights.__wrapped__(n, k)
+    top = max_weights.__wrapped__(n, k)
+    pair = pair_weights.__wrapped__(n, k)
     triple = triple_weights(n, k)
     earlier = np.cumsum(d, axis=1) - d
     weights = pair[:, None] * (1 + d[:, :, None] + d[:, None, :])
@@ -71,13 +73,14 @@ def unsorted(values: np.ndarray, order: np.ndarray) -> np.ndarray:
 
 def line(name: str, size: tuple[int, int, int], ours: tuple, theirs: tuple | None = None) -> float:
     """Print one row of the table and return how many times faster ours is."""
-    place = f"{name:<12} {size!s:<17} {1e3 * ours[0]:>9.2f} {ours[1]:>8.1f}"
+    row = f"{name:<12} {size!s:<17} {1e3 * ours[0]:>9.2f} {ours[1]:>8.1f}"
     if theirs is None:
-        print(f"{place}   the matrix does not fit: {8 * size[0] * size[1] ** 2 / 2**30:.1f} GiB")
+        print(f"{row}   the matrix does not fit: {8 * size[0] * size[1] ** 2 / 2**30:.1f} GiB")
         return np.inf
     np.testing.assert_allclose(ours[2], theirs[2], rtol=1e-8, atol=1e-12)
-    speed, memory = theirs[0] / ours[0], theirs[1] / ours[1]
-    print(f"{place} {1e3 * theirs[0]:>9.2f} {theirs[1]:>8.1f} {speed:>7.1f}x {memory:>7.1f}x")
+    speed = theirs[0] / ours[0]
+    memory = theirs[1] / ours[1]
+    print(f"{row} {1e3 * theirs[0]:>9.2f} {theirs[1]:>8.1f} {speed:>7.1f}x {memory:>7.1f}x")
     return speed
 
 
@@ -87,9 +90,10 @@ def time_every_method() -> None:
     rng = np.random.default_rng(1)
     for size in (SIZES[0], SIZES[2], SIZES[3], SIZES[-1]):
         prompts, n, k = size
-        rewards, logs = rng.random((prompts, n)), rng.normal(size=(prompts, n)) * 0.02
+        rewards = rng.random((prompts, n))
+        logs = rng.normal(size=(prompts, n)) * 0.02
         for name, method in METHODS.items():
-            if method.kind.needs_answers:
+            if method.credit_row.needs_answers:
                 continue
             ratios = logs if method.correction != "none" else None
             [(seconds, _, _)] = measure(
@@ -104,7 +108,8 @@ def time_any_weights(missed: list[str]) -> None:
     rng = np.random.default_rng(2)
     for size, limit in WEIGHTS_TARGETS.items():
         prompts, n, k = size
-        rewards, scores = rng.random((prompts, n)), rng.random((prompts, n))
+        rewards = rng.random((prompts, n))
+        scores = rng.random((prompts, n))
         row = Method(credit=OrderWeights.cvar(0.3, of=k), baseline="replace_one")
         columns = {"rewards": None, "a score": scores, "a tied score": scores.round(1)}
         for name, column in columns.items():
@@ -114,7 +119,8 @@ def time_any_weights(missed: list[str]) -> None:
             print(f"by {name:<14} {size!s:<17} {1e3 * seconds:>9.3f} ms {most:>8.1f} MiB")
             if column is None and seconds > limit:
                 missed.append(f"any weights {size}: {1e3 * seconds:.2f} ms")
-    rewards, logs = rng.random((1024, 16)), rng.normal(size=(1024, 16)) * 0.02
+    rewards = rng.random((1024, 16))
+    logs = rng.normal(size=(1024, 16)) * 0.02
     for name in ("leave_one_out", "replace_one"):
         row = Method(credit=OrderWeights.cvar(0.3, of=8), correction="exact", baseline=name)
         [(seconds, _, _)] = measure(lambda m=row: advantages(rewards, m, log_ratios=logs))
@@ -130,7 +136,8 @@ def main() -> int:
     print(f" {'faster':>8} {'smaller':>8}")
     for size in SIZES:
         prompts, n, k = size
-        rewards, logs = rng.random((prompts, n)), rng.normal(size=(prompts, n)) * 0.02
+        rewards = rng.random((prompts, n))
+        logs = rng.normal(size=(prompts, n)) * 0.02
         pair = measure(
             lambda r=rewards, k=k: advantages(r, ON_POLICY, k),
             lambda r=rewards, k=k: matrix_on_policy(r, k),
@@ -151,7 +158,8 @@ def main() -> int:
     print("\nexact off-policy (no other implementation to compare with)")
     for size in SIZES:
         prompts, n, k = size
-        rewards, logs = rng.random((prompts, n)), rng.normal(size=(prompts, n)) * 0.02
+        rewards = rng.random((prompts, n))
+        logs = rng.normal(size=(prompts, n)) * 0.02
         for name, method in (("leave-one-out", "bon_off_policy_exact"), ("credit", EXACT)):
             [(seconds, most, _)] = measure(
                 lambda r=rewards, x=logs, k=k, m=method: advantages(r, m, k, log_ratios=x)

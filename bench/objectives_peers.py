@@ -25,7 +25,7 @@ from maxatk.objectives import (
     max_at_k,
     pass_at_k,
 )
-from maxatk.objectives.statistic import _majority_chances
+from maxatk.objectives.answers import _majority_chances
 from maxatk.objectives.subsets import max_weights, pair_weights
 from timing import measure
 
@@ -46,11 +46,11 @@ def pkpo_credits(rewards: np.ndarray, k: int) -> np.ndarray:
 
 def pkpo_sloo(rewards: np.ndarray, k: int) -> np.ndarray:
     """Each credit minus the mean of the others' credits in the group without it, (P, n)."""
-    result = np.stack([pkpo_credits(row, k) for row in rewards])
-    for row, own in zip(rewards, result, strict=True):
+    advantages_of_rows = np.stack([pkpo_credits(row, k) for row in rewards])
+    for row, advantages_of_row in zip(rewards, advantages_of_rows, strict=True):
         for i in range(len(row)):
-            own[i] -= pkpo_credits(np.delete(row, i), k).mean()
-    return result
+            advantages_of_row[i] -= pkpo_credits(np.delete(row, i), k).mean()
+    return advantages_of_rows
 
 
 def bootstrap_best(rewards: np.ndarray, k: int, draws: int = 1000) -> float:
@@ -62,7 +62,8 @@ def bootstrap_best(rewards: np.ndarray, k: int, draws: int = 1000) -> float:
 def consensus(answers: np.ndarray, rewards: np.ndarray, k: int) -> float:
     """The reward of the first most common answer, over all k-subsets of one group."""
     worth = dict(zip(answers.tolist(), rewards.tolist(), strict=True))
-    total, count = 0.0, 0
+    total = 0.0
+    count = 0
     for subset in itertools.combinations(answers.tolist(), k):
         total += worth[Counter(subset).most_common(1)[0][0]]
         count += 1

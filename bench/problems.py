@@ -92,7 +92,7 @@ def main() -> None:
         prepare_here(*sys.argv[1:])
         return
     for name, write in (("jsonl", write_jsonl), ("parquet", write_parquet)):
-        found = []
+        measured = []
         for count in COUNTS:
             with tempfile.TemporaryDirectory() as folder:
                 path = Path(folder) / f"rows.{name}"
@@ -101,8 +101,9 @@ def main() -> None:
                 out = Path(folder) / "out.jsonl"
                 command = [sys.executable, __file__, str(path), str(out)]
                 done = subprocess.run(command, check=True, stderr=subprocess.PIPE, text=True)
-                found.append(json.loads(done.stderr.splitlines()[-1]))
-        small, large = found[0], found[-1]
+                measured.append(json.loads(done.stderr.splitlines()[-1]))
+        small = measured[0]
+        large = measured[-1]
         print(
             f"{name:<8}{COUNTS[-1] // COUNTS[0]} times the rows: "
             f"{large['rows_a_second'] / small['rows_a_second']:.2f} times the rows/s, "

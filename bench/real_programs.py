@@ -69,7 +69,8 @@ def main() -> None:
 def _solved(benchmark, file):
     if benchmark is not None:
         return load_benchmark(benchmark, file=file).solved
-    generator, exact = random.Random(0), Noise(0.0, 0.0, 0.0, 0.0)
+    generator = random.Random(0)
+    exact = Noise(0.0, 0.0, 0.0, 0.0)
     return [
         SolvedProblem(made.problem, made.noisy(generator, exact))
         for made in generate_problems(BUILT_IN, seed=0)

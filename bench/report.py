@@ -40,7 +40,8 @@ def make(folder, seed, sources):
     for number in range(PROBLEMS):
         problem_id = f"test-{number:05d}"
         write("prompts", problem_id=problem_id, prompt=sources[number % len(sources)])
-        chance, failed = draw.betavariate(0.4, 1.6), 0
+        chance = draw.betavariate(0.4, 1.6)
+        failed = 0
         for sample in range(SAMPLES):
             key = {"problem_id": problem_id, "sample": sample}
             right = draw.random() < chance

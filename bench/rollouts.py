@@ -74,10 +74,10 @@ class Clock(log.Clock):
 
     @contextlib.contextmanager
     def measure(self, name, metrics):  # noqa: ARG002
-        found = {f"seconds/{name}": []}
-        with super().measure(name, found):
+        measured = {f"seconds/{name}": []}
+        with super().measure(name, measured):
             yield
-        self.seconds.setdefault(name, []).extend(found[f"seconds/{name}"])
+        self.seconds.setdefault(name, []).extend(measured[f"seconds/{name}"])
 
 
 class Timed(MaxAtKTrainer):
@@ -86,9 +86,11 @@ class Timed(MaxAtKTrainer):
         self._clock = Clock()
 
     def training_step(self, *args, **kwargs):
-        start, cpu, others = time.perf_counter(), time.process_time(), self._clock.total
+        start = time.perf_counter()
+        cpu = time.process_time()
+        other_phases = self._clock.total
         loss = super().training_step(*args, **kwargs)
-        spent = time.perf_counter() - start - (self._clock.total - others)
+        spent = time.perf_counter() - start - (self._clock.total - other_phases)
         self._clock.seconds["update"].append(spent)
         self._clock.seconds["cpu"].append(time.process_time() - cpu)
         return loss
@@ -146,10 +148,10 @@ def measure(model: str, problems: str, rollouts: str, *, batches: int, mini: boo
 
 def in_a_process(*arguments: str) -> dict:
     command = [sys.executable, __file__, *arguments]
-    found = subprocess.run(command, capture_output=True, text=True, check=False)
-    if found.returncode:
-        sys.exit(found.stderr)
-    return json.loads(found.stdout.strip().splitlines()[-1])
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(done.stderr)
+    return json.loads(done.stdout.strip().splitlines()[-1])
 
 
 def compare(model: str, problems: str, *, rounds: int, batches: int, mini: bool) -> None:
@@ -158,11 +160,11 @@ def compare(model: str, problems: str, *, rounds: int, batches: int, mini: bool)
         for name in rows:
             arguments = ["--one", name, "--batches", str(batches), model, problems]
             rows[name].append(in_a_process(*arguments, *(["--mini"] if mini else [])))
-    best = {name: undisturbed(found) for name, found in rows.items()}
+    best = {name: undisturbed(seconds) for name, seconds in rows.items()}
     print(f"\n{'built-in model' if mini else model}: seconds of a rollout batch and its steps")
     print(f"{'rollouts':10}" + "".join(f"{name:>14}" for name in (*PHASES, "all", "cpu")))
-    for name, found in best.items():
-        print(f"{name:10}" + "".join(f"{found[key]:14.3f}" for key in (*PHASES, "all", "cpu")))
+    for name, seconds in best.items():
+        print(f"{name:10}" + "".join(f"{seconds[key]:14.3f}" for key in (*PHASES, "all", "cpu")))
     ratio = {key: best["own"][key] / best["trl"][key] for key in ("rollout", "all", "cpu")}
     print(
         f"own / trl: sampling {ratio['rollout']:.2f}, all {ratio['all']:.2f}, "
@@ -173,15 +175,15 @@ def compare(model: str, problems: str, *, rounds: int, batches: int, mini: bool)
 
 def undisturbed(rounds: list[dict]) -> dict:
     """Return the mean seconds of the phases, and of all, of the fastest round of each batch."""
-    places = range(len(rounds[0]["cpu"]))
-    found = {
-        key: statistics.mean(min(row[key][place] for row in rounds) for place in places)
+    batches = range(len(rounds[0]["cpu"]))
+    means = {
+        key: statistics.mean(min(row[key][batch] for row in rounds) for batch in batches)
         for key in (*PHASES, "cpu")
     }
-    found["all"] = statistics.mean(
-        min(sum(row[phase][place] for phase in PHASES) for row in rounds) for place in places
+    means["all"] = statistics.mean(
+        min(sum(row[phase][batch] for phase in PHASES) for row in rounds) for batch in batches
     )
-    return found
+    return means
 
 
 def main() -> None:
@@ -197,10 +199,10 @@ def main() -> None:
     warnings.filterwarnings("ignore")
     logging.disable(logging.WARNING)
     if chosen.one:
-        found = measure(
+        seconds = measure(
             chosen.model, chosen.problems, chosen.one, batches=chosen.batches, mini=chosen.mini
         )
-        print(json.dumps(found))
+        print(json.dumps(seconds))
         return
     with tempfile.TemporaryDirectory() as folder:
         made = MiniSettings(
@@ -208,11 +210,11 @@ def main() -> None:
         )
         build_mini(Path(folder), made)
         problems = f"{folder}/train.jsonl"
-        asked = {"rounds": chosen.rounds, "batches": chosen.batches}
-        compare(f"{folder}/base", problems, **asked, mini=True)
+        options = {"rounds": chosen.rounds, "batches": chosen.batches}
+        compare(f"{folder}/base", problems, **options, mini=True)
         if chosen.model:
-            asked = {"rounds": 1, "batches": min(chosen.batches, 3)}
-            compare(chosen.model, chosen.problems or problems, **asked, mini=False)
+            options = {"rounds": 1, "batches": min(chosen.batches, 3)}
+            compare(chosen.model, chosen.problems or problems, **options, mini=False)
 
 
 if __name__ == "__main__":

@@ -55,13 +55,16 @@ SETTINGS = {
 
 
 def of_backend(backend, requests, settings):
-    return sum(sample.tokens for some in backend.sample(requests, settings) for sample in some)
+    return sum(
+        sample.tokens for samples in backend.sample(requests, settings) for sample in samples
+    )
 
 
 def of_generate(backend, requests, settings):
     """`generate` with what a report needs but for log-probabilities: texts."""
     prompts = [backend._prompt_ids(request.prompt) for request in requests for _ in request.indices]
-    drawn, rows = 0, backend.batch_size
+    drawn = 0
+    rows = backend.batch_size
     for start in range(0, len(prompts), rows):
         batch = prompts[start : start + rows]
         longest = max(map(len, batch))
@@ -93,26 +96,26 @@ def rate(draw, backend, requests, settings, turns):
     best = 0.0
     for turn in range(turns):
         # Other prompts in every turn: vLLM would know those of the turn before.
-        asked = [dataclasses.replace(r, prompt=f"{turn}. {r.prompt}") for r in requests]
+        chosen = [dataclasses.replace(r, prompt=f"{turn}. {r.prompt}") for r in requests]
         started = seconds()
-        drawn = draw(backend, asked, settings)
+        drawn = draw(backend, chosen, settings)
         best = max(best, drawn / (seconds() - started))
     return best
 
 
-def cases(problems, asked, settings):
-    many = dataclasses.replace(settings, samples=int(asked["samples"]))
-    some = problems[: int(asked["problems"])]
+def cases(problems, chosen, settings):
+    many = dataclasses.replace(settings, samples=int(chosen["samples"]))
+    first_problems = problems[: int(chosen["problems"])]
     yield (
-        f"{len(some)} problems x {many.samples}",
-        [Request(p.id, p.prompt, range(many.samples)) for p in some],
+        f"{len(first_problems)} problems x {many.samples}",
+        [Request(p.id, p.prompt, range(many.samples)) for p in first_problems],
         many,
     )
-    count = int(asked["singles"])
-    chosen = list(itertools.islice(itertools.cycle(problems), count))
+    count = int(chosen["singles"])
+    repeated = list(itertools.islice(itertools.cycle(problems), count))
     yield (
         f"{count} problems x 1",
-        [Request(f"{i} {p.id}", p.prompt, [0]) for i, p in enumerate(chosen)],
+        [Request(f"{i} {p.id}", p.prompt, [0]) for i, p in enumerate(repeated)],
         dataclasses.replace(settings, samples=1),
     )
 
@@ -125,11 +128,25 @@ def served(model, dtype, rows):
     address = f"http://127.0.0.1:{port}"
     process = subprocess.Popen(
         [
-            *(sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", model),
-            *("--port", str(port), "--host", "127.0.0.1", "--dtype", dtype, "--enforce-eager"),
-            *("--max-num-seqs", str(rows), "--disable-uvicorn-access-log"),
+            sys.executable,
+            "-m",
+            "vllm.entrypoints.openai.api_server",
+            "--model",
+            model,
+            "--port",
+            str(port),
+            "--host",
+            "127.0.0.1",
+            "--dtype",
+            dtype,
+            "--enforce-eager",
+            "--max-num-seqs",
+            str(rows),
+            "--disable-uvicorn-access-log",
             # On a CPU, seeds and prompts in chunks end the engine.
-            *("--no-enable-chunked-prefill", "--max-num-batched-tokens", "8192"),
+            "--no-enable-chunked-prefill",
+            "--max-num-batched-tokens",
+            "8192",
         ],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -166,29 +183,30 @@ def opened(kind, model, dtype, rows):
     yield load_backend(model, ModelSettings(kind, dtype=dtype, batch_size=rows, engine=engine))
 
 
-def engines_of(asked):
+def engines_of(chosen):
     engines = [("maxatk", "hf", of_backend), ("generate", "hf", of_generate)]
     if importlib.util.find_spec("vllm") is not None:
         engines += [("vllm", "vllm", of_backend), ("server", "openai", of_backend)]
-    return [engine for engine in engines if engine[0] in asked["engines"].split(",")]
+    return [engine for engine in engines if engine[0] in chosen["engines"].split(",")]
 
 
-def measure(model, problems, asked):
+def measure(model, problems, chosen):
     settings = SamplingSettings(
-        max_new_tokens=int(asked["tokens"]), temperature=float(asked["temperature"])
+        max_new_tokens=int(chosen["tokens"]), temperature=float(chosen["temperature"])
     )
-    rows = [int(part) for part in asked["rows"].split(",")]
-    best, dtype = {}, asked["dtype"]
-    for (name, kind, draw), batch in itertools.product(engines_of(asked), rows):
+    rows = [int(part) for part in chosen["rows"].split(",")]
+    best = {}
+    dtype = chosen["dtype"]
+    for (name, kind, draw), batch in itertools.product(engines_of(chosen), rows):
         with opened(kind, model, dtype, batch) as backend:
             if kind == "hf":
                 dtype = str(backend.model.dtype).removeprefix("torch.")  # of the engines after it
             torch.set_num_threads(1)
-            for case, requests, sampling in cases(problems, asked, settings):
+            for case, requests, sampling in cases(problems, chosen, settings):
                 backend.prepare({r.problem_id: r.prompt for r in requests}, sampling)
                 first = dataclasses.replace(requests[0], indices=[0])
                 draw(backend, [first], sampling)  # what is made at the first use does not count
-                speed = rate(draw, backend, requests, sampling, int(asked["turns"]))
+                speed = rate(draw, backend, requests, sampling, int(chosen["turns"]))
                 print(f"{case}, {batch} rows: {name} {speed:,.0f} tokens a second", flush=True)
                 best[case, name] = max(speed, best.get((case, name), 0))
     print(f"{dtype}, each at its best batch size:")
@@ -197,9 +215,9 @@ def measure(model, problems, asked):
 
 
 def main(arguments):
-    asked = dict(SETTINGS)
+    chosen = dict(SETTINGS)
     places = [argument for argument in arguments if "=" not in argument]
-    asked |= dict(argument.split("=", 1) for argument in arguments if "=" in argument)
+    chosen |= dict(argument.split("=", 1) for argument in arguments if "=" in argument)
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
         if len(places) < 2:
@@ -209,7 +227,7 @@ def main(arguments):
             build_mini(Path(folder) / "mini", mini)
         model = places[0] if places else str(Path(folder) / "mini" / "base")
         path = places[1] if len(places) > 1 else Path(folder) / "mini" / "test.jsonl"
-        measure(model, load_problems(str(path)), asked)
+        measure(model, load_problems(str(path)), chosen)
 
 
 if __name__ == "__main__":

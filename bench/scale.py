@@ -32,7 +32,8 @@ def write(folder, problems):
     ):
         for problem in range(problems):
             for index in range(SAMPLES_A_PROBLEM):
-                name, passed = f"problem/{problem}", numbers.randrange(11)
+                name = f"problem/{problem}"
+                passed = numbers.randrange(11)
                 row = Sample(name, index, TEXT, 200, "stop", -80.5, 0.3).to_json()
                 samples.write(json.dumps(row) + "\n")
                 outcome = "passed" if passed == 10 else "wrong_answer"
@@ -97,9 +98,9 @@ def main():
             (folder / "samples.jsonl").unlink()
             alone = in_a_process("read", folder)
         count = problems * SAMPLES_A_PROBLEM
-        each = f"{size / count:.0f} | {opened:.1f} | {total - opened:.1f} | {peak:.0f}"
-        again = " | ".join(f"{seconds:.1f} | {most:.0f}" for seconds, most in (both, alone))
-        print(f"{count:,} | {each} | {again}", flush=True)
+        results = f"{size / count:.0f} | {opened:.1f} | {total - opened:.1f} | {peak:.0f}"
+        files = " | ".join(f"{seconds:.1f} | {most:.0f}" for seconds, most in (both, alone))
+        print(f"{count:,} | {results} | {files}", flush=True)
 
 
 if __name__ == "__main__":

@@ -15,11 +15,11 @@ def measure(*functions: Callable[[], np.ndarray]) -> list[tuple[float, float, np
     end = time.perf_counter() + 0.5
     while not times[0] or (time.perf_counter() < end and len(times[0]) < 500):
         results.clear()
-        for function, own in zip(functions, times, strict=True):
+        for function, seconds in zip(functions, times, strict=True):
             start = time.perf_counter()
             results.append(function())
-            own.append(time.perf_counter() - start)
-    medians = [statistics.median(own) for own in times]
+            seconds.append(time.perf_counter() - start)
+    medians = [statistics.median(seconds) for seconds in times]
     return list(zip(medians, map(peak, functions), results, strict=True))
 
 

@@ -40,7 +40,8 @@ from maxatk.mini import Noise, generate_problems
 from maxatk.mini.model import new_model, noisy_corpus, train_tokenizer
 from maxatk.train import MaxAtKConfig, MaxAtKTrainer
 
-PROMPTS, GROUP = 64, 16
+PROMPTS = 64
+GROUP = 16
 USES = WARM_UP = 3  # uses of a generation, and as many steps that are not counted
 WHOLE = {"per_device_train_batch_size": 64}
 SPLIT = {"per_device_train_batch_size": 8, "gradient_accumulation_steps": 8}
@@ -132,8 +133,8 @@ def trainer_of(variant: Variant, folder: Path, steps: int):
         **variant.settings,
     }
     ours = variant.method is not None
-    own = {"method": variant.method, "k": 8, "rollouts": "trl"}
-    args = MaxAtKConfig(**own, **settings) if ours else GRPOConfig(**settings)
+    of_objective = {"method": variant.method, "k": 8, "rollouts": "trl"}
+    args = MaxAtKConfig(**of_objective, **settings) if ours else GRPOConfig(**settings)
     problems = generate_problems(PROMPTS, seed=0, tests=3)
     trainer = (MaxAtKTrainer if ours else GRPOTrainer)(
         model=str(folder),
@@ -156,17 +157,15 @@ def seconds_of_steps(trainer) -> list[float]:
 
 def undisturbed(rounds: list[list[float]]) -> float:
     """Return the seconds of a step: the fastest at each place of a cycle, averaged."""
-    fastest = [
-        min(step for steps in rounds for step in steps[place::USES]) for place in range(USES)
-    ]
+    fastest = [min(step for steps in rounds for step in steps[turn::USES]) for turn in range(USES)]
     return statistics.mean(fastest)
 
 
 def in_a_process(*arguments: str):
     """Return what this script prints last, as JSON, in a process of its own."""
     command = [sys.executable, __file__, *arguments]
-    found = subprocess.run(command, capture_output=True, text=True, check=True)
-    return json.loads(found.stdout.strip().splitlines()[-1])
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout.strip().splitlines()[-1])
 
 
 def memory(name: str, folder: Path) -> float:
@@ -227,22 +226,25 @@ def compare(model: str, *, rounds: int, steps: int) -> list[str]:
             settings = VARIANTS[variant]
             if settings.peer is None:
                 continue
-            own, peer = undisturbed(times[variant]), undisturbed(times[settings.peer])
+            ours = undisturbed(times[variant])
+            peer = undisturbed(times[settings.peer])
             print(
-                f"{variant:32} {1e3 * own:9.1f} {1e3 * peer:8.1f} {own / peer:7.3f} "
+                f"{variant:32} {1e3 * ours:9.1f} {1e3 * peer:8.1f} {ours / peer:7.3f} "
                 f"{settings.target:7.2f}",
                 end=" ",
                 flush=True,
             )
-            if own / peer > settings.target:
-                missed.append(f"{model}, {variant}: {own / peer:.3f}")
+            if ours / peer > settings.target:
+                missed.append(f"{model}, {variant}: {ours / peer:.3f}")
             if slow and variant.startswith(("grpo", "exact")):
-                own, peer = memory(variant, folder), memory(settings.peer, folder)
-                print(f"{own:7.0f} {peer:7.0f}", end="", flush=True)
-                if own / peer > MEMORY_TARGET:
-                    missed.append(f"{model}, {variant}, memory: {own / peer:.3f}")
+                ours = memory(variant, folder)
+                peer = memory(settings.peer, folder)
+                print(f"{ours:7.0f} {peer:7.0f}", end="", flush=True)
+                if ours / peer > MEMORY_TARGET:
+                    missed.append(f"{model}, {variant}, memory: {ours / peer:.3f}")
             print()
-        ours, theirs = weights["grpo, 1 step"], weights["TRL, 1 step"]
+        ours = weights["grpo, 1 step"]
+        theirs = weights["TRL, 1 step"]
         gap = max(float((ours[k] - theirs[k]).abs().max()) for k in theirs)
         print(f"weights after {steps} steps, grpo against TRL: largest difference {gap:.1e}")
         if gap > WEIGHTS_TARGET:

@@ -19,7 +19,9 @@ from cpu import cpu_seconds
 from maxatk.records import TestCase
 from maxatk.verifier import Verifier
 
-PROGRAMS, TESTS, ROUNDS = 20, 10, 7
+PROGRAMS = 20
+TESTS = 10
+ROUNDS = 7
 SOURCE = "a, b = map(int, input().split())\nprint(a + b)\n"
 CASES = [TestCase(input=f"{i} {i + 1}\n", output=f"{2 * i + 1}\n") for i in range(TESTS)]
 COUNT = PROGRAMS * TESTS
@@ -82,12 +84,12 @@ def with_the_verifier(verifier: Verifier) -> None:
 def main() -> None:
     with (
         tempfile.TemporaryDirectory() as folder,
-        Verifier(workers=1) as one,
+        Verifier(workers=1) as one_worker,
         Verifier(workers=os.cpu_count() or 1) as all_cores,
     ):
         variants: dict[str, Callable[[], None]] = {
             "new interpreter per test": lambda: with_a_new_interpreter(Path(folder)),
-            "verifier, one worker": lambda: with_the_verifier(one),
+            "verifier, one worker": lambda: with_the_verifier(one_worker),
             "verifier, all cores": lambda: with_the_verifier(all_cores),
         }
         wall = dict.fromkeys(variants, float("inf"))
@@ -101,15 +103,18 @@ def main() -> None:
                 wall[name] = min(wall[name], forks_wall / COUNT * 1e3)
                 cpu[name] = min(cpu[name], forks_cpu / COUNT * 1e3)
             for name, run in variants.items():
-                start, used = time.perf_counter(), cpu_seconds()
+                start = time.perf_counter()
+                used = cpu_seconds()
                 run()
                 wall[name] = min(wall[name], (time.perf_counter() - start) / COUNT * 1e3)
                 cpu[name] = min(cpu[name], (cpu_seconds() - used) / COUNT * 1e3)
     for name in wall:
         print(f"{name:26} {wall[name]:7.2f} ms wall {cpu[name]:7.2f} ms CPU per verdict")
-    slow, ours = "new interpreter per test", "verifier, one worker"
+    slow = "new interpreter per test"
+    ours = "verifier, one worker"
     print(f"a new interpreter costs {cpu[slow] / cpu[ours]:.1f} times our CPU time")
-    bare, alone = cpu["bare fork"], cpu["fork that runs it"]
+    bare = cpu["bare fork"]
+    alone = cpu["fork that runs it"]
     print(f"we cost {cpu[ours] / bare:.1f} times a bare fork with the same modules loaded")
     print(f"a fork that runs the program, unguarded, costs {alone / bare:.1f} times a bare one")
     cores = os.cpu_count() or 1

@@ -13,7 +13,9 @@ import time
 from maxatk.records import TestCase
 from maxatk.verifier import Verifier
 
-PROGRAMS, TESTS, ROUNDS = 20, 10, 25
+PROGRAMS = 20
+TESTS = 10
+ROUNDS = 25
 CASES = [TestCase(input=f"{i} {i + 1}\n", output=f"{2 * i + 1}\n") for i in range(TESTS)]
 
 

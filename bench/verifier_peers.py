@@ -18,7 +18,9 @@ import time
 
 from cpu import cpu_seconds
 
-PROGRAMS, TESTS, ROUNDS = 12, 10, 5
+PROGRAMS = 12
+TESTS = 10
+ROUNDS = 5
 COUNT = PROGRAMS * TESTS
 SOURCES = [f"def add(a, b):\n    return a + b  # {i}\n" for i in range(PROGRAMS)]
 VALUES = [(i, i + 1) for i in range(TESTS)]
@@ -110,10 +112,10 @@ def main() -> None:
     for _ in range(ROUNDS):
         for name in VARIANTS:
             command = [sys.executable, "-W", "ignore", __file__, "--only", name]
-            found = subprocess.run(command, capture_output=True, text=True)
-            if found.returncode:
-                raise SystemExit(f"{name}: {found.stderr.strip().splitlines()[-1]}")
-            cpu, wall = map(float, found.stdout.split())
+            done = subprocess.run(command, capture_output=True, text=True)
+            if done.returncode:
+                raise SystemExit(f"{name}: {done.stderr.strip().splitlines()[-1]}")
+            cpu, wall = map(float, done.stdout.split())
             best[name] = min(best[name][0], cpu / COUNT), min(best[name][1], wall / COUNT)
     ours = best["maxatk, call tests"][0]
     for name, (cpu, wall) in best.items():

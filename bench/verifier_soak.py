@@ -18,7 +18,8 @@ import psutil
 from maxatk.records import TestCase
 from maxatk.verifier import Verifier
 
-BATCH, TESTS = 400, 5
+BATCH = 400
+TESTS = 5
 CASES = tuple(TestCase(input=f"{i}\n", output=f"{i * i}\n") for i in range(TESTS))
 # Source and how often it comes, in the proportion of a model that learns.
 KINDS = {
@@ -60,7 +61,9 @@ def main() -> None:
     generator = random.Random(0)
     outcomes: collections.Counter[str] = collections.Counter()
     with Verifier(time_limit=0.5, memory_limit=1 << 28, output_limit=1 << 22) as verifier:
-        start, number, before = time.monotonic(), 0, {}
+        start = time.monotonic()
+        number = 0
+        before = {}
         while sum(outcomes.values()) < total:
             sources = generator.choices(list(KINDS), list(KINDS.values()), k=BATCH)
             jobs = [(f"{source}\n# {number + i}", CASES) for i, source in enumerate(sources)]
@@ -69,7 +72,8 @@ def main() -> None:
                 outcomes.update(test.outcome.value for test in verdict.tests)
             before = before or state()  # after a first batch: both kinds of zygote have started
             print(f"\r{sum(outcomes.values())} verdicts", end="", file=sys.stderr)
-        seconds, after = time.monotonic() - start, state()
+        seconds = time.monotonic() - start
+        after = state()
     print(file=sys.stderr)
     print(f"{sum(outcomes.values())} verdicts in {seconds:.0f} s: {dict(outcomes.most_common())}")
     for name, value in before.items():

@@ -17,20 +17,23 @@ import urllib.request
 from pathlib import Path
 from threading import Thread
 
-from maxatk.group_log import GROUPS, GroupLog, group_row
+from maxatk.training.group_log import GROUPS, GroupLog, group_row
 
 LINES = [f"    total = total + {n} * value" for n in range(40)]
-HEAD, TAIL = "def f(value):", "    return total"
+HEAD = "def f(value):"
+TAIL = "    return total"
 
 
 def write(folder: Path, steps: int) -> Path:
     """Write the record of a training that improves, and return its folder."""
-    rng, folder = random.Random(0), folder / "training"
+    rng = random.Random(0)
+    folder = folder / "training"
     about = {"method": "bon_loo1", "k": 4, "num_generations": 8, "max_steps": steps}
     log = GroupLog(folder / GROUPS, step=0, about=about)
     for step in range(1, steps + 1):
-        rows, chance = [], 0.2 + 0.5 * step / steps
-        for place in range(8):
+        rows = []
+        chance = 0.2 + 0.5 * step / steps
+        for number in range(8):
             samples = [
                 {
                     "text": "\n".join([HEAD, *rng.choices(LINES, k=8), TAIL]),
@@ -39,13 +42,17 @@ def write(folder: Path, steps: int) -> Path:
                 }
                 for reward in (float(rng.random() < chance) for _ in range(8))
             ]
-            name = f"problem-{(8 * step + place) % 500}"
+            name = f"problem-{(8 * step + number) % 500}"
             rows.append(group_row(step, name=name, prompt=f"Solve {name}.", k=4, samples=samples))
         means = {f"max@{k}": 1 - (1 - chance) ** k + 0.1 * rng.random() for k in (1, 2, 4, 8)}
-        told = {"loss": rng.random(), "reward": chance + 0.1 * rng.random(), "entropy": 1 / chance}
-        told |= {"kl": 0.1 * rng.random(), "grad_norm": rng.random(), "step_time": 1.0}
-        told |= {"ratio/mean_abs_delta": rng.random(), "completions/distinct": rng.random()}
-        log.append([*rows, {"step": step, "log": {**told, **means}}])
+        logged = {
+            "loss": rng.random(),
+            "reward": chance + 0.1 * rng.random(),
+            "entropy": 1 / chance,
+        }
+        logged |= {"kl": 0.1 * rng.random(), "grad_norm": rng.random(), "step_time": 1.0}
+        logged |= {"ratio/mean_abs_delta": rng.random(), "completions/distinct": rng.random()}
+        log.append([*rows, {"step": step, "log": {**logged, **means}}])
     return folder
 
 
@@ -58,7 +65,8 @@ def main() -> None:
         begun = time.perf_counter(), time.process_time()
 
         def told(what: str) -> None:
-            wall, cpu = time.perf_counter() - begun[0], time.process_time() - begun[1]
+            wall = time.perf_counter() - begun[0]
+            cpu = time.process_time() - begun[1]
             print(f"{what:32} at {wall:6.2f} s, CPU {cpu:6.2f} s")
 
         from maxatk.view.server import View

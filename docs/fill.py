@@ -1,18 +1,22 @@
 """Bring what the studies found into the documents: results, tables, figures, and tables in pages.
 
-    python docs/fill.py [runs/study]
+    python docs/fill.py [runs/study] [--tables FOLDER]
 
 Draws docs/weighting.svg, copies results.json and the SVG figures of every finished study to
-docs/study/NAME, and writes the tables of every study there from its results. Every place of a page
-that is marked like this is filled from the results:
+docs/study/NAME, and writes there the tables to which a page links. With --tables every table of
+every study goes to FOLDER/NAME too, as Markdown, CSV and LaTeX. Every place of a page that is
+marked like this is filled from the results:
 
     <!-- study: table2/scores -->
     <!-- end of study -->
 
-A place that names several studies of one design, each with seeds of its own, gets their means over
-all of these seeds, with Student's t over them:
+A place of seeds is filled from the evaluations of single models and seeds, which lie with their
+values of every problem in docs/study/NAME/evaluations/MODEL_SEED.json. It names studies of one
+design over the same problems, and perhaps the study to whose problems the table keeps, or not:
 
-    <!-- seeds: smollm2_hidden_long smollm2_hidden_long_2 -->
+    <!-- seeds: smollm2_hidden_long_2 smollm2_hidden_long_3 -->
+    <!-- end of seeds -->
+    <!-- seeds: smollm2_all; problems: not smollm2_hidden_long_2 -->
     <!-- end of seeds -->
 """
 
@@ -21,31 +25,46 @@ import itertools
 import json
 import re
 import shutil
-from collections.abc import Callable
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
+from maxatk.evaluation.problem_groups import only_problems
+from maxatk.evaluation.results import Results, read_results
 from maxatk.report import tables
 from maxatk.report.figure_style import STYLE
 from maxatk.report.figures import plot
 from maxatk.report.table_formats import format_table
 from maxatk.report.tables import Cell, Table
-from maxatk.statistics.intervals import student_mean
-from maxatk.studies.findings import Study, study_tables, write_tables
+from maxatk.statistics.intervals import FloatArray, Interval, student_mean
+from maxatk.statistics.tests import FEWEST_SEEDS, over_seeds_and_problems
+from maxatk.studies.findings import Study
+from maxatk.studies.findings_tables import study_tables, write_tables
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs" / "study"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-_PLACE = re.compile(
-    r"(<!-- study: (?P<study>\w+)/(?P<table>\w+) -->\n).*?(<!-- end of study -->)", re.DOTALL
+_STUDY_PLACE = re.compile(
+    r"(?P<start><!-- study: (?P<study>\w+)/(?P<table>\w+) -->\n).*?(?P<end><!-- end of study -->)",
+    re.DOTALL,
 )
-
-_SEEDS = re.compile(r"(<!-- seeds: (?P<studies>[\w ]+) -->\n).*?(<!-- end of seeds -->)", re.DOTALL)
-_KS = ("1", "8", "32")
+_SEEDS_PLACE = re.compile(
+    r"(?P<start><!-- seeds: (?P<studies>[\w ]+)(; problems: (?P<without>not )?(?P<chosen>\w+))? -->"
+    r"\n).*?(?P<end><!-- end of seeds -->)",
+    re.DOTALL,
+)
+_LINK = re.compile(r"\]\((?:docs/)?study/(?P<study>\w+)/(?P<table>\w+)\.md\)")
+_WIDTH = 118  # of a line of a page
+_SHOWN_KS = (1, 8, 32, 128)
+_WITH_INTERVALS = ("scores", "max_at_k", "pass_at_k")  # tables whose means have one
 _WEIGHED = ["rloo", "grpo", "bon_loo1", "bon_mean", "pass_at_k_training"]
+_MODELS = ("base", "grpo", "bon_loo1")  # the order of their rows; others follow
+Evaluations: TypeAlias = Mapping[str, Mapping[int, Results]]  # by model and seed
 
 
 def load(name: str) -> Study:
@@ -53,44 +72,143 @@ def load(name: str) -> Study:
     return Study.from_json(json.loads((DOCS / name / "results.json").read_text(encoding="utf-8")))
 
 
+def load_evaluations(names: Sequence[str]) -> Evaluations:
+    """Return the committed evaluations of studies of one design, by model and seed."""
+    evaluations: dict[str, dict[int, Results]] = {}
+    for name in names:
+        for path in sorted((DOCS / name / "evaluations").glob("*.json")):
+            model, _, seed = path.stem.rpartition("_")
+            evaluations.setdefault(model, {})[int(seed)] = read_results(path)
+    first = [model for model in _MODELS if model in evaluations]
+    others = [model for model in evaluations if model not in _MODELS]
+    return {model: evaluations[model] for model in [*first, *others]}
+
+
+def problems_of(name: str) -> set[str]:
+    """Return the ids of the problems on which the models of a study were evaluated."""
+    path = next((DOCS / name / "evaluations").glob("*.json"))
+    return set(read_results(path).ids)
+
+
 def filled(text: str) -> str:
     """Return a page with every marked place filled from the committed results."""
 
-    def table(place: re.Match[str]) -> str:
-        found = study_tables(load(place["study"]))[place["table"]]
-        return f"{place[1]}{format_table(found, 'md')}{place[4]}"
+    def table_of_study(place: re.Match[str]) -> str:
+        study = load(place["study"])
+        table = format_table(study_tables(study)[place["table"]], "md")
+        return f"{place['start']}{table}\n{caption_of_study(study, place['table'])}\n{place['end']}"
 
     def seeds(place: re.Match[str]) -> str:
-        found = table_of_seeds([load(name) for name in place["studies"].split()])
-        return f"{place[1]}{format_table(found, 'md')}{place[3]}"
+        evaluations = load_evaluations(place["studies"].split())
+        if place["chosen"] is not None:
+            inside = place["without"] is None
+            evaluations = over_problems(evaluations, problems_of(place["chosen"]), inside=inside)
+        table = format_table(table_of_seeds(evaluations), "md")
+        return f"{place['start']}{table}\n{caption(evaluations)}\n{place['end']}"
 
-    return _SEEDS.sub(seeds, _PLACE.sub(table, text))
+    return _SEEDS_PLACE.sub(seeds, _STUDY_PLACE.sub(table_of_study, text))
 
 
-def table_of_seeds(studies: list[Study]) -> Table:
-    """Return max@k of every model over the seeds of all studies, and of every difference."""
-    means = {
-        name: np.array(
-            [
-                [by_metric["max@k"][k] for k in _KS]
-                for study in studies
-                for by_metric in study.models[name]["by_seed"].values()
-            ]
-        )
-        for name in studies[0].models
+def over_problems(evaluations: Evaluations, problems: set[str], *, inside: bool) -> Evaluations:
+    """Return evaluations on those of their problems that are, or are not, among `problems`."""
+    return {
+        model: {
+            seed: only_problems(results, [i for i in results.ids if (i in problems) == inside])
+            for seed, results in by_seed.items()
+        }
+        for model, by_seed in evaluations.items()
     }
-    rows = [[name, *_cells(values, tables.share)] for name, values in means.items()]
-    for second, first in itertools.combinations(means, 2):
-        cells = _cells(means[first] - means[second], tables.change)
+
+
+def table_of_seeds(evaluations: Evaluations) -> Table:
+    """Return max@k of every model over seeds that share their problems, and of every difference."""
+    results = [of_seed for by_seed in evaluations.values() for of_seed in by_seed.values()]
+    ks = [k for k in _SHOWN_KS if all(k in of_seed.ks for of_seed in results)]
+    values = {
+        model: np.array([_values(of_seed, ks) for of_seed in by_seed.values()])
+        for model, by_seed in evaluations.items()
+    }
+    rows = [[model, *_cells(of_model, tables.share)] for model, of_model in values.items()]
+    for second, first in itertools.combinations(values, 2):
+        cells = _cells(values[first] - values[second], tables.change)
         rows.append([f"{first} − {second}", *cells])
-    seeds = len(means[studies[0].comparison.baseline.name])
-    return tables.table_of_rows([f"{seeds} seeds", *(f"max@{k}" for k in _KS)], rows)
+    return tables.table_of_rows(["model", *(f"max@{k}" for k in ks)], rows)
 
 
-def _cells(values: np.ndarray, text: Callable[[float], str]) -> list[Cell]:
-    found = student_mean(values)
-    every = zip(found.mean, found.low, found.high, strict=True)
-    return [Cell(text(mean), f"[{text(low)}, {text(high)}]") for mean, low, high in every]
+def caption(evaluations: Evaluations) -> str:
+    """Say over how many problems and seeds a table is, and of what its intervals speak."""
+    by_seed = next(iter(evaluations.values()))
+    problems = len(next(iter(by_seed.values())).ids)
+    if len(by_seed) < FEWEST_SEEDS:
+        intervals = (
+            "The 95% intervals are Student's t over the problems: they speak of other problems of "
+            "this kind and of these trainings, not of other seeds."
+        )
+    else:
+        intervals = (
+            "The 95% intervals are those of the crossed t-test: they speak of other seeds and of "
+            "other problems of this kind."
+        )
+    return _in_lines(f"*{problems} problems, {_listed(sorted(by_seed))}. {intervals}*")
+
+
+def caption_of_study(study: Study, table: str) -> str:
+    """Say over which seeds and problems a study's table is, and of what its intervals speak."""
+    problems = study.comparison.baseline.problems
+    whose = {"seeds": ", each seed with its own", "seeds and problems": ", the same for each seed"}
+    about = f"{problems} problems{whose.get(study.over, '')}, {_listed(study.seeds)}."
+    if table in _WITH_INTERVALS:
+        about += " An interval beside a mean speaks of other problems and of these trainings."
+    return _in_lines(f"*{about}*")
+
+
+def interval_of(values: FloatArray) -> Interval:
+    """Return the mean of values (S, P, K) over seeds that share their problems, with its interval.
+
+    From three seeds on it is the crossed one; below it is that over problems, of the seeds' means.
+    """
+    if len(values) < FEWEST_SEEDS:
+        return student_mean(values.mean(axis=0))
+    return over_seeds_and_problems(values)
+
+
+def _values(results: Results, ks: Sequence[int]) -> FloatArray:
+    """Return max@k of every problem: (P, K)."""
+    by_k = results.per_problem.values["max@k"]
+    return np.array([by_k[k] for k in ks], dtype=np.float64).T
+
+
+def _cells(values: FloatArray, text: Callable[[float], str]) -> list[Cell]:
+    interval = interval_of(values)
+    columns = zip(interval.mean, interval.low, interval.high, strict=True)
+    return [Cell(text(mean), f"[{text(low)}, {text(high)}]") for mean, low, high in columns]
+
+
+def _listed(seeds: Sequence[int]) -> str:
+    if len(seeds) == 1:
+        return f"seed {seeds[0]} alone"
+    if len(seeds) > 2 and list(seeds) == list(range(seeds[0], seeds[-1] + 1)):
+        return f"seeds {seeds[0]} to {seeds[-1]}"
+    *before, last = map(str, seeds)
+    return f"seeds {', '.join(before)} and {last}"
+
+
+def _in_lines(text: str) -> str:
+    return textwrap.fill(text, _WIDTH, break_on_hyphens=False)
+
+
+def linked_tables() -> dict[str, dict[str, str]]:
+    """Return the tables to which a page links, as Markdown, by study and name."""
+    links = {
+        (link["study"], link["table"])
+        for page in PAGES
+        for link in _LINK.finditer(page.read_text(encoding="utf-8"))
+    }
+    linked: dict[str, dict[str, str]] = {}
+    for study, table in sorted(links):
+        made = study_tables(load(study))[table]
+        linked.setdefault(study, {})[table] = format_table(made, "md")
+    return linked
 
 
 def draw_weighting() -> None:
@@ -104,24 +222,31 @@ def draw_weighting() -> None:
 def copy(runs: Path) -> None:
     """Copy results and figures of the finished studies below `runs`."""
     for results in sorted(runs.glob("*/results.json")):
-        to = DOCS / results.parent.name
-        to.mkdir(parents=True, exist_ok=True)
-        shutil.copy(results, to)
+        target = DOCS / results.parent.name
+        target.mkdir(parents=True, exist_ok=True)
+        shutil.copy(results, target)
         for figure in results.parent.glob("figures/*.svg"):
-            shutil.copy(figure, to)
-        print(f"{to.relative_to(ROOT)}: copied")
+            shutil.copy(figure, target)
+        print(f"{target.relative_to(ROOT)}: copied")
 
 
 def main() -> None:
     """Copy, and write tables and pages."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("runs", nargs="?", type=Path, default=Path("runs/study"))
-    copy(parser.parse_args().runs)
+    parser.add_argument("--tables", type=Path)
+    options = parser.parse_args()
+    copy(options.runs)
     draw_weighting()
-    for results in DOCS.glob("*/results.json"):
-        write_tables(load(results.parent.name), results.parent)
     for page in PAGES:
         page.write_text(filled(page.read_text(encoding="utf-8")), encoding="utf-8")
+    for study, tables_of_study in linked_tables().items():
+        for table, text in tables_of_study.items():
+            (DOCS / study / f"{table}.md").write_text(text, encoding="utf-8")
+    if options.tables is not None:
+        for results in DOCS.glob("*/results.json"):
+            name = results.parent.name
+            write_tables(load(name), options.tables / name)
 
 
 if __name__ == "__main__":

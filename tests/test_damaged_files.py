@@ -15,11 +15,11 @@ from pyarrow import parquet
 from maxatk.cli.main import main
 from maxatk.errors import MaxAtKError
 from maxatk.folders import write_json
-from maxatk.group_log import GROUPS
 from maxatk.jsonl import write_jsonl
 from maxatk.records import Problem, Sample, TestCase
 from maxatk.studies.recipe import load_study
 from maxatk.studies.schedule import places, planned, refusal_of, trainings_of
+from maxatk.training.group_log import GROUPS
 from sampling.servers import serving
 
 CASES = 500

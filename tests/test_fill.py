@@ -1,6 +1,7 @@
 """The committed tables, and those in the pages, are what the committed results give."""
 
 import importlib.util
+import json
 import re
 from pathlib import Path
 
@@ -30,14 +31,24 @@ def test_there_are_committed_results():
     assert "table2" in STUDIES
 
 
+def test_the_committed_tables_are_those_to_which_a_page_links(fill):
+    linked = {
+        f"{study}/{table}.md": text
+        for study, tables in fill.linked_tables().items()
+        for table, text in tables.items()
+    }
+    assert len(linked) > 30
+    committed = {f"{path.parent.name}/{path.name}": path for path in fill.DOCS.glob("*/*.md")}
+    assert set(committed) == set(linked)
+    for name, path in committed.items():
+        assert path.read_text(encoding="utf-8") == linked[name], name
+
+
 @pytest.mark.parametrize("name", STUDIES)
-def test_committed_tables_are_those_of_the_results(fill, tmp_path, name):
+def test_every_table_of_a_committed_study_can_be_made_again(fill, tmp_path, name):
     fill.write_tables(fill.load(name), tmp_path)
-    committed = fill.DOCS / name
-    for table in tmp_path.iterdir():
-        assert (committed / table.name).read_text() == table.read_text(), table.name
-    kept = {path.name for path in committed.iterdir() if path.suffix in (".md", ".csv", ".tex")}
-    assert kept == {table.name for table in tmp_path.iterdir()}
+    suffixes = {path.suffix for path in tmp_path.iterdir()}
+    assert suffixes == {".md", ".csv", ".tex"}
 
 
 def test_tables_in_pages_are_those_of_the_results(fill):
@@ -49,17 +60,84 @@ def test_tables_in_pages_are_those_of_the_results(fill):
     assert places >= 3
 
 
-def test_differences_over_the_seeds_of_several_studies_have_students_t(fill):
-    studies = [fill.load(name) for name in ("smollm2_hidden_long_2", "smollm2_hidden_long_3")]
-    table = fill.table_of_seeds(studies)
-    seeds = [study.models[name]["by_seed"] for study in studies for name in ("grpo", "bon_loo1")]
-    grpo = [of["max@k"]["32"] for by_seed in seeds[::2] for of in by_seed.values()]
-    tuned = [of["max@k"]["32"] for by_seed in seeds[1::2] for of in by_seed.values()]
-    found = stats.ttest_rel(tuned, grpo).confidence_interval(0.95)
-    assert table.header == ("3 seeds", "max@1", "max@8", "max@32")
-    (row,) = [row for row in table.rows if row[0].text == "bon_loo1 − grpo"]
-    assert row[-1].text == f"{np.mean(np.subtract(tuned, grpo)):+.3f}"
-    assert row[-1].detail == f"[{found.low:+.3f}, {found.high:+.3f}]".replace("-", "−")
+FOUR_SEEDS = ("smollm2_hidden_long_2", "smollm2_hidden_long_3", "smollm2_hidden_long_5")
+
+
+def columns_of(fill, name, model, seed):
+    path = fill.DOCS / name / "evaluations" / f"{model}_{seed}.json"
+    return json.loads(path.read_text())["per_problem"]
+
+
+def row_of(table, name):
+    (row,) = [row for row in table.rows if row[0].text == name]
+    return row
+
+
+def test_differences_over_seeds_that_share_problems_have_the_crossed_interval(fill):
+    evaluations = fill.load_evaluations(FOUR_SEEDS)
+    table = fill.table_of_seeds(evaluations)
+    assert table.header == ("model", "max@1", "max@8", "max@32")
+    places = zip(FOUR_SEEDS, ([2], [3, 4], [5]), strict=True)
+    values = np.array(
+        [
+            np.subtract(
+                columns_of(fill, name, "bon_loo1", seed)["max@k"]["8"],
+                columns_of(fill, name, "grpo", seed)["max@k"]["8"],
+            )
+            for name, seeds in places
+            for seed in seeds
+        ]
+    )
+    # Two-way analysis of variance without replication, by its mean squares.
+    seeds, problems = values.shape
+    by_seed = problems * values.mean(axis=1).var(ddof=1)
+    by_problem = seeds * values.mean(axis=0).var(ddof=1)
+    left = values - values.mean(axis=0) - values.mean(axis=1)[:, None] + values.mean()
+    rest = (left**2).sum() / ((seeds - 1) * (problems - 1))
+    mean_squares = max(by_seed + by_problem - rest, by_seed, by_problem)
+    df = mean_squares**2 / (
+        by_seed**2 / (seeds - 1)
+        + by_problem**2 / (problems - 1)
+        + rest**2 / ((seeds - 1) * (problems - 1))
+    )
+    half = stats.t.ppf(0.975, df) * np.sqrt(mean_squares / (seeds * problems))
+    low, high = values.mean() - half, values.mean() + half
+    cell = row_of(table, "bon_loo1 − grpo")[2]
+    assert cell.text == f"{values.mean():+.3f}"
+    assert cell.detail == f"[{low:+.3f}, {high:+.3f}]".replace("-", "−")
+    assert "28 problems, seeds 2 to 5. The 95% intervals are those of the crossed" in fill.caption(
+        evaluations
+    )
+
+
+def test_one_seed_has_students_t_over_problems_and_the_caption_says_so(fill):
+    evaluations = fill.load_evaluations(["smollm2_all"])
+    table = fill.table_of_seeds(evaluations)
+    grpo, base = (columns_of(fill, "smollm2_all", model, 2) for model in ("grpo", "base"))
+    test = stats.ttest_rel(grpo["max@k"]["32"], base["max@k"]["32"]).confidence_interval(0.95)
+    cell = row_of(table, "grpo − base")[3]
+    assert cell.detail == f"[{test.low:+.3f}, {test.high:+.3f}]"
+    caption = fill.caption(evaluations).replace("\n", " ")
+    assert "120 problems, seed 2 alone." in caption
+    assert "not of other seeds" in caption
+
+
+def test_a_table_keeps_the_problems_of_another_study_or_leaves_them_out(fill):
+    evaluations = fill.load_evaluations(["smollm2_all"])
+    chosen = fill.problems_of(FOUR_SEEDS[0])
+    base = columns_of(fill, "smollm2_all", "base", 2)
+    inside = dict(zip(base["ids"], base["max@k"]["32"], strict=True))
+    parts = {
+        True: [value for name, value in inside.items() if name in chosen],
+        False: [value for name, value in inside.items() if name not in chosen],
+    }
+    assert [len(part) for part in parts.values()] == [28, 92]
+    for kept, part in parts.items():
+        table = fill.table_of_seeds(fill.over_problems(evaluations, chosen, inside=kept))
+        assert row_of(table, "base")[3].text == f"{np.mean(part):.3f}"
+    # The committed digits of the same models come out on the 28 problems.
+    again = columns_of(fill, FOUR_SEEDS[0], "base", 2)
+    assert [inside[name] for name in again["ids"]] == pytest.approx(again["max@k"]["32"], abs=1e-4)
 
 
 @pytest.mark.parametrize("name", STUDIES)
@@ -71,3 +149,40 @@ def test_committed_studies_are_those_of_their_recipes(fill, name):
     assert list(study.seeds) == recipe.seeds
     assert study.title == recipe.title
     assert {run.name for run in study.comparison.runs} == {model.name for model in recipe.variants}
+
+
+def interval_over_seeds(fill, name, first, second, k):
+    """Mean difference in max@k with Student's t over seeds that have problems of their own."""
+    models = fill.load(name).models
+    by_seed = [models[model]["by_seed"].values() for model in (first, second)]
+    ours, theirs = ([means["max@k"][str(k)] for means in of_model] for of_model in by_seed)
+    interval = stats.ttest_rel(ours, theirs).confidence_interval(0.95)
+    return np.mean(np.subtract(ours, theirs)), interval.low, interval.high
+
+
+def test_the_numbers_of_the_first_screen_are_those_of_the_studies(fill):
+    text = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    demo = "demo_seeds"
+    for k, first, second in (
+        (8, "bon_loo1", "grpo"),
+        (128, "bon_loo1", "grpo"),
+        (1, "grpo", "bon_loo1"),
+        (128, "base", "grpo"),
+    ):
+        mean, low, high = interval_over_seeds(fill, demo, first, second, k)
+        assert f"{mean:.3f} [{low:.3f}, {high:.3f}]" in text, (k, first, second)
+    means = {
+        name: np.mean([by["max@k"]["8"] for by in fill.load(demo).models[name]["by_seed"].values()])
+        for name in ("bon_loo1", "grpo")
+    }
+    assert f"worth {means['bon_loo1']:.3f} instead of GRPO's {means['grpo']:.3f}" in text
+    chosen = fill.table_of_seeds(fill.load_evaluations(FOUR_SEEDS))
+    everything = fill.table_of_seeds(fill.load_evaluations(["smollm2_all"]))
+    for table, difference in (
+        (chosen, "bon_loo1 − grpo"),
+        (everything, "grpo − base"),
+        (everything, "bon_loo1 − grpo"),
+    ):
+        cell = row_of(table, difference)[-1]
+        plain = f"{cell.text} {cell.detail}".replace("+", "").replace("−", "-")
+        assert plain in text, difference

@@ -24,21 +24,47 @@ DEMOS = [FOLDER / "mini" / "demo.yaml", FOLDER / "mini" / "fast.yaml"]
 STUDIES = [
     FOLDER / "mini" / f"{name}.yaml"
     for name in (
-        *("table1", "table2", "table4", "off_policy", "confirm", "objectives"),
-        *("kl", "reuse", "selection", "signal"),
+        "table1",
+        "table2",
+        "table4",
+        "off_policy",
+        "confirm",
+        "objectives",
+        "kl",
+        "reuse",
+        "selection",
+        "signal",
     )
 ]
 ON_POLICY = [
     FOLDER / "mini" / f"{name}.yaml"
     for name in (
-        *("demo_seeds", "learning_rate", "longer", "top_two", "distillation", "k_against_n"),
+        "demo_seeds",
+        "learning_rate",
+        "longer",
+        "top_two",
+        "distillation",
+        "k_against_n",
+        "front",
     )
 ]
 PRETRAINED = [
     FOLDER / "smollm2" / f"{name}.yaml"
     for name in (
-        *("study", "hidden", "gpu", "demo", "seeds", "hidden_seeds", "long", "hidden_long"),
-        *("hidden_long_2", "hidden_long_3", "hidden_long_5", "long_2"),
+        "study",
+        "hidden",
+        "gpu",
+        "demo",
+        "seeds",
+        "hidden_seeds",
+        "long",
+        "hidden_long",
+        "hidden_long_2",
+        "hidden_long_3",
+        "hidden_long_5",
+        "long_2",
+        "rates",
+        "rates_pool",
     )
 ]
 EVALUATIONS = [FOLDER / "paper" / "eval.yaml", FOLDER / "smollm2" / "base.yaml"]
@@ -157,7 +183,7 @@ def test_the_commands_of_the_readme_pass_the_dry_run_and_use_every_method(dry_ru
 def test_studies_of_the_pretrained_model_are_valid_down_to_the_trainer(path):
     study = load_study(path)
     assert refusal_of({**trainings_of(study, places(study)), "problems": 40}) is None
-    assert {"grpo", "bon_loo1"} <= {model.name for model in study.variants}
+    assert {"grpo", "bon_loo1"} <= {model.method for model in study.variants}
 
 
 def test_the_study_of_the_pretrained_model_passes_the_dry_run(maxatk, tmp_path):
@@ -184,14 +210,18 @@ def test_the_script_makes_the_files_that_the_studies_name(tmp_path):
     for form, more in forms:
         lines = prepared(tmp_path, form, ROWS="my rows.jsonl", WHEEL="my wheel.whl", **more)
         assert lines[0].endswith("smollm2/model.py runs/smollm2/model my wheel.whl")
-        assert [line.split()[0] for line in lines[1:]] == ["problems", "eval", "problems"] * 2
+        commands = [line.split()[0] for line in lines[1:]]
+        assert commands == [*["problems", "eval", "problems"] * 2, "problems"]
         limit = f" sets.{form}-train.limit=120" if "POOL" in more else ""
         assert f"sets.{form}-train.file=my rows.jsonl{limit} --only {form}-train --out" in lines[1]
-        made |= {line.rpartition(" ")[2] for line in lines if line.startswith("problems select")}
+        made |= {line.rpartition(" ")[2] for line in lines if line.startswith("problems ")}
         made.add("runs/smollm2/model")
     for path in PRETRAINED:
         study = load_study(path)
-        assert {study.model, study.train["problems"], study.eval["problems"]} <= made
+        named = {study.model, study.train["problems"], study.eval["problems"]}
+        if study.front is not None:
+            named.add(study.front.choose["problems"])
+        assert named <= made
 
 
 def prepared(folder, form, *, ROWS, **environment):
@@ -208,7 +238,7 @@ def prepared(folder, form, *, ROWS, **environment):
 
 def test_the_forms_of_the_problems_differ_in_the_tests_that_are_shown_alone():
     sets = read_sets(read_recipe(FOLDER / "smollm2" / "data.yaml"))
-    for part in ("train", "test"):
+    for part in ("train", "test", "validation"):
         shown, hidden = sets[f"visible-{part}"], sets[f"hidden-{part}"]
         options = {**shown.options, "visible_tests": 1}
         assert dataclasses.replace(shown, options=options) == hidden

@@ -29,6 +29,7 @@ problems = st.builds(
     memory_limit_mb=st.none() | st.integers(1, 1 << 20),
     compare=st.none() | text,
     source=st.none() | text,
+    tolerance=st.none() | positive,
 ) | st.builds(
     Problem,
     id=st.just("p"),
@@ -116,6 +117,7 @@ def test_a_test_holds_text():
         ({"time_limit_s": float("inf")}, "time_limit_s: must be a finite number above 0, got inf"),
         ({"entry_point": 3}, "'p': entry_point: must be text, got 3"),
         ({"time_limit_s": float("nan")}, "time_limit_s: must be a finite number above 0, got nan"),
+        ({"tolerance": -1e-6}, "'p': tolerance: must be a finite number above 0, got -1e-06"),
         ({"memory_limit_mb": -1}, "'p': memory_limit_mb: must be a finite number above 0, got -1"),
     ],
 )

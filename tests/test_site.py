@@ -24,7 +24,7 @@ WIDTHS = (390, 800, 1280)  # px: a phone, a tablet, a desk
 API = {
     "core": ["objectives"],
     "code": ["verifier", "problems", "rewards"],
-    "train": ["train", "mini"],
+    "train": ["train", "training", "mini"],
     "evaluation": ["sampling", "evaluation", "report", "exchange"],
 }
 

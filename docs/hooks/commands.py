@@ -8,7 +8,6 @@ import re
 from typing import Any
 
 MARK = "<!-- commands -->"
-_NESTED = ("problems", "recipes")  # commands that have commands of their own
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
@@ -21,9 +20,9 @@ def _sections() -> str:
     from maxatk.cli.main import COMMANDS
 
     calls: list[tuple[str, ...]] = []
-    for command in COMMANDS:
+    for command, row in COMMANDS.items():
         calls.append((command,))
-        if command in _NESTED:
+        if row.nested:
             listed = re.search(r"\{([\w,-]+)\}", help_of(command))
             assert listed is not None, command
             calls += [(command, name) for name in listed[1].split(",")]

@@ -33,22 +33,22 @@ def needing(message: str) -> Iterator[None]:
 def existing_file(path: Path) -> None:
     """Raise MissingFileError unless a path is that of a file."""
     if not path.is_file():
-        found = "a folder, not a file" if path.is_dir() else "no such file"
-        raise MissingFileError(f"{path}: {found}")
+        reason = "a folder, not a file" if path.is_dir() else "no such file"
+        raise MissingFileError(f"{path}: {reason}")
 
 
 def is_number(value: object) -> TypeGuard[float]:
-    """Say whether a value is an int or a float, and no bool."""
+    """Return whether a value is an int or a float, and no bool."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def is_whole(value: object, least: int) -> TypeGuard[int]:
-    """Say whether a value is an int, and no bool, of `least` or more."""
+    """Return whether a value is an int, and no bool, of `least` or more."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
 def is_finite(value: object) -> TypeGuard[float]:
-    """Say whether a value is an int or a float, and no bool, that a float can hold."""
+    """Return whether a value is an int or a float, and no bool, that a float can hold."""
     return is_number(value) and abs(value) <= sys.float_info.max
 
 

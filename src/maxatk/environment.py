@@ -17,15 +17,13 @@ _NVIDIA_SMI = ("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,no
 
 def environment() -> dict[str, Any]:
     """Return versions, git commit of the package's checkout (or None) and machine with its GPUs."""
-    checkout = Path(__file__).parents[2]
-    ours = (checkout / ".git").exists()  # else installed, perhaps below someone else's checkout
-    commit = _answer("git", "-C", str(checkout), "rev-parse", "HEAD") if ours else ""
+    engines = {name: _version(name) for name in _ENGINES}
     return {
         "maxatk": _version("maxatk"),
         "python": platform.python_version(),
         **{name: _version(name) for name in _PACKAGES},
-        **{name: version for name in _ENGINES if (version := _version(name))},
-        "commit": commit or None,
+        **{name: version for name, version in engines.items() if version},
+        "commit": _commit(),
         "platform": platform.platform(),
         "cpu": _cpu_model(),
         "cores": os.cpu_count(),
@@ -33,15 +31,26 @@ def environment() -> dict[str, Any]:
     }
 
 
+def _commit() -> str | None:
+    """Return the commit of the package's own checkout."""
+    checkout = Path(__file__).parents[2]
+    if not (checkout / ".git").exists():  # installed, perhaps below someone else's checkout
+        return None
+    return _printed_by("git", "-C", str(checkout), "rev-parse", "HEAD") or None
+
+
 def _gpus() -> dict[str, str]:
-    rows = [row.split(", ") for row in _answer(*_NVIDIA_SMI).splitlines() if ", " in row]
+    """Return number and names of the GPUs, the driver, and the CUDA of a torch that is loaded."""
+    lines = _printed_by(*_NVIDIA_SMI).splitlines()
+    rows = [line.split(", ") for line in lines if ", " in line]
     if not rows:
         return {}
     names = sorted({name for name, *_ in rows})
-    found = {"gpu": f"{len(rows)} x {' and '.join(names)}", "driver": rows[0][-1]}
-    if (torch := sys.modules.get("torch")) and torch.version.cuda:  # its import takes seconds
-        found["cuda"] = torch.version.cuda
-    return found
+    facts = {"gpu": f"{len(rows)} x {' and '.join(names)}", "driver": rows[0][-1]}
+    torch = sys.modules.get("torch")  # its import takes seconds
+    if torch and torch.version.cuda:
+        facts["cuda"] = torch.version.cuda
+    return facts
 
 
 def _version(package: str) -> str | None:
@@ -51,16 +60,19 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _answer(*command: str) -> str:
+def _printed_by(*command: str) -> str:
+    """Return what a command prints, or nothing where it is missing or fails."""
     try:
-        found = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return found.stdout.strip() if found.returncode == 0 else ""
+    return done.stdout.strip() if done.returncode == 0 else ""
 
 
 def _cpu_model() -> str:
     cpuinfo = Path("/proc/cpuinfo")
-    lines = cpuinfo.read_text(encoding="utf-8").splitlines() if cpuinfo.is_file() else []
-    models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(models, platform.processor() or platform.machine())
+    if cpuinfo.is_file():
+        for line in cpuinfo.read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()

@@ -32,24 +32,27 @@ def read_json(path: Path) -> dict[str, Any]:
 def read_training(folder: Path, name: str = TRAIN_RECORD) -> dict[str, Any]:
     """Return the record of a training or a checkpoint: recipe and log; raises as `read_json`."""
     path = folder / name
-    found = read_json(path)
-    log = found.get("log_history", [])
+    record = read_json(path)
+    log = record.get("log_history", [])
     if not isinstance(log, list) or not all(isinstance(row, dict) for row in log):
         raise DataError(f"{path}: log_history: must be a list of objects")
-    if not isinstance(found.get("recipe", {}), dict):
+    if not isinstance(record.get("recipe", {}), dict):
         raise DataError(f"{path}: recipe: must be an object")
-    return found
+    return record
 
 
 def last_checkpoint(folder: Path) -> str | None:
     """Return the newest complete checkpoint of a folder, or None."""
-    found = folder.glob("checkpoint-*")
-    steps = {int(f.name.rpartition("-")[2]): f for f in found if f.name[-1].isdigit()}
-    for step in sorted(steps, reverse=True):
+    by_step = {
+        int(checkpoint.name.rpartition("-")[2]): checkpoint
+        for checkpoint in folder.glob("checkpoint-*")
+        if checkpoint.name[-1].isdigit()
+    }
+    for step in sorted(by_step, reverse=True):
         # The state is written last: without it, or with half of it, a kill cut the checkpoint off.
         with contextlib.suppress(OSError, ValueError):
-            json.loads((steps[step] / TRAINER_STATE).read_text(encoding="utf-8"))
-            return str(steps[step])
+            json.loads((by_step[step] / TRAINER_STATE).read_text(encoding="utf-8"))
+            return str(by_step[step])
     return None
 
 
@@ -89,7 +92,10 @@ def file_digest(path: Path, *, first: int | None = None) -> str:
     digest = hashlib.sha256()
     left = path.stat().st_size if first is None else first
     with path.open("rb") as file:
-        while block := file.read(min(left, 1 << 20)):
+        while left > 0:
+            block = file.read(min(left, 1 << 20))
+            if not block:  # the file is shorter than asked for, or was cut meanwhile
+                break
             digest.update(block)
             left -= len(block)
     return digest.hexdigest()
@@ -99,15 +105,18 @@ def refuse_other_settings(
     out: Path, before: Mapping[str, Any], now: Mapping[str, Any], *, hint: str = ""
 ) -> None:
     """Raise InvalidValueError listing every setting of the folder's record that differs now."""
-    listed = "\n  ".join(_differences(masked(before), json.loads(json.dumps(masked(now)))))
-    if listed:
+    # As JSON, as the record has them: a tuple is a list there, and secrets are hidden.
+    as_recorded = json.loads(json.dumps(masked(now)))
+    differences = "\n  ".join(_differences(masked(before), as_recorded))
+    if differences:
         raise InvalidValueError(
             f"{out}: the folder holds a run with other settings; use another folder, or "
-            f"start again in an empty one:\n  {listed}{hint}"
+            f"start again in an empty one:\n  {differences}{hint}"
         )
 
 
 def _differences(before: Any, now: Any, name: str = "") -> Iterator[str]:
+    """Yield a line for each value that differs, named by its path."""
     if isinstance(before, Mapping) and isinstance(now, Mapping):
         for key in sorted(before.keys() | now.keys()):
             inner = f"{name}.{key}" if name else key

@@ -21,51 +21,61 @@ from maxatk.settings import find_recipe
 def load_function(target: str, *, field: str) -> Callable[..., Any]:
     """Return what `module:function` or `file.py:function`, the value of a setting `field`, names.
 
+    A file is run once, as a module is, and again after it has changed.
+
     Raises MissingFileError without the file, InvalidValueError for a failed import or no function.
     """
-    place, _, name = target.rpartition(":")
-    require(bool(place and name), field, "module:function or file.py:function", target)
-    of_file = place.endswith(".py")
+    source, _, name = target.rpartition(":")
+    require(bool(source and name), field, "module:function or file.py:function", target)
+    of_file = source.endswith(".py")
     try:
         with contextlib.redirect_stdout(sys.stderr):  # tables alone are standard output
-            module = _from_file(place, field) if of_file else importlib.import_module(place)
+            module = _from_file(source, field) if of_file else importlib.import_module(source)
     except (MissingFileError, KeyboardInterrupt):
         raise
     except BaseException as error:  # an import may even exit, and the command would end with 0
         # A command does not look for modules in the working folder.
         files = [path.name for path in Path().glob("*.py")]
-        absent = isinstance(error, ModuleNotFoundError) and error.name == place
-        said = said_by(error) + (suggestion(place, files) if absent else "")
-        raise InvalidValueError(f"{field}: {place!r} cannot be imported: {said}") from error
+        absent = isinstance(error, ModuleNotFoundError) and error.name == source
+        reason = said_by(error) + (suggestion(source, files) if absent else "")
+        raise InvalidValueError(f"{field}: {source!r} cannot be imported: {reason}") from error
     function: Callable[..., Any] | None = getattr(module, name, None)
     if not callable(function):
-        known = [n for n, value in vars(module).items() if callable(value) and n[0] != "_"]
-        hint = suggestion(name, known)
-        raise InvalidValueError(f"{field}: {place!r} has no function {name!r}{hint}")
+        public = [n for n, value in vars(module).items() if callable(value) and n[0] != "_"]
+        hint = suggestion(name, public)
+        raise InvalidValueError(f"{field}: {source!r} has no function {name!r}{hint}")
     return function
 
 
-def _from_file(place: str, field: str) -> Any:
+def _from_file(source: str, field: str) -> Any:
     try:
-        path = find_recipe(Path(place))  # or one that comes with the package
+        path = find_recipe(Path(source))  # or one that comes with the package
     except MissingFileError:
-        raise MissingFileError(f"{field}: {place!r} does not exist") from None
-    digest = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]
+        raise MissingFileError(f"{field}: {source!r} does not exist") from None
+    content = path.read_bytes()
+    digest = hashlib.sha256(str(path.resolve()).encode() + b"\0" + content).hexdigest()[:8]
     name = f"maxatk_reward_{path.stem}_{digest}"
+    if name in sys.modules:
+        return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None  # noqa: PT018
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses and pickle look a module up by its name
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]  # half of it
+        raise
     return module
 
 
 def own_lines(error: BaseException) -> str:
     """Return the lines of a traceback that are neither ours nor of an installed package."""
-    places = (str(Path(__file__).parent), *map(sysconfig.get_path, ("stdlib", "purelib")))
+    installed = [sysconfig.get_path(name) for name in ("stdlib", "purelib")]
+    of_others = (str(Path(__file__).parent), *installed, "<")
     frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if not frame.filename.startswith((*places, "<"))]
-    return "".join(["\n", *traceback.format_list(own)]).rstrip()
+    of_user = [frame for frame in frames if not frame.filename.startswith(of_others)]
+    return "".join(["\n", *traceback.format_list(of_user)]).rstrip()
 
 
 def said_by(error: BaseException) -> str:

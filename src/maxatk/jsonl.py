@@ -57,20 +57,20 @@ def _read(path: Path, parse: Callable[[bytes], RecordT]) -> Iterator[RecordT]:
             raise DataError(f"{path}:{number}: {error}") from error
 
 
-def bad_lines(path: str | Path, found: Sequence[tuple[str, str]]) -> str:
+def bad_lines(path: str | Path, errors: Sequence[tuple[str, str]]) -> str:
     """Return the message about bad lines, given as place and cause: each cause once."""
-    places: dict[str, list[str]] = {}
-    for place, cause in found:
-        places.setdefault(cause, []).append(place)
+    places_of: dict[str, list[str]] = {}
+    for place, cause in errors:
+        places_of.setdefault(cause, []).append(place)
     causes = [
-        f"{first}: {cause}" + (f" (and {len(others):,} more)" if others else "")
-        for cause, (first, *others) in places.items()
+        f"{places[0]}: {cause}" + (f" (and {len(places) - 1:,} more)" if len(places) > 1 else "")
+        for cause, places in places_of.items()
     ]
     if len(causes) == 1:
         return causes[0]
-    shown = causes[:MOST_SHOWN]
-    rest = f", the first {len(shown)}" if len(causes) > len(shown) else ""
-    return "\n  ".join([f"{path}: {len(found):,} bad lines{rest}:", *shown])
+    listed = causes[:MOST_SHOWN]
+    cut = f", the first {len(listed)}" if len(causes) > len(listed) else ""
+    return "\n  ".join([f"{path}: {len(errors):,} bad lines{cut}:", *listed])
 
 
 def lines_of(path: Path) -> Iterator[tuple[int, bytes]]:
@@ -80,8 +80,10 @@ def lines_of(path: Path) -> Iterator[tuple[int, bytes]]:
     """
     existing_file(path)
     with path.open("rb") as file:
-        file.seek(len(codecs.BOM_UTF8) if file.read(3) == codecs.BOM_UTF8 else 0)
-        for number, line in enumerate(iter(lambda: file.readline(_LONGEST), b""), start=1):
+        has_mark = file.read(3) == codecs.BOM_UTF8
+        file.seek(len(codecs.BOM_UTF8) if has_mark else 0)
+        lines = iter(lambda: file.readline(_LONGEST), b"")
+        for number, line in enumerate(lines, start=1):
             if len(line) == _LONGEST:
                 raise DataError(f"{path}:{number}: the line is longer than {_LONGEST >> 20} MiB")
             if not line.isspace():

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 _CONFIG = "config.json"  # what every model has, so that its presence in the cache says enough
 ANSWER_S = 5.0  # seconds that the hub has for an answer; without a network it fails at once
-_BLOCKS, _BLOCK_SIZE = 16, 1 << 16  # of a file of weights, for its fingerprint
+_BLOCKS = 16  # of a file of weights, for its fingerprint
+_BLOCK_SIZE = 1 << 16
 
 
 def refuse_missing_folder(model: str) -> None:
@@ -70,8 +71,8 @@ def why_missing(
     except RepositoryNotFoundError:
         return f"the hub has no {kind} of that name, or it is not yours to read"
     except Exception as error:  # of the hub's own tree, of its client, and of no name that can be
-        said = (str(error).strip() or type(error).__name__).splitlines()[0]
-        return f"the hub does not give it ({said:.200})"
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        return f"the hub does not give it ({reason:.200})"
     return None
 
 
@@ -94,10 +95,12 @@ class PromptSettings:
 
     def __post_init__(self) -> None:
         if self.template == "none" and (self.system or self.template_arguments):
-            said = "template 'none' has neither a system turn nor template_arguments"
-            raise InvalidValueError(f"prompt: {said}")
-        given = self.template_arguments
-        require(isinstance(given, Mapping), "prompt.template_arguments", "a mapping", given)
+            raise InvalidValueError(
+                "prompt: template 'none' has neither a system turn nor template_arguments"
+            )
+        arguments = self.template_arguments
+        is_mapping = isinstance(arguments, Mapping)
+        require(is_mapping, "prompt.template_arguments", "a mapping", arguments)
         if self.template not in ("auto", "none") and not Path(self.template).is_file():
             raise MissingFileError(f"prompt.template: there is no file {self.template!r}")
 
@@ -148,21 +151,22 @@ def quiet_libraries() -> Iterator[None]:
     """Keep transformers from drawing bars, and what one library deprecates in another to itself."""
     from transformers.utils import logging
 
-    shown = logging.is_progress_bar_enabled()
+    bars_were_on = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")
             yield
     finally:
-        if shown:
+        if bars_were_on:
             logging.enable_progress_bar()
 
 
-def prompt_difference(trained: Mapping[str, Any], asked: PromptSettings) -> str | None:
-    """Return in what a training with the settings `trained` made other prompts, or None."""
+def prompt_difference(trained: Mapping[str, Any], settings: PromptSettings) -> str | None:
+    """Return the first setting of prompts that was another one in a training, or None."""
     for name in ("system", "template_arguments", "template"):
-        before, now = trained.get(name) or None, getattr(asked, name) or None
+        before = trained.get(name) or None
+        now = getattr(settings, name) or None
         if before != now and now != "auto":  # the tokenizer of a trained model has its template
             return f"prompt.{name}: {before!r} in its training, {now!r} now"
     return None
@@ -197,8 +201,9 @@ def fingerprint(model: str | Path) -> str | None:
     for path in sorted([*folder.glob("*.safetensors"), *folder.glob("*.bin")]):
         size = path.stat().st_size
         digest.update(f"{path.name}\0{size}\0".encode())
+        last_start = max(0, size - _BLOCK_SIZE)
         with path.open("rb") as weights:
             for block in range(_BLOCKS):
-                weights.seek(max(0, size - _BLOCK_SIZE) * block // (_BLOCKS - 1))
+                weights.seek(last_start * block // (_BLOCKS - 1))
                 digest.update(weights.read(_BLOCK_SIZE))
     return digest.hexdigest()[:16]

@@ -23,6 +23,7 @@ class Outcome(str, enum.Enum):
     OUTPUT_LIMIT = "output_limit"
     RUNTIME_ERROR = "runtime_error"
     COMPILE_ERROR = "compile_error"
+    UNFINISHED_THOUGHT = "unfinished_thought"  # the reasoning never ends: there is no answer
     NOT_RUN = "not_run"
     INFRA_ERROR = "infra_error"
     SCORED = "scored"  # a reward that no tests gave: a function's, or one from outside
@@ -53,13 +54,13 @@ class TestCase:
     check: str | None = None
 
     def __post_init__(self) -> None:
-        given = self.to_json()
-        if frozenset(given) not in _TEST_KINDS:
+        fields = self.to_json()
+        if frozenset(fields) not in _TEST_KINDS:
             raise InvalidValueError(
-                f"TestCase: got the fields {sorted(given)}; allowed: input and output, "
+                f"TestCase: got the fields {sorted(fields)}; allowed: input and output, "
                 "call and output, or check alone"
             )
-        for name, value in given.items():
+        for name, value in fields.items():
             require(isinstance(value, str), f"TestCase.{name}", "a string", value)
 
     def to_json(self) -> dict[str, str]:
@@ -85,6 +86,8 @@ class Problem:
 
     `time_limit_s` (CPU seconds a test) and `memory_limit_mb` (MiB) are None for the verifier's own;
     `compare` names a rule of the verifier, `checker` is the program of the rule of that name.
+    `tolerance` is the absolute or relative error that floats inside the values of calls may have,
+    None for 0.
     """
 
     id: str
@@ -100,6 +103,7 @@ class Problem:
     answer: str | None = None
     visible_tests: tuple[TestCase, ...] = ()
     meta: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    tolerance: float | None = None
 
     def __post_init__(self) -> None:
         if not self.id:
@@ -118,7 +122,7 @@ class Problem:
                 f"{where}: compare='checker' and a checker's source go together, got "
                 f"compare={self.compare!r}, checker={self.checker!r:.50}"
             )
-        for name in ("time_limit_s", "memory_limit_mb"):
+        for name in ("time_limit_s", "memory_limit_mb", "tolerance"):
             limit = getattr(self, name)
             holds = limit is None or (is_number(limit) and 0 < limit < math.inf)
             require(holds, f"{where}: {name}", "a finite number above 0", limit)
@@ -128,8 +132,10 @@ class Problem:
         row = _without_none(self)
         for name in ("tests", "visible_tests"):
             row[name] = [test.to_json() for test in getattr(self, name)]
-        lists = ("tests", "visible_tests", "meta")
-        return {name: value for name, value in row.items() if value or name not in lists}
+        for name in ("tests", "visible_tests", "meta"):
+            if not row[name]:
+                del row[name]
+        return row
 
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> Problem:
@@ -138,15 +144,18 @@ class Problem:
         for name in ("id", "prompt"):
             if name not in row:
                 raise DataError(f"problem: missing field {name!r}; got {sorted(row)}")
-        given = {n: value for n, value in row.items() if value is not None or n == "prompt"}
+        # null stands for an absent field, but for the prompt, which is then refused.
+        fields = {
+            name: value for name, value in row.items() if value is not None or name == "prompt"
+        }
         for name in ("tests", "visible_tests"):
-            tests = given.get(name, [])
-            if not isinstance(tests, list) or not all(isinstance(t, Mapping) for t in tests):
+            tests = fields.get(name, [])
+            if not isinstance(tests, list) or not all(isinstance(test, Mapping) for test in tests):
                 raise DataError(f"problem: {name}: must be a list of objects")
-            given[name] = tuple(TestCase.from_json(test) for test in tests)
-        if type(given.get("answer")) in (int, float):
-            given["answer"] = str(given["answer"])
-        return cls(**given)
+            fields[name] = tuple(TestCase.from_json(test) for test in tests)
+        if type(fields.get("answer")) in (int, float):
+            fields["answer"] = str(fields["answer"])
+        return cls(**fields)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)  # a run has millions of them
@@ -180,8 +189,8 @@ class Sample:
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> Sample:
         """Return the sample of a JSON object, fields of other tools left out."""
-        known = {name: row[name] for name in cls.__slots__ if name in row}
-        return typed(known, cls, where="sample")
+        fields = {name: row[name] for name in cls.__slots__ if name in row}
+        return typed(fields, cls, where="sample")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -273,8 +282,8 @@ class Score:
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> Score:
         """Return the score of a JSON object, fields of other tools left out."""
-        known = {name: row[name] for name in cls.__slots__ if name in row}
-        return typed(known, cls, where="score")
+        fields = {name: row[name] for name in cls.__slots__ if name in row}
+        return typed(fields, cls, where="score")
 
 
 def _without_none(record: TestCase | Problem | Sample) -> dict[str, Any]:

@@ -40,8 +40,8 @@ _USER = re.compile(r"(?P<scheme>\b[a-zA-Z][a-zA-Z0-9+.-]{0,20}://)[^/?#\s@]*@(?=
 
 def packaged_recipes() -> dict[str, Path]:
     """Return the recipes that come with the package, by names such as `mini/train`."""
-    found = sorted(_PACKAGED.rglob("*.yaml"))
-    return {str(path.relative_to(_PACKAGED).with_suffix("")): path for path in found}
+    paths = sorted(_PACKAGED.rglob("*.yaml"))
+    return {str(path.relative_to(_PACKAGED).with_suffix("")): path for path in paths}
 
 
 def find_recipe(path: Path) -> Path:
@@ -51,10 +51,9 @@ def find_recipe(path: Path) -> Path:
     """
     if path.is_file():
         return path
-    inner = Path(*path.parts[1:]) if path.parts[:1] == (_PACKAGED.name,) else path
-    for name in (inner, inner.with_name(f"{inner.name}.yaml")) if inner.name else ():
-        if not inner.is_absolute() and ".." not in inner.parts and (_PACKAGED / name).is_file():
-            return _PACKAGED / name
+    packaged = _packaged(path)
+    if packaged is not None:
+        return packaged
     if str(path).startswith("-"):
         raise InvalidValueError(f"unknown flag {str(path)!r}; --help lists those there are")
     hint = suggestion(str(path).removesuffix(".yaml"), packaged_recipes())
@@ -62,6 +61,17 @@ def find_recipe(path: Path) -> Path:
         f"recipe: {str(path)!r} does not exist; `maxatk recipes list` shows those of the "
         f"package{hint}"
     )
+
+
+def _packaged(path: Path) -> Path | None:
+    """Return the file of the package that a path names, if it leads to none outside of it."""
+    inner = Path(*path.parts[1:]) if path.parts[:1] == (_PACKAGED.name,) else path
+    if not inner.name or inner.is_absolute() or ".." in inner.parts:
+        return None
+    for name in (inner, inner.with_name(f"{inner.name}.yaml")):
+        if (_PACKAGED / name).is_file():
+            return _PACKAGED / name
+    return None
 
 
 def read_recipe(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
@@ -77,9 +87,9 @@ def read_recipe(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
         recipe = _load(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         mark = getattr(error, "problem_mark", None)
-        place = "" if mark is None else f", line {mark.line + 1}, column {mark.column + 1}"
+        where = "" if mark is None else f", line {mark.line + 1}, column {mark.column + 1}"
         problem = getattr(error, "problem", None) or str(error).splitlines()[0]  # not all 8 lines
-        raise DataError(f"{path}{place}: not a YAML file: {problem}") from error
+        raise DataError(f"{path}{where}: not a YAML file: {problem}") from error
     if not isinstance(recipe, dict):
         raise DataError(f"{path}: must be a mapping of settings, got {type(recipe).__name__}")
     return apply_overrides(recipe, overrides)
@@ -104,11 +114,11 @@ def read_extended(path: Path, *, before: Sequence[Path] = ()) -> dict[str, Any]:
 
 
 def _laid_over(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
-    laid = {**under, **over}
+    both = {**under, **over}
     for key in under.keys() & over.keys():
         if isinstance(under[key], dict) and isinstance(over[key], dict):
-            laid[key] = _laid_over(under[key], over[key])
-    return laid
+            both[key] = _laid_over(under[key], over[key])
+    return both
 
 
 def apply_overrides(settings: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
@@ -144,7 +154,7 @@ def _loader() -> Any:
 
     # YAML 1.1 also reads no, off, yes and on as booleans, and `save_strategy: no` means the text.
     Loader.yaml_implicit_resolvers = {
-        first: [(tag, found) for tag, found in resolvers if tag in _KEPT]
+        first: [(tag, pattern) for tag, pattern in resolvers if tag in _KEPT]
         for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
     boolean = re.compile("^(?:true|True|TRUE|false|False|FALSE)$")
@@ -159,13 +169,14 @@ def _load(text: str) -> Any:
     import yaml
 
     try:
-        found = yaml.load(text, _loader())  # a SafeLoader
-        # As the folder of a run keeps it: what JSON cannot hold is no setting.
-        for number, part in enumerate(json.JSONEncoder(ensure_ascii=False).iterencode(found)):
+        value = yaml.load(text, _loader())  # a SafeLoader
+        # As the folder of a run keeps it: what JSON cannot hold is no setting. Part by part, since
+        # a few lines of aliases can stand for more values than the memory holds.
+        for number, part in enumerate(json.JSONEncoder(ensure_ascii=False).iterencode(value)):
             part.encode()
             if number > _MOST_PARTS:
                 raise ValueError("its aliases stand for too many values")
-        return found
+        return value
     except RecursionError as error:
         raise yaml.YAMLError("nested too deeply") from error
     except (TypeError, ValueError) as error:  # such as of a number with thousands of digits
@@ -185,7 +196,11 @@ def from_mapping(cls: type[SettingsT], mapping: Mapping[str, Any], *, where: str
         if name not in mapping and field.default is field.default_factory is dataclasses.MISSING:
             raise InvalidValueError(f"{where}: the key {name!r} is required")
     hints = typing.get_type_hints(cls)
-    return cls(**{n: _setting(v, hints[n], where=f"{where}.{n}") for n, v in mapping.items()})
+    values = {
+        name: _setting(value, hints[name], where=f"{where}.{name}")
+        for name, value in mapping.items()
+    }
+    return cls(**values)
 
 
 def refuse_unknown(names: Iterable[object], allowed: Sequence[str], *, where: str) -> None:
@@ -199,9 +214,14 @@ def refuse_unknown(names: Iterable[object], allowed: Sequence[str], *, where: st
 
 
 def _setting(value: Any, hint: Any, *, where: str) -> Any:
+    """Return the value of one setting as its annotation says."""
     is_union = typing.get_origin(hint) in (typing.Union, types.UnionType)
     options = typing.get_args(hint) if is_union else (hint,)
-    nested = [o for o in options if dataclasses.is_dataclass(o) and isinstance(o, type)]
+    nested = [
+        option
+        for option in options
+        if dataclasses.is_dataclass(option) and isinstance(option, type)
+    ]
     if nested and not (value is None and type(None) in options):
         if isinstance(value, nested[0]):
             return value
@@ -220,30 +240,30 @@ def typed(value: Any, kind: type[SettingsT], *, where: str) -> SettingsT:
     import msgspec
 
     try:
-        found = msgspec.convert(value, kind)
+        converted = msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
         if isinstance(error.__cause__, InvalidValueError):
             raise error.__cause__ from None
         raise _refusal(str(error), value, kind, where) from None
     _check_numbers(value, where)
-    return found
+    return converted
 
 
-def _refusal(said: str, value: Any, kind: Any, where: str) -> InvalidValueError:
-    """Return the refusal of a value of which msgspec says where it is not what `kind` allows."""
-    said, _, path = said.partition(" - at `$")
+def _refusal(message: str, value: Any, kind: Any, where: str) -> InvalidValueError:
+    """Return the refusal of a value from msgspec's message, which says where it is wrong."""
+    message, _, path = message.partition(" - at `$")
     for name, number in re.findall(r"\.(\w+)|\[(\d+)\]", path.partition("[...]")[0]):
         value = value[name or int(number)]
         where += f".{name}" if name else f"[{number}]"
         if dataclasses.is_dataclass(kind):
             kind = typing.get_type_hints(kind)[name]
-    expected = re.match("Expected `(.+?)`", said)
+    expected = re.match("Expected `(.+?)`", message)
     choices = _choices(kind)
-    if choices and "`array" not in said:
+    if choices and "`array" not in message:
         hint = suggestion(str(value), choices)
         return InvalidValueError(f"{where}: got {value!r}; allowed: {', '.join(choices)}{hint}")
     if expected is None:
-        missing = re.sub(".*missing required field `(.+)`", r"missing field '\1'", said)
+        missing = re.sub(".*missing required field `(.+)`", r"missing field '\1'", message)
         return InvalidValueError(f"{where}: {missing}, got {value!r:.80}")
     names = [_WORDS.get(name, name) for name in expected[1].split(" | ") if name != "null"]
     got = "nothing" if value is None else f"{value!r:.80}"
@@ -256,7 +276,7 @@ def _choices(hint: Any) -> list[str]:
         return list(map(str, inner))
     if isinstance(hint, type) and issubclass(hint, enum.Enum):
         return [str(choice.value) for choice in hint]
-    return [choice for one in inner for choice in _choices(one)]
+    return [choice for option in inner for choice in _choices(option)]
 
 
 def _check_numbers(value: Any, where: str) -> None:
@@ -276,13 +296,16 @@ def _check_numbers(value: Any, where: str) -> None:
 def masked(settings: Any) -> Any:
     """Return settings with `HIDDEN` for texts under names as `_SECRET`, and for users in URLs."""
     if isinstance(settings, Mapping):
-        return {
-            n: HIDDEN if v and isinstance(v, str) and _SECRET.match(str(n)) else masked(v)
-            for n, v in settings.items()
-        }
+        return {name: _masked_value(str(name), value) for name, value in settings.items()}
     if isinstance(settings, (list, tuple)):
         return type(settings)(masked(value) for value in settings)
     return masked_url(settings) if isinstance(settings, str) else settings
+
+
+def _masked_value(name: str, value: Any) -> Any:
+    if value and isinstance(value, str) and _SECRET.match(name):
+        return HIDDEN
+    return masked(value)
 
 
 def masked_url(text: str) -> str:

@@ -15,9 +15,9 @@ from processes import ENDLESS, patience, wait_for_busy_family
 def test_help_lists_every_verb(maxatk):
     for done in (maxatk("--help"), maxatk()):
         assert done.returncode == 0
-        for command, text in COMMANDS.items():
+        for command, row in COMMANDS.items():
             assert f"  {command}" in done.stdout
-            assert text in done.stdout
+            assert row.about in done.stdout
 
 
 def test_the_version(maxatk):

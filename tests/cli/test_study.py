@@ -13,7 +13,8 @@ import pytest
 from maxatk.cli.main import main
 from maxatk.folders import write_json
 from maxatk.report.table_formats import format_table
-from maxatk.studies.findings import Study, study_rows, study_tables
+from maxatk.studies.findings import Study
+from maxatk.studies.findings_tables import study_rows, study_tables
 from maxatk.studies.recipe import load_study
 from maxatk.studies.schedule import places
 from processes import family, patience, still_alive, wait_for

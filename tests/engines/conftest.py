@@ -8,10 +8,10 @@ os.environ.setdefault("RAY_worker_niceness", "0")  # of clusters that a test sta
 @pytest.fixture(scope="session")
 def mini(tmp_path_factory):
     """A model of random weights, whose texts vary, and problems in both forms."""
-    from maxatk.engines.verl.dataset import write_parquet
     from maxatk.jsonl import write_jsonl
     from maxatk.mini import Noise, generate_problems
     from maxatk.mini.model import new_model, noisy_corpus, train_tokenizer
+    from maxatk.verl.dataset import write_parquet
 
     folder = tmp_path_factory.mktemp("mini")
     found = list(generate_problems(16, seed=0, tests=3))

@@ -6,9 +6,9 @@ import pytest
 
 from maxatk import Problem, TestCase
 from maxatk.cli.main import main
-from maxatk.engines.verl.dataset import write_parquet
 from maxatk.errors import InvalidValueError
 from maxatk.verifier import compute_score
+from maxatk.verl.dataset import write_parquet
 
 parquet = pytest.importorskip("pyarrow.parquet")
 

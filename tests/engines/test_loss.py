@@ -12,8 +12,8 @@ from verl.workers.config import FSDPActorConfig, FSDPOptimizerConfig
 
 import maxatk
 from maxatk import METHODS
-from maxatk.engines.verl.loss import FACTOR_KEY, K_KEY, SELECTION_KEY, group_loss, spread
 from maxatk.objectives.objective import Objective
+from maxatk.verl.loss import FACTOR_KEY, K_KEY, SELECTION_KEY, group_loss, spread
 
 N, K = 4, 3
 CORRECTED = [name for name, row in METHODS.items() if row.correction != "none"]

@@ -4,7 +4,10 @@ import numpy as np
 import pytest
 
 from maxatk import METHODS, advantages
-from maxatk.engines.verl.options import (
+from maxatk.errors import InvalidValueError
+from maxatk.objectives import method_of
+from maxatk.objectives.objective import Objective
+from maxatk.verl.options import (
     ASYNC_MODE,
     MODE,
     check_config,
@@ -13,10 +16,7 @@ from maxatk.engines.verl.options import (
     needs_trainer,
     read_objective,
 )
-from maxatk.engines.verl.rows import advantages_of_rows, selection_scores
-from maxatk.errors import InvalidValueError
-from maxatk.objectives import method_of
-from maxatk.objectives.objective import Objective
+from maxatk.verl.rows import advantages_of_rows, selection_scores
 
 CORRECTED = [name for name, row in METHODS.items() if row.correction != "none"]
 
@@ -72,7 +72,7 @@ def config(**changes):
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_is_taken_unless_it_needs_answers(method):
     chosen = config(algorithm__maxatk={"method": method, "k": 4})
-    if METHODS[method].kind.needs_answers:
+    if METHODS[method].credit_row.needs_answers:
         with pytest.raises(InvalidValueError, match="looks at answers"):
             check_config(chosen)
     else:

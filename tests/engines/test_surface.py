@@ -2,13 +2,13 @@
 
 import pytest
 
-from maxatk.engines.verl import surface
 from maxatk.errors import MissingDependencyError
+from maxatk.verl import surface
 
 
 def test_the_installed_verl_has_all_that_the_plug_in_needs(capsys):
     pytest.importorskip("verl", reason="runs in its own environment: make test-verl")
-    from maxatk.cli.small import doctor as command
+    from maxatk.cli.doctor import command
 
     surface.check_versions()
     found = surface.versions() + surface.registrations()

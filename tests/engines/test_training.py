@@ -18,9 +18,9 @@ from engines.training import LEARNING_RATE, K, N, train, variables
 from maxatk import advantages
 from maxatk.evaluation.outside_rewards import score_rewards
 from maxatk.exchange import read_log
-from maxatk.group_log import training_log
 from maxatk.problems import load_problems
-from maxatk.statistics.symptoms import findings
+from maxatk.training.group_log import training_log
+from maxatk.training.symptoms import findings
 from maxatk.view.watched import WatchedTraining, advantages_under
 from processes import patience
 

@@ -11,7 +11,7 @@ verl = pytest.importorskip("verl", reason="runs in its own environment: make tes
 
 from hydra import compose, initialize_config_dir  # noqa: E402
 
-from maxatk.engines.verl.options import (  # noqa: E402
+from maxatk.verl.options import (  # noqa: E402
     check_config,
     data_parallel,
     holds_whole_groups,

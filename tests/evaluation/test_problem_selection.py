@@ -1,7 +1,7 @@
 import pytest
 
 from maxatk.errors import DataError, InvalidValueError, MissingFileError
-from maxatk.evaluation.problem_selection import select_problems
+from maxatk.evaluation.problem_selection import select_problems, selection_note
 from maxatk.evaluation.results import read_results
 from maxatk.jsonl import read_jsonl, write_jsonl
 from maxatk.records import Problem, TestCase
@@ -46,6 +46,34 @@ def test_problems_strictly_between_the_bounds_are_kept_in_their_order(run):
     assert chosen(run, above=0.25, below=0.75) == ["some", "half"]
 
 
+def test_every_chosen_problem_says_by_which_model_and_how_it_was_chosen(run):
+    problems = select_problems(run / "out", k=1)
+    rule = f"0 < max@1 < 1 of 2 samples of {run / 'out'}"
+    assert [problem.meta for problem in problems] == [{"selected_by": rule}] * 2
+    note = selection_note(problem.meta for problem in problems)
+    assert note.startswith(f"problems chosen by a model's own rewards ({rule})")
+    assert selection_note([{}, {"level": 1}]) is None
+    assert selection_note(None) is None
+
+
+def test_a_second_selection_is_written_behind_the_first(run, tmp_path):
+    first = select_problems(run / "out")
+    write_records(tmp_path / "some.jsonl", first)
+    rows = [row for row in read_jsonl(run / "samples.jsonl", dict) if row["problem_id"] != "none"]
+    rows = [row for row in rows if row["problem_id"] != "all"]
+    write_jsonl(tmp_path / "samples.jsonl", rows)
+    with Verifier(workers=1) as verifier:
+        files = (tmp_path / "samples.jsonl", tmp_path / "some.jsonl", tmp_path / "out")
+        scored(*files, verifier=verifier)
+    (problem,) = select_problems(tmp_path / "out", k=2)
+    earlier, later = problem.meta["selected_by"].split("; ")
+    assert earlier == first[0].meta["selected_by"]
+    assert later == f"0 < max@2 < 1 of 2 samples of {tmp_path / 'out'}"
+    # Results carry the record, so that whatever compares runs can say it.
+    results = read_results(tmp_path / "out" / "results.json")
+    assert earlier in selection_note(results.per_problem.meta)
+
+
 def test_samples_cut_off_by_length_are_counted(run):
     results = read_results(run / "out" / "results.json")
     assert results.finish_reasons == {"length": 4, "stop": 4}
@@ -70,6 +98,7 @@ def test_the_command_writes_the_problems_and_says_how_many(maxatk, run, tmp_path
     assert scored.returncode == 0, scored.stderr
     done = maxatk("problems", "select", "scored", "--out", "train.jsonl")
     assert (done.returncode, done.stdout) == (0, "train.jsonl: 2 problems\n"), done.stderr
+    assert "These problems are for training" in done.stderr
     ids = [row["id"] for row in read_jsonl(tmp_path / "train.jsonl", dict)]
     assert ids == ["some", "half"]
     none = maxatk("problems", "select", run / "out", "--out", "x.jsonl", "--min-max-at-k", "0.9")

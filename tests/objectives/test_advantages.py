@@ -8,7 +8,8 @@ import pytest
 
 from maxatk.errors import InvalidValueError
 from maxatk.objectives import METHODS, Method, OrderWeights, advantages, as_method
-from maxatk.objectives.methods import BASELINES, CREDITS
+from maxatk.objectives.baselines import BASELINES
+from maxatk.objectives.credits import CREDITS
 from oracles import answers_of, subsets
 
 FORMS = ("ppo", "reinforce")
@@ -61,7 +62,7 @@ def found(rewards, method, k=4, **columns):
 
 def ks_of(method, n):
     """Every k that the method has advantages for in groups of n; one where k plays no part."""
-    ks = range(1, n + 1) if method.kind.uses_k else [1]
+    ks = range(1, n + 1) if method.credit_row.uses_k else [1]
     return [k for k in ks if method.samples_needed(k) <= n]
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from maxatk.objectives import Method, advantages, distinct_at_k, majority_at_k
-from maxatk.objectives.statistic import _majority_chances as majority_chances
+from maxatk.objectives.answers import _majority_chances as majority_chances
 from oracles import subsets
 
 STATISTICS = {"majority": majority_at_k, "distinct": distinct_at_k}

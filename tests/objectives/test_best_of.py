@@ -57,7 +57,7 @@ def test_the_values_are_n_times_the_centred_advantages(method, k):
 def test_methods_are_taken_by_whether_their_advantages_sum_to_0():
     rng = np.random.default_rng(1)
     for name, method in maxatk.METHODS.items():
-        if method.kind.needs_answers:
+        if method.credit_row.needs_answers:
             continue
         found = advantages(rng.random((20, 6)), method, 3)
         if np.abs(found.sum(axis=1)).max() < 1e-9:

@@ -13,7 +13,7 @@ from oracles import subsets
 
 REWARDS = np.array([[0.0, 0.25, 1.0, 0.25], [0.5, 0.5, 0.0, np.nan]])
 LOGS = np.array([[0.1, -0.2, 0.3, 0.0], [0.2, 0.1, -0.1, 0.4]])
-MIXABLE = [name for name, row in METHODS.items() if row.kind.uses_k and row.kind.order]
+MIXABLE = [name for name, row in METHODS.items() if row.credit_row.uses_k and row.credit_row.order]
 
 
 def objective(method="bon_loo1", k=3, **settings):
@@ -159,5 +159,5 @@ def test_all_problems_are_found_at_once():
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_has_no_problem_below_the_group_size(method):
-    answers = "builtins:len" if METHODS[method].kind.needs_answers else None
+    answers = "builtins:len" if METHODS[method].credit_row.needs_answers else None
     assert objective(method, answers=answers).problems(4) == []

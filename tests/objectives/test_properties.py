@@ -17,17 +17,23 @@ from maxatk.objectives import (
     max_at_k,
     pass_at_k,
 )
-from maxatk.objectives.methods import BASELINES
+from maxatk.objectives.baselines import BASELINES
 from oracles import answers_of, subsets
 
 RULES = [name for name, row in BASELINES.items() if row.rule and not row.ratios_only]
 NAMES = list(METHODS)
-LOO = [name for name, m in METHODS.items() if m.baseline == "leave_one_out" and m.kind.uses_k]
+LOO = [name for name, m in METHODS.items() if m.baseline == "leave_one_out" and m.credit_row.uses_k]
 SCALED = [name for name, m in METHODS.items() if m.scale != "none"]
 LEVEL = [name for name, m in METHODS.items() if m.keeps_level]
-LINEAR = [name for name, m in METHODS.items() if m.kind.order or m.kind.uses_k or m.kind.per_sample]
+LINEAR = [
+    name
+    for name, m in METHODS.items()
+    if m.credit_row.order or m.credit_row.uses_k or m.credit_row.per_sample
+]
 SHIFT_BLIND = [
-    name for name, m in METHODS.items() if name not in LEVEL and m.unbiased_for and m.kind.order
+    name
+    for name, m in METHODS.items()
+    if name not in LEVEL and m.unbiased_for and m.credit_row.order
 ]
 FORMS = st.sampled_from(["ppo", "reinforce"])
 

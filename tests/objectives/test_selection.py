@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from maxatk.objectives import METHODS, Method, OrderWeights, advantages, max_at_k, order_at_k
-from maxatk.objectives.methods import BASELINES
+from maxatk.objectives.baselines import BASELINES
 from oracles import subsets
 
 RULES = [name for name, row in BASELINES.items() if row.rule and not row.ratios_only]
@@ -67,7 +67,7 @@ def test_every_baseline_equals_enumeration(baseline, weights):
     np.testing.assert_allclose(order_at_k(REWARDS, weights, selection=SCORES), want, atol=1e-14)
 
 
-@pytest.mark.parametrize("name", [name for name, row in METHODS.items() if row.kind.order])
+@pytest.mark.parametrize("name", [name for name, row in METHODS.items() if row.credit_row.order])
 def test_rows_take_a_selection(name):
     distinct, logs = SCORES[:1], 0.2 * REWARDS[:1]
     for ratios in (None, logs):

@@ -5,7 +5,7 @@ import pytest
 
 from maxatk.errors import InvalidValueError
 from maxatk.objectives import METHODS, Method, OrderWeights
-from maxatk.objectives.methods import BASELINES
+from maxatk.objectives.baselines import BASELINES
 from oracles import policies
 
 RULES = [name for name, row in BASELINES.items() if row.rule and not row.ratios_only]
@@ -26,17 +26,17 @@ WEIGHTS = [
 
 
 def sizes(method):
-    pairs = [(2, 1), (3, 2), (4, 2), (4, 4)] if method.kind.uses_k else [(4, 1)]
+    pairs = [(2, 1), (3, 2), (4, 2), (4, 4)] if method.credit_row.uses_k else [(4, 1)]
     return [(n, k) for n, k in pairs if method.samples_needed(k) <= n]
 
 
 def errors(method, n, k, *, old=None, form="ppo", **columns):
     """The expected update minus the gradient of the statistic, in the method's convention."""
-    if method.kind.needs_answers:
+    if method.credit_row.needs_answers:
         columns["answers"] = ANSWERS
     want = policies.statistic_gradient(THETA, ARMS, method, n, k, **columns)
     got = policies.expected_update(THETA, ARMS, method, n, k, old=old, form=form, **columns)
-    return got / (n if method.kind.per_sample else 1) - want
+    return got / (n if method.credit_row.per_sample else 1) - want
 
 
 def test_the_closed_form_gradient_is_a_derivative():
@@ -91,7 +91,7 @@ def test_exact_corrections_are_unbiased_off_policy(name, form):
 
 
 @pytest.mark.parametrize("scores", SCORES, ids=["distinct", "tied", "equal"])
-@pytest.mark.parametrize("name", [name for name in CLAIMS if METHODS[name].kind.order])
+@pytest.mark.parametrize("name", [name for name in CLAIMS if METHODS[name].credit_row.order])
 def test_every_row_is_unbiased_for_the_statistic_of_the_selected(name, scores):
     for n, k in sizes(METHODS[name]):
         np.testing.assert_allclose(errors(METHODS[name], n, k, selection=scores), 0, atol=1e-13)
@@ -118,10 +118,10 @@ def test_the_mean_baseline_gives_a_share_of_the_gradient():
 @pytest.mark.parametrize("name", sorted(METHODS.keys() - CLAIMS.keys()))
 def test_rows_without_a_claim_are_biased(name):
     method = METHODS[name]
-    aim = "reward" if method.kind.per_sample else "max_at_k"
+    aim = "reward" if method.credit_row.per_sample else "max_at_k"
     want = policies.statistic_gradient(THETA, ARMS, Method(credit=aim), 4, 2)
     got = policies.expected_update(THETA, ARMS, method, 4, 2)
-    if method.kind.per_sample:
+    if method.credit_row.per_sample:
         got /= 4
     assert np.abs(got - want).max() > 0.01
 

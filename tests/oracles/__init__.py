@@ -18,6 +18,6 @@ PAPER = (
 
 def answers_of(method, rewards):
     """Some answers, the same for the same reward, for a method that looks at answers."""
-    if not method.kind.needs_answers:
+    if not method.credit_row.needs_answers:
         return None
     return np.nan_to_num(np.floor(2 * np.asarray(rewards, dtype=float))) % 3

@@ -64,7 +64,7 @@ def test_a_selected_row_is_used_when_it_reads_standard_input():
         (with_tests(), "has no tests"),
         (apps_row(input_output=""), "has no tests"),
         (with_tests(fn_name="f", inputs=[[float("nan")]], outputs=[1]), "a value has no literal"),
-        (apps_row(input_output=f'{{"inputs": [{"7" * 5000}]}}'), "more digits than Python reads"),
+        (apps_row(input_output=f'{{"inputs": [{"7" * 60_000}]}}'), "more than 50,000 digits"),
         (selected_apps_row(starter_code="def f(x):"), "its call arguments are text"),
         (selected_apps_row(test_list=[]), "has no tests"),
         (selected_apps_row(test_list=[{"input": "1", "output": ["1", "2"]}]), "several outputs"),
@@ -83,3 +83,29 @@ def test_a_difficulty_can_be_chosen():
 def test_real_rows(real_data):
     loaded = load_benchmark("apps", file=real_data("apps/apps_selected150.jsonl"))
     assert (len(loaded.solved), len(loaded.left_out)) == (52, 98)
+
+
+@pytest.mark.parametrize(
+    ("outputs", "program", "reward"),
+    [
+        # An output that is a list of one item is unwrapped where all of the row are.
+        ([[1, 2, 4], [1]], "def f(n):\n    return [k for k in range(1, n + 1) if n % k == 0]", 1.0),
+        ([[3], [1]], "def f(n):\n    return sum(n % k == 0 for k in range(1, n + 1))", 1.0),
+        ([[[[0, 0]], [[1, 1]]], [[[0, 0]]]], "def f(n):\n    return [[(0, 0)], [(1, 1)]][:n]", 0.0),
+        (
+            [[[[0, 0], [1, 1]]], [[[0, 0]]]],
+            "def f(n):\n    return [(0, 0), (1, 1)][: n - 2 or 1]",
+            1.0,
+        ),
+        (
+            [[[[0, 0], [1, 1]]], [[[0, 0]]]],
+            "def f(n):\n    return ((0, 0), (1, 2))[: n - 2 or 1]",
+            0.5,
+        ),
+    ],
+)
+def test_lists_of_one_item_and_tuples_are_what_the_official_grader_takes(outputs, program, reward):
+    declared = {"fn_name": "f", "inputs": [[4], [1]], "outputs": outputs}
+    problem = convert(apps_row(input_output=json.dumps(declared), starter_code="")).problem
+    with Verifier(workers=1) as verifier:
+        assert verifier.verify_many([problem_job(program, problem)])[0].reward == reward

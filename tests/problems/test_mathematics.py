@@ -95,8 +95,8 @@ def test_a_table_needs_a_file_or_a_data_set():
 def test_verl_gets_the_answer_and_scores_it(tmp_path):
     pytest.importorskip("math_verify")
     parquet = pytest.importorskip("pyarrow.parquet")
-    from maxatk.engines.verl.dataset import write_parquet
     from maxatk.rewards import compute_answer_score
+    from maxatk.verl.dataset import write_parquet
 
     problems = loaded("gsm8k", [GSM8K], tmp_path)
     assert write_parquet(problems, tmp_path / "p.parquet") == 1

@@ -2,14 +2,19 @@
 
 import importlib.util
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from maxatk.errors import DataError, InvalidValueError, MissingDependencyError
 from maxatk.records import Problem
 from maxatk.rewards import load_reward
-from maxatk.rewards.answers import AnswerReward
-from maxatk.rewards.reward import Part, Reward
+from maxatk.rewards.answers import AnswerReward, compute_answer_score
+from maxatk.rewards.boxes import last_box
+from maxatk.rewards.gold_answers import check_answers
+from maxatk.rewards.reward import Reward, RewardPart
+from maxatk.verifier import Verifier
+from processes import patience
 
 installed = importlib.util.find_spec("math_verify") is not None
 needed = pytest.mark.skipif(not installed, reason="math-verify is not installed: make test-formats")
@@ -20,6 +25,12 @@ def answers():
     reward = AnswerReward()
     yield reward
     reward.close()
+
+
+@pytest.fixture(scope="module")
+def verifier():
+    with Verifier(workers=1) as opened:
+        yield opened
 
 
 @needed
@@ -58,6 +69,26 @@ def answers():
         ("2", "First 2, then 3", 0.0),
         ("2", "no idea", 0.0),
         ("2", "", 0.0),
+        # the last box decides
+        ("42", r"\boxed{6} times \boxed{7} gives \boxed{42}", 1.0),
+        ("42", r"\boxed{42}, or rather \boxed{41}", 0.0),
+        ("42", r"\boxed{42}. No. Final: \boxed{", 0.0),
+        ("42", r"\boxed{42}. No. Final: \boxed{4", 0.0),
+        ("42", r"so \fbox{42}", 1.0),
+        ("42", r"\boxed{41} and so \fbox {42}", 1.0),
+        ("42", r"\boxed{\boxed{42}}", 1.0),
+        (r"\{1, 2\}", r"\boxed{1} hm \boxed{\{1, 2\}}", 1.0),
+        ("42", r"\boxed{} 42", 1.0),  # a box without content is none
+        ("5", r"$x=\boxed{3}$ and then $y=\boxed{5}$", 1.0),
+        ("3,5", r"\boxed{3} and \boxed{5}", 1.0),
+        ("3,5", r"$\boxed{5}$, $\boxed{3}$", 1.0),
+        ("3,5,7", r"\boxed{3} and \boxed{5}", 0.0),
+        ("3,5", r"\boxed{9}, wait. \boxed{3} or \boxed{5}", 1.0),
+        ("12345", r"\boxed{12\,345}", 1.0),
+        (r"6.02 \times 10^{23}", r"\boxed{6.02e23}", 1.0),
+        ("May 5", r"\boxed{\text{May 5}}", 1.0),
+        ("2,3", r"\boxed{23}", 0.0),
+        ("12", r"\boxed{1 2}", 0.0),
     ],
 )
 def test_equal_answers_in_other_forms_are_right(answers, gold, completion, right):
@@ -74,13 +105,132 @@ def test_messages_and_repeated_completions(answers):
 def test_an_answer_that_is_not_compared_in_time_is_wrong_and_the_next_one_works():
     reward = AnswerReward(timeout_s=0.5)
     assert reward(completions=["1"], answer=["1"]) == [1.0]  # SymPy is imported
-    whole = Reward([Part("answer", "answer", function=reward)])
+    whole = Reward([RewardPart("answer", "answer", function=reward)])
     started = time.monotonic()
     found = whole(["", ""], ["$9^{9^{9^{9}}} + 1$", "7"], answer=["$8^{8^{8^{8}}}$", "7"])
     assert found == [0.0, 1.0]
     assert time.monotonic() - started < 60
     assert not whole.failures
     reward.close()
+
+
+HEDGES = [
+    r"\boxed{41, 42}", r"\boxed{\{41, 42\}}", r"\boxed{42 \text{ or } 41}", r"\boxed{42 \pm 1}",
+    r"\boxed{41 < x < 43}", r"\boxed{[0, 100]}", r"\boxed{42 = 41}", r"\boxed{x}",
+    r"\boxed{\infty}", r"\boxed{0/0}", r"\boxed{42} or \boxed{41}", r"\boxed{42}\boxed{41}",
+    r"\boxed{(42, 41)}",
+    r"\boxed{n \in \mathbb{N}}", "42 or 41", "<think>42", r"<think>\boxed{42}", r"\boxed{42", "4 2",
+    r"\boxed{42}\boxed{\frac{1}{0}}", r"\boxed{-42}",
+]  # fmt: skip
+
+
+@needed
+@pytest.mark.parametrize("completion", HEDGES)
+def test_an_answer_that_leaves_it_open_is_wrong(answers, completion):
+    assert answers(completions=[completion], answer=["42"]) == [0.0]
+
+
+@needed
+def test_a_box_may_be_required():
+    reward = AnswerReward(boxed="required", workers=1)
+    texts = ["It is 42.", r"\boxed{} 42", r"so \fbox{42}", r"<think>\boxed{42}</think> 42"]
+    assert reward(completions=texts, answer=["42"] * 4) == [0.0, 0.0, 1.0, 0.0]
+    reward.close()
+    with pytest.raises(InvalidValueError, match="boxed: unknown value 'always'"):
+        AnswerReward(boxed="always")
+
+
+@needed
+def test_a_thought_that_never_ends_has_no_answer(answers):
+    text = r"<think>is it \boxed{42}? let me"
+    prompts = ["What?\n<think>\n", "What?"]
+    assert answers(completions=[text], answer=["42"]) == [0.0]
+    assert answers(prompts, ["It is 42."] * 2, answer=["42"] * 2) == [0.0, 1.0]
+    assert answers(completions=[r"x</think> draft </think> \boxed{42}"], answer=["42"]) == [1.0]
+    reading = AnswerReward(unfinished_thought="read", workers=1)
+    assert reading(completions=[text], answer=["42"]) == [1.0]
+    reading.close()
+    score = compute_answer_score("a", text, "42")
+    assert score == {"score": 0.0, "unscored": 0.0}
+
+
+@needed
+def test_an_unfinished_thought_has_an_outcome_of_its_own(verifier):
+    reward = load_reward({"answer": {"boxed": "required"}}, verifier=verifier)
+    completions = ["<think>42", r"\boxed{42}", "42"]
+    rewarded = reward.rewarded(["", "", ""], completions, {"answer": ["42"] * 3})
+    assert [row.total for row in rewarded] == [0.0, 1.0, 0.0]
+    assert [str(row.outcome) for row in rewarded] == ["unfinished_thought", "scored", "scored"]
+
+
+SLOW = "$9^{9^{9^{9}}} + 1$"
+HUGE = "$8^{8^{8^{8}}}$"
+
+
+@needed
+def test_the_number_of_processes_changes_no_result():
+    gold = [str(n) for n in range(40)]
+    texts = [rf"\boxed{{{n if n % 3 else n + 1}}}" for n in range(40)]
+    texts[5], gold[5] = SLOW, "7^7^7^7+2"
+    found = []
+    for workers in (1, 3):
+        reward = AnswerReward(workers=workers, timeout_s=1.0)
+        reward(completions=["1"] * 3, answer=["1", "2", "3"])  # SymPy is imported
+        found.append(reward(completions=texts, answer=gold))
+        reward.close()
+    assert found[0] == found[1]
+    assert found[0] == [float(n % 3 != 0 and n != 5) for n in range(40)]
+
+
+@needed
+def test_a_time_out_does_not_make_others_wait():
+    reward = AnswerReward(workers=2, timeout_s=4.0)
+    reward(completions=["1", "2"], answer=["2", "1"])
+    with ThreadPoolExecutor(1) as thread:
+        slow = thread.submit(reward, completions=[SLOW], answer=[HUGE])
+        time.sleep(0.5)
+        assert reward(completions=[r"\boxed{1}"] * 9, answer=["2"] * 9) == [0.0] * 9
+        assert not slow.done()
+        assert slow.result() == [0.0]
+    reward.close()
+
+
+@needed
+def test_a_completion_that_makes_math_verify_fail_is_wrong_and_not_left_out():
+    reward = AnswerReward(workers=1, timeout_s=1.0)
+    deep = r"\boxed{" + "(" * 20_000 + "1" + ")" * 20_000 + "}"
+    fractions = r"\boxed{" + r"\frac{1}{" * 3_000 + "1" + "}" * 3_001
+    assert reward(completions=[deep, fractions, "1"], answer=["1"] * 3)[:2] == [0.0, 0.0]
+    assert reward(completions=["1"], answer=["1"]) == [1.0]
+    reward.close()
+
+
+@needed
+def test_an_expected_answer_that_is_no_mathematics_gives_no_reward():
+    whole = Reward(
+        [RewardPart("answer", "answer", on_error="drop", function=AnswerReward(workers=1))]
+    )
+    assert whole(["", ""], ["Paris.", "3"], answer=["Paris", "3"]) == [None, 1.0]
+    assert compute_answer_score("a", "3", "Paris")["unscored"] == 1.0
+
+
+@needed
+def test_reading_boxes_takes_linear_time():
+    started = time.process_time()
+    for text in (r"\boxed{" * 50_000, r"\boxed{}" * 50_000, r"\boxed{1}," * 50_000, "{" * 400_000):
+        last_box(text)
+    assert time.process_time() - started < patience(1.5)
+
+
+@needed
+def test_every_expected_answer_is_looked_for_in_the_forms_that_models_write(answers):
+    good = ["42", r"\frac{1}{2}", "(3, 4)", "1e-05", r"$x^2$", "18 dollars"]
+    problems = [Problem(f"g{i}", "", answer=gold) for i, gold in enumerate(good)]
+    problems += [Problem("none", ""), Problem("words", "", answer="Paris")]
+    counts, failures = check_answers(problems, answers)
+    assert counts == {"answers": 7, "recognised": 7 - len(failures)}
+    assert [row["problem_id"] for row in failures if row["reason"]] == ["words"]
+    assert not [row for row in failures if row["problem_id"] in ("g0", "g1")]
 
 
 @needed
@@ -94,4 +244,4 @@ def test_problems_need_an_answer_that_is_mathematics(answers):
 @pytest.mark.skipif(installed, reason="math-verify is installed")
 def test_without_math_verify_the_extra_is_named():
     with pytest.raises(MissingDependencyError, match=r"pip install 'maxatk\[math\]'"):
-        load_reward("answer", verifier=None)
+        AnswerReward()

@@ -9,7 +9,8 @@ import pytest
 from maxatk.errors import DataError, InvalidValueError
 from maxatk.evaluation.folder import RESULTS
 from maxatk.folders import read_json, write_json
-from maxatk.studies.findings import GRADIENT_SPIKES, Study, study_tables
+from maxatk.studies.findings import GRADIENT_SPIKES, Study
+from maxatk.studies.findings_tables import study_tables
 from studies.conftest import SPIKED, STEADY
 
 
@@ -94,3 +95,17 @@ def test_one_or_two_seeds_say_nothing_of_other_trainings(seeded, build, seeds):
         assert (test.p, test.adjusted_p, test.significant) == (None, None, False)
         assert (test.low, test.high) == (test.prompts_low, test.prompts_high)
     assert not any("*" in cell.text for row in study_tables(study)["scores"].rows for cell in row)
+
+
+def test_a_study_says_when_a_model_chose_its_problems(seeded, build):
+    places = seeded([1, 2, 3])
+    assert build(places).selection is None
+    for place in places:
+        path = place.evaluation / RESULTS
+        results = read_json(path)
+        fields = {"selected_by": "0 < max@1 < 1 of 8 samples of base"}
+        results["per_problem"]["meta"] = [fields for _ in results["per_problem"]["ids"]]
+        write_json(path, results)
+    study = build(places)
+    assert "chosen by a model's own rewards (0 < max@1 < 1 of 8 samples of base)" in study.selection
+    assert Study.from_json(study.to_json()).selection == study.selection

@@ -8,7 +8,7 @@ from maxatk.evaluation.folder import RESULTS
 from maxatk.folders import read_json, write_json
 from maxatk.report.tables import change, change_interval, p_value
 from maxatk.studies import findings
-from maxatk.studies.findings import study_tables, write_tables
+from maxatk.studies.findings_tables import study_tables, write_tables
 from studies.conftest import STEADY
 
 TESTS = (

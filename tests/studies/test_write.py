@@ -6,7 +6,8 @@ import pytest
 
 from maxatk.evaluation.folder import RESULTS
 from maxatk.folders import TRAIN_RECORD, read_json, write_json
-from maxatk.studies.findings import Study, study_tables
+from maxatk.studies.findings import Study
+from maxatk.studies.findings_tables import study_tables
 from maxatk.studies.recipe import load_study
 from maxatk.studies.schedule import places
 from maxatk.studies.write import PAGE, write_study

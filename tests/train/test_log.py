@@ -15,7 +15,7 @@ from maxatk.exchange import read_log
 from maxatk.folders import TRAIN_RECORD
 from maxatk.records import TestResult, Verdict
 from maxatk.train import MaxAtKTrainer
-from maxatk.train.log import first_and_last, log_line
+from maxatk.training.summary import first_and_last, log_line
 from oracles import subsets
 
 from .conftest import GROUP, PROMPTS, config, text_reward

@@ -101,7 +101,7 @@ def test_a_number_of_groups_that_is_not_allowed_is_refused(tmp_path):
 
 
 def test_texts_that_no_file_can_hold_are_kept_as_far_as_they_go(tmp_path):
-    from maxatk.group_log import GroupLog, head_of
+    from maxatk.training.group_log import GroupLog, head_of
 
     log = GroupLog(tmp_path / "groups.jsonl", step=0, about={})
     log.append([{"step": 1, "group": "ab", "text": "a\ud800b\n\u2028"}])

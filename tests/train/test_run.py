@@ -16,8 +16,8 @@ from maxatk.models import PromptSettings, load_tokenizer, prompt_difference, pro
 from maxatk.records import TestCase
 from maxatk.settings import HIDDEN, from_mapping
 from maxatk.train import MaxAtKTrainer, TrainRecipe, train
-from maxatk.train.log import first_and_last
 from maxatk.train.run import to_dataset
+from maxatk.training.summary import first_and_last
 from maxatk.verifier import CodeReward, Verifier
 from tiny import save_tiny_model
 

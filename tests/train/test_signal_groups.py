@@ -12,7 +12,7 @@ from transformers import TrainingArguments
 
 from maxatk.errors import InvalidValueError
 from maxatk.train import MaxAtKTrainer
-from maxatk.train.rollouts import more_prompts, moves
+from maxatk.train.signal_groups import more_prompts, moves
 
 from .conftest import GROUP, PROMPTS, SpyTrainer, config, text_reward
 from .test_resume import SETTINGS

@@ -9,10 +9,10 @@ import yaml
 
 from maxatk.cli.main import main
 from maxatk.folders import TRAIN_RECORD
-from maxatk.group_log import GROUPS
 from maxatk.records import Outcome, TestResult, Verdict
-from maxatk.statistics.symptoms import RULES, findings
 from maxatk.train import MaxAtKTrainer
+from maxatk.training.group_log import GROUPS
+from maxatk.training.symptoms import SYMPTOMS, findings
 
 from .conftest import config, reward_with_gaps, text_reward
 
@@ -35,7 +35,7 @@ def log_of(moved):
 
 
 def found_in(log):
-    return {found.rule.name: found.evidence for found in findings(log)}
+    return {found.symptom.name: found.evidence for found in findings(log)}
 
 
 @pytest.fixture
@@ -181,7 +181,7 @@ def test_the_sampler_of_another_policy_and_few_effective_samples_are_ratios_that
 
 
 def test_what_a_log_does_not_know_breaks_no_rule():
-    names = [key for rule in RULES for key in rule.reads]
+    names = [key for rule in SYMPTOMS for key in rule.reads]
     unknown = {key: None for key in names if key not in ("loss", "grad_norm")}
     assert found_in([unknown, {"reward": 0.5}, {"train_loss": 0.0}]) == {}
     assert findings([]) == []
@@ -189,7 +189,7 @@ def test_what_a_log_does_not_know_breaks_no_rule():
 
 def test_every_rule_has_a_test_and_a_row_in_the_documents_and_no_two_have_one_name():
     tested = {*FAULTS, "memorizing", "best of many falls", "training destroys"}
-    names = [rule.name for rule in RULES]
+    names = [rule.name for rule in SYMPTOMS]
     assert sorted(names) == sorted(tested)
     page = Path(__file__).parents[2] / "docs" / "training-log.md"
     assert [name for name in names if f"\n| {name} | " not in page.read_text()] == []
@@ -220,7 +220,7 @@ def test_the_trainer_says_each_finding_once_and_diagnose_says_it_again(
     assert main(["diagnose", recipe["out"], "--format", "json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["findings"][0]["evidence"] == "every reward was 0.5 in all 6 rows of the log"
-    assert [rule["name"] for rule in found["rules"]] == [rule.name for rule in RULES]
+    assert [rule["name"] for rule in found["rules"]] == [rule.name for rule in SYMPTOMS]
     assert found["rules"][0]["evidence"]
     assert found["rules"][0]["reads"][0] == "reward"
 

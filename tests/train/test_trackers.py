@@ -11,7 +11,7 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from maxatk.errors import InvalidValueError, MissingDependencyError
-from maxatk.group_log import GROUPS
+from maxatk.training.group_log import GROUPS
 from processes import patience
 
 from .conftest import config

@@ -18,6 +18,9 @@ TYPES, TYPED = (
 )
 LIMITED = "def f(x):\n    return min(x, LIMIT)\n"
 MAIN = "a, b = map(int, input().split())\nprint(add(a, b))\n"
+READ = "import os\nprint(os.read(0, 9))\n"
+MAINS = "def main():\n    print(input())\n"
+GUARD = "if __name__ == '__main__':\n    main()\n"
 PY = "```python\n"
 END = "```\n"
 
@@ -90,7 +93,7 @@ COMPLETIONS = [
     # the prompt has opened the block
     (f"{ADD}{END}", "add", ADD),
     (f"{ADD}{END}This adds two numbers.", "add", ADD),
-    (f"{LOOP}{END}\nExample:\n```\n3\n{END}", None, "3\n"),
+    (f"{LOOP}{END}\nExample:\n```\n3\n{END}", None, LOOP),
     (f"{ADD}{END}\nUse:\n{PY}{USE}{END}", "add", ADD),
     (f"Here is the code\n```\n{ADD}{END}", "add", ADD),
     (f"Note: it adds\n```\n{ADD}{END}", "add", ADD),
@@ -131,6 +134,32 @@ COMPLETIONS = [
     (f"{PY}{PRIME}print(is_prime(7))\n{END}{PY}{SIEVE}{END}", "primes", SIEVE),  # it would print
     (f"{PY}n = int(input())\n{END}{PY}{LOOP}{END}", None, LOOP),  # nothing is lacking
     (f"{PY}{PRIME}{END}not needed:\n{PY}{ADD}{END}", "add", ADD),
+    # a program that reads the input, and what follows it
+    (f"{PY}{LOOP}{END}Example:\n{PY}print(2)\n{END}", None, LOOP),
+    (f"{PY}{LOOP}{END}Check:\n{PY}assert 1 + 1 == 2\n{END}", None, LOOP),
+    (f"```\n{LOOP}{END}Check:\n{PY}>>> 1 + 1\n2\n{END}", None, LOOP),
+    (f"{PY}{READ}{END}{PY}x()\n{END}", None, READ),
+    (f"{PY}{MAINS}{END}and\n{PY}{GUARD}{END}", None, f"{MAINS}\n{GUARD}"),
+    (f"```python3.11\n{LOOP}{END}Output:\n```\n2\n{END}", None, LOOP),
+    (f"```python3.12\n{USE}{END}Output:\n```\n3\n{END}", None, USE),
+    (f"```py3.9\n{ADD}{END}", "add", ADD),
+    (f"```\n{USE}{END}Output:\n```\n1 2\n{END}", None, USE),
+    (f"{LOOP}\n\nOutput:\n```\n1 2\n{END}", None, LOOP),
+    (f"{PY}{LOOP}{END}No, it is\n{PY}{MAIN}{END}", None, MAIN),  # both read it: the last one
+    # blocks in other wrapping
+    (f"````markdown\nHere it is:\n{PY}{LOOP}{END}Done.\n````\n", None, LOOP),
+    ("> Sure:\n> ```python\n> if 1:\n>     x()\n> ```\nBye", None, "if 1:\n    x()\n"),
+    (f"{PY}%%writefile a.py\n{LOOP}{END}", None, LOOP),
+    ("```python print(1)```", None, "print(1)\n"),
+    # special tokens
+    (f"{BODY}<|endoftext|>", "add", BODY),
+    (f"{BODY}<|im_end|>\n<|im_end|>", "add", BODY),
+    (f"{BODY}</s>", "add", BODY),
+    (f"{PY}{ADD}{END.strip()}<|im_end|>\n<|im_start|>user\n{PY}{WRONG}{END}", "add", ADD),
+    (f"{PY}{ADD}{END}<｜end▁of▁sentence｜>{PY}{WRONG}{END}", "add", ADD),
+    ("print('<|im_end|>')<|im_end|>", None, "print('<|im_end|>')"),
+    (f"{PY}print('<|im_end|>')\n{END}", None, "print('<|im_end|>')\n"),
+    (f"<s>old</s> {PY}{ADD}{END}", "add", ADD),
     # tags
     (f"[PYTHON]\n{ADD}[/PYTHON]\n[TESTS]\nassert add(1, 2) == 3\n[/TESTS]", "add", ADD),
     (f"[PYTHON]\n{LOOP}[/PYTHON]", None, LOOP),

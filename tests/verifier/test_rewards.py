@@ -101,7 +101,7 @@ def test_an_unscorable_sample_is_nan_for_verl(monkeypatch):
         def program_of(self, completion, entry_point):
             return completion
 
-    monkeypatch.setattr(of_programs, "shared_verifier", lambda workers: Broken())
+    monkeypatch.setattr(of_programs, "shared_verifier", lambda *_: Broken())
     score = compute_score("a", "x", TESTS, binary=True)
     assert math.isnan(score["score"])
     assert score["unscored"] == 1.0

@@ -23,9 +23,9 @@ from maxatk.errors import InvalidValueError, MissingFileError
 from maxatk.evaluation import results_of_folder
 from maxatk.evaluation.failures import FailedTest
 from maxatk.folders import write_json
-from maxatk.group_log import GROUPS, GroupLog, prompt_key
 from maxatk.jsonl import write_jsonl
 from maxatk.records import Outcome, Sample, Score
+from maxatk.training.group_log import GROUPS, GroupLog, prompt_key
 from maxatk.view.answers import Answers
 from maxatk.view.server import View
 from maxatk.view.watched import WatchedTraining, advantages_under, runs_in
@@ -190,9 +190,9 @@ def test_advantages_of_every_method_are_those_of_the_package(method):
     for number, sample in enumerate(group["samples"]):
         sample["answer"] = number % 2
     row = METHODS[method]
-    answers = [[0, 1, 0, 1]] if row.kind.needs_answers else None
+    answers = [[0, 1, 0, 1]] if row.credit_row.needs_answers else None
     expected = advantages([REWARDS], method, 2, answers=answers)[0]
-    per_sample = 1 if row.kind.per_sample or row.scale == "std" else 4
+    per_sample = 1 if row.credit_row.per_sample or row.scale == "std" else 4
     values = np.array(advantages_under(group, method, 2))
     assert np.allclose(values, expected) or np.allclose(values, per_sample * expected)
     assert np.any(values != 0)

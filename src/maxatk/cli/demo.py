@@ -49,16 +49,22 @@ def command(
         )
     everywhere = places(study)
     check_study(study, everywhere)
-    found, seconds = carry_out(study, everywhere, jobs=jobs or min(default_jobs(), _MOST_JOBS))
+    if jobs is None:
+        jobs = min(default_jobs(), _MOST_JOBS)
+    findings, seconds = carry_out(study, everywhere, jobs=jobs)
     from maxatk.studies.write import PAGE, remarks
 
     page = Path(study.out) / PAGE
     results = {place.variant.name: load_results(place.evaluation) for place in everywhere}
     tables = results_output(results)
-    tables["stages"] = Output([{"stage": name, "seconds": s} for name, s in seconds.items()])
+    tables["stages"] = Output(
+        [{"stage": name, "seconds": taken} for name, taken in seconds.items()]
+    )
     tables["files"] = Output([{"report": str(page)}])
-    meaningless = ["A check of all stages: these numbers mean nothing."]
-    sentences = meaningless if fast else remarks(study, found.comparison)
+    if fast:
+        sentences = ["A check of all stages: these numbers mean nothing."]
+    else:
+        sentences = remarks(study, findings.comparison)
     spent = ", ".join(f"{name} {taken:.0f} s" for name, taken in seconds.items())
     lines = [*sentences, f"report: {page}", f"stages: {spent}"]
     emit(tables, format, text="\n".join(lines))

@@ -15,9 +15,9 @@ from maxatk.diagnose.gradients import gradient_tables
 from maxatk.diagnose.prospects import Rows, prospects
 from maxatk.errors import InvalidValueError
 from maxatk.evaluation.folder import SCORES
-from maxatk.group_log import training_log
 from maxatk.report.tables import Table, TidyRow, share, table_of_rows
-from maxatk.statistics.symptoms import RULES, findings, training_rows
+from maxatk.training.group_log import training_log
+from maxatk.training.symptoms import SYMPTOMS, findings, training_rows
 
 
 def command(
@@ -76,12 +76,16 @@ def _print_findings(folder: Path, log: Sequence[TidyRow], output_format: OutputF
     if not rows:
         raise InvalidValueError(f"folder: {str(folder)!r}: its log has no row about training")
     broken = [
-        {"finding": finding.rule.name, "evidence": finding.evidence, "remedy": finding.rule.remedy}
+        {
+            "finding": finding.symptom.name,
+            "evidence": finding.evidence,
+            "remedy": finding.symptom.remedy,
+        }
         for finding in findings(log)
     ]
     evidence = {row["finding"]: row["evidence"] for row in broken}
-    rules = [{**dataclasses.asdict(rule), "evidence": evidence.get(rule.name)} for rule in RULES]
-    text = f"{len(broken)} of {len(RULES)} rules fire on {rows} rows of the log"
+    rules = [{**dataclasses.asdict(rule), "evidence": evidence.get(rule.name)} for rule in SYMPTOMS]
+    text = f"{len(broken)} of {len(SYMPTOMS)} rules fire on {rows} rows of the log"
     emit({"findings": shown(broken), "rules": Output(rules)}, output_format, text=text)
 
 

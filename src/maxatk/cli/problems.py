@@ -10,9 +10,8 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from maxatk.cli.flags import one_of
-from maxatk.cli.output import Output, OutputFormat, emit, refuse_two_outputs, shown
+from maxatk.cli.output import Output, OutputFormat, emit, refuse_two_outputs, say_aside, shown
 from maxatk.cli.progress import ProgressMode, progress_of
-from maxatk.engines.verl.dataset import write_parquet
 from maxatk.errors import DataError, InvalidValueError, MissingFileError, unknown_name
 from maxatk.evaluation.problem_selection import select_problems
 from maxatk.jsonl import write_jsonl
@@ -22,6 +21,7 @@ from maxatk.problems.check import check_solutions
 from maxatk.problems.load import read_problems
 from maxatk.settings import apply_overrides, read_recipe
 from maxatk.verifier import VerifierSettings
+from maxatk.verl.dataset import write_parquet
 
 _TESTS, _LONGEST = 3, 1000  # tests of a problem, and characters of a text of one, that are shown
 Overrides = Annotated[tuple[str, ...], tyro.conf.Positional]
@@ -175,6 +175,8 @@ def select(
     """Keep the problems whose max@k in an evaluation lies strictly between two values.
 
     With the defaults these are those that have a signal to train on: not all rewards are 0, or 1.
+    They are for training. To compare models take problems that no model chose: these favour the
+    model of the run where k is large, because it solves each of them sometimes.
 
     Example: maxatk problems select runs/eval/base --out runs/train.jsonl
 
@@ -191,6 +193,10 @@ def select(
         raise DataError(f"{run}: no problem has a max@{k} between the bounds; {out} is not written")
     write_jsonl(out, (problem.to_json() for problem in chosen))
     print(f"{out}: {len(chosen)} problems")
+    say_aside(
+        "These problems are for training: a comparison on them favours the model that chose them "
+        "at large k. Each has the rule in meta.selected_by."
+    )
 
 
 command = one_of(

@@ -16,7 +16,8 @@ from maxatk.check import at_least
 from maxatk.cli.output import Output, OutputFormat, emit, facts_text, say_aside
 from maxatk.cli.progress import progress_of
 from maxatk.errors import MaxAtKError, printable
-from maxatk.studies.findings import Study, study_rows, study_tables
+from maxatk.studies.findings import Study
+from maxatk.studies.findings_tables import study_rows, study_tables
 from maxatk.studies.recipe import StudyRecipe, load_study
 from maxatk.studies.schedule import Place, check_study, places, planned, write_recipes
 from maxatk.studies.stages import default_jobs, finished_seconds, run_stages
@@ -46,14 +47,17 @@ def command(
     """
     at_least("--jobs", jobs, 1)
     study = load_study(recipe, overrides)
-    jobs = jobs or (1 if study.mini is None else default_jobs())
+    if jobs is None:
+        jobs = 1 if study.mini is None else default_jobs()
     everywhere = places(study)
     check_study(study, everywhere)
-    names = [stage.name for stage in planned(study, everywhere, cores=1, jobs=jobs)]
-    stages = {name: finished_seconds(study.work_folder, name) for name in names}
-    plan = _plan_text(study, stages)
+    stages = planned(study, everywhere, cores=1, jobs=jobs)
+    seconds = {stage.name: finished_seconds(study.work_folder, stage.name) for stage in stages}
+    plan = _plan_text(study, seconds)
     if dry_run:
-        left = [{"stage": n, "kind": _kind(n)} for n, seconds in stages.items() if seconds is None]
+        left = [
+            {"stage": name, "kind": _kind(name)} for name, taken in seconds.items() if taken is None
+        ]
         emit({"plan": Output(left)}, format, text=plan)
         return
     # It comes before hours of work, and may share the output with nothing but text.
@@ -61,11 +65,18 @@ def command(
         print(printable(plan), flush=True)
     else:
         say_aside(plan)
-    found, _ = carry_out(study, everywhere, jobs=jobs)
-    rows = study_rows(found)
+    findings, _ = carry_out(study, everywhere, jobs=jobs)
+    rows = study_rows(findings)
     tables = {name: Output(of_table) for name, of_table in rows.items()}
-    tables["scores"] = Output(rows["scores"], study_tables(found)["scores"], study.title)
-    emit(tables, format, text=f"results: {study.out}")
+    tables["scores"] = Output(rows["scores"], study_tables(findings)["scores"], study.title)
+    if findings.selection is not None:
+        say_aside(findings.selection)
+    lines = [f"results: {study.out}"]
+    if findings.front is not None:
+        from maxatk.studies.write import front_sentences  # imports matplotlib
+
+        lines = [*front_sentences(findings.front), *lines]
+    emit(tables, format, text="\n".join(lines))
 
 
 def carry_out(
@@ -78,21 +89,27 @@ def carry_out(
         write_recipes(study, stages)
         with progress_of("stages", parts={"": "finished"}) as report:
             report(0, len(stages))
-            work, finish = study.work_folder, report.finish
-            seconds = run_stages(list(stages), work, report, finish, jobs=jobs)
+            seconds = run_stages(list(stages), study.work_folder, report, report.finish, jobs=jobs)
         from maxatk.studies.write import write_study  # imports matplotlib
 
         return write_study(study, everywhere), seconds
 
 
-def _plan_text(study: StudyRecipe, stages: Mapping[str, float | None]) -> str:
-    left = [name for name, seconds in stages.items() if seconds is None]
-    finished = f"{len(stages)}, {len(stages) - len(left)} of them finished"
-    facts = {"models": f"{len(study.variants)} x {len(study.seeds)} seeds", "stages": finished}
+def _plan_text(study: StudyRecipe, seconds: Mapping[str, float | None]) -> str:
+    """Say how much there is to do; `seconds` are those of the finished stages, else None."""
+    left = [name for name, taken in seconds.items() if taken is None]
+    facts = {
+        "models": f"{len(study.variants)} x {len(study.seeds)} seeds",
+        "stages": f"{len(seconds)}, {len(seconds) - len(left)} of them finished",
+    }
     for kind, count in Counter(map(_kind, left)).items():
-        taken = [t for name, t in stages.items() if _kind(name) == kind and t is not None]
-        each = f", finished ones took {sum(taken) / len(taken):,.0f} s each" if taken else ""
-        facts[kind] = f"{count} left{each}"
+        facts[kind] = f"{count} left"
+        finished = [
+            taken for name, taken in seconds.items() if _kind(name) == kind and taken is not None
+        ]
+        if finished:
+            mean = sum(finished) / len(finished)
+            facts[kind] += f", finished ones took {mean:,.0f} s each"
     return f"{study.title}\n{facts_text(facts)}"
 
 

@@ -17,7 +17,7 @@ from maxatk.cli.output import Output, OutputFormat, facts_text, say_aside
 from maxatk.cli.progress import ProgressMode, progress_of
 from maxatk.folders import last_checkpoint, read_training
 from maxatk.settings import from_mapping, read_recipe
-from maxatk.statistics.symptoms import findings
+from maxatk.training.symptoms import findings
 
 if TYPE_CHECKING:
     from maxatk.train.preview import Preview
@@ -95,11 +95,11 @@ def what_is_kept(out: Path) -> str:
 
 def _print_outcome(out: Path, output_format: OutputFormat) -> None:
     """Print where the model is and how max@k moved, from the log of the whole training."""
-    from maxatk.train.log import first_and_last, lacking
+    from maxatk.training.summary import first_and_last, lacking
 
     history = read_training(out)["log_history"]
     moved = first_and_last(history)
-    if wrong := [found.rule.name for found in findings(history)]:
+    if wrong := [found.symptom.name for found in findings(history)]:
         say_aside(f"warning: {', '.join(wrong)}; maxatk diagnose {out} has evidence and remedies")
     rows = [{"metric": n, "first": first, "last": last} for n, (first, last) in moved.items()]
     text = f"trained model: {out}"

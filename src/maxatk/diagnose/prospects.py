@@ -220,7 +220,7 @@ def in_bands(chances: FloatArray) -> dict[str, npt.NDArray[np.bool_]]:
 
 def used(method: str, n: int, k: int) -> dict[str, Any]:
     """Return the method, n and k of a row, without the k of a method that has none."""
-    return {"method": method, "n": n, "k": k if METHODS[method].kind.uses_k else None}
+    return {"method": method, "n": n, "k": k if METHODS[method].credit_row.uses_k else None}
 
 
 def _problems_needed(difference: float, k: int, samples: int, chances: FloatArray) -> int | None:

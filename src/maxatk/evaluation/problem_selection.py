@@ -1,15 +1,22 @@
-"""Problems chosen by what a model made of them."""
+"""Problems chosen by how well a model did on them, with a record of that in each problem."""
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from maxatk.check import require
 from maxatk.errors import DataError, MissingFileError
 from maxatk.evaluation.folder import problems_digest
 from maxatk.evaluation.load import results_of_folder
+from maxatk.evaluation.results import Results
 from maxatk.problems.load import load_problems
 from maxatk.records import Problem
+
+SELECTED_BY = "selected_by"
+"""The field of a problem's `meta` that says by which model and how the problem was chosen."""
 
 
 def select_problems(
@@ -22,8 +29,10 @@ def select_problems(
 ) -> list[Problem]:
     """Return the problems whose max@k in a run lies strictly between two values, in their order.
 
-    `problems` are by default those of the run. Raises MissingFileError without the run or its
-    problems, InvalidValueError for the bounds and the k, DataError for other problems.
+    `problems` are by default those of the run. The `meta` of every problem gets the field
+    `selected_by`, because a set that was chosen by a model's own successes favours that model: see
+    `selection_note`. Raises MissingFileError without the run or its problems, InvalidValueError for
+    the bounds and the k, DataError for other problems.
     """
     require(0 <= above < below <= 1, "max@k", "within bounds 0 <= min < max <= 1", (above, below))
     results = results_of_folder(run, ks=[k])
@@ -31,8 +40,41 @@ def select_problems(
     if source is None:
         raise MissingFileError(f"problems: {str(run)!r} does not say where its problems are")
     values = dict(zip(results.ids, results.per_problem.values["max@k"][k], strict=True))
-    chosen = [problem for problem in load_problems(str(source)) if problem.id in values]
+    candidates = [problem for problem in load_problems(str(source)) if problem.id in values]
     recorded = results.recorded("settings.problems.sha256")
-    if len(chosen) != len(values) or recorded not in (None, problems_digest(chosen)):
+    if len(candidates) != len(values) or recorded not in (None, problems_digest(candidates)):
         raise DataError(f"problems: are not those that {str(run)!r} was run on")
-    return [p for p in chosen if (v := values[p.id]) is not None and above < v < below]
+    rule = f"{above:g} < max@{k} < {below:g} of {_drawn_by(results, run)}"
+    chosen = []
+    for problem in candidates:
+        value = values[problem.id]
+        if value is not None and above < value < below:
+            chosen.append(_with_selection(problem, rule))
+    return chosen
+
+
+def selection_note(meta: Iterable[Mapping[str, Any]] | None) -> str | None:
+    """Return what to say beside numbers over such problems, None where no model chose any.
+
+    `meta` is that of the problems, as `Results.per_problem` and `Problem` have it.
+    """
+    rules = {str(fields[SELECTED_BY]): None for fields in meta or () if SELECTED_BY in fields}
+    if not rules:
+        return None
+    return (
+        f"problems chosen by a model's own rewards ({'; '.join(rules)}): they favour that model at "
+        "large k, and say nothing of problems in general"
+    )
+
+
+def _drawn_by(results: Results, run: str | Path) -> str:
+    """Say whose samples a run has, and how many of a problem."""
+    model = results.recorded("settings.model.model") or run
+    return f"{max(results.per_problem.samples)} samples of {model}"
+
+
+def _with_selection(problem: Problem, rule: str) -> Problem:
+    """Return the problem with the rule in its meta, behind those that chose it before."""
+    earlier = problem.meta.get(SELECTED_BY)
+    rules = rule if earlier is None else f"{earlier}; {rule}"
+    return dataclasses.replace(problem, meta={**problem.meta, SELECTED_BY: rules})

@@ -12,8 +12,8 @@ from torch.nn.functional import cross_entropy
 from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedTokenizerBase, Qwen2Config, Qwen2ForCausalLM, Qwen2Tokenizer
 
-from maxatk.mini.build import WarmStart
 from maxatk.mini.problems import MiniProblem, Noise
+from maxatk.mini.settings import WarmStart
 
 CONTEXT = 128  # tokens; the longest prompt with its completion needs about 80
 END_OF_TEXT = "<|endoftext|>"
@@ -83,7 +83,7 @@ def noisy_corpus(
 ) -> list[tuple[str, str]]:
     """Return one (prompt, spoilt solution) pair for every problem."""
     rng = random.Random(f"noise/{seed}")
-    return [(p.problem.prompt, p.noisy(rng, noise)) for p in problems]
+    return [(mini.problem.prompt, mini.noisy(rng, noise)) for mini in problems]
 
 
 def warm_start(
@@ -111,13 +111,13 @@ def warm_start(
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
     model.train()
     losses = []
-    prompts, completions = (
-        tokenizer(list(texts))["input_ids"] for texts in zip(*corpus, strict=True)
-    )
-    encoded = [(p, [*c, tokenizer.eos_token_id]) for p, c in zip(prompts, completions, strict=True)]
+    encoded = _encoded(tokenizer, corpus)
     for done, batch in enumerate(_batches(encoded, settings.batch_size, seed=seed), start=1):
-        ids = _padded([p + c for p, c in batch], tokenizer.pad_token_id)
-        labels = _padded([[_IGNORED] * len(p) + c for p, c in batch], _IGNORED)
+        ids = _padded([prompt + completion for prompt, completion in batch], tokenizer.pad_token_id)
+        # The loss is that of the completions alone.
+        labels = _padded(
+            [[_IGNORED] * len(prompt) + completion for prompt, completion in batch], _IGNORED
+        )
         # Padding stands on the right, behind a causal mask: no attention mask is needed.
         logits = model(input_ids=ids, use_cache=False).logits
         loss = cross_entropy(
@@ -135,6 +135,20 @@ def warm_start(
     return losses
 
 
+def _encoded(
+    tokenizer: PreTrainedTokenizerBase, corpus: Sequence[tuple[str, str]]
+) -> list[tuple[list[int], list[int]]]:
+    """Return the ids of every prompt, and of its completion with the end of text."""
+    prompts, completions = (
+        tokenizer(list(texts))["input_ids"] for texts in zip(*corpus, strict=True)
+    )
+    end = tokenizer.eos_token_id
+    return [
+        (prompt, [*completion, end])
+        for prompt, completion in zip(prompts, completions, strict=True)
+    ]
+
+
 def _batches(
     encoded: list[tuple[list[int], list[int]]], batch_size: int, *, seed: int
 ) -> Iterator[list[tuple[list[int], list[int]]]]:
@@ -143,6 +157,7 @@ def _batches(
     order = rng.sample(range(len(encoded)), len(encoded))
     lengths = [len(prompt) + len(completion) for prompt, completion in encoded]
     window = batch_size * _BUCKET_BATCHES
+    # Sorted in windows, not all at once: the order stays random over the epoch.
     for start in range(0, len(order), window):
         by_length = sorted(order[start : start + window], key=lengths.__getitem__)
         starts = list(range(0, len(by_length), batch_size))

@@ -168,8 +168,8 @@ class MiniProblem:
         text = READ + "".join(stage.line for stage in stages)
         if rng.random() >= noise.delete:
             return text
-        place = rng.randrange(len(text))
-        return text[:place] + text[place + 1 :]
+        deleted = rng.randrange(len(text))
+        return text[:deleted] + text[deleted + 1 :]
 
 
 def generate_problems(
@@ -192,12 +192,18 @@ def generate_problems(
     made = 0
     while made < count:
         operations = rng.choices(list(OPERATION_COUNTS), weights=list(OPERATION_COUNTS.values()))[0]
-        groups = [*(rng.choice(list(OPERATIONS.values())) for _ in range(operations)), ANSWERS]
-        pipeline = Pipeline(tuple(_zipf(group, rng) for group in groups))
+        categories = [rng.choice(list(OPERATIONS.values())) for _ in range(operations)]
+        categories.append(ANSWERS)
+        pipeline = Pipeline(tuple(_zipf(stages, rng) for stages in categories))
         cases = _draw_cases(pipeline, rng, EXAMPLES + tests)
-        if cases is None or (prompt := _prompt(pipeline, cases[:EXAMPLES], rng)) in seen:
+        if cases is None:
             continue
-        hidden = tuple(TestCase(input=given + "\n", output=out) for given, out in cases[EXAMPLES:])
+        prompt = _prompt(pipeline, cases[:EXAMPLES], rng)
+        if prompt in seen:
+            continue
+        hidden = tuple(
+            TestCase(input=numbers + "\n", output=output) for numbers, output in cases[EXAMPLES:]
+        )
         problem = Problem(
             id=f"{prefix}-{made:05d}",
             prompt=prompt,
@@ -211,6 +217,7 @@ def generate_problems(
 
 
 def _zipf(stages: tuple[PipelineStage, ...], rng: random.Random) -> PipelineStage:
+    """Return one of the stages, the r-th of them with a chance in proportion to 1 / r."""
     return rng.choices(stages, weights=[1 / rank for rank in range(1, len(stages) + 1)])[0]
 
 
@@ -228,9 +235,10 @@ def _draw_cases(pipeline: Pipeline, rng: random.Random, count: int) -> list[tupl
 
 
 def _prompt(pipeline: Pipeline, examples: list[tuple[str, str]], rng: random.Random) -> str:
-    words = [s.name if rng.random() < 0.5 else s.category for s in pipeline.stages]
-    shown = [f"{given} > {output.strip()}" for given, output in examples]
-    return "\n".join([" ".join(words), *shown, "#\n"])
+    """Return the stages, each by its name or its category, the examples, and where to go on."""
+    words = [stage.name if rng.random() < 0.5 else stage.category for stage in pipeline.stages]
+    lines = [f"{numbers} > {output.strip()}" for numbers, output in examples]
+    return "\n".join([" ".join(words), *lines, "#\n"])
 
 
 def _replace_stage(stage: PipelineStage, rng: random.Random, noise: Noise) -> PipelineStage:
@@ -238,5 +246,6 @@ def _replace_stage(stage: PipelineStage, rng: random.Random, noise: Noise) -> Pi
     if draw < noise.same_category:
         return rng.choice(ANSWERS if stage.category == "answer" else OPERATIONS[stage.category])
     if draw < noise.same_category + noise.any_stage:
-        return rng.choice([*ANSWERS, *(s for group in OPERATIONS.values() for s in group)])
+        operations = [stage for stages in OPERATIONS.values() for stage in stages]
+        return rng.choice([*ANSWERS, *operations])
     return stage

@@ -2,6 +2,7 @@
 
 from maxatk.objectives.advantage import Form, advantages, effective_sample_size, weighting
 from maxatk.objectives.best_of import best_of
+from maxatk.objectives.influence import influence
 from maxatk.objectives.methods import METHODS, Method, as_method, check_group_size
 from maxatk.objectives.metrics import (
     chance_of_best,
@@ -11,9 +12,8 @@ from maxatk.objectives.metrics import (
     order_at_k,
     pass_at_k,
 )
-from maxatk.objectives.objective import method_of
 from maxatk.objectives.order import OrderWeights
-from maxatk.objectives.statistic import influence
+from maxatk.objectives.setting import method_of
 
 __all__ = [
     "METHODS",

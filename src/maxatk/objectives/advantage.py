@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -10,20 +9,16 @@ import numpy.typing as npt
 
 from maxatk.check import is_number, require
 from maxatk.errors import InvalidValueError, unknown_name
-from maxatk.objectives import rule
 from maxatk.objectives.checks import FloatArray, as_floats, as_k, refuse_k_above
-from maxatk.objectives.group import Group, centred, root_sum_of_squares
+from maxatk.objectives.group import Group
 from maxatk.objectives.layout import Layout, layout_of
-from maxatk.objectives.methods import BASELINES, Method, as_method, check_group_size
-from maxatk.objectives.off_policy import over_ties
+from maxatk.objectives.methods import Method, as_method, check_group_size
+from maxatk.objectives.scales import divisors_of
 from maxatk.objectives.subsets import shares_of_draws
 from maxatk.objectives.symmetric import all_means
 
 Form: TypeAlias = Literal["ppo", "reinforce"]
 
-_STD_DDOF = 1  # n - 1, as TRL's GRPOTrainer; eq. (5) is silent
-_STD_EPSILON = 1e-4  # added to the std, in the unit of the credits: as TRL
-_LEAST_STD = 1e-6  # under a correction, on-policy credits that spread less have no signal
 _LOG_RATIOS = (-36.0, 700.0)  # nats, beyond which exp is 0 or overflows float64
 _OVERFLOW = "advantages: overflow; rewards or log_ratios are too large (a smaller clamp helps)"
 
@@ -68,26 +63,27 @@ def advantages(
     Source: "The Best of N Worlds", eq. (5), (9), (10), section 3.3, appendices A and E.
     """
     layout, rows = layout_of(rewards, groups)
-    method, size = as_method(method), as_k(k)
+    method = as_method(method)
+    size = as_k(k)
     _check(layout, method, selection, answers, form)
-    needed = check_group_size(method, size, layout.width)
-    # One sample has nothing to be compared with.
-    needed = max(needed, 1 if BASELINES[method.baseline].keeps_level else 2)
+    needed = _samples_needed(method, size, layout.width)
     layout.warn_of_fewer(needed, "their advantages are 0", depth=2)
     logs = None if log_ratios is None else layout.rows("log_ratios", log_ratios)
     scores = None if selection is None else layout.rows("selection", selection)
     if callable(method.credit):  # the order of the samples, in which no rank is favoured
         scores = np.broadcast_to(np.arange(float(layout.width)), rows.shape)
     codes = None if answers is None else layout.codes("answers", answers)
-    weights, deltas = method.weights(size) or Group.weights, _clamped_deltas(rows, logs, clamp)
-    whole = Group(rows, deltas, size, weights, scores, codes, method.inverse_temperature)
-    result = np.zeros(rows.shape)
-    with np.errstate(over="ignore", invalid="ignore"):  # refused below
-        for places, group in whole.scored(needed):
-            result.ravel()[places] = _of_groups(group, method, form, logs is not None)
-    if not np.isfinite(result).all():
-        raise InvalidValueError(_OVERFLOW)
-    restored: FloatArray = layout.of_samples(result)
+    all_groups = Group(
+        rewards=rows,
+        deltas=_clamped_deltas(rows, logs, clamp),
+        k=size,
+        weights=method.weights(size) or Group.weights,
+        scores=scores,
+        answers=codes,
+        beta=method.inverse_temperature,
+    )
+    values = _of_rows(all_groups, needed, method, form, off_policy=logs is not None)
+    restored: FloatArray = layout.of_samples(values)
     return restored
 
 
@@ -98,13 +94,20 @@ def _check(layout: Layout, method: Method, selection: Any, answers: Any, form: o
         raise InvalidValueError(f"rewards: {wanted}, got {layout.shape}")
     if form not in get_args(Form):
         raise unknown_name("form", str(form), get_args(Form))
-    if selection is not None and method.kind.order is None:
+    if selection is not None and method.credit_row.order is None:
         raise InvalidValueError(
             f"selection: the credit {method.credit!r} has no order of samples; allowed: None"
         )
-    if method.kind.needs_answers == (answers is None):
+    if method.credit_row.needs_answers == (answers is None):
         wanted = "are needed by" if answers is None else "have no use in"
         raise InvalidValueError(f"answers: {wanted} the credit {method.credit!r}")
+
+
+def _samples_needed(method: Method, k: int, width: int) -> int:
+    """Return the fewest scored samples of a group; raise InvalidValueError if none has as many."""
+    needed = check_group_size(method, k, width)
+    # One sample has nothing to be compared with.
+    return needed if method.baseline_row.keeps_level else max(needed, 2)
 
 
 def _clamped_deltas(rows: FloatArray, logs: FloatArray | None, clamp: float | None) -> FloatArray:
@@ -122,60 +125,32 @@ def _clamped_deltas(rows: FloatArray, logs: FloatArray | None, clamp: float | No
     return clamped
 
 
-def _of_groups(group: Group, method: Method, form: Form, off_policy: bool) -> FloatArray:
+def _of_rows(
+    rows: Group, needed: int, method: Method, form: Form, *, off_policy: bool
+) -> FloatArray:
+    """Return the advantages (P, n) of samples in any order, 0 for those without a reward."""
+    advantages = np.zeros(rows.rewards.shape)
+    with np.errstate(over="ignore", invalid="ignore"):  # refused below
+        for places, group in rows.scored(needed):
+            advantages.ravel()[places] = _of_groups(group, method, form, off_policy=off_policy)
+    if not np.isfinite(advantages).all():
+        raise InvalidValueError(_OVERFLOW)
+    return advantages
+
+
+def _of_groups(group: Group, method: Method, form: Form, *, off_policy: bool) -> FloatArray:
     """Return (credit - baseline) / scale in a form, (P, n), and 0 for groups of equal rewards."""
-    baseline = BASELINES[method.baseline]
-    if method.kind.formulas or baseline.rule is None:
-        values = slopes = method.kind.formulas[method.baseline](group)
-    elif off_policy and method.correction != "none":
-        values, slopes = over_ties(baseline.corrected[method.correction], baseline.rule, group)
-    else:
-        values = slopes = group.on_policy(baseline.rule)
-    result = values + group.deltas * slopes if form == "reinforce" else values
+    values, slopes = method.credit_minus_baseline(group, off_policy=off_policy)
+    advantages = values + group.deltas * slopes if form == "reinforce" else values
     if method.scale != "none":
-        divisors = _divisors(group, method, values)
+        divisors = divisors_of(group, method, values)
         if not np.isfinite(divisors).all():
             raise InvalidValueError(_OVERFLOW)
-        result = result / np.where(divisors == 0, np.inf, divisors)
+        advantages = advantages / np.where(divisors == 0, np.inf, divisors)
     # Equal rewards carry no signal; rounding, and a mean of unequal ratios, would leave some.
     if not method.keeps_level and group.equal.any():
-        result = np.where(group.equal, 0.0, result)
-    return result
-
-
-def _std_of_credits(group: Group, method: Method, values: FloatArray) -> FloatArray:
-    """Return std + eps, (P, 1), as TRL, and 0 for a group whose std is rounding or too small."""
-    n = group.rewards.shape[-1]
-    ordered, uncorrected = method.kind.order is not None, method.correction == "none"
-    credits = group.on_policy(rule.mean) if ordered else group.centred_rewards
-    root = math.sqrt(max(n - _STD_DDOF, 1))
-    plain = std = root_sum_of_squares(credits) / root
-    if values is not credits:  # the larger one counts
-        std = np.maximum(plain, root_sum_of_squares(centred(values)) / root)
-    divisors: FloatArray = std + _STD_EPSILON
-    if not ordered or (uncorrected and method.keeps_level):
-        return divisors
-    rounding = np.ptp(n * np.finfo(float).eps * group.rewards, axis=-1, keepdims=True)
-    weak = std < rounding if uncorrected else plain < np.maximum(_LEAST_STD, rounding)
-    return np.where(weak, 0.0, divisors)
-
-
-def _divisors(group: Group, method: Method, values: FloatArray) -> FloatArray:
-    """Return what the scale of a method divides by, (P, 1), 0 for a group without signal."""
-    rewards, n = group.rewards, group.rewards.shape[-1]
-    if method.scale == "std":
-        return _std_of_credits(group, method, values)
-    if method.scale == "mean":  # of the rewards, as MaxRL has it, unless it is rounding
-        mean = rewards.mean(axis=-1, keepdims=True)
-        rounding = n * np.finfo(float).eps * np.abs(rewards).max(axis=-1, keepdims=True)
-        return np.where(np.abs(mean) <= rounding, 0.0, mean)
-    # k / n times the std over the k-subsets. Below the best reward, rounding leaves no spread.
-    shares, below = group.weights.of_group(n), rewards[:, -1:] - rewards
-    if group.scores is not None:
-        shares = rule.selected_weights(shares, group.scores)
-    mean = (below * shares).sum(axis=1, keepdims=True)
-    std: FloatArray = group.k / n * root_sum_of_squares((below - mean) * np.sqrt(shares))
-    return std
+        advantages = np.where(group.equal, 0.0, advantages)
+    return advantages
 
 
 def effective_sample_size(
@@ -193,8 +168,9 @@ def effective_sample_size(
     ratios = 1 + _clamped_deltas(np.zeros_like(logs), logs, clamp)
     ratios /= ratios.max(axis=-1, keepdims=True)
     squares = ratios**2
-    # Each is divided by its mean, which the k-th powers of large and small ratios would need.
-    mean, mean_square = ratios.mean(axis=-1), squares.mean(axis=-1)
+    # Each is divided by its mean: the k-th powers of large and of small ratios leave floats.
+    mean = ratios.mean(axis=-1)
+    mean_square = squares.mean(axis=-1)
     both = np.concatenate([ratios / mean[:, None], squares / mean_square[:, None]])
     first, second = all_means(both, size).reshape(2, -1)  # one pass: its steps are what it costs
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):  # refused below
@@ -213,12 +189,18 @@ def weighting(method: str | Method, n: int, k: int = 4, rates: npt.ArrayLike = 0
 
     Raises InvalidValueError for rates outside [0, 1] and what `advantages` refuses.
     """
-    method, size = as_method(method), as_k(n, field="n")
+    method = as_method(method)
+    size = as_k(n, field="n")
     p = as_floats("rates", rates)
-    if not ((p >= 0) & (p <= 1)).all():
-        raise InvalidValueError(f"rates: must be from 0 to 1, got {p[~((p >= 0) & (p <= 1))][0]}")
-    passed = np.tri(size + 1, size, -1)  # row c has c ones, which come first
-    own = advantages(passed, method, k, answers=passed if method.kind.needs_answers else None)
-    gaps = own[1:, 0] - own[:-1, -1]
-    factor: FloatArray = size * (shares_of_draws(size - 1, p.ravel()) @ gaps)
+    inside = (p >= 0) & (p <= 1)
+    if not inside.all():
+        raise InvalidValueError(f"rates: must be from 0 to 1, got {p[~inside][0]}")
+    # Row c of the outcomes of a group has c right samples, which come first.
+    outcomes = np.tri(size + 1, size, -1)
+    answers = outcomes if method.credit_row.needs_answers else None
+    by_outcome = advantages(outcomes, method, k, answers=answers)
+    right = by_outcome[1:, 0]
+    wrong = by_outcome[:-1, -1]
+    chances = shares_of_draws(size - 1, p.ravel())  # of C right ones among the n - 1 others
+    factor: FloatArray = size * (chances @ (right - wrong))
     return factor.reshape(p.shape)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import itertools
 import math
@@ -62,69 +63,95 @@ def best_of(
     for function in functions:
         require(callable(function), "best_of: reward", "a function", function)
     shares = [1.0] * len(functions) if weights is None else list(weights)
-    right = len(shares) == len(functions) and all(map(is_finite, shares))
-    require(right, "best_of: weights", f"{len(functions)} finite numbers, one a reward", weights)
+    one_each = len(shares) == len(functions) and all(map(is_finite, shares))
+    require(one_each, "best_of: weights", f"{len(functions)} finite numbers, one a reward", weights)
     names = [str(getattr(f, "__name__", type(f).__name__)) for f in functions]
-    row = _centred(as_method(method), as_k(k))
-
-    def trained(found: Any, prompts: Any, completions: Any, columns: Any) -> Values:
-        ids, count = prompts if groups is None else columns.get(groups), len(completions)
-        if ids is None:
-            raise InvalidValueError(
-                f"best_of: groups: no column {groups!r}; there are {', '.join(columns)}"
-            )
-        size = _size_of_groups(ids, count, _samples_shown(columns))
-        check_group_size(row, k, size)
-        read = [_numbers(name, given, count) for name, given in zip(names, found, strict=True)]
-        rewards = np.array(shares) @ np.nan_to_num(read)
-        rewards[np.isnan(read).all(axis=0)] = np.nan
-        rows = rewards.reshape(-1, size)
-        centred = size * advantages(rows, row, k)
-        _log(columns, rows, centred, k)
-        centred[np.isnan(rows)] = np.nan
-        return [None if math.isnan(value) else value for value in centred.ravel().tolist()]
+    rewards = _Rewards(names, shares, _centred(as_method(method), as_k(k)), k, groups)
 
     def plain(prompts: Any, completions: Any, **columns: Any) -> Values:
-        found = [f(prompts=prompts, completions=completions, **columns) for f in functions]
-        return trained(found, prompts, completions, columns)
+        returned = [f(prompts=prompts, completions=completions, **columns) for f in functions]
+        return rewards.for_grpo(returned, prompts, completions, columns)
 
     async def waiting(prompts: Any, completions: Any, **columns: Any) -> Values:
         import asyncio  # here, so that `import maxatk` stays as light as NumPy
 
-        found = [f(prompts=prompts, completions=completions, **columns) for f in functions]
-        values = await asyncio.gather(*map(_value, found))
-        return trained(values, prompts, completions, columns)
+        started = [f(prompts=prompts, completions=completions, **columns) for f in functions]
+        returned = await asyncio.gather(*map(_value, started))
+        return rewards.for_grpo(returned, prompts, completions, columns)
 
-    called = [*functions, *(function.__call__ for function in functions)]  # either may be async
+    # An object is called by its class's method, which may be async while the object is not.
+    called = [*functions, *(function.__call__ for function in functions)]
     wrapped: Reward = waiting if any(map(inspect.iscoroutinefunction, called)) else plain
     wrapped.__name__ = f"best_of_{k}_{'_'.join(names)}"
     vars(wrapped)[MARK] = True
     return wrapped
 
 
-def _log(columns: Any, rows: FloatArray, centred: FloatArray, k: int) -> None:
-    """Hand what the training is about to the trainer's log, where it offers a way."""
-    log_metric, log_extra = columns.get("log_metric"), columns.get("log_extra")
+@dataclasses.dataclass(frozen=True)
+class _Rewards:
+    """What `best_of` was given, and how it makes GRPO's values of what the functions returned."""
+
+    names: list[str]
+    shares: list[float]
+    method: Method
+    k: int
+    groups: str | None
+
+    def for_grpo(self, returned: Any, prompts: Any, completions: Any, columns: Any) -> Values:
+        """Return n A_i of each completion, None for one without a reward."""
+        ids = prompts if self.groups is None else columns.get(self.groups)
+        if ids is None:
+            raise InvalidValueError(
+                f"best_of: groups: no column {self.groups!r}; there are {', '.join(columns)}"
+            )
+        size = _size_of_groups(ids, len(completions), _samples_shown(columns))
+        check_group_size(self.method, self.k, size)
+        by_function = [
+            _numbers(name, values, len(completions))
+            for name, values in zip(self.names, returned, strict=True)
+        ]
+        rewards = _weighted_sum(by_function, self.shares).reshape(-1, size)
+        centred = size * advantages(rewards, self.method, self.k)
+        _log(columns, rewards, centred, self.k)
+        centred[np.isnan(rewards)] = np.nan
+        return [None if math.isnan(value) else value for value in centred.ravel().tolist()]
+
+
+def _weighted_sum(by_function: list[FloatArray], shares: list[float]) -> FloatArray:
+    """Return the weighted sum of the rewards that each completion has, NaN where it has none."""
+    rewards: FloatArray = np.array(shares) @ np.nan_to_num(by_function)
+    rewards[np.isnan(by_function).all(axis=0)] = np.nan
+    return rewards
+
+
+def _log(columns: Any, rewards: FloatArray, centred: FloatArray, k: int) -> None:
+    """Hand the reward, max@k and the share of silent groups to the log that TRL's columns offer."""
+    log_extra = columns.get("log_extra")
     if log_extra is not None:
-        log_extra("reward before best_of", rows.ravel().tolist())
+        log_extra("reward before best_of", rewards.ravel().tolist())
+    log_metric = columns.get("log_metric")
     if log_metric is None:
         return
-    silent = (centred == 0).all(axis=1)
-    means = {"reward": rows, f"max@{k}": max_at_k(rows, k), "frac_groups_without_signal": silent}
-    for name, values in means.items():
-        known = values[np.isfinite(values)]
-        if known.size:
-            log_metric(f"best_of/{name}", float(known.mean()))
+    metrics = {
+        "reward": rewards,
+        f"max@{k}": max_at_k(rewards, k),
+        "frac_groups_without_signal": (centred == 0).all(axis=1),
+    }
+    for name, values in metrics.items():
+        finite = values[np.isfinite(values)]
+        if finite.size:
+            log_metric(f"best_of/{name}", float(finite.mean()))
 
 
 def _centred(method: Method, k: int) -> Method:
     """Return a method whose advantages sum to 0 in a group of distinct and of tied rewards."""
-    if method.kind.needs_answers:
+    if method.credit_row.needs_answers:
         raise InvalidValueError(f"best_of: method: {method.credit!r} needs answers beside rewards")
     samples = max(_LEAST_PROBED, method.samples_needed(k) + 1)
     rewards = np.random.default_rng(0).random((4, samples)).round(1) + 0.5
-    found = advantages(rewards, method, k)
-    if np.abs(found.sum(axis=1)).max() > 1e-9 * samples * max(1.0, np.abs(found).max()):
+    probed = advantages(rewards, method, k)
+    rounding = 1e-9 * samples * max(1.0, np.abs(probed).max())
+    if np.abs(probed.sum(axis=1)).max() > rounding:
         raise InvalidValueError(
             f"best_of: method: the advantages of {method.credit!r} with the baseline "
             f"{method.baseline!r} do not sum to 0 in a group, so that a trainer that subtracts the "
@@ -133,8 +160,8 @@ def _centred(method: Method, k: int) -> Method:
     return method
 
 
-async def _value(found: Any) -> Any:
-    return await found if inspect.isawaitable(found) else found
+async def _value(returned: Any) -> Any:
+    return await returned if inspect.isawaitable(returned) else returned
 
 
 def _numbers(name: str, values: Any, expected: int) -> FloatArray:
@@ -161,7 +188,10 @@ def _size_of_groups(ids: Any, expected: int, samples: int | None) -> int:
     if len(ids) != expected:
         raise InvalidValueError(f"best_of: groups: {len(ids)} ids for {expected} completions")
     runs = [sum(1 for _ in run) for _, run in itertools.groupby(ids)]
-    sizes = set(runs) if samples is None else {run if run % samples else samples for run in runs}
+    sizes = set(runs)
+    if samples is not None:
+        # A run of a multiple are several groups of one prompt.
+        sizes = {run if run % samples else samples for run in runs}
     if len(sizes) != 1 or (samples is not None and sizes != {samples}):
         wanted = "groups of one size" if samples is None else f"whole groups of {samples}"
         raise InvalidValueError(

@@ -24,8 +24,10 @@ def as_floats(field: str, values: Any) -> FloatArray:
     """
     try:
         array = np.asarray(_plain(values))
+        # Texts, dates and complex numbers, which NumPy would turn into floats or cut.
         objects = array.flat if array.dtype.kind == "O" else ()
-        if array.dtype.kind in "SUMmc" or any(isinstance(one, _NO_NUMBERS) for one in objects):
+        no_number = any(isinstance(value, _NO_NUMBERS) for value in objects)
+        if array.dtype.kind in "SUMmc" or no_number:
             raise TypeError(f"got {array.flat[0]!r} of type {array.dtype}")
         return array.astype(np.float64, copy=False)
     except (TypeError, ValueError, OverflowError, RuntimeError) as error:
@@ -42,7 +44,7 @@ def _plain(values: Any) -> Any:
     if type(values) is np.ndarray:
         return values
     if isinstance(values, (list, tuple)):
-        return [_plain(one) for one in values] if _holds_foreign(values) else values
+        return [_plain(value) for value in values] if _holds_foreign(values) else values
     if package_of(type(values)) == "torch":
         return values.detach().cpu().double().numpy()
     if package_of(type(values)) == "pandas":
@@ -53,7 +55,7 @@ def _plain(values: Any) -> Any:
 
 
 def _holds_foreign(values: Sequence[Any]) -> bool:
-    """Say whether a list, or its lists at their start, hold what `_plain` makes an array of."""
+    """Return whether a list, or its lists at their start, hold what `_plain` makes an array of."""
     for kind in set(map(type, values)):
         if package_of(kind) in ("torch", "pandas") or issubclass(kind, np.ma.MaskedArray):
             return True

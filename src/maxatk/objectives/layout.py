@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import warnings
 from collections.abc import Hashable, Sequence
@@ -18,9 +19,9 @@ from maxatk.objectives.checks import FloatArray, as_floats, package_of
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Layout:
-    """Where the samples of the given rewards lie in the rows of groups, (P, n)."""
+    """Where the samples of rewards lie in the rows of groups, (P, n)."""
 
-    given: Any
+    form: Any  # the rewards as they came: results take their form
     shape: tuple[int, ...]  # of the rewards as an array
     places: npt.NDArray[np.intp] | None = None  # (P, n) among flat or ragged samples, -1 if padded
     ids: list[Any] | None = None  # of the groups of flat rewards
@@ -37,10 +38,13 @@ class Layout:
             return np.full(math.prod(self.shape[:-1]), self.shape[-1], dtype=np.intp)
         return np.asarray((self.places >= 0).sum(axis=1))
 
+    @property
+    def _is_ragged(self) -> bool:
+        return self.places is not None and not self.ids
+
     def rows(self, field: str, values: Any) -> FloatArray:
         """Return a column of numbers beside the rewards as rows (P, n), NaN where padded."""
-        ragged = self.places is not None and not self.ids
-        flat = as_floats(field, self._leaves(field, values) if ragged else values)
+        flat = as_floats(field, self._leaves(field, values) if self._is_ragged else values)
         if flat.shape != self.shape:
             raise InvalidValueError(
                 f"{field}: must have the shape of the rewards {self.shape}, got {flat.shape}"
@@ -59,18 +63,19 @@ class Layout:
     def of_samples(self, values: FloatArray) -> Any:
         """Return values of the samples (P, n) in the form of the rewards."""
         if self.places is None:
-            return _like(self.given, values.reshape(self.shape))
+            return _like(self.form, values.reshape(self.shape))
         flat = np.empty(self.shape)
-        flat[self.places[self.places >= 0]] = values[self.places >= 0]
+        filled = self.places >= 0
+        flat[self.places[filled]] = values[filled]
         if self.ids:
-            return _like(self.given, flat, getattr(self.given, "index", None))
+            return _like(self.form, flat, getattr(self.form, "index", None))
         return np.split(flat, np.cumsum(self.sizes)[:-1])
 
     def of_groups(self, values: FloatArray) -> Any:
         """Return values of the groups (P, ...) as what holds the rewards."""
         if self.places is None:
             values = values.reshape(self.shape[:-1] + values.shape[1:])
-        return _like(self.given, values, self.ids)
+        return _like(self.form, values, self.ids)
 
     def warn_of_fewer(self, needed: int, effect: str, *, depth: int) -> None:
         """Warn of groups with fewer samples than are needed, `depth` calls below the caller."""
@@ -86,21 +91,24 @@ class Layout:
             )
 
     def _leaves(self, field: str, values: Any) -> list[Any]:
-        """Return what lies in lists of the same lengths as the rewards', from the outermost in."""
+        """Return the values inside nested lists, whose lengths must be those of the rewards'."""
+        # Of each level, from the outermost in, how long each of its lists must be.
         lengths = [[n] * math.prod(self.shape[:axis]) for axis, n in enumerate(self.shape)]
-        if self.places is not None and not self.ids:
-            lengths = [[len(self.given)], self.sizes.tolist()]
+        if self._is_ragged:
+            lengths = [[len(self.form)], self.sizes.tolist()]
         leaves = [values]
-        for wanted in lengths:
-            lists = [_listed(leaf) for leaf in leaves]
-            for own, length in zip(lists, wanted, strict=True):
-                if own is None or len(own) != length:
-                    found = "no list" if own is None else f"a list of {len(own)}"
+        for lengths_of_level in lengths:
+            lists = []
+            for leaf, length in zip(leaves, lengths_of_level, strict=True):
+                entries = _listed(leaf)
+                if entries is None or len(entries) != length:
+                    got = "no list" if entries is None else f"a list of {len(entries)}"
                     raise InvalidValueError(
-                        f"{field}: must have the shape of the rewards {self.shape}, got {found} "
+                        f"{field}: must have the shape of the rewards {self.shape}, got {got} "
                         f"where they have {length}"
                     )
-            leaves = [leaf for own in lists for leaf in own or ()]
+                lists.append(entries)
+            leaves = list(itertools.chain.from_iterable(lists))
         return leaves
 
 
@@ -114,8 +122,9 @@ def layout_of(rewards: Any, groups: Any = None) -> tuple[Layout, FloatArray]:
     values = rewards if ragged else as_floats("rewards", rewards)
     if ragged:
         sizes = np.array([len(group) for group in rewards])
-        starts, cell = np.cumsum(sizes) - sizes, np.arange(sizes.max())
-        places = np.where(cell < sizes[:, None], starts[:, None] + cell, -1)
+        starts = np.cumsum(sizes) - sizes
+        column = np.arange(sizes.max())
+        places = np.where(column < sizes[:, None], starts[:, None] + column, -1)
         layout = Layout(rewards, (int(sizes.sum()),), places)
     elif groups is not None:
         ids = _listed(groups) or []
@@ -124,7 +133,7 @@ def layout_of(rewards: Any, groups: Any = None) -> tuple[Layout, FloatArray]:
                 f"groups: must be one id for each of the flat rewards, got {len(ids)} ids for "
                 f"rewards of shape {values.shape}"
             )
-        layout = layout_of_ids(ids, given=rewards)
+        layout = layout_of_ids(ids, form=rewards)
     elif values.ndim == 0:
         raise InvalidValueError("rewards: must have a last axis of samples, got a single number")
     else:
@@ -135,38 +144,44 @@ def layout_of(rewards: Any, groups: Any = None) -> tuple[Layout, FloatArray]:
     return layout, rows
 
 
-def layout_of_ids(ids: Sequence[Any], *, least: int = 1, given: Any = None) -> Layout:
+def layout_of_ids(ids: Sequence[Any], *, least: int = 1, form: Any = None) -> Layout:
     """Return the layout of flat rewards by group ids, in order of appearance, `least` or wider."""
     groups = _numbered("groups", ids, missing=False)
     first = np.unique(groups, return_index=True)[1]
-    order, sizes = np.argsort(groups, kind="stable"), np.bincount(groups)
-    place = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    places = np.full((len(sizes), max(least, sizes.max())), -1, dtype=np.intp)
-    places[groups[order], place] = order
-    return Layout(given, (len(order),), places, [ids[i] for i in first])
+    # Sorted by group, a sample's column is its place minus the place where its group starts.
+    order = np.argsort(groups, kind="stable")
+    sizes = np.bincount(groups)
+    starts = np.cumsum(sizes) - sizes
+    columns = np.arange(len(order)) - np.repeat(starts, sizes)
+    width = max(least, sizes.max())
+    places = np.full((len(sizes), width), -1, dtype=np.intp)
+    places[groups[order], columns] = order
+    return Layout(form, (len(order),), places, [ids[i] for i in first])
 
 
 def _numbered(field: str, values: Sequence[Any], *, missing: bool = True) -> npt.NDArray[np.intp]:
     """Return the number of each among the different values; None and NaN are one, if allowed."""
-    seen: dict[Hashable, int] = {}
-    found = []
+    number_of: dict[Hashable, int] = {}
+    listed = []
     try:
         for value in values:
-            found.append(seen.setdefault(value, len(seen)))
-        absent = [value for value in seen if value is None or value != value]  # NaN is not itself
+            listed.append(number_of.setdefault(value, len(number_of)))
+        # NaN differs from itself, so that each is a key of its own.
+        absent = [value for value in number_of if value is None or value != value]
     except (TypeError, ValueError) as error:
         raise InvalidValueError(f"{field}: must be hashable, got {value!r} ({error})") from error
     if absent and not missing:
         raise InvalidValueError(f"{field}: must name the group of every sample, got {absent[0]!r}")
-    numbers = np.array(found, dtype=np.intp)
+    numbers = np.array(listed, dtype=np.intp)
     if len(absent) > 1:
-        numbers[np.isin(numbers, [seen[value] for value in absent])] = seen[absent[0]]
+        is_absent = np.isin(numbers, [number_of[value] for value in absent])
+        numbers[is_absent] = number_of[absent[0]]
     return numbers
 
 
-def _like(given: Any, values: FloatArray, index: Any = None) -> Any:
-    """Return the values as what `given` is: float32 on its device for a tensor, else an array."""
-    package = package_of(type(given))
+def _like(form: Any, values: FloatArray, index: Any = None) -> Any:
+    """Return the values as what `form` is: float32 on its device for a tensor, else an array."""
+    package = package_of(type(form))
     if package == "torch":
         with np.errstate(over="ignore"):
             single = values.astype(np.float32)
@@ -175,9 +190,9 @@ def _like(given: Any, values: FloatArray, index: Any = None) -> Any:
                 f"rewards: the results for a tensor are float32, which cannot hold "
                 f"{np.nanmax(np.abs(values)):g}; give an array"
             )
-        return given.detach().float().new_tensor(single)
-    if package == "pandas" and values.ndim == given.ndim == 1:
-        return type(given)(values, index=index)
+        return form.detach().float().new_tensor(single)
+    if package == "pandas" and values.ndim == form.ndim == 1:
+        return type(form)(values, index=index)
     return values
 
 
@@ -185,16 +200,18 @@ def _listed(values: Any) -> list[Any] | None:
     """Return the entries of a sequence, an array, a tensor or a frame; None for anything else."""
     if package_of(type(values)) == "pandas":
         values = values.to_numpy()
-    found = values.tolist() if hasattr(values, "tolist") else values
-    if isinstance(found, Sequence) and not isinstance(found, (str, bytes)):
-        return list(found)
+    if hasattr(values, "tolist"):
+        values = values.tolist()
+    if isinstance(values, Sequence) and not isinstance(values, (str, bytes)):
+        return list(values)
     return None
 
 
 def _is_ragged(rewards: Any) -> bool:
-    """Say whether rewards are a list or a column of sequences of different lengths."""
+    """Return whether rewards are a list or a column of sequences of different lengths."""
     if not isinstance(rewards, Sequence):
         return False
+    # A number, also one of NumPy, has no length: -1.
     sizes = {
         len(group) if hasattr(group, "__len__") and getattr(group, "shape", None) != () else -1
         for group in rewards

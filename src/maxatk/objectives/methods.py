@@ -3,155 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
-import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Literal, TypeAlias, get_args
 
 from maxatk.check import is_number, require
 from maxatk.errors import InvalidValueError, unknown_name
-from maxatk.objectives import group, off_policy, rule, statistic
-from maxatk.objectives.checks import FloatArray, refuse_k_above
+from maxatk.objectives.baselines import BASELINES, Baseline
+from maxatk.objectives.checks import refuse_k_above
+from maxatk.objectives.credits import (
+    CREDITS,
+    Credit,
+    Scale,
+    credit_of_function,
+    credit_of_weights,
+)
 from maxatk.objectives.group import Group
+from maxatk.objectives.off_policy import Pair, over_ties
 from maxatk.objectives.order import OrderWeights
-from maxatk.objectives.rule import RuleOf
 
 Correction: TypeAlias = Literal["none", "first_order", "exact"]
-Scale: TypeAlias = Literal["none", "std", "mean", "subset_std"]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Credit:
-    """What a credit is the credit for, and what goes with it."""
-
-    statistic: str  # what its expectation is, in words; "" for none
-    order: Callable[[int], OrderWeights] | None = None  # its order weights for a k, or:
-    formulas: Mapping[str, Callable[[Group], FloatArray]] = dataclasses.field(default_factory=dict)
-    """Credit minus baseline, (P, n), by the name of the baseline."""
-    uses_k: bool = False  # the k of a call has a meaning
-    needs_answers: bool = False  # it looks at answers beside the rewards
-    keeps_level: bool = False  # equal rewards do not give 0
-    per_sample: bool = False  # the mean of A_i grad log pi(y_i) is the estimate, not the sum
-    scales: tuple[Scale, ...] = ("none", "std")
-    first_order: bool = False  # section 3.3 expands it in the ratios
-
-
-_kept = functools.lru_cache(256)
-
-CREDITS: Mapping[str, Credit] = {
-    "reward": Credit(
-        statistic="mean reward",
-        formulas={
-            "none": lambda own: own.rewards,
-            "mean": lambda own: own.centred_rewards,
-            "leave_one_out": group.leave_one_out,
-        },
-        per_sample=True,
-        scales=("none", "std", "mean"),
-    ),
-    "best": Credit(
-        statistic="",
-        formulas={
-            "none": lambda own: group.of_best(own, own.rewards),
-            "mean": lambda own: group.of_best(own, own.centred_rewards),
-            "second_best": group.best_second,
-        },
-    ),
-    "max_at_k": Credit(
-        statistic="max@k",
-        order=_kept(OrderWeights.max),
-        uses_k=True,
-        scales=("none", "std", "subset_std"),
-        first_order=True,
-    ),
-    "min_at_k": Credit(statistic="min@k", order=_kept(OrderWeights.min), uses_k=True),
-    "any_k": Credit(
-        statistic="mean of max@1 to max@k", order=_kept(OrderWeights.any_k), uses_k=True
-    ),
-    "harmonic": Credit(
-        statistic="sum of max@j / j, j up to n", order=_kept(lambda _: OrderWeights.harmonic())
-    ),
-    "majority": Credit(
-        statistic="reward of the plurality answer of k",
-        formulas=statistic.formulas(statistic.majority_chances),
-        uses_k=True,
-        needs_answers=True,
-        scales=("none",),
-    ),
-    "distinct": Credit(
-        statistic="sum of the rewards of the different answers of k",
-        formulas=statistic.formulas(statistic.distinct_chances),
-        uses_k=True,
-        needs_answers=True,
-        keeps_level=True,
-        scales=("none",),
-    ),
-    "entropic": Credit(
-        statistic="log-mean-exp of n rewards",
-        formulas={"mean": group.entropic_mean, "remove_one": group.entropic_remove_one},
-        scales=("none",),
-    ),
-}
-"""The credits by name; a `Method` may also be given `OrderWeights` of its own."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Baseline:
-    """What is subtracted from the credit, and what follows from it."""
-
-    formula: str  # for a statistic m, in words
-    rule: RuleOf | None = None  # its steps for order weights, where every ratio is one
-    corrected: Mapping[str, off_policy.Corrected] = dataclasses.field(default_factory=dict)
-    """Credit minus baseline by the name of the correction."""
-    unbiased: bool = True  # it is made of the other samples only
-    keeps_level: bool = False  # equal rewards do not give 0
-    spare: int = 0  # how many samples more than k it needs
-    ratios_only: bool = False  # it goes with a correction only, of a credit that has the paper's
-
-
-BASELINES: Mapping[str, Baseline] = {
-    "none": Baseline(
-        formula="0",
-        rule=rule.credit,
-        corrected=off_policy.of_both(lambda own, _: own.rewards),
-        keeps_level=True,
-    ),
-    "mean": Baseline(
-        formula="mean of the credits",
-        rule=rule.mean,
-        corrected=off_policy.of_both(
-            lambda own, _: (group.centred(own.rewards[0]), group.centred(own.rewards[1]))
-        ),
-        unbiased=False,
-    ),
-    "leave_one_out": Baseline(
-        formula="mean over replacing i by the others of its subset",
-        rule=rule.leave_one_out,
-        corrected={
-            "first_order": off_policy.first_order_leave_one_out,
-            "exact": off_policy.exact_leave_one_out,
-        },
-    ),
-    "replace_one": Baseline(
-        formula="mean over replacing i by each of the others",
-        rule=rule.replace_one,
-        corrected={"exact": off_policy.exact_replace_one},
-    ),
-    "remove_one": Baseline(formula="the same without i", rule=rule.remove_one, spare=1),
-    "others_credit": Baseline(
-        formula="mean credit of the others alone", rule=rule.others_credit, keeps_level=True
-    ),
-    "second_best": Baseline(formula="second best distinct reward", unbiased=False),
-    "constant": Baseline(
-        formula="c for which the weights of r - c sum to 0",
-        rule=rule.mean,
-        corrected=off_policy.of_both(off_policy.constant),
-        unbiased=False,
-        ratios_only=True,
-    ),
-}
-"""The baselines by name."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -174,22 +45,19 @@ class Method:
     def __post_init__(self) -> None:
         if isinstance(self.credit, str) and self.credit not in CREDITS:
             raise unknown_name("Method.credit", self.credit, CREDITS)
-        known = isinstance(self.credit, (str, OrderWeights)) or callable(self.credit)
-        require(known, "Method.credit", "a name, OrderWeights or a function", self.credit)
-        beta, kind = self.inverse_temperature, self.kind
+        has_a_credit = isinstance(self.credit, (str, OrderWeights)) or callable(self.credit)
+        require(has_a_credit, "Method.credit", "a name, OrderWeights or a function", self.credit)
+        beta = self.inverse_temperature
         positive = is_number(beta) and 0 < beta < math.inf
         require(positive, "Method.inverse_temperature", "a finite number above 0", beta)
-        corrected = {"none": True, "first_order": kind.first_order, "exact": bool(kind.order)}
-        fitting = [name for name, has in corrected.items() if has]
-        self._check("correction", corrected, fitting)
-        self._check("scale", get_args(Scale), kind.scales)
-        fitting = list(kind.formulas) or [n for n, row in BASELINES.items() if self._fits(row)]
-        self._check("baseline", BASELINES, fitting)
+        self._check("correction", get_args(Correction), self._corrections())
+        self._check("scale", get_args(Scale), self.credit_row.scales)
+        self._check("baseline", BASELINES, self._baselines())
 
-    def _check(self, field: str, known: Iterable[str], fitting: Iterable[str]) -> None:
+    def _check(self, field: str, names: Iterable[str], fitting: Iterable[str]) -> None:
         name = getattr(self, field)
-        if not isinstance(name, str) or name not in known:
-            raise unknown_name(f"Method.{field}", str(name), known)
+        if not isinstance(name, str) or name not in names:
+            raise unknown_name(f"Method.{field}", str(name), names)
         if name not in fitting:
             beside = f" and the correction {self.correction!r}" if field == "baseline" else ""
             raise InvalidValueError(
@@ -197,73 +65,112 @@ class Method:
                 f"allowed with it: {', '.join(map(repr, fitting))}"
             )
 
-    def _fits(self, row: Baseline) -> bool:
+    def _corrections(self) -> list[str]:
+        """Return the corrections that go with the credit."""
+        corrections = ["none"]
+        if self.credit_row.first_order:
+            corrections.append("first_order")
+        if self.credit_row.order:
+            corrections.append("exact")
+        return corrections
+
+    def _baselines(self) -> list[str]:
+        """Return the baselines that go with the credit and the correction."""
+        if self.credit_row.formulas:
+            return list(self.credit_row.formulas)
+        return [name for name, baseline in BASELINES.items() if self._goes_with(baseline)]
+
+    def _goes_with(self, baseline: Baseline) -> bool:
         """Return whether a baseline goes with the order weights and the correction."""
+        if self.correction != "none":
+            of_the_paper = self.credit_row.first_order
+            return self.correction in baseline.corrected and (
+                of_the_paper or not baseline.ratios_only
+            )
+        if baseline.rule is None or baseline.ratios_only:
+            return False
+        # A statistic that depends on the size of the group is another one without sample i.
         weights = self.weights(1)
-        if self.correction == "none":
-            # A statistic that depends on the size of the group is another one without sample i.
-            by_rank = weights is not None and weights.by_rank
-            return row.rule is not None and not row.ratios_only and not (by_rank and row.spare)
-        return self.correction in row.corrected and (self.kind.first_order or not row.ratios_only)
+        by_rank = weights is not None and weights.by_rank
+        return not (by_rank and baseline.spare)
 
     @property
-    def kind(self) -> Credit:
+    def credit_row(self) -> Credit:
         """Return the row of `CREDITS`, or one made of the method's own weights or function."""
-        credit = self.credit
-        if isinstance(credit, str):
-            return CREDITS[credit]
-        if isinstance(credit, OrderWeights):
-            return Credit(statistic="sum of weighted order statistics", order=lambda _: credit)
-        try:
-            needs_answers = "answers" in inspect.signature(credit).parameters
-        except (TypeError, ValueError):  # a builtin
-            needs_answers = False
-        return Credit(
-            statistic=f"{getattr(credit, '__name__', 'a function')} of k samples",
-            formulas={"leave_one_out": functools.partial(statistic.leave_one_out, credit)},
-            uses_k=True,
-            needs_answers=needs_answers,
-            keeps_level=needs_answers,
-            scales=("none",),
-        )
+        if isinstance(self.credit, str):
+            return CREDITS[self.credit]
+        if isinstance(self.credit, OrderWeights):
+            return credit_of_weights(self.credit)
+        return credit_of_function(self.credit)
+
+    @property
+    def baseline_row(self) -> Baseline:
+        """Return the row of `BASELINES`."""
+        return BASELINES[self.baseline]
 
     @property
     def unbiased_for(self) -> str:
         """Return the statistic whose gradient the advantages estimate without bias, or ""."""
-        honest = BASELINES[self.baseline].unbiased and self.correction != "first_order"
-        return self.kind.statistic if honest and self.scale == "none" else ""
+        made_of_others = self.baseline_row.unbiased
+        if made_of_others and self.correction != "first_order" and self.scale == "none":
+            return self.credit_row.statistic
+        return ""
 
     @property
     def keeps_level(self) -> bool:
         """Return whether equal rewards do not give 0."""
-        return self.kind.keeps_level or BASELINES[self.baseline].keeps_level
+        return self.credit_row.keeps_level or self.baseline_row.keeps_level
 
     def weights(self, k: int) -> OrderWeights | None:
         """Return the order weights of the credit for a k, or None where it has none."""
-        order = self.kind.order
+        order = self.credit_row.order
         return order(k) if order else None
 
     def largest_k(self, samples: int) -> int:
         """Return the largest k of a call that the method has in groups of that many samples."""
-        return max(samples - BASELINES[self.baseline].spare, 1)
+        return max(samples - self.baseline_row.spare, 1)
 
     def samples_needed(self, k: int) -> int:
         """Return the size of the smallest group that the method has advantages for."""
+        size = k if self.credit_row.uses_k else 1
         weights = self.weights(k)
-        size = weights.size if weights else k if self.kind.uses_k else 1
-        return size + BASELINES[self.baseline].spare
+        if weights:
+            size = weights.size
+        return size + self.baseline_row.spare
+
+    def credit_minus_baseline(self, group: Group, *, off_policy: bool) -> Pair:
+        """Return credit minus baseline without the own ratio, and its slope, (P, n) both.
+
+        With the own ratio it is the first plus delta_i times the second. `off_policy` says whether
+        the ratios of the group are looked at.
+        """
+        credit = self.credit_row
+        baseline = self.baseline_row
+        if credit.formulas or baseline.rule is None:
+            values = credit.formulas[self.baseline](group)
+        elif off_policy and self.correction != "none":
+            return over_ties(baseline.corrected[self.correction], baseline.rule, group)
+        else:
+            values = group.on_policy(baseline.rule)
+        return values, values
 
 
 METHODS: Mapping[str, Method] = {
+    # (r_i - mean r) / (std r + 1e-4)
     "grpo": Method(credit="reward", baseline="mean", scale="std", source="eq. (5)"),
+    # r_i - mean r where r_i is the largest reward, else 0
     "bon_max_mean": Method(credit="best", baseline="mean", source="appendix A; Chow et al. (2024)"),
+    # r_i - second best reward where r_i is the largest, else 0
     "bon_max_second": Method(
         credit="best", baseline="second_best", source="appendix A; Tang et al. (2025)"
     ),
+    # sum over J of (r_i - max J)_+ / C(n, k), J the (k-1)-subsets of the others
     "bon_loo1": Method(
         credit="max_at_k", baseline="leave_one_out", source="appendix A; Walder & Karkhanis (2025)"
     ),
+    # (c_i - mean c) / (std c + 1e-4), c_i = sum over J of max(J + i) / C(n, k)
     "bon_mean": Method(credit="max_at_k", baseline="mean", scale="std", source="section 4.3"),
+    # (w_i[r] - c w_i[1]) / std, the weights w of c_i to first order in the ratios
     "bon_off_policy": Method(
         credit="max_at_k",
         correction="first_order",
@@ -271,48 +178,62 @@ METHODS: Mapping[str, Method] = {
         scale="std",
         source="section 3.3, appendix E",
     ),
+    # sum over J of rho(J) (r_i - max J)_+ / C(n, k), rho(J) the product of ratios
     "bon_off_policy_exact": Method(
         credit="max_at_k", correction="exact", baseline="leave_one_out", source="eq. (10), exactly"
     ),
+    # max@k - mean over j of max@k with r_j in the place of r_i
     "bon_replace": Method(credit="max_at_k", baseline="replace_one", source="this package"),
+    # max@k - max@k of the others
     "bon_centred": Method(
         credit="max_at_k",
         baseline="remove_one",
         source="section 4.3, made unbiased; times n/k: OrderGrad (2606.06096), MaxPO (2606.06080)",
     ),
+    # as bon_replace, of the mean of max@1 to max@k
     "any_k": Method(credit="any_k", baseline="replace_one", source="this package"),
+    # as bon_replace, of the sum of max@j / j over j = 1..n
     "max_likelihood": Method(
         credit="harmonic", baseline="replace_one", source="MaxRL (2602.02710) for real rewards"
     ),
+    # as bon_replace, of min@k
     "min_at_k": Method(credit="min_at_k", baseline="replace_one", source="this package; pass^k"),
+    # r_i - mean of the others
     "rloo": Method(
         credit="reward", baseline="leave_one_out", source="Ahmadian et al. (2402.14740)"
     ),
+    # r_i - mean r
     "dr_grpo": Method(credit="reward", baseline="mean", source="Liu et al. (2503.20783)"),
+    # as bon_replace, of the reward of the plurality answer of k
     "majority": Method(
         credit="majority", baseline="replace_one", source="Tang et al. (2503.19595), exactly"
     ),
+    # as bon_centred, of the rewards of the different answers of k
     "distinct": Method(credit="distinct", baseline="remove_one", source="this package"),
+    # log mean e^(b r) / b - the same of the others
     "entropic": Method(
         credit="entropic", baseline="remove_one", source="RS-GRPO (2509.24261), made unbiased"
     ),
+    # (r_i - mean r) / mean r
     "max_rl": Method(
         credit="reward", baseline="mean", scale="mean", source="MaxRL (2602.02710), as published"
     ),
+    # (c_i - mean c) / (k/n std of max over the k-subsets), c_i as in bon_mean
     "pass_at_k_training": Method(
         credit="max_at_k", baseline="mean", scale="subset_std", source="Chen et al. (2508.10751)"
     ),
+    # c_i - mean credit of the others alone, c_i as in bon_mean
     "pkpo_sloo": Method(
         credit="max_at_k", baseline="others_credit", source="Walder & Karkhanis (2505.15201)"
     ),
+    # (e^(b r_i) / sum e^(b r) - 1/n) / b
     "rs_grpo": Method(
         credit="entropic", baseline="mean", source="RS-GRPO (2509.24261), as published"
     ),
 }
-"""The methods by name, as in docs/objectives.md with their formulas: a new one is a row in both.
+"""The methods by name, as in docs/objectives.md: a new one is a row in both. The default: bon_loo1.
 
-The default, bon_loo1, is A_i = sum over the (k-1)-subsets J without i of max(J + i) - max J, over
-C(n, k).
+Each comment is the advantage of sample i in a group of n rewards r where every ratio is one.
 """
 
 
@@ -327,8 +248,9 @@ def as_method(method: str | Method) -> Method:
 
 def check_group_size(method: Method, k: int, samples: int) -> int:
     """Return the fewest samples that the method needs; raise InvalidValueError for fewer."""
-    needed, and_k = method.samples_needed(k), ""
-    if method.kind.uses_k:
+    needed = method.samples_needed(k)
+    and_k = ""
+    if method.credit_row.uses_k:
         refuse_k_above(k, samples)
         and_k = f" and k={k}"
     if needed > samples:

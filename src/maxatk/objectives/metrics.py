@@ -12,12 +12,12 @@ import numpy.typing as npt
 
 from maxatk.check import require
 from maxatk.errors import InvalidValueError
+from maxatk.objectives.answers import distinct_chances, majority_chances, of_answers
 from maxatk.objectives.checks import FloatArray, as_floats, as_k, refuse_k_above
 from maxatk.objectives.group import Group
 from maxatk.objectives.layout import layout_of
 from maxatk.objectives.order import OrderWeights
 from maxatk.objectives.rule import selected_weights
-from maxatk.objectives.statistic import distinct_chances, majority_chances, of_answers
 from maxatk.objectives.subsets import hit_shares, max_weights
 
 _LONG_GROUP = 1_000  # rewards in one dimension, above which a metric asks whether they are one
@@ -76,8 +76,8 @@ def distinct_at_k(
     That is sum_d v_d (1 - C(n - n_d, k) / C(n, k)) over the answers d, given n_d times and worth
     v_d, the mean of their rewards. The arguments are those of `majority_at_k`.
     """
-    met = partial(of_answers, distinct_chances)
-    return _statistics(rewards, k, met, answers=answers, groups=groups)
+    worth_of_different = partial(of_answers, distinct_chances)
+    return _statistics(rewards, k, worth_of_different, answers=answers, groups=groups)
 
 
 def chance_of_best(rewards: npt.ArrayLike, k: int, *, groups: Any = None) -> Any:
@@ -98,17 +98,20 @@ def chance_of_best(rewards: npt.ArrayLike, k: int, *, groups: Any = None) -> Any
 
 
 def _order_statistic(weights: Callable[[int], OrderWeights], k: int, group: Group) -> FloatArray:
-    rewards, scores = group.rewards, group.scores
-    whole = weights(k).of_group(rewards.shape[1])
-    if scores is None:
-        value = rewards @ whole
+    """Return the weighted sum of the rewards in ascending order, or in that of their scores."""
+    rewards = group.rewards
+    of_places = weights(k).of_group(rewards.shape[1])
+    if group.scores is None:
+        value = rewards @ of_places
     else:
-        value = (rewards * selected_weights(whole, scores)).sum(axis=1)
-    if whole.any() and (whole >= 0).all():
+        value = (rewards * selected_weights(of_places, group.scores)).sum(axis=1)
+    if of_places.any() and (of_places >= 0).all():
         # Without scores rewards ascend: the first and the last that are used bound their mean.
-        used = np.flatnonzero(whole)[[0, -1]] if scores is None else slice(None)
-        total = whole.sum()
-        value = _between(value, rewards[:, used] * (1.0 if abs(total - 1) < 1e-9 else total))
+        used = np.flatnonzero(of_places)[[0, -1]] if group.scores is None else slice(None)
+        # A sum that is one but for rounding bounds a mean of rewards by the rewards themselves.
+        total = of_places.sum()
+        bounds = rewards[:, used] * (1.0 if abs(total - 1) < 1e-9 else total)
+        value = _between(value, bounds)
     return value
 
 
@@ -125,13 +128,13 @@ def _between(means: FloatArray, rewards: FloatArray) -> FloatArray:
 def _statistics(
     rewards: npt.ArrayLike,
     k: int | Sequence[int],
-    of: Callable[[int, Group], FloatArray],
+    statistic: Callable[[int, Group], FloatArray],
     *,
     selection: Any = None,
     answers: Any = None,
     groups: Any = None,
 ) -> FloatArray:
-    """Return the statistic `of` k samples, (...,) or for several k (..., len(k))."""
+    """Return a statistic of k samples, (...,) or for several k (..., len(k))."""
     sizes = [as_k(size) for size in (k if np.ndim(k) else [k])]  # type: ignore[union-attr]
     layout, rows = layout_of(rewards, groups)
     if layout.places is None and len(layout.shape) == 1 and rows.size > _LONG_GROUP:
@@ -150,10 +153,11 @@ def _statistics(
         for column, size in enumerate(sizes):
             if size <= places.shape[1]:
                 with np.errstate(over="ignore", invalid="ignore"):
-                    found = of(size, group)
-                if not np.isfinite(found).all():
+                    of_groups = statistic(size, group)
+                if not np.isfinite(of_groups).all():
                     raise InvalidValueError("rewards: too large, the statistic overflows")
-                values[places[:, 0] // layout.width, column] = found
+                prompts = places[:, 0] // layout.width
+                values[prompts, column] = of_groups
     restored: FloatArray = layout.of_groups(values if np.ndim(k) else values[:, 0])
     return restored
 
@@ -181,17 +185,19 @@ def pass_at_k(
             f"num_correct: must lie between 0 and num_samples, got {correct[wrong].flat[0]} "
             f"of {samples[wrong].flat[0]}"
         )
-    result = np.empty(samples.shape)
-    for count, size in np.unique(np.stack([samples.ravel(), sizes.ravel()]), axis=1).T.tolist():
+    estimates = np.empty(samples.shape)
+    # Often few pairs of n and k are repeated for many prompts: a table of c serves each pair.
+    pairs = np.unique(np.stack([samples.ravel(), sizes.ravel()]), axis=1).T
+    for count, size in pairs.tolist():
         refuse_k_above(as_k(size), count)
-        here = (samples == count) & (sizes == size)
-        result[here] = hit_shares(count, size)[correct[here]]
-    return result
+        of_pair = (samples == count) & (sizes == size)
+        estimates[of_pair] = hit_shares(count, size)[correct[of_pair]]
+    return estimates
 
 
 def _as_integers(field: str, values: npt.ArrayLike) -> npt.NDArray[np.int64]:
     numbers = as_floats(field, values)
-    whole = np.isfinite(numbers) & (numbers == np.floor(numbers))
-    if not whole.all():
-        raise InvalidValueError(f"{field}: must be integers, got {numbers[~whole].flat[0]}")
+    is_integer = np.isfinite(numbers) & (numbers == np.floor(numbers))
+    if not is_integer.all():
+        raise InvalidValueError(f"{field}: must be integers, got {numbers[~is_integer].flat[0]}")
     return numbers.astype(np.int64)

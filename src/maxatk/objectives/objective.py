@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import inspect
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
@@ -15,11 +14,10 @@ import numpy as np
 from maxatk.check import is_number, is_whole
 from maxatk.errors import DataError, InvalidValueError, unknown_name
 from maxatk.folders import read_json, write_json
-from maxatk.functions import load_function
 from maxatk.objectives.advantage import Form, advantages
 from maxatk.objectives.group import root_sum_of_squares
-from maxatk.objectives.methods import METHODS, Method, as_method, check_group_size
-from maxatk.objectives.order import OrderWeights
+from maxatk.objectives.methods import METHODS, Method, check_group_size
+from maxatk.objectives.setting import method_of
 
 SCHEDULES: Mapping[str, Callable[[float], float]] = {
     "constant": lambda progress: 0.0,  # noqa: ARG005
@@ -31,10 +29,6 @@ SCHEDULES: Mapping[str, Callable[[float], float]] = {
 SCALES = ("mean", "sum", "batch")
 DECAY = 0.99  # what the running mean of squares keeps of itself at a rollout batch
 FILE = "advantage_scale.json"  # of a checkpoint, with the running root mean square
-
-_NAMED = [name for name, row in vars(OrderWeights).items() if isinstance(row, classmethod)]
-_MAKERS = {"weights": OrderWeights, **{name: getattr(OrderWeights, name) for name in _NAMED}}
-"""Key of a credit -> what makes its weights; its keyword-only arguments are further keys."""
 
 
 def root_mean_square(values: np.ndarray) -> float:
@@ -52,20 +46,23 @@ class AdvantageScale:
 
     def __init__(self, name: str, method: Method) -> None:
         self._name = name if method.scale == "none" else "sum"
-        self._summed = not method.kind.per_sample
-        self._root = self._weight = 0.0  # the weight is what the mean has seen, up to 1
+        self._is_summed = not method.credit_row.per_sample
+        self._root = 0.0
+        self._weight = 0.0  # of what the mean has seen, up to 1: divides out that it began at 0
 
     def observe(self, advantages: np.ndarray) -> None:
         """Take the advantages (P, n) of a rollout batch into the running root mean square."""
         signal = advantages[(advantages != 0).any(axis=1)]
         if self._name == "batch" and signal.size:
-            kept, fresh = math.sqrt(DECAY), math.sqrt(1 - DECAY)
-            self._root = math.hypot(kept * self._root, fresh * root_mean_square(signal))
+            # Roots all the way: squares of large advantages would overflow.
+            kept = math.sqrt(DECAY) * self._root
+            added = math.sqrt(1 - DECAY) * root_mean_square(signal)
+            self._root = math.hypot(kept, added)
             self._weight = DECAY * self._weight + 1 - DECAY
 
     def factor(self, group_size: int) -> float:
         """Return what the advantages of groups of this size are multiplied by."""
-        if self._name == "mean" and self._summed:
+        if self._name == "mean" and self._is_summed:
             return float(group_size)
         if self._name == "batch" and self._root > 0:
             return math.sqrt(self._weight) / self._root
@@ -86,8 +83,8 @@ class AdvantageScale:
                 f"advantage_scale: 'batch' cannot resume from {folder}, which was written with "
                 f"another scale and lacks {FILE}; allowed: the scale that it was written with"
             )
-        found = read_json(folder / FILE)
-        values = [found.get(name, -1) for name in ("root_mean_square", "weight")]
+        saved = read_json(folder / FILE)
+        values = [saved.get(name, -1) for name in ("root_mean_square", "weight")]
         if not all(is_number(value) and 0 <= value < math.inf for value in values):
             raise DataError(f"{folder / FILE}: must hold a root_mean_square and a weight >= 0")
         self._root, self._weight = values
@@ -112,7 +109,7 @@ class Objective:
         """Return what is not allowed in groups of that many samples: field, value, remedy."""
         wrong = list(self._wrong_settings(group_size, called))
         try:
-            method = self._row
+            method = self._method
         except InvalidValueError as error:
             text = str(error)
             return [*wrong, text if text.startswith("method") else f"method: {text}"]
@@ -120,13 +117,13 @@ class Objective:
         return wrong or list(self._beyond_the_group(method, group_size, called))
 
     @functools.cached_property
-    def _row(self) -> Method:  # of a file, which is run once
+    def _method(self) -> Method:  # whose statistic may come from a file, which is run once
         return method_of(self.method)
 
     @property
     def needs_ratios(self) -> bool:
         """Return whether the advantages change with the ratios of the whole group."""
-        return self._row.correction != "none" or self.form == "reinforce"
+        return self._method.correction != "none" or self.form == "reinforce"
 
     @property
     def last_k(self) -> int:
@@ -140,7 +137,7 @@ class Objective:
 
     def scale(self) -> AdvantageScale:
         """Return what the advantages are multiplied by; it has seen none yet."""
-        return AdvantageScale(self.advantage_scale, self._row)
+        return AdvantageScale(self.advantage_scale, self._method)
 
     def advantages(
         self,
@@ -152,32 +149,34 @@ class Objective:
         answers: np.ndarray | None = None,
     ) -> np.ndarray:
         """Return `maxatk.advantages`, all (P, n); smaller groups have the largest k they can."""
-        of = functools.partial(
+        advantages_of = functools.partial(
             advantages,
             rewards,
-            self._row,
+            self._method,
             log_ratios=log_ratios,
             selection=selection,
             answers=answers,
             form=self.form,
             clamp=self.delta_clamp,
         )
-        result = of(min(k, self._row.largest_k(rewards.shape[1])))
+        of_best = advantages_of(min(k, self._method.largest_k(rewards.shape[1])))
         if self.max_weight == 1.0:
-            return result
-        mixed: np.ndarray = self.max_weight * result + (1 - self.max_weight) * of(1)
+            return of_best
+        of_mean = advantages_of(1)
+        mixed: np.ndarray = self.max_weight * of_best + (1 - self.max_weight) * of_mean
         return mixed
 
     def _wrong_settings(self, group_size: int, called: str) -> Iterator[str]:
-        known = {"form": get_args(Form), "k_schedule": SCHEDULES, "advantage_scale": SCALES}
-        for field, names in known.items():
+        allowed_names = {"form": get_args(Form), "k_schedule": SCHEDULES, "advantage_scale": SCALES}
+        for field, names in allowed_names.items():
             name = getattr(self, field)
             if not isinstance(name, str) or name not in names:
                 yield str(unknown_name(field, str(name), names))
         allowed = f"a whole number from 1 to {called} ({group_size})"
         for field, k in (("k", self.k), ("k_final", self.k_final)):
-            given = field == "k" or k is not None
-            if given and not (is_whole(k, 1) and k <= group_size):
+            if field == "k_final" and k is None:
+                continue
+            if not (is_whole(k, 1) and k <= group_size):
                 yield f"{field}: must be {allowed}, got {k!r}"
         if self.k_final is not None and self.k_schedule == "constant":
             yield f"k_final: {self.k_final!r} needs a k_schedule; allowed: linear, cosine"
@@ -189,25 +188,27 @@ class Objective:
 
     def _without_effect(self, method: Method) -> Iterator[str]:
         """Yield the settings that the method has no use for, and the answers that it lacks."""
-        kind, name = method.kind, f"the method {self.method!r}"
+        credit = method.credit_row
+        name = f"the method {self.method!r}"
         for field, idle in (("k_schedule", "constant"), ("max_weight", 1.0)):
-            if getattr(self, field) != idle and not kind.uses_k:
-                fitting = [other for other, row in METHODS.items() if row.kind.uses_k]
+            if getattr(self, field) != idle and not credit.uses_k:
+                fitting = [other for other, row in METHODS.items() if row.credit_row.uses_k]
                 yield (
                     f"{field}: {getattr(self, field)!r} has no effect on {name}, which has no k; "
                     f"allowed with it: {idle!r}, or a method of: {', '.join(fitting)}"
                 )
-        if self.selection is not None and kind.order is None:
+        if self.selection is not None and credit.order is None:
             yield (
                 f"selection: {self.selection!r} has no effect on {name}, which orders no samples; "
                 "allowed with it: None"
             )
-        if kind.needs_answers == (self.answers is None):
-            wanted = "a function module:name" if kind.needs_answers else "None"
+        if credit.needs_answers == (self.answers is None):
+            wanted = "a function module:name" if credit.needs_answers else "None"
             yield f"answers: must be {wanted} with {name}, got {self.answers!r}"
 
     def _beyond_the_group(self, method: Method, group_size: int, called: str) -> Iterator[str]:
         """Yield what the method has no advantages for, or only those that are 0."""
+        # A constant k is one key, whose later name stays.
         ends = {self.last_k: "k_final", self.k: "k"}
         for k, field in reversed(ends.items()):
             try:
@@ -215,66 +216,19 @@ class Objective:
             except InvalidValueError as error:
                 yield str(error)
                 continue
+            if method.credit_row.order is None or group_size == 1:
+                continue
+            # Rewards at different distances from each other, so that no advantage is 0 by chance.
             rewards = 1 + np.square(np.arange(group_size, dtype=float))[None]
-            ordered = group_size > 1 and method.kind.order is not None
-            if ordered and not advantages(rewards, method, k).any():
-                where, allowed = f"method: in groups of {called} ({group_size})", "another baseline"
-                if method.kind.uses_k:
-                    where, allowed = f"{field}: {k} is {called}, where", f"1 to {group_size - 1}"
+            if not advantages(rewards, method, k).any():
+                if method.credit_row.uses_k:
+                    where = f"{field}: {k} is {called}, where"
+                    allowed = f"1 to {group_size - 1}"
+                else:
+                    where = f"method: in groups of {called} ({group_size})"
+                    allowed = "another baseline"
                 yield (
                     f"{where} every sample has the same credit, and the baseline "
                     f"{method.baseline!r} of the method {self.method!r} leaves 0 of each: nothing "
                     f"would be trained; allowed with it: {allowed}"
                 )
-
-
-def method_of(setting: object) -> Method:
-    """Return the method of a setting: a name in `METHODS`, a `Method`, or a mapping.
-
-    A mapping is {"statistic": "file.py:function"} or has the keys of `Method`, whose `credit` may
-    be a constructor of `OrderWeights`, such as {"cvar": 0.25, "of": 8}, or {"entropic": b}.
-
-    Raises MissingFileError without the file, InvalidValueError for what is not allowed.
-    """
-    if not isinstance(setting, Mapping):
-        return as_method(setting)  # type: ignore[arg-type]
-    if "statistic" in setting:
-        _check_keys("method", setting, ["statistic"])
-        named = str(setting["statistic"])
-        function = load_function(named, field="method.statistic")
-        return Method(credit=function, baseline="leave_one_out", source=named)
-    fields = dict(setting)
-    _check_keys("method", setting, [field.name for field in dataclasses.fields(Method)])
-    for name in ("credit", "baseline"):
-        if name not in setting:
-            raise InvalidValueError(f"method: the key {name!r} is required, got {fields}")
-    if isinstance(fields["credit"], Mapping):
-        fields |= _credit(fields["credit"])
-    return Method(**fields)
-
-
-def _credit(setting: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a method that a mapping for its credit stands for."""
-    kinds = [*_MAKERS, "entropic"]
-    named = [name for name in setting if name in kinds]
-    if len(named) != 1:
-        wrong = ", ".join(named) or str(next(iter(setting), ""))
-        raise unknown_name("method.credit", wrong, kinds)
-    (kind,) = named
-    value, others = setting[kind], {name: setting[name] for name in setting if name != kind}
-    maker = _MAKERS.get(kind)
-    arguments = inspect.signature(maker).parameters.values() if maker else ()
-    keys = {one.name: one for one in arguments if one.kind is one.KEYWORD_ONLY}
-    _check_keys(f"method.credit.{kind}", others, keys)
-    for name, one in keys.items():
-        if one.default is one.empty and name not in others:
-            raise InvalidValueError(f"method.credit: {kind!r} needs the key {name!r}")
-    if maker is None:
-        return {"credit": kind, "inverse_temperature": value}
-    return {"credit": maker(value, **others)}
-
-
-def _check_keys(field: str, setting: Mapping[str, Any], allowed: Collection[str]) -> None:
-    for name in setting:
-        if name not in allowed:
-            raise unknown_name(field, str(name), allowed)

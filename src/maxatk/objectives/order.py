@@ -33,12 +33,13 @@ class OrderWeights:
     by_rank: bool = False
 
     def __post_init__(self) -> None:
-        sizes, shares = [_as_size(k) for k, _ in self.maxima], [p for _, p in self.maxima]
+        sizes = [_as_size(k) for k, _ in self.maxima]
         object.__setattr__(self, "values", _as_weights(self.values))
-        object.__setattr__(self, "maxima", tuple(zip(sizes, _as_weights(shares), strict=True)))
-        one = bool(self.values) + bool(self.maxima) + self.by_rank == 1
-        require(one, "weights", "a sequence of at least one number", self.values)
-        if not self.by_rank and not any(self.values) and not any(p for _, p in self.maxima):
+        shares = _as_weights([share for _, share in self.maxima])
+        object.__setattr__(self, "maxima", tuple(zip(sizes, shares, strict=True)))
+        forms = bool(self.values) + bool(self.maxima) + self.by_rank
+        require(forms == 1, "weights", "a sequence of at least one number", self.values)
+        if not self.by_rank and not any(self.values) and not any(shares):
             raise InvalidValueError("weights: must not all be 0")
 
     @property
@@ -73,7 +74,7 @@ class OrderWeights:
         """Return the weights of the quantile q of k, 0 <= q <= 1, interpolated as NumPy does."""
         k = _as_size(of, field="of")
         require(is_number(q) and 0 <= q <= 1, "quantile", "from 0 to 1", q)
-        place = q * (k - 1)
+        place = q * (k - 1)  # between two ranks, each weighed by how near it is
         return cls(tuple(max(0.0, 1 - abs(place - m)) for m in range(k)))
 
     @classmethod
@@ -107,8 +108,10 @@ class OrderWeights:
         """Return the weights of the Harrell-Davis quantile q of k, 0 < q < 1: shares of a Beta."""
         k = _as_size(of, field="of")
         require(is_number(q) and 0 < q < 1, "harrell_davis", "above 0 and below 1", q)
-        a, b = (k + 1) * q, (k + 1) * (1 - q)
-        return cls(tuple(np.diff([_beta_share(a, b, m / k) for m in range(k + 1)])))
+        a = (k + 1) * q
+        b = (k + 1) * (1 - q)
+        shares_below = [_beta_share(a, b, m / k) for m in range(k + 1)]
+        return cls(tuple(np.diff(shares_below)))
 
     @classmethod
     def gini(cls, k: int) -> OrderWeights:
@@ -155,10 +158,10 @@ class OrderWeights:
 
     def of_group(self, n: int) -> FloatArray:
         """Return the weights W (n,) of the whole group in ascending order, n >= size."""
-        whole = np.zeros(n)
+        of_places = np.zeros(n)
         for part in self.parts(n):
-            whole += lifted(part, n)
-        return whole
+            of_places += lifted(part, n)
+        return of_places
 
 
 def _as_size(k: object, *, field: str = "k") -> int:
@@ -176,7 +179,7 @@ def _inner(name: str, m: int, of: int) -> int:
 
 def _beta_share(a: float, b: float, x: float) -> float:
     """Return the share of Beta(a, b) below x, by its continued fraction (DLMF 8.17.22)."""
-    if x > (a + 1) / (a + b + 2):
+    if x > (a + 1) / (a + b + 2):  # where the fraction of the other side converges faster
         return 1 - _beta_share(b, a, 1 - x)
     if x == 0:
         return 0.0
@@ -195,18 +198,22 @@ def lifted(weights: FloatArray, n: int) -> FloatArray:
     W_j = sum_m w_m C(j-1, m-1) C(n-j, k-m) / C(n, k), in O(n (n - k)), and O(n) for a maximum.
     """
     k = len(weights)
-    whole, places = np.zeros(n), np.arange(n)
+    of_places = np.zeros(n)
     if not 0 < k <= n:
-        return whole
+        return of_places
     if not weights[:-1].any():
-        top: FloatArray = weights[-1] * max_weights(n, k)
-        return top
-    whole[:k] = weights
-    for size in range(k, n):  # a subset of one more leaves one out, each as likely as another
-        head = (size - places[: size + 1]) * whole[: size + 1]
-        head[1:] += places[1 : size + 1] * whole[:size]
-        whole[: size + 1] = head / (size + 1)
-    return whole
+        of_largest: FloatArray = weights[-1] * max_weights(n, k)
+        return of_largest
+    of_places[:k] = weights
+    places = np.arange(n)
+    # From groups of `size` to groups of one more: a subset of `size` leaves one sample out, each
+    # as likely as another. Place j keeps its weight where a later one is left out, and has that of
+    # place j - 1 where an earlier one is.
+    for size in range(k, n):
+        moved = (size - places[: size + 1]) * of_places[: size + 1]
+        moved[1:] += places[1 : size + 1] * of_places[:size]
+        of_places[: size + 1] = moved / (size + 1)
+    return of_places
 
 
 def _as_weights(values: Sequence[float]) -> tuple[float, ...]:

@@ -47,8 +47,12 @@ class Rule:
     level: float = 0.0
 
     def __add__(self, other: Rule) -> Rule:
-        up, down = self.up + other.up, self.down + other.down
-        return Rule(self.group + other.group, up, down, self.level + other.level)
+        return Rule(
+            group=self.group + other.group,
+            up=self.up + other.up,
+            down=self.down + other.down,
+            level=self.level + other.level,
+        )
 
     @functools.cached_property
     def climb(self) -> FloatArray:
@@ -69,36 +73,56 @@ class Rule:
 
 
 def credit(weights: FloatArray, n: int) -> Rule:
-    """Return eq. (9) for any weights: the subsets that hold i, C(n,k)^-1 sum_{I with i} m(I)."""
+    """Return the baseline "none": the credit c_i of eq. (9) itself, for any weights.
+
+    c_i = sum of m(I) / C(n, k) over the k-subsets I that hold sample i, which is m(all) minus
+    (n - k)/n m(without i).
+    """
     k = len(weights)
+    # A sample below a step takes one of the lower ranks, so that the members of its subset above
+    # the step have the weights from the second on.
     shared = k / n * lifted(weights[1:], n - 1)
     down = -shared - sums_after(shared)
-    others = (n - k) / n * lifted(weights, n - 1)
-    return Rule(lifted(weights, n), others - down, down, k / n * float(weights.sum()))
+    without = (n - k) / n * lifted(weights, n - 1)
+    return Rule(lifted(weights, n), without - down, down, k / n * float(weights.sum()))
 
 
 def mean(weights: FloatArray, n: int) -> Rule:
-    """Return the credits minus their mean: remove_one times 1 - k/n, and 0 for k = n."""
+    """Return the baseline "mean": c_i - mean of the c_j = (1 - k/n) (m(all) - m(without i)).
+
+    It is `remove_one` times 1 - k/n, and 0 for k = n.
+    """
     return remove_one((1 - len(weights) / n) * weights, n)
 
 
 def remove_one(weights: FloatArray, n: int) -> Rule:
-    """Return m(all) - m(without i), for n > k: what is below a step pays for what is above."""
-    others, below = lifted(weights, n - 1), np.arange(1, n)
-    return Rule(lifted(weights, n), others * below / n, others * (n - below) / n)
+    """Return the baseline "remove_one": m(all) - m(without i), for n > k.
+
+    A step is worth B to the group without one sample. Of that the m samples below it pay the
+    share (n - m) / n and those above it are paid m / n, so that the advantages sum to 0.
+    """
+    without = lifted(weights, n - 1)
+    below = np.arange(1, n)
+    return Rule(lifted(weights, n), without * below / n, without * (n - below) / n)
 
 
 def replace_one(weights: FloatArray, n: int) -> Rule:
-    """Return m(all) minus the mean over replacing sample i by each of the others."""
+    """Return the baseline "replace_one": m(all) - sum over j != i of m(i replaced by j) / (n - 1).
+
+    At k = 1 it is RLOO, at k = n `leave_one_out`.
+    """
     group = lifted(weights, n)
     up, down = split(group)
     return Rule(group, up[1:], down[:-1])
 
 
 def leave_one_out(weights: FloatArray, n: int) -> Rule:
-    """Return LOO-1: each subset's statistic minus its mean over replacing i by the subset's others.
+    """Return the baseline "leave_one_out", LOO-1: `replace_one` inside each subset that holds i.
 
-    A subset of one has no others: those of the group stand in (RLOO).
+    A_i = sum over I of (m(I) - mean over j of m(I with r_j in the place of r_i)) / C(n, k), I being
+    the k-subsets with i and j the other members: for max@k sum over I of (r_i - max of the
+    others)_+ / C(n, k). A subset of one has no others, and those of the group stand in (RLOO).
+    Source: appendix A; Walder & Karkhanis (2505.15201).
     """
     if len(weights) == 1:
         return replace_one(weights, n)
@@ -107,40 +131,44 @@ def leave_one_out(weights: FloatArray, n: int) -> Rule:
 
 
 def others_credit(weights: FloatArray, n: int) -> Rule:
-    """Return PKPO's sloo: the credit minus the mean credit of the other samples as a group.
+    """Return the baseline "others_credit", PKPO's sloo: c_i - mean credit of the others alone.
 
-    That mean is k/(n-1) times the statistic of the others. A constant reward of one keeps
-    k/n - k/(n-1); for k = n there is no baseline. Source: 2505.15201.
+    That mean is k/(n-1) m(without i), so a reward of one that all share keeps k/n - k/(n-1). For
+    k = n the others form no subset, and there is no baseline. Source: 2505.15201.
     """
-    own, k = credit(weights, n), len(weights)
+    k = len(weights)
+    credited = credit(weights, n)
     if k == n:
-        return own
+        return credited
     others = k / (n - 1) * lifted(weights, n - 1)
     above = sums_after(others)
-    level = own.level - k / (n - 1) * float(weights.sum())
-    return Rule(own.group, own.up - above, own.down + above + others, level)
+    level = credited.level - k / (n - 1) * float(weights.sum())
+    return Rule(credited.group, credited.up - above, credited.down + above + others, level)
 
 
 def split(weights: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return the shares of weights (k,) for the samples above and for those below a step.
 
-    They are (m-1) w_m / (k-1) and (k-m) w_m / (k-1), which sum to w_m: the first is what a member
-    gains over the mean of replacing it by each of the others, for the step below rank m.
+    They are (m-1) w_m / (k-1) and (k-m) w_m / (k-1), which sum to w_m. For the step below rank m
+    the first is the gain of a member above it over its mean replacement by each of the others.
     """
     k = len(weights)
     if k == 1:
         return np.zeros(1), np.zeros(1)
-    rank = np.arange(k)
-    return weights * rank / (k - 1), weights * (k - 1 - rank) / (k - 1)
+    lower = np.arange(k)  # how many members are below each
+    higher = k - 1 - lower
+    return weights * lower / (k - 1), weights * higher / (k - 1)
 
 
-RuleOf: TypeAlias = Callable[[FloatArray, int], Rule]
+MakeRule: TypeAlias = Callable[[FloatArray, int], Rule]
+"""The rule of a baseline, of the weights w (k,) of one subset size and the size n of a group."""
 
 
 @functools.lru_cache(64)  # of some 30 n bytes each (short groups: 8 n^2)
-def rule_of(weights: OrderWeights, baseline: RuleOf, n: int) -> Rule:
+def rule_of(weights: OrderWeights, make_rule: MakeRule, n: int) -> Rule:
     """Return the rule of a statistic and a baseline for groups of n >= weights.size."""
-    return functools.reduce(operator.add, (baseline(part, n) for part in weights.parts(n)))
+    rules = [make_rule(part, n) for part in weights.parts(n)]
+    return functools.reduce(operator.add, rules)
 
 
 def advantages_of(rewards: FloatArray, scores: FloatArray | None, rule: Rule) -> FloatArray:
@@ -151,6 +179,7 @@ def advantages_of(rewards: FloatArray, scores: FloatArray | None, rule: Rule) ->
     if rewards.shape[1] <= SHORT:
         return steps @ rule.matrix
     lowest = steps @ rule.lowest if rule.lowest.any() else None
+    # In place from here on: a large batch is read and written as few times as possible.
     steps *= rule.climb
     np.cumsum(steps, axis=-1, out=steps)
     if lowest is not None:
@@ -160,7 +189,8 @@ def advantages_of(rewards: FloatArray, scores: FloatArray | None, rule: Rule) ->
 
 def steps_of(rewards: FloatArray) -> FloatArray:
     """Return the first reward and the steps between neighbours, (P, n)."""
-    flat, steps = rewards.ravel(), np.empty(rewards.shape)
+    steps = np.empty(rewards.shape)
+    flat = rewards.ravel()
     # As one long row, which is faster than P short ones; the joints are overwritten.
     np.subtract(flat[1:], flat[:-1], out=steps.ravel()[1:])
     steps[:, 0] = rewards[:, 0]
@@ -170,42 +200,53 @@ def steps_of(rewards: FloatArray) -> FloatArray:
 def _selected_of(rewards: FloatArray, scores: FloatArray, rule: Rule) -> FloatArray:
     """Return the advantages (P, n) of rewards in ascending order of scores with ties, (P, n).
 
-    They are averaged over all orders of ties: members of one share the mean of W over its places.
-    Without sample i, the ties below keep their places in B, those above move down by one, and its
-    own tie loses the last one.
+    They are averaged over all orders of ties, in which each member of a tie has each of its places
+    equally often: in m(all) it weighs the mean of W over the places of its tie.
     """
     n = rewards.shape[1]
     start, end = ties(scores)
-    size, others = end - start, np.cumsum(rule.climb)
+    size = end - start
     total = (rewards * selected_weights(rule.group, scores)).sum(axis=1, keepdims=True)
-    below = _row_sums(rewards * (others[np.minimum(end, n - 1)] - others[start]) / size)
-    above = _row_sums(rewards * (others[end - 1] - others[np.maximum(start - 1, 0)]) / size)
-    tied = _row_sums(rewards)
-    own = (others[end - 1] - others[start]) / np.maximum(size - 1, 1)
+    # The baseline of i weighs the other n - 1 samples by B, whose first j weights sum to upto[j].
+    # A tie below i keeps its places in B; one above i moves down by one place, which i leaves.
+    upto = np.cumsum(rule.climb)
+    below = _row_sums(rewards * (upto[np.minimum(end, n - 1)] - upto[start]) / size)
+    above = _row_sums(rewards * (upto[end - 1] - upto[np.maximum(start - 1, 0)]) / size)
     baseline = np.take_along_axis(below, start, 1)
     baseline += above[:, -1:] - np.take_along_axis(above, end, 1)
-    rest = np.take_along_axis(tied, end, 1) - np.take_along_axis(tied, start, 1) - rewards
-    advantages: FloatArray = total - baseline - rest * own
+    # The other members of i's own tie have its places but the last.
+    tied = _row_sums(rewards)
+    tied_others = np.take_along_axis(tied, end, 1) - np.take_along_axis(tied, start, 1) - rewards
+    tied_weight = (upto[end - 1] - upto[start]) / np.maximum(size - 1, 1)
+    advantages: FloatArray = total - baseline - tied_others * tied_weight
     return advantages
 
 
 def selected_weights(weights: FloatArray, scores: FloatArray) -> FloatArray:
     """Return the weights (P, n) of ascending scores: tied ones have the mean of theirs."""
     start, end = ties(scores)
-    whole = np.concatenate([[0.0], np.cumsum(weights)])
-    shared: FloatArray = (whole[end] - whole[start]) / (end - start)
+    upto = np.concatenate([[0.0], np.cumsum(weights)])
+    shared: FloatArray = (upto[end] - upto[start]) / (end - start)
     return shared
 
 
 def ties(scores: FloatArray) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """Return where the tie of each ascending score starts and where it ends, (P, n) both."""
-    at = np.arange(scores.shape[1])
-    steps = scores[:, 1:] != scores[:, :-1]
+    """Return where the tie of each ascending score starts and where it ends, (P, n) both.
+
+    For scores 1, 2, 2, 5 the starts are 0, 1, 1, 3 and the ends, exclusive, 1, 3, 3, 4.
+    """
+    places = np.arange(scores.shape[1])
+    differs = scores[:, 1:] != scores[:, :-1]
     edge = np.ones((len(scores), 1), dtype=bool)
-    start = np.maximum.accumulate(np.where(np.hstack([edge, steps]), at, 0), axis=1)
-    last = np.where(np.hstack([steps, edge]), at, at[-1])
-    return start, np.minimum.accumulate(last[:, ::-1], axis=1)[:, ::-1] + 1
+    # The start of a tie is the largest place up to here that differs from the one before it.
+    first = np.where(np.hstack([edge, differs]), places, 0)
+    start = np.maximum.accumulate(first, axis=1)
+    # The end, likewise, is found from the right.
+    last = np.where(np.hstack([differs, edge]), places, places[-1])
+    end = np.minimum.accumulate(last[:, ::-1], axis=1)[:, ::-1] + 1
+    return start, end
 
 
 def _row_sums(values: FloatArray) -> FloatArray:
+    """Return the sums of the first 0 to n values of each row, (P, n) to (P, n + 1)."""
     return np.pad(np.cumsum(values, axis=1), [(0, 0), (1, 0)])

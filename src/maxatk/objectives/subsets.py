@@ -20,8 +20,11 @@ _KEPT = 16  # results of each function, of 8 n bytes
 def max_weights(n: int, k: int) -> FloatArray:
     """Return C(j-1, k-1) / C(n, k), (n,), w_jj of eq. (9): the k-subsets whose largest is j."""
     weights = np.zeros(n)
+    # The largest of all is the largest of k/n of the subsets; from j to j - 1 the share falls by
+    # C(j-2, k-1) / C(j-1, k-1) = (j - k) / (j - 1).
     j = np.arange(n, k, -1)
-    weights[k - 1 :] = np.cumprod(np.concatenate([[k / n], (j - k) / (j - 1)]))[::-1]
+    falling = np.concatenate([[k / n], (j - k) / (j - 1)])
+    weights[k - 1 :] = np.cumprod(falling)[::-1]
     weights.flags.writeable = False
     return weights
 
@@ -45,14 +48,17 @@ def shares_below(n: int, k: int) -> FloatArray:
 
     A row is a running product of fractions, taken in logarithms from its largest entry.
     """
-    low, q = np.arange(n + 1)[:, None], np.arange(k)
+    low = np.arange(n + 1)[:, None]
+    q = np.arange(k)
     fractions = (low - q) * (k - q) / ((q + 1.0) * np.maximum(n - low - k + q + 1, 1))
-    first, last = np.maximum(low - (n - k), 0), np.minimum(low, k)
-    inside = (q >= first) & (q < last)
+    # A subset has at least as many of the lowest as do not fit among the highest, at most all.
+    fewest = np.maximum(low - (n - k), 0)
+    most = np.minimum(low, k)
+    possible = (q >= fewest) & (q < most)
     logs = np.zeros((n + 1, k + 1))
-    np.cumsum(np.log(np.where(inside, fractions, 1.0)), axis=1, out=logs[:, 1:])
-    places = np.arange(k + 1)
-    logs[(places < first) | (places > last)] = -np.inf
+    np.cumsum(np.log(np.where(possible, fractions, 1.0)), axis=1, out=logs[:, 1:])
+    members = np.arange(k + 1)
+    logs[(members < fewest) | (members > most)] = -np.inf
     shares: FloatArray = np.exp(logs - logs.max(axis=1, keepdims=True))
     shares /= shares.sum(axis=1, keepdims=True)
     shares.flags.writeable = False
@@ -61,20 +67,23 @@ def shares_below(n: int, k: int) -> FloatArray:
 
 def hit_shares(n: int, k: int) -> FloatArray:
     """Return 1 - C(n-c, k) / C(n, k) for c = 0..n, (n+1,): the subsets that hold one of c."""
-    shares = np.concatenate([[0.0], np.cumsum(max_weights(n, k)[::-1])])  # of positive terms
-    shares[n - k + 1 :] = 1.0
+    # A subset holds one of the c highest where its largest is one of them: a sum of positive terms.
+    shares = np.concatenate([[0.0], np.cumsum(max_weights(n, k)[::-1])])
+    shares[n - k + 1 :] = 1.0  # no k-subset fits into the others
     capped: FloatArray = np.minimum(shares, 1.0)
     return capped
 
 
 def shares_of_draws(n: int, rates: FloatArray) -> FloatArray:
     """Return the chance of 0..n successes in n draws at each rate, (rates, n+1)."""
-    logs = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, n + 1)))])
+    log_factorials = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, n + 1)))])
     hits = np.arange(n + 1)
+    misses = n - hits
     with np.errstate(divide="ignore", invalid="ignore"):  # rates of 0 and 1, 0 log 0 = 0
         right = np.where(hits > 0, hits * np.log(rates)[:, None], 0.0)
-        wrong = np.where(hits < n, (n - hits) * np.log1p(-rates)[:, None], 0.0)
-    chances: FloatArray = np.exp(logs[n] - logs[hits] - logs[n - hits] + right + wrong)
+        wrong = np.where(misses > 0, misses * np.log1p(-rates)[:, None], 0.0)
+    log_ways = log_factorials[n] - log_factorials[hits] - log_factorials[misses]
+    chances: FloatArray = np.exp(log_ways + right + wrong)
     return chances
 
 

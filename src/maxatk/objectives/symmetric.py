@@ -87,18 +87,25 @@ def stepwise_sums(
     prompts, n = ratios.shape
     k = len(pay)
     shares = shares_below(n, k)
-    paid, charged = shares[:, :-1] * pay, shares[:, 1:] * charge
+    paid = shares[:, :-1] * pay
+    charged = shares[:, 1:] * charge
     block = max(1, TABLE_BYTES // (16 * (n + 1) * (k + 1)))
     sums = np.empty_like(ratios)
     for first in range(0, prompts, block):
         part = slice(first, first + block)
-        columns, gaps = (np.ascontiguousarray(x[part].T) for x in (ratios, steps))
-        low, high = _table(columns, k), _table(columns[::-1], k)
+        columns = np.ascontiguousarray(ratios[part].T)
+        gaps = np.ascontiguousarray(steps[part].T)
+        low = _table(columns, k)
+        high = _table(columns[::-1], k)  # the highest m samples, from the top
+        # What the means of one side are multiplied by: the share, the means of the other side, of
+        # the sizes that fill a subset up, and the step between the two sides.
         above = [
             (paid[n - m][:, None] * low[n - m, :-1] * gaps[n - m - 1])[::-1] for m in range(1, n)
         ]
         below = [charged[m][:, None] * high[n - m, -2::-1] * gaps[m - 1] for m in range(1, n)]
-        sums[part] = (_pulled(high, above, columns[::-1])[::-1] - _pulled(low, below, columns)).T
+        received = _pulled(high, above, columns[::-1])[::-1]
+        given = _pulled(low, below, columns)
+        sums[part] = (received - given).T
     return sums
 
 
@@ -114,8 +121,9 @@ def _table(columns: FloatArray, size: int) -> FloatArray:
 def _pulled(table: FloatArray, seeds: list[FloatArray], columns: FloatArray) -> FloatArray:
     """Return dF/drho (n, P) of F = sum_j seeds[j-1] table[j, 1:], j up to n - 1."""
     n, prompts = columns.shape
-    sums, slopes = np.zeros((n, prompts)), np.zeros(table.shape[1:])
-    for j in range(n - 1, 0, -1):
+    sums = np.zeros((n, prompts))
+    slopes = np.zeros(table.shape[1:])  # dF / d(the row after j samples)
+    for j in range(n - 1, 0, -1):  # the recurrence of this module, backwards
         slopes[1:] += seeds[j - 1]
         share = slopes[1:] * (np.arange(1, len(slopes)) / j)[:, None]
         share[j:] = 0.0  # there are no subsets of more than j samples
@@ -145,7 +153,9 @@ def _reach(j: int, n: int, size: int) -> slice:
 def _step(before: FloatArray, after: FloatArray, ratio: FloatArray, j: int, n: int) -> None:
     """Fill `after`, the means over the first j samples, from those over the first j - 1."""
     reach = _reach(j, n, len(before) - 1)
-    old, new = before[reach], after[reach]
+    old = before[reach]
+    new = after[reach]
+    # new = old + m/j (ratio old of m - 1 - old), in place: this is the innermost loop.
     np.multiply(before[reach.start - 1 : reach.stop - 1], ratio, out=new)
     new -= old
     new *= np.arange(reach.start, reach.stop)[:, None] / j
@@ -161,7 +171,7 @@ def _adjoint(table: FloatArray, seeds: FloatArray, columns: FloatArray) -> Float
     slopes[:, -1] = flow[-1]
     scratch = np.empty_like(slopes)
     sums: FloatArray = seeds * table[:, None, -1]
-    for j in range(n - 1, 0, -1):
+    for j in range(n - 1, 0, -1):  # `_step` backwards
         reach = _reach(j, n, sizes - 1)
         shifted = slice(reach.start - 1, reach.stop - 1)
         share = scratch[:, reach]

@@ -23,7 +23,8 @@ def check_solutions(
     failed on is "unverified". Raises MissingFileError without the files, DataError for a solution
     of a problem that is not there.
     """
-    problems, file = read_problems(path), solutions_file(path)
+    problems = read_problems(path)
+    file = solutions_file(path)
     if not file.is_file():
         raise MissingFileError(
             f"{file}: no such file; `maxatk problems prepare` writes the reference solutions there"
@@ -36,7 +37,11 @@ def check_solutions(
     jobs = [problem_job(program, problems[name]) for name, program in programs.items()]
     verdicts = dict(zip(programs, verifier.verify_many(jobs, progress=progress), strict=True))
     verified = {name: verdict for name, verdict in verdicts.items() if verdict.scorable}
-    failures = [_failure(name, v) for name, v in verified.items() if v.passed < v.total]
+    failures = [
+        _first_failure(name, verdict)
+        for name, verdict in verified.items()
+        if verdict.passed < verdict.total
+    ]
     counts = {
         "passed": len(verified) - len(failures),
         "failed": len(failures),
@@ -46,14 +51,15 @@ def check_solutions(
     return counts, failures
 
 
-def _failure(problem_id: str, verdict: Verdict) -> dict[str, Any]:
-    tests = enumerate(verdict.tests)
-    number, test = next((n, t) for n, t in tests if t.outcome is not Outcome.PASSED)
+def _first_failure(problem_id: str, verdict: Verdict) -> dict[str, Any]:
+    """Return the row of the first test that failed; `verdict` has at least one."""
+    outcomes = [test.outcome for test in verdict.tests]
+    number = next(i for i, outcome in enumerate(outcomes) if outcome is not Outcome.PASSED)
     return {
         "problem_id": problem_id,
-        "outcome": str(test.outcome),
+        "outcome": str(outcomes[number]),
         "passed": verdict.passed,
         "total": verdict.total,
         "test": number,
-        "stderr": test.stderr.strip()[-_SHOWN:],
+        "stderr": verdict.tests[number].stderr.strip()[-_SHOWN:],
     }

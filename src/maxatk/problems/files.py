@@ -24,10 +24,12 @@ _BATCH = 16  # rows of parquet decoded at a time; one row of CodeContests can ho
 def data_files(
     path: Path, *, split: str | None, names: Sequence[str] | None, splits: tuple[str, ...] = ()
 ) -> list[Path]:
-    """Return a file, or of a folder its `names`, else those that start with the split, else all.
+    """Return the data files of a path: the file itself, or files of the folder.
 
-    Raises MissingFileError for what does not exist, or where only files of other `splits` do,
-    InvalidValueError for another format.
+    Of a folder these are the files called `names`; without names those that start with the name of
+    the split, as on the hub; without such files all of them. Raises MissingFileError for what does
+    not exist, or where the folder only has files of other `splits`, InvalidValueError for another
+    format.
     """
     if path.is_file():
         if path.suffix not in FORMATS:
@@ -43,18 +45,23 @@ def data_files(
         if missing:
             raise MissingFileError(f"file: the folder {str(path)!r} holds no {missing[0]!r}")
         return wanted
-    found, of_split = starting_with(path, ""), starting_with(path, split) if split else []
-    if not found:
+    every_file = starting_with(path, "")
+    files_of_split = starting_with(path, split) if split else []
+    if not every_file:
         raise MissingFileError(f"file: the folder {str(path)!r} holds no {', '.join(FORMATS)} file")
-    if split and not of_split and any(file.name.startswith(splits) for file in found):
+    if files_of_split:
+        return files_of_split
+    # Reading the files of another split in its place would train on the test set, say.
+    if split and any(file.name.startswith(splits) for file in every_file):
         raise MissingFileError(f"file: the folder {str(path)!r} holds no file of split {split!r}")
-    return of_split or found
+    return every_file
 
 
 def starting_with(folder: Path, name: str) -> list[Path]:
-    """Return the data files of a folder whose names start so, as those of a split do."""
-    found = (file for file in folder.iterdir() if file.suffix in FORMATS)
-    return sorted(file for file in found if file.name.startswith(name))
+    """Return the data files of a folder whose names start with a text, sorted."""
+    return sorted(
+        file for file in folder.iterdir() if file.suffix in FORMATS and file.name.startswith(name)
+    )
 
 
 def read_rows(
@@ -62,7 +69,7 @@ def read_rows(
 ) -> Iterator[Row]:
     """Yield the rows of one file; of parquet the columns `only`, or all but those `unused`.
 
-    Raises DataError (with the place) for a file that does not hold rows.
+    Raises DataError, with the file and the line, for a file that does not hold rows.
     """
     if path.suffix == ".jsonl":
         return read_jsonl(path, lambda row: row)
@@ -82,7 +89,10 @@ def _parquet_rows(path: Path, unused: Sequence[str], only: Sequence[str] | None)
     try:
         parquet = ParquetFile(path)
         names = parquet.schema_arrow.names
-        columns = [n for n in names if (n not in unused if only is None else n in only)]
+        if only is None:
+            columns = [name for name in names if name not in unused]
+        else:
+            columns = [name for name in names if name in only]
         for batch in parquet.iter_batches(batch_size=_BATCH, columns=columns):
             yield from batch.to_pylist()
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
@@ -95,9 +105,11 @@ def csv_rows(path: Path) -> Iterator[tuple[int, Row]]:
     A name that ends in .gz is read through gzip. A row with more values than names has them under
     None. Raises DataError for another file.
     """
-    opened = gzip.open if path.suffix == ".gz" else open
-    with opened(path, "rt", encoding="utf-8-sig", newline="") as text:
-        reader = csv.DictReader(text, delimiter="\t" if ".tsv" in path.suffixes else ",")
+    open_text = gzip.open if path.suffix == ".gz" else open
+    delimiter = "\t" if ".tsv" in path.suffixes else ","
+    # Spreadsheets start their files with a byte order mark: "utf-8-sig" takes it away.
+    with open_text(path, "rt", encoding="utf-8-sig", newline="") as text:
+        reader = csv.DictReader(text, delimiter=delimiter)
         try:
             for row in reader:
                 yield reader.line_num, row
@@ -105,10 +117,11 @@ def csv_rows(path: Path) -> Iterator[tuple[int, Row]]:
             raise DataError(f"{path}: not a CSV file in UTF-8 ({error})") from error
 
 
-def whole_row(row: Mapping[Any, Any], place: str = "") -> Row:
+def whole_row(row: Mapping[Any, Any], where: str = "") -> Row:
     """Return a row of `csv_rows`; raises DataError for one with more values than names."""
-    if None in row:
-        raise DataError(f"{place}has {len(row[None])} more values than the header has names")
+    surplus = row.get(None)
+    if surplus is not None:
+        raise DataError(f"{where}has {len(surplus)} more values than the header has names")
     return row
 
 
@@ -117,7 +130,9 @@ def _array_rows(path: Path) -> Iterator[Row]:
         rows = json.loads(path.read_text(encoding="utf-8-sig"))
     except (ValueError, RecursionError) as error:  # text that is not UTF-8 is a ValueError
         raise DataError(f"{path}: must hold a JSON array of rows ({error})") from error
-    for value in rows if isinstance(rows, list) else [rows]:
-        if not isinstance(rows, list) or not isinstance(value, dict):
-            raise DataError(f"{path}: must hold a JSON array of rows, got {value!r:.60}")
-        yield value
+    if not isinstance(rows, list):
+        raise DataError(f"{path}: must hold a JSON array of rows, got {rows!r:.60}")
+    for row in rows:
+        if not isinstance(row, dict):
+            raise DataError(f"{path}: must hold a JSON array of rows, got {row!r:.60}")
+        yield row

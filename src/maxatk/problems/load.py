@@ -1,7 +1,7 @@
 """How a name, a file or problems of one's own become problems.
 
-`read_problems`, `load_problems`, `load_benchmark`, `Source.outcomes`, `Source.rows`: each calls the
-next one.
+Read it from the top: `read_problems` calls `load_problems`, that calls `load_benchmark`, and so on
+through `Source.outcomes` to `Source.rows`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _log = logging.getLogger(__name__)
 
 
 class Loaded(NamedTuple):
-    """What a benchmark gave: problems with their reference solutions, and rows left out."""
+    """The problems of a benchmark with their reference solutions, and the rows left out."""
 
     solved: tuple[SolvedProblem, ...]
     left_out: tuple[LeftOut, ...]
@@ -48,15 +48,15 @@ class Loaded(NamedTuple):
 def read_problems(
     problems: str | Path | Sequence[Problem], *, limit: int | None = None
 ) -> dict[str, Problem]:
-    """Return the first problems by id, of a name for `load_problems` or of one's own.
+    """Return problems by their id, the first `limit` of them.
 
-    Raises as `load_problems` and `problems_by_id`, and InvalidValueError for an unknown rule of
-    comparison.
+    `problems` is a name for `load_problems`, or a list. Raises as `load_problems` and
+    `problems_by_id`, and InvalidValueError for tests that the verifier would refuse.
     """
-    source = "problems"
     if isinstance(problems, (str, Path)):
-        source, problems = str(problems), load_problems(problems, limit=limit)
-    by_id = problems_by_id(problems[:limit], source=source)
+        by_id = problems_by_id(load_problems(problems, limit=limit), source=str(problems))
+    else:
+        by_id = problems_by_id(problems[:limit], source="problems")
     for problem in by_id.values():
         if problem.tests:
             problem_job("", problem)  # an unknown comparison rule is refused now, not in the middle
@@ -156,29 +156,30 @@ def find_problem(
     `problem_id` may leave out the benchmark's name. Raises InvalidValueError for an id that is not
     there, with the closest one, or whose row is left out; otherwise as `load_problems`.
     """
-    made: Iterable[Converted]
+    outcomes: Iterable[Converted]
     if str(name) in BENCHMARKS:
         local = None if file is None else str(file)
         source = Source(str(name), split, local, options=options or {})
-        made = (outcome for _, outcome in source.outcomes())
+        outcomes = (outcome for _, outcome in source.outcomes())
     else:
         problems = load_problems(name, split=split, file=file, options=options)
         path = solutions_file(Path(name))
         samples = read_jsonl(path, Sample.from_json) if path.is_file() else ()
         solutions = {sample.problem_id: sample.completion for sample in samples}
-        made = [SolvedProblem(problem, solutions.get(problem.id)) for problem in problems]
-    wanted = (problem_id, f"{name}/{problem_id}")
-    seen: list[str] = []
-    for found in made:
-        seen.append(found.row_id if isinstance(found, LeftOut) else found.problem.id)
-        if seen[-1] not in wanted:
+        outcomes = [SolvedProblem(problem, solutions.get(problem.id)) for problem in problems]
+    long_id = f"{name}/{problem_id}"
+    ids: list[str] = []
+    for outcome in outcomes:
+        row_id = outcome.row_id if isinstance(outcome, LeftOut) else outcome.problem.id
+        ids.append(row_id)
+        if row_id not in (problem_id, long_id):
             continue
-        if isinstance(found, LeftOut):
-            raise InvalidValueError(f"id: {seen[-1]!r} is left out: {found.reason}")
-        return found
-    hint = suggestion(wanted[1], seen) or suggestion(problem_id, seen)
+        if isinstance(outcome, LeftOut):
+            raise InvalidValueError(f"id: {row_id!r} is left out: {outcome.reason}")
+        return outcome
+    hint = suggestion(long_id, ids) or suggestion(problem_id, ids)
     raise InvalidValueError(
-        f"id: {problem_id!r} is not among the {len(seen)} problems of {name}{hint}"
+        f"id: {problem_id!r} is not among the {len(ids)} problems of {name}{hint}"
     )
 
 
@@ -213,62 +214,69 @@ class Source:
     def outcomes(
         self, *, start: int = 0, bad_rows: BadRows = "stop"
     ) -> Iterator[tuple[Row, Converted]]:
-        """Yield every row with what it becomes, from row `start` on.
+        """Yield every row with its problem, or with why it is left out, from row `start` on.
 
         Raises DataError for a row without the schema, unless `bad_rows` leaves it out.
         """
-        for place, row in self.rows(start):
+        for row_name, row in self.rows(start):
             try:
-                outcome = self._convert(row, place)
+                outcome = self._convert(row, row_name)
             except DataError as error:
                 if bad_rows == "stop":
                     raise
-                outcome = LeftOut(place, f"bad row: {error.__cause__!r:.100}")
+                outcome = LeftOut(row_name, f"bad row: {error.__cause__!r:.100}")
             yield row, outcome
 
     def rows(
         self, start: int = 0, *, only: Sequence[str] | None = None
     ) -> Iterator[tuple[str, Row]]:
-        """Yield (place, row) from row `start` on; of parquet files the columns `only`, if given."""
+        """Yield every row with its name for messages, such as "FILE, row 3", from `start` on.
+
+        Of parquet files only the columns `only` are read, where they are given.
+        """
         if not self.files:
             for number, row in enumerate(self._hub_rows(start, only), start):
                 yield f"{self.kind.hub}, {self.split_read}, row {number}", row
             return
-        placed = (
+        named_rows = (
             (f"{path}, row {number}", row)
             for path in self.files
             for number, row in enumerate(read_rows(path, unused=self.kind.unused, only=only))
         )
-        yield from itertools.islice(placed, start, None)
+        yield from itertools.islice(named_rows, start, None)
 
     @functools.cached_property
     def chosen(self) -> base.RowOptions:
         """The options, checked."""
-        kind, where = BENCHMARKS[self.benchmark].options, f"options of {self.benchmark}"
-        return from_mapping(kind, self.options, where=where)
+        options = BENCHMARKS[self.benchmark].options
+        return from_mapping(options, self.options, where=f"options of {self.benchmark}")
 
     @functools.cached_property
     def kind(self) -> base.Benchmark:
         """The row of `BENCHMARKS`; that of a table has the data set that its options name."""
         kind = BENCHMARKS[self.benchmark]
-        hub, config = (getattr(self.chosen, name, None) for name in ("hub", "config"))
+        hub = getattr(self.chosen, "hub", None)
+        config = getattr(self.chosen, "config", None)
         return dataclasses.replace(kind, hub=hub, config=config) if hub else kind
 
     @functools.cached_property
     def split_read(self) -> str | None:
-        """The split that is read; None for a local file that is read whole."""
-        whole = self.file is not None and not Path(self.file).is_dir()
-        return self.split or (None if whole else self.kind.default_split)
+        """The split that is read; None for a local file, whose rows are all read."""
+        if self.split:
+            return self.split
+        is_file = self.file is not None and not Path(self.file).is_dir()
+        return None if is_file else self.kind.default_split
 
     @functools.cached_property
     def files(self) -> list[Path]:
-        """The local files, none of the hub; raises as `data_files`.
+        """The local files, none for rows of the hub; raises as `data_files`.
 
-        A single one is read whole, unless its rows tell their split.
+        Of a single file all rows are read, unless they tell their split.
         """
         if self.file is None:
             return []
-        path, kind = Path(self.file), self.kind
+        path = Path(self.file)
+        kind = self.kind
         if self.split is not None and not path.is_dir() and kind.split_of is None:
             raise InvalidValueError(
                 f"split: a local file is read whole, so {self.split!r} cannot be chosen from it; "
@@ -282,7 +290,8 @@ class Source:
     @functools.cached_property
     def commit(self) -> str:
         """The revision of the hub that is read; raises DataError where it cannot be found out."""
-        if pinned := self.revision or self.kind.revision:
+        pinned = self.revision or self.kind.revision
+        if pinned:
             return pinned
         with _hub(self.kind.hub):
             from huggingface_hub import HfApi
@@ -291,8 +300,9 @@ class Source:
 
     def check(self) -> None:
         """Raise DataError when the first row of a local file does not have the schema."""
-        for place, row in itertools.islice(self.rows(), 1) if self.files else ():
-            self._convert(row, place)
+        if self.files:
+            for row_name, row in itertools.islice(self.rows(), 1):
+                self._convert(row, row_name)
 
     def describe(self) -> dict[str, Any]:
         """Return what identifies the rows: the files' hashes, or the hub's revision and split."""
@@ -308,7 +318,9 @@ class Source:
         }
 
     def _hub_rows(self, start: int, only: Sequence[str] | None) -> Iterator[Row]:
-        kind, split, commit = self.kind, str(self.split_read), self.commit
+        kind = self.kind
+        split = str(self.split_read)
+        commit = self.commit
         with _hub(kind.hub):
             from datasets import load_dataset
 
@@ -316,40 +328,44 @@ class Source:
             if reason is not None:  # soon: the loader below would ask for half a minute
                 raise ConnectionError(reason)
             if kind.data_files is None:
-                how: dict[str, Any] = {} if only is None else {"columns": list(only)}
-                how |= {"split": split, "revision": commit, "streaming": True}
-                rows = load_dataset(kind.hub, kind.config, **how)
+                columns = {} if only is None else {"columns": list(only)}
+                rows = load_dataset(
+                    kind.hub, kind.config, split=split, revision=commit, streaming=True, **columns
+                )
             else:
                 names = kind.data_files(split, self.chosen)
                 files = [f"hf://datasets/{kind.hub}@{commit}/{name}" for name in names]
                 rows = load_dataset("json", data_files=files, split="train", streaming=True)
             yield from rows.skip(start)
 
-    def _convert(self, row: Row, place: str) -> Converted:
+    def _convert(self, row: Row, row_name: str) -> Converted:
+        """Return the problem of a row, or why it is left out; raises DataError for a bad row."""
         remedy = (
             f"a row of {self.kind.hub or 'a table'} is wanted; bad_rows=leave_out leaves it out"
         )
         try:
-            found = self.kind.split_of(row) if self.files and self.kind.split_of else None
-            if found and self.split_read not in (None, found):
-                return LeftOut(place, f"is in the split {found}")
-            made = self.kind.convert(row, self.chosen)
-            return made if isinstance(made, LeftOut) else _with_tests_once(made)
+            split = self.kind.split_of(row) if self.files and self.kind.split_of else None
+            if split and self.split_read not in (None, split):
+                return LeftOut(row_name, f"is in the split {split}")
+            outcome = self.kind.convert(row, self.chosen)
+            return outcome if isinstance(outcome, LeftOut) else _with_distinct_tests(outcome)
         except KeyError as error:
             missing = error.args[0]
             raise DataError(
-                f"{place}: missing column {missing!r}; got {sorted(row)}; {remedy}"
+                f"{row_name}: missing column {missing!r}; got {sorted(row)}; {remedy}"
             ) from error
         except (TypeError, AttributeError, ValueError, OverflowError, RecursionError) as error:
-            raise DataError(f"{place}: does not have the schema ({error}); {remedy}") from error
+            raise DataError(f"{row_name}: does not have the schema ({error}); {remedy}") from error
 
 
-def _with_tests_once(solved: SolvedProblem) -> SolvedProblem:
+def _with_distinct_tests(solved: SolvedProblem) -> SolvedProblem:
     # A repeated test costs a run, and its outcome would have double weight in the reward.
-    problem, once = solved.problem, tuple(dict.fromkeys(solved.problem.tests))
-    if not (dropped := len(problem.tests) - len(once)):
+    tests = tuple(dict.fromkeys(solved.problem.tests))
+    dropped = len(solved.problem.tests) - len(tests)
+    if not dropped:
         return solved
-    return SolvedProblem(dataclasses.replace(problem, tests=once), solved.solution, dropped)
+    problem = dataclasses.replace(solved.problem, tests=tests)
+    return SolvedProblem(problem, solved.solution, dropped)
 
 
 @contextlib.contextmanager

@@ -31,19 +31,22 @@ class Overlap:
     revision: str | None = None
 
     def sources(self) -> list[Source]:
-        """Return what is read, one source a split."""
-        every = self.splits or list(BENCHMARKS[self.benchmark].splits)
-        splits: Sequence[str | None] = every
+        """Return the sources of the data set's rows, one a split."""
+        splits: Sequence[str | None] = self.splits or BENCHMARKS[self.benchmark].splits
         if self.file is not None and not Path(self.file).is_dir():
             splits = [None]
-        elif self.file is not None and not self.splits:  # those that the folder has
-            splits = [name for name in every if starting_with(Path(self.file), name)] or [None]
+        elif self.file is not None and not self.splits:
+            folder = Path(self.file)  # it may hold some of the splits, or files of other names
+            splits = [name for name in splits if name and starting_with(folder, name)] or [None]
         return [Source(self.benchmark, name, self.file, self.revision) for name in splits]
 
     def keys(self) -> set[tuple[str, str]]:
         """Return the keys of every problem of the data set."""
-        rows = (row for source in self.sources() for _, row in source.rows(only=_COLUMNS))
-        return {key for row in rows for key in contest_keys(row)}
+        keys: set[tuple[str, str]] = set()
+        for source in self.sources():
+            for _, row in source.rows(only=_COLUMNS):
+                keys |= contest_keys(row)
+        return keys
 
 
 def contest_keys(row: Row) -> set[tuple[str, str]]:
@@ -51,8 +54,12 @@ def contest_keys(row: Row) -> set[tuple[str, str]]:
 
     They come from its id, its name (`1041_E. Tree Reconstruction`), its aliases and its columns.
     """
-    pairs = (("cf_contest_id", "cf_index"), ("contest_id", "index"))
-    columns = [f"{row.get(contest)}/{row.get(index)}" for contest, index in pairs]
-    names = [row.get("id"), row.get("name"), *(row.get("aliases") or ()), *columns]
-    found = (_KEY.match(str(name).strip().upper()) for name in names)
-    return {(match[1], match[2]) for match in found if match}
+    names = [
+        row.get("id"),
+        row.get("name"),
+        *(row.get("aliases") or ()),
+        f"{row.get('cf_contest_id')}/{row.get('cf_index')}",
+        f"{row.get('contest_id')}/{row.get('index')}",
+    ]
+    matches = [_KEY.match(str(name).strip().upper()) for name in names]
+    return {(match[1], match[2]) for match in matches if match}

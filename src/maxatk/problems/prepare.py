@@ -73,13 +73,13 @@ def read_sets(recipe: Mapping[str, Any]) -> dict[str, PrepareSettings]:
     shared = from_mapping(_DataRecipe, recipe, where="recipe")
     if not shared.sets:
         raise InvalidValueError("recipe.sets: must name at least one set")
-    found = {}
+    sets = {}
     for name, settings in shared.sets.items():
         where = f"recipe.sets.{name}"
         require(isinstance(settings, Mapping), where, "a mapping of settings", settings)
-        given = {"tokenizer": shared.tokenizer, "seed": shared.seed, **settings}
-        found[str(name)] = from_mapping(PrepareSettings, given, where=where)
-    return found
+        with_shared = {"tokenizer": shared.tokenizer, "seed": shared.seed, **settings}
+        sets[str(name)] = from_mapping(PrepareSettings, with_shared, where=where)
+    return sets
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,20 +100,23 @@ def outputs(out: Path, parts: Iterable[str] = ()) -> dict[str, Path]:
 
 
 class Journal:
-    """The working file of a preparation; what an earlier run left there is read first.
+    """The working file of a preparation, so that one that was killed can go on where it ended.
 
-    Its first line says which preparation it is, every other is a row of the data set: five JSON
-    texts with tabs between them, of id, problem, solution or reason, tests and dropped tests. A
-    torn last line is dropped; a file of another preparation is begun anew.
+    Its first line says which preparation it is. Every other line is a row of the data set: five
+    JSON texts with tabs between them, of id, problem, solution or reason, tests and dropped tests.
+    `rows` counts these lines, `ids` are those of the problems. A torn last line is dropped; a file
+    of another preparation is begun anew.
     """
 
     def __init__(self, path: Path, identity: Mapping[str, Any]) -> None:
-        self.path, self.rows, self.ids = path, 0, set[str]()
+        self.path = path
+        self.rows = 0
+        self.ids: set[str] = set()
         header = json.dumps(identity, sort_keys=True).encode() + b"\n"
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file = path.open("a+b")
         self._file.seek(0)
-        end = 0
+        end = 0  # of what is kept, in bytes
         if self._file.readline() == header:
             end = len(header)
             for line in self._file:
@@ -125,15 +128,17 @@ class Journal:
         if not end:
             self._file.write(header)
 
-    def add(self, row: Converted) -> None:
-        """Append what a row of the data set has become."""
+    def add(self, outcome: Converted) -> None:
+        """Append the problem of a row of the data set, or why the row is left out."""
         fields: list[Any]
-        if isinstance(row, LeftOut):
-            fields = [row.row_id, None, dataclasses.asdict(row), 0, 0]
+        if isinstance(outcome, LeftOut):
+            fields = [outcome.row_id, None, dataclasses.asdict(outcome), 0, 0]
         else:
-            problem, solution = row.problem, row.solution
-            sample = None if solution is None else Sample(problem.id, 0, solution).to_json()
-            fields = [problem.id, problem.to_json(), sample, len(problem.tests), row.dropped]
+            problem = outcome.problem
+            sample = None
+            if outcome.solution is not None:
+                sample = Sample(problem.id, 0, outcome.solution).to_json()
+            fields = [problem.id, problem.to_json(), sample, len(problem.tests), outcome.dropped]
         line = "\t".join(map(json.dumps, fields)) + "\n"
         self._file.write(line.encode())
         self._count(line)
@@ -172,24 +177,18 @@ def prepare(
     InvalidValueError, MissingFileError and DataError, before the first row where that can be.
     """
     out = Path(out)
-    problems, left_out = outputs(out, settings.parts), out.with_suffix(".left_out.jsonl")
-    manifest_file, work = out.with_suffix(".manifest.json"), out.with_suffix(".work")
+    problems = outputs(out, settings.parts)
+    left_out = out.with_suffix(".left_out.jsonl")
+    manifest_file = out.with_suffix(".manifest.json")
+    work = out.with_suffix(".work")
     if settings.max_prompt_tokens is not None and count_tokens is None:
         raise InvalidValueError("count_tokens: is needed to count max_prompt_tokens")
     settings.check()
-    overlap, chosen = settings.overlap, dataclasses.asdict(settings)
-    for place in ("file", "split", "revision", "options", "benchmark", "overlap"):
-        del chosen[place]  # `source` and `overlap` say what they stand for
-    identity = {
-        "version": VERSION,
-        "prompts": PROMPTS_VERSION,
-        "source": settings.describe(),
-        "overlap": [found.describe() for found in overlap.sources()] if overlap else [],
-        "settings": chosen,
-    }
+    identity = _identity(settings)
     files = [*problems.values(), *map(solutions_file, problems.values()), left_out]
     if manifest_file.is_file() and not work.exists() and all(map(Path.is_file, files)):
         manifest = read_json(manifest_file)
+        # The file holds lists where `identity` has tuples: both are compared as JSON has them.
         if {name: manifest.get(name) for name in identity} == json.loads(json.dumps(identity)):
             return manifest
     with contextlib.closing(Journal(work, identity)) as journal:
@@ -200,6 +199,21 @@ def prepare(
     return manifest
 
 
+def _identity(settings: PrepareSettings) -> dict[str, Any]:
+    """Return what a preparation is made of: equal ones make the same files."""
+    overlap = settings.overlap
+    chosen = dataclasses.asdict(settings)
+    for name in ("file", "split", "revision", "options", "benchmark", "overlap"):
+        del chosen[name]  # `source` and `overlap` below describe them, files by their hashes
+    return {
+        "version": VERSION,
+        "prompts": PROMPTS_VERSION,
+        "source": settings.describe(),
+        "overlap": [source.describe() for source in overlap.sources()] if overlap else [],
+        "settings": chosen,
+    }
+
+
 def split_ids(ids: Iterable[str], parts: Mapping[str, int], *, seed: int) -> dict[str, str]:
     """Return the part of every id: a random split in proportion to the weights, exact in size.
 
@@ -207,18 +221,20 @@ def split_ids(ids: Iterable[str], parts: Mapping[str, int], *, seed: int) -> dic
     part.
     """
     order = sorted(ids, key=lambda name: hashlib.sha256(f"{seed}\0{name}".encode()).digest())
-    total, weight, start = sum(parts.values()), 0, 0
-    found: dict[str, str] = {}
-    for part, share in parts.items():
-        weight += share
-        end = round(len(order) * weight / total)
+    total = sum(parts.values())
+    part_of: dict[str, str] = {}
+    weight_so_far = 0
+    start = 0
+    for part, weight in parts.items():
+        weight_so_far += weight
+        end = round(len(order) * weight_so_far / total)
         if end == start:
             raise InvalidValueError(
                 f"parts: {len(order)} problems are too few, {part!r} would get none"
             )
-        found |= dict.fromkeys(order[start:end], part)
+        part_of |= dict.fromkeys(order[start:end], part)
         start = end
-    return found
+    return part_of
 
 
 def _convert_rows(
@@ -227,20 +243,23 @@ def _convert_rows(
     count_tokens: CountTokens | None,
     progress: Progress | None,
 ) -> None:
+    """Add the rows that the journal does not have yet, until `limit` problems are in it."""
     overlap = settings.overlap
-    taken = overlap.keys() if overlap else set()
-    for row, made in settings.outcomes(start=journal.rows, bad_rows=settings.bad_rows):
+    keys_elsewhere = overlap.keys() if overlap else set()
+    for row, outcome in settings.outcomes(start=journal.rows, bad_rows=settings.bad_rows):
         if len(journal.ids) == settings.limit:
             break
-        if isinstance(made, SolvedProblem):
-            name = made.problem.id
-            if overlap and contest_keys(row) & taken:
-                made = LeftOut(name, f"is in {overlap.benchmark} too")
-            elif name in journal.ids:
-                made = LeftOut(name, "an earlier row has its id")
-            elif reason := _too_long(made, settings, count_tokens):
-                made = LeftOut(name, reason)
-        journal.add(made)
+        if isinstance(outcome, SolvedProblem):
+            reason: str | None
+            if overlap and contest_keys(row) & keys_elsewhere:
+                reason = f"is in {overlap.benchmark} too"
+            elif outcome.problem.id in journal.ids:
+                reason = "an earlier row has its id"
+            else:
+                reason = _too_long(outcome, settings, count_tokens)
+            if reason is not None:
+                outcome = LeftOut(outcome.problem.id, reason)
+        journal.add(outcome)
         if progress is not None:
             progress(journal.rows, journal.rows + 1)  # only reading them all would tell how many
     if progress is not None:
@@ -250,7 +269,9 @@ def _convert_rows(
 def _too_long(
     solved: SolvedProblem, settings: PrepareSettings, count_tokens: CountTokens | None
 ) -> str | None:
-    longest, solution = settings.max_solution_length, solved.solution
+    """Return why a problem is too long for the settings, or None where it is not."""
+    longest = settings.max_solution_length
+    solution = solved.solution
     if longest is not None and (not solution or len(solution) > longest):
         return f"has no solution of at most {longest} characters"
     most = settings.max_prompt_tokens
@@ -266,7 +287,8 @@ def _write(
     part_of = split_ids(journal.ids, settings.parts if journal.ids else {}, seed=settings.seed)
     counts = dict.fromkeys(("tests", "duplicates", "with_duplicates", "solutions"), 0)
     files = [*problems.values(), *map(solutions_file, problems.values()), left_out]
-    reasons, lines = Counter[str](), dict.fromkeys(files, 0)
+    reasons: Counter[str] = Counter()
+    lines = dict.fromkeys(files, 0)
     with contextlib.ExitStack() as stack:
         partial = {path: stack.enter_context(atomic_write(path)) for path in files}
         opened = {path: stack.enter_context(partial[path].open("w")) for path in files}
@@ -275,15 +297,16 @@ def _write(
             opened[path].write(f"{text}\n")
             lines[path] += 1
 
-        for name, problem, other, tests, dropped in journal.texts():
+        # The texts are JSON already and are written as they are: a problem may have megabytes.
+        for name, problem, solution_or_reason, tests, dropped in journal.texts():
             if problem == "null":
-                write(left_out, other)
-                reasons[json.loads(other)["reason"]] += 1
+                write(left_out, solution_or_reason)
+                reasons[json.loads(solution_or_reason)["reason"]] += 1
                 continue
             path = problems[part_of.get(json.loads(name), "")]
             write(path, problem)
-            if other != "null":
-                write(solutions_file(path), other)
+            if solution_or_reason != "null":
+                write(solutions_file(path), solution_or_reason)
                 counts["solutions"] += 1
             counts["tests"] += int(tests)
             counts["duplicates"] += int(dropped)
@@ -291,5 +314,8 @@ def _write(
     counts = {"rows": journal.rows, "kept": len(journal.ids), **counts}
     return {
         "counts": {**counts, "left_out": dict(reasons.most_common())},
-        "files": {p.name: {"lines": n, "sha256": file_digest(p)} for p, n in lines.items()},
+        "files": {
+            path.name: {"lines": count, "sha256": file_digest(path)}
+            for path, count in lines.items()
+        },
     }

@@ -24,8 +24,8 @@ _NUMERICS = ("gpu", "driver", "cuda", "torch", "transformers", "vllm", "peft")
 
 def described(method: Method, k: int | None) -> str:
     """Return a line on the aim of a method's training, and its source."""
-    aim = method.kind.statistic or "the best sample of a group"
-    if k is not None and method.kind.uses_k:
+    aim = method.credit_row.statistic or "the best sample of a group"
+    if k is not None and method.credit_row.uses_k:
         aim = aim.replace("@k", f"@{k}").replace("of k", f"of {k}")
     line = f"trained for {aim}"
     return f"{line} ({method.source})" if method.source else line
@@ -52,7 +52,7 @@ def _training_of(name: str, recipe: Mapping[str, Any]) -> dict[str, Any]:
     method = METHODS.get(str(trainer.get("method")))
     if method is not None:
         description = described(method, trainer.get("k"))
-        if not method.kind.uses_k:
+        if not method.credit_row.uses_k:
             trainer.pop("k", None)
     elif name == BASE:
         description = "the model before training"

@@ -1,50 +1,68 @@
-"""Whether an answer is the expected one: `math-verify`, in a process that may hang or take all."""
+"""Whether an answer is the expected one, as mathematics (`math-verify`)."""
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import importlib.util
-import itertools
-import json
 import math
+import os
 import re
-import select
-import subprocess
-import sys
-import threading
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from maxatk.errors import DataError, InvalidValueError, MissingDependencyError
+from maxatk.check import positive
+from maxatk.errors import (
+    DataError,
+    InvalidValueError,
+    MissingDependencyError,
+    unknown_name,
+)
 from maxatk.records import Problem
-from maxatk.rewards.reward import Failure
+from maxatk.rewards.boxes import Boxed, last_box
+from maxatk.rewards.comparers import Comparers
+from maxatk.rewards.reward import RewardFailure
 from maxatk.verifier import completion_text
-from maxatk.verifier.extract import without_thoughts
+from maxatk.verifier.extract import UnfinishedThought, check_unfinished_thought
+from maxatk.verifier.reasoning import opening_of, read_answer
 
-_START_S = 120.0  # for SymPy to be imported, on a machine that is busy
-_MEMORY = 4 << 30  # bytes of address space of the process
-_MARKED = re.compile(r"(?<!\\)\$|\\boxed")  # says itself where its formula is
-_WORDS = re.compile(r"[A-Za-z]{3,}\b(?!\()|\d\s+[A-Za-z][\w./^]*\Z|[€£¥]")  # 18 dollars, 2 m^2
-_POWER = re.compile(r"\A([+-]?[\d.]+)[eE]([+-]?\d+)\Z")  # 1e-05, as Python writes a number
-_PROGRAM = "from maxatk.rewards.answers import serve; serve()"
+BOXED = ("required", "preferred")
+
+_TEXT = re.compile(r"\\(?:text|mathrm|mathbf|textbf|operatorname)\s*\{([^{}]*)\}")
 
 
 class AnswerReward:
     """A reward function in TRL's shape: 1.0 where a completion's answer equals `answer`, else 0.
 
-    It is wrong if it cannot be compared within `timeout_s` seconds, or none would be better than a
-    wrong one. Raises MissingDependencyError without math-verify.
+    The last box of a completion is its answer; without one it is the last formula or number of the
+    text, unless `boxed` is "required". Up to `workers` processes compare, by default one for each
+    usable core. A completion is wrong if it cannot be compared within `timeout_s` CPU seconds or
+    makes math-verify fail, or a failure would be better than a wrong answer; and if its reasoning
+    never ends, unless `unfinished_thought` is "read". Raises InvalidValueError for other values,
+    MissingDependencyError without math-verify.
     """
 
-    def __init__(self, *, timeout_s: float = 5.0) -> None:
-        self._worker: subprocess.Popen[bytes] | None = None
+    def __init__(
+        self,
+        *,
+        boxed: Boxed = "preferred",
+        unfinished_thought: UnfinishedThought = "wrong",
+        workers: int | None = None,
+        timeout_s: float = 5.0,
+    ) -> None:
+        if boxed not in BOXED:
+            raise unknown_name("boxed", str(boxed), BOXED)
+        check_unfinished_thought(unfinished_thought)
+        positive("workers", workers)
+        positive("timeout_s", timeout_s)
         if importlib.util.find_spec("math_verify") is None:
             raise MissingDependencyError(
                 "the reward 'answer' needs the package 'math-verify': pip install 'maxatk[math]'"
             )
+        self.unfinished_thought = unfinished_thought
+        self._boxed = boxed
         self._timeout_s = timeout_s
-        self._lock = threading.Lock()
+        self._comparers = Comparers(workers or len(os.sched_getaffinity(0)), timeout_s=timeout_s)
+        self._failures: dict[str, str] = {}  # of gold answers, "" for those that are understood
         self.__name__ = "answer"
 
     def check(self, problems: Sequence[Problem]) -> None:
@@ -54,71 +72,102 @@ class AnswerReward:
                 raise InvalidValueError(
                     f"Problem {problem.id!r}: has no `answer`, which the reward 'answer' needs"
                 )
-            if not self._ask({"answer": problem.answer}).get("understood"):
-                raise DataError(
-                    f"Problem {problem.id!r}: answer: {problem.answer!r:.60} is not mathematics "
-                    f"that math-verify understands within {self._timeout_s:g} s"
-                )
+        for problem, reason in zip(problems, self.reasons_against(problems), strict=True):
+            if reason:
+                raise DataError(f"Problem {problem.id!r}: answer: {reason}")
+
+    def reasons_against(self, problems: Sequence[Problem]) -> list[str]:
+        """Return for each problem why its answer is not mathematics, "" where it is."""
+        answers = [str(problem.answer) for problem in problems]
+        self._understand(answers)
+        return [self._failures[answer] for answer in answers]
 
     def __call__(
         self,
-        prompts: Sequence[Any] | None = None,  # noqa: ARG002  (part of the shape)
+        prompts: Sequence[Any] | None = None,
         completions: Sequence[Any] = (),
         answer: Sequence[str] = (),
         **_unused: Any,
     ) -> list[float]:
-        """Return 1.0 or 0.0 for each completion; `answer` is a column of the data."""
+        """Return 1.0 or 0.0 for each completion; `answer` is a column of the data.
+
+        Raises RewardFailure for an expected answer that is not mathematics.
+        """
         if len(answer) != len(completions):
             raise InvalidValueError(
                 f"answer: {len(answer)} rows for {len(completions)} completions; the data need a "
                 "column `answer`"
             )
-        texts = [without_thoughts(completion_text(completion)) for completion in completions]
-        pairs = list(zip(answer, texts, strict=True))
-        known = {
-            (gold, text): float(self._ask({"answer": gold, "completion": text}).get("equal", False))
-            for gold, text in dict.fromkeys(pairs)
+        if prompts is None or len(prompts) != len(completions):
+            prompts = [None] * len(completions)
+        self._understand(answer)
+        pairs = [
+            self._pair(opening_of(prompt) + completion_text(completion), gold)
+            for prompt, completion, gold in zip(prompts, completions, answer, strict=True)
+        ]
+        for gold in answer:
+            if self._failures[gold]:
+                raise RewardFailure(f"answer: {self._failures[gold]}")
+        distinct = list(dict.fromkeys(pair for pair in pairs if isinstance(pair, _Pair)))
+        replies = self._comparers.ask([pair._asdict() for pair in distinct])
+        equal = {
+            pair: reply.get("equal", False) for pair, reply in zip(distinct, replies, strict=True)
         }
-        return [known[pair] for pair in pairs]
+        return [float(equal[pair] if isinstance(pair, _Pair) else pair) for pair in pairs]
 
-    def _ask(self, question: dict[str, str]) -> dict[str, Any]:
-        """Return what the worker says, {} where it is too slow; raise Failure where it fails."""
-        with self._lock:
-            if self._worker is None or self._worker.poll() is not None:
-                pipe, nowhere = subprocess.PIPE, subprocess.DEVNULL
-                command = [sys.executable, "-c", _PROGRAM]
-                self._worker = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=nowhere)
-                if not self._said(self._worker, _START_S):
-                    raise Failure(f"math-verify was not imported within {_START_S:g} s")
-            worker = self._worker
-            assert worker.stdin is not None
-            with contextlib.suppress(BrokenPipeError):  # it died: its output has ended too
-                worker.stdin.write(json.dumps(question).encode() + b"\n")
-                worker.stdin.flush()
-            return self._said(worker, self._timeout_s)
+    def _pair(self, text: str, gold: str) -> _Pair | bool:
+        """Return what is to be compared, or whether the answer is right where that is clear."""
+        answer = read_answer(text)
+        if not answer.finished and self.unfinished_thought == "wrong":
+            return False
+        box = last_box(answer.text)
+        if box.cut_off or (box.content is None and self._boxed == "required"):
+            return False
+        if box.content is None:
+            return _same_text(answer.text, gold) or _Pair(gold, answer.text)
+        joined = ", ".join(box.joined) if len(box.joined) > 1 else None
+        return _same_text(box.content, gold) or _Pair(gold, box.content, boxed=True, joined=joined)
 
-    def _said(self, worker: subprocess.Popen[bytes], seconds: float) -> dict[str, Any]:
-        """Return what the worker says next; end it and return {} where nothing comes in time."""
-        assert worker.stdout is not None
-        ready, _, _ = select.select([worker.stdout], [], [], seconds)
-        line = worker.stdout.readline() if ready else b""
-        if not line:
-            self.close()
-        if ready and not line:
-            raise Failure("the process that compares answers died")
-        found: dict[str, Any] = json.loads(line or "{}")
-        if "error" in found:
-            raise Failure(f"math-verify raised {found['error']}")
-        return found
+    def _understand(self, answers: Sequence[str]) -> None:
+        """Find out what is wrong with expected answers that were not asked about before."""
+        asked = [gold for gold in dict.fromkeys(answers) if gold not in self._failures]
+        replies = self._comparers.ask([{"gold": gold} for gold in asked])
+        for gold, reply in zip(asked, replies, strict=True):
+            if reply.get("understood"):
+                self._failures[gold] = ""
+            elif "error" in reply or "died" in reply:
+                self._failures[gold] = f"math-verify fails for {gold!r:.60}: {reply}"
+            else:
+                self._failures[gold] = (
+                    f"{gold!r:.60} is not mathematics that math-verify understands within "
+                    f"{self._timeout_s:g} s"
+                )
 
     def close(self) -> None:
-        """End the process of the comparisons; the next one starts another."""
-        if self._worker is not None:
-            self._worker.kill()
-            self._worker.communicate()  # closes both pipes
-            self._worker = None
+        """End the processes of the comparisons; the next one starts them again."""
+        self._comparers.close()
 
-    __del__ = close
+    def __del__(self) -> None:
+        if hasattr(self, "_comparers"):  # where `__init__` has come so far
+            self.close()
+
+
+class _Pair(NamedTuple):
+    """The arguments of `math_worker._answer`."""
+
+    gold: str
+    completion: str
+    boxed: bool = False
+    joined: str | None = None
+
+
+def _same_text(text: str, gold: str) -> bool:
+    """Say whether an answer is the expected text, whatever LaTeX says of its font and spaces."""
+    return _plain(text) == _plain(gold)
+
+
+def _plain(text: str) -> str:
+    return " ".join(_TEXT.sub(r"\1", text.replace("$", " ")).split())
 
 
 def compute_answer_score(
@@ -126,46 +175,23 @@ def compute_answer_score(
     solution_str: str,
     ground_truth: str,
     extra_info: Mapping[str, Any] | None = None,  # noqa: ARG001
+    *,
+    boxed: Boxed = "preferred",
+    unfinished_thought: UnfinishedThought = "wrong",
 ) -> dict[str, float]:
     """Return `score`, 1.0 where the answer of a completion, `solution_str`, is the ground truth.
 
-    That is verl's shape. Where math-verify itself fails `score` is NaN, and `unscored` 1.
+    That is verl's shape. Where the ground truth is not mathematics, `score` is NaN and `unscored`
+    is 1.
     """
+    reward = _shared(boxed, unfinished_thought)
     try:
-        return {"score": _shared()([], [solution_str], [ground_truth])[0], "unscored": 0.0}
-    except Failure:
+        return {"score": reward([], [solution_str], [ground_truth])[0], "unscored": 0.0}
+    except RewardFailure:
         return {"score": math.nan, "unscored": 1.0}
 
 
-_shared = functools.cache(AnswerReward)  # the one of this process, made on first use
-
-
-def serve() -> None:
-    """Answer every JSON line of standard input by one, and before that say that all is imported."""
-    import resource
-
-    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
-    out = sys.stdout
-    sys.stdout = sys.stderr  # whatever a library prints must not look like an answer
-    for line in itertools.chain(["null"], sys.stdin):
-        try:
-            found = _answer(json.loads(line))
-        except Exception as error:
-            found = {"error": f"{type(error).__name__}: {error}"[:200]}
-        out.write(json.dumps(found) + "\n")
-        out.flush()
-
-
-def _answer(question: dict[str, str] | None) -> dict[str, Any]:
-    from math_verify import parse, verify
-
-    if question is None:
-        return {"ready": True}
-    text = _POWER.sub(r"\1*10^{\2}", question["answer"])
-    if not _MARKED.search(text) and ("\\" in text or not _WORDS.search(text)):
-        text = f"${text}$"  # a bare formula; of words only the number in them is read
-    gold = parse(text, parsing_timeout=None)
-    if "completion" not in question:
-        return {"understood": bool(gold)}
-    found = parse(question["completion"], parsing_timeout=None)
-    return {"equal": bool(gold) and bool(verify(gold, found, timeout_seconds=None))}
+@functools.cache
+def _shared(boxed: Boxed, unfinished_thought: UnfinishedThought) -> AnswerReward:
+    """Return the one reward of this process with these settings."""
+    return AnswerReward(boxed=boxed, unfinished_thought=unfinished_thought)

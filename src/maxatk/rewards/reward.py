@@ -17,8 +17,10 @@ from typing import Any, TypeAlias
 from maxatk.check import LARGEST
 from maxatk.errors import InvalidValueError, MaxAtKError
 from maxatk.functions import own_lines, said_by
-from maxatk.records import Problem, Verdict
-from maxatk.verifier import CodeReward
+from maxatk.records import Outcome, Problem, Verdict
+from maxatk.rewards.boxes import Boxed
+from maxatk.verifier import CodeReward, completion_text
+from maxatk.verifier.reasoning import opening_of, read_answer
 
 _log = logging.getLogger(__name__)
 
@@ -37,12 +39,13 @@ MOST_FAILED = 0.05  # the share of failures before `on_error: stop` stops
 _FEWEST = 20  # completions, of which that share is one
 
 
-class Failure(MaxAtKError):  # noqa: N818  (a result, not only an error)
+class RewardFailure(MaxAtKError):  # noqa: N818  (a result, not only an error)
     """A reward function did not give a reward; `lines` are the user's own of the traceback."""
 
     def __init__(self, text: str, lines: str = "", *, timed_out: bool = False) -> None:
         super().__init__(text)
-        self.lines, self.timed_out = lines, timed_out
+        self.lines = lines
+        self.timed_out = timed_out
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,28 +62,48 @@ class RewardSpec:
     weight: float = 1.0
     timeout_s: float | None = 300.0  # of one call
     on_error: str = "stop"
+    boxed: Boxed | None = None  # of the kind "answer"; None for "preferred"
 
     @property
     def name(self) -> str:
-        """What the column of this part is called."""
+        """The name of the column with the values of this part."""
         return self.target if self.kind == "model" else self.target.rpartition(":")[2]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Part(RewardSpec):
-    """The function of a part, and `check`, which raises for problems that lack what it needs."""
+class RewardPart(RewardSpec):
+    """The function of a part, and `check`, which raises for problems that lack what it needs.
+
+    `refuses_unfinished` says that a completion whose reasoning never ends is worth 0.
+    """
 
     function: RewardFunction
     check: Callable[[Sequence[Problem]], None] | None = None
+    refuses_unfinished: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
 class Rewarded:
-    """The reward of one completion, None without one, what parts gave, and why one gave nothing."""
+    """The reward of one completion.
+
+    `total` is the weighted sum, None where a part gave no value; `parts` are the values unweighted,
+    by name; `error` is the failure of a part, if one failed. `unfinished` says that the reasoning
+    never ends, so that tests or answers gave 0.
+    """
 
     total: float | None
     parts: Mapping[str, float]
     error: str | None = None
+    unfinished: bool = False
+
+    @property
+    def outcome(self) -> Outcome:
+        """Return what became of the completion, for a score that is not by tests alone."""
+        if self.error is not None:
+            return Outcome.REWARD_ERROR
+        if self.unfinished:
+            return Outcome.UNFINISHED_THOUGHT
+        return Outcome.NO_REWARD if self.total is None else Outcome.SCORED
 
 
 class Reward:
@@ -90,15 +113,15 @@ class Reward:
     InvalidValueError for a wrong number of values, and where a part to stop for fails too often.
     """
 
-    def __init__(self, parts: Sequence[Part]) -> None:
+    def __init__(self, parts: Sequence[RewardPart]) -> None:
         self.parts = tuple(parts)
         self.failures: Counter[str] = Counter()
         self.failed = 0.0  # share of the completions of the last call, for the log of a training
-        # Of every part: completions, those it failed for, the first failure, the lowest value.
-        self._seen: Counter[str] = Counter()
-        self._failed: Counter[str] = Counter()
-        self._first: dict[str, Failure] = {}
-        self._lowest = dict.fromkeys((part.name for part in parts), 0.0)
+        # Of every part, by its name, over all calls:
+        self._completions: Counter[str] = Counter()
+        self._failed_completions: Counter[str] = Counter()
+        self._first_failure: dict[str, RewardFailure] = {}
+        self._lowest_value = dict.fromkeys((part.name for part in parts), 0.0)
         self.by_tests = [p.function for p in parts if isinstance(p.function, CodeReward)]
         self.__name__ = "+".join(part.name for part in parts)
 
@@ -115,120 +138,147 @@ class Reward:
 
     def __call__(self, prompts: Items, completions: Items, **columns: Any) -> list[float | None]:
         """Return one reward a completion, None where a part gave none."""
-        return [found.total for found in self.rewarded(prompts, completions, columns)]
+        return [rewarded.total for rewarded in self.rewarded(prompts, completions, columns)]
 
     def rewarded(self, prompts: Items, completions: Items, columns: Columns) -> list[Rewarded]:
         """Return the reward of every completion, with the values of its parts unweighted."""
+        # Every part is called before any is counted: counting may stop the command.
         values = [_values(part, prompts, completions, columns) for part in self.parts]
-        for part, found in zip(self.parts, values, strict=True):
-            self._count(part, found)
-        rewarded = [self._sum(row) for row in zip(*values, strict=True)]
-        self.failed = sum(r.error is not None for r in rewarded) / max(1, len(rewarded))
+        for part, values_of_part in zip(self.parts, values, strict=True):
+            self._count(part, values_of_part)
+        rewarded = [self._sum(values_of_row) for values_of_row in zip(*values, strict=True)]
+        if any(part.refuses_unfinished for part in self.parts):
+            rewarded = [
+                dataclasses.replace(row, unfinished=_is_unfinished(prompt, completion))
+                for row, prompt, completion in zip(rewarded, prompts, completions, strict=True)
+            ]
+        failed = sum(row.error is not None for row in rewarded)
+        self.failed = failed / max(1, len(rewarded))
         return rewarded
 
     def try_out(
         self, prompts: Items, completions: Items, columns: Columns
     ) -> dict[str, list[float | str | None]]:
         """Return what each function of the user's own gives, or fails with; raises as a call."""
-        found: dict[str, list[float | str | None]] = {}
-        for part in (each for each in self.parts if each.kind == "function"):
+        answers: dict[str, list[float | str | None]] = {}
+        for part in self.parts:
+            if part.kind != "function":
+                continue
             values = _values(part, prompts, completions, columns)
-            if all(isinstance(value, Failure) for value in values):
-                self._count(part, values)
-            found[part.name] = [str(v) if isinstance(v, Failure) else v for v in values]
-        return found
+            if all(isinstance(value, RewardFailure) for value in values):
+                self._count(part, values)  # raises where the command would stop
+            answers[part.name] = [str(v) if isinstance(v, RewardFailure) else v for v in values]
+        return answers
 
-    def _sum(self, row: Sequence[float | Failure | None]) -> Rewarded:
-        known: dict[str, float] = {}
+    def _sum(self, row: Sequence[float | RewardFailure | None]) -> Rewarded:
+        """Return the weighted sum of a completion's values, one of each part."""
+        values: dict[str, float] = {}
         error = None
         for part, value in zip(self.parts, row, strict=True):
-            if isinstance(value, Failure):
+            if isinstance(value, RewardFailure):
                 error = f"{part.name} {value}"
                 value = None if part.on_error == "drop" else 0.0
             if value is not None:
-                known[part.name] = value
-        if len(known) < len(self.parts):
-            return Rewarded(None, known, error)
-        return Rewarded(math.fsum(p.weight * known[p.name] for p in self.parts), known, error)
+                values[part.name] = value
+        if len(values) < len(self.parts):
+            return Rewarded(None, values, error)
+        total = math.fsum(part.weight * values[part.name] for part in self.parts)
+        return Rewarded(total, values, error)
 
-    def _count(self, part: Part, values: Sequence[float | Failure | None]) -> None:
+    def _count(self, part: RewardPart, values: Sequence[float | RewardFailure | None]) -> None:
         """Count the failures of a part, and stop where they could raise a score, or are many."""
-        name, failures = part.name, [value for value in values if isinstance(value, Failure)]
-        self._seen[name] += len(values)
-        self._failed[name] += len(failures)
-        known = [value for value in values if isinstance(value, float)]
-        self._lowest[name] = min(self._lowest[name], *known, 0.0)
+        name = part.name
+        failures = [value for value in values if isinstance(value, RewardFailure)]
+        numbers_given = [value for value in values if isinstance(value, float)]
+        self._completions[name] += len(values)
+        self._failed_completions[name] += len(failures)
+        self._lowest_value[name] = min(self._lowest_value[name], *numbers_given, 0.0)
         for failure in failures:
-            self._first.setdefault(name, failure)
+            self._first_failure.setdefault(name, failure)
             text = f"reward {name}: {failure}"
             if not self.failures[text]:
                 worth = "have no reward" if part.on_error == "drop" else "count as 0"
                 _log.warning("%s; such completions %s", text, worth)
             self.failures[text] += 1
-        failed, seen = self._failed[name], self._seen[name]
-        many = failed > MOST_FAILED * max(seen, _FEWEST)
+        completions = self._completions[name]
+        failed = self._failed_completions[name]
+        too_many = failed > MOST_FAILED * max(completions, _FEWEST)
         # A 0 would be a gift where other completions are worth less.
-        first, gift = self._first.get(name), self._lowest[name] < 0 or part.weight < 0
-        if part.on_error == "stop" and first and (many or gift):
+        zero_is_a_gift = self._lowest_value[name] < 0 or part.weight < 0
+        first = self._first_failure.get(name)
+        if part.on_error == "stop" and first and (too_many or zero_is_a_gift):
             raise InvalidValueError(
-                f"reward {name}: failed for {failed:,} of {seen:,} completions; the first time it "
-                f"{first}{first.lines}\n"
+                f"reward {name}: failed for {failed:,} of {completions:,} completions; the first "
+                f"time it {first}{first.lines}\n"
                 "Repair it, or choose in `reward`, as {reward: ..., on_error: zero}, what such "
                 "completions are worth: zero, or drop, which leaves them out and can raise scores"
             )
 
 
+def _is_unfinished(prompt: Any, completion: Any) -> bool:
+    return not read_answer(opening_of(prompt) + completion_text(completion)).finished
+
+
 def _values(
-    part: Part, prompts: Items, completions: Items, columns: Columns
-) -> list[float | Failure | None]:
+    part: RewardPart, prompts: Items, completions: Items, columns: Columns
+) -> list[float | RewardFailure | None]:
+    """Return what a part gives for each completion, a failure where it fails for that one."""
     try:
         return list(map(_number, _called(part, prompts, completions, columns)))
-    except Failure as failure:
+    except RewardFailure as failure:
         if len(completions) == 1 or failure.timed_out:
             return [failure] * len(completions)
     # One completion may have spoilt the call: each by itself shows which.
-    found: list[float | Failure | None] = []
+    values: list[float | RewardFailure | None] = []
     count = len(completions)
     for i, (prompt, completion) in enumerate(zip(prompts, completions, strict=True)):
+        # A column with one value a completion is cut to this one; any other is an argument for all.
         row = {
-            name: [v[i]] if isinstance(v, (list, tuple)) and len(v) == count else v
-            for name, v in columns.items()
+            name: [column[i]]
+            if isinstance(column, (list, tuple)) and len(column) == count
+            else column
+            for name, column in columns.items()
         }
-        found += _values(part, [prompt], [completion], row)
-    return found
+        values += _values(part, [prompt], [completion], row)
+    return values
 
 
-def _number(value: Any) -> float | Failure | None:
+def _number(value: Any) -> float | RewardFailure | None:
+    """Return a value of a reward function as a float, also one of NumPy or torch."""
     if value is None:
         return None
     with contextlib.suppress(Exception):  # an integer above all floats, for one
         value = value.item() if hasattr(value, "item") else value
-        if isinstance(value, numbers.Real) and abs(found := float(value)) <= LARGEST:
-            return found
-    return Failure(f"returned {_shown(value)} where a finite number or None is wanted")
+        if isinstance(value, numbers.Real):
+            number = float(value)
+            if abs(number) <= LARGEST:
+                return number
+    return RewardFailure(f"returned {_shown(value)} where a finite number or None is wanted")
 
 
-def _called(part: Part, prompts: Items, completions: Items, columns: Columns) -> list[Any]:
+def _called(part: RewardPart, prompts: Items, completions: Items, columns: Columns) -> list[Any]:
+    """Return the values of a reward function as it returns them; raises RewardFailure."""
+
     def call() -> Any:
-        found = part.function(prompts=list(prompts), completions=list(completions), **columns)
-        found = found.tolist() if hasattr(found, "tolist") else found
-        return list(found) if isinstance(found, (list, tuple)) else found
+        values = part.function(prompts=list(prompts), completions=list(completions), **columns)
+        values = values.tolist() if hasattr(values, "tolist") else values
+        return list(values) if isinstance(values, (list, tuple)) else values
 
     try:
         # What it prints must not come between the tables of a command.
         with contextlib.redirect_stdout(sys.stderr):
-            found = call() if part.timeout_s is None else _within(call, part.timeout_s)
+            values = call() if part.timeout_s is None else _within(call, part.timeout_s)
     except (MaxAtKError, KeyboardInterrupt):  # one of ours is about the set-up, not a completion
         raise
     except BaseException as error:  # SystemExit too: the command would end with 0, without results
-        raise Failure(f"raised {said_by(error)}", own_lines(error)) from error
-    if not isinstance(found, list) or len(found) != len(completions):
-        got = f"{len(found)} values" if isinstance(found, list) else _shown(found)
+        raise RewardFailure(f"raised {said_by(error)}", own_lines(error)) from error
+    if not isinstance(values, list) or len(values) != len(completions):
+        got = f"{len(values)} values" if isinstance(values, list) else _shown(values)
         raise InvalidValueError(
             f"reward {part.name}: returned {got} for {len(completions)} completions, where a list "
             f"of {len(completions)} numbers is wanted, with None for a completion without a reward"
         )
-    return found
+    return values
 
 
 def _shown(value: Any) -> str:
@@ -239,7 +289,10 @@ def _shown(value: Any) -> str:
 
 
 def _within(call: Callable[[], Any], seconds: float) -> Any:
-    """Return what `call` returns; raise Failure after so many seconds, when it goes on unheard."""
+    """Return the value of `call`; raises RewardFailure after so many seconds.
+
+    A thread cannot be ended: the call goes on, and nobody waits for it.
+    """
     outcome: futures.Future[Any] = futures.Future()
 
     def work() -> None:
@@ -250,15 +303,21 @@ def _within(call: Callable[[], Any], seconds: float) -> Any:
 
     threading.Thread(target=work, name="maxatk-reward", daemon=True).start()
     if not futures.wait([outcome], min(seconds, threading.TIMEOUT_MAX)).done:
-        raise Failure(f"did not return within {seconds:g} s", timed_out=True)
+        raise RewardFailure(f"did not return within {seconds:g} s", timed_out=True)
     return outcome.result()
 
 
 def columns_of(problems: Sequence[Problem]) -> dict[str, list[Any]]:
-    """Return `PROBLEM_COLUMNS` and the fields of any `meta`, None where a problem lacks it."""
-    names = dict.fromkeys(name for problem in problems for name in problem.meta)
-    own = {name: [getattr(p, name) for p in problems] for name in _FIELDS}
+    """Return `PROBLEM_COLUMNS` and the fields of any `meta`, None where a problem lacks it.
+
+    A field of a problem wins against one of the same name in its `meta`.
+    """
+    columns: dict[str, list[Any]] = {}
+    for name in dict.fromkeys(name for problem in problems for name in problem.meta):
+        columns[name] = [problem.meta.get(name) for problem in problems]
+    for name in _FIELDS:
+        columns[name] = [getattr(problem, name) for problem in problems]
     for name in ("tests", "visible_tests"):
-        own[name] = [[test.to_json() for test in tests] for tests in own[name]]
-    own["problem_id"] = [problem.id for problem in problems]
-    return {**{name: [p.meta.get(name) for p in problems] for name in names}, **own}
+        columns[name] = [[test.to_json() for test in tests] for tests in columns[name]]
+    columns["problem_id"] = [problem.id for problem in problems]
+    return columns

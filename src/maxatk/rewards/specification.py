@@ -16,17 +16,19 @@ from maxatk.functions import load_function
 from maxatk.models import refuse_missing_model
 from maxatk.records import Problem
 from maxatk.rewards.answers import AnswerReward
-from maxatk.rewards.reward import PROBLEM_COLUMNS, Part, Reward, RewardFunction, RewardSpec
-from maxatk.settings import refuse_unknown
+from maxatk.rewards.boxes import Boxed
+from maxatk.rewards.reward import PROBLEM_COLUMNS, Reward, RewardFunction, RewardPart, RewardSpec
+from maxatk.settings import from_mapping, refuse_unknown
 from maxatk.verifier import CodeReward, Verifier
 
 NAMED = ("continuous", "binary", "visible_tests", "answer")
 ON_ERROR = ("stop", "zero", "drop")
 _BATCH = 16  # texts for a reward model
-_KEYS = ("reward", "model", "weight", "timeout_s", "on_error")
+_KINDS = ("reward", "model", "answer")
+_KEYS = (*_KINDS, "weight", "timeout_s", "on_error")
 _ALLOWED = (
-    f"{', '.join(NAMED)}, module:function, file.py:function, {{model: name}}, or a list of "
-    "{reward: ..., weight: ...}"
+    f"{', '.join(NAMED)}, module:function, file.py:function, {{model: name}}, "
+    "{answer: {boxed: required}}, or a list of {reward: ..., weight: ...}"
 )
 
 
@@ -42,64 +44,84 @@ def read_spec(value: Any) -> tuple[RewardSpec, ...]:
 
 
 def _read(item: Any) -> RewardSpec:
+    """Return one part of a recipe's `reward`, a name or a mapping."""
     if isinstance(item, str):
         return _named(item)
-    if not isinstance(item, Mapping) or ("reward" in item) == ("model" in item):
+    if not isinstance(item, Mapping) or sum(kind in item for kind in _KINDS) != 1:
         raise InvalidValueError(f"reward: got {item!r}; allowed: {_ALLOWED}")
     refuse_unknown(item, _KEYS, where="reward")
-    spec = RewardSpec("model", item["model"]) if "model" in item else _named(item["reward"])
-    require(isinstance(spec.target, str), "reward.model", "text", spec.target)
-    given = {**vars(spec), **item}
-    weight, seconds, on_error = given["weight"], given["timeout_s"], given["on_error"]
-    finite = is_number(weight) and abs(weight) <= LARGEST
-    require(finite, "reward.weight", "a finite number", weight)
-    positive = is_number(seconds) and seconds > 0
-    require(positive, "reward.timeout_s", "a positive number", seconds)
+    if "model" in item:
+        spec = RewardSpec("model", item["model"])
+        require(isinstance(spec.target, str), "reward.model", "text", spec.target)
+    elif "answer" in item:
+        settings = from_mapping(_AnswerSettings, item["answer"] or {}, where="reward.answer")
+        boxed = None if settings.boxed == "preferred" else settings.boxed
+        spec = RewardSpec("answer", "answer", boxed=boxed)
+    else:
+        spec = _named(item["reward"])
+    weight = item.get("weight", spec.weight)
+    seconds = item.get("timeout_s", spec.timeout_s)
+    on_error = item.get("on_error", spec.on_error)
+    is_finite = is_number(weight) and abs(weight) <= LARGEST
+    require(is_finite, "reward.weight", "a finite number", weight)
+    is_positive = is_number(seconds) and seconds > 0
+    require(is_positive, "reward.timeout_s", "a positive number", seconds)
     if on_error not in ON_ERROR:
         raise unknown_name("reward.on_error", str(on_error), ON_ERROR)
     if "on_error" in item and spec.kind in NAMED:
         raise InvalidValueError(
             f"reward.on_error: is for functions and models, got it for {spec.kind}"
         )
-    return RewardSpec(spec.kind, spec.target, float(weight), float(seconds), on_error)
+    return dataclasses.replace(
+        spec, weight=float(weight), timeout_s=float(seconds), on_error=on_error
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class _AnswerSettings:
+    boxed: Boxed = "preferred"
 
 
 def _named(text: Any) -> RewardSpec:
+    """Return the part that is a name of `NAMED`, module:function or file.py:function."""
     if text in NAMED:
         return RewardSpec(text, text)
-    place, _, function = text.rpartition(":") if isinstance(text, str) else ("", "", "")
-    if not place or not function.isidentifier():
-        hint = suggestion(str(text), NAMED)
-        raise InvalidValueError(f"reward: unknown value {text!r}; allowed: {_ALLOWED}{hint}")
-    return RewardSpec("function", text)
+    if isinstance(text, str):
+        module, _, function = text.rpartition(":")
+        if module and function.isidentifier():
+            return RewardSpec("function", text)
+    hint = suggestion(str(text), NAMED)
+    raise InvalidValueError(f"reward: unknown value {text!r}; allowed: {_ALLOWED}{hint}")
 
 
 def describe_reward(value: Any) -> list[dict[str, Any]]:
-    """Return what identifies a reward for the record of a run: its parts and their sources."""
-    described = [dataclasses.asdict(spec) for spec in read_spec(value)]
-    for row in described:
-        path = Path(row["target"].rpartition(":")[0])
-        if row["kind"] == "function" and path.suffix == ".py" and path.is_file():
-            row["sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
-    return described
+    """Return the parts of a reward for the record of a run, with the hashes of their files."""
+    parts = [dataclasses.asdict(spec) for spec in read_spec(value)]
+    for part in parts:
+        if part["boxed"] is None:
+            del part["boxed"]
+        path = Path(part["target"].rpartition(":")[0])
+        if part["kind"] == "function" and path.suffix == ".py" and path.is_file():
+            part["sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
+    return parts
 
 
 def load_rewards(value: Any, *, selection: str | None, verifier: Verifier) -> list[Reward]:
-    """Return the reward that a recipe names, and by itself its part named `selection`, if any.
+    """Return the reward that a recipe names; with `selection` that part is a reward of its own.
 
     Raises InvalidValueError where that names no part or the only one, and as `load_reward`.
     """
-    whole = load_reward(value, verifier=verifier)
+    reward = load_reward(value, verifier=verifier)
     if selection is None:
-        return [whole]
-    parts = {part.name: part for part in whole.parts}
+        return [reward]
+    parts = {part.name: part for part in reward.parts}
     if selection not in parts or len(parts) < 2:
         raise InvalidValueError(
             f"trainer.selection: must name one of two or more parts of `reward`, got "
             f"{selection!r}; the parts are {', '.join(parts)}"
         )
-    selects = parts.pop(selection)
-    return [Reward(list(parts.values())), Reward([selects])]
+    selecting = parts.pop(selection)
+    return [Reward(list(parts.values())), Reward([selecting])]
 
 
 def load_reward(value: Any, *, verifier: Verifier) -> Reward:
@@ -111,25 +133,37 @@ def load_reward(value: Any, *, verifier: Verifier) -> Reward:
     return Reward([_part(spec, verifier) for spec in read_spec(value)])
 
 
-def _part(spec: RewardSpec, verifier: Verifier) -> Part:
+def _part(spec: RewardSpec, verifier: Verifier) -> RewardPart:
+    """Return the function of a part, and the check of the problems that it needs."""
     function: RewardFunction
     check: Callable[[Sequence[Problem]], None] | None = None
     if spec.kind == "answer":
-        function = answers = AnswerReward()
+        answers = AnswerReward(
+            boxed=spec.boxed or "preferred",
+            unfinished_thought=verifier.unfinished_thought,
+            workers=verifier.workers,
+        )
+        function = answers
         check = answers.check
     elif spec.kind == "model":
         function = ModelReward(spec.target)
     elif spec.kind == "function":
         function = load_function(spec.target, field="reward")
         check = functools.partial(_refuse_columns, function, spec.target)
+    elif spec.kind == "visible_tests":
+        function = functools.partial(_share_of_visible, CodeReward(verifier))
+        check = functools.partial(_refuse_without, "visible_tests")
     else:
-        function, tests = CodeReward(verifier, binary=spec.kind == "binary"), "tests"
-        if spec.kind == "visible_tests":
-            function, tests = functools.partial(_share_of_visible, function), "visible_tests"
-        check = functools.partial(_refuse_without, tests)
-    # Rewards of this package have limits of their own, and no value where they fail.
-    own = {"timeout_s": None, "on_error": "drop"} if spec.kind in NAMED else {}
-    return Part(**{**vars(spec), **own}, function=function, check=check)
+        function = CodeReward(verifier, binary=spec.kind == "binary")
+        check = functools.partial(_refuse_without, "tests")
+    fields = vars(spec)
+    if spec.kind in NAMED:
+        # Rewards of this package have limits of their own, and no value where they fail.
+        fields = {**fields, "timeout_s": None, "on_error": "drop"}
+    refuses_unfinished = spec.kind in NAMED and verifier.unfinished_thought == "wrong"
+    return RewardPart(
+        **fields, function=function, check=check, refuses_unfinished=refuses_unfinished
+    )
 
 
 def _share_of_visible(reward: CodeReward, *, visible_tests: Any, **columns: Any) -> Any:
@@ -180,17 +214,21 @@ class ModelReward:
         model, tokenizer = self._loaded()
         import torch
 
-        texts = [_text(p, c, tokenizer) for p, c in zip(prompts, completions, strict=True)]
-        found: list[float | None] = []
+        texts = [
+            _text(prompt, completion, tokenizer)
+            for prompt, completion in zip(prompts, completions, strict=True)
+        ]
+        rewards: list[float | None] = []
         for start in range(0, len(texts), _BATCH):
             batch = texts[start : start + _BATCH]
             inputs = tokenizer(batch, return_tensors="pt", padding=True).to(model.device)
             with torch.inference_mode():
-                found += model(**inputs).logits[:, 0].float().tolist()
-        return found
+                rewards += model(**inputs).logits[:, 0].float().tolist()
+        return rewards
 
 
 def _load(name: str) -> tuple[Any, Any]:
+    """Return a reward model, on a GPU where there is one, and its tokenizer."""
     with needing("a reward model needs torch and transformers: pip install 'maxatk[eval]'"):
         import torch
         from transformers import AutoModelForSequenceClassification, AutoTokenizer
@@ -207,9 +245,10 @@ def _load(name: str) -> tuple[Any, Any]:
 
 
 def _text(prompt: Any, completion: Any, tokenizer: Any) -> Any:
+    """Return what the model reads: plain text, or messages in the form of its chat template."""
     if isinstance(prompt, str) and isinstance(completion, str):
         return prompt + completion
     messages: list[Any] = []
-    for role, said in (("user", prompt), ("assistant", completion)):
-        messages += [{"role": role, "content": said}] if isinstance(said, str) else said
+    for role, turn in (("user", prompt), ("assistant", completion)):
+        messages += [{"role": role, "content": turn}] if isinstance(turn, str) else turn
     return tokenizer.apply_chat_template(messages, tokenize=False)

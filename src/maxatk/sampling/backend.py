@@ -49,15 +49,18 @@ class Backend(abc.ABC):
         Closing the generator drops the rest. Raises InvalidValueError for an index that the
         settings have no sample for, and what `draw` raises.
         """
-        asked = list(requests)
-        wanted = collections.deque((one.problem_id, i) for one in asked for i in one.indices)
+        requests = list(requests)
+        wanted = collections.deque(
+            (request.problem_id, index) for request in requests for index in request.indices
+        )
         for _, index in wanted:
             allowed = f"in [0, {settings.samples})"
             require(0 <= index < settings.samples, "sample index", allowed, index)
+        # Samples are drawn in the order in which they end, and held until it is their turn.
         early: dict[tuple[str, int], Sample] = {}
-        with contextlib.closing(self.draw(asked, settings)) as found:
-            for some in found:
-                early.update({(sample.problem_id, sample.sample): sample for sample in some})
+        with contextlib.closing(self.draw(requests, settings)) as batches:
+            for batch in batches:
+                early.update({(sample.problem_id, sample.sample): sample for sample in batch})
                 ready = []
                 while wanted and wanted[0] in early:
                     ready.append(early.pop(wanted.popleft()))
@@ -96,22 +99,23 @@ def describe_files(
     name: str, model: str, settings: ModelSettings, facts: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return what a backend that opens a model's files says of them, and `facts` that are known."""
-    names = ("adapter", "revision", "attn_implementation", "device_map")
-    given = {**{name: getattr(settings, name) for name in names}, **facts}
+    fields = ("adapter", "revision", "attn_implementation", "device_map")
+    described = {**{field: getattr(settings, field) for field in fields}, **facts}
     if settings.adapter:
-        given["adapter_weights"] = fingerprint(settings.adapter)
+        described["adapter_weights"] = fingerprint(settings.adapter)
     return {
         "name": name,
         "model": model,
         "weights": fingerprint(model),
         "prompt": settings.prompt.to_json(),
-        **{name: value for name, value in given.items() if value is not None},
+        **{field: value for field, value in described.items() if value is not None},
     }
 
 
 def _backend_here(settings: ModelSettings) -> str:
     """Return "vllm" on a GPU, where it is installed and has the settings, and else "hf"; log it."""
-    name, lacks = "hf", settings.given(BACKENDS["vllm"].lacks)
+    name = "hf"
+    lacks = settings.given(BACKENDS["vllm"].lacks)
     if importlib.util.find_spec("vllm") is None:
         why = "vllm is not installed"
     elif lacks:
@@ -119,7 +123,8 @@ def _backend_here(settings: ModelSettings) -> str:
     elif not importlib.import_module("torch").cuda.is_available():
         why = "there is no GPU"
     else:
-        name, why = "vllm", "it is installed and there is a GPU"
+        name = "vllm"
+        why = "it is installed and there is a GPU"
     _log.warning("backend auto: %s, because %s", name, why)
     return name
 

@@ -23,7 +23,8 @@ _ALIGN = 16  # sums over positions keep their order, so their rounding, where le
 _GROWTH = 64  # positions
 # Samples of a prompt from which its keys are kept once and not in every row. That is about 13 more
 # launches a layer, for which a GPU waits: there few rows do not pay.
-_SHARED_FROM, _SHARED_FROM_ON_A_GPU = 4, 32
+_SHARED_FROM = 4
+_SHARED_FROM_ON_A_GPU = 32
 # A CPU computes each shared prompt with its own rows, in sums whose order no other prompt changes.
 # A GPU waits for each to be launched: there all of them are one padded tensor.
 _PADS = {"cpu": False}
@@ -62,9 +63,11 @@ class _Group:
 
     def product(self, states: torch.Tensor, prompts: torch.Tensor) -> torch.Tensor:
         """Return the products (R', H, G, Y) of these rows of (R, H, G, X) with (N, H, X, Y)."""
-        chosen = states[self.dealt].transpose(1, 2)
-        found = torch.matmul(chosen.flatten(2, 3), prompts)
-        return found.unflatten(2, chosen.shape[2:4]).transpose(1, 2).flatten(0, 1)[self.real]
+        # The M rows of a prompt and the G queries of a head are the rows of one matrix, (M G, X).
+        by_head = states[self.dealt].transpose(1, 2)  # (N, H, M, G, X)
+        products = torch.matmul(by_head.flatten(2, 3), prompts)
+        by_place = products.unflatten(2, by_head.shape[2:4]).transpose(1, 2)  # (N, M, H, G, Y)
+        return by_place.flatten(0, 1)[self.real]
 
 
 @dataclasses.dataclass
@@ -88,23 +91,27 @@ class Decoder(Cache):  # type: ignore[misc]
 
     def __init__(self, model: Any, *, rows: int, shared: bool) -> None:
         super().__init__(layers=[])
-        self.model, self.rows, self.shared = model, max(rows, self.fewest), shared
+        self.model = model
+        self.rows = max(rows, self.fewest)
+        self.shared = shared
         self._config = model.config.get_text_config()
         self._buffers: list[torch.Tensor] = []  # (R, H, L, D), in the order of a prompt's states
         self._prompts: list[Prompt | None] = [None] * self.fewest  # of every row
         self._lengths = [0] * self.fewest  # own positions of every row
-        self._batch: _Batch | None = None
-        self._stacked: tuple[list[Prompt], list[torch.Tensor]] = [], []
+        self._batch: _Batch | None = None  # None where rows came or went since the last step
+        self._stacked: tuple[list[Prompt], list[torch.Tensor]] = ([], [])
 
     def evaluate(self, prompts: Sequence[Sequence[int]]) -> list[Prompt]:
         """Evaluate prompts (their ids) in one pass; causal attention ignores the filling behind."""
         device = self.model.device
         ids = pad_sequence([torch.tensor(prompt) for prompt in prompts], batch_first=True)
         ends = [len(prompt) - 1 for prompt in prompts]
+        # Of all positions the logits at these are kept: row i has its own at the i-th of them.
         kept = torch.tensor(ends, device=device)
         output = self.model(input_ids=ids.to(device), use_cache=True, logits_to_keep=kept)
         layers = output.past_key_values.layers
         states = [states for layer in layers for states in (layer.keys, layer.values)]
+        # Clones: a view would keep the states of all prompts in memory.
         return [
             Prompt(
                 states=[part[row, :, : end + 1].clone() for part in states],
@@ -115,9 +122,9 @@ class Decoder(Cache):  # type: ignore[misc]
 
     def admit(self, rows: Sequence[int], prompts: Sequence[Prompt]) -> None:
         """Let rows begin after prompts; a row beyond the width widens the batch."""
-        more = max(rows) + 1 - len(self._prompts)
-        self._prompts += [None] * more
-        self._lengths += [0] * more
+        added = max(rows) + 1 - len(self._prompts)
+        self._prompts += [None] * added
+        self._lengths += [0] * added
         for row, prompt in zip(rows, prompts, strict=True):
             self._prompts[row] = prompt
             self._lengths[row] = 0 if self.shared else prompt.length
@@ -127,15 +134,17 @@ class Decoder(Cache):  # type: ignore[misc]
         self._fit()
         if self.shared:
             return
-        for prompt, taken in _rows_of(prompts, rows).items():
-            chosen = torch.tensor(taken, device=prompt.logits.device)
+        # Else every row begins with a copy of its prompt.
+        for prompt, rows_of_prompt in _rows_of(prompts, rows).items():
+            index = torch.tensor(rows_of_prompt, device=prompt.logits.device)
             for buffer, states in zip(self._buffers, prompt.states, strict=True):
-                buffer[chosen, :, : prompt.length] = states
+                buffer[index, :, : prompt.length] = states
 
     def release(self, rows: Sequence[int]) -> None:
         """Forget rows: they are computed on, for nothing, until others are admitted or dropped."""
         for row in rows:
-            self._prompts[row], self._lengths[row] = None, 0
+            self._prompts[row] = None
+            self._lengths[row] = 0
         self._batch = None
 
     def keep(self, rows: Sequence[int]) -> None:
@@ -151,10 +160,14 @@ class Decoder(Cache):  # type: ignore[misc]
 
     def step(self, tokens: torch.Tensor) -> torch.Tensor:
         """Append one token (R,) to every row and return the logits (R, V) after it."""
-        batch = self._batch = self._batch or self._described(tokens.device)
+        if self._batch is None:
+            self._batch = self._described(tokens.device)
+        batch = self._batch
         self._fit()
-        places = torch.arange(self._buffers[0].shape[2], device=tokens.device)
-        mask = torch.where(places <= batch.positions[:, None], 0.0, -torch.inf)
+        own_positions = torch.arange(self._buffers[0].shape[2], device=tokens.device)
+        mask = torch.where(own_positions <= batch.positions[:, None], 0.0, -torch.inf)
+        # The attention of this module is the model's for this call alone: another caller of the
+        # same model has no decoder to hand to it.
         implementation = self._config._attn_implementation
         self._config._attn_implementation = NAME
         try:
@@ -185,25 +198,33 @@ class Decoder(Cache):  # type: ignore[misc]
         `states` are the keys and values (R, H, 1, D) of the new tokens, which are stored.
         """
         assert self._batch is not None
-        groups, rows, positions = self._batch.groups, self._batch.rows, self._batch.positions
+        groups = self._batch.groups
+        rows = self._batch.rows
+        positions = self._batch.positions
         keys, values = (part[: len(rows)] for part in self._buffers[2 * layer : 2 * layer + 2])
         for buffer, new in zip((keys, values), states, strict=True):
             # Under autocast they may have another precision than the cache of a prompt.
             buffer[rows, :, positions] = new[:, :, 0].to(buffer.dtype)
+        # Scores against the own tokens of a row, and before them those against its prompt: one
+        # softmax over both. Rows without a shared prompt see -inf there.
         scores = torch.matmul(query, keys.transpose(-1, -2)).float() + mask
-        ahead = _aligned(max((group.states[0].shape[2] for group in groups), default=0), _ALIGN)
-        if ahead:
-            before = scores.new_full((*scores.shape[:-1], ahead), -torch.inf)
+        longest = max((group.states[0].shape[2] for group in groups), default=0)
+        width = _aligned(longest, _ALIGN)
+        if width:
+            prompt_scores = scores.new_full((*scores.shape[:-1], width), -torch.inf)
             for group in groups:
-                found = group.product(query, group.states[2 * layer].transpose(-1, -2)).float()
-                found = found if group.mask is None else found + group.mask
-                before[group.rows, ..., : found.shape[-1]] = found
-            scores = torch.cat([before, scores], dim=-1)
+                prompt_keys = group.states[2 * layer].transpose(-1, -2)
+                of_group = group.product(query, prompt_keys).float()
+                if group.mask is not None:
+                    of_group = of_group + group.mask
+                prompt_scores[group.rows, ..., : of_group.shape[-1]] = of_group
+            scores = torch.cat([prompt_scores, scores], dim=-1)
         weights = torch.softmax(scores, dim=-1).to(query.dtype)
-        output = torch.matmul(weights[..., ahead:], values)
+        output = torch.matmul(weights[..., width:], values)
         for group in groups:
-            before = group.states[2 * layer + 1]
-            output[group.rows] += group.product(weights[..., : before.shape[2]], before)
+            prompt_values = group.states[2 * layer + 1]
+            prompt_weights = weights[..., : prompt_values.shape[2]]
+            output[group.rows] += group.product(prompt_weights, prompt_values)
         return output.flatten(1, 2)
 
     def update(self, key_states: Any, value_states: Any, *_: Any, **__: Any) -> tuple[Any, Any]:
@@ -215,59 +236,70 @@ class Decoder(Cache):  # type: ignore[misc]
         return max(self._lengths, default=0)
 
     def _described(self, device: torch.device) -> _Batch:
-        shared = _rows_of(self._prompts, range(len(self._prompts))) if self.shared else {}
-        parts = [{prompt: rows} for prompt, rows in shared.items()]
-        if shared and _PADS.get(device.type, True):
-            parts = [shared]
-        groups = [self._group(part, device) for part in parts]
-        before = [p.length if p and self.shared else 0 for p in self._prompts]
+        """Return the batch of the rows as they are now."""
+        groups = []
+        if self.shared:
+            rows_of = _rows_of(self._prompts, range(len(self._prompts)))
+            parts = [{prompt: rows} for prompt, rows in rows_of.items()]
+            if rows_of and _PADS.get(device.type, True):
+                parts = [rows_of]
+            groups = [self._group(part, device) for part in parts]
+        before = [prompt.length if prompt and self.shared else 0 for prompt in self._prompts]
         alive = [int(prompt is not None) for prompt in self._prompts]
-        columns = range(len(alive)), self._lengths, before, alive
-        return _Batch(groups, *torch.tensor([list(column) for column in columns]).to(device))
+        # One tensor, for one copy to the device.
+        columns = torch.tensor([list(range(len(alive))), self._lengths, before, alive])
+        return _Batch(groups, *columns.to(device))
 
     def _group(self, rows_of: dict[Prompt, list[int]], device: torch.device) -> _Group:
-        prompts, dealt = list(rows_of), list(rows_of.values())
-        most = max(_FEWEST, *map(len, dealt))
-        rows = torch.tensor([row for some in dealt for row in some], device=device)
-        filled = [some + some[:1] * (most - len(some)) for some in dealt]
-        real: torch.Tensor | slice = slice(len(rows))
-        states, mask = [part[None] for part in prompts[0].states], None
+        """Return the group of some prompts with their rows, dealt to as many places each."""
+        prompts = list(rows_of)
+        most = max(_FEWEST, *map(len, rows_of.values()))
+        # The first row of a prompt fills up the places that are left.
+        dealt = [rows + rows[:1] * (most - len(rows)) for rows in rows_of.values()]
+        all_rows = torch.tensor([row for rows in rows_of.values() for row in rows], device=device)
+        real: torch.Tensor | slice = slice(len(all_rows))
+        states = [part[None] for part in prompts[0].states]
+        mask = None
         if len(prompts) > 1:
-            places = [
-                n * most + place for n, some in enumerate(dealt) for place in range(len(some))
+            real_places = [
+                number * most + place
+                for number, rows in enumerate(rows_of.values())
+                for place in range(len(rows))
             ]
-            real = torch.tensor(places, device=device)
+            real = torch.tensor(real_places, device=device)
             states = self._stack(prompts)
-            ends = torch.tensor([prompt.length for prompt, some in rows_of.items() for _ in some])
-            behind = torch.arange(states[0].shape[2]) >= ends[:, None]
-            mask = torch.where(behind, -torch.inf, 0.0)[:, None, None].to(device)
-        return _Group(rows, torch.tensor(filled, device=device), real, states, mask)
+            ends = torch.tensor([prompt.length for prompt, rows in rows_of.items() for _ in rows])
+            is_behind = torch.arange(states[0].shape[2]) >= ends[:, None]
+            mask = torch.where(is_behind, -torch.inf, 0.0)[:, None, None].to(device)
+        return _Group(all_rows, torch.tensor(dealt, device=device), real, states, mask)
 
     def _stack(self, prompts: list[Prompt]) -> list[torch.Tensor]:
         """Return the states of prompts, with zeros behind their ends."""
         if self._stacked[0] != prompts:  # which stay while their rows end one by one
             length = _aligned(max(prompt.length for prompt in prompts), _ALIGN)
             layers = zip(*(prompt.states for prompt in prompts), strict=True)
-            self._stacked = prompts, [_padded(states, length) for states in layers]
+            self._stacked = (prompts, [_padded(states, length) for states in layers])
         return self._stacked[1]
 
     def _fit(self) -> None:
         """Give the buffers the places that the rows need."""
-        capacity, _, had, _ = self._buffers[0].shape
-        rows = max(len(self._prompts) - capacity, 0)
-        positions = _aligned(max(self._lengths) + 1, _GROWTH) - had
-        if rows or positions:
-            for place, old in enumerate(self._buffers):  # one at a time, for the memory
+        capacity, _, positions, _ = self._buffers[0].shape
+        more_rows = max(len(self._prompts) - capacity, 0)
+        # Fewer where the longest rows have ended: `pad` then cuts.
+        more_positions = _aligned(max(self._lengths) + 1, _GROWTH) - positions
+        if more_rows or more_positions:
+            for number, buffer in enumerate(self._buffers):  # one at a time, for the memory
                 # Zeros, not whatever was there: a masked weight of 0 times NaN is NaN.
-                self._buffers[place] = pad(old, (0, 0, 0, positions, 0, 0, 0, rows))
+                self._buffers[number] = pad(buffer, (0, 0, 0, more_positions, 0, 0, 0, more_rows))
 
 
 def _rows_of(prompts: Sequence[Prompt | None], rows: Sequence[int]) -> dict[Prompt, list[int]]:
-    found: dict[Prompt, list[int]] = {}
+    """Return the rows of each prompt, without those that have ended."""
+    rows_of: dict[Prompt, list[int]] = {}
     for prompt, row in zip(prompts, rows, strict=True):
         if prompt is not None:
-            found.setdefault(prompt, []).append(row)
-    return found
+            rows_of.setdefault(prompt, []).append(row)
+    return rows_of
 
 
 def _padded(states: Sequence[torch.Tensor], length: int) -> torch.Tensor:
@@ -276,6 +308,7 @@ def _padded(states: Sequence[torch.Tensor], length: int) -> torch.Tensor:
 
 
 def _aligned(positions: int, size: int) -> int:
+    """Return a number of positions rounded up to a multiple of `size`."""
     return -(-positions // size) * size
 
 
@@ -288,16 +321,17 @@ def _attention(
     *,
     scaling: float | None = None,
     maxatk_decoder: Decoder,
-    **more: Any,
+    **options: Any,
 ) -> tuple[torch.Tensor, None]:
+    """Attend as transformers asks for it: query (R, H * G, 1, D), key and value (R, H, 1, D)."""
     for name in _UNKNOWN:
-        if more.get(name) is not None:
+        if options.get(name) is not None:
             raise ValueError(f"{name}: this attention does not have it")  # seen by `supports`
-    rows, heads, _one, size = query.shape
-    packed = query.reshape(rows, key.shape[1], heads // key.shape[1], size)
-    scaled = packed * (size**-0.5 if scaling is None else scaling)
-    found = maxatk_decoder.attend(module.layer_idx, scaled, (key, value), attention_mask)
-    return found[:, None], None
+    rows, heads, _one_token, size = query.shape
+    by_key_head = query.reshape(rows, key.shape[1], heads // key.shape[1], size)
+    scaled = by_key_head * (size**-0.5 if scaling is None else scaling)
+    output = maxatk_decoder.attend(module.layer_idx, scaled, (key, value), attention_mask)
+    return output[:, None], None
 
 
 AttentionInterface.register(NAME, _attention)
@@ -309,7 +343,8 @@ class LoneDecoder:
     fewest = 1
 
     def __init__(self, model: Any, *, rows: int) -> None:
-        self.model, self.rows = model, rows
+        self.model = model
+        self.rows = rows
         self._cache: Any = None
 
     def evaluate(self, prompts: Sequence[Sequence[int]]) -> list[Prompt]:
@@ -360,10 +395,11 @@ def is_plain(model: Any) -> bool:
 
 @torch.inference_mode()  # type: ignore[untyped-decorator]
 def _agrees(model: Any) -> bool:
+    """Return whether six tokens, four of them as a prompt, end in the model's own distribution."""
     size = model.get_input_embeddings().num_embeddings
-    ids = [(7 * place + 5) % size for place in range(6)]
-    whole = model(input_ids=torch.tensor([ids], device=model.device), use_cache=False)
-    expected = torch.softmax(whole.logits[0, -1].float(), -1)
+    ids = [(7 * number + 5) % size for number in range(6)]
+    output = model(input_ids=torch.tensor([ids], device=model.device), use_cache=False)
+    expected = torch.softmax(output.logits[0, -1].float(), -1)
     for shared in (True, False):
         decoder = Decoder(model, rows=Decoder.fewest, shared=shared)
         try:
@@ -375,7 +411,7 @@ def _agrees(model: Any) -> bool:
             raise
         except (TypeError, AttributeError, ValueError, RuntimeError):
             return False  # its attention is not what the interface of transformers promises
-        found = torch.softmax(logits[1].float(), -1)
-        if not float((found - expected).abs().sum()) / 2 < _MOST_APART:
+        computed = torch.softmax(logits[1].float(), -1)
+        if not float((computed - expected).abs().sum()) / 2 < _MOST_APART:  # so is NaN
             return False
     return True

@@ -40,14 +40,17 @@ def draw_tokens(logits: torch.Tensor, noise: torch.Tensor, settings: SamplingSet
     rows = len(logits)
     if logits.device.type == "cpu":
         rows = max(1, _CHUNK // logits.shape[1])
-    parts = [
-        _draw_chunk(some, part, settings)
-        for some, part in zip(logits.split(rows), noise.split(rows), strict=True)
+    chunks = [
+        _draw_chunk(logits_chunk, noise_chunk, settings)
+        for logits_chunk, noise_chunk in zip(logits.split(rows), noise.split(rows), strict=True)
     ]
-    return parts[0] if len(parts) == 1 else Tokens(*map(torch.cat, zip(*parts, strict=True)))
+    if len(chunks) == 1:
+        return chunks[0]
+    return Tokens(*(torch.cat(column) for column in zip(*chunks, strict=True)))
 
 
 def _draw_chunk(logits: torch.Tensor, noise: torch.Tensor, settings: SamplingSettings) -> Tokens:
+    """Return `draw_tokens` of some rows, with tables of their masses, exp(logit), in memory."""
     scaled = logits.float()
     if settings.temperature not in (0, 1):
         scaled = scaled / settings.temperature
@@ -65,14 +68,16 @@ def _draw_chunk(logits: torch.Tensor, noise: torch.Tensor, settings: SamplingSet
     else:
         ids = _draw_whole(masses, sums, noise).clamp_(max=scaled.shape[1] - 1)
     log_total = total.log()
-    chosen = scaled.gather(1, ids[:, None]).squeeze(1) - log_total
+    logprobs = scaled.gather(1, ids[:, None]).squeeze(1) - log_total
     # The mean of a masked token, 0 * -inf, would be NaN.
     finite = scaled.clamp_(min=torch.finfo(torch.float32).min)
     weighted = torch.linalg.vecdot(masses[:, : finite.shape[1]], finite)
-    return Tokens(ids, chosen, log_total - weighted / total)
+    entropies = log_total - weighted / total  # -sum p log p, p = mass / total
+    return Tokens(ids, logprobs, entropies)
 
 
 def _draw_whole(masses: torch.Tensor, sums: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
+    """Return the token of each row where the noise falls, from its masses and sums of blocks."""
     # First the block, then the token in it: the cumulative sum over a vocabulary is the slowest
     # part of drawing from it.
     cumulative = sums.cumsum(-1)
@@ -87,17 +92,20 @@ def _draw_whole(masses: torch.Tensor, sums: torch.Tensor, noise: torch.Tensor) -
 def _draw_cut(
     masses: torch.Tensor, total: torch.Tensor, noise: torch.Tensor, settings: SamplingSettings
 ) -> torch.Tensor:
-    values, tokens = _likely(masses, total, settings)
-    ordered, order = values.sort(dim=-1, descending=True, stable=True)
+    """Return the token of each row where the noise falls among those that the cuts keep."""
+    likely, tokens = _likely(masses, total, settings)
+    ordered, order = likely.sort(dim=-1, descending=True, stable=True)
     if settings.top_k:
         ordered[:, settings.top_k :] = 0.0
     if settings.top_p < 1:
-        whole = ordered.sum(-1) if settings.top_k or settings.min_p else total
+        # top_p is a share of what the cuts before it have left.
+        left = ordered.sum(-1) if settings.top_k or settings.min_p else total
         before = ordered.cumsum(-1) - ordered
-        ordered = ordered.masked_fill(before >= settings.top_p * whole[:, None], 0.0)
-    cumulative = torch.zeros_like(values).scatter(1, order, ordered).cumsum(-1)
-    place = _invert(cumulative, noise * cumulative[:, -1])
-    return tokens.gather(1, place[:, None]).squeeze(1)
+        ordered = ordered.masked_fill(before >= settings.top_p * left[:, None], 0.0)
+    # Back in the order of the vocabulary: the same noise draws near tokens with and without a cut.
+    cumulative = torch.zeros_like(likely).scatter(1, order, ordered).cumsum(-1)
+    column = _invert(cumulative, noise * cumulative[:, -1])
+    return tokens.gather(1, column[:, None]).squeeze(1)
 
 
 def _likely(
@@ -105,7 +113,9 @@ def _likely(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return masses and tokens (R, N), in order, of a set with all those kept; 0 behind it."""
     by_mass = not settings.top_k and not settings.min_p
-    for least in _LIKELY if settings.top_k or by_mass else (0.0,):
+    # min_p alone says itself where its set begins.
+    bounds = _LIKELY if settings.top_k or by_mass else (0.0,)
+    for least in bounds:
         bound = max(least, settings.min_p)
         chosen = (masses >= bound) & (masses > 0)
         counts = chosen.sum(-1)
@@ -116,38 +126,47 @@ def _likely(
         if bound == settings.min_p or bool(enough.all()):
             break
     row, token = chosen.nonzero(as_tuple=True)
-    place = torch.arange(len(row), device=row.device) - (counts.cumsum(0) - counts)[row]
+    # The column of a token: its number among all chosen ones, from the first of its row on.
+    firsts = counts.cumsum(0) - counts
+    column = torch.arange(len(row), device=row.device) - firsts[row]
     shape = (len(masses), max(int(counts.max()), 1))  # none in rows that are NaN
-    tokens = token.new_zeros(shape).index_put((row, place), token)
-    values = masses.new_zeros(shape).index_put((row, place), masses[row, token])
-    return values, tokens
+    tokens = token.new_zeros(shape).index_put((row, column), token)
+    likely = masses.new_zeros(shape).index_put((row, column), masses[row, token])
+    return likely, tokens
 
 
 def _invert(cumulative: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    """Return the first column of each row whose cumulative mass exceeds the target, (R,)."""
     # The target stays in [0, total): rounded below or up to it, a token of probability zero would
     # be drawn.
     total = cumulative[:, -1]
-    target = torch.minimum(target, torch.nextafter(total, torch.zeros_like(total))).clamp_(min=0)
-    found = torch.searchsorted(cumulative, target[:, None], right=True).squeeze(1)
-    return found.clamp_(max=cumulative.shape[1] - 1)  # behind the last one where it is NaN
+    below_total = torch.nextafter(total, torch.zeros_like(total))
+    target = torch.minimum(target, below_total).clamp_(min=0)
+    column = torch.searchsorted(cumulative, target[:, None], right=True).squeeze(1)
+    return column.clamp_(max=cumulative.shape[1] - 1)  # behind the last one where it is NaN
 
 
 class Stopper:
     """Tells where completions end, from the ids drawn so far, which `decode` turns into text."""
 
     def __init__(self, settings: SamplingSettings, decode: Callable[[Sequence[int]], str]) -> None:
-        self._settings, self._decode = settings, decode
+        self._settings = settings
+        self._decode = decode
         # Only where its last tokens could have ended it is a whole text looked at.
         longest = max(map(len, settings.stop), default=1)
         self._tail = _TOKENS_A_CHARACTER * longest + _BEFORE
 
     def ends(self, ids: Sequence[int]) -> bool:
         """Return whether the last of these ids ends the completion."""
-        stops, fences = self._settings.stop, self._settings.stop_at_fence
-        tail = self._decode(ids[-self._tail :]) if stops else ""
-        if any(stop in tail for stop in stops) or (fences and "\n" in self._decode(ids[-1:])):
-            return end_of(self._decode(ids), self._settings) is not None
-        return False
+        return self._may_have_ended(ids) and end_of(self._decode(ids), self._settings) is not None
+
+    def _may_have_ended(self, ids: Sequence[int]) -> bool:
+        if self._settings.stop:
+            tail = self._decode(ids[-self._tail :])
+            if any(stop in tail for stop in self._settings.stop):
+                return True
+        # A fence is closed by a line, hence at a token with the end of one.
+        return self._settings.stop_at_fence and "\n" in self._decode(ids[-1:])
 
     def text(self, ids: Sequence[int]) -> str:
         """Return the text of these ids, up to where it ends."""
@@ -157,12 +176,20 @@ class Stopper:
 
 def end_of(text: str, settings: SamplingSettings) -> int | None:
     """Return where a text ends: before the first stop text, or behind the first closed block."""
-    found = [place for place in map(text.find, settings.stop) if place >= 0]
-    opened = ""
-    for fence in _FENCE.finditer(text) if settings.stop_at_fence else ():
-        if not opened:
-            opened = fence[1]
-        elif fence[1].startswith(opened) and not fence[2].strip():
-            found.append(fence.end() - 1)
-            break
-    return min(found, default=None)
+    ends = [start for start in map(text.find, settings.stop) if start >= 0]
+    if settings.stop_at_fence:
+        block_end = _end_of_block(text)
+        if block_end is not None:
+            ends.append(block_end)
+    return min(ends, default=None)
+
+
+def _end_of_block(text: str) -> int | None:
+    """Return where the line ends that closes the first fenced block of a text."""
+    opening = ""
+    for fence in _FENCE.finditer(text):
+        if not opening:
+            opening = fence[1]
+        elif fence[1].startswith(opening) and not fence[2].strip():  # as long, without a language
+            return fence.end() - 1
+    return None

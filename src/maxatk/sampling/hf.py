@@ -17,7 +17,7 @@ from maxatk.sampling.backend import Backend, check_lengths, describe_files
 from maxatk.sampling.decoding import Decoder, LoneDecoder, shares, supports
 from maxatk.sampling.draw import Stopper
 from maxatk.sampling.loading import load_model
-from maxatk.sampling.loop import Drawn, Loop, Work
+from maxatk.sampling.loop import DrawnRow, Loop, Work
 from maxatk.sampling.settings import ModelSettings, Request, SamplingSettings
 
 _MOST_ROWS = 256
@@ -36,13 +36,14 @@ class HFBackend(Backend):
     """
 
     def __init__(self, model: str | Path, settings: ModelSettings) -> None:
-        self.name, self.settings = str(model), settings
+        self.name = str(model)
+        self.settings = settings
         self.model, self.tokenizer, self.stored_dtype = load_model(self.name, settings)
         self.device = self.model.device
         self.batch_size = settings.batch_size or 0  # 0 until `prepare` has chosen one
-        declared = self.model.generation_config.eos_token_id
-        ends = declared if isinstance(declared, list) else [declared]
-        self._end_tokens = list({*ends, self.tokenizer.eos_token_id} - {None})
+        declared = self.model.generation_config.eos_token_id  # a list, a number or None
+        end_tokens = declared if isinstance(declared, list) else [declared]
+        self._end_tokens = list({*end_tokens, self.tokenizer.eos_token_id} - {None})
         self.keeps_full = supports(self.model)
 
     def describe(self) -> dict[str, Any]:
@@ -72,31 +73,35 @@ class HFBackend(Backend):
         if not self.batch_size:
             self.prepare({request.problem_id: request.prompt for request in requests}, settings)
         stopper = Stopper(settings, self._text)
+        works = (self._work(request, settings) for request in requests if request.indices)
+        for rows in self.rows(works, settings, stopper):
+            yield [_sample(row, stopper) for row in rows]
 
-        def work(request: Request) -> Work:
-            ids, indices = self._prompt_ids(request.prompt), list(request.indices)
-            noise = sampling_noise(request.problem_id, max(indices) + 1, settings)[indices]
-            return Work(ids, [(request.problem_id, index) for index in indices], noise)
-
-        works = (work(request) for request in requests if request.indices)
-        for some in self.rows(works, settings, stopper):
-            yield [_sample(row, stopper) for row in some]
+    def _work(self, request: Request, settings: SamplingSettings) -> Work:
+        """Return the rows of a request; the noise of sample `s` does not depend on the others."""
+        indices = list(request.indices)
+        noise = sampling_noise(request.problem_id, max(indices) + 1, settings)
+        keys = [(request.problem_id, index) for index in indices]
+        return Work(self._prompt_ids(request.prompt), keys, noise[indices])
 
     def rows(
         self, works: Iterable[Work], settings: SamplingSettings, stopper: Stopper
-    ) -> Iterator[list[Drawn]]:
+    ) -> Iterator[list[DrawnRow]]:
         """Yield the rows of works as they end."""
-        size, ends = self.batch_size, self._end_tokens
+        size = self.batch_size
+
+        def loop(decoder: Decoder | LoneDecoder) -> Loop:
+            return Loop(decoder, settings, end_tokens=self._end_tokens, stopper=stopper)
+
         if self.keeps_full:
-            whole = Decoder(self.model, rows=size, shared=shares(settings.samples, self.device))
-            yield from Loop(whole, settings, end_tokens=ends, stopper=stopper).run(works)
+            shared = shares(settings.samples, self.device)
+            yield from loop(Decoder(self.model, rows=size, shared=shared)).run(works)
             return
         for work in works:
             for start in range(0, len(work.keys), size):
                 rows = slice(start, start + size)
                 part = Work(work.prompt, work.keys[rows], work.noise[rows])
-                lone = LoneDecoder(self.model, rows=size)
-                yield from Loop(lone, settings, end_tokens=ends, stopper=stopper).run([part])
+                yield from loop(LoneDecoder(self.model, rows=size)).run([part])
 
     def _prompt_ids(self, prompt: str) -> list[int]:
         return prompt_ids(self.tokenizer, prompt, self.settings.prompt)
@@ -108,10 +113,12 @@ class HFBackend(Backend):
         return text
 
     def _fitting_batch_size(self, longest_prompt: int, settings: SamplingSettings) -> int:
+        """Return how many samples half of the free memory holds, a power of two."""
         config = self.model.config.get_text_config()
-        queries = config.num_attention_heads
-        heads = getattr(config, "num_key_value_heads", None) or queries
-        size = getattr(config, "head_dim", None) or config.hidden_size // queries
+        query_heads = config.num_attention_heads
+        heads = getattr(config, "num_key_value_heads", None) or query_heads
+        size = getattr(config, "head_dim", None) or config.hidden_size // query_heads
+        # Bytes of the keys and values of one position.
         cache = 2 * config.num_hidden_layers * heads * size * self.model.dtype.itemsize
         positions = settings.max_new_tokens
         if not (self.keeps_full and shares(settings.samples, self.device)):
@@ -134,8 +141,9 @@ def sampling_noise(problem_id: str, rows: int, settings: SamplingSettings) -> np
     return generator.random((rows, settings.max_new_tokens), dtype=np.float32)
 
 
-def _sample(drawn: Drawn, stopper: Stopper) -> Sample:
-    (problem_id, index), tokens = drawn.key, len(drawn.ids)
+def _sample(drawn: DrawnRow, stopper: Stopper) -> Sample:
+    problem_id, index = drawn.key
+    tokens = len(drawn.ids)
     return Sample(
         problem_id=problem_id,
         sample=index,

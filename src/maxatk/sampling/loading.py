@@ -44,12 +44,14 @@ def load_model(name: str, settings: ModelSettings) -> tuple[Any, Any, str]:
     stored = str(model.dtype).removeprefix("torch.")
     if settings.adapter is not None:
         model = _merged(model, settings.adapter)
-    device = settings.device or ("cuda" if torch.cuda.is_available() else "cpu")
-    where = torch.device(device) if settings.device_map is None else model.device
-    if settings.dtype == "auto" and is_made_bfloat16(name, stored, model, where.type):
+    device = model.device
+    if settings.device_map is None:
+        default = "cuda" if torch.cuda.is_available() else "cpu"
+        device = torch.device(settings.device or default)
+    if settings.dtype == "auto" and is_made_bfloat16(name, stored, model, device.type):
         model.to(torch.bfloat16)
     if settings.device_map is None:
-        model.to(where)
+        model.to(device)
     return model.eval(), tokenizer, stored
 
 
@@ -70,13 +72,16 @@ def check_adapter(adapter: str, model: Any) -> None:
     folder = Path(adapter)
     if not (folder / "adapter_config.json").is_file():
         raise MissingFileError(f"adapter: the folder {adapter!r} holds no adapter_config.json")
-    shapes, modules = {}, dict(model.named_modules())
-    if (folder / "adapter_model.safetensors").is_file():
-        with safe_open(folder / "adapter_model.safetensors", framework="pt") as file:
-            shapes = {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118
+    weights = folder / "adapter_model.safetensors"
+    if not weights.is_file():
+        return
+    with safe_open(weights, framework="pt") as file:
+        shapes = {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118
+    modules = dict(model.named_modules())
     for name, shape in shapes.items():
-        place, is_low_rank, part = name.removeprefix("base_model.model.").partition(".lora_")
-        module = modules.get(place if is_low_rank else place.rpartition(".")[0])
+        # base_model.model.<module>.lora_A.weight, or <module>.weight of one that is trained whole.
+        path, is_low_rank, part = name.removeprefix("base_model.model.").partition(".lora_")
+        module = modules.get(path if is_low_rank else path.rpartition(".")[0])
         if module is None:
             raise _not_its_adapter(adapter, f"no place for {name!r}")
         size = {"A.weight": shape[-1], "B.weight": shape[0]}.get(part)

@@ -6,7 +6,7 @@ import collections
 import dataclasses
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -25,6 +25,9 @@ _OTHER_PROMPTS_AT_ONCE = 16
 _TOKENS_AT_ONCE = 1 << 14  # of them, with the filling: activations of long prompts are large
 _LOOKED_AT = 4  # times as many, for those of about one length: the shorter ones are filled up
 
+Row: TypeAlias = tuple[Any, list[int]]
+"""The key of a row and its ids so far."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Work:
@@ -36,7 +39,7 @@ class Work:
 
 
 @dataclasses.dataclass(frozen=True)
-class Drawn:
+class DrawnRow:
     """One row: its ids with the end token, and sums over them in nats."""
 
     key: Any
@@ -60,14 +63,17 @@ class Loop:
         end_tokens: Sequence[int],
         stopper: Stopper,
     ) -> None:
-        self._decoder, self._settings, self._stopper = decoder, settings, stopper
+        self._decoder = decoder
+        self._settings = settings
+        self._stopper = stopper
         self._device = device = decoder.model.device
-        self._ends = frozenset(end_tokens)
-        self._ahead: list[Work] = []
+        self._end_tokens = frozenset(end_tokens)
+        self._looked_at: list[Work] = []  # taken from the queue, its prompts not yet evaluated
+        # A prompt, a key and noise of each row that waits for a place.
         self._ready: collections.deque[tuple[Prompt, Any, np.ndarray]] = collections.deque()
-        # The key and the ids of every row; None where it has ended.
-        self._rows: list[tuple[Any, list[int]] | None] = [None] * decoder.fewest
+        self._rows: list[Row | None] = [None] * decoder.fewest  # None where one has ended
         rows = decoder.rows
+        # One value or more a row, which stay on the device from step to step.
         self._state = {
             "noise": torch.zeros((rows, settings.max_new_tokens), device=device),
             "counts": torch.zeros(rows, dtype=torch.long, device=device),
@@ -76,58 +82,73 @@ class Loop:
             "last": torch.zeros(rows, dtype=torch.long, device=device),
         }
 
-    def run(self, queue: Iterable[Work]) -> Iterator[list[Drawn]]:
+    def run(self, queue: Iterable[Work]) -> Iterator[list[DrawnRow]]:
         """Yield rows as they end; raise InvalidValueError for logits that are no distribution."""
-        queue, rows = iter(queue), self._decoder.rows
+        queue = iter(queue)
+        rows = self._decoder.rows
         while True:
+            # Not around the yield: what the caller computes meanwhile may need gradients.
             with torch.inference_mode():
                 alive = sum(row is not None for row in self._rows)
                 waits = alive < rows and self._waits(queue)
                 if waits and (not alive or rows - alive >= rows * _REFILL_AT):
-                    drawn = self._admit(queue)
+                    ended = self._admit(queue)
                 elif alive:
                     if not waits:  # where others wait, they take the places of the ended ones
                         self._drop(alive)
-                    width = len(self._rows)
-                    logits = self._decoder.step(self._state["last"][:width])
-                    drawn = self._take(range(width), logits)
+                    ended = self._step()
                 else:
                     return
-            if drawn:
-                yield drawn
+            if ended:
+                yield ended
 
     def _waits(self, queue: Iterator[Work]) -> bool:
         """Return whether a row waits, whose prompt is then evaluated, with those of the next."""
-        if not self._ready:
-            most = _PROMPTS_AT_ONCE.get(self._device.type, _OTHER_PROMPTS_AT_ONCE)
-            looked_at = _LOOKED_AT * most if most > 1 else 1
-            self._ahead += itertools.islice(queue, looked_at - len(self._ahead))
-            self._ahead.sort(key=lambda work: len(work.prompt))
-            lengths = [len(work.prompt) for work in self._ahead[:most]]
-            while len(lengths) > 1 and len(lengths) * max(lengths) > _TOKENS_AT_ONCE:
-                lengths.pop()
-            some, self._ahead = self._ahead[: len(lengths)], self._ahead[len(lengths) :]
-            prompts = self._decoder.evaluate([work.prompt for work in some]) if some else []
-            for work, prompt in zip(some, prompts, strict=True):
-                self._ready += zip(itertools.repeat(prompt), work.keys, work.noise, strict=False)
+        if self._ready:
+            return True
+        works = self._next_works(queue)
+        prompts = self._decoder.evaluate([work.prompt for work in works]) if works else []
+        for work, prompt in zip(works, prompts, strict=True):
+            self._ready += zip(itertools.repeat(prompt), work.keys, work.noise, strict=False)
         return bool(self._ready)
 
-    def _admit(self, queue: Iterator[Work]) -> list[Drawn]:
-        free = [place for place, row in enumerate(self._rows) if row is None]
+    def _next_works(self, queue: Iterator[Work]) -> list[Work]:
+        """Return the works whose prompts are evaluated next, together: of about one length."""
+        most = _PROMPTS_AT_ONCE.get(self._device.type, _OTHER_PROMPTS_AT_ONCE)
+        looked_at = _LOOKED_AT * most if most > 1 else 1
+        self._looked_at += itertools.islice(queue, looked_at - len(self._looked_at))
+        self._looked_at.sort(key=lambda work: len(work.prompt))
+        lengths = [len(work.prompt) for work in self._looked_at[:most]]
+        while len(lengths) > 1 and len(lengths) * max(lengths) > _TOKENS_AT_ONCE:
+            lengths.pop()
+        works = self._looked_at[: len(lengths)]
+        self._looked_at = self._looked_at[len(lengths) :]
+        return works
+
+    def _admit(self, queue: Iterator[Work]) -> list[DrawnRow]:
+        """Let waiting rows begin in the free places; return those that their first token ends."""
+        free = [row for row, content in enumerate(self._rows) if content is None]
         free += range(len(self._rows), self._decoder.rows)
-        taken = [(row, *self._ready.popleft()) for row in free if self._waits(queue)]
-        rows, prompts, keys, noise = zip(*taken, strict=True)
+        admitted = [(row, *self._ready.popleft()) for row in free if self._waits(queue)]
+        rows, prompts, keys, noise = zip(*admitted, strict=True)
         index = torch.tensor(rows, device=self._device)
         for value in self._state.values():
             value[index] = 0
         self._state["noise"][index] = torch.from_numpy(np.stack(noise)).to(self._device)
         self._rows += [None] * (rows[-1] + 1 - len(self._rows))
         for row, key in zip(rows, keys, strict=True):
-            self._rows[row] = key, []
+            self._rows[row] = (key, [])
         self._decoder.admit(rows, prompts)
         return self._take(rows, torch.stack([prompt.logits for prompt in prompts]))
 
+    def _step(self) -> list[DrawnRow]:
+        """Draw a token for every row; return those that it ends."""
+        width = len(self._rows)
+        logits = self._decoder.step(self._state["last"][:width])
+        return self._take(range(width), logits)
+
     def _drop(self, alive: int) -> None:
+        """Make the batch narrower where enough of its rows have ended."""
         left = max(alive, self._decoder.fewest)
         if left >= _DROP_BELOW * len(self._rows):
             return
@@ -142,38 +163,54 @@ class Loop:
             value[:left] = value[index]
         self._rows = [self._rows[row] for row in kept]
 
-    def _take(self, rows: Sequence[int], logits: torch.Tensor) -> list[Drawn]:
+    def _take(self, rows: Sequence[int], logits: torch.Tensor) -> list[DrawnRow]:
         """Draw a token for each of these rows and return those that it ends."""
-        state, most = self._state, self._settings.max_new_tokens
+        state = self._state
         if isinstance(rows, range):  # which the device can count itself
             index = torch.arange(len(rows), device=self._device)
         else:
             index = torch.tensor(rows, device=self._device)
-        places = state["counts"][index].clamp(max=most - 1)
-        found = draw_tokens(logits, state["noise"][index, places], self._settings)
-        state["logprobs"][index] += found.logprobs.double()
-        state["entropies"][index] += found.entropies.double()
-        state["counts"][index] = places + 1
-        state["last"][index] = found.ids
+        # Rows that have ended are computed on, and would count beyond their noise.
+        counts = state["counts"][index].clamp(max=self._settings.max_new_tokens - 1)
+        tokens = draw_tokens(logits, state["noise"][index, counts], self._settings)
+        state["logprobs"][index] += tokens.logprobs.double()
+        state["entropies"][index] += tokens.entropies.double()
+        state["counts"][index] = counts + 1
+        state["last"][index] = tokens.ids
         # The only time that a step waits for the device.
-        columns = torch.stack([found.ids, found.logprobs.isnan()]).tolist()
-        over: dict[int, tuple[Any, list[int], bool]] = {}
-        for place, token, unknown in zip(rows, *columns, strict=True):
-            if (row := self._rows[place]) is None:
+        ids, unknown = torch.stack([tokens.ids, tokens.logprobs.isnan()]).tolist()
+        ended = self._ended(rows, ids, unknown)
+        if not ended:
+            return []
+        self._decoder.release(list(ended))
+        index = torch.tensor(list(ended), device=self._device)
+        logprobs = state["logprobs"][index].tolist()
+        entropies = state["entropies"][index].tolist()
+        return [
+            DrawnRow(key, row_ids, stopped, logprob, entropy)
+            for (key, row_ids, stopped), logprob, entropy in zip(
+                ended.values(), logprobs, entropies, strict=True
+            )
+        ]
+
+    def _ended(
+        self, rows: Sequence[int], tokens: Sequence[int], unknown: Sequence[int]
+    ) -> dict[int, tuple[Any, list[int], bool]]:
+        """Append a token to each row; return key, ids and whether it stopped of those it ends."""
+        ended = {}
+        for row, token, is_unknown in zip(rows, tokens, unknown, strict=True):
+            content = self._rows[row]
+            if content is None:
                 continue
-            key, ids = row
-            if unknown:
+            key, ids = content
+            if is_unknown:
                 raise InvalidValueError(
                     f"model: its logits are NaN or infinite in sample {key!r}; "
                     "the weights are broken, or too large for the dtype"
                 )
             ids.append(token)
-            ended = token in self._ends or self._stopper.ends(ids)
-            if ended or len(ids) == most:
-                over[place], self._rows[place] = (key, ids, ended), None
-        if not over:
-            return []
-        self._decoder.release(list(over))
-        index = torch.tensor(list(over), device=self._device)
-        sums = [state[name][index].tolist() for name in ("logprobs", "entropies")]
-        return [Drawn(*row, *both) for row, *both in zip(over.values(), *sums, strict=True)]
+            stopped = token in self._end_tokens or self._stopper.ends(ids)
+            if stopped or len(ids) == self._settings.max_new_tokens:
+                ended[row] = (key, ids, stopped)
+                self._rows[row] = None
+        return ended

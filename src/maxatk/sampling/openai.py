@@ -50,14 +50,17 @@ class OpenAIBackend(Backend):
     """
 
     def __init__(self, model: str, settings: ModelSettings) -> None:
-        server, prompt = settings.server, settings.prompt
+        server = settings.server
+        prompt = settings.prompt
         if server.url is None:
             raise InvalidValueError("server.url: the backend 'openai' needs the URL of a server")
-        template, allowed = prompt.template, "auto with a server, which has its own (server.chat)"
-        require(template == "auto", "prompt.template", allowed, template)
+        allowed = "auto with a server, which has its own (server.chat)"
+        require(prompt.template == "auto", "prompt.template", allowed, prompt.template)
         if not server.chat and (prompt.system or prompt.template_arguments):
             raise InvalidValueError("prompt: a system turn and template_arguments need server.chat")
-        self.name, self.server, self.settings = model, server, settings
+        self.name = model
+        self.server = server
+        self.settings = settings
         self._base = server.url.rstrip("/")
         self._url = self._base + ("/chat/completions" if server.chat else "/completions")
         self._shown = masked_url(self._url)
@@ -68,7 +71,8 @@ class OpenAIBackend(Backend):
         require(sendable, "server.key_variable", allowed, server.key_variable)
         self._is_vllm = False  # until `prepare` has asked
         self._headers = {"Accept-Encoding": "identity"}
-        self._headers |= {"Authorization": f"Bearer {key}"} if key else {}
+        if key:
+            self._headers["Authorization"] = f"Bearer {key}"
 
     def describe(self) -> dict[str, Any]:
         """Return model name and API; not the address, which may change between two runs."""
@@ -87,9 +91,11 @@ class OpenAIBackend(Backend):
             with self._connected() as (portal, client):
                 answer = portal.call(self._answer, client, "GET", url, None)
         except (httpx.HTTPError, httpx.InvalidURL, TimeoutError) as error:
-            shown, reason = masked_url(url), self._reason(error)
-            raise ServerError(f"{shown}: the server cannot be reached: {reason}") from error
-        models = _found(_json(answer), list[dict[str, Any]], "data") or []  # not all list them
+            reason = self._reason(error)
+            raise ServerError(
+                f"{masked_url(url)}: the server cannot be reached: {reason}"
+            ) from error
+        models = _at(_json(answer), list[dict[str, Any]], "data") or []  # not all list them
         self._is_vllm = any(model.get("owned_by") == "vllm" for model in models)
         names = [str(model.get("id")) for model in models]
         if names and self.name not in names:
@@ -102,20 +108,21 @@ class OpenAIBackend(Backend):
         self, requests: list[Request], settings: SamplingSettings
     ) -> Generator[list[Sample], None, None]:
         """Yield the samples as the server gives them; raise ServerError for a failed request."""
-        asked = ((request, index) for request in requests for index in request.indices)
+        wanted = ((request, index) for request in requests for index in request.indices)
         with self._connected() as (portal, client):
             slots = asyncio.Semaphore(self.batch_size)
 
             async def sample(request: Request, index: int) -> Sample:
-                place = f"{self._shown}: sample {index} of {request.problem_id!r}"
+                where = f"{self._shown}: sample {index} of {request.problem_id!r}"
                 async with slots:
-                    answer = await self._ask(client, self._body(request, index, settings), place)
-                return self._sample_of(answer, place, request.problem_id, index)
+                    answer = await self._ask(client, self._body(request, index, settings), where)
+                return self._sample_of(answer, where, request.problem_id, index)
 
             waiting: set[concurrent.futures.Future[Sample]] = set()
             while True:
-                for one in itertools.islice(asked, _AHEAD * self.batch_size - len(waiting)):
-                    waiting.add(portal.start_task_soon(sample, *one))
+                free = _AHEAD * self.batch_size - len(waiting)
+                for request, index in itertools.islice(wanted, free):
+                    waiting.add(portal.start_task_soon(sample, request, index))
                 if not waiting:
                     return
                 first = concurrent.futures.FIRST_COMPLETED
@@ -148,8 +155,8 @@ class OpenAIBackend(Backend):
             prompt = self.settings.prompt
             turn = {"role": "user", "content": request.prompt}
             extra["messages"] = [*prompt.turns_before, turn]
-            if arguments := dict(prompt.template_arguments):
-                extra["chat_template_kwargs"] = arguments
+            if prompt.template_arguments:
+                extra["chat_template_kwargs"] = dict(prompt.template_arguments)
         else:
             extra["prompt"] = request.prompt
         return {
@@ -162,8 +169,9 @@ class OpenAIBackend(Backend):
         }
 
     async def _ask(
-        self, client: httpx.AsyncClient, body: Mapping[str, Any], place: str
+        self, client: httpx.AsyncClient, body: Mapping[str, Any], where: str
     ) -> httpx.Response:
+        """Return the answer to a request, which is repeated where that may help."""
         for attempt in range(self.server.retries + 1):
             wait = ""
             try:
@@ -175,15 +183,17 @@ class OpenAIBackend(Backend):
                     return answer
                 problem = f"status {answer.status_code}: {self._keyless(answer.text)}"
                 if answer.status_code not in _MAY_PASS:
-                    raise ServerError(f"{place} was refused: {problem}")
+                    raise ServerError(f"{where} was refused: {problem}")
                 wait = answer.headers["Retry-After"]
             if attempt < self.server.retries:
                 await asyncio.sleep(self._pause(attempt, wait))
-        raise ServerError(f"{place} failed {self.server.retries + 1} times, the last: {problem}")
+        raise ServerError(f"{where} failed {self.server.retries + 1} times, the last: {problem}")
 
-    def _pause(self, attempt: int, asked: str) -> float:
+    def _pause(self, attempt: int, wanted: str) -> float:
+        """Return the seconds to wait: what the server wants, or twice as long each time."""
         with contextlib.suppress(ValueError):  # absent, or a date
-            if not math.isnan(seconds := float(asked)):
+            seconds = float(wanted)
+            if not math.isnan(seconds):
                 return min(max(seconds, 0.0), _LONGEST_WAIT_S)
         # A random half, so that many requests refused at once do not come back at once.
         longest = min(self.server.backoff_s * 2.0**attempt, _LONGEST_WAIT_S)
@@ -216,18 +226,18 @@ class OpenAIBackend(Backend):
     def _reason(self, error: Exception) -> str:
         return self._keyless(masked_url(f"{type(error).__name__} {error}".strip()))
 
-    def _sample_of(self, answer: httpx.Response, place: str, problem_id: str, index: int) -> Sample:
-        found = _json(answer)
-        if found is None:
-            raise ServerError(f"{place}: the answer is not JSON: {self._keyless(answer.text)!r}")
-        choice = _found(found, dict[str, Any], "choices", 0)
+    def _sample_of(self, answer: httpx.Response, where: str, problem_id: str, index: int) -> Sample:
+        content = _json(answer)
+        if content is None:
+            raise ServerError(f"{where}: the answer is not JSON: {self._keyless(answer.text)!r}")
+        choice = _at(content, dict[str, Any], "choices", 0)
         path = ("message", "content") if self.server.chat else ("text",)
-        text = _found(choice, str, *path)
+        text = _at(choice, str, *path)
         if text is None:
-            raise ServerError(f"{place}: the answer has no text: {self._keyless(str(found))}")
-        logprobs = _found(choice, list[float], "logprobs", "token_logprobs")
+            raise ServerError(f"{where}: the answer has no text: {self._keyless(str(content))}")
+        logprobs = _at(choice, list[float], "logprobs", "token_logprobs")
         if not logprobs:
-            tokens = _found(choice, list[_Token], "logprobs", "content") or []
+            tokens = _at(choice, list[_Token], "logprobs", "content") or []
             logprobs = [token.logprob for token in tokens]
         total = sum(logprobs)
         # Half a surrogate pair, which JSON can spell, is no character that a file can hold.
@@ -236,24 +246,25 @@ class OpenAIBackend(Backend):
             problem_id=problem_id,
             sample=index,
             completion=self._keyless(text, None),
-            tokens=_found(found, _Count, "usage", "completion_tokens"),
-            finish_reason=_found(choice, _Word, "finish_reason"),
+            tokens=_at(content, _Count, "usage", "completion_tokens"),
+            finish_reason=_at(choice, _Word, "finish_reason"),
             logprob=round(total, 4) if logprobs and math.isfinite(total) else None,
         )
 
 
 def _json(answer: httpx.Response) -> Any:
+    """Return the JSON of an answer, None where it is none."""
     try:
         return json.loads(answer.text)
     except (ValueError, RecursionError):
         return None
 
 
-def _found(answer: Any, kind: Any, *path: str | int) -> Any:
-    """Return what lies at a path in an answer, None where nothing of that kind does."""
+def _at(content: Any, kind: Any, *path: str | int) -> Any:
+    """Return the value at a path in the JSON of an answer, None where it is not of that kind."""
     try:
         for name in path:
-            answer = answer[name]
-        return msgspec.convert(answer, kind)
+            content = content[name]
+        return msgspec.convert(content, kind)
     except (LookupError, TypeError, msgspec.ValidationError):
         return None

@@ -44,14 +44,18 @@ class SamplingSettings:
     samples: int = 256
 
     def __post_init__(self) -> None:
-        where, heat = "SamplingSettings", self.temperature
-        require(0 <= heat < math.inf, f"{where}.temperature", "0 or more", heat)
+        where = "SamplingSettings"
+        is_finite = 0 <= self.temperature < math.inf
+        require(is_finite, f"{where}.temperature", "0 or more", self.temperature)
         require(0 < self.top_p <= 1, f"{where}.top_p", "in (0, 1]", self.top_p)
         require(0 <= self.min_p < 1, f"{where}.min_p", "in [0, 1)", self.min_p)
         for name, least in {"max_new_tokens": 1, "samples": 1, "seed": 0, "top_k": 0}.items():
             whole(f"{where}.{name}", getattr(self, name), least)
-        texts = not isinstance(self.stop, str) and all(isinstance(s, str) and s for s in self.stop)
-        require(texts, f"{where}.stop", "texts that are not empty", self.stop)
+        # A text by itself would be taken for its characters.
+        are_texts = not isinstance(self.stop, str) and all(
+            isinstance(text, str) and text for text in self.stop
+        )
+        require(are_texts, f"{where}.stop", "texts that are not empty", self.stop)
         object.__setattr__(self, "stop", tuple(self.stop))
 
     def to_json(self) -> dict[str, Any]:
@@ -135,8 +139,9 @@ class ServerSettings:
             value = getattr(self, name)
             require(is_finite(value) and value > 0, f"ServerSettings.{name}", "positive", value)
         if self.url is not None:
-            known, shown = self.url.startswith(("http://", "https://")), masked_url(self.url)
-            require(known, "ServerSettings.url", "an address of http:// or https://", shown)
+            is_web = self.url.startswith(("http://", "https://"))
+            allowed = "an address of http:// or https://"
+            require(is_web, "ServerSettings.url", allowed, masked_url(self.url))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -180,8 +185,8 @@ class ModelSettings:
 
     def given(self, names: Sequence[str]) -> list[str]:
         """Return those of these settings that were given: that are not the defaults."""
-        without = ModelSettings()
-        return [name for name in names if getattr(self, name) != getattr(without, name)]
+        defaults = ModelSettings()
+        return [name for name in names if getattr(self, name) != getattr(defaults, name)]
 
 
 def sample_seed(seed: int, problem_id: str, index: int) -> int:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,8 @@ class VLLMBackend(Backend):
     """
 
     def __init__(self, model: str, settings: ModelSettings) -> None:
-        self.name, self.settings = model, settings
+        self.name = model
+        self.settings = settings
         self.batch_size = settings.batch_size or _BATCH
         for name in _OURS:
             if name in settings.engine:
@@ -81,8 +83,8 @@ class VLLMBackend(Backend):
         """Raise InvalidValueError for prompts and settings that the engine would refuse, or cut."""
         if settings.stop_at_fence:
             raise InvalidValueError("stop_at_fence: the backend 'vllm' cannot stop there")
-        heat = settings.temperature
-        require(heat <= 2, "temperature", "2 at most with the backend 'vllm'", heat)
+        temperature = settings.temperature
+        require(temperature <= 2, "temperature", "2 at most with the backend 'vllm'", temperature)
         context = self.engine.llm_engine.model_config.max_model_len
         check_lengths(prompts, self._prompt_ids, settings.max_new_tokens, context)
 
@@ -91,17 +93,13 @@ class VLLMBackend(Backend):
     ) -> Generator[list[Sample], None, None]:
         """Yield the samples asked for, as they are drawn."""
         engine = self.engine.llm_engine
-        waiting = (
-            (request.problem_id, index, ids)
-            for request in requests
-            for ids in [self._prompt_ids(request.prompt)]
-            for index in request.indices
-        )
+        waiting = self._waiting(requests)
         under_way: dict[str, tuple[str, int]] = {}
         try:
             while True:
-                while len(under_way) < self.batch_size and (row := next(waiting, None)):
-                    problem_id, index, ids = row
+                for problem_id, index, ids in itertools.islice(
+                    waiting, self.batch_size - len(under_way)
+                ):
                     name = f"{problem_id}\0{index}"
                     engine.add_request(
                         name,
@@ -109,7 +107,7 @@ class VLLMBackend(Backend):
                         _parameters(settings, sample_seed(settings.seed, problem_id, index)),
                         lora_request=self._adapter,
                     )
-                    under_way[name] = problem_id, index
+                    under_way[name] = (problem_id, index)
                 if not under_way:
                     return
                 yield [
@@ -120,6 +118,13 @@ class VLLMBackend(Backend):
         finally:
             if under_way:
                 engine.abort_request(list(under_way))
+
+    def _waiting(self, requests: list[Request]) -> Iterator[tuple[str, int, list[int]]]:
+        """Yield problem id, index and prompt of every sample; a prompt is encoded once."""
+        for request in requests:
+            ids = self._prompt_ids(request.prompt)
+            for index in request.indices:
+                yield request.problem_id, index, ids
 
     def _prompt_ids(self, prompt: str) -> list[int]:
         return prompt_ids(self.tokenizer, prompt, self.settings.prompt)
@@ -175,13 +180,13 @@ def _parameters(settings: SamplingSettings, seed: int) -> SamplingParams:
     )
 
 
-def _sample(found: Any, problem_id: str, index: int) -> Sample:
-    logprob = found.cumulative_logprob
+def _sample(output: Any, problem_id: str, index: int) -> Sample:
+    logprob = output.cumulative_logprob
     return Sample(
         problem_id=problem_id,
         sample=index,
-        completion=found.text,
-        tokens=len(found.token_ids),
-        finish_reason=found.finish_reason,
+        completion=output.text,
+        tokens=len(output.token_ids),
+        finish_reason=output.finish_reason,
         logprob=None if logprob is None else round(float(logprob), 4),
     )

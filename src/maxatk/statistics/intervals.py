@@ -35,14 +35,17 @@ class Interval:
 
 
 def in_unit(values: FloatArray) -> bool:
-    """Say whether all values that are known lie in [0, 1]."""
+    """Return whether all values that are not NaN lie in [0, 1]."""
     return not ((values < 0) | (values > 1)).any()
 
 
-def within(found: IntervalT, least: float, most: float) -> IntervalT:
+def within(interval: IntervalT, least: float, most: float) -> IntervalT:
     """Return the intervals cut at what is possible, which Student's passes for few problems."""
-    low, high = np.maximum(found.low, least), np.minimum(found.high, most)
-    return dataclasses.replace(found, low=low, high=high)
+    return dataclasses.replace(
+        interval,
+        low=np.maximum(interval.low, least),
+        high=np.minimum(interval.high, most),
+    )
 
 
 def default_ks(samples: int) -> list[int]:
@@ -74,8 +77,8 @@ def t_quantile(chance: float, df: npt.ArrayLike) -> FloatArray:
     """Return the t that Student's variable with `df` degrees of freedom stays below."""
     from scipy import special
 
-    found: FloatArray = special.stdtrit(df, chance)
-    return found
+    quantile: FloatArray = special.stdtrit(df, chance)
+    return quantile
 
 
 def mean_and_error(values: FloatArray) -> tuple[FloatArray, FloatArray, npt.NDArray[np.int64]]:
@@ -85,12 +88,13 @@ def mean_and_error(values: FloatArray) -> tuple[FloatArray, FloatArray, npt.NDAr
     """
     fits = values.ndim == 2 and len(values) > 0
     require(fits, "values", "of shape (P, K) with P > 0", values.shape)
-    known = ~np.isnan(values)
-    count = known.sum(axis=0)
-    mean = np.where(known, values, 0.0).sum(axis=0) / np.where(count, count, np.nan)
-    squares = np.where(known, values - mean, 0.0) ** 2
-    error = np.sqrt(squares.sum(axis=0) / np.where(count > 1, count * (count - 1), np.nan))
-    return mean, error, count
+    has_value = ~np.isnan(values)
+    count = has_value.sum(axis=0)
+    mean = np.where(has_value, values, 0.0).sum(axis=0) / np.where(count, count, np.nan)
+    squares = np.where(has_value, values - mean, 0.0) ** 2
+    # The variance of the mean: that of the values, over count - 1, divided by their count.
+    variance = squares.sum(axis=0) / np.where(count > 1, count * (count - 1), np.nan)
+    return mean, np.sqrt(variance), count
 
 
 def student_mean(values: FloatArray) -> Interval:
@@ -105,35 +109,44 @@ def mean_interval(values: FloatArray, *, resamples: int = RESAMPLES) -> Interval
 
     A column with 30 values or more has the percentile bootstrap's, of the same resampled problems.
     One with fewer has that of `student_mean`, cut at 0 and 1 where all values lie between: over 5
-    problems the bootstrap's holds the true max@1 in 83% of all cases, Student's in 94%. Raises as
-    `mean_and_error`.
+    problems the bootstrap's holds the true max@1 in 80% of all cases, Student's in 87% (256 samples
+    of problems whose chances are Beta(0.4, 1.6)). Raises as `mean_and_error`.
     """
     mean, _, problems = mean_and_error(values)
-    many = problems >= FEW_PROBLEMS
-    # SciPy takes 17 MiB, and is loaded only where some interval is Student's.
-    found = Interval(mean, mean, mean, problems) if many.all() else student_mean(values)
-    found = within(found, 0.0, 1.0) if in_unit(values) else found
-    if not many.any():
-        return found
+    is_bootstrapped = problems >= FEW_PROBLEMS
+    if is_bootstrapped.all():  # without SciPy, which takes 17 MiB
+        interval = Interval(mean, mean, mean, problems)
+    else:
+        interval = student_mean(values)
+    if in_unit(values):
+        interval = within(interval, 0.0, 1.0)
+    if not is_bootstrapped.any():
+        return interval
     tail = (1 - LEVEL) / 2
-    means = _resampled_means(values, resamples)[:, many]
-    low, high = found.low.copy(), found.high.copy()
-    low[many], high[many] = np.nanquantile(means, [tail, 1 - tail], axis=0)
-    return dataclasses.replace(found, low=low, high=high)
+    means = _resampled_means(values, resamples)[:, is_bootstrapped]
+    ends = np.nanquantile(means, [tail, 1 - tail], axis=0)
+    low = interval.low.copy()
+    low[is_bootstrapped] = ends[0]
+    high = interval.high.copy()
+    high[is_bootstrapped] = ends[1]
+    return dataclasses.replace(interval, low=low, high=high)
 
 
 def _resampled_means(values: FloatArray, resamples: int) -> FloatArray:
     """Return the means over resampled problems, (resamples, K); NaN where none has a value."""
-    known, count = ~np.isnan(values), len(values)
-    filled = np.where(known, values, 0.0)
+    count = len(values)
+    has_value = ~np.isnan(values)
+    filled = np.where(has_value, values, 0.0)
     means = np.full((resamples, values.shape[1]), np.nan)
     generator = np.random.default_rng(0)
     for start in range(0, resamples, _BLOCK):
-        out = means[start : start + _BLOCK]
-        rows = generator.integers(count, size=(len(out), count))
-        rows += count * np.arange(len(out))[:, None]
-        times = np.bincount(rows.ravel(), minlength=rows.size).reshape(rows.shape).astype(float)
-        # All values known, as nearly always: then every resample has all P problems.
-        drawn = count if known.all() else times @ known
-        np.divide(times @ filled, drawn, out=out, where=np.greater(drawn, 0))
+        block = means[start : start + _BLOCK]
+        # How often each problem is in each resample (block, P): one count over all resamples, in
+        # which those of resample r have the numbers r P to r P + P - 1.
+        drawn = generator.integers(count, size=(len(block), count))
+        drawn += count * np.arange(len(block))[:, None]
+        times = np.bincount(drawn.ravel(), minlength=drawn.size).reshape(drawn.shape).astype(float)
+        # No NaN, as nearly always: then every resample has P values.
+        with_value = count if has_value.all() else times @ has_value
+        np.divide(times @ filled, with_value, out=block, where=np.greater(with_value, 0))
     return means

@@ -29,13 +29,14 @@ def pairs_needed(difference: float, deviation: float) -> int:
     require(finite, "difference", "finite and not 0", difference)
     at_least("deviation", deviation, 0)
 
-    def wanted(pairs: int) -> float:
+    def needed_by_t(pairs: int) -> float:
         quantiles = (float(t_quantile(chance, pairs - 1)) for chance in _QUANTILES)
         return float((sum(quantiles) * deviation / difference) ** 2)
 
-    normal = sum(map(NormalDist().inv_cdf, _QUANTILES))
-    pairs = max(2, math.ceil((normal * deviation / difference) ** 2))
-    while wanted(pairs) > pairs:  # t needs a few more than the normal distribution
+    quantiles_of_normal = sum(map(NormalDist().inv_cdf, _QUANTILES))
+    needed_by_normal = (quantiles_of_normal * deviation / difference) ** 2
+    pairs = max(2, math.ceil(needed_by_normal))
+    while needed_by_t(pairs) > pairs:  # t needs a few more than the normal distribution
         pairs += 1
     return pairs
 
@@ -55,24 +56,28 @@ def problems_needed(difference: float, *, k: int, samples: int, chances: npt.Arr
     require(fits, "chances", "one number or more from 0 to 1, in one dimension", chances)
     require(1 <= k <= samples, "k", f"from 1 to the {samples} samples", k)
     second = _shifted(first, difference, k)
-    moved = (1 - first) ** k - (1 - second) ** k
+    # The variance of the difference on a problem: true differences vary, and so do estimates.
+    true_differences = (1 - first) ** k - (1 - second) ** k
     noise = _noise(first, k, samples) + _noise(second, k, samples)
-    return pairs_needed(difference, math.sqrt(float(moved.var() + noise.mean())))
+    deviation = math.sqrt(float(true_differences.var() + noise.mean()))
+    return pairs_needed(difference, deviation)
 
 
 def _shifted(first: FloatArray, difference: float, k: int) -> FloatArray:
     """Return chances whose log odds moved at random, and alike until pass@k differs so much."""
     from scipy import optimize, special
 
-    odds = special.logit(first) + _SCATTER * np.random.default_rng(0).standard_normal(len(first))
-    before = float(((1 - first) ** k).mean())
+    scatter = _SCATTER * np.random.default_rng(0).standard_normal(len(first))
+    odds = special.logit(first) + scatter
+    unsolved = float(((1 - first) ** k).mean())
 
     def gain(shift: float) -> float:
-        return before - float(((1 - special.expit(odds + shift)) ** k).mean())
+        return unsolved - float(((1 - special.expit(odds + shift)) ** k).mean())
 
-    low, high = gain(-_FARTHEST), gain(_FARTHEST)
+    low = gain(-_FARTHEST)
+    high = gain(_FARTHEST)
     if not low <= difference <= high:
-        solved = 1 - before
+        solved = 1 - unsolved
         raise InvalidValueError(
             f"difference: pass@{k} of these problems is {solved:.3f} and can be moved to between "
             f"{solved + low:.3f} and {solved + high:.3f}, not by {difference!r}"

@@ -14,7 +14,7 @@ from maxatk.statistics.intervals import LEVEL, FloatArray, Interval, mean_and_er
 
 _DECIMALS = 9  # what is closer than this is equal, but for the rounding of a sum of floats
 _ROUNDING = 10.0**-_DECIMALS
-_EXACT = 100
+_EXACT = 100  # differences up to which Wilcoxon's p is exact
 _MOST_FLIPPED = 20  # 2^20 sums
 
 FEWEST_SEEDS = 3
@@ -97,8 +97,10 @@ def wilcoxon(values: FloatArray, baseline: FloatArray) -> float:
     chances = np.ones(1)
     for rank in doubled:
         chances = 0.5 * (np.pad(chances, (0, rank)) + np.pad(chances, (rank, 0)))
-    found = int(doubled[moved > 0].sum())
-    return float(min(1.0, 2 * min(chances[: found + 1].sum(), chances[found:].sum())))
+    rank_sum = int(doubled[moved > 0].sum())
+    at_most = chances[: rank_sum + 1].sum()
+    at_least = chances[rank_sum:].sum()
+    return float(min(1.0, 2 * min(at_most, at_least)))
 
 
 def adjusted_p_values(p_values: Sequence[float]) -> list[float]:
@@ -122,13 +124,16 @@ def over_seeds(differences: Sequence[FloatArray]) -> PairedDifference:
     require(len(differences) >= FEWEST_SEEDS, "differences", _ENOUGH, len(differences))
     by_seed = np.array([mean_and_error(of_seed)[0] for of_seed in differences])
     mean, error, seeds = mean_and_error(by_seed)
-    whole = seeds == len(differences)
     signs = smallest_sign_flip_p(seeds - equal_problems(by_seed))
-    mean, error = np.where(whole, mean, np.nan), np.where(whole, error, np.nan)
-    low, high, p = t_test(mean, error, seeds - 1, signs=np.where(whole, signs, 1.0))
-    rows = np.concatenate(list(differences))
-    problems = (~np.isnan(rows)).sum(axis=0)
-    return PairedDifference(mean, low, high, problems, p=p, zeros=equal_problems(rows))
+    # The mean over some of the seeds would be that of other seeds at each k.
+    has_all_seeds = seeds == len(differences)
+    mean = np.where(has_all_seeds, mean, np.nan)
+    error = np.where(has_all_seeds, error, np.nan)
+    low, high, p = t_test(mean, error, seeds - 1, signs=np.where(has_all_seeds, signs, 1.0))
+    all_problems = np.concatenate(list(differences))
+    problems = (~np.isnan(all_problems)).sum(axis=0)
+    zeros = equal_problems(all_problems)
+    return PairedDifference(mean, low, high, problems, p=p, zeros=zeros)
 
 
 def over_seeds_and_problems(differences: FloatArray) -> PairedDifference:
@@ -143,24 +148,28 @@ def over_seeds_and_problems(differences: FloatArray) -> PairedDifference:
     """
     seeds = len(differences)
     require(seeds >= FEWEST_SEEDS, "differences", _ENOUGH, seeds)
-    whole = np.where(np.isnan(differences).any(axis=0), np.nan, differences)
-    of_problems = whole.mean(axis=0)
+    # Crossed: every problem has a value in every seed, or in none.
+    crossed = np.where(np.isnan(differences).any(axis=0), np.nan, differences)
+    of_problems = crossed.mean(axis=0)
     mean, problem_error, problems = mean_and_error(of_problems)
-    of_seeds = np.array([mean_and_error(one)[0] for one in whole])
-    rest = whole - of_problems - of_seeds[:, None] + mean
-    rest_df = (seeds - 1) * np.where(problems > 1, problems - 1, np.nan)
-    # The parts of the variance of the mean: each the mean square of its kind over S P.
+    of_seeds = np.array([mean_and_error(of_seed)[0] for of_seed in crossed])
+    residuals = crossed - of_problems - of_seeds[:, None] + mean
+    residual_df = (seeds - 1) * np.where(problems > 1, problems - 1, np.nan)
+    # The parts of the variance of the mean: each the mean square of its kind over S P. The means of
+    # problems and of seeds both contain the rest, which is taken off once.
     by_problem = problem_error**2
     by_seed = mean_and_error(of_seeds)[1] ** 2
-    by_rest = np.nansum(rest**2, axis=(0, 1)) / rest_df / (seeds * problems)
+    by_rest = np.nansum(residuals**2, axis=(0, 1)) / residual_df / (seeds * problems)
     variance = np.maximum(by_problem + by_seed - by_rest, np.maximum(by_problem, by_seed))
-    squares = by_problem**2 / (problems - 1) + by_seed**2 / (seeds - 1) + by_rest**2 / rest_df
+    # Satterthwaite's degrees of freedom of such a sum, and no fewer than those of the smaller side.
+    squares = by_problem**2 / (problems - 1) + by_seed**2 / (seeds - 1) + by_rest**2 / residual_df
     df = variance**2 / np.where(squares > 0, squares, np.nan)
     df = np.fmax(df, np.minimum(seeds, problems) - 1)
     zeros = equal_problems(of_problems)
     signs = smallest_sign_flip_p(problems - zeros)
-    agreed = np.maximum(signs, smallest_sign_flip_p(seeds))
-    low, high, p = t_test(mean, np.sqrt(variance), df, signs=agreed)
+    # Without any spread, seeds and problems agree: the fewer of them say how surely.
+    without_spread = np.maximum(signs, smallest_sign_flip_p(seeds))
+    low, high, p = t_test(mean, np.sqrt(variance), df, signs=without_spread)
     return PairedDifference(mean, low, high, problems, p=np.maximum(p, signs), zeros=zeros)
 
 
@@ -171,6 +180,6 @@ def sign_flip_p(by_seed: Sequence[float]) -> float | None:
     sums = np.zeros(1)
     for difference in by_seed:
         sums = np.concatenate([sums + difference, sums - difference])
-    found = abs(math.fsum(by_seed))
+    observed = abs(math.fsum(by_seed))
     slack = _ROUNDING * sum(map(abs, by_seed))
-    return float(np.mean(np.abs(sums) >= found - slack))
+    return float(np.mean(np.abs(sums) >= observed - slack))

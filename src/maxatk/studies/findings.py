@@ -1,10 +1,9 @@
-"""The findings of a study, its results.json: models pooled over seeds, their tests, and tables."""
+"""The findings of a study, its results.json: models pooled over seeds, and their tests."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,25 +13,17 @@ import numpy as np
 
 from maxatk.environment import environment
 from maxatk.errors import DataError, InvalidValueError
+from maxatk.evaluation.problem_selection import selection_note
 from maxatk.evaluation.results import METRICS, Results
 from maxatk.folders import known, read_training
-from maxatk.report import tables
 from maxatk.report.comparison import ALPHA, Comparison, Over, Reading, Run, load_comparison, pooled
-from maxatk.report.model_comparison import DEFAULT_KS, row_of_test, score_rows, table_of_tests
+from maxatk.report.model_comparison import DEFAULT_KS
 from maxatk.report.paired_tests import Measure, PairedTest, paired_tests, with_adjusted_p
-from maxatk.report.run_tables import every_k, samples_table, scores_table
-from maxatk.report.table_formats import TableFormat, format_table
-from maxatk.report.tables import Cell, Table, TidyRow, table_of
+from maxatk.studies.front import Front
 from maxatk.studies.schedule import Place
 
 STUDY_FORMAT = 3
-_SUFFIXES: dict[TableFormat, str] = {"md": "md", "csv": "csv", "latex": "tex"}
 GRADIENT_SPIKES = "grad_norm/p95_over_median"
-_TESTS = {
-    "differences": "model − baseline",
-    "leaders": "best − second best",
-    "pairs": "first − second",
-}
 _NOT_KEPT: Mapping[str, Any] = {"per_problem": {}, "manifest": {}}
 _KEPT = ("metrics", "interval", "counts", "entropy", "diversity")  # of pooled results
 # Of a training: key in its log (all but spikes and seconds), heading and decimals in the table.
@@ -47,6 +38,7 @@ TRAINING_COLUMNS = (
     ("completions/distinct", "distinct in a group", 3),
     ("seconds", "seconds", 0),
 )
+_DIGITS = {GRADIENT_SPIKES: 3, "seconds": 1}  # that are kept of a mean; 6 of the others
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,7 +48,9 @@ class Study:
     `models` maps a model, the baseline first, to its `levels` on every axis, its results over the
     problems of all seeds, its means `by_seed`, metric and k, and those of its `training` log.
     `leaders` has the best model of every measure against the second best, `differences` every model
-    against the baseline, `pairs` those of the recipe; each list is corrected by itself.
+    against the baseline, `pairs` those of the recipe; each list is corrected by itself. `selection`
+    says so where a model's own rewards chose the problems: see `selection_note`. `front` has every
+    method at its best rate and checkpoint, if the recipe asks for it.
     """
 
     title: str
@@ -68,6 +62,8 @@ class Study:
     differences: tuple[PairedTest, ...]
     pairs: tuple[PairedTest, ...]
     environment: Mapping[str, Any]
+    selection: str | None = None
+    front: Front | None = None
 
     @property
     def measures(self) -> tuple[Measure, ...]:
@@ -95,14 +91,20 @@ class Study:
         return msgspec.convert(value, cls)
 
 
-def pooled_models(places: Sequence[Place], *, baseline: str) -> Comparison:
-    """Return the comparison over all seeds; raises as `load_comparison`, and for a single model."""
+def pooled_models(places: Sequence[Place], *, baseline: str, choosing: bool = False) -> Comparison:
+    """Return the comparison over all seeds; raises as `load_comparison`, and for a single model.
+
+    With `choosing` it is that of the evaluations by which the front is chosen.
+    """
     folders: dict[str, dict[str, Path]] = {}
     for place in places:
-        folders.setdefault(f"seed {place.seed}", {})[place.variant.name] = place.evaluation
+        evaluation = place.choice if choosing else place.evaluation
+        assert evaluation is not None
+        folders.setdefault(f"seed {place.seed}", {})[place.variant.name] = evaluation
+    reading = Reading(baseline=baseline)
     seeds = {
-        seed: load_comparison(found, Reading(baseline=baseline), allow_other_verifiers=False)
-        for seed, found in folders.items()
+        seed: load_comparison(of_seed, reading, allow_other_verifiers=False)
+        for seed, of_seed in folders.items()
     }
     comparison = pooled(seeds)
     if len(comparison.runs) < 2:
@@ -116,6 +118,7 @@ def build_study(
     *,
     title: str,
     pairs: Sequence[tuple[str, str]] = (),
+    front: Front | None = None,
 ) -> Study:
     """Return the study of models whose comparison is that of `pooled_models`.
 
@@ -123,67 +126,102 @@ def build_study(
     k = 1 and 128, the `pairs` for max@k, by every stored score too. Raises InvalidValueError for
     the name of no model.
     """
-    ks, selections = comparison.shown_ks(DEFAULT_KS), comparison.selections
+    ks = comparison.shown_ks(DEFAULT_KS)
     measures = [Measure("", metric, k) for metric in METRICS for k in ks]
-    rewarded = [Measure("", metric, k) for metric in ("max@k", *selections) for k in ks]
-    ranked = {m: comparison.ranked(m.metric, m.k) for m in measures}
-    others = [(name, comparison.baseline.name) for name in comparison.names[1:]]
+    rewarded = [Measure("", metric, k) for metric in ("max@k", *comparison.selections) for k in ks]
+    leaders = []
+    for measure in measures:
+        best, second, *_ = comparison.ranked(measure.metric, measure.k)
+        leaders.append((measure, best, second))
+    baseline, *others = comparison.names
+    differences = [(measure, name, baseline) for measure in measures for name in others]
+    planned = [(measure, *pair) for measure in rewarded for pair in pairs]
     seeds = tuple(dict.fromkeys(place.seed for place in places))
-    found = {}
-    for run in comparison.runs:
-        own = [place for place in places if place.variant.name == run.name]
-        parts = zip(seeds, comparison.seeds, strict=True)
-        found[run.name] = {
-            "levels": own[0].variant.levels,
-            **{key: getattr(run.results, key) for key in _KEPT},
-            "by_seed": {seed: _means(part.run(run.name)) for seed, part in parts},
-            "training": _training([place.training for place in own if place.training]),
-        }
+    models = {run.name: _model(run, places, seeds, comparison) for run in comparison.runs}
     return Study(
         title=title,
         seeds=seeds,
         over=comparison.over,
         alpha=ALPHA,
-        models=msgspec.json.decode(msgspec.json.encode(found)),
-        leaders=_tested(comparison, [(m, a, b) for m, (a, b, *_) in ranked.items()]),
-        differences=_tested(comparison, [(m, *pair) for m in measures for pair in others]),
-        pairs=_tested(comparison, [(m, *pair) for m in rewarded for pair in pairs]),
+        models=msgspec.json.decode(msgspec.json.encode(models)),
+        leaders=_tested(comparison, leaders),
+        differences=_tested(comparison, differences),
+        pairs=_tested(comparison, planned),
         environment=environment(),
+        selection=selection_note(comparison.baseline.results.per_problem.meta),
+        front=front,
     )
 
 
+def _model(
+    run: Run, places: Sequence[Place], seeds: Sequence[int], comparison: Comparison
+) -> dict[str, Any]:
+    """Return what `Study.models` has of one model."""
+    of_model = [place for place in places if place.variant.name == run.name]
+    by_seed = {
+        seed: _means(part.run(run.name)) for seed, part in zip(seeds, comparison.seeds, strict=True)
+    }
+    return {
+        "levels": of_model[0].variant.levels,
+        **{key: getattr(run.results, key) for key in _KEPT},
+        "by_seed": by_seed,
+        "training": _training(of_model),
+    }
+
+
 def _means(run: Run) -> dict[str, dict[int, float | None]]:
-    means = run.results.metrics.items()
-    return {metric: {k: found.mean for k, found in by_k.items()} for metric, by_k in means}
+    return {
+        metric: {k: cell.mean for k, cell in by_k.items()}
+        for metric, by_k in run.results.metrics.items()
+    }
 
 
 def _tested(
     comparison: Comparison, entries: Sequence[tuple[Measure, str, str]]
 ) -> tuple[PairedTest, ...]:
     """Return the tests of one list. Fewer than three seeds say nothing of other trainings: no p."""
+    # A test of two models is made for all k at once, and asked for at several.
     at_every_k = functools.cache(functools.partial(paired_tests, comparison))
-    tests = [at_every_k(m.metric, first, second)[m.k] for m, first, second in entries]
+    tests = []
+    for measure, first, second in entries:
+        by_k = at_every_k(measure.metric, first, second)
+        tests.append(by_k[measure.k])
     if comparison.over == "problems":
         return tuple(dataclasses.replace(test, p=None) for test in tests)
     return with_adjusted_p(tests, ALPHA)
 
 
-def _training(folders: Sequence[Path]) -> dict[str, float]:
-    """Return the means of what the trainings logged, their gradient spikes and their seconds."""
-    records = [read_training(folder) for folder in folders]
-    histories = [record.get("log_history", []) for record in records]
+def _training(of_model: Sequence[Place]) -> dict[str, float]:
+    """Return the means of what the trainings logged, their gradient spikes and their seconds.
+
+    Of a checkpoint they are those of the steps up to it, without seconds.
+    """
+    histories = []
+    finished = []  # records of trainings that are evaluated at their end
+    for place in of_model:
+        if place.training is None:
+            continue
+        record = read_training(place.training)
+        histories.append(_until(record.get("log_history", []), place.variant.checkpoint))
+        if place.variant.checkpoint is None:
+            finished.append(record)
     values = {
         key: [value for history in histories for value in _logged(history, key)]
         for key, _, _ in TRAINING_COLUMNS
     }
     values[GRADIENT_SPIKES] = [spike for history in histories for spike in _spikes(history)]
-    values["seconds"] = _logged(records, "seconds")
-    digits = {GRADIENT_SPIKES: 3, "seconds": 1}
+    values["seconds"] = _logged(finished, "seconds")
     return {
-        key: round(float(np.mean(found)), digits.get(key, 6))
-        for key, found in values.items()
-        if found
+        key: round(float(np.mean(logged)), _DIGITS.get(key, 6))
+        for key, logged in values.items()
+        if logged
     }
+
+
+def _until(history: Sequence[Mapping[str, Any]], checkpoint: int | None) -> list[Mapping[str, Any]]:
+    if checkpoint is None:
+        return list(history)
+    return [row for row in history if row.get("step", 0) <= checkpoint]
 
 
 def _spikes(history: Sequence[Mapping[str, Any]]) -> list[float]:
@@ -194,99 +232,5 @@ def _spikes(history: Sequence[Mapping[str, Any]]) -> list[float]:
 
 
 def _logged(history: Sequence[Mapping[str, Any]], key: str) -> list[float]:
-    return [value for row in history if (value := known(row, key)) is not None]
-
-
-def study_tables(study: Study) -> dict[str, Table]:
-    """Return the tables of a study by the name of their file.
-
-    `scores` has the form of Tables 2 and 3 of the paper, `max_at_k`, `pass_at_k` and
-    `max_at_k_by_NAME` of every stored score that chooses that of Tables 5 to 14.
-    """
-    comparison = study.comparison
-    stars = {test.measure: test.first for test in study.leaders if test.significant}
-    found = {"scores": scores_table({"": comparison}, study.measures, stars)}
-    for metric in (*METRICS, *comparison.selections):
-        found[re.sub(r"\W+", "_", metric.replace("@", "_at_"))] = every_k(comparison, metric)
-    found["samples"], every = samples_table(comparison), found["max_at_k"]
-    texts = {row[0].text: [cell.text for cell in row] for row in every.rows}
-    means = {name: dict(zip(every.header, cells, strict=True)) for name, cells in texts.items()}
-    if crossed := _crossed_table(study, means):
-        found["crossed"] = crossed
-    found["training"] = _training_table(study, means)
-    found["seeds"] = _seeds_table(study)
-    for name, heading in _TESTS.items():
-        if tests := getattr(study, name):
-            found[name] = table_of_tests(heading, tests, over=study.over)
-    return found
-
-
-def write_tables(study: Study, folder: Path) -> None:
-    """Write every table of a study as Markdown, CSV and LaTeX."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, table in study_tables(study).items():
-        for table_format, suffix in _SUFFIXES.items():
-            text = format_table(table, table_format)
-            (folder / f"{name}.{suffix}").write_text(text, encoding="utf-8")
-
-
-def study_rows(study: Study) -> dict[str, list[TidyRow]]:
-    """Return the rows of "scores", of the lists of tests, and of "training"; None is no number."""
-    return {
-        "scores": score_rows({"": study.comparison}, study.measures),
-        **{name: list(map(row_of_test, getattr(study, name))) for name in _TESTS},
-        "training": [
-            {"model": name, "quantity": quantity, "mean": mean}
-            for name, model in study.models.items()
-            for quantity, mean in model["training"].items()
-        ],
-    }
-
-
-def _seeds_table(study: Study) -> Table:
-    """Return max@1 and max@k, k the largest tested, of every seed less the baseline's."""
-    tests = [test for test in study.differences if test.measure.metric == "max@k"]
-    columns: dict[str, list[Cell | str]] = {
-        f"model − {study.comparison.baseline.name}": [test.first for test in tests],
-        "metric": [test.measure.name for test in tests],
-    }
-    for place, seed in enumerate(study.seeds):
-        cells = columns[f"seed {seed}"] = []
-        for moved in (test.by_seed[place] for test in tests):
-            mark = "" if not moved else "above" if moved > 0 else "below"
-            cells.append(Cell(tables.change(moved), mark=mark))
-    columns["seeds above"] = [f"{test.above} of {len(study.seeds)}" for test in tests]
-    return table_of(columns)
-
-
-def _crossed_table(study: Study, means: Mapping[str, Mapping[str, str]]) -> Table | None:
-    """Return max@1 and max@k, k the largest tested: first axis down, the others across."""
-    names: dict[tuple[str, str], str] = {}
-    for name, model in study.models.items():
-        if model["levels"]:
-            (_, first), *others = model["levels"].items()
-            names[first, ",".join(f"{axis}={level}" for axis, level in others)] = name
-    firsts = dict.fromkeys(first for first, _ in names)
-    metrics = [measure.name for measure in study.measures if measure.metric == "max@k"]
-    rows = [(first, metric) for metric in metrics for first in firsts]
-    columns = {"model": [first for first, _ in rows], "metric": [metric for _, metric in rows]}
-    for across in dict.fromkeys(others for _, others in names if others):
-        cells = (means.get(names.get((first, across), ""), {}).get(m, "–") for first, m in rows)
-        columns[across] = list(cells)
-    return table_of(columns) if len(columns) > 2 else None
-
-
-def _training_table(study: Study, means: Mapping[str, Mapping[str, str]]) -> Table:
-    trained = {name: model["training"] for name, model in study.models.items() if model["training"]}
-    *_, largest = (measure.name for measure in study.measures if measure.metric == "max@k")
-    return table_of(
-        {
-            "model": trained,
-            **{
-                heading: [tables.decimal(logged.get(key), digits) for logged in trained.values()]
-                for key, heading, digits in TRAINING_COLUMNS
-                if any(key in logged for logged in trained.values())
-            },
-            largest: [means[name][largest] for name in trained],
-        }
-    )
+    numbers = [known(row, key) for row in history]
+    return [number for number in numbers if number is not None]

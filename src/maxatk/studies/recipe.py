@@ -7,11 +7,12 @@ import dataclasses
 import functools
 import itertools
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from maxatk.check import require
+from maxatk.check import is_whole, require
 from maxatk.errors import InvalidValueError
 from maxatk.evaluation.recipe import EvalRecipe
 from maxatk.mini import MiniSettings
@@ -19,23 +20,53 @@ from maxatk.report.comparison import BASE, check_name
 from maxatk.settings import apply_overrides, from_mapping, read_extended
 
 TRAININGS = ("train", "distill")  # the commands that train, in their order
+STEPS = "steps"  # the axis of the checkpoints
 _FILLED_IN = ("model", "out", "problems")  # of the recipes of commands
 
 
 @dataclasses.dataclass(frozen=True)
+class FrontSettings:
+    """How the front of a study is made: see `maxatk.studies.front`.
+
+    Args:
+        rivals: The levels of the first axis against whose front that of the other levels is held.
+        ks: The N of max@N; those that the samples allow are taken.
+        choose: Keys of `eval` that are others in the evaluation by which rate and checkpoint are
+            chosen, such as `problems`. Without it they are chosen on the other seeds alone.
+    """
+
+    rivals: list[str]
+    ks: list[int] = dataclasses.field(default_factory=lambda: [8, 32, 128])
+    choose: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        fits = len(self.ks) > 0 and all(is_whole(k, 2) for k in self.ks)
+        require(fits, "front.ks", "whole numbers from 2", self.ks)
+
+
+@dataclasses.dataclass(frozen=True)
 class Variant:
-    """One model of a study: its level on every axis, and how it is trained (the base: nothing)."""
+    """One model of a study: its level on every axis, and how it is trained (the base: nothing).
+
+    `checkpoint` is the optimizer step after which it is evaluated; None is the end.
+    """
 
     levels: Mapping[str, str]
     train: Mapping[str, Any]
+    checkpoint: int | None = None
+
+    @property
+    def method(self) -> str:
+        """The level of the first axis, whose models a front chooses among; "base" of the base."""
+        return next(iter(self.levels.values()), BASE)
 
     @property
     def name(self) -> str:
         """The level of the first axis, then `axis=level` of the others."""
         if not self.levels:
             return BASE
-        (_, first), *others = self.levels.items()
-        return ",".join([first, *(f"{axis}={level}" for axis, level in others)])
+        (_, first), *further = self.levels.items()
+        return ",".join([first, *(f"{axis}={level}" for axis, level in further)])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,6 +90,9 @@ class StudyRecipe:
             settings are the same; the folder `work` in `out` if not given.
         baseline: The model that the others are compared to.
         pairs: Two levels each, tested against each other where all other levels are the same.
+        checkpoints: The optimizer steps after which every training is evaluated, which makes them
+            the axis `steps`. The last is the end of the training.
+        front: How the best rate and checkpoint of every method are chosen and compared.
     """
 
     title: str
@@ -72,8 +106,13 @@ class StudyRecipe:
     work: str | None = None
     baseline: str = BASE
     pairs: list[list[str]] = dataclasses.field(default_factory=list)
+    checkpoints: list[int] = dataclasses.field(default_factory=list)
+    front: FrontSettings | None = None
 
     def __post_init__(self) -> None:
+        ascending = all(is_whole(step, 1) for step in self.checkpoints)
+        ascending = ascending and sorted(set(self.checkpoints)) == self.checkpoints
+        require(ascending, "checkpoints", "optimizer steps in ascending order", self.checkpoints)
         different = 0 < len(self.seeds) == len(set(self.seeds))
         require(different, "seeds", "different numbers", self.seeds)
         if (self.model is None) == (self.mini is None):
@@ -83,6 +122,7 @@ class StudyRecipe:
         for model in self.variants[1:]:
             self._check_section(model.train, model.name)
         self.eval_recipe(seed=0)
+        self._check_front()
         names = [model.name for model in self.variants]
         require(self.baseline in names, "baseline", f"one of {', '.join(names)}", self.baseline)
         self.paired_names()
@@ -90,44 +130,64 @@ class StudyRecipe:
     @functools.cached_property
     def variants(self) -> list[Variant]:
         """The models, the base first; raises InvalidValueError for no grid and for a bad name."""
-        found = [Variant({}, {})]
+        variants = [Variant({}, {})]
         for number, grid in enumerate(self.grids):
             _check_grid(grid, where=f"grids[{number}]")
-            for chosen in itertools.product(*(levels.items() for levels in grid.values())):
-                changed = copy.deepcopy(self.train)
-                for _, changes in chosen:
+            for combination in itertools.product(*(levels.items() for levels in grid.values())):
+                train = copy.deepcopy(self.train)
+                for _, changes in combination:
                     settings = [f"{key}={json.dumps(value)}" for key, value in changes.items()]
-                    apply_overrides(changed, settings)
-                named = {axis: str(level) for axis, (level, _) in zip(grid, chosen, strict=True)}
-                found.append(Variant(named, changed))
-        names = [variant.name for variant in found]
+                    apply_overrides(train, settings)
+                chosen = (str(level) for level, _ in combination)
+                levels = dict(zip(grid, chosen, strict=True))
+                variants += self._at_checkpoints(levels, train)
+        names = [variant.name for variant in variants]
         for name in names:
             check_name(name, where="grids")
             if names.count(name) > 1:
                 raise InvalidValueError(f"grids: the model {name!r} is there twice")
-        return found
+        return variants
+
+    def _at_checkpoints(self, levels: dict[str, str], train: dict[str, Any]) -> list[Variant]:
+        if not self.checkpoints:
+            return [Variant(levels, train)]
+        *earlier, last = self.checkpoints
+        return [
+            *(Variant({**levels, STEPS: str(step)}, train, step) for step in earlier),
+            Variant({**levels, STEPS: str(last)}, train),
+        ]
 
     def paired_names(self) -> list[tuple[str, str]]:
         """Return the names of the models of `pairs`; raises InvalidValueError for one of none."""
-        by_levels = {frozenset(model.levels.items()): model.name for model in self.variants}
-        found: list[tuple[str, str]] = []
+        names: list[tuple[str, str]] = []
         for pair in self.pairs:
             if len(pair) != 2:
                 raise InvalidValueError(f"pairs: each must be two levels, got {pair!r}")
             first, second = pair
-            before = len(found)
-            for model in self.variants:
-                exchanged = {a: second if of == first else of for a, of in model.levels.items()}
-                partner = by_levels.get(frozenset(exchanged.items()))
-                if partner is not None and first in model.levels.values():
-                    found.append((model.name, partner))
-            if len(found) == before:
-                known = {level for model in self.variants for level in model.levels.values()}
+            matches = self._models_apart(first, second)
+            if not matches:
+                levels = {level for model in self.variants for level in model.levels.values()}
                 raise InvalidValueError(
                     f"pairs: no two models differ by {first!r} and {second!r} alone; the levels "
-                    f"are {', '.join(sorted(known))}"
+                    f"are {', '.join(sorted(levels))}"
                 )
-        return found
+            names += matches
+        return names
+
+    def _models_apart(self, first: str, second: str) -> list[tuple[str, str]]:
+        """Return the models with the level `first`, each with its like that has `second`."""
+        by_levels = {frozenset(model.levels.items()): model.name for model in self.variants}
+        matches = []
+        for model in self.variants:
+            if first not in model.levels.values():
+                continue
+            exchanged = {
+                axis: second if level == first else level for axis, level in model.levels.items()
+            }
+            partner = by_levels.get(frozenset(exchanged.items()))
+            if partner is not None:
+                matches.append((model.name, partner))
+        return matches
 
     @property
     def work_folder(self) -> Path:
@@ -139,41 +199,104 @@ class StudyRecipe:
         if not model.levels:
             return {}
         section = dict(model.train)
-        problems, distill = section.pop("problems", None), dict(section.pop("distill", {}))
-        trained = section.get("trainer", {}).get("max_steps") != 0
-        found = {"train": section} if trained else {}
+        problems = section.pop("problems", None)
+        distill = dict(section.pop("distill", {}))
+        recipes: dict[str, dict[str, Any]] = {}
+        if section.get("trainer", {}).get("max_steps") != 0:
+            recipes["train"] = section
         if "k" in distill:
-            drawn = _seeded(distill.get("eval", {}), "sampling", seed)
-            found["distill"] = {**distill, "eval": drawn}
-        for command, recipe in found.items():
-            filled = {"model": "", "problems": problems, "out": "", **recipe}
-            found[command] = _seeded(filled, "trainer", seed)
-        return found
+            samples = _seeded(distill.get("eval", {}), "sampling", seed)
+            recipes["distill"] = {**distill, "eval": samples}
+        if self.checkpoints:
+            if not recipes:
+                raise InvalidValueError(f"checkpoints: the model {model.name!r} is not trained")
+            *_, command = recipes  # the last, whose steps the checkpoints count
+            recipes[command] = self._saving(recipes[command])
+        return {
+            command: _seeded(
+                {"model": "", "problems": problems, "out": "", **recipe}, "trainer", seed
+            )
+            for command, recipe in recipes.items()
+        }
 
-    def eval_recipe(self, *, seed: int) -> EvalRecipe:
-        """Return the recipe of `maxatk eval`, model and folder empty; raises as `from_mapping`."""
+    def _saving(self, recipe: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the recipe of a training that ends at the last checkpoint and keeps all of them.
+
+        Raises InvalidValueError where it has other steps.
+        """
+        trainer = recipe.get("trainer", {})
+        last = self.checkpoints[-1]
+        steps = trainer.get("max_steps", last)
+        require(steps == last, "trainer.max_steps", f"{last}, the last of checkpoints", steps)
+        saved = {
+            "max_steps": last,
+            "save_strategy": "steps",
+            "save_steps": math.gcd(*self.checkpoints),
+            "save_total_limit": None,
+        }
+        return {**recipe, "trainer": {**trainer, **saved}}
+
+    def eval_recipe(self, *, seed: int, choosing: bool = False) -> EvalRecipe:
+        """Return the recipe of `maxatk eval`, model and folder empty; raises as `from_mapping`.
+
+        With `choosing` it is that of the evaluation by which the front is chosen.
+        """
+        section = copy.deepcopy(self.eval)
+        where = "recipe.eval"
+        if choosing:
+            assert self.front is not None
+            section.update(self.front.choose or {})
+            where = "recipe.front.choose"
         problems = {} if self.mini is None else {"problems": "test.jsonl"}
-        filled = {**_seeded(self.eval, "sampling", seed), **problems, "model": "", "out": ""}
-        return from_mapping(EvalRecipe, filled, where="recipe.eval")
+        filled = {**_seeded(section, "sampling", seed), **problems, "model": "", "out": ""}
+        return from_mapping(EvalRecipe, filled, where=where)
+
+    @property
+    def chooses_on_problems(self) -> bool:
+        """Whether the models of the front are chosen by an evaluation of their own."""
+        return self.front is not None and self.front.choose is not None
+
+    def _check_front(self) -> None:
+        if self.front is None:
+            return
+        firsts = [model.method for model in self.variants[1:]]
+        for rival in self.front.rivals:
+            require(
+                rival in firsts, "front.rivals", f"of {', '.join(dict.fromkeys(firsts))}", rival
+            )
+        allowed = "the levels of some methods, and not of all"
+        some = 0 < len(set(self.front.rivals)) < len(set(firsts))
+        require(some, "front.rivals", allowed, self.front.rivals)
+        if self.front.choose is None:
+            return
+        if self.mini is not None:
+            raise InvalidValueError(
+                "front.choose: goes with 'model'; each seed of 'mini' has problems of its own"
+            )
+        _refuse_filled_in(self.front.choose, _FILLED_IN[:-1], "front.choose")
+        self.eval_recipe(seed=0, choosing=True)
 
     def _check_section(self, section: Mapping[str, Any], where: str) -> None:
         """Refuse keys that the study fills in, and seeds, in the section of a command."""
         if self.mini is None and "problems" not in section:
             raise InvalidValueError(f"{where}: the key 'problems' is required beside 'model'")
-        distill, named = section.get("distill", {}), f"{where}.distill"
-        require(isinstance(distill, Mapping), named, "a mapping", distill)
+        distill = section.get("distill", {})
+        require(isinstance(distill, Mapping), f"{where}.distill", "a mapping", distill)
+        # The problems of another model than the built-in one are the section's own.
         filled_in = _FILLED_IN[:-1] if self.mini is None else _FILLED_IN
-        for part, place, own in ((section, where, filled_in), (distill, named, _FILLED_IN)):
-            for key in own:
-                if key in part:
-                    raise InvalidValueError(
-                        f"{place}.{key}: is set by the study itself; leave it out"
-                    )
-            for name in ("trainer", "sampling"):
-                inner, at = part.get(name, {}), f"{place}.{name}"
-                require(isinstance(inner, Mapping), at, "a mapping", inner)
-                if "seed" in inner:
-                    raise InvalidValueError(f"{at}.seed: is that of 'seeds'; leave it out")
+        _refuse_filled_in(section, filled_in, where)
+        _refuse_filled_in(distill, _FILLED_IN, f"{where}.distill")
+
+
+def _refuse_filled_in(section: Mapping[str, Any], filled_in: Sequence[str], where: str) -> None:
+    for key in filled_in:
+        if key in section:
+            raise InvalidValueError(f"{where}.{key}: is set by the study itself; leave it out")
+    for name in ("trainer", "sampling"):
+        settings = section.get(name, {})
+        require(isinstance(settings, Mapping), f"{where}.{name}", "a mapping", settings)
+        if "seed" in settings:
+            raise InvalidValueError(f"{where}.{name}.seed: is that of 'seeds'; leave it out")
 
 
 def _seeded(recipe: Mapping[str, Any], section: str, seed: int) -> dict[str, Any]:

@@ -18,6 +18,7 @@ import yaml
 
 from maxatk.errors import InvalidValueError, MaxAtKError, StageError
 from maxatk.folders import file_digest
+from maxatk.mini import MiniSettings
 from maxatk.models import fingerprint, refuse_missing_model
 from maxatk.problems import BENCHMARKS, load_problems
 from maxatk.report.comparison import BASE
@@ -25,8 +26,15 @@ from maxatk.settings import from_mapping
 from maxatk.studies.recipe import TRAININGS, StudyRecipe, Variant
 from maxatk.studies.stages import Stage, end_with_parent
 
-COMMANDS = ("mini", *TRAININGS, "eval")  # in the order of their stages
-_BUILT_IN = ("train.jsonl", "test.jsonl")  # the problems of the built-in model
+COMMANDS = {  # the command of every stage of a chain, in their order
+    "mini": "mini",
+    **{training: training for training in TRAININGS},
+    "eval": "eval",
+    "choose": "eval",
+}
+_EVALUATIONS = ("eval", "choose")  # which need the training, and not each other
+_TRAIN_FILE = "train.jsonl"  # of the built-in model
+_TEST_FILE = "test.jsonl"
 _MOST_SHOWN = 2000  # characters of what a process printed that failed
 
 
@@ -34,15 +42,17 @@ _MOST_SHOWN = 2000  # characters of what a process printed that failed
 class Place:
     """Where one model of one seed is: its folders, and the stages that make and evaluate it.
 
-    `training` has the model and its log; the base has none. `chain` maps a command to its stage,
-    each of which needs the one before: `mini` makes the built-in model, `train` and `distill` train
-    it, `eval` evaluates it. `recipes` has what the command of a stage reads.
+    `training` has the model and its log; the base has none. `chain` maps a part to its stage:
+    `mini` makes the built-in model, `train` and `distill` train it, `eval` evaluates it, `choose`
+    does so on the problems by which the front is chosen. `recipes` has what the command of a stage
+    reads.
     """
 
     variant: Variant
     seed: int
     evaluation: Path
     training: Path | None
+    choice: Path | None = None
     chain: Mapping[str, str] = dataclasses.field(default_factory=dict)
     recipes: Mapping[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
 
@@ -63,18 +73,29 @@ def planned(
     """
     warm_threads = max(1, cores // len(study.seeds))
     threads = 1 if study.mini is not None else max(1, cores // jobs)
-    work, found = study.work_folder, dict[Stage, dict[str, Any]]()
-    for seed, command in itertools.product(study.seeds, COMMANDS):
+    stages: dict[Stage, dict[str, Any]] = {}
+    for seed, part in itertools.product(study.seeds, COMMANDS):
         for place in everywhere:
-            if place.seed == seed and command in place.chain:
-                name, stages = place.chain[command], list(place.chain.values())
-                needs = stages[: stages.index(name)][-1:]
-                file, own = str(_recipe_path(study, name)), threads
-                arguments: tuple[str, ...] = (command, file)
-                if command == "mini":
-                    arguments, own = (command, str(work / name), "--recipe", file), warm_threads
-                found[Stage(name, arguments, tuple(needs), own)] = place.recipes[name]
-    return found
+            if place.seed != seed or part not in place.chain:
+                continue
+            name = place.chain[part]
+            command = COMMANDS[part]
+            recipe_file = str(_recipe_path(study, name))
+            if part == "mini":
+                folder = str(study.work_folder / name)
+                stage = Stage(name, (command, folder, "--recipe", recipe_file), (), warm_threads)
+            else:
+                stage = Stage(name, (command, recipe_file), _needs(place, part), threads)
+            # Models that share a stage name it alike, so it is planned once.
+            stages[stage] = place.recipes[name]
+    return stages
+
+
+def _needs(place: Place, part: str) -> tuple[str, ...]:
+    """Return the stage that makes the model which this part of the chain starts from, if any."""
+    before = list(itertools.takewhile(lambda other: other != part, place.chain))
+    makers = [place.chain[other] for other in before if other not in _EVALUATIONS]
+    return tuple(makers[-1:])
 
 
 def write_recipes(study: StudyRecipe, stages: Mapping[Stage, Mapping[str, Any]]) -> None:
@@ -82,41 +103,121 @@ def write_recipes(study: StudyRecipe, stages: Mapping[Stage, Mapping[str, Any]])
     for stage, recipe in stages.items():
         path = _recipe_path(study, stage.name)
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(yaml.safe_dump(dict(recipe), sort_keys=False), encoding="utf-8")
+        text = yaml.safe_dump(dict(recipe), sort_keys=False)
+        path.write_text(text, encoding="utf-8")
 
 
 def _recipe_path(study: StudyRecipe, stage: str) -> Path:
     return study.work_folder / "recipes" / f"{stage}.yaml"
 
 
+@dataclasses.dataclass
+class _Chain:
+    """The stages of one model of one seed, as they are added: each starts from the one before.
+
+    `model` is the folder from which the next stage starts. `identity` is all that decided how it
+    came about, so that a digest of it and of the next stage's settings names that stage: models
+    which share the beginning of their chains share these stages. `adapter` is a checkpoint that the
+    model is evaluated with.
+    """
+
+    work: Path
+    seed: int
+    model: str
+    identity: Any
+    label: str = BASE
+    adapter: str | None = None
+    stages: dict[str, str] = dataclasses.field(default_factory=dict)
+    recipes: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
+
+    def add_mini(self, settings: MiniSettings) -> None:
+        """Add the stage that makes the built-in model with its problems."""
+        recipe = dataclasses.asdict(dataclasses.replace(settings, seed=self.seed))
+        # The name of the task, of which there were two, keeps the names of the folders.
+        name = f"mini-{self.seed}-{_digest({'task': 'programs', **recipe})}"
+        self.stages["mini"] = name
+        self.recipes[name] = recipe
+        self.model = str(self.work / name / "base")
+        self.identity = [name]
+
+    def built_in(self, file: str) -> dict[str, str]:
+        """Return the setting that names a problems file of the built-in model, if that is used."""
+        if "mini" not in self.stages:
+            return {}
+        return {"problems": str(self.work / self.stages["mini"] / file)}
+
+    def add_training(
+        self, command: str, recipe: Mapping[str, Any], content: Callable[[str | None], str | None]
+    ) -> None:
+        """Add a stage that trains the model."""
+        method = recipe["trainer"].get("method", "trained")
+        self.label = method if isinstance(method, str) else "own"  # a mapping names no folder
+        name = self._named(command, [self.identity, recipe, content(recipe["problems"])])
+        out = str(self.work / name)
+        problems = self.built_in(_TRAIN_FILE)
+        self.recipes[name] = {**recipe, **problems, "model": self.model, "out": out}
+        self.model = out
+        self.identity = name
+
+    def go_back_to(self, checkpoint: int, *, started_from: str, low_rank: bool) -> None:
+        """Evaluate a checkpoint of the last training instead of its end.
+
+        That of a training with a low-rank adapter holds the adapter alone, which is loaded on top
+        of the model that the training `started_from`.
+        """
+        folder = f"{self.model}/checkpoint-{checkpoint}"
+        self.model = started_from if low_rank else folder
+        self.adapter = folder if low_rank else None
+        self.identity = [self.identity, checkpoint]
+
+    def add_evaluation(
+        self,
+        part: str,
+        recipe: Mapping[str, Any],
+        content: Callable[[str | None], str | None],
+    ) -> None:
+        """Add a stage that evaluates the model: the part "eval", or "choose"."""
+        problems = self.built_in(_TEST_FILE)
+        digest = None if problems else content(recipe["problems"])
+        name = self._named(part, [self.identity, recipe, digest])
+        out = str(self.work / name)
+        model = {"model": self.model, "out": out}
+        if self.adapter is not None:
+            model["adapter"] = self.adapter
+        self.recipes[name] = {**recipe, **problems, **model}
+
+    def _named(self, part: str, settings: list[Any]) -> str:
+        name = f"{COMMANDS[part]}-{self.label}-{self.seed}-{_digest(settings)}"
+        self.stages[part] = name
+        return name
+
+
 def _place(
     study: StudyRecipe, model: Variant, seed: int, content: Callable[[str | None], str | None]
 ) -> Place:
     """Return where a model is: stages are named by a digest of settings, without their folders."""
-    work, recipes, chain = study.work_folder, dict[str, dict[str, Any]](), dict[str, str]()
-    start, name, train, test = str(study.model), BASE, dict[str, str](), dict[str, str]()
-    identity: Any = [study.model, fingerprint(study.model or "")]
+    identity = [study.model, fingerprint(study.model or "")]
+    chain = _Chain(study.work_folder, seed, model=str(study.model), identity=identity)
     if study.mini is not None:
-        mini = dataclasses.asdict(dataclasses.replace(study.mini, seed=seed))
-        # The name of the task, of which there were two, keeps the names of the folders.
-        chain["mini"] = f"mini-{seed}-{_digest({'task': 'programs', **mini})}"
-        recipes[chain["mini"]], identity = mini, [chain["mini"]]
-        start = str(work / chain["mini"] / "base")
-        train, test = ({"problems": str(work / chain["mini"] / f)} for f in _BUILT_IN)
-    trainings = study.trainings(model, seed=seed)
-    for command, recipe in trainings.items():
-        method = recipe["trainer"].get("method", "trained")
-        name = method if isinstance(method, str) else "own"  # a mapping is no name of a folder
-        found = [identity, recipe, content(recipe["problems"])]
-        stage = f"{command}-{name}-{seed}-{_digest(found)}"
-        recipes[stage] = {**recipe, **train, "model": start, "out": str(work / stage)}
-        chain[command], start, identity = stage, str(work / stage), stage
-    asked = dataclasses.asdict(study.eval_recipe(seed=seed))
-    found = [identity, asked, None if test else content(asked["problems"])]
-    stage = f"eval-{name}-{seed}-{_digest(found)}"
-    recipes[stage] = {**asked, **test, "model": start, "out": str(work / stage)}
-    training = Path(start) if trainings else None
-    return Place(model, seed, work / stage, training, {**chain, "eval": stage}, recipes)
+        chain.add_mini(study.mini)
+    training = None
+    started_from = chain.model
+    low_rank = False
+    for command, recipe in study.trainings(model, seed=seed).items():
+        started_from = chain.model
+        chain.add_training(command, recipe, content)
+        training = Path(chain.model)
+        low_rank = recipe.get("peft") is not None
+    if model.checkpoint is not None:
+        chain.go_back_to(model.checkpoint, started_from=started_from, low_rank=low_rank)
+    chain.add_evaluation("eval", dataclasses.asdict(study.eval_recipe(seed=seed)), content)
+    choice = None
+    if study.chooses_on_problems:
+        chosen_by = dataclasses.asdict(study.eval_recipe(seed=seed, choosing=True))
+        chain.add_evaluation("choose", chosen_by, content)
+        choice = study.work_folder / chain.stages["choose"]
+    evaluation = study.work_folder / chain.stages["eval"]
+    return Place(model, seed, evaluation, training, choice, chain.stages, chain.recipes)
 
 
 def _content(problems: str | None) -> str | None:
@@ -134,21 +235,34 @@ def check_study(study: StudyRecipe, everywhere: Sequence[Place]) -> None:
     """Raise what a stage would: MissingFileError, InvalidValueError; StageError if asking fails."""
     if study.model is not None:
         refuse_missing_model(study.model)
-        if study.eval["problems"] not in BENCHMARKS:
-            load_problems(study.eval["problems"], limit=1)
+        for problems in _evaluated_problems(study):
+            if problems not in BENCHMARKS:
+                load_problems(problems, limit=1)
     question = trainings_of(study, everywhere)
-    if question["recipes"] and (refusal := _ask(question)) is not None:
+    if not question["recipes"]:
+        return
+    refusal = _ask(question)
+    if refusal is not None:
         raise InvalidValueError(refusal)
+
+
+def _evaluated_problems(study: StudyRecipe) -> list[str]:
+    problems = [study.eval["problems"]]
+    if study.chooses_on_problems:
+        problems.append(str(study.eval_recipe(seed=0, choosing=True).problems))
+    return problems
 
 
 def trainings_of(study: StudyRecipe, everywhere: Sequence[Place]) -> dict[str, Any]:
     """Return what the trainer is asked: every recipe, and how many problems if not in a file."""
-    recipes = [
-        (place.variant.name, command, place.recipes[place.chain[command]])
-        for place in everywhere
-        for command in TRAININGS
-        if place.seed == study.seeds[0] and command in place.chain
-    ]
+    recipes = []
+    asked = set()  # checkpoints share their training
+    for place in everywhere:
+        for command in TRAININGS:
+            stage = place.chain.get(command)
+            if place.seed == study.seeds[0] and stage is not None and stage not in asked:
+                asked.add(stage)
+                recipes.append((place.variant.name, command, place.recipes[stage]))
     return {"recipes": recipes, "problems": study.mini and study.mini.train_problems}
 
 
@@ -207,14 +321,16 @@ def _ask(question: Mapping[str, Any]) -> str | None:
             process.stdin.flush()
         printed = process.stdout.read()
         process.kill()
-    _, start, rest = printed.rpartition('{"refusal": ')
-    if not start:
+    # Libraries print what they like before the answer, and behind it.
+    start = printed.rfind('{"refusal": ')
+    if start < 0:
         raise StageError("the check of the trainings failed:\n" + printed[-_MOST_SHOWN:])
-    refusal: str | None = json.JSONDecoder().raw_decode(start + rest)[0]["refusal"]
+    answer, _ = json.JSONDecoder().raw_decode(printed[start:])
+    refusal: str | None = answer["refusal"]
     return refusal
 
 
 if __name__ == "__main__":
-    asked = json.loads(sys.stdin.readline())
+    question = json.loads(sys.stdin.readline())
     end_with_parent()
-    print(json.dumps({"refusal": refusal_of(asked)}))  # noqa: T201
+    print(json.dumps({"refusal": refusal_of(question)}))  # noqa: T201

@@ -51,17 +51,21 @@ def run_stages(
     is not listed before it.
     """
     _check(stages, jobs)
-    found = {stage.name: finished_seconds(folder, stage.name) for stage in stages}
-    seconds = {name: taken for name, taken in found.items() if taken is not None}
-    waiting = [stage for stage in stages if stage.name not in seconds]
-    for name in seconds:
-        finish(name)
+    seconds: dict[str, float] = {}
+    waiting = []
+    for stage in stages:
+        taken = finished_seconds(folder, stage.name)
+        if taken is None:
+            waiting.append(stage)
+        else:
+            seconds[stage.name] = taken
+            finish(stage.name)
     with _Running(folder, report, finish) as running:
         while waiting or running.processes:
-            for stage in [s for s in waiting if seconds.keys() >= set(s.needs)]:
-                if len(running.processes) < jobs:
-                    waiting.remove(stage)
-                    running.start(stage)
+            ready = [stage for stage in waiting if seconds.keys() >= set(stage.needs)]
+            for stage in ready[: jobs - len(running.processes)]:
+                waiting.remove(stage)
+                running.start(stage)
             name, taken = running.wait()
             seconds[name] = taken
     return seconds
@@ -92,7 +96,9 @@ class _Running:
     """The processes under way; leaving the block ends those that are left."""
 
     def __init__(self, folder: Path, report: Report, finish: Finish) -> None:
-        self._folder, self._report, self._finish = folder, report, finish
+        self._folder = folder
+        self._report = report
+        self._finish = finish
         self._ended: queue.Queue[tuple[Stage, int, float]] = queue.Queue()
         self.processes: dict[str, subprocess.Popen[str]] = {}
 
@@ -154,9 +160,12 @@ class _Running:
 def _reports(lines: Iterator[str]) -> Iterator[tuple[int, int]]:
     """Yield the (done, total) of a stage's output; other lines it printed are skipped."""
     for line in lines:
-        with contextlib.suppress(ValueError, TypeError, KeyError):
+        try:
             report = json.loads(line)
-            yield report["done"], report["total"]
+            units = (report["done"], report["total"])
+        except (ValueError, TypeError, KeyError):
+            continue
+        yield units
 
 
 def finished_seconds(folder: Path, name: str) -> float | None:

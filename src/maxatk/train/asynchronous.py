@@ -19,11 +19,9 @@ import trl
 from maxatk.check import needing, require
 from maxatk.errors import InvalidValueError
 from maxatk.objectives.objective import Objective
-from maxatk.statistics.groups import group_values
-from maxatk.statistics.symptoms import WITHOUT
-from maxatk.train import log
 from maxatk.train.config import UNTRUNCATED, WithObjective, require_settings
-from maxatk.train.rollouts import refuse_best_of
+from maxatk.train.rollout_batch import refuse_best_of
+from maxatk.training import Groups, Learner, ratio_values
 
 with needing(f"trl {trl.__version__}: asynchronous training needs 1.16: pip install 'trl>=1.16'"):
     from trl.experimental.async_grpo import AsyncGRPOConfig, AsyncGRPOTrainer
@@ -36,6 +34,7 @@ __all__ = ["MaxAtKAsyncConfig", "MaxAtKAsyncTrainer", "MaxAtKRolloutLoop"]
 # What the rows of a group carry in the metrics, the only field that TRL hands on unread.
 _PLACE = "maxatk/place"  # of the conversation in its group
 _ROWS = "maxatk/rows"  # of the whole group; a conversation may have several
+
 # What the collator adds to a micro-batch, both with one line a process.
 _REWARDS = "maxatk_rewards"  # of all conversations, group by group
 _CONVERSATION = "maxatk_conversation"  # of each row
@@ -59,12 +58,13 @@ class MaxAtKAsyncConfig(WithObjective, AsyncGRPOConfig):
     def __post_init__(self) -> None:
         self.check_objective()
         if self.objective.needs_ratios:
-            of = f"the method {self.method!r}"
-            require_settings(self, UNTRUNCATED, f"with {of}, made of ratios")
-            rows, group = self.per_device_train_batch_size, self.num_generations
-            allowed = f"a multiple of num_generations {group}, whose groups {of} needs whole"
+            method = f"the method {self.method!r}"
+            require_settings(self, UNTRUNCATED, f"with {method}, made of ratios")
+            rows = self.per_device_train_batch_size
+            group = self.num_generations
+            allowed = f"a multiple of num_generations {group}, whose groups {method} needs whole"
             require(rows % group == 0, "per_device_train_batch_size", allowed, rows)
-            why = f"with {of}, which needs whole groups in a micro-batch"
+            why = f"with {method}, which needs whole groups in a micro-batch"
             require_settings(self, {"token_budget": (0,)}, why)
         super().__post_init__()
 
@@ -78,26 +78,26 @@ class MaxAtKRolloutLoop(_AsyncRolloutLoop):
 
     def __init__(self, *, objective: Objective, **settings: Any) -> None:
         super().__init__(**settings)
-        self._objective = objective
+        self._learner = Learner(objective)
 
     async def _score_group(self, group: Any) -> list[Any]:
         """Return TRL's rows of a group, with this package's advantages and log."""
-        samples: list[Any] = await super()._score_group(group)
-        counts = [len(sequences) for sequences in group.completions_sequences]
-        places = np.repeat(np.arange(len(counts)), counts)
-        rewards = np.full((1, len(counts)), np.nan)  # of a conversation without a trained token
-        for place, sample in zip(places, samples, strict=True):
-            rewards[0, place] = sample.metrics["reward"]
-        fresh = _advantages(self._objective, rewards)
+        rows: list[Any] = await super()._score_group(group)
+        rows_of_conversations = [len(sequences) for sequences in group.completions_sequences]
+        conversations = len(rows_of_conversations)
+        place_of_row = np.repeat(np.arange(conversations), rows_of_conversations)
+        rewards = np.full((1, conversations), np.nan)  # of one without a trained token
+        for place, row in zip(place_of_row, rows, strict=True):
+            rewards[0, place] = row.metrics["reward"]
+        objective = self._learner.objective
         texts = [str(ids) for ids in group.completions_ids]
-        found = group_values(rewards, fresh[None], [texts], k=self._objective.k)
-        found[WITHOUT] = float(np.isnan(rewards).mean())
-        for place, sample in zip(places, samples, strict=True):
-            sample.advantage = float(fresh[place])
-            sample.metrics |= found
-            if self._objective.needs_ratios:
-                sample.metrics |= {_PLACE: float(place), _ROWS: float(len(samples))}
-        return samples
+        step = self._learner.step(Groups(rewards, objective.k), [texts])
+        for place, row in zip(place_of_row, rows, strict=True):
+            row.advantage = float(step.advantages[0, place])
+            row.metrics |= step.metrics
+            if objective.needs_ratios:
+                row.metrics |= {_PLACE: float(place), _ROWS: float(len(rows))}
+        return rows
 
 
 @dataclasses.dataclass
@@ -113,25 +113,38 @@ class WholeGroups(torch.utils.data.IterableDataset):
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Yield micro-batches of TRL with rewards of groups, and the conversation of each row."""
-        whole, count = self._whole(), self.processes * self.groups
-        while len(waiting := list(itertools.islice(whole, count))) == count:
-            packed = [TreeRow() for _ in range(self.processes)]
-            places: list[list[int]] = [[] for _ in packed]
-            rewards = torch.full((self.processes, self.groups * self.size), torch.nan).double()
-            for number, group in enumerate(waiting):
-                first, process = divmod(number, self.processes)
-                for row in group:
-                    del row["metrics"][_ROWS]
-                    place = first * self.size + int(row["metrics"].pop(_PLACE))
-                    packed[process].add(row)
-                    places[process].append(place)
-                    rewards[process, place] = row["metrics"]["reward"]
-            padded = torch.nn.utils.rnn.pad_sequence(
-                [torch.tensor(own) for own in places], batch_first=True, padding_value=-1
-            )
-            yield {**self.pack([packed]), _REWARDS: rewards, _CONVERSATION: padded}
+        stream = self._whole_groups()
+        count = self.processes * self.groups
+        while True:
+            batch = list(itertools.islice(stream, count))
+            if len(batch) < count:
+                return
+            yield self._micro_batch(batch)
 
-    def _whole(self) -> Iterator[list[Mapping[str, Any]]]:
+    def _micro_batch(self, batch: list[list[Mapping[str, Any]]]) -> dict[str, Any]:
+        """Return a micro-batch of all processes, to which groups are dealt in turns."""
+        packed = [TreeRow() for _ in range(self.processes)]
+        conversations: list[list[int]] = [[] for _ in packed]
+        rewards = torch.full((self.processes, self.groups * self.size), torch.nan).double()
+        for number, group in enumerate(batch):
+            group_of_process, process = divmod(number, self.processes)
+            for row in group:
+                # TRL averages the metrics into its log, where these two mean nothing.
+                del row["metrics"][_ROWS]
+                place = int(row["metrics"].pop(_PLACE))
+                conversation = group_of_process * self.size + place
+                packed[process].add(row)
+                conversations[process].append(conversation)
+                rewards[process, conversation] = row["metrics"]["reward"]
+        padded = torch.nn.utils.rnn.pad_sequence(
+            [torch.tensor(of_rows) for of_rows in conversations],
+            batch_first=True,
+            padding_value=-1,
+        )
+        return {**self.pack([packed]), _REWARDS: rewards, _CONVERSATION: padded}
+
+    def _whole_groups(self) -> Iterator[list[Mapping[str, Any]]]:
+        """Yield the rows of each group; TRL drops rows one by one as they become too old."""
         group: list[Mapping[str, Any]] = []
         for row in self.rows:
             if group and group[0]["group_id"] != row["group_id"]:
@@ -165,26 +178,27 @@ class MaxAtKAsyncTrainer(AsyncGRPOTrainer):
         if not isinstance(args, MaxAtKAsyncConfig):
             raise InvalidValueError(f"args: must be a MaxAtKAsyncConfig, got {type(args).__name__}")
         refuse_best_of(reward_funcs if isinstance(reward_funcs, list) else [reward_funcs])
-        own_loop = getattr(rollout_worker, "_loop_cls", object)
-        if rollout_worker is not None and not issubclass(own_loop, MaxAtKRolloutLoop):
+        loop_class = getattr(rollout_worker, "_loop_cls", object)
+        if rollout_worker is not None and not issubclass(loop_class, MaxAtKRolloutLoop):
             raise InvalidValueError(
                 f"rollout_worker: {type(rollout_worker).__name__} scores groups by itself (TRL's "
                 "divides by their deviation); allowed: None, or a _loop_cls of MaxAtKRolloutLoop"
             )
-        self._objective = args.objective
+        self._learner = Learner(args.objective)
         super().__init__(model, reward_funcs, args, *more, rollout_worker=rollout_worker, **others)
         disable_dropout_in_model(self.model)
         if rollout_worker is None and self.rollout_worker is not None:  # the main process alone
             self.rollout_worker._loop_cls = MaxAtKRolloutLoop
-            self.rollout_worker._loop_kwargs["objective"] = self._objective
+            self.rollout_worker._loop_kwargs["objective"] = self._learner.objective
 
     def get_train_dataloader(self) -> Any:
         """Return TRL's loader; with a correction, of micro-batches of whole groups."""
         loader = super().get_train_dataloader()
-        if not self._objective.needs_ratios:
+        if not self._learner.objective.needs_ratios:
             return loader
-        rows, size = loader.dataset, self.args.num_generations
+        rows = loader.dataset
         if self.accelerator.is_main_process:
+            size = self.args.num_generations
             rows = WholeGroups(
                 self._rollout_dataset,
                 loader.collate_fn,
@@ -193,55 +207,78 @@ class MaxAtKAsyncTrainer(AsyncGRPOTrainer):
                 size=size,
                 metrics=self._metrics["train"],
             )
-        one = operator.itemgetter(0)  # a micro-batch of all processes
+        # An item of the set is already a micro-batch of all processes.
+        unwrap = operator.itemgetter(0)
         return self.accelerator.prepare(
-            torch.utils.data.DataLoader(rows, batch_size=1, collate_fn=one)
+            torch.utils.data.DataLoader(rows, batch_size=1, collate_fn=unwrap)
         )
 
     def compute_loss(
         self, model: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any
     ) -> torch.Tensor:
-        """Return TRL's loss; with a correction, of advantages that its own forward pass sets."""
-        if not self._objective.needs_ratios:
+        """Return TRL's loss; with a correction, of advantages that its own forward pass sets.
+
+        TRL hands all rows of a micro-batch to the model as one packed sequence. `token_index` is
+        the place in it of each trained token, -1 for padding, and `segment_id` the row of each.
+        """
+        if not self._learner.objective.needs_ratios:
             return super().compute_loss(model, inputs, *args, **kwargs)
         selected = inputs["token_index"] >= 0
         token_index = inputs["token_index"][selected]
-        sampled, advantages = inputs["old_log_probs"][selected], inputs["advantages"][selected]
+        sampled = inputs["old_log_probs"][selected]
+        advantages = inputs["advantages"][selected]
+        # A conversation may have several rows, and its ratio is the product over all of them.
         conversation = inputs[_CONVERSATION][0][inputs["segment_id"][selected]]
-        rewards, size = inputs[_REWARDS], self.args.num_generations
+        rewards = inputs[_REWARDS]
 
         def forward(**tokens: Any) -> Any:
             outputs = model(**tokens)
             now = outputs.log_probs.detach().flatten()[token_index]
             log_ratios = torch.zeros_like(rewards[0])
             log_ratios.index_add_(0, conversation, (now - sampled).to(log_ratios))
-            values = (rewards, log_ratios, self.accelerator.gather(log_ratios))
-            own, logs, seen = (value.cpu().numpy().reshape(-1, size) for value in values)
-            k, clamp = self._objective.k, self._objective.delta_clamp
-            log.log_ratios(self._metrics["train"], seen, k=k, clamp=clamp)
-            fresh = torch.from_numpy(_advantages(self._objective, own, logs)).to(advantages)
-            advantages.copy_(fresh[conversation])
-            if self._objective.form == "reinforce":  # the surrogate is to have no ratio
-                sampled.copy_(now)
+            self._log_ratios(self.accelerator.gather(log_ratios))
+            groups = Groups(self._in_groups(rewards), self._learner.objective.k)
+            fresh = self._learner.advantages(groups, self._in_groups(log_ratios)).reshape(-1)
+            advantages.copy_(torch.from_numpy(fresh).to(advantages)[conversation])
+            if self._learner.objective.form == "reinforce":
+                sampled.copy_(now)  # so that the ratio of the surrogate is one
             return outputs
 
         late = {"old_log_probs": _Selected(sampled), "advantages": _Selected(advantages)}
         return super().compute_loss(forward, {**inputs, **late}, *args, **kwargs)
 
+    def _in_groups(self, values: torch.Tensor) -> np.ndarray:
+        """Return values of conversations as an array (P, n)."""
+        groups: np.ndarray = values.cpu().numpy().reshape(-1, self.args.num_generations)
+        return groups
+
+    def _log_ratios(self, log_ratios: torch.Tensor) -> None:
+        objective = self._learner.objective
+        logged = ratio_values(
+            self._in_groups(log_ratios), clamp=objective.delta_clamp, k=objective.k
+        )
+        for name, value in logged.items():
+            self._metrics["train"][name].append(value)
+
 
 @dataclasses.dataclass
 class _Selected:
-    """What TRL's loss selects before its forward pass, while that pass still sets the values."""
+    """A column of a micro-batch whose values the forward pass inside TRL's loss still sets.
+
+    `AsyncGRPOTrainer.compute_loss` of TRL 1.16 goes in this order: it masks the columns of the
+    batch (`inputs["advantages"][selected]`, likewise `old_log_probs`), then calls the model, then
+    multiplies. A correction knows its advantages only after that call, when TRL has already made
+    copies of the old values by masking. TRL offers no hook between the two.
+
+    So the batch holds this object in place of the column. `compute_loss` above has done the
+    selection once, TRL's selection with the same mask gets that very tensor, whatever it asks for,
+    and `forward` writes the values into the tensor in place before TRL reads them. If a later TRL
+    indexed the column otherwise, or before and after the pass, values would be wrong: the gradient
+    test of tests/train/test_asynchronous.py against enumeration would tell, and the extra is bound
+    to a TRL that has this order.
+    """
 
     values: torch.Tensor
 
     def __getitem__(self, _: Any) -> torch.Tensor:
         return self.values
-
-
-def _advantages(
-    objective: Objective, rewards: np.ndarray, log_ratios: np.ndarray | None = None
-) -> np.ndarray:
-    """Return advantages as TRL's mean over tokens needs them, flat, of rewards (P, n)."""
-    found = objective.advantages(rewards, objective.k, log_ratios=log_ratios)
-    return objective.scale().factor(rewards.shape[1]) * found.reshape(-1)

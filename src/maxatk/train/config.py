@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -18,7 +18,7 @@ from maxatk.errors import InvalidValueError, MissingDependencyError, unknown_nam
 from maxatk.functions import load_function
 from maxatk.objectives import check_group_size, method_of
 from maxatk.objectives.objective import Objective
-from maxatk.train import loop
+from maxatk.train import own_rollouts
 from maxatk.train.shared_prompts import refuse_unshareable
 
 TRACKERS = ("tensorboard", "trackio", "wandb")  # that were tried; names of packages too
@@ -60,8 +60,10 @@ class WithObjective:
     @property
     def objective(self) -> Objective:
         """Return what these settings train for, over the whole training."""
-        fields = (field.name for field in dataclasses.fields(Objective))
-        return Objective(**{name: getattr(self, name) for name in fields if hasattr(self, name)})
+        # Made anew each time, which is cheap: a config stays a plain dataclass whose fields may be
+        # set until the training begins, and that is pickled beside the weights.
+        names = [field.name for field in dataclasses.fields(Objective)]
+        return Objective(**{name: getattr(self, name) for name in names if hasattr(self, name)})
 
     def check_objective(self) -> None:
         """Refuse what the objective does not allow in groups of the training."""
@@ -124,8 +126,8 @@ class MaxAtKConfig(WithObjective, GRPOConfig):
 
     def __post_init__(self) -> None:
         if self.bf16 is None:
-            here = torch.cuda.is_available() and torch.cuda.is_bf16_supported()
-            self.bf16 = here and not self.fp16
+            supported = torch.cuda.is_available() and torch.cuda.is_bf16_supported()
+            self.bf16 = supported and not self.fp16
         _check_values(self)
         # transformers warns of the old names, which TRL and recipes have, where it has new ones.
         for old in ("gradient_checkpointing", "gradient_checkpointing_kwargs"):
@@ -137,7 +139,7 @@ class MaxAtKConfig(WithObjective, GRPOConfig):
         _check_meaning(self)
         _check_options(self)
         if self.rollouts == "own":
-            loop.refuse_settings(self)
+            own_rollouts.refuse_settings(self)
 
     @property
     def shards_weights(self) -> bool:
@@ -156,19 +158,23 @@ class MaxAtKConfig(WithObjective, GRPOConfig):
 
 def _check_values(config: MaxAtKConfig) -> None:
     """Refuse values that are wrong by themselves, before TRL looks at them."""
-    for name in ("num_generations", *_COUNTS, *_COUNTS_OR_NONE):
-        if (value := getattr(config, name)) is not None or name not in _COUNTS_OR_NONE:
-            whole(name, value, 1)
+    for name in ("num_generations", *_COUNTS):
+        whole(name, getattr(config, name), 1)
+    for name in _COUNTS_OR_NONE:
+        if getattr(config, name) is not None:
+            whole(name, getattr(config, name), 1)
     config.check_objective()
     if config.num_generations_eval:
-        method, samples = method_of(config.method), config.num_generations_eval
+        method = method_of(config.method)
+        samples = config.num_generations_eval
         check_group_size(method, min(config.k, method.largest_k(samples)), samples)
     if config.answers is not None:
         load_function(config.answers, field="answers")
     _check_geometry(config)
-    for name, known in _NAMES.items():
-        if (named := str(getattr(config, name))) not in known:
-            raise unknown_name(name, named, known)
+    for name, allowed in _NAMES.items():
+        value = str(getattr(config, name))
+        if value not in allowed:
+            raise unknown_name(name, value, allowed)
     if config.use_vllm:
         require_settings(config, {"rollouts": ("auto",)}, "with use_vllm, which samples by itself")
     whole("log_groups", config.log_groups, 0)
@@ -179,7 +185,7 @@ def check_model(config: Any, model: Any, name: str | None) -> None:
     if config.share_prompts:
         refuse_unshareable(model)
     if config.rollouts == "own":
-        loop.refuse_config(config, model, name)
+        own_rollouts.refuse_config(config, model, name)
 
 
 def check_prompts(config: Any, count: int, *, called: str) -> None:
@@ -221,10 +227,12 @@ def _check_geometry(config: Any) -> None:
 
 def require_settings(config: Any, needed: Mapping[str, Sequence[Any]], why: str) -> None:
     """Refuse other values of settings than those that are `needed`."""
-    given = getattr(config, "generation_kwargs", None) or {}
+    # What is said there wins over the field of the same name.
+    generation = getattr(config, "generation_kwargs", None) or {}
     for name, allowed in needed.items():
-        value, values = given.get(name, getattr(config, name)), " or ".join(map(repr, allowed))
-        require(value in allowed, name, f"{values} {why}", value)
+        value = generation.get(name, getattr(config, name))
+        listed = " or ".join(map(repr, allowed))
+        require(value in allowed, name, f"{listed} {why}", value)
 
 
 def _check_meaning(config: Any) -> None:
@@ -252,47 +260,73 @@ def _check_meaning(config: Any) -> None:
 
 def _check_options(config: Any) -> None:
     """Refuse what groups with a signal, shared prompts and skipped samples do not go with."""
+    if config.groups_with_signal:
+        most = config.max_prompt_draws
+        allowed = "a whole number from 2 with groups_with_signal"
+        require(is_whole(most, 2), "max_prompt_draws", allowed, most)
+        _refuse_beside("groups_with_signal", "needs whole groups in each process", _splits(config))
+    if config.share_prompts:
+        why = "keeps the cache of a prompt for its samples"
+        _refuse_beside("share_prompts", why, _against_a_cache(config))
+    if config.skip_zero_advantages:
+        why = "leaves samples out of the loss"
+        _refuse_beside("skip_zero_advantages", why, _of_all_samples(config))
+
+
+def _refuse_beside(option: str, why: str, others: Iterator[str]) -> None:
+    """Refuse an option beside the first of the `others`, which it does not go with."""
+    for other in others:
+        raise InvalidValueError(
+            f"{option}: True {why}, which does not go with {other}; allowed with it: False"
+        )
+
+
+def _splits(config: Any) -> Iterator[str]:
+    """Yield the batch of a process that splits groups."""
     rows = config.per_device_train_batch_size * config.steps_per_generation
-    most, allowed = config.max_prompt_draws, "a whole number from 2 with groups_with_signal"
-    require(is_whole(most, 2) or not config.groups_with_signal, "max_prompt_draws", allowed, most)
-    quantile = config.top_entropy_quantile
-    refused = {
-        "groups_with_signal: True needs whole groups in each process": {
+    if rows % config.num_generations:
+        yield (
             f"a rollout batch of {rows} completions (per_device_train_batch_size "
             f"{config.per_device_train_batch_size} x steps_per_generation "
             f"{config.steps_per_generation}), no multiple of num_generations "
-            f"{config.num_generations}": rows % config.num_generations,
-        },
-        "share_prompts: True keeps the cache of a prompt for its samples": {
-            "gradient_checkpointing": config.gradient_checkpointing,
-            "fsdp or deepspeed": config.shards_weights,
-            "disable_dropout False, which draws noise for every sample": not config.disable_dropout,
-        },
-        "skip_zero_advantages: True leaves samples out of the loss": {
-            f"loss_type {config.loss_type!r} (only dapo and cispo divide by the tokens of a whole "
-            "rollout batch)": config.loss_type not in ("dapo", "cispo"),
-            f"beta {config.beta!r}, whose penalty all samples have": config.beta != 0.0,
-            "an entropy bonus, which all samples have": config.entropy_coef
-            or config.use_adaptive_entropy,
-            f"top_entropy_quantile {quantile!r}, a quantile over all samples": quantile < 1.0,
-            "use_liger_kernel": config.use_liger_kernel,
-        },
-    }
-    for option, others in refused.items():
-        found = [other for other, given in others.items() if given]
-        if getattr(config, option.partition(":")[0]) and found:
-            wrong = f"{option}, which does not go with {found[0]}"
-            raise InvalidValueError(f"{wrong}; allowed with it: False")
+            f"{config.num_generations}"
+        )
+
+
+def _against_a_cache(config: Any) -> Iterator[str]:
+    """Yield settings with which a prompt cannot be evaluated once for all its samples."""
+    if config.gradient_checkpointing:
+        yield "gradient_checkpointing"
+    if config.shards_weights:
+        yield "fsdp or deepspeed"
+    if not config.disable_dropout:
+        yield "disable_dropout False, which draws noise for every sample"
+
+
+def _of_all_samples(config: Any) -> Iterator[str]:
+    """Yield settings by which a sample without an advantage still changes the loss."""
+    if config.loss_type not in ("dapo", "cispo"):
+        divide = "only dapo and cispo divide by the tokens of a whole rollout batch"
+        yield f"loss_type {config.loss_type!r} ({divide})"
+    if config.beta != 0.0:
+        yield f"beta {config.beta!r}, whose penalty all samples have"
+    if config.entropy_coef or config.use_adaptive_entropy:
+        yield "an entropy bonus, which all samples have"
+    if config.top_entropy_quantile < 1.0:
+        quantile = config.top_entropy_quantile
+        yield f"top_entropy_quantile {quantile!r}, a quantile over all samples"
+    if config.use_liger_kernel:
+        yield "use_liger_kernel"
 
 
 def _check_trackers(names: Sequence[str]) -> None:
     """Refuse unknown trackers; raise MissingDependencyError for those of `TRACKERS` not here."""
-    known = integration_utils.INTEGRATION_TO_CALLBACK
-    here = integration_utils.get_available_reporting_integrations()
+    supported = integration_utils.INTEGRATION_TO_CALLBACK
+    installed = integration_utils.get_available_reporting_integrations()
     for name in names:
-        if name not in known:
-            raise unknown_name("report_to", name, [*known, "none"])
-        if name in TRACKERS and name not in here:
+        if name not in supported:
+            raise unknown_name("report_to", name, [*supported, "none"])
+        if name in TRACKERS and name not in installed:
             raise MissingDependencyError(
                 f"report_to: {name!r} needs the package {name}: pip install {name}"
             )
@@ -300,15 +334,24 @@ def _check_trackers(names: Sequence[str]) -> None:
 
 # Methods of TRL's trainer that are overridden, and those that are called besides.
 _USED = (
-    *("_prepare_inputs", "_generate_and_score_completions", "_generate", "_generate_single_turn"),
-    *("_calculate_rewards", "_compute_loss", "_get_per_token_logps_and_entropies"),
-    *("_save_checkpoint", "_load_optimizer_and_scheduler", "create_model_card"),
+    "_prepare_inputs",
+    "_generate_and_score_completions",
+    "_generate",
+    "_generate_single_turn",
+    "_calculate_rewards",
+    "_compute_loss",
+    "_get_per_token_logps_and_entropies",
+    "_save_checkpoint",
+    "_load_optimizer_and_scheduler",
+    "create_model_card",
 )
 
 
 def check_trl() -> None:
     """Raise MissingDependencyError for a TRL that lacks a method, or reads advantages too early."""
     missing = [name for name in _USED if not hasattr(GRPOTrainer, name)]
+    # The loss's own pass sets the advantages, so it must come before they are read. Nothing but the
+    # text of the method tells the order, and a wrong one would train on old advantages in silence.
     source = inspect.getsource(GRPOTrainer._compute_loss)
     forward = source.find("._get_per_token_logps_and_entropies(")
     if not 0 <= forward < source.find('inputs["advantages"]'):

@@ -26,8 +26,8 @@ from maxatk.models import load_tokenizer, quiet_libraries, refuse_missing_model
 from maxatk.problems import load_problems, problems_by_id
 from maxatk.records import Sample, Score
 from maxatk.settings import from_mapping
-from maxatk.train.log import Reporter
-from maxatk.train.run import finished, fit, lora_config, trainer_settings, with_own
+from maxatk.train.reporter import Reporter
+from maxatk.train.run import finished, fit, lora_config, merged, trainer_settings
 
 # What the weighed loss is made for: a sample a row, and its likelihood.
 _LOSS = {"packing": False, "padding_free": False, "loss_type": "nll", "label_smoothing_factor": 0.0}
@@ -57,16 +57,20 @@ class DistillRecipe:
     def __post_init__(self) -> None:
         whole("k", self.k, 1)
         whole("rounds", self.rounds, 1)
-        samples = self.eval_recipe(self.model, Path(self.out), 0).sampling.samples
-        require(self.run is not None or self.k <= samples, "k", f"at most {samples}", self.k)
-        require(self.run is None or self.rounds == 1, "rounds", "1 with a run", self.rounds)
+        drawing = self.eval_recipe(self.model, Path(self.out), 0)
+        if self.run is None:
+            samples = drawing.sampling.samples
+            require(self.k <= samples, "k", f"at most {samples}", self.k)
+        else:
+            require(self.rounds == 1, "rounds", "1 with a run", self.rounds)
 
     def eval_recipe(self, model: str, out: Path, number: int) -> EvalRecipe:
         """Return how a round draws its samples, with a seed of its own."""
-        own = {"model": model, "problems": self.problems, "out": str(out)}
-        found = from_mapping(EvalRecipe, with_own(self.eval, own, where="eval"), where="eval")
-        sampling = dataclasses.replace(found.sampling, seed=found.sampling.seed + number)
-        return dataclasses.replace(found, sampling=sampling)
+        of_round = {"model": model, "problems": self.problems, "out": str(out)}
+        settings = merged(self.eval, of_round, where="eval")
+        recipe = from_mapping(EvalRecipe, settings, where="eval")
+        sampling = dataclasses.replace(recipe.sampling, seed=recipe.sampling.seed + number)
+        return dataclasses.replace(recipe, sampling=sampling)
 
 
 def distill(recipe: DistillRecipe, *, progress: UnitProgress | None = None) -> Path:
@@ -98,9 +102,9 @@ def distill(recipe: DistillRecipe, *, progress: UnitProgress | None = None) -> P
 
 def config_of(recipe: DistillRecipe, out: Path) -> SFTConfig:
     """Return the settings of TRL's trainer; raise InvalidValueError for one that is not allowed."""
-    own = {"output_dir": str(out), "remove_unused_columns": False, **_LOSS}
-    whole_samples = {"max_length": None, **recipe.trainer}  # TRL would cut them at 1024 tokens
-    return trainer_settings(SFTConfig, whole_samples, **own)
+    of_run = {"output_dir": str(out), "remove_unused_columns": False, **_LOSS}
+    of_recipe = {"max_length": None, **recipe.trainer}  # TRL would cut samples at 1024 tokens
+    return trainer_settings(SFTConfig, of_recipe, of_run)
 
 
 def _round(
@@ -114,8 +118,11 @@ def _round(
     problems = problems_by_id(load_problems(recipe.problems), source=recipe.problems)
     samples = read_records(folder / SAMPLES, Sample)
     scores = read_records(folder / SCORES, Score)
-    found = (Exported(s, samples.get(key), problems.get(s.problem_id)) for key, s in scores.items())
-    rows = sft_rows(found, k=recipe.k)
+    exported = [
+        Exported(score, samples.get(key), problems.get(score.problem_id))
+        for key, score in scores.items()
+    ]
+    rows = sft_rows(exported, k=recipe.k)
     if not rows:
         raise DataError(
             f"{folder}: no problem has samples of different rewards, so there is nothing to distil"
@@ -166,7 +173,8 @@ class WeightedSFTTrainer(SFTTrainer):
         self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
         """Return the weighed loss, as transformers' Trainer calls for it."""
-        weights, labels = inputs.pop("weight"), inputs["labels"][:, 1:]
+        weights = inputs.pop("weight")
+        labels = inputs["labels"][:, 1:]
         outputs = model(
             input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"], use_cache=False
         )

@@ -35,7 +35,8 @@ def plan(config: MaxAtKConfig, *, problems: int | None) -> dict[str, Any]:
     What problems decide is None where they are unknown. Raises InvalidValueError where they are
     fewer than one rollout batch needs, or unknown while `max_steps` is not given.
     """
-    batch, group = config.generation_batch_size, config.num_generations
+    batch = config.generation_batch_size
+    group = config.num_generations
     prompts = batch // group
     # Micro-batches of a process from one rollout batch to the next, and in an epoch; if nobody
     # knows how many problems there are, in the run.
@@ -54,8 +55,10 @@ def plan(config: MaxAtKConfig, *, problems: int | None) -> dict[str, Any]:
     updates = config.max_steps
     if updates <= 0:
         updates = -int(-config.num_train_epochs * updates_an_epoch // 1)
-    full, rest = divmod(updates, updates_an_epoch)
-    batches = full * -(-epoch // reuse) + -(-min(rest * accumulation, epoch) // reuse)
+    full_epochs, updates_after = divmod(updates, updates_an_epoch)
+    micro_batches_after = min(updates_after * accumulation, epoch)
+    # An epoch ends a rollout batch, however much of it was reused.
+    batches = full_epochs * -(-epoch // reuse) + -(-micro_batches_after // reuse)
     return {
         "processes": int(os.environ.get("WORLD_SIZE", "1")),
         "problems": problems,
@@ -79,16 +82,21 @@ def preview(recipe: TrainRecipe) -> Preview:
     refuse_missing_folder(recipe.model)
     problems = None if recipe.problems in BENCHMARKS else load_problems(recipe.problems)
     arithmetic = plan(config, problems=None if problems is None else len(problems))
-    longest, unchecked, chat = None, "", False
+    longest: int | None = None
+    unchecked = ""
+    chat = False
     try:
-        if not os.path.isdir(recipe.model) and (reason := why_missing(recipe.model)):
+        reason = None if os.path.isdir(recipe.model) else why_missing(recipe.model)
+        if reason is not None:
             raise OSError(reason)
         model = AutoConfig.from_pretrained(recipe.model)
         check_model(config, model, recipe.model)
         if problems is not None:
             tokenizer = load_tokenizer(recipe.model, prompt=recipe.prompt)
-            lengths = (len(prompt_ids(tokenizer, p.prompt, recipe.prompt)) for p in problems)
-            longest, chat = max(lengths), tokenizer.chat_template is not None
+            longest = max(
+                len(prompt_ids(tokenizer, problem.prompt, recipe.prompt)) for problem in problems
+            )
+            chat = tokenizer.chat_template is not None
     except OSError as error:
         if os.path.isdir(recipe.model):
             raise MissingFileError(f"model: {recipe.model!r}: {error}") from error
@@ -107,10 +115,12 @@ def _tried(
             return {}
         for reward in rewards:
             reward.check(problems)
-    shown = [problems[n % len(problems)] for n in range(3)]
-    texts = ["", "1", shown[2].answer or "I do not know."]
+    three = [problems[n % len(problems)] for n in range(3)]
+    texts = ["", "1", three[2].answer or "I do not know."]
     completions = [[{"role": "assistant", "content": text}] if chat else text for text in texts]
-    columns = to_dataset(shown, chat=chat, prompt=recipe.prompt).to_dict()
+    columns = to_dataset(three, chat=chat, prompt=recipe.prompt).to_dict()
     prompts = columns.pop("prompt")
-    tried = [reward.try_out(prompts, completions, columns) for reward in rewards]
-    return {name: values for found in tried for name, values in found.items()}
+    values_by_name: dict[str, list[float | str | None]] = {}
+    for reward in rewards:
+        values_by_name |= reward.try_out(prompts, completions, columns)
+    return values_by_name

@@ -25,7 +25,7 @@ from maxatk.rewards.reward import columns_of
 from maxatk.rewards.specification import describe_reward
 from maxatk.settings import from_mapping, masked
 from maxatk.train.config import MaxAtKConfig
-from maxatk.train.log import Reporter
+from maxatk.train.reporter import Reporter
 from maxatk.train.trainer import MaxAtKTrainer
 from maxatk.verifier import Verifier, VerifierSettings
 
@@ -118,7 +118,8 @@ def train(
 def fit(trainer: Any, recipe: Any, out: Path, about: Mapping[str, Any]) -> None:
     """Train into the folder `out`, on from its last checkpoint; write model and record there."""
     trainer.remove_callback(PrinterCallback)
-    started, main = time.monotonic(), trainer.is_world_process_zero()
+    started = time.monotonic()
+    main = trainer.is_world_process_zero()
     record = {"recipe": masked(dataclasses.asdict(recipe)), "environment": environment(), **about}
     if main:
         out.mkdir(parents=True, exist_ok=True)
@@ -174,36 +175,42 @@ def to_dataset(
 
 def check_settings(recipe: TrainRecipe) -> MaxAtKConfig:
     """Return the trainer's settings; raise InvalidValueError for one that is not allowed."""
-    own: dict[str, Any] = {"output_dir": recipe.out}
+    run_settings: dict[str, Any] = {"output_dir": recipe.out}
     if recipe.prompt.template_arguments:
         if "chat_template_kwargs" in recipe.trainer:
             raise InvalidValueError(
                 "trainer.chat_template_kwargs: is prompt.template_arguments; leave it out"
             )
-        own["chat_template_kwargs"] = dict(recipe.prompt.template_arguments)
-    return trainer_settings(MaxAtKConfig, recipe.trainer, **own)
+        run_settings["chat_template_kwargs"] = dict(recipe.prompt.template_arguments)
+    return trainer_settings(MaxAtKConfig, recipe.trainer, run_settings)
 
 
-def trainer_settings(kind: type[Settings], given: Mapping[str, Any], **own: Any) -> Settings:
+def trainer_settings(
+    kind: type[Settings], of_recipe: Mapping[str, Any], of_run: Mapping[str, Any]
+) -> Settings:
     """Return settings of TRL; raise InvalidValueError for what the run sets or is not allowed."""
     for name, (only, why) in _ALONE.items():
-        value = given.get(name, only)
+        value = of_recipe.get(name, only)
         require(value == only, f"trainer.{name}", f"{only!r} in a recipe, {why}", value)
-    filled = with_own(given, {**own, "disable_tqdm": True}, where="trainer")
-    return _of_library(kind, filled, where="trainer")
+    # The run has a progress of its own, which a bar of TRL's would run through.
+    settings = merged(of_recipe, {**of_run, "disable_tqdm": True}, where="trainer")
+    return _of_library(kind, settings, where="trainer")
 
 
-def with_own(given: Mapping[str, Any], own: Mapping[str, Any], *, where: str) -> dict[str, Any]:
+def merged(
+    of_recipe: Mapping[str, Any], of_run: Mapping[str, Any], *, where: str
+) -> dict[str, Any]:
     """Return settings with those of the run itself; raise InvalidValueError for one of these."""
-    for name in own:
-        if name in given:
+    for name in of_run:
+        if name in of_recipe:
             raise InvalidValueError(f"{where}.{name}: is set by the run itself; leave it out")
-    return {**given, **own}
+    return {**of_recipe, **of_run}
 
 
-def _of_library(kind: type[Settings], given: Mapping[str, Any], *, where: str) -> Settings:
+def _of_library(kind: type[Settings], settings: Mapping[str, Any], *, where: str) -> Settings:
+    """Return settings of a library's class, with its errors about values as ours."""
     try:
-        return from_mapping(kind, given, where=where)
+        return from_mapping(kind, settings, where=where)
     except MaxAtKError:
         raise
     except (TypeError, ValueError) as error:  # about a value that only the library knows
@@ -214,20 +221,29 @@ def finished(out: Path, recipe: Any) -> bool:
     """Say whether a recipe's training has ended; raise InvalidValueError for that of another."""
     if not (out / folders.TRAIN_RECORD).is_file():
         return False
-    found = folders.read_training(out)
-    if "log_history" not in found and folders.last_checkpoint(out) is None:
+    record = folders.read_training(out)
+    has_ended = "log_history" in record  # which is written when the training ends
+    if not has_ended and folders.last_checkpoint(out) is None:
         return False  # nothing of that training was kept, so that any other may take its place
-    before, now = found.get("recipe", {}), dataclasses.asdict(recipe)
-    old, new = before.get("trainer") or {}, now.get("trainer") or {}
-    longer = {
-        name: new[name]
-        for name in ("max_steps", "num_train_epochs")
-        if is_number(old.get(name)) and is_number(new.get(name)) and 0 < old[name] < new[name]
-    }
-    folders.refuse_other_settings(out, {**before, "trainer": {**old, **longer}}, now)
+    before = record.get("recipe", {})
+    now = dataclasses.asdict(recipe)
+    longer = _longer(before.get("trainer") or {}, now.get("trainer") or {})
+    extended = {**before, "trainer": {**(before.get("trainer") or {}), **longer}}
+    folders.refuse_other_settings(out, extended, now)
     if longer and folders.last_checkpoint(out) is None:
         raise InvalidValueError(
             f"{out}: holds no checkpoint from which its training could be extended; trainer."
             "save_strategy and save_steps say when one is kept"
         )
-    return "log_history" in found and not longer  # it is written when the training ends
+    return has_ended and not longer
+
+
+def _longer(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the lengths of a training that are larger now than they were."""
+    longer = {}
+    for name in ("max_steps", "num_train_epochs"):
+        old = before.get(name)
+        new = now.get(name)
+        if is_number(old) and is_number(new) and 0 < old < new:
+            longer[name] = new
+    return longer

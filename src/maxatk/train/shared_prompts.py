@@ -25,16 +25,27 @@ _ROUNDING = {torch.float16: 0.01, torch.bfloat16: 0.05}
 def refuse_unshareable(model: PretrainedConfig) -> None:
     """Raise InvalidValueError for a config of models whose prompts cannot be evaluated apart."""
     text = model.get_text_config(decoder=True)
-    ropes = getattr(text, "rope_parameters", None) or {}
-    sets = (each for each in (ropes, *ropes.values()) if isinstance(each, Mapping))  # or of layers
-    for rope in _ROPE_OF_LENGTH & {str(each.get("rope_type", each.get("type"))) for each in sets}:
-        why = f"whose RoPE is {rope!r}: the length of a completion would move its prompt"
-        require(False, "share_prompts", f"False with a {text.model_type} model {why}", True)
-    found = MODEL_FOR_CAUSAL_LM_MAPPING.get(type(text), None)
+    allowed = f"False with a {text.model_type} model"
+    rope = _rope_of_length(text)
+    why = f"whose RoPE is {rope!r}: the length of a completion would move its prompt"
+    require(rope is None, "share_prompts", f"{allowed} {why}", True)
+    model_class = MODEL_FOR_CAUSAL_LM_MAPPING.get(type(text), None)
     layers = {type(layer).__name__ for layer in DynamicCache(config=text).layers}
-    plain = layers <= _PLAIN_LAYERS and not getattr(found, "_is_stateful", False)
+    plain = layers <= _PLAIN_LAYERS and not getattr(model_class, "_is_stateful", False)
     why = "of this config, whose cache has more than keys and values"
-    require(plain, "share_prompts", f"False with a {text.model_type} model {why}", True)
+    require(plain, "share_prompts", f"{allowed} {why}", True)
+
+
+def _rope_of_length(text: Any) -> str | None:
+    """Return the kind of a config's rotation that depends on the whole length, None for none."""
+    parameters = getattr(text, "rope_parameters", None) or {}
+    # The parameters of all layers, or a mapping of them for each kind of layer.
+    for rope in (parameters, *parameters.values()):
+        if isinstance(rope, Mapping):
+            kind = str(rope.get("rope_type", rope.get("type")))
+            if kind in _ROPE_OF_LENGTH:
+                return kind
+    return None
 
 
 def refuse_differences(
@@ -95,18 +106,19 @@ class SharedPasses:
     compared: bool = False
 
     def run(
-        self, ordinary: Callable[..., Any], unwrapped: Any, model: Any, *given: Any, **more: Any
+        self, ordinary: Callable[..., Any], unwrapped: Any, model: Any, *arguments: Any, **more: Any
     ) -> Any:
         """Return what TRL's `ordinary` pass returns for these arguments, by shared prompts."""
-        input_ids, attention_mask, logits_to_keep, *_ = given
+        input_ids, attention_mask, logits_to_keep, *_ = arguments
         sharing = SharedPrompts(model, unwrapped, logits_to_keep)
-        found = ordinary(sharing, *given, **more)
+        outputs = ordinary(sharing, *arguments, **more)
         if sharing.used and not self.compared:
-            shared, mask = found[0].detach()[self.rows], attention_mask[self.rows]
-            kept = shared.size(1)
+            shared_logps = outputs[0].detach()[self.rows]
+            mask = attention_mask[self.rows]
+            length = shared_logps.size(1)
             with torch.no_grad():
-                plain = ordinary(model, input_ids[self.rows], mask, kept)[0]
+                plain_logps = ordinary(model, input_ids[self.rows], mask, length)[0]
             weights = {weight.dtype for weight in model.parameters()}
-            refuse_differences(shared, plain, mask[:, -kept:], weights=weights)
+            refuse_differences(shared_logps, plain_logps, mask[:, -length:], weights=weights)
             self.compared = True
-        return found
+        return outputs

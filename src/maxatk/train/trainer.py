@@ -5,7 +5,7 @@ The order of calls, where * marks a method of TRL that is overridden here and + 
 
     training_step*                              one micro-batch
       _prepare_inputs*                          a new rollout batch, or a slice of the buffer
-        _generate_and_score_completions*        a `Rollout` and its advantages
+        _generate_and_score_completions*        a `RolloutBatch` and its advantages
           _generate+                          again for groups without a signal, if asked to
             _generate_single_turn+            completions of this package's loop, or of TRL; the
                                               loop hands those that end to the verifier
@@ -22,13 +22,14 @@ import dataclasses
 import functools
 import inspect
 import warnings
-from collections.abc import Sized
+from collections.abc import Mapping, Sized
 from pathlib import Path
 from typing import Any, ClassVar
 
 import msgspec
 import numpy as np
 import torch
+from accelerate.utils import gather_object
 from transformers import AutoConfig
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from trl import GRPOTrainer
@@ -36,15 +37,18 @@ from trl import GRPOTrainer
 from maxatk.check import require
 from maxatk.errors import InvalidValueError
 from maxatk.folders import atomic_write
-from maxatk.statistics import symptoms
-from maxatk.statistics.groups import group_values
 from maxatk.train import batch as batches
-from maxatk.train import log
-from maxatk.train.batch import BEHAVIOUR_LOGPS, GROUP_ROW, Batch
+from maxatk.train.batch import BEHAVIOUR_LOGPS, GROUP_ROW, MicroBatch
 from maxatk.train.config import MaxAtKConfig, check_model, check_processes, check_prompts, check_trl
-from maxatk.train.record import Record
-from maxatk.train.rollouts import Rollout, RolloutTrainer
+from maxatk.train.model_card import describe_training
+from maxatk.train.record_callback import RecordCallback, text_of_prompt
+from maxatk.train.rollout_batch import RolloutBatch, Scored
+from maxatk.train.rollout_trainer import RolloutTrainer
 from maxatk.train.shared_prompts import SharedPasses
+from maxatk.train.verdicts import log_outcomes
+from maxatk.training import Step, ratio_values
+from maxatk.training.keys import SILENT
+from maxatk.training.symptoms import values
 
 
 class MaxAtKTrainer(RolloutTrainer):
@@ -58,10 +62,13 @@ class MaxAtKTrainer(RolloutTrainer):
     model does not go with the settings; MissingDependencyError for a TRL that lacks what is used.
     """
 
-    _name, _tag_names = "maxatk", ("trl", "maxatk", "best-of-n")  # of TRL's model card
+    # Of TRL's model card.
+    _name = "maxatk"
+    _tag_names = ("trl", "maxatk", "best-of-n")
     _paper: ClassVar[dict[str, str]] = {}
-    _buffered_inputs: Any
-    _rollout: Rollout  # the one that is trained on, from the first one on
+
+    _buffered_inputs: Any  # of TRL: the micro-batches of the rollout batch
+    _rollout: RolloutBatch  # the one that is trained on, from the first one on
 
     def __init__(
         self, model: Any, reward_funcs: Any = None, args: Any = None, *more: Any, **others: Any
@@ -70,9 +77,9 @@ class MaxAtKTrainer(RolloutTrainer):
         if not isinstance(args, MaxAtKConfig):
             raise InvalidValueError(f"args: must be a MaxAtKConfig, got {type(args).__name__}")
         if args.share_prompts or args.rollouts == "own":  # before the weights are loaded
-            named = isinstance(model, str)
-            model_config = AutoConfig.from_pretrained(model) if named else model.config
-            check_model(args, model_config, model if named else None)
+            folder = model if isinstance(model, str) else None
+            model_config = model.config if folder is None else AutoConfig.from_pretrained(folder)
+            check_model(args, model_config, folder)
         super().__init__(model, reward_funcs, args, *more, **others)
         if isinstance(self.train_dataset, Sized):
             check_prompts(self.args, len(self.train_dataset), called="train_dataset")
@@ -80,16 +87,18 @@ class MaxAtKTrainer(RolloutTrainer):
         skips = args.skip_zero_advantages and self.aux_loss_enabled
         allowed = "False with a model whose router has an auxiliary loss, which all samples have"
         require(not skips, "skip_zero_advantages", allowed, skips)
-        self._scale = self._objective.scale()
-        self._record = Record(self) if args.log_groups else None
-        if self._record:
-            self.add_callback(self._record)
-        size = args.per_device_train_batch_size
-        # As many as a group has, spread over prompts, between which the padding differs.
-        compared = slice(0, size, max(1, size // args.num_generations))
-        self._shared = SharedPasses(compared) if args.share_prompts else None
+        self._record_callback: RecordCallback | None = None
+        if args.log_groups:
+            self._record_callback = RecordCallback()
+            self.add_callback(self._record_callback)
+        self._shared: SharedPasses | None = None
+        if args.share_prompts:
+            size = args.per_device_train_batch_size
+            # As many as a group has, spread over prompts, between which the padding differs.
+            compared = slice(0, size, max(1, size // args.num_generations))
+            self._shared = SharedPasses(compared)
         self._sampler: Any = None  # of a training that has begun on a set with a length
-        self._batch_in_loss: Batch | None = None  # until the loss's own pass over it
+        self._batch_in_loss: MicroBatch | None = None  # until the loss's own pass over it
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
         """Train as TRL does; refuse to end without a step, and warn without any signal."""
@@ -100,7 +109,7 @@ class MaxAtKTrainer(RolloutTrainer):
                 f"train_dataset: ended before the first rollout batch, of {needed} prompts, so no "
                 "step was taken; allowed: more prompts or a smaller batch"
             )
-        if min(symptoms.values(self.state.log_history, symptoms.SILENT), default=0) == 1:
+        if min(values(self.state.log_history, SILENT), default=0) == 1:
             warnings.warn(
                 "train: every group of the training had equal rewards or none, so that all "
                 "advantages were 0 and the rewards changed nothing",
@@ -117,47 +126,81 @@ class MaxAtKTrainer(RolloutTrainer):
         """Write TRL's model card, and into it the method, its k and what the log shows."""
         super().create_model_card(model_name=model_name, **kwargs)
         if self.is_world_process_zero():
-            log.describe_training(self)
+            describe_training(self)
 
-    def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> Batch:
-        training, metrics = self.model.training, self._mode_metrics
+    def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> MicroBatch:
+        training = self.model.training
+        metrics = self._mode_metrics
         with self._clock.measure("rollout", metrics):
-            rollout, scored, output = self._draw(inputs)
-        fresh = rollout.advantages(self._objective)
+            drawn, scored, output = self._draw(inputs)
+        log_ratios = None
         if training:
-            self._scale.observe(fresh)
-            self._rollout = rollout = dataclasses.replace(rollout, step=self.state.global_step)
-        if training and self.args.behaviour == "sampler":
-            fresh = rollout.advantages(self._objective, log_ratios=self._ratios_to_sampler(output))
-        scaled = self._scaled(fresh)
+            self._rollout = dataclasses.replace(drawn, step=self.state.global_step)
+            if self.args.behaviour == "sampler":
+                log_ratios = self._ratios_to_sampler(output)
+        texts = _by_group(scored.texts, drawn.size)
+        step = self._learner.step(drawn, texts, log_ratios=log_ratios, held_out=not training)
+        self._log_values(step.metrics)
+        for reward in self.reward_funcs:
+            log_outcomes(metrics, reward, self.accelerator)
         rows = len(output["advantages"])
         first = self.accelerator.process_index * rows
+        scaled = step.advantages.reshape(-1)
         _set_advantages(output, scaled[first : first + rows])
-        logged = self._logs["advantages"]  # of TRL
+        # TRL has logged its own advantages for its table of completions.
+        logged = self._logs["advantages"]
         for _ in range(min(len(scaled), len(logged))):
             logged.pop()
         logged.extend(scaled.tolist())
-        shape = rollout.rewards.shape
-        texts = np.array(scored.texts, dtype=object).reshape(shape).tolist()
-        found = group_values(rollout.rewards, scaled.reshape(shape), texts, k=rollout.k)
-        for name, value in found.items():
-            metrics[name].append(value)
-        for reward in self.reward_funcs:
-            log.log_outcomes(metrics, reward, self.accelerator)
         if not training:
             return output
-        if self._record:
-            lengths = self.accelerator.gather(output["completion_mask"].sum(dim=1)).cpu().numpy()
-            self._record.add(rollout, scored, inputs, {"advantage": scaled, "tokens": lengths})
+        if self._record_callback is not None:
+            self._record_groups(drawn, scored, step, inputs, output)
         output[GROUP_ROW] = torch.arange(first, first + rows, device=output["advantages"].device)
         if self.args.form == "reinforce" and "old_per_token_logps" in output:
             old = output.pop("old_per_token_logps")  # the surrogate is to have no ratio
             output.setdefault(BEHAVIOUR_LOGPS, old)
         return output
 
-    def _ratios_to_sampler(self, output: Batch) -> np.ndarray:
+    def _record_groups(
+        self,
+        drawn: RolloutBatch,
+        scored: Scored,
+        step: Step,
+        inputs: list[dict[str, Any]],
+        output: MicroBatch,
+    ) -> None:
+        """Write the first groups of a rollout batch into the record; `inputs` are local rows."""
+        # Every process gathers, whether or not it writes.
+        lengths = self.accelerator.gather(output["completion_mask"].sum(dim=1)).cpu().numpy()
+        ids = gather_object([row.get("problem_id") for row in inputs])
+        assert self._record_callback is not None
+        record = self._record_callback.record
+        if record is None:
+            return
+        n = drawn.size
+        count = drawn.rewards.size  # of the last rows that TRL has logged
+        prompts = list(self._logs["prompt"])[-count:]
+        by_name = {
+            name: np.array(list(column)[-count:]).reshape(drawn.rewards.shape)
+            for name, column in self._logs["rewards"].items()
+        }
+        record.add(
+            self.state.global_step + 1,
+            drawn,
+            step.advantages,
+            prompts=[text_of_prompt(prompt) for prompt in prompts[::n]],
+            texts=_by_group(scored.texts, n),
+            ids=ids[::n],
+            tokens=_by_group(lengths.tolist(), n),
+            rewards=by_name if len(by_name) > 1 else {},
+            tests=_by_group(scored.tests, n),
+        )
+
+    def _ratios_to_sampler(self, output: MicroBatch) -> np.ndarray:
         """Return the log ratios (P, n) to the probabilities of the sampler, before any step."""
-        sampled, old = output["sampling_per_token_logps"], output["old_per_token_logps"]
+        sampled = output["sampling_per_token_logps"]
+        old = output["old_per_token_logps"]
         # Where vLLM has none the ratio at sampling is one, as in TRL's own.
         output[BEHAVIOUR_LOGPS] = torch.where(sampled.isnan(), old, sampled)
         local = batches.log_ratios(output, old)
@@ -166,12 +209,13 @@ class MaxAtKTrainer(RolloutTrainer):
             output["importance_sampling_ratio"] = torch.ones_like(factor)
         return self._logged_ratios(self.accelerator.gather(local))
 
-    def _prepare_inputs(self, generation_batch: dict[str, Any]) -> Batch:
+    def _prepare_inputs(self, generation_batch: dict[str, Any]) -> MicroBatch:
         before = self._buffered_inputs
-        inputs: Batch = super()._prepare_inputs(generation_batch)
-        if not (self.model.training and self._objective.needs_ratios):
+        inputs: MicroBatch = super()._prepare_inputs(generation_batch)
+        if not (self.model.training and self._learner.objective.needs_ratios):
             return inputs
-        if self._buffered_inputs is not before and self.args.whole_groups:
+        is_fresh = self._buffered_inputs is not before
+        if is_fresh and self.args.whole_groups:
             rows = torch.cat([batch[GROUP_ROW] for batch in self._buffered_inputs])
             arranged = batches.in_whole_groups(self._buffered_inputs, rows, self.num_generations)
             if arranged is not None:
@@ -180,17 +224,20 @@ class MaxAtKTrainer(RolloutTrainer):
         if self._is_stale() and not self._rollout.whole:
             with self._clock.measure("refresh", self._metrics["train"]), torch.no_grad():
                 self._refresh_advantages()
-        buffered: list[Batch] = self._buffered_inputs
+        # TRL has chosen its slice of the buffer before the buffer was changed.
+        buffered: list[MicroBatch] = self._buffered_inputs
         return buffered[self._step % self.args.steps_per_generation]
 
     def _is_stale(self) -> bool:
+        """Return whether the buffer's advantages are those of an earlier policy."""
         return self._rollout.step != self.state.global_step
 
     def _refresh_advantages(self) -> None:
         """Set the advantages of every buffered sample from the ratios under today's policy."""
-        buffered: list[Batch] = self._buffered_inputs
+        buffered: list[MicroBatch] = self._buffered_inputs
         forward = GRPOTrainer._get_per_token_logps_and_entropies
-        others, local = inspect.signature(forward).parameters, []  # such as images
+        names = inspect.signature(forward).parameters  # such as those of images
+        local_ratios = []
         for batch in buffered:
             logps, *_ = self._get_per_token_logps_and_entropies(
                 self.model,
@@ -198,36 +245,40 @@ class MaxAtKTrainer(RolloutTrainer):
                 torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1),
                 batch["completion_ids"].size(1),
                 batch_size=self.args.per_device_train_batch_size,
-                **{name: batch[name] for name in others if batch.get(name) is not None},
+                **{name: batch[name] for name in names if batch.get(name) is not None},
             )
-            local.append(batches.log_ratios(batch, logps))
+            local_ratios.append(batches.log_ratios(batch, logps))
+        # TRL has shuffled the samples, so that their places put a group together again.
         rows = self.accelerator.gather(torch.cat([batch[GROUP_ROW] for batch in buffered])).cpu()
-        found = torch.empty(self._rollout.rewards.size, dtype=torch.float64)
-        found[rows] = self.accelerator.gather(torch.cat(local)).double().cpu()
-        log_ratios = self._logged_ratios(found)
-        fresh = self._scaled(self._rollout.advantages(self._objective, log_ratios=log_ratios))
+        ratios = torch.empty(self._rollout.rewards.size, dtype=torch.float64)
+        ratios[rows] = self.accelerator.gather(torch.cat(local_ratios)).double().cpu()
+        log_ratios = self._logged_ratios(ratios)
+        fresh = self._learner.advantages(self._rollout, log_ratios).reshape(-1)
         for batch in buffered:
             _set_advantages(batch, fresh[batch[GROUP_ROW].cpu().numpy()])
         self._rollout = dataclasses.replace(self._rollout, step=self.state.global_step)
 
-    def _scaled(self, advantages: np.ndarray) -> np.ndarray:
-        """Return advantages (P, n) as the loss gets them, (P * n,)."""
-        return self._scale.factor(advantages.shape[1]) * advantages.reshape(-1)
+    def _log_values(self, logged: Mapping[str, float]) -> None:
+        metrics = self._mode_metrics
+        for name, value in logged.items():
+            metrics[name].append(value)
 
     def _logged_ratios(self, log_ratios: torch.Tensor) -> np.ndarray:
         """Return log ratios of whole groups as an array (P, n), and log them."""
         groups = log_ratios.double().cpu().numpy().reshape(-1, self.num_generations)
         clamp = self.args.delta_clamp
-        log.log_ratios(self._metrics["train"], groups, k=self._rollout.k, clamp=clamp)
+        self._log_values(ratio_values(groups, clamp=clamp, k=self._rollout.k))
         return groups
 
-    def _compute_loss(self, model: Any, inputs: Batch) -> torch.Tensor:
+    def _compute_loss(self, model: Any, inputs: MicroBatch) -> torch.Tensor:
         training = self.model.training
-        skips = training and self.args.skip_zero_advantages
-        if skips and not (self._is_stale() and self._rollout.whole):  # where the pass sets them
+        # Advantages that the loss's own pass will set say nothing yet of which samples are idle.
+        set_in_loss = training and self._is_stale() and self._rollout.whole
+        if training and self.args.skip_zero_advantages and not set_in_loss:
             count = (inputs["advantages"] != 0).sum().clamp(min=1)[None]
             # Every process keeps as many, because TRL gathers one value a sample of all of them.
-            inputs = batches.of_most_signal(inputs, int(self.accelerator.gather(count).max()))
+            most = int(self.accelerator.gather(count).max())
+            inputs = batches.of_most_signal(inputs, most)
         if training and batches.behaviour_logps(inputs) is not None:
             self._batch_in_loss = inputs
         return super()._compute_loss(model, inputs)
@@ -235,30 +286,33 @@ class MaxAtKTrainer(RolloutTrainer):
     def _get_per_token_logps_and_entropies(self, model: Any, *args: Any, **kwargs: Any) -> Any:
         forward = super()._get_per_token_logps_and_entropies
         if self._shared is not None:
-            inner = self.accelerator.unwrap_model(model)
-            forward = functools.partial(self._shared.run, forward, inner)
-        found = forward(model, *args, **kwargs)
-        batch, self._batch_in_loss = self._batch_in_loss, None
+            unwrapped = self.accelerator.unwrap_model(model)
+            forward = functools.partial(self._shared.run, forward, unwrapped)
+        logps_and_entropies = forward(model, *args, **kwargs)
+        # TRL calls this for several passes; only the loss's own one sets advantages.
+        batch = self._batch_in_loss
+        self._batch_in_loss = None
         if batch is not None and self._is_stale():
-            self._read_ratios(batch, batches.log_ratios(batch, found[0].detach()))
-        return found
+            logps = logps_and_entropies[0].detach()
+            self._read_ratios(batch, batches.log_ratios(batch, logps))
+        return logps_and_entropies
 
-    def _read_ratios(self, batch: Batch, log_ratios: torch.Tensor) -> None:
+    def _read_ratios(self, batch: MicroBatch, log_ratios: torch.Tensor) -> None:
         """Log the ratios of the loss's own pass; set the advantages of whole groups by them."""
-        seen = self.accelerator.gather(log_ratios)
+        of_all_processes = self.accelerator.gather(log_ratios)
         if self._rollout.whole:
-            self._logged_ratios(seen)  # of all processes
-            own = log_ratios.double().cpu().numpy().reshape(-1, self.num_generations)
+            self._logged_ratios(of_all_processes)
+            local = log_ratios.double().cpu().numpy().reshape(-1, self.num_generations)
             groups = self._rollout.at(batch[GROUP_ROW].cpu().numpy())
-            fresh = self._scaled(groups.advantages(self._objective, log_ratios=own))
-            _set_advantages(batch, fresh)
-        elif not self._objective.needs_ratios:  # otherwise an extra pass has given them
-            ratios, clamp = seen.double().cpu().numpy(), self.args.delta_clamp
-            log.log_ratios(self._metrics["train"], ratios, clamp=clamp)
+            _set_advantages(batch, self._learner.advantages(groups, local).reshape(-1))
+        elif not self._learner.objective.needs_ratios:  # otherwise an extra pass has given them
+            ratios = of_all_processes.double().cpu().numpy()
+            self._log_values(ratio_values(ratios, clamp=self.args.delta_clamp))
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
         # transformers pickles the settings beside the weights, the token of the hub in clear.
-        token, self.args.hub_token = self.args.hub_token, None
+        token = self.args.hub_token
+        self.args.hub_token = None
         try:
             super()._save(output_dir, state_dict)
         finally:
@@ -268,14 +322,18 @@ class MaxAtKTrainer(RolloutTrainer):
         # Before TRL's own files, of which the last tells a complete checkpoint.
         folder = Path(self._get_output_dir(trial=trial))
         checkpoint = folder / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
-        if self._step % (self.args.steps_per_generation * self.num_iterations) != 0:
+        within_rollout_batch = self._step % (self.args.steps_per_generation * self.num_iterations)
+        if within_rollout_batch:
             checkpoint.mkdir(parents=True, exist_ok=True)
+            state = {
+                "step": self._step,
+                "slices": self._buffered_inputs,
+                "rollout_batch": msgspec.to_builtins(self._rollout, enc_hook=np.ndarray.tolist),
+            }
             with atomic_write(self._buffer_file(checkpoint)) as partial:
-                rollout = msgspec.to_builtins(self._rollout, enc_hook=np.ndarray.tolist)
-                state = {"step": self._step, "slices": self._buffered_inputs, "rollout": rollout}
                 torch.save(state, partial)
         if self.args.should_save:
-            self._scale.save(checkpoint)
+            self._learner.save(checkpoint)
         super()._save_checkpoint(model, trial)
 
     def _get_train_sampler(self, *args: Any, **kwargs: Any) -> Any:
@@ -286,19 +344,23 @@ class MaxAtKTrainer(RolloutTrainer):
         super()._load_optimizer_and_scheduler(checkpoint)
         if checkpoint is None:
             return
-        if self._sampler is not None and self._sampler.shuffle:  # once for every epoch
+        # transformers skips the batches of the epochs that are done without shuffling for them, so
+        # the order of the prompts would be that of the first epoch again.
+        if self._sampler is not None and self._sampler.shuffle:
             for _ in range(int(self.state.epoch or 0)):
                 torch.randperm(self._sampler.num_samples, generator=self._sampler.generator)
-        folder, device = Path(checkpoint), self.accelerator.device
+        folder = Path(checkpoint)
+        self._learner.load(folder)
+        device = self.accelerator.device
         if device.type == "cpu":  # torch.load knows no number of a CPU
             device = torch.device("cpu")
-        self._scale.load(folder)
         file = self._buffer_file(folder)
         if file.is_file():
             state = torch.load(file, map_location=device, weights_only=True)
-            self._step, self._buffered_inputs = state["step"], state["slices"]
+            self._step = state["step"]
+            self._buffered_inputs = state["slices"]
             self._rollout = msgspec.convert(
-                state["rollout"], Rollout, dec_hook=lambda _, values: np.array(values)
+                state["rollout_batch"], RolloutBatch, dec_hook=lambda _, values: np.array(values)
             )
         elif list(folder.glob("buffer-*-of-*.pt")):
             warnings.warn(
@@ -308,10 +370,16 @@ class MaxAtKTrainer(RolloutTrainer):
             )
 
     def _buffer_file(self, checkpoint: Path) -> Path:
-        world, rank = self.accelerator.num_processes, self.accelerator.process_index
+        world = self.accelerator.num_processes
+        rank = self.accelerator.process_index
         return checkpoint / f"buffer-{rank}-of-{world}.pt"
 
 
-def _set_advantages(batch: Batch, values: np.ndarray) -> None:
+def _by_group(flat: list[Any], size: int) -> list[list[Any]]:
+    return [flat[first : first + size] for first in range(0, len(flat), size)]
+
+
+def _set_advantages(batch: MicroBatch, advantages: np.ndarray) -> None:
     like = batch["advantages"]
-    batch["advantages"] = torch.from_numpy(np.ascontiguousarray(values)).to(like.device, like.dtype)
+    tensor = torch.from_numpy(np.ascontiguousarray(advantages))
+    batch["advantages"] = tensor.to(like.device, like.dtype)

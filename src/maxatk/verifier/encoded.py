@@ -6,6 +6,7 @@ one hash, takes quadratic time to build, and a value of one byte takes many time
 
 from __future__ import annotations
 
+import cmath
 import hashlib
 import itertools
 import math
@@ -17,31 +18,127 @@ MOST = 200  # characters of an excerpt
 
 _SHORT = 32  # bytes that stand for themselves; longer content is replaced by its hash
 _CONTAINERS = {b"l": b"l", b"t": b"t", b"S": b"S", b"z": b"S", b"d": b"d"}  # sets equal frozensets
+_NUMBERS = (b"T", b"F", b"i", b"f", b"c")
 _LONGEST_NUMBER = 64  # bytes of an encoded number that is written out
 _BRACKETS = {b"l": ("[", "]"), b"t": ("(", ")"), **dict.fromkeys((b"S", b"z", b"d"), ("{", "}"))}
 
 
-def same_value(data: bytes, expected: bytes) -> bool:
+def same_value(
+    data: bytes, expected: bytes, *, tolerance: float = 0.0, list_depth: int = 0
+) -> bool:
     """Say whether two encodings hold values that are equal by `==`; what is no encoding is not.
 
-    Linear in both (n log n where they hold sets or dicts); `expected` is trusted to be small.
+    Floats may differ by `tolerance`, absolute or relative, where they are the value, its items or
+    values of its dicts, at any depth; not in sets and keys. A tuple counts as a list if it lies
+    less than `list_depth` deep. Linear in both (n log n where they hold sets or dicts); `expected`
+    is trusted to be small.
     """
     if data == expected:
-        return b"nan" not in data or _digest(data, len(data)) is not None
-    wanted = _digest(expected, len(expected))
-    return wanted is not None and _digest(data, wanted[1]) == wanted
+        return b"nan" not in data or _digest(data, len(data)) is not None  # nan equals nothing
+    wanted = _digest(expected, len(expected), list_depth)
+    if wanted is None:
+        return False
+    _, elements = wanted
+    digest = _digest(data, elements, list_depth)
+    if digest is None or digest == wanted or tolerance == 0:
+        return digest == wanted
+    return _Tolerant(data, expected, tolerance=tolerance, list_depth=list_depth).equal()
 
 
-def _digest(data: bytes, most: int) -> tuple[bytes, int] | None:
+class _Tolerant:
+    """Two encodings walked side by side; `_digest` has said that both hold values."""
+
+    def __init__(self, data: bytes, expected: bytes, *, tolerance: float, list_depth: int) -> None:
+        self._data = data
+        self._expected = expected
+        self._tolerance = tolerance
+        self._list_depth = list_depth
+
+    def equal(self) -> bool:
+        """Say whether the values are equal but for floats that are close."""
+        try:
+            self._walk(0, 0, 0)
+        except (ValueError, OverflowError):  # the latter: an integer above all floats
+            return False
+        return True
+
+    def _walk(self, at: int, wanted_at: int, depth: int) -> tuple[int, int]:
+        """Return where the values end that start here; raises ValueError if they are not equal."""
+        tag, size, start = values.header(self._data, at, depth)
+        wanted_tag, wanted_size, wanted_start = values.header(self._expected, wanted_at, depth)
+        if depth < self._list_depth:
+            tag = _as_list(tag)
+            wanted_tag = _as_list(wanted_tag)
+        if tag == wanted_tag and size == wanted_size:
+            if tag in (b"l", b"t"):
+                return self._walk_items(start, wanted_start, size, depth + 1)
+            if tag == b"d":
+                return self._walk_dict(start, wanted_start, size // 2, depth + 1)
+        end = _end(self._data, at, depth)
+        wanted_end = _end(self._expected, wanted_at, depth)
+        if tag in _NUMBERS and wanted_tag in _NUMBERS:
+            number = values.atom(tag, self._data[start:end])
+            equal = self._close(
+                number, values.atom(wanted_tag, self._expected[wanted_start:wanted_end])
+            )
+        else:
+            equal = same_value(self._data[at:end], self._expected[wanted_at:wanted_end])
+        if not equal:
+            raise ValueError("not equal")
+        return end, wanted_end
+
+    def _walk_items(self, at: int, wanted_at: int, size: int, depth: int) -> tuple[int, int]:
+        for _ in range(size):
+            at, wanted_at = self._walk(at, wanted_at, depth)
+        return at, wanted_at
+
+    def _walk_dict(self, at: int, wanted_at: int, size: int, depth: int) -> tuple[int, int]:
+        values_at: dict[tuple[bytes, int] | None, int] = {}  # by the digest of the key
+        for _ in range(size):
+            key_end = _end(self._data, at, depth)
+            values_at[_digest(self._data[at:key_end], key_end - at)] = key_end
+            at = _end(self._data, key_end, depth)
+        for _ in range(size):
+            key_end = _end(self._expected, wanted_at, depth)
+            key = _digest(self._expected[wanted_at:key_end], key_end - wanted_at)
+            if key not in values_at:
+                raise ValueError("a key is missing")
+            _, wanted_at = self._walk(values_at[key], key_end, depth)
+        return at, wanted_at
+
+    def _close(self, number: complex, wanted: complex) -> bool:
+        if isinstance(number, int) and isinstance(wanted, int):
+            return number == wanted
+        return cmath.isclose(number, wanted, rel_tol=self._tolerance, abs_tol=self._tolerance)
+
+
+def _as_list(tag: bytes) -> bytes:
+    return b"l" if tag == b"t" else tag
+
+
+def _end(data: bytes, at: int, depth: int) -> int:
+    """Return where the value ends that starts at a place."""
+    tag, size, start = values.header(data, at, depth)
+    if tag not in _CONTAINERS:
+        return start + size
+    for _ in range(size):
+        start = _end(data, start, depth + 1)
+    return start
+
+
+def _digest(data: bytes, most: int, list_depth: int = 0) -> tuple[bytes, int] | None:
     """Return the digest and the number of elements; None for more than `most`, or no value."""
-    at, left = 0, most
+    at = 0
+    left = most
 
     def value(depth: int) -> bytes:
         nonlocal at, left
         left -= 1
-        if left < 0:
+        if left < 0:  # it cannot be equal, and might be made to take all memory
             raise ValueError("more elements than expected")
         tag, size, at = values.header(data, at, depth)
+        if depth < list_depth:
+            tag = _as_list(tag)
         if tag in _CONTAINERS:
             parts = [value(depth + 1) for _ in range(size)]
             return _short(_CONTAINERS[tag], _joined(_CONTAINERS[tag], parts))
@@ -55,10 +152,10 @@ def _digest(data: bytes, most: int) -> tuple[bytes, int] | None:
         return b"N" if atom is None else _short(b"b", bytes(atom))
 
     try:
-        found = value(0)
+        digest = value(0)
     except (ValueError, IndexError, TypeError, OverflowError):
         return None
-    return (found, most - left) if at == len(data) else None
+    return (digest, most - left) if at == len(data) else None
 
 
 def _joined(tag: bytes, parts: list[bytes]) -> bytes:
@@ -67,9 +164,11 @@ def _joined(tag: bytes, parts: list[bytes]) -> bytes:
         parts = [part for part, _ in itertools.groupby(sorted(parts))]
     elif tag == b"d":
         items = sorted(zip(parts[::2], parts[1::2], strict=True))
-        if any(first[0] == second[0] for first, second in itertools.pairwise(items)):
+        keys = [key for key, _ in items]
+        if any(key == following for key, following in itertools.pairwise(keys)):
             raise ValueError("a key occurs twice")
         parts = [part for item in items for part in item]
+    # A part has fewer than 256 bytes, so that its length fits into one.
     return b"".join([b"%c%b" % (len(part), part) for part in parts])
 
 
@@ -133,9 +232,9 @@ def _texts(data: bytes, at: int, depth: int) -> Generator[str, None, int]:
     opening, closing = _BRACKETS[tag]
     yield opening
     at = start
-    for place in range(size):
-        if place:
-            yield ": " if tag == b"d" and place % 2 else ", "
+    for number in range(size):
+        if number:
+            yield ": " if tag == b"d" and number % 2 else ", "
         at = yield from _texts(data, at, depth + 1)
     yield ",)" if tag == b"t" and size == 1 else closing
     return at

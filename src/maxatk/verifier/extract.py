@@ -7,92 +7,144 @@ import builtins
 import re
 import symtable
 import textwrap
-import warnings
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
-_LANGUAGE = re.compile(r"[\w+#.-]*")
-_PYTHON = ("python", "python3", "py", "py3")
-_BLANK = " \t\u200b\u200c\u200d\u2060\ufeff"  # what may stand before a fence; some are not seen
+from maxatk.errors import unknown_name
+from maxatk.verifier.fences import (
+    FILE,
+    LONGEST,
+    Block,
+    is_program,
+    longest_program,
+    parsed,
+    read_fences,
+)
+from maxatk.verifier.reasoning import read_answer
+
+UnfinishedThought: TypeAlias = Literal["wrong", "read"]
+"""What becomes of a completion whose reasoning never ends."""
+
+UNFINISHED_THOUGHT = "<a thought that never ends>"
+"""What stands for the program of such a completion; its outcome is `unfinished_thought`."""
+
 _TAG = re.compile(r"^[ \t]*(?:<(answer)>|\[(PYTHON)\])", re.MULTILINE | re.IGNORECASE)
-_READS = re.compile(r"\binput\s*\(|\bstdin\b|\bopen\s*\(\s*0\b")
-_BEHIND_LINE = re.compile(r"(?<=\n)")  # nothing else ends a line, as splitlines would have it
-_FILE = "<truncated program>"
-
-# A program of a model may hold an invalid escape; the warning would be about this file name alone.
-warnings.filterwarnings("ignore", module=re.escape(_FILE))
-
-_MOST_ATTEMPTS = 32
+_READS = re.compile(r"\binput\s*\(|\bstdin\b|\b(?:open|os\.read)\s*\(\s*0\b")
+_BEHIND_LINE = re.compile(r"(?<=\n)")
 _MOST_BLOCKS = 32  # the last ones, among which helpers are looked for
-_LONGEST = 1 << 14  # characters: what is longer is left as it is
+
+
+class Extracted(NamedTuple):
+    """The program in a completion, and the special token that was cut off, "" without one."""
+
+    program: str
+    special_token: str = ""
 
 
 def extract_code(
-    completion: str, entry_point: str | None = None, *, repair_truncated: bool = False
+    completion: str,
+    entry_point: str | None = None,
+    *,
+    repair_truncated: bool = False,
+    unfinished_thought: UnfinishedThought = "wrong",
 ) -> str:
     """Return the program in a completion: the last complete fenced block, Python ones first.
 
-    The rule, in order: the last closed block that defines `entry_point` and not its signature
-    alone, where that is known; the last closed block marked as Python; the last closed block
-    without a language; if a fence was opened and never closed, all that follows it; the last closed
-    block of any language; the text itself. A block that defines the entry point, or that reads the
-    input, gets the blocks beside it that define what it lacks. What <answer> or [PYTHON] holds is
-    all that counts, and what follows </think>. With `repair_truncated` what follows a fence that
-    was never closed is cut to `longest_program`, and the first rule counts it as a closed block.
+    What counts is the answer, without reasoning and special tokens (see `read_answer`), and of it
+    what <answer> or [PYTHON] holds. The rule, in order: the last closed block that defines
+    `entry_point` and not its signature alone, where that is known; without an entry point the last
+    closed program that reads the input; the last closed block marked as Python; the last closed
+    program without a language; if a fence was opened and never closed, all that
+    follows it; a program before the first block; the last closed block of any language; the text
+    itself. A block that defines the
+    entry point, or that reads the input, gets the blocks beside it that define what it lacks. With
+    `repair_truncated` what follows a fence that was never closed is cut to `longest_program`, and
+    the first rule counts it as a closed block. A completion whose reasoning never ends has the
+    program `UNFINISHED_THOUGHT`, unless `unfinished_thought` is "read".
     """
-    completion = without_thoughts(completion)
+    return extract(
+        completion,
+        entry_point,
+        repair_truncated=repair_truncated,
+        unfinished_thought=unfinished_thought,
+    ).program
+
+
+def extract(
+    completion: str,
+    entry_point: str | None,
+    *,
+    repair_truncated: bool,
+    unfinished_thought: UnfinishedThought,
+) -> Extracted:
+    """Return the program as `extract_code` does, with the special token that was cut off."""
+    answer = read_answer(completion)
+    if not answer.finished and unfinished_thought == "wrong":
+        return Extracted(UNFINISHED_THOUGHT)
     defining = _definition(entry_point) if entry_point else None
-    blocks, unclosed = _blocks(_tagged(completion, defining))
-    closed = [(language, _flush_left(text, defining)) for language, text in blocks]
+    text = _tagged(answer.text, defining)
+    fences = read_fences(text)
+    blocks = [block._replace(text=_flush_left(block.text, defining)) for block in fences.closed]
+    unclosed = fences.unclosed
     if unclosed is not None:
         unclosed = _flush_left(unclosed, defining)
         unclosed = longest_program(unclosed) if repair_truncated else unclosed
-    ours = [text for language, text in closed if language in ("", *_PYTHON)]
+    program = None
     if defining is not None:
-        whole = [*ours, unclosed] if unclosed and repair_truncated else ours
-        found = [text for text in whole if defining.search(text)]
-        chosen = [text for text in found if not _is_signature(text)] or found
-        if chosen:
-            return _with_helpers(chosen[-1], whole)
-    for wanted in (_PYTHON, ("",)):
-        matching = [text for language, text in closed if language in wanted]
-        if matching:
-            reads = _READS.search(matching[-1])
-            return _with_helpers(matching[-1], ours) if reads else matching[-1]
-    if unclosed is not None:
-        return unclosed
-    return closed[-1][1] if closed else completion
+        programs = [block.text for block in blocks if block.is_python or not block.language]
+        if unclosed and repair_truncated:
+            programs.append(unclosed)
+        program = _defining_program(programs, defining)
+    if program is None:
+        program = _last_program(blocks, reads_input=defining is None)
+    if program is None:
+        program = unclosed
+    if program is None and blocks:
+        program = _program_before(text, blocks[0]) or blocks[-1].text
+    return Extracted(answer.text if program is None else program, answer.special_token)
 
 
-def without_thoughts(completion: str) -> str:
-    """Return what follows the reasoning of a completion, or all of it where nothing does."""
-    answer = completion.rpartition("</think>")[2]
-    return answer if answer.strip() else completion
+def check_unfinished_thought(value: str) -> None:
+    """Raise InvalidValueError for a value that is not one of `UnfinishedThought`."""
+    if value not in ("wrong", "read"):
+        raise unknown_name("unfinished_thought", str(value), ("wrong", "read"))
 
 
-def longest_program(text: str) -> str:
-    """Return the longest prefix of whole lines that Python can parse, or the text without one.
+def _defining_program(texts: Sequence[str], defining: re.Pattern[str]) -> str | None:
+    """Return the last text that defines the entry point, with the helpers that it lacks."""
+    matching = [text for text in texts if defining.search(text)]
+    if not matching:
+        return None
+    complete = [text for text in matching if not _is_signature(text)]
+    return _Helpers(texts).added_to((complete or matching)[-1])
 
-    No prefix that holds the line of a syntax error can be parsed, so that each attempt ends before
-    the error of the last one. Attempts and characters are bounded.
+
+def _last_program(blocks: Sequence[Block], *, reads_input: bool) -> str | None:
+    """Return the last program among closed blocks, None without a block that is Python.
+
+    With `reads_input` one that reads the input wins, because what follows it is an example of its
+    use, and a block of output is no program.
     """
-    lines = text.split("\n")
-    if len(text) > _LONGEST:
-        return text
-    for _ in range(_MOST_ATTEMPTS):
-        while lines and not lines[-1].strip():
-            lines.pop()
-        if not lines:
-            break
-        try:
-            ast.parse("\n".join(lines), filename=_FILE)
-        except SyntaxError as error:
-            del lines[min((error.lineno or 1) - 1, len(lines) - 1) :]
-        except (ValueError, RecursionError, MemoryError):
-            break
-        else:
-            return "\n".join(lines) + "\n"
-    return text
+    marked = [block.text for block in blocks if block.is_python]
+    unmarked = [block.text for block in blocks if not block.language]
+    if not reads_input:
+        texts = marked or unmarked
+        return texts[-1] if texts else None
+    texts = [block.text for block in blocks if block.is_python or not block.language]
+    helpers = _Helpers(texts)
+    for text in reversed(texts[-_MOST_BLOCKS:]):
+        program = helpers.added_to(text)
+        if _READS.search(program) and (len(program) > LONGEST or is_program(program)):
+            return program
+    if marked:
+        return marked[-1]
+    return next((text for text in reversed(unmarked[-_MOST_BLOCKS:]) if is_program(text)), None)
+
+
+def _program_before(text: str, block: Block) -> str | None:
+    """Return the program that stands before the first block without a fence of its own."""
+    program = longest_program(text[: block.start])
+    return program if is_program(program) else None
 
 
 def _definition(entry_point: str) -> re.Pattern[str]:
@@ -114,75 +166,9 @@ def _tagged(text: str, defining: re.Pattern[str] | None) -> str:
         return text
     if "```" in inside or "~~~" in inside:
         return inside
-    if not _is_program(inside if closing else longest_program(inside)):
+    if not is_program(inside if closing else longest_program(inside)):
         return text
     return f"~~~python\n{inside.strip(chr(10))}\n" + ("~~~" if closing else "")
-
-
-class _Fence(NamedTuple):
-    indent: str
-    mark: str  # of backticks or tildes
-    language: str
-
-
-def _blocks(text: str) -> tuple[list[tuple[str, str]], str | None]:
-    """Return language and text of each closed block, and the text of one left open.
-
-    A fence after text on its line or indented by four more, and a first one without a language,
-    which the prompt may have opened, closes what is a program up to there; else it opens a block.
-    """
-    closed: list[tuple[str, str]] = []
-    opened: _Fence | None = None
-    content: list[str] = []
-    attempts = _MOST_ATTEMPTS
-    for line in _BEHIND_LINE.split(text):
-        before, fence = _fence(line)
-        if fence is None:
-            content.append(line)
-            continue
-        if opened is None:
-            closes, must_parse = not closed and not fence.language, True
-        else:
-            closes = fence.mark.startswith(opened.mark) and not fence.language
-            deeper = len(fence.indent) > len(opened.indent) + 3  # as in the docstring of a function
-            must_parse = bool(before) or (deeper and opened.language.lower() in _PYTHON)
-        if closes and must_parse:
-            attempts -= 1
-            closes = attempts >= 0 and _is_program(textwrap.dedent("".join(content) + before))
-        if closes:
-            content += [before.rstrip() + "\n"] if before else []
-            closed.append(_block(opened, content))
-            opened, content = None, []
-        elif opened is None:
-            opened, content = fence, []
-        else:
-            content.append(line)
-    return closed, _block(opened, content)[1] if opened is not None else None
-
-
-def _block(opened: _Fence | None, content: list[str]) -> tuple[str, str]:
-    """Return a block, whose lines lose the indentation of the fence if the first one has it."""
-    indent, _, language = opened or _Fence("", "", "")
-    first = next((line for line in content if line.strip()), "")
-    indent = indent if first.startswith(indent) else ""
-    return language.lower(), "".join(line.removeprefix(indent) for line in content)
-
-
-def _fence(line: str) -> tuple[str, _Fence | None]:
-    """Return the text before the fence at the end of a line, and the fence, if there is one."""
-    body = line.lstrip(_BLANK)
-    if body.startswith(("```", "~~~")):
-        rest = body.lstrip(body[0])
-        if "`" in rest:
-            return "", None
-        language = _LANGUAGE.match(rest.lstrip(" \t"))
-        mark = body[: len(body) - len(rest)]
-        return "", _Fence(line[: -len(body)], mark, language[0] if language else "")
-    before, found, rest = line.rstrip().rpartition("```")
-    if not found or not _LANGUAGE.fullmatch(rest.strip()) or "```" in before.rstrip("`"):
-        return "", None
-    text = before.rstrip("`")
-    return text, _Fence("", "`" * (3 + len(before) - len(text)), rest.strip())
 
 
 def _flush_left(text: str, defining: re.Pattern[str] | None) -> str:
@@ -197,7 +183,7 @@ def _flush_left(text: str, defining: re.Pattern[str] | None) -> str:
 
 def _is_signature(text: str) -> bool:
     """Say whether every function of a text is without a body."""
-    tree = _parsed(text) or _parsed(text.rstrip() + " ...")
+    tree = parsed(text) or parsed(text.rstrip() + " ...")
     return tree is not None and bool(tree.body) and all(map(_is_stub, tree.body))
 
 
@@ -208,25 +194,6 @@ def _is_stub(node: ast.stmt) -> bool:
     return constant or isinstance(node, (ast.Pass, ast.Import, ast.ImportFrom))
 
 
-def _is_program(text: str) -> bool:
-    """Say whether Python can parse a text and finds more in it than words."""
-    tree = _parsed(text)
-    return tree is not None and any(not _is_prose(node) for node in tree.body)
-
-
-def _is_prose(node: ast.stmt) -> bool:
-    if isinstance(node, ast.Expr):
-        return not isinstance(node.value, (ast.Call, ast.Await))
-    return isinstance(node, ast.AnnAssign) and node.value is None  # such as "Note: this"
-
-
-def _parsed(text: str) -> ast.Module | None:
-    try:
-        return ast.parse(text, filename=_FILE) if len(text) <= _LONGEST else None
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
-
-
 class _Names(NamedTuple):
     """What a block defines at its top level and what it lacks, and if it does nothing else."""
 
@@ -235,30 +202,44 @@ class _Names(NamedTuple):
     only_defines: bool
 
 
-def _with_helpers(chosen: str, texts: Sequence[str]) -> str:
-    """Return a program with the blocks that define what it lacks, in the order of the text.
+class _Helpers:
+    """The blocks of a completion, the last ones, as helpers of one of them."""
 
-    They do nothing but define: an example would run with the program.
-    """
-    names = {text: found for text in texts[-_MOST_BLOCKS:] if (found := _names(text))}
-    if chosen not in names or len(names) == 1:
-        return chosen
-    taken = {chosen}
-    while True:
-        defined = frozenset().union(*(names[text].defined for text in taken))
-        lacking = frozenset().union(*(names[text].lacking for text in taken)) - defined
-        more = {t for t, n in names.items() if n.only_defines and n.defined & lacking} - taken
-        if not more:
-            return "\n".join(text for text in names if text in taken)
-        taken |= more
+    def __init__(self, texts: Sequence[str]) -> None:
+        self._names: dict[str, _Names] = {}
+        for text in texts[-_MOST_BLOCKS:]:
+            names = _names(text)
+            if names is not None:
+                self._names[text] = names
+
+    def added_to(self, program: str) -> str:
+        """Return a program with the blocks that define what it lacks, in the order of the text.
+
+        They do nothing but define: an example would run with the program.
+        """
+        if program not in self._names:
+            return program
+        taken = {program}
+        while True:
+            defined = frozenset().union(*(self._names[text].defined for text in taken))
+            lacking = frozenset().union(*(self._names[text].lacking for text in taken)) - defined
+            helpers = {
+                text
+                for text, names in self._names.items()
+                if names.only_defines and names.defined & lacking
+            }
+            if helpers <= taken:
+                return "\n".join(text for text in self._names if text in taken)
+            taken |= helpers
 
 
 def _names(text: str) -> _Names | None:
-    tree = _parsed(text)
+    """Return what a block defines and lacks; None for one that Python cannot compile."""
+    tree = parsed(text)
     if tree is None:
         return None
     try:
-        table = symtable.symtable(text, _FILE, "exec")
+        table = symtable.symtable(text, FILE, "exec")
     except SyntaxError:  # such as a return outside a function
         return None
     symbols = table.get_symbols()

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import decimal
+import io
 import re
+import tokenize
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -12,8 +15,10 @@ from maxatk.check import positive, require
 from maxatk.errors import InvalidValueError
 from maxatk.records import Problem, TestCase
 from maxatk.verifier import rules
+from maxatk.verifier.extract import UnfinishedThought, check_unfinished_thought
 from maxatk.verifier.inside import protocol
 
+_LONG_INTEGER = re.compile(r"[1-9][0-9]{3999,}")
 _CALLED = re.compile(r"\s*([^\W\d]\w*)\s*\(")
 
 
@@ -22,8 +27,9 @@ class Limits:
     """What a program may use in each test: CPU seconds, bytes of memory, bytes of each output.
 
     After `stop_after_timeouts` time-outs its other tests are not run. With `repair_truncated` one
-    that ends in the middle is cut to `longest_program`. Raises InvalidValueError for values that
-    are not positive.
+    that ends in the middle is cut to `longest_program`. A completion whose reasoning never ends is
+    wrong, or with `unfinished_thought` "read" searched for a program like any other. Raises
+    InvalidValueError for values that are not allowed.
     """
 
     time_limit: float = 4.0
@@ -31,10 +37,12 @@ class Limits:
     output_limit: int = 1 << 24
     stop_after_timeouts: int | None = None
     repair_truncated: bool = True
+    unfinished_thought: UnfinishedThought = "wrong"
 
     def __post_init__(self) -> None:
         for name in ("time_limit", "memory_limit", "output_limit", "stop_after_timeouts"):
             positive(name, getattr(self, name))
+        check_unfinished_thought(self.unfinished_thought)
 
     @property
     def wall(self) -> float:
@@ -43,14 +51,17 @@ class Limits:
 
     def described(self) -> dict[str, Any]:
         """Return what a manifest says of them; the last two only where they are set."""
-        stop = self.stop_after_timeouts
-        return {
+        described: dict[str, Any] = {
             "time_limit_s": self.time_limit,
             "memory_limit_bytes": self.memory_limit,
             "output_limit_bytes": self.output_limit,
-            **({"stop_after_timeouts": stop} if stop else {}),
-            **({"repair_truncated": True} if self.repair_truncated else {}),
         }
+        if self.stop_after_timeouts:
+            described["stop_after_timeouts"] = self.stop_after_timeouts
+        if self.repair_truncated:
+            described["repair_truncated"] = True
+        described["unfinished_thought"] = self.unfinished_thought
+        return described
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +70,8 @@ class Job:
 
     `compare` names a comparison rule (None: `tokens`, or `checker` with the source of a `checker`),
     `time_limit` is CPU seconds and `memory_limit` bytes a test (None: the verifier's),
-    `entry_point` the function that check tests are given. Raises InvalidValueError.
+    `entry_point` the function that check tests are given, `tolerance` the error that floats inside
+    the values of calls may have (None: 0). Raises InvalidValueError.
     """
 
     program: str
@@ -69,6 +81,7 @@ class Job:
     memory_limit: int | None = None
     entry_point: str | None = None
     checker: str | None = None
+    tolerance: float | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.program, str):
@@ -79,13 +92,19 @@ class Job:
             raise InvalidValueError("tests: must be one TestCase or more")
         positive("time_limit", self.time_limit)
         positive("memory_limit", self.memory_limit)
+        positive("tolerance", self.tolerance)
+        if self.tolerance is not None and any(test.call is None for test in self.tests):
+            raise InvalidValueError(
+                "tolerance: is for tests that call a function; what is printed is compared by "
+                "`compare`"
+            )
         if self.compare is not None:
             rules.rule(self.compare)
         if self.checker is None and self.compare == "checker":
             raise InvalidValueError("checker: the rule 'checker' needs the source of a checker")
         if self.checker is not None:
-            allowed = self.compare in (None, "checker")
-            require(allowed, "compare", "'checker' with a checker", self.compare)
+            compares_by_it = self.compare in (None, "checker")
+            require(compares_by_it, "compare", "'checker' with a checker", self.compare)
             if any(test.input is None for test in self.tests):
                 raise InvalidValueError("checker: verifies tests with input and output only")
             object.__setattr__(self, "compare", "checker")
@@ -113,6 +132,7 @@ def problem_job(program: str, problem: Problem) -> Job:
         memory_limit=None if mebibytes is None else int(mebibytes * (1 << 20)),
         entry_point=problem.entry_point,
         checker=problem.checker,
+        tolerance=problem.tolerance,
     )
 
 
@@ -123,10 +143,11 @@ def called_name(tests: Iterable[TestCase]) -> str | None:
     return name[1] if name else None
 
 
-Pair = tuple[str, Sequence[TestCase]]
+ProgramAndTests = tuple[str, Sequence[TestCase]]
+"""The short form of a job."""
 
 
-def as_jobs(items: Iterable[Job | Pair]) -> list[Job]:
+def as_jobs(items: Iterable[Job | ProgramAndTests]) -> list[Job]:
     """Return jobs for jobs and (program, tests) pairs; raises InvalidValueError."""
     return [item if isinstance(item, Job) else Job(item[0], tuple(item[1])) for item in items]
 
@@ -165,20 +186,36 @@ def payload(test: TestCase, entry_point: str | None) -> Payload:
 
 
 def checker_payload(test: TestCase, printed: Printed) -> Payload:
-    """Return the same for a run of the checker on what a program printed in a test."""
-    given, expected = _bytes(test.input or ""), _bytes(test.output or "")
-    header = protocol.CHECKER_SIZES.pack(len(given), len(expected), printed.size)
-    return Payload(protocol.KIND_CHECKER, (header, given, expected, printed))
+    """Return what the sandbox is given to run the checker on what a program printed in a test."""
+    stdin = _bytes(test.input or "")
+    expected = _bytes(test.output or "")
+    header = protocol.CHECKER_SIZES.pack(len(stdin), len(expected), printed.size)
+    return Payload(protocol.KIND_CHECKER, (header, stdin, expected, printed))
 
 
 def expected_value(test: TestCase) -> object:
     """Return the expected value of a call test; raises InvalidValueError if not a literal."""
+    output = test.output or ""
     try:
-        return ast.literal_eval(test.output or "")
-    except (ValueError, SyntaxError, TypeError) as error:  # TypeError: what cannot be hashed
+        try:
+            return ast.literal_eval(output)
+        except (ValueError, SyntaxError):
+            # Python reads long decimal integers only where it is told to, hexadecimal ones always.
+            return ast.literal_eval(_with_hexadecimal_integers(output))
+    except (ValueError, SyntaxError, TypeError, tokenize.TokenError) as error:
+        # A TypeError is of a set or a key that cannot be hashed.
         raise InvalidValueError(
             f"TestCase(call={test.call!r}): output must be a Python literal, got {test.output!r}"
         ) from error
+
+
+def _with_hexadecimal_integers(text: str) -> str:
+    tokens = []
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        long = token.type == tokenize.NUMBER and _LONG_INTEGER.fullmatch(token.string)
+        string = hex(int(decimal.Decimal(token.string))) if long else token.string
+        tokens.append((token.type, string))
+    return tokenize.untokenize(tokens)
 
 
 def _bytes(text: str) -> bytes:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from maxatk.records import Outcome, TestCase, TestResult, Verdict
 from maxatk.verifier import jobs, rules
 from maxatk.verifier.encoded import printed_excerpt, value_excerpt
+from maxatk.verifier.extract import UNFINISHED_THOUGHT
 from maxatk.verifier.inside import protocol
 from maxatk.verifier.jobs import Job, Limits, Payload, Printed
 from maxatk.verifier.zygote_process import Zygote, ZygoteDiedError
@@ -28,8 +29,13 @@ _CHECKER_LIMITS = Limits(time_limit=10.0, output_limit=1 << 20)
 
 
 @dataclasses.dataclass(frozen=True)
-class _Ran:
-    """What one test came to, and where it lies what it printed (nothing unless it ended well)."""
+class _TestRun:
+    """One run of the program, as its process reported it.
+
+    `status` is the wait status of the process, `ending` what ended it (see `protocol`), `cpu` and
+    `wall` are seconds, `memory` bytes. `printed` is where its output lies, empty unless it ended
+    well; `complaint` is an excerpt of its standard error.
+    """
 
     status: int
     ending: int
@@ -41,11 +47,11 @@ class _Ran:
 
     def result(self, outcome: Outcome, remark: str = "", got: str = "") -> TestResult:
         """Return the test's result; the remark stands where the program wrote nothing to stderr."""
-        text = self.complaint or remark
+        stderr = self.complaint or remark
         if outcome is Outcome.INFRA_ERROR:
             cause = _cause(os.waitstatus_to_exitcode(self.status))
-            text = f"a test was killed from outside ({cause}); the machine may be out of memory"
-        return TestResult(outcome, self.cpu, self.wall, self.memory, text, got)
+            stderr = f"a test was killed from outside ({cause}); the machine may be out of memory"
+        return TestResult(outcome, self.cpu, self.wall, self.memory, stderr, got)
 
 
 class _CompileError(Exception):
@@ -54,32 +60,40 @@ class _CompileError(Exception):
 
 def verdict(zygote: Zygote, job: Job, limits: Limits) -> Verdict:
     """Verify one job on one zygote; raises ZygoteDiedError where the zygote fails."""
+    if job.program == UNFINISHED_THOUGHT:
+        return uniform(
+            job, Outcome.UNFINISHED_THOUGHT, "the reasoning never ends: no answer follows"
+        )
     try:
         payloads = [jobs.payload(test, job.entry_point) for test in job.tests]
-        ran = _run(zygote, job.program, payloads, limits, _most_printed(job, limits))
+        runs = _run(zygote, job.program, payloads, limits, _most_printed(job, limits))
         if job.checker is not None:
-            return _ask_checker(zygote, job, job.checker, limits, ran)
-        return _compared(zygote, job, limits, ran)
+            return _ask_checker(zygote, job, job.checker, limits, runs)
+        return _compared(zygote, job, limits, runs)
     except _CompileError as error:
         return uniform(job, Outcome.COMPILE_ERROR, str(error))
     finally:
         zygote.forget()
 
 
-def _compared(zygote: Zygote, job: Job, limits: Limits, ran: Sequence[_Ran]) -> Verdict:
+def _compared(zygote: Zygote, job: Job, limits: Limits, runs: Sequence[_TestRun]) -> Verdict:
+    """Return the verdict by a comparison rule, or by what the checker of a check test said."""
     compare = job.compare or "tokens"
     results: list[TestResult] = []
-    shown = False  # what came is kept once a program: verdicts wait in the host by the thousand
-    for test, found in zip(job.tests, ran, strict=True):
-        outcome, got = _failure(found, limits), ""
+    # An excerpt is kept once a program: verdicts wait in the host by the thousand.
+    has_excerpt = False
+    for test, run in zip(job.tests, runs, strict=True):
+        outcome = _failure(run, limits)
+        got = ""
         if outcome is None:
             # One output at a time: those of all tests together could fill the memory of the host.
-            output = zygote.printed(found.printed)
-            outcome = Outcome.PASSED if _matches(test, compare, output) else Outcome.WRONG_ANSWER
-            if outcome is Outcome.WRONG_ANSWER and not shown:
-                shown = True
+            output = zygote.printed(run.printed)
+            passed = _matches(test, compare, output, job.tolerance or 0.0)
+            outcome = Outcome.PASSED if passed else Outcome.WRONG_ANSWER
+            if not passed and not has_excerpt:
+                has_excerpt = True
                 got = printed_excerpt(output) if test.call is None else value_excerpt(output)
-        results.append(found.result(outcome, got=got))
+        results.append(run.result(outcome, got=got))
     return Verdict(tuple(results))
 
 
@@ -99,24 +113,32 @@ def _most_printed(job: Job, limits: Limits) -> int:
 
 def _run(
     zygote: Zygote, program: str, payloads: Sequence[Payload], limits: Limits, most_printed: int
-) -> list[_Ran]:
+) -> list[_TestRun]:
     """Run a program on all payloads; raises _CompileError, ZygoteDiedError."""
     source = program.encode("utf-8", "surrogatepass")
     if len(source) > _MAX_SOURCE:
         raise _CompileError(f"the source is longer than {_MAX_SOURCE} bytes")
-    table = b"".join([protocol.TEST.pack(p.size, p.kind, p.name_size) for p in payloads])
+    table = b"".join(
+        [protocol.TEST.pack(payload.size, payload.kind, payload.name_size) for payload in payloads]
+    )
+    parts: list[bytes | Printed] = [table, source]
+    for payload in payloads:
+        parts += payload.parts
     request = (
         len(payloads), limits.stop_after_timeouts or 0, len(source), limits.time_limit,
         limits.wall, limits.wall, _COMPILE_SECONDS, limits.memory_limit, limits.output_limit,
         most_printed,
     )  # fmt: skip
     deadline = _COMPILE_SECONDS + _SLACK_SECONDS + len(payloads) * limits.wall
-    parts = (part for each in payloads for part in each.parts)
-    status, cpu = zygote.run(request, (table, source, *parts), deadline=deadline)
-    return _parse(zygote, os.waitstatus_to_exitcode(status), cpu, len(payloads))
+    status, cpu = zygote.run(request, parts, deadline=deadline)
+    return _read_runs(zygote, os.waitstatus_to_exitcode(status), cpu, len(payloads))
 
 
-def _parse(zygote: Zygote, code: int, cpu: float, count: int) -> list[_Ran]:
+def _read_runs(zygote: Zygote, code: int, cpu: float, count: int) -> list[_TestRun]:
+    """Read `count` runs out of the results file.
+
+    `code` and `cpu` (seconds) are of the process that compiled the program and forked its tests.
+    """
     if code == protocol.EXIT_COMPILE_ERROR:
         message = zygote.printed(Printed(0, protocol.STDERR_BYTES))
         raise _CompileError(message.decode("utf-8", "replace"))
@@ -127,29 +149,33 @@ def _parse(zygote: Zygote, code: int, cpu: float, count: int) -> list[_Ran]:
         raise _CompileError(f"compiling the program failed ({_cause(code)})")
     if code != 0 or len(records) < offset:
         raise ZygoteDiedError(f"the process of the program died ({_cause(code)})")
-    ran = []
+    runs = []
     for record in protocol.RESULT.iter_unpack(records):
-        status, ending, cpu, wall, memory, out, err = record
-        complaint = zygote.printed(Printed(offset + out, err)).decode("utf-8", "replace")
-        ran.append(_Ran(status, ending, cpu, wall, memory, Printed(offset, out), complaint))
-        offset += out + err
-    return ran
+        status, ending, cpu, wall, memory, stdout_bytes, stderr_bytes = record
+        stdout = Printed(offset, stdout_bytes)
+        stderr = Printed(offset + stdout_bytes, stderr_bytes)
+        complaint = zygote.printed(stderr).decode("utf-8", "replace")
+        runs.append(_TestRun(status, ending, cpu, wall, memory, stdout, complaint))
+        offset += stdout_bytes + stderr_bytes
+    return runs
 
 
 def _cause(code: int) -> str:
     return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
 
 
-def _matches(test: TestCase, compare: str, output: bytes) -> bool:
+def _matches(test: TestCase, compare: str, output: bytes, tolerance: float = 0.0) -> bool:
+    """Say whether the output of a run that ended well is what the test expects."""
     if test.check is not None:
         return True  # the checker's exit status has said so
     if test.call is None:
         return rules.rule(compare)(output, test.output or "")
-    return rules.equal_values(output, jobs.expected_value(test), compare)
+    expected = jobs.expected_value(test)
+    return rules.equal_values(output, expected, compare, tolerance=tolerance)
 
 
 def _ask_checker(
-    zygote: Zygote, job: Job, checker: str, limits: Limits, ran: Sequence[_Ran]
+    zygote: Zygote, job: Job, checker: str, limits: Limits, runs: Sequence[_TestRun]
 ) -> Verdict:
     """Let the problem's checker decide about the tests that ended well.
 
@@ -157,41 +183,43 @@ def _ask_checker(
     out of a limit has not accepted the output, which the program controls: wrong_answer. One that
     does not compile is the problem's fault: infra_error.
     """
-    failures = [_failure(found, limits) for found in ran]
-    results = [f.result(why or Outcome.PASSED) for f, why in zip(ran, failures, strict=True)]
+    failures = [_failure(run, limits) for run in runs]
+    results = [
+        run.result(failure or Outcome.PASSED) for run, failure in zip(runs, failures, strict=True)
+    ]
     open_tests = [i for i, failure in enumerate(failures) if failure is None]
     if not open_tests:
         return Verdict(tuple(results))
-    payloads = [jobs.checker_payload(job.tests[i], ran[i].printed) for i in open_tests]
+    payloads = [jobs.checker_payload(job.tests[i], runs[i].printed) for i in open_tests]
     # Now, for the checker's results take the place of the outputs.
-    excerpts = {i: printed_excerpt(zygote.printed(ran[i].printed, 4096)) for i in open_tests}
+    excerpts = {i: printed_excerpt(zygote.printed(runs[i].printed, 4096)) for i in open_tests}
     try:
-        answers = _run(zygote, checker, payloads, _CHECKER_LIMITS, _MAX_PRINTED)
+        checks = _run(zygote, checker, payloads, _CHECKER_LIMITS, _MAX_PRINTED)
     except _CompileError as error:
         return uniform(job, Outcome.INFRA_ERROR, f"the checker does not compile: {error}")
-    got = ""
-    for i, answer in zip(open_tests, answers, strict=True):
-        failure = _failure(answer, _CHECKER_LIMITS)
-        if failure is None and _matches(job.tests[i], "checker", zygote.printed(answer.printed)):
+    has_excerpt = False
+    for i, check in zip(open_tests, checks, strict=True):
+        failure = _failure(check, _CHECKER_LIMITS)
+        if failure is None and _matches(job.tests[i], "checker", zygote.printed(check.printed)):
             continue
         outcome = failure if failure is Outcome.INFRA_ERROR else Outcome.WRONG_ANSWER
-        said = zygote.printed(answer.printed, protocol.STDERR_BYTES)
-        remark = f"checker: {answer.complaint or said.decode('utf-8', 'replace')}"
-        results[i] = ran[i].result(outcome, remark, "" if got else excerpts[i])
-        got = got or excerpts[i]
+        stdout = zygote.printed(check.printed, protocol.STDERR_BYTES).decode("utf-8", "replace")
+        remark = f"checker: {check.complaint or stdout}"
+        results[i] = runs[i].result(outcome, remark, "" if has_excerpt else excerpts[i])
+        has_excerpt = has_excerpt or bool(excerpts[i])
     return Verdict(tuple(results))
 
 
-def _failure(ran: _Ran, limits: Limits) -> Outcome | None:
+def _failure(run: _TestRun, limits: Limits) -> Outcome | None:
     """Return why a test failed before any comparison, or None where it ended well."""
-    ending = ran.ending
+    ending = run.ending
     if ending == protocol.NOT_STARTED:
         return Outcome.NOT_RUN
-    if ending in (protocol.CPU_LIMIT, protocol.WALL_LIMIT) or ran.cpu > limits.time_limit:
+    if ending in (protocol.CPU_LIMIT, protocol.WALL_LIMIT) or run.cpu > limits.time_limit:
         return Outcome.TIME_LIMIT
     if ending == protocol.OUTPUT_FULL:
         return Outcome.OUTPUT_LIMIT
-    code = os.waitstatus_to_exitcode(ran.status)
+    code = os.waitstatus_to_exitcode(run.status)
     if code == 0:
         return None
     if code in (protocol.EXIT_REJECTED, protocol.EXIT_BAD_VALUE):

@@ -13,7 +13,9 @@ from typing import Any
 from maxatk.check import require
 from maxatk.errors import DataError, InvalidValueError
 from maxatk.records import Problem, TestCase, Verdict
+from maxatk.verifier.extract import UnfinishedThought
 from maxatk.verifier.jobs import Job, called_name, problem_job
+from maxatk.verifier.reasoning import opening_of
 from maxatk.verifier.verifier import Verifier
 
 Completion = str | Sequence[Mapping[str, Any]]
@@ -23,7 +25,15 @@ Start = Callable[[Completion, Mapping[str, Any]], None]
 GroundTruth = str | Sequence[Mapping[str, Any]] | Mapping[str, Any]
 """Tests, or an object with `tests` and other fields of a problem; either may be JSON text."""
 
-_COLUMNS = ("tests", "compare", "time_limit_s", "memory_limit_mb", "entry_point", "checker")
+_COLUMNS = (
+    "tests",
+    "compare",
+    "time_limit_s",
+    "memory_limit_mb",
+    "entry_point",
+    "checker",
+    "tolerance",
+)
 
 
 class CodeReward:
@@ -34,30 +44,34 @@ class CodeReward:
     """
 
     def __init__(self, verifier: Verifier, *, binary: bool = False) -> None:
-        self.verifier, self.binary = verifier, binary
+        self.verifier = verifier
+        self.binary = binary
         self.verdicts: list[Verdict] = []
         self.__name__ = "binary_code_reward" if binary else "code_reward"
 
     def __call__(
         self,
-        prompts: Sequence[Any] | None = None,  # noqa: ARG002  (part of the shape)
+        prompts: Sequence[Any] | None = None,
         completions: Sequence[Completion] = (),
         **columns: Any,
     ) -> list[float | None]:
         """Return one reward a completion; those that are conversations count by their last message.
 
+        A prompt that ends with the opening tag of a thought has begun the completion's reasoning.
         The column `tests` of the dataset is needed, and `compare`, `time_limit_s`,
-        `memory_limit_mb`, `entry_point` and `checker` are used as in a `Problem`.
+        `memory_limit_mb`, `entry_point`, `checker` and `tolerance` are used as in a `Problem`.
         """
-        given = {name: columns[name] for name in _COLUMNS if columns.get(name) is not None}
-        for name, column in {"tests": (), **given}.items():
+        used = {name: columns[name] for name in _COLUMNS if columns.get(name) is not None}
+        for name, column in {"tests": (), **used}.items():
             if len(column) != len(completions):
                 raise InvalidValueError(
                     f"{name}: {len(column)} rows for {len(completions)} completions; the dataset "
                     f"needs a column `{name}`"
                 )
+        if prompts is not None and len(prompts) == len(completions):
+            used["prompt"] = prompts
         jobs = [
-            self._job(completion, {name: column[i] for name, column in given.items()})
+            self._job(completion, {name: column[i] for name, column in used.items()})
             for i, completion in enumerate(completions)
         ]
         self.verdicts = self.verifier.verify_many(jobs)
@@ -75,14 +89,22 @@ class CodeReward:
             yield start
 
     def _job(self, completion: Completion, row: Mapping[str, Any]) -> Job:
-        wrong = isinstance(row["tests"], (str, Mapping, type(None)))
-        require(not wrong, "tests", "a list of tests in each row", row["tests"])
-        tests = [t if isinstance(t, TestCase) else TestCase.from_json(t) for t in row["tests"]]
-        compare = row.get("compare") or ("checker" if row.get("checker") else None)
+        """Return the job of a completion; raises InvalidValueError for a row without tests."""
+        is_list = not isinstance(row["tests"], (str, Mapping, type(None)))
+        require(is_list, "tests", "a list of tests in each row", row["tests"])
+        tests = [
+            test if isinstance(test, TestCase) else TestCase.from_json(test)
+            for test in row["tests"]
+        ]
         fields = {name: row[name] for name in _COLUMNS if name in row}
-        problem = Problem("-", "", **{**fields, "tests": tuple(tests), "compare": compare})
-        wanted = problem.entry_point or called_name(tests)
-        return problem_job(self.verifier.program_of(completion_text(completion), wanted), problem)
+        fields["tests"] = tuple(tests)
+        # A column `checker` says how to compare: data sets need no column `compare` beside it.
+        fields["compare"] = row.get("compare") or ("checker" if row.get("checker") else None)
+        problem = Problem("-", "", **fields)
+        entry_point = problem.entry_point or called_name(tests)
+        text = opening_of(row.get("prompt")) + completion_text(completion)
+        program = self.verifier.program_of(text, entry_point)
+        return problem_job(program, problem)
 
 
 def code_reward(
@@ -92,7 +114,7 @@ def code_reward(
 
     Raises SandboxError where programs cannot be isolated, InvalidValueError for bad rows.
     """
-    return CodeReward(shared_verifier(None))(prompts, completions, **columns)
+    return CodeReward(shared_verifier(None, "wrong"))(prompts, completions, **columns)
 
 
 def binary_code_reward(
@@ -102,7 +124,7 @@ def binary_code_reward(
 
     Raises SandboxError where programs cannot be isolated, InvalidValueError for bad rows.
     """
-    return CodeReward(shared_verifier(None), binary=True)(prompts, completions, **columns)
+    return CodeReward(shared_verifier(None, "wrong"), binary=True)(prompts, completions, **columns)
 
 
 def compute_score(
@@ -113,18 +135,26 @@ def compute_score(
     *,
     binary: bool = False,
     workers: int | None = None,
+    unfinished_thought: UnfinishedThought = "wrong",
 ) -> dict[str, float]:
     """Return `score` (passed / declared tests), `passed`, `total` and `unscored` of a solution.
 
     Where the verifier itself failed, `score` is NaN and `unscored` 1. With `binary` the score is
     1.0 only where all tests passed. `workers` programs run at a time in this process, by default
-    one for each core; a share where verl starts several processes (`reward.num_workers`). Raises
+    one for each core; a share where verl starts several processes (`reward.num_workers`). A
+    solution whose reasoning never ends scores 0, unless `unfinished_thought` is "read". Raises
     DataError for a ground truth that holds no tests.
     """
-    (score,) = compute_scores(
-        [data_source], [solution_str], [ground_truth], [extra_info], binary=binary, workers=workers
+    scores = compute_scores(
+        [data_source],
+        [solution_str],
+        [ground_truth],
+        [extra_info],
+        binary=binary,
+        workers=workers,
+        unfinished_thought=unfinished_thought,
     )
-    return score
+    return scores[0]
 
 
 def compute_scores(
@@ -135,30 +165,37 @@ def compute_scores(
     *,
     binary: bool = False,
     workers: int | None = None,
+    unfinished_thought: UnfinishedThought = "wrong",
 ) -> list[dict[str, float]]:
     """Do as `compute_score` for each sample of a batch, in the shape of verl's batch manager."""
-    verifier = shared_verifier(workers)
+    verifier = shared_verifier(workers, unfinished_thought)
     jobs = [
         _job(verifier, source, solution, truth)
         for source, solution, truth in zip(data_sources, solution_strs, ground_truths, strict=True)
     ]
     scores = []
     for verdict in verifier.verify_many(jobs):
-        counts = {"passed": float(verdict.passed), "total": float(verdict.total)}
         reward = as_reward(verdict, binary=binary)
-        score, unscored = (math.nan, 1.0) if reward is None else (reward, 0.0)
-        scores.append({"score": score, **counts, "unscored": unscored})
+        scores.append(
+            {
+                "score": math.nan if reward is None else reward,
+                "passed": float(verdict.passed),
+                "total": float(verdict.total),
+                "unscored": float(reward is None),
+            }
+        )
     return scores
 
 
 def _job(verifier: Verifier, data_source: str, solution: str, ground_truth: GroundTruth) -> Job:
+    """Return the job of a sample of verl; raises DataError for a ground truth without tests."""
     try:
         row = json.loads(ground_truth) if isinstance(ground_truth, str) else ground_truth
         fields = row if isinstance(row, Mapping) else {"tests": row}
         fields = {**fields, "tests": list(fields["tests"])}  # an array, out of a parquet file
         problem = Problem.from_json({"id": data_source or "-", "prompt": "", **fields})
-        wanted = problem.entry_point or called_name(problem.tests)
-        return problem_job(verifier.program_of(solution, wanted), problem)
+        entry_point = problem.entry_point or called_name(problem.tests)
+        return problem_job(verifier.program_of(solution, entry_point), problem)
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(
             f"ground_truth of {data_source!r}: {error!r}; got {ground_truth!r:.80}"
@@ -166,9 +203,9 @@ def _job(verifier: Verifier, data_source: str, solution: str, ground_truth: Grou
 
 
 @functools.cache
-def shared_verifier(workers: int | None) -> Verifier:
-    """Return the one verifier of this process with so many workers."""
-    verifier = Verifier(workers=workers)
+def shared_verifier(workers: int | None, unfinished_thought: UnfinishedThought) -> Verifier:
+    """Return the one verifier of this process with these settings."""
+    verifier = Verifier(workers=workers, unfinished_thought=unfinished_thought)
     atexit.register(verifier.close)
     return verifier
 
@@ -184,5 +221,7 @@ def completion_text(completion: Completion) -> str:
     if isinstance(completion, str):
         return completion
     content = completion[-1].get("content") if completion else None
-    parts = [{"text": content}] if isinstance(content, str) else content or ()
-    return "".join(str(part.get("text") or "") for part in parts)
+    if isinstance(content, str):
+        return content
+    # A message of a model that also sees images is a list of parts; only some of them have text.
+    return "".join(str(part.get("text") or "") for part in content or ())

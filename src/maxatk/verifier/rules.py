@@ -16,11 +16,12 @@ from maxatk.errors import unknown_name
 from maxatk.verifier.encoded import same_value
 from maxatk.verifier.inside import values
 
-Rule = Callable[[bytes, str], bool]
+ComparisonRule = Callable[[bytes, str], bool]
 
 _INTEGER = re.compile(r"[+-]?[0-9]+\Z")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\Z")
-_MAX_NUMBER = 4000  # characters; Python refuses to convert longer integers anyway
+_MAX_NUMBER = 4000  # characters of a number that is converted
+_LIST_DEPTH = {"lcb": 1, "apps": 2}  # how deep a tuple still counts as a list
 _MIN_LITERAL = 1 << 16  # bytes that a literal may always have
 
 
@@ -35,9 +36,8 @@ def tokens(actual: bytes, expected: str) -> bool:
         return True
     if len(ours) != len(theirs):
         return False
-    return all(
-        a == b or _close(_text(a), _text(b), 1e-6) for a, b in zip(ours, theirs, strict=True)
-    )
+    pairs = zip(ours, theirs, strict=True)
+    return all(a == b or _close(_text(a), _text(b)) for a, b in pairs)
 
 
 def lcb(actual: bytes, expected: str) -> bool:
@@ -53,27 +53,38 @@ def lcb(actual: bytes, expected: str) -> bool:
 
 
 def deepmind(actual: bytes, expected: str) -> bool:
-    """Compare lower-cased tokens, all numbers within 1e-5, so that 10^17 equals 10^17 + 1.
+    """Compare lower-cased tokens, all numbers as doubles within 1e-5, whatever their size.
 
-    (Source: google-deepmind/code_contests, execution.)
+    So 10^17 equals 10^17 + 1, which are one double. (Source: google-deepmind/code_contests,
+    execution/tester_sandboxer.cc.)
     """
     theirs = expected.lower().split()
     ours = _text(actual).lower().split(None, len(theirs))
     if len(ours) != len(theirs):
         return False
-    return all(a == b or _both_close(a, b, 1e-5) for a, b in zip(ours, theirs, strict=True))
+    return all(a == b or _within(a, b, 1e-5) for a, b in zip(ours, theirs, strict=True))
+
+
+def apps(actual: bytes, expected: str) -> bool:
+    """Compare as `tokens`; of calls a returned tuple and tuples inside a list count as lists.
+
+    (Source: hendrycks/apps, eval/testing_util.py.)
+    """
+    return tokens(actual, expected)
 
 
 def literal(actual: bytes, expected: str) -> bool:
     """Compare printed values, such as converted MBPP's: equal when stripped or as literals."""
-    ours, theirs = _text(actual).strip(), expected.strip()
+    ours = _text(actual).strip()
+    theirs = expected.strip()
     if ours == theirs:
         return True
     if len(ours) > max(_MIN_LITERAL, 2 * len(theirs)):
         return False  # parsing takes much memory, and no value equal to `expected` is that long
     try:
-        first, second = (ast.parse(text, mode="eval").body for text in (ours, theirs))
-        return same_value(_encoded_literal(first), _encoded_literal(second))
+        our_tree = ast.parse(ours, mode="eval").body
+        their_tree = ast.parse(theirs, mode="eval").body
+        return same_value(_encoded_literal(our_tree), _encoded_literal(their_tree))
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return False
 
@@ -83,27 +94,36 @@ def checker(actual: bytes, expected: str) -> bool:  # noqa: ARG001  (the checker
 
     (Source: the generated checkers of open-r1/codeforces, `checker.py input correct solution`.)
     """
-    return _both_close(_text(actual).strip(), "1", 1e-9)
+    return _within(_text(actual).strip(), "1", 1e-9)
 
 
-COMPARE: dict[str, Rule] = {r.__name__: r for r in (tokens, lcb, deepmind, literal, checker)}
+COMPARE: dict[str, ComparisonRule] = {
+    "tokens": tokens,
+    "lcb": lcb,
+    "deepmind": deepmind,
+    "apps": apps,
+    "literal": literal,
+    "checker": checker,
+}
 """Name -> rule."""
 
 
-def equal_values(actual: bytes, expected: object, compare: str) -> bool:
+def equal_values(actual: bytes, expected: object, compare: str, *, tolerance: float = 0.0) -> bool:
     """Compare the encoded value of a call with the expected one, as `==` does on plain builtins.
 
-    Under `lcb` a tuple counts as a list: its expected values come from JSON, without tuples.
+    Under `lcb` and `apps` a tuple counts as a list, because expected values come from JSON, and
+    under `apps` also one inside a list. Floats may differ by `tolerance`, absolute or relative.
     """
-    if compare == "lcb" and actual.startswith(b"t"):
-        actual = b"l" + actual[1:]
+    list_depth = _LIST_DEPTH.get(compare, 0)
     try:
-        return same_value(actual, values.encode(expected))
+        return same_value(
+            actual, values.encode(expected), tolerance=tolerance, list_depth=list_depth
+        )
     except ValueError:  # a literal that cannot cross, such as an ellipsis
         return False
 
 
-def rule(name: str) -> Rule:
+def rule(name: str) -> ComparisonRule:
     """Return the rule of that name; raises InvalidValueError for an unknown one."""
     if name not in COMPARE:
         raise unknown_name("compare", name, COMPARE)
@@ -133,29 +153,46 @@ def _text(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
 
-def _close(a: str, b: str, tolerance: float) -> bool:
+def _close(a: str, b: str) -> bool:
+    """Say whether two numbers are within 1e-6 of each other; two integers must be equal."""
     if _INTEGER.match(a) and _INTEGER.match(b):
-        return len(a) <= _MAX_NUMBER and len(b) <= _MAX_NUMBER and int(a) == int(b)
-    return _both_close(a, b, tolerance)
+        return _plain_integer(a) == _plain_integer(b)
+    numbers = _numbers(a, b)
+    return numbers is not None and math.isclose(*numbers, rel_tol=1e-6, abs_tol=1e-6)
 
 
-def _both_close(a: str, b: str, tolerance: float) -> bool:
+def _plain_integer(text: str) -> str:
+    """Return an integer without a plus and leading zeros, as text: it may have any length."""
+    digits = text.lstrip("+-").lstrip("0")
+    return f"-{digits}" if digits and text.startswith("-") else digits
+
+
+def _within(a: str, b: str, tolerance: float) -> bool:
+    """Say whether two numbers differ by less than a tolerance."""
+    numbers = _numbers(a, b)
+    return numbers is not None and abs(numbers[0] - numbers[1]) < tolerance
+
+
+def _numbers(a: str, b: str) -> tuple[float, float] | None:
+    """Return two finite numbers as doubles, None where one of the texts is none."""
     if max(len(a), len(b)) > _MAX_NUMBER or not (_NUMBER.match(a) and _NUMBER.match(b)):
-        return False
-    x, y = float(a), float(b)
-    if not (math.isfinite(x) and math.isfinite(y)):
-        return False
-    return math.isclose(x, y, rel_tol=tolerance, abs_tol=tolerance)
+        return None
+    first = float(a)
+    second = float(b)
+    if not (math.isfinite(first) and math.isfinite(second)):  # 1e999: all such would be equal
+        return None
+    return first, second
 
 
-def _equal_lines(a: str, b: str) -> bool:
-    if a == b:
+def _equal_lines(our_line: str, their_line: str) -> bool:
+    if our_line == their_line:
         return True
-    theirs = b.split()
-    ours = a.split(None, len(theirs))
+    theirs = their_line.split()
+    ours = our_line.split(None, len(theirs))
+    if len(ours) != len(theirs):
+        return False
     try:
-        return len(ours) == len(theirs) and all(
-            decimal.Decimal(x) == decimal.Decimal(y) for x, y in zip(ours, theirs, strict=True)
-        )
+        pairs = zip(ours, theirs, strict=True)
+        return all(decimal.Decimal(a) == decimal.Decimal(b) for a, b in pairs)
     except decimal.InvalidOperation:
         return False

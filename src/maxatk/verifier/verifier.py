@@ -10,6 +10,7 @@ import collections
 import contextlib
 import dataclasses
 import importlib.util
+import logging
 import os
 import queue
 import re
@@ -24,12 +25,14 @@ from maxatk.check import positive
 from maxatk.errors import SandboxError
 from maxatk.records import Outcome, TestCase, Verdict
 from maxatk.verifier import outcomes
-from maxatk.verifier.extract import extract_code
-from maxatk.verifier.jobs import Job, Limits, Pair, as_jobs
+from maxatk.verifier.extract import UnfinishedThought, check_unfinished_thought, extract
+from maxatk.verifier.jobs import Job, Limits, ProgramAndTests, as_jobs
 from maxatk.verifier.zygote_process import Isolation, Zygote, accept, new_uid, require_linux
 
 Progress = Callable[[int, int], object]
 """Called with the number of programs verified so far and the number of all."""
+
+_log = logging.getLogger(__name__)
 
 _Tasks = queue.SimpleQueue[tuple[Future[Verdict], Job, Limits] | None]
 _CLOSED = "the verifier was closed"
@@ -43,11 +46,14 @@ _SWITCH_INTERVAL = 1e-4
 class _Worker:
     """One thread and its zygotes, restarted whenever they die; one of them has NumPy loaded.
 
-    `started` is the isolation of its first zygote, or the SandboxError without one.
+    `numpy` is the folder that holds NumPy, "" without it. `started` is the isolation of the first
+    zygote, or the SandboxError without one.
     """
 
     def __init__(self, index: int, tasks: _Tasks, numpy: str) -> None:
-        self._uid, self._tasks, self._numpy = new_uid(), tasks, numpy
+        self._uid = new_uid()
+        self._tasks = tasks
+        self._numpy = numpy
         self._zygotes: dict[str, Zygote] = {}  # by what they have preloaded
         self._isolation: Isolation = {}  # of the first zygote: no later one may have less
         self._stopping = False
@@ -65,18 +71,18 @@ class _Worker:
         try:
             self.started.set_result(self._running_zygote().isolation)
         except Exception as error:  # whatever it is: who made the worker waits for an answer
-            ours = isinstance(error, SandboxError)
-            failed = error if ours else SandboxError(f"the sandbox did not start: {error!r}")
-            self.started.set_exception(failed)
+            if not isinstance(error, SandboxError):
+                error = SandboxError(f"the sandbox did not start: {error!r}")
+            self.started.set_exception(error)
             return
-        while (task := self._tasks.get()) is not None:
-            verdict, job, limits = task
+        for verdict, job, limits in iter(self._tasks.get, None):
             if verdict.set_running_or_notify_cancel():
                 verdict.set_result(self._verdict(job, limits))
         for flavour in list(self._zygotes):
             self._discard(flavour)
 
     def _verdict(self, job: Job, limits: Limits) -> Verdict:
+        """Verify a job, anew where a zygote dies; infra_error after `_ATTEMPTS`."""
         reason = _CLOSED
         sources = (job.program, job.checker or "", *(test.check or "" for test in job.tests))
         flavour = "numpy" if self._numpy and any(map(_IMPORTS_NUMPY.search, sources)) else ""
@@ -95,19 +101,24 @@ class _Worker:
         return outcomes.uniform(job, Outcome.INFRA_ERROR, reason)
 
     def _running_zygote(self, flavour: str = "") -> Zygote:
-        if flavour not in self._zygotes:
-            folder = self._numpy if flavour else ""
-            zygote = Zygote(uid=self._uid, modules=flavour, folder=folder)
-            self._zygotes[flavour] = zygote
-            self._isolation = self._isolation or zygote.isolation
-            held = [name for name, holds in self._isolation.items() if holds is True]
-            lost = [name for name in held if zygote.isolation.get(name) is not True]
-            if lost:
-                self._discard(flavour)
-                raise SandboxError(f"a later sandbox lacks layers of the first: {', '.join(lost)}")
-            if self._stopping:
-                raise SandboxError(_CLOSED)
-        return self._zygotes[flavour]
+        """Return the zygote with these modules preloaded, started where there is none."""
+        if flavour in self._zygotes:
+            return self._zygotes[flavour]
+        folder = self._numpy if flavour else ""
+        zygote = Zygote(uid=self._uid, modules=flavour, folder=folder)
+        self._zygotes[flavour] = zygote
+        self._isolation = self._isolation or zygote.isolation
+        lost = [
+            layer
+            for layer, holds in self._isolation.items()
+            if holds is True and zygote.isolation.get(layer) is not True
+        ]
+        if lost:
+            self._discard(flavour)
+            raise SandboxError(f"a later sandbox lacks layers of the first: {', '.join(lost)}")
+        if self._stopping:  # `stop` may have looked at the zygotes before this one was there
+            raise SandboxError(_CLOSED)
+        return zygote
 
     def _discard(self, flavour: str) -> None:
         zygote = self._zygotes.pop(flavour, None)
@@ -132,10 +143,16 @@ class Verifier:
         output_limit: int = Limits.output_limit,
         stop_after_timeouts: int | None = Limits.stop_after_timeouts,
         repair_truncated: bool = Limits.repair_truncated,
+        unfinished_thought: UnfinishedThought = Limits.unfinished_thought,
         unsafe: bool = False,
     ) -> None:
         self._limits = Limits(
-            time_limit, memory_limit, output_limit, stop_after_timeouts, repair_truncated
+            time_limit,
+            memory_limit,
+            output_limit,
+            stop_after_timeouts,
+            repair_truncated,
+            unfinished_thought,
         )
         positive("workers", workers)
         require_linux()
@@ -144,6 +161,7 @@ class Verifier:
         self._closed = False
         self._tasks: _Tasks = queue.SimpleQueue()
         self._started: dict[Job, Future[Verdict]] = {}  # whose verdicts nobody has asked for
+        self._has_warned = False  # of special tokens in completions
         self._workers: list[_Worker] = []
         try:
             self._start(workers or len(os.sched_getaffinity(0)), unsafe=unsafe)
@@ -152,11 +170,11 @@ class Verifier:
             raise
 
     def _start(self, workers: int, *, unsafe: bool) -> None:
-        found = importlib.util.find_spec("numpy")
-        numpy = str(Path(found.origin).parents[1]) if found and found.origin else ""  # its folder
+        numpy = importlib.util.find_spec("numpy")
+        numpy_folder = str(Path(numpy.origin).parents[1]) if numpy and numpy.origin else ""
         try:
             for index in range(workers):
-                self._workers.append(_Worker(index, self._tasks, numpy))
+                self._workers.append(_Worker(index, self._tasks, numpy_folder))
         except RuntimeError as error:
             raise SandboxError(f"a worker cannot be started: {error}") from error
         reports = [worker.started.result() for worker in self._workers]
@@ -172,7 +190,30 @@ class Verifier:
 
     def program_of(self, completion: str, entry_point: str | None) -> str:
         """Return the program in a completion, as `extract_code` finds it with these limits."""
-        return extract_code(completion, entry_point, repair_truncated=self._limits.repair_truncated)
+        extracted = extract(
+            completion,
+            entry_point,
+            repair_truncated=self._limits.repair_truncated,
+            unfinished_thought=self._limits.unfinished_thought,
+        )
+        if extracted.special_token and not self._has_warned:
+            self._has_warned = True
+            _log.warning(
+                "completions hold special tokens such as %r: what follows them is cut off. Decode "
+                "with skip_special_tokens, or stop at the token",
+                extracted.special_token,
+            )
+        return extracted.program
+
+    @property
+    def workers(self) -> int:
+        """Return how many programs are verified at once."""
+        return len(self._workers)
+
+    @property
+    def unfinished_thought(self) -> UnfinishedThought:
+        """Return what becomes of a completion whose reasoning never ends."""
+        return self._limits.unfinished_thought
 
     def verify(
         self,
@@ -193,7 +234,7 @@ class Verifier:
         return self.verify_many([job])[0]
 
     def verify_many(
-        self, items: Iterable[Job | Pair], *, progress: Progress | None = None
+        self, items: Iterable[Job | ProgramAndTests], *, progress: Progress | None = None
     ) -> list[Verdict]:
         """Verify (program, tests) pairs or `Job`s; return their verdicts in the same order.
 
@@ -207,7 +248,9 @@ class Verifier:
                 progress(len(verdicts), len(jobs))
         return [verdicts[index] for index in range(len(jobs))]
 
-    def verify_stream(self, items: Iterable[Job | Pair]) -> Iterator[tuple[int, Verdict]]:
+    def verify_stream(
+        self, items: Iterable[Job | ProgramAndTests]
+    ) -> Iterator[tuple[int, Verdict]]:
         """Yield (index, verdict) as programs are verified, equal ones once.
 
         Closing the iterator drops the rest. Raises as `verify_many`.
@@ -215,12 +258,16 @@ class Verifier:
         indices: dict[Job, list[int]] = collections.defaultdict(list)
         for index, job in enumerate(as_jobs(items)):
             indices[job].append(index)
-        found = _as_done({self._put(job): job for job in indices})
-        return ((index, verdict) for job, verdict in found for index in indices[job])
+        # Not in the generator: programs run from now on, also before the first one is asked for.
+        verdicts = _as_done({self._put(job): job for job in indices})
+        return ((index, verdict) for job, verdict in verdicts for index in indices[job])
 
     @contextlib.contextmanager
     def ahead(self) -> Iterator[Callable[[Job], None]]:
-        """Yield what starts a program before its verdict is wanted; leaving drops the others."""
+        """Yield a function that starts a program whose verdict is wanted later.
+
+        Programs that nobody has asked for by the end of the block are dropped.
+        """
 
         def start(job: Job) -> None:
             if job not in self._started:
@@ -233,12 +280,14 @@ class Verifier:
                 self._started.popitem()[1].cancel()
 
     def _put(self, job: Job) -> Future[Verdict]:
+        """Queue a job, unless it was started ahead, and return its verdict to be."""
         with self._lock:  # once closed, nobody would take a task out of the queue
             if self._closed:
                 raise SandboxError("this Verifier is closed; make a new one")
             if os.getpid() != self._pid:
                 raise SandboxError("this Verifier was made before a fork; make one in each process")
-            if started := self._started.pop(job, None):
+            started = self._started.pop(job, None)
+            if started is not None:
                 return started
             verdict: Future[Verdict] = Future()
             limits = dataclasses.replace(
@@ -270,6 +319,7 @@ class Verifier:
 
 
 def _as_done(jobs: dict[Future[Verdict], Job]) -> Iterator[tuple[Job, Verdict]]:
+    """Yield jobs with their verdicts as they come; closing the iterator cancels the others."""
     done: queue.SimpleQueue[Future[Verdict]] = queue.SimpleQueue()
     for verdict in jobs:
         verdict.add_done_callback(done.put)  # cheaper than `as_completed`
@@ -292,6 +342,7 @@ class VerifierSettings:
         memory_limit_mb: MiB of one test; a problem's own limit wins.
         stop_after_timeouts: Time-outs after which a program's other tests count as failed unrun.
         repair_truncated: Cut a program that ends in the middle to the most lines that parse.
+        unfinished_thought: A completion whose reasoning never ends is wrong, or is read.
     """
 
     workers: int | None = None
@@ -299,15 +350,22 @@ class VerifierSettings:
     memory_limit_mb: int = Limits.memory_limit >> 20
     stop_after_timeouts: int | None = Limits.stop_after_timeouts
     repair_truncated: bool = Limits.repair_truncated
+    unfinished_thought: UnfinishedThought = Limits.unfinished_thought
 
     def __post_init__(self) -> None:
         for name in ("workers", "time_limit", "memory_limit_mb", "stop_after_timeouts"):
             positive(name, getattr(self, name))
+        check_unfinished_thought(self.unfinished_thought)
 
     def limits(self) -> Limits:
         """Return the limits of a test where a job names none."""
-        memory, stop = self.memory_limit_mb << 20, self.stop_after_timeouts
-        return Limits(self.time_limit, memory, Limits.output_limit, stop, self.repair_truncated)
+        return Limits(
+            time_limit=self.time_limit,
+            memory_limit=self.memory_limit_mb << 20,
+            stop_after_timeouts=self.stop_after_timeouts,
+            repair_truncated=self.repair_truncated,
+            unfinished_thought=self.unfinished_thought,
+        )
 
     def open(self) -> Verifier:
         """Return a verifier with these settings; close it, or use it in a with statement."""

@@ -81,10 +81,12 @@ class Zygote:
             self._opened = undo.pop_all()
 
     def _start(self, undo: contextlib.ExitStack, arguments: list[str]) -> None:
-        with contextlib.ExitStack() as theirs:
+        """Start the process; `undo` gets what is to be closed when it is no longer needed."""
+        with contextlib.ExitStack() as theirs:  # ends of pipes that only the zygote must hold
             request_in, self._requests = _pipe(theirs, undo)
             self._replies, reply_out = _pipe(undo, theirs)
-            self._job, self._results = _memory("job", undo), _memory("results", undo)
+            self._job = _memory("job", undo)
+            self._results = _memory("results", undo)
             complaints = _memory("complaints", undo)
             passed = (request_in, reply_out, self._job, self._results)
             library_path = os.environ.get("LD_LIBRARY_PATH")  # some interpreters need it to start
@@ -124,22 +126,27 @@ class Zygote:
         os.ftruncate(self._job, 0)
         os.lseek(self._job, 0, os.SEEK_SET)
         for part in parts:
-            done, size = 0, part.size if isinstance(part, Printed) else len(part)
+            size = part.size if isinstance(part, Printed) else len(part)
+            done = 0  # a system call may move less than it was asked to
             while done < size:
                 if isinstance(part, Printed):
-                    place = part.offset + done
-                    count = os.sendfile(self._job, self._results, place, size - done)
+                    offset = part.offset + done
+                    count = os.sendfile(self._job, self._results, offset, size - done)
                 else:
                     count = os.write(self._job, part[done:] if done else part)
                 if count == 0:
                     raise ZygoteDiedError("the results file is shorter than it says")
                 done += count
 
-    def printed(self, place: Printed, most: int = 1 << 62) -> bytes:
+    def printed(self, part: Printed, most: int = 1 << 62) -> bytes:
         """Return a part of the results file, or its beginning; less where the file is shorter."""
-        data, left = b"", min(place.size, most)
-        while left and (more := os.pread(self._results, left, place.offset + len(data))):
-            data, left = data + more, left - len(more)
+        size = min(part.size, most)
+        data = b""
+        while len(data) < size:
+            chunk = os.pread(self._results, size - len(data), part.offset + len(data))
+            if not chunk:
+                break
+            data += chunk
         return data
 
     def forget(self) -> None:
@@ -177,14 +184,16 @@ class Zygote:
         return answer
 
 
-def _pipe(first: contextlib.ExitStack, second: contextlib.ExitStack) -> tuple[int, int]:
+def _pipe(readers: contextlib.ExitStack, writers: contextlib.ExitStack) -> tuple[int, int]:
+    """Return both ends of a pipe, each of which a stack will close."""
     reader, writer = os.pipe()
-    first.callback(os.close, reader)
-    second.callback(os.close, writer)
+    readers.callback(os.close, reader)
+    writers.callback(os.close, writer)
     return reader, writer
 
 
 def _memory(name: str, stack: contextlib.ExitStack) -> int:
+    """Return the descriptor of a file in memory, which the stack will close."""
     descriptor = os.memfd_create(name)
     stack.callback(os.close, descriptor)
     return descriptor

@@ -20,10 +20,10 @@ from maxatk.evaluation.load import load_results, scores_of_folder
 from maxatk.evaluation.results import Results
 from maxatk.evaluation.tally import build_results
 from maxatk.folders import read_json
-from maxatk.group_log import GROUPS, head_of, prompt_key
 from maxatk.objectives import advantages
 from maxatk.objectives.methods import as_method
 from maxatk.objectives.objective import AdvantageScale
+from maxatk.training.group_log import GROUPS, head_of, prompt_key
 
 
 class WatchedTraining:
@@ -251,8 +251,8 @@ def advantages_under(group: Mapping[str, Any], method: str, k: int) -> list[floa
     """
     samples = group["samples"]
     row = as_method(method)
-    selects = row.kind.order is not None and "selection" in samples[0]
-    if row.kind.needs_answers and "answer" not in samples[0]:
+    selects = row.credit_row.order is not None and "selection" in samples[0]
+    if row.credit_row.needs_answers and "answer" not in samples[0]:
         raise InvalidValueError(f"method: {method!r} needs answers, which were not recorded")
 
     def column(name: str) -> npt.NDArray[Any]:
@@ -263,7 +263,7 @@ def advantages_under(group: Mapping[str, Any], method: str, k: int) -> list[floa
         row,
         k,
         selection=column("selection") if selects else None,
-        answers=column("answer") if row.kind.needs_answers else None,
+        answers=column("answer") if row.credit_row.needs_answers else None,
     )
     factor = AdvantageScale("mean", row).factor(len(samples))
     values: list[float] = (factor * of_batch[0]).tolist()

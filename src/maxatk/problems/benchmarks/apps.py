@@ -24,47 +24,59 @@ class Options(base.RowOptions):
 def convert(row: base.Row, options: Options | None = None) -> base.Converted:
     """Return the problem of a row of either schema."""
     options = options or Options()
-    row_id = f"apps/{row['problem_id'] if 'problem_id' in row else row['id']}"
+    number = row["problem_id"] if "problem_id" in row else row["id"]
+    row_id = f"apps/{number}"
     if options.difficulty and row["difficulty"] != options.difficulty:
         return base.LeftOut(row_id, f"its difficulty is not {options.difficulty}")
-    return (_selected if "test_list" in row else _original)(row, row_id, options)
+    if "test_list" in row:
+        return _selected(row, row_id, options)
+    return _original(row, row_id, options)
 
 
 def _original(row: base.Row, row_id: str, options: Options) -> base.Converted:
+    """Return the problem of a row of the data set on the hub."""
     try:
-        declared = json.loads(row["input_output"] or "{}")
+        declared = base.read_json(row["input_output"] or "{}")
     except json.JSONDecodeError:
         raise
-    except ValueError:  # beyond what Python turns into text; some rows have one
-        return base.LeftOut(row_id, "an integer has more digits than Python reads")
-    given, expected = declared.get("inputs", []), declared.get("outputs", [])
-    if not given or not expected:
+    except ValueError as error:  # some rows have an integer that is longer
+        return base.LeftOut(row_id, str(error))
+    inputs = declared.get("inputs", [])
+    outputs = declared.get("outputs", [])
+    if not inputs or not outputs:
         return base.LeftOut(row_id, "has no tests")
-    name, starter = declared.get("fn_name"), row["starter_code"] or None
-    pairs = list(zip(given, expected, strict=True))
+    name = declared.get("fn_name")
+    starter = row["starter_code"] or None
+    pairs = list(zip(inputs, outputs, strict=True))
     try:
         if name:
             function = f"Solution().{name}" if "class Solution" in (starter or "") else name
-            tests = tuple(_call(function, arguments, value) for arguments, value in pairs)
+            # A list of one item holds the value in most rows; in others it is the value.
+            wrapped = all(isinstance(value, list) and len(value) == 1 for value in outputs)
+            tests = tuple(
+                _call(function, arguments, value[0] if wrapped else value)
+                for arguments, value in pairs
+            )
         else:
-            tests = base.stdin_tests((_text(before), _text(after)) for before, after in pairs)
+            tests = base.stdin_tests((_text(stdin), _text(stdout)) for stdin, stdout in pairs)
     except ValueError as error:  # nan
         return base.LeftOut(row_id, f"a value has no literal ({error})")
     kind: base.Kind = "function" if name else "stdin"
     statement = row["question"] + (f"\n\nThe function is `{name}`." if name else "")
     prompt = base.render(kind, statement, starter=starter, style=options.prompt_style)
-    compare = "lcb" if name else None  # a returned tuple is a list, as in the official grader
+    compare = "apps" if name else None  # returned tuples are lists, as in the official grader
     problem = Problem(row_id, prompt, tests, starter_code=starter, compare=compare, source="apps")
     solutions = json.loads(row["solutions"] or "[]")
     return base.SolvedProblem(problem, solutions[0] if solutions else None)
 
 
 def _selected(row: base.Row, row_id: str, options: Options) -> base.Converted:
+    """Return the problem of a row of MapCoder's selection."""
     if row["starter_code"]:
         return base.LeftOut(row_id, "its call arguments are text, which has no types")
     if any(len(test["output"]) != 1 for test in row["test_list"]):
         return base.LeftOut(row_id, "a test accepts several outputs or none")
-    tests = base.stdin_tests((t["input"], _text(t["output"][0])) for t in row["test_list"])
+    tests = base.stdin_tests((test["input"], _text(test["output"][0])) for test in row["test_list"])
     if not tests:
         return base.LeftOut(row_id, "has no tests")
     prompt = base.render("stdin", row["description"], style=options.prompt_style)
@@ -72,17 +84,18 @@ def _selected(row: base.Row, row_id: str, options: Options) -> base.Converted:
 
 
 def _call(function: str, arguments: list[Any], value: Any) -> TestCase:
-    # The value of a call is the only item of a list in most rows, and stands alone in others.
-    value = value[0] if isinstance(value, list) and len(value) == 1 else value
-    arguments = [*map(_with_whole_keys, arguments[:1]), *arguments[1:]]
-    call = f"{function}({', '.join(map(base.python_literal, arguments))})"
-    return TestCase(call=call, output=base.python_literal(_with_whole_keys(value)))
+    # Of the arguments the official grader mends the keys of the first one alone.
+    arguments = [*map(_with_integer_keys, arguments[:1]), *arguments[1:]]
+    literals = ", ".join(base.python_literal(argument) for argument in arguments)
+    expected = base.python_literal(_with_integer_keys(value))
+    return TestCase(call=f"{function}({literals})", output=expected)
 
 
-def _with_whole_keys(value: Any) -> Any:
-    """Return a dict whose keys are integers, which JSON made text, as the official grader does."""
-    whole = isinstance(value, dict) and all(re.fullmatch("-?[0-9]+", key) for key in value)
-    return {int(key): held for key, held in value.items()} if whole else value
+def _with_integer_keys(value: Any) -> Any:
+    """Return a dict whose keys JSON made text with integers for keys, as the official grader."""
+    if not isinstance(value, dict) or not all(re.fullmatch("-?[0-9]+", key) for key in value):
+        return value
+    return {int(key): item for key, item in value.items()}
 
 
 def _text(lines: Any) -> str:

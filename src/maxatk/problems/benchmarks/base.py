@@ -6,6 +6,8 @@ What would be the system's turn is a prompt's first sentence: many templates hav
 from __future__ import annotations
 
 import dataclasses
+import decimal
+import json
 import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, TypeAlias
@@ -20,6 +22,11 @@ PROMPTS_VERSION = "1"
 Style: TypeAlias = Literal["chat", "plain"]
 Kind: TypeAlias = Literal["stdin", "function", "completion"]
 
+MOST_DIGITS = 50_000
+"""Digits of an integer in a test: as many as a program in the sandbox may convert."""
+
+_FEW_DIGITS = 4000
+_LONG = 10**_FEW_DIGITS
 _SYSTEM = "You are an expert programmer who writes correct and efficient Python 3."
 
 _TASKS: Mapping[Kind, str] = {
@@ -100,7 +107,7 @@ class Benchmark:
 
 def stdin_tests(pairs: Iterable[tuple[str, str]]) -> Tests:
     """Return one stdin/stdout test for each pair of input and expected output."""
-    return tuple(TestCase(input=given, output=expected) for given, expected in pairs)
+    return tuple(TestCase(input=stdin, output=stdout) for stdin, stdout in pairs)
 
 
 def require_type(row: Row, column: str, kind: type) -> Any:
@@ -113,16 +120,33 @@ def require_type(row: Row, column: str, kind: type) -> Any:
     return value
 
 
+def read_json(text: str) -> Any:
+    """Return the value of a JSON text, whose integers may have `MOST_DIGITS` digits.
+
+    Raises ValueError for other text, and for longer integers.
+    """
+    return json.loads(text, parse_int=_integer)
+
+
+def _integer(text: str) -> int:
+    if len(text) > MOST_DIGITS:
+        raise ValueError(f"an integer has more than {MOST_DIGITS:,} digits")
+    # Python converts the text of a long integer only where it is told to.
+    return int(text) if len(text) <= _FEW_DIGITS else int(decimal.Decimal(text))
+
+
 def render(kind: Kind, statement: str, *, starter: str | None = None, style: Style = "chat") -> str:
     """Return the prompt of a task: its statement and, if there is one, the code to start from.
 
     In the style "plain" a line follows that code can go on from; a completion without a statement
     is the given code alone, as HumanEval (Chen et al. 2021) prompts base models.
     """
-    statement, code = statement.strip("\n"), starter or ""
+    statement = statement.strip("\n")
     if style == "plain":
-        alone = kind == "completion" and not statement
-        return code if alone else f"{statement}\n\n# Solution in Python 3\n{code}"
+        code = starter or ""
+        if kind == "completion" and not statement:
+            return code
+        return f"{statement}\n\n# Solution in Python 3\n{code}"
     parts = [f"{_SYSTEM} {_TASKS[kind]}", statement]
     if starter:
         parts.append(f"```python\n{starter.rstrip()}\n```")
@@ -140,10 +164,13 @@ def python_literal(value: object) -> str:
         case list():
             return "[" + ", ".join(map(python_literal, value)) + "]"
         case tuple():
-            return "(" + ", ".join(map(python_literal, value)) + (",)" if len(value) == 1 else ")")
+            closing = ",)" if len(value) == 1 else ")"
+            return "(" + ", ".join(map(python_literal, value)) + closing
         case dict():
             items = (f"{python_literal(k)}: {python_literal(v)}" for k, v in value.items())
             return "{" + ", ".join(items) + "}"
+        case int() if abs(value) >= _LONG:
+            return hex(value)  # Python does not write its decimal digits
         case float() if math.isnan(value):
             raise ValueError("nan has no Python literal")
         case float() if math.isinf(value):

@@ -35,17 +35,18 @@ def convert(row: base.Row, options: Options | None = None) -> base.Converted:
     """Return the problem of a row; CURE's form of the rows is read too."""
     options = options or Options()
     if "question" in row and "test_input" in row:
-        return _filtered(row, f"cure/{row['task_id']}", options) or convert_cure(row, options)
+        return _too_difficult(row, f"cure/{row['task_id']}", options) or convert_cure(row, options)
     name = row["name"]
     if row.get("input_file") or row.get("output_file"):
         return base.LeftOut(name, "reads or writes a file instead of standard input and output")
-    if left_out := _filtered(row, name, options):
-        return left_out
+    too_difficult = _too_difficult(row, name, options)
+    if too_difficult:
+        return too_difficult
     generated = ("generated_tests",) if options.generated_tests else ()
     tests = base.stdin_tests(
-        (given, expected)
+        (stdin, stdout)
         for column in ("public_tests", "private_tests", *generated)
-        for given, expected in zip(row[column]["input"], row[column]["output"], strict=True)
+        for stdin, stdout in zip(row[column]["input"], row[column]["output"], strict=True)
     )
     if not tests:
         return base.LeftOut(name, "has no tests")
@@ -65,7 +66,8 @@ def convert(row: base.Row, options: Options | None = None) -> base.Converted:
     return base.SolvedProblem(problem, solution)
 
 
-def _filtered(row: base.Row, row_id: str, options: Options) -> base.LeftOut | None:
+def _too_difficult(row: base.Row, row_id: str, options: Options) -> base.LeftOut | None:
+    """Return why a row is left out for its difficulty, or None where it is not."""
     most = options.max_difficulty
     if most is None or base.require_type(row, "difficulty", int) <= most:
         return None
@@ -77,14 +79,16 @@ def convert_cure(row: base.Row, options: base.RowOptions) -> base.Converted:
     row_id = f"cure/{row.get('dataset') or 'CodeContests'}/{row['task_id']}"
     if row.get("exe_method", "stdin") != "stdin":
         return base.LeftOut(row_id, f"its tests are of the kind {row['exe_method']!r}, not stdin")
-    given, expected = (base.require_type(row, n, list) for n in ("test_input", "test_output"))
-    tests = base.stdin_tests(zip(given, expected, strict=True))
+    inputs = base.require_type(row, "test_input", list)
+    outputs = base.require_type(row, "test_output", list)
+    tests = base.stdin_tests(zip(inputs, outputs, strict=True))
     if not tests:
         return base.LeftOut(row_id, "has no tests")
     prompt = base.render("stdin", row["question"], style=options.prompt_style)
     limit = row.get("test_time_limit")
     problem = Problem(row_id, prompt, tests, time_limit_s=limit, source="cure")
-    return base.SolvedProblem(problem, (row.get("solutions") or [None])[0])
+    solutions = row.get("solutions")
+    return base.SolvedProblem(problem, solutions[0] if solutions else None)
 
 
 BENCHMARK = base.Benchmark(

@@ -8,20 +8,20 @@ from maxatk.records import Problem
 
 def convert(row: base.Row, options: base.RowOptions | None = None) -> base.Converted:
     """Return the problem of a row, verified by its generated checker where it has one."""
-    row_id, style = f"codeforces/{row['id']}", (options or base.RowOptions()).prompt_style
-    unusable = {
-        f"its input mode is {row['input_mode']!r}, not stdio": row["input_mode"] != "stdio",
-        "is interactive": row["interaction_format"],
-        "is not executable": not row["executable"],
-        "has no official tests": not base.require_type(row, "official_tests", list),
-    }
-    for reason, holds in unusable.items():
-        if holds:
-            return base.LeftOut(row_id, reason)
+    options = options or base.RowOptions()
+    row_id = f"codeforces/{row['id']}"
+    if row["input_mode"] != "stdio":
+        return base.LeftOut(row_id, f"its input mode is {row['input_mode']!r}, not stdio")
+    if row["interaction_format"]:
+        return base.LeftOut(row_id, "is interactive")
+    if not row["executable"]:
+        return base.LeftOut(row_id, "is not executable")
+    if not base.require_type(row, "official_tests", list):
+        return base.LeftOut(row_id, "has no official tests")
     checker = row["generated_checker"] or None
     problem = Problem(
         row_id,
-        base.render("stdin", _statement(row), style=style),
+        base.render("stdin", _statement(row), style=options.prompt_style),
         base.stdin_tests((test["input"], test["output"]) for test in row["official_tests"]),
         time_limit_s=row["time_limit"],
         memory_limit_mb=int(row["memory_limit"]) if row["memory_limit"] else None,
@@ -33,18 +33,18 @@ def convert(row: base.Row, options: base.RowOptions | None = None) -> base.Conve
 
 
 def _statement(row: base.Row) -> str:
-    headed = {"Input": row["input_format"], "Output": row["output_format"]}
-    examples = [
-        f"## Example\n\nInput:\n{e['input'].rstrip()}\n\nOutput:\n{e['output'].rstrip()}"
-        for e in row["examples"] or ()
-    ]
-    parts = [
-        f"# {row['title']}",
-        row["description"],
-        *(f"## {head}\n\n{text}" for head, text in headed.items() if text),
-        *examples,
-        *([f"## Note\n\n{row['note']}"] if row["note"] else []),
-    ]
+    """Return the statement as the contest's page shows it: title, text, formats and examples."""
+    parts = [f"# {row['title']}", row["description"]]
+    if row["input_format"]:
+        parts.append(f"## Input\n\n{row['input_format']}")
+    if row["output_format"]:
+        parts.append(f"## Output\n\n{row['output_format']}")
+    for example in row["examples"] or ():
+        stdin = example["input"].rstrip()
+        stdout = example["output"].rstrip()
+        parts.append(f"## Example\n\nInput:\n{stdin}\n\nOutput:\n{stdout}")
+    if row["note"]:
+        parts.append(f"## Note\n\n{row['note']}")
     return "\n\n".join(parts)
 
 

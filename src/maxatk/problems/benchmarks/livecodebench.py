@@ -78,10 +78,9 @@ def solved(
         return base.LeftOut(row_id, tests)
     starter = partial or _with_imports(row["starter_code"] or "") or None
     kind: base.Kind = "completion" if partial else "function" if starter else "stdin"
-    statement, style = row["question_content"], options.prompt_style
     problem = Problem(
         row_id,
-        base.render(kind, statement, starter=starter, style=style),
+        base.render(kind, row["question_content"], starter=starter, style=options.prompt_style),
         tests,
         starter_code=starter,
         compare="lcb",
@@ -110,7 +109,7 @@ def _test_cases(row: base.Row) -> base.Tests | str:
 def _call(case: base.Row, name: str) -> TestCase:
     """Return the call of a method of Solution for one JSON value a line."""
     *arguments, output = (
-        base.python_literal(json.loads(text))
+        base.python_literal(base.read_json(text))
         for text in (*case["input"].split("\n"), case["output"])
     )
     return TestCase(call=f"Solution().{name}({', '.join(arguments)})", output=output)
@@ -170,6 +169,7 @@ def _decode_packed(text: str, max_bytes: int) -> Any:
 
 
 def _unpickled_text(plain: bytes) -> str:
+    """Return the one text of a pickle without running it; raises ValueError for another pickle."""
     texts: list[str] = []
     for instruction, argument, _ in pickletools.genops(plain):
         if instruction.name in _STRINGS and not texts:

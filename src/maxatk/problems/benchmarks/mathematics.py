@@ -24,9 +24,10 @@ def gsm8k(row: base.Row, options: base.RowOptions) -> base.Converted:
     """Return the problem of a row of GSM8K; its answer is behind ####, its id a digest."""
     question = base.require_type(row, "question", str)
     solution, mark, answer = base.require_type(row, "answer", str).rpartition("####")
-    name, answer = _digest(question), answer.strip().replace(",", "")
+    name = _digest(question)
     if not mark:
         return base.LeftOut(name, "its answer has no ####")
+    answer = answer.strip().replace(",", "")  # 1,234
     prompt = asked(question, options.prompt_style)
     problem = Problem(f"gsm8k/{name}", prompt, answer=answer, source="gsm8k")
     return base.SolvedProblem(problem, _boxed(solution, answer))
@@ -35,21 +36,28 @@ def gsm8k(row: base.Row, options: base.RowOptions) -> base.Converted:
 def math_500(row: base.Row, options: base.RowOptions) -> base.SolvedProblem:
     """Return the problem of a row of MATH-500, with subject and level in its meta."""
     name = base.require_type(row, "unique_id", str).removeprefix("test/").removesuffix(".json")
-    answer, meta = base.require_type(row, "answer", str), {n: row[n] for n in ("subject", "level")}
-    prompt = asked(row["problem"], options.prompt_style)
-    problem = Problem(f"math_500/{name}", prompt, answer=answer, source="math_500", meta=meta)
+    answer = base.require_type(row, "answer", str)
+    problem = Problem(
+        f"math_500/{name}",
+        asked(row["problem"], options.prompt_style),
+        answer=answer,
+        source="math_500",
+        meta={"subject": row["subject"], "level": row["level"]},
+    )
     return base.SolvedProblem(problem, _boxed(row["solution"], answer))
 
 
 def aime(row: base.Row, options: base.RowOptions) -> base.SolvedProblem:
     """Return the problem of a row of an AIME, whose answer is an integer from 0 to 999."""
-    source, answer = "aime24" if "url" in row else "aime25", str(int(row["answer"]))
+    source = "aime24" if "url" in row else "aime25"
+    answer = str(int(row["answer"]))  # "033" in some rows
     prompt = asked(row["problem"], options.prompt_style)
     problem = Problem(f"{source}/{row['id']}", prompt, answer=answer, source=source)
     return base.SolvedProblem(problem, _boxed(row.get("solution"), answer))
 
 
 def _boxed(solution: str | None, answer: str) -> str | None:
+    """Return a solution that ends in a boxed answer, without the notes for a calculator."""
     if solution is None:
         return None
     boxed = "" if "\\boxed" in solution else f"\n\\boxed{{{answer}}}"
@@ -85,13 +93,18 @@ def table(row: base.Row, options: TableOptions) -> base.Converted:
         return base.LeftOut(name, "its prompt is no text and no conversation of one user's turn")
     if row[options.answer] in (None, ""):
         return base.LeftOut(name, "has no answer")
-    used = (options.prompt, options.answer, options.id)
+    meta = {
+        column: value
+        for column, value in row.items()
+        if column not in (options.prompt, options.answer, options.id)
+        and isinstance(value, (str, int, float))
+    }
     problem = Problem(
         id=name,
         prompt=asked(text, options.prompt_style) if options.instruct else text,
         answer=str(row[options.answer]),
         source=options.hub or "table",
-        meta={k: v for k, v in row.items() if k not in used and isinstance(v, (str, int, float))},
+        meta=meta,
     )
     return base.SolvedProblem(problem, None)
 

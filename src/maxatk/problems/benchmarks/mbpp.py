@@ -31,7 +31,7 @@ The program reads the arguments of the function `{name}` from standard input, on
 line, and prints the value as a Python literal.
 
 Input:
-{given}
+{stdin}
 Output:
 {expected}"""
 
@@ -61,22 +61,26 @@ def convert(row: base.Row, options: Options | None = None) -> base.Converted:
     options = options or Options()
     base.require_type(row, "test_list", list)
     text = row["text"] if "text" in row else row["prompt"]  # the sanitized configuration
-    row = {**row, "text": text.strip(), "code": row["code"].replace("\r\n", "\n")}
-    make = _with_asserts if options.form == "asserts" else _with_stdin
-    return make(row, f"mbpp/{row['task_id']}", options)
+    code = row["code"].replace("\r\n", "\n")
+    row = {**row, "text": text.strip(), "code": code}
+    row_id = f"mbpp/{row['task_id']}"
+    if options.form == "asserts":
+        return _with_asserts(row, row_id, options)
+    return _with_stdin(row, row_id, options)
 
 
 def _with_stdin(row: base.Row, row_id: str, options: Options) -> base.Converted:
-    calls = [call for text in row["test_list"] if (call := _parse_assert(text))]
-    if not calls or len(calls) < len(row["test_list"]):
+    calls = [_parse_assert(text) for text in row["test_list"]]
+    parsed = [call for call in calls if call is not None]
+    if not parsed or len(parsed) < len(calls):
         return base.LeftOut(row_id, "an assert is not of the form: f(literals) == literal")
-    names = {name for name, _, _ in calls}
+    names = {name for name, _, _ in parsed}
     if len(names) != 1:
         return base.LeftOut(row_id, f"the asserts call {len(names)} different functions")
     name = names.pop()
-    tests = base.stdin_tests((given, expected) for _, given, expected in calls)
+    tests = base.stdin_tests((stdin, expected) for _, stdin, expected in parsed)
     statement = _STDIN_STATEMENT.format(
-        text=row["text"], name=name, given=tests[0].input, expected=tests[0].output
+        text=row["text"], name=name, stdin=tests[0].input, expected=tests[0].output
     )
     prompt = base.render("stdin", statement, style=options.prompt_style)
     problem = Problem(row_id, prompt, tests, compare="literal", source="mbpp")
@@ -84,13 +88,16 @@ def _with_stdin(row: base.Row, row_id: str, options: Options) -> base.Converted:
 
 
 def _with_asserts(row: base.Row, row_id: str, options: Options) -> base.Converted:
-    code, asserts = row["code"], [text.strip() for text in row["test_list"]]
-    setup = "\n".join([*(row.get("test_imports") or ()), row.get("test_setup_code") or ""]).strip()
+    code = row["code"]
+    asserts = [text.strip() for text in row["test_list"]]
+    imports_of_tests = row.get("test_imports") or ()
+    setup = "\n".join([*imports_of_tests, row.get("test_setup_code") or ""]).strip()
     try:
         body = _parse(code).body
-        imports = [n for n in body if isinstance(n, (ast.Import, ast.ImportFrom))]
+        imports = [node for node in body if isinstance(node, (ast.Import, ast.ImportFrom))]
+        functions = {node.name for node in body if isinstance(node, ast.FunctionDef)}
         before = "\n".join([*map(ast.unparse, imports), setup]).strip()  # asserts use them too
-        tested = {n.name for n in body if isinstance(n, ast.FunctionDef)} & _called_names(asserts)
+        tested = functions & _called_names(asserts)
         foreign = _foreign_names("\n".join([before, *asserts])) - tested
     except SyntaxError:
         return base.LeftOut(row_id, "its code or an assert is not Python 3")
@@ -98,18 +105,18 @@ def _with_asserts(row: base.Row, row_id: str, options: Options) -> base.Converte
         return base.LeftOut(row_id, "the asserts do not call exactly one function of its code")
     if foreign:
         return base.LeftOut(row_id, "an assert uses a class that only the program has")
-    shown = options.visible_tests or len(asserts)
-    if options.visible_tests and shown >= len(asserts):
-        return base.LeftOut(row_id, f"has no more tests than the {shown} that are visible")
-    (name,) = tested
-    statement = "\n".join([row["text"], "", _TESTS_FOLLOW, "", *asserts[:shown]])
+    in_prompt = options.visible_tests or len(asserts)
+    if options.visible_tests and in_prompt >= len(asserts):
+        return base.LeftOut(row_id, f"has no more tests than the {in_prompt} that are visible")
+    name = tested.pop()
+    statement = "\n".join([row["text"], "", _TESTS_FOLLOW, "", *asserts[:in_prompt]])
     checks = [TestCase(check=_check(text, name, before)) for text in asserts]
-    apart = options.visible_tests or 0  # those that the reward does not count
+    not_rewarded = options.visible_tests or 0
     problem = Problem(
         row_id,
         base.render("function", statement, style=options.prompt_style),
-        tuple(checks[apart:]),
-        visible_tests=tuple(checks[:apart]),
+        tuple(checks[not_rewarded:]),
+        visible_tests=tuple(checks[:not_rewarded]),
         entry_point=name,
         source="mbpp",
     )
@@ -119,7 +126,8 @@ def _with_asserts(row: base.Row, row_id: str, options: Options) -> base.Converte
 def _check(statement: str, name: str, before: str) -> str:
     # The checker is a process of its own, where only `candidate` is the program's function.
     lines = [*before.splitlines(), "def check(candidate):", f"    {name} = candidate"]
-    return "\n".join([*lines, *(f"    {line}" for line in statement.splitlines())]) + "\n"
+    lines += [f"    {line}" for line in statement.splitlines()]
+    return "\n".join(lines) + "\n"
 
 
 def _called_names(asserts: list[str]) -> set[str]:
@@ -136,17 +144,24 @@ def _foreign_names(source: str) -> set[str]:
 
     Those cannot be handed over: a class cannot go to the program, which is another process.
     """
-    nodes = list(ast.walk(_parse(source)))
-    names = [node for node in nodes if isinstance(node, ast.Name)]
-    bound = {node.id for node in names if isinstance(node.ctx, ast.Store)}
-    bound |= {node.name for node in nodes if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
-    aliases = [node for node in nodes if isinstance(node, ast.alias)]
-    bound |= {(alias.asname or alias.name).split(".")[0] for alias in aliases}
-    called = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
+    names: list[ast.Name] = []
+    bound: set[str] = set()
+    called: set[ast.expr] = set()
+    for node in ast.walk(_parse(source)):
+        if isinstance(node, ast.Name):
+            names.append(node)
+            if isinstance(node.ctx, ast.Store):
+                bound.add(node.id)
+        elif isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            bound.add(node.name)
+        elif isinstance(node, ast.alias):
+            bound.add((node.asname or node.name).split(".")[0])
+        elif isinstance(node, ast.Call):
+            called.add(node.func)
     return {
         node.id
         for node in names
-        if node.id not in bound and not (id(node) in called and hasattr(builtins, node.id))
+        if node.id not in bound and not (node in called and hasattr(builtins, node.id))
     }
 
 
@@ -177,8 +192,8 @@ def _parse_assert(text: str) -> tuple[str, str, str] | None:
                 )
             ):
                 values = [ast.literal_eval(node) for node in (*arguments, value)]
-                *given, expected = [f"{base.python_literal(v)}\n" for v in values]
-                return name, "".join(given), expected
+                *stdin_lines, expected = [f"{base.python_literal(v)}\n" for v in values]
+                return name, "".join(stdin_lines), expected
     except (SyntaxError, IndexError, ValueError, TypeError):  # TypeError: what cannot be hashed
         pass
     return None

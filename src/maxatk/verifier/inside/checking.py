@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 _MAX_MESSAGE = 1 << 26
 _CHECK = "<check>"
-_READ, _WRITE = 3, 4  # the descriptors of both processes, once they have entered
+# The descriptors of both processes, once they have entered.
+_READ = 3
+_WRITE = 4
 
 
 class CandidateError(Exception):
@@ -38,7 +40,8 @@ def run_check(
     """Run a check test and return what the checker came to; the costs are those of both."""
     size, _, name_size = test
     start = time.monotonic()
-    (calls_out, calls_in), (answers_out, answers_in) = os.pipe(), os.pipe()
+    calls_out, calls_in = os.pipe()
+    answers_out, answers_in = os.pipe()
     # No byte more than the name: the candidate will inherit what is read here.
     entry_point = os.pread(context.job, name_size, offset).decode()
     candidate = syscalls.fork()
@@ -71,9 +74,11 @@ def _enter_half(
     program: Program, request: Request, context: Context, ends: tuple[int, int]
 ) -> None:
     """Move one end of each pipe to `_READ` and `_WRITE`, whatever numbers they have, and enter."""
-    low, high = os.dup(ends[0]), os.dup(ends[1])
-    os.dup2(low, _READ)
-    os.dup2(high, _WRITE)
+    # Copies first: an end may have the number that the other one is to get.
+    reader = os.dup(ends[0])
+    writer = os.dup(ends[1])
+    os.dup2(reader, _READ)
+    os.dup2(writer, _WRITE)
     enter_test(context, request.output, threads=program.threads, first_closed=_WRITE + 1)
 
 
@@ -92,7 +97,10 @@ def _run_candidate(code: CodeType, entry_point: str) -> NoReturn:
         function = eval(entry_point, namespace)
     except BaseException as error:
         os._exit(report(error) or 1)
-    while (message := _receive()) is not None:
+    while True:
+        message = _receive()
+        if message is None:
+            break
         args, kwargs = values.decode(message)
         try:
             answer = values.encode((True, function(*args, **kwargs)), foreign=True)
@@ -124,7 +132,8 @@ def _run_checker(entry_point: str, source: str) -> NoReturn:
 
 def _explained(error: BaseException, source: str) -> str:
     """Return what failed in a check test and the line of its source."""
-    number, trace = 0, error.__traceback__
+    number = 0
+    trace = error.__traceback__
     while trace is not None:
         if trace.tb_frame.f_code.co_filename == _CHECK:
             number = trace.tb_lineno

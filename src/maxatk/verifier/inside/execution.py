@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from maxatk.verifier.inside.supervise import Context
 
 _MAX_DESCRIPTOR = 1 << 20
+_MAX_DIGITS = 50_000  # of an integer that is converted from text or to text
 _IMPORTED_NAME = "solution"
 
 
@@ -78,7 +79,8 @@ def import_program(code: CodeType) -> dict[str, Any]:
     namespace = sys.modules["__main__"].__dict__
     namespace["__name__"] = _IMPORTED_NAME
     sys.modules[_IMPORTED_NAME] = sys.modules["__main__"]
-    if status := execute(code, namespace):
+    status = execute(code, namespace)
+    if status:
         _finish(status)
     return namespace
 
@@ -135,3 +137,6 @@ def prepare_interpreter() -> None:
     for name in ("exit", "quit"):
         setattr(builtins, name, _sitebuiltins.Quitter(name, "Ctrl-D (i.e. EOF)"))
     sys.argv = ["program.py"]
+    # LiveCodeBench's grader allows as many; the CPU clock bounds what their conversion costs.
+    if hasattr(sys, "set_int_max_str_digits"):  # from Python 3.10.7 on
+        sys.set_int_max_str_digits(_MAX_DIGITS)

@@ -12,12 +12,24 @@ import sys
 from maxatk.verifier.inside import landlock, scratch, syscalls
 from maxatk.verifier.inside.checker_files import CHECKER_FOLDER, CHECKER_NAMES
 
-_NEWNS, _NEWUTS, _NEWIPC, _NEWUSER = 0x00020000, 0x04000000, 0x08000000, 0x10000000
-_NEWPID, _NEWNET = 0x20000000, 0x40000000
-_MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_REMOUNT = 1, 2, 4, 32
-_MS_BIND, _MS_REC, _MS_PRIVATE = 4096, 16384, 1 << 18
+# Flags of unshare, mount and mount_setattr, as the kernel's headers have them.
+_NEWNS = 0x00020000
+_NEWUTS = 0x04000000
+_NEWIPC = 0x08000000
+_NEWUSER = 0x10000000
+_NEWPID = 0x20000000
+_NEWNET = 0x40000000
+_MS_RDONLY = 1
+_MS_NOSUID = 2
+_MS_NODEV = 4
+_MS_REMOUNT = 32
+_MS_BIND = 4096
+_MS_REC = 16384
+_MS_PRIVATE = 1 << 18
 _MNT_DETACH = 2
-_AT_FDCWD, _AT_RECURSIVE, _ATTR_RDONLY = -100, 0x8000, 1
+_AT_FDCWD = -100
+_AT_RECURSIVE = 0x8000
+_ATTR_RDONLY = 1
 _DEVICES = ["/dev/null", "/dev/zero", "/dev/random", "/dev/urandom"]
 _MAX_FILES = 256
 _MAX_TASKS = 128  # processes and threads of one worker together
@@ -55,15 +67,18 @@ def drop_privileges(layers: Layers, paths: list[str], uid: int) -> Layers:
         os.setgroups([])
         os.setresgid(uid, uid, uid)
         os.setresuid(uid, uid, uid)
-    header, nothing = (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()
+    header = (ctypes.c_uint32 * 2)(0x20080522, 0)  # version 3 of the interface, this process
+    no_capabilities = (ctypes.c_uint32 * 6)()
     number = syscalls.NR_CAPSET[os.uname().machine]
-    syscalls.syscall(number, ctypes.byref(header), ctypes.byref(nothing))
+    syscalls.syscall(number, ctypes.byref(header), ctypes.byref(no_capabilities))
     syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
     syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)
     layers = {**layers, "capabilities_dropped": True}
-    writable, readable = [], paths
+    writable: list[str] = []
+    readable = paths
     if layers["scratch_folder"] is True:
-        writable, readable = [scratch.place(paths)], [*paths, CHECKER_FOLDER]
+        writable = [scratch.place(paths)]
+        readable = [*paths, CHECKER_FOLDER]
     layers["landlock"] = attempt(landlock.restrict, readable, _DEVICES, writable)
     if writable:
         os.chdir(writable[0])
@@ -86,7 +101,8 @@ def _unshare(flags: int) -> None:
 
 
 def _unshare_user() -> None:
-    uid, gid = os.geteuid(), os.getegid()
+    uid = os.geteuid()
+    gid = os.getegid()
     _unshare(_NEWUSER)
     texts = {"setgroups": "deny", "uid_map": f"{uid} {uid} 1", "gid_map": f"{gid} {gid} 1"}
     for name, text in texts.items():
@@ -101,7 +117,7 @@ def _enter_private_root(paths: list[str], folder: str) -> None:
     _mount("tmpfs", "/tmp", "tmpfs", _MS_NOSUID | _MS_NODEV, "size=1m,mode=755")
     os.mkdir("/tmp/old")
     syscalls.syscall(syscalls.NR_PIVOT_ROOT[os.uname().machine], b"/tmp", b"/tmp/old")
-    os.chdir("/")
+    os.chdir("/")  # the current folder is still one of the old tree
     for path in [*paths, *_DEVICES]:
         _bind(path)
     syscalls.check(syscalls.LIBC.umount2(b"/old", _MNT_DETACH), "umount2")
@@ -181,6 +197,7 @@ def library_paths() -> list[str]:
         loaded = {line.split()[-1] for line in maps if line.rstrip().endswith(".so")}
     paths += sorted({os.path.dirname(path) for path in loaded})
     paths += ["/lib", "/lib64", "/usr/lib", "/usr/lib64"]
-    unique = dict.fromkeys(os.path.realpath(path) for path in paths if os.path.isdir(path))
-    insides = tuple(f"{path}/" for path in unique)
-    return [path for path in unique if not path.startswith(insides)]
+    folders = dict.fromkeys(os.path.realpath(path) for path in paths if os.path.isdir(path))
+    # A folder below another one comes with it.
+    below = tuple(f"{folder}/" for folder in folders)
+    return [folder for folder in folders if not folder.startswith(below)]

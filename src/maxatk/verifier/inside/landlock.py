@@ -34,8 +34,10 @@ def restrict(readable: list[str], devices: list[str], writable: list[str]) -> in
     has no Landlock.
     """
     version = syscalls.syscall(syscalls.NR_LANDLOCK_CREATE, None, ctypes.c_size_t(0), 1)
-    handled = max((v, mask) for v, mask in _ACCESSES.items() if v <= version)[1]
+    known = max(number for number in _ACCESSES if number <= version)
+    handled = _ACCESSES[known]
     rules = _Ruleset(handled, _NET_TCP if version >= 4 else 0, _SCOPES if version >= 6 else 0)
+    # An older kernel knows fewer fields, and refuses a longer structure.
     size = 8 if version < 4 else 16 if version < 6 else 24
     ruleset = syscalls.syscall(
         syscalls.NR_LANDLOCK_CREATE, ctypes.byref(rules), ctypes.c_size_t(size), 0

@@ -53,11 +53,12 @@ def run(request: Request, context: Context) -> NoReturn:
 def run_tests(program: Program, table: bytes, request: Request, context: Context) -> None:
     """Run every test of the table and write its record and outputs into the results file."""
     offset = len(table) + request.source_size
-    place = timeouts = 0
+    record_offset = 0
+    timeouts = 0
     for test in protocol.TEST.iter_unpack(table):
         ending, record = _run_test(program, request, context, test, offset)
-        os.pwrite(context.results, record, place)
-        place += protocol.RESULT.size
+        os.pwrite(context.results, record, record_offset)
+        record_offset += protocol.RESULT.size
         offset += test[0]
         if ending == protocol.CPU_LIMIT or ending == protocol.WALL_LIMIT:
             timeouts += 1
@@ -123,11 +124,14 @@ def _run_test(
     request.count_idle(wall, cpu)
     if context.scratch:
         cpu += scratch.empty(context.scratch)
-    out_size, err_size = os.lseek(1, 0, os.SEEK_END), os.lseek(2, 0, os.SEEK_END)
+    out_size = os.lseek(1, 0, os.SEEK_END)
+    err_size = os.lseek(2, 0, os.SEEK_END)
     full = max(out_size, err_size) >= request.output or out_size > request.output_left
     if full and ending == protocol.EXITED:
         ending = protocol.OUTPUT_FULL
-    sent = copy(1, 0, context.results, out_size) if ending == protocol.EXITED and status == 0 else 0
+    sent = 0
+    if ending == protocol.EXITED and status == 0:  # of a failed test nobody compares the output
+        sent = copy(1, 0, context.results, out_size)
     request.output_left -= sent
     excerpt = 0
     if kind == protocol.KIND_CHECK:

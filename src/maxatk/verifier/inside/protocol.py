@@ -21,11 +21,20 @@ RESULT = struct.Struct("<iBddQQQ")
 # The three parts of a checker's payload: input, expected output, the program's output (bytes)
 CHECKER_SIZES = struct.Struct("<QQQ")
 
-KIND_STDIN, KIND_CALL, KIND_CHECK, KIND_CHECKER = 0, 1, 2, 3
+KIND_STDIN = 0
+KIND_CALL = 1
+KIND_CHECK = 2
+KIND_CHECKER = 3
 # How a test came to its end; 0 in the record of a test that was never started.
-NOT_STARTED, EXITED, CPU_LIMIT, WALL_LIMIT, OUTPUT_FULL = 0, 1, 2, 3, 4
+NOT_STARTED = 0
+EXITED = 1
+CPU_LIMIT = 2
+WALL_LIMIT = 3
+OUTPUT_FULL = 4
 # Exit statuses with a meaning; a program that imitates one only names its own failure.
-EXIT_REJECTED, EXIT_MEMORY, EXIT_BAD_VALUE = 96, 97, 98
+EXIT_REJECTED = 96
+EXIT_MEMORY = 97
+EXIT_BAD_VALUE = 98
 EXIT_COMPILE_ERROR = 3
 
 STDERR_BYTES = 2048

@@ -12,9 +12,9 @@ MOUNT_OPTIONS = "size=16m,nr_inodes=1k,mode=700"
 
 def place(paths: list[str]) -> str:
     """Return where the folder is mounted: elsewhere if `/tmp` holds one of the libraries."""
-    for place in ("/tmp", "/scratch"):
-        if not any(f"{path}/".startswith(place + "/") for path in paths):
-            return place
+    for folder in ("/tmp", "/scratch"):
+        if not any(f"{path}/".startswith(folder + "/") for path in paths):
+            return folder
     return "/maxatk-scratch"
 
 

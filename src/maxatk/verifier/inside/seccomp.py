@@ -13,12 +13,20 @@ import struct
 
 from maxatk.verifier.inside import syscalls
 
-ALLOW, KILL, ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
+ALLOW = 0x7FFF0000
+KILL = 0x80000000
+ERRNO = 0x00050000
 _MODE_FILTER = 2
 _RLIMIT_CPU = 0
-_LD, _JEQ, _JGE, _JSET, _RET = 0x20, 0x15, 0x35, 0x45, 0x06
-_OFFSET_NR, _OFFSET_ARCH = 0, 4
-_CLONE_THREAD, _CLONE_NEW = 0x00010000, 0x7E020080
+_LD = 0x20
+_JEQ = 0x15
+_JGE = 0x35
+_JSET = 0x45
+_RET = 0x06
+_OFFSET_NR = 0
+_OFFSET_ARCH = 4
+_CLONE_THREAD = 0x00010000
+_CLONE_NEW = 0x7E020080
 _O_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | 0o20000000  # the last: O_TMPFILE
 
 ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
@@ -115,7 +123,8 @@ def test_filter(machine: str, *, writing: bool) -> Filter:
 
     `writing` says that other layers decide which files may be written; without them none may.
     """
-    refuse, allow = _return(ERRNO | errno.EPERM), _return(ALLOW)
+    refuse = _return(ERRNO | errno.EPERM)
+    allow = _return(ALLOW)
     rules: Rules = {"clone": [_argument(0), (_JSET, 0, 1, _CLONE_THREAD), allow, refuse]}
     rules |= _common_rules()
     refused = [*_SUPERVISOR_ONLY, *_PROGRAM_ONLY]
@@ -165,6 +174,7 @@ def _zygote_rules() -> Rules:
 
 
 def _assembled(machine: str, rules: Rules, otherwise: Instruction) -> Filter:
+    """Return the filter that asks `rules` about the calls they name, and else does `otherwise`."""
     code = _prologue(machine)
     for name, block in rules.items():
         number = _NUMBERS[name][list(ARCHITECTURES).index(machine)]
@@ -186,6 +196,7 @@ def _prologue(machine: str) -> list[Instruction]:
 
 
 def _one_of(argument: int, values: tuple[int, ...]) -> list[Instruction]:
+    """Return what allows a call whose argument has one of the values, and refuses any other."""
     code = [_argument(argument)]
     for value in values:
         code += [(_JEQ, 0, 1, value), _return(ALLOW)]

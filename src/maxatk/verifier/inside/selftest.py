@@ -75,10 +75,10 @@ def _fork() -> None:
 
 
 def _write_outside(context: supervise.Context) -> None:
-    places = {"/", "/tmp", "/var/tmp", "/dev/shm", "/checker", os.path.dirname(os.__file__)}
-    for place in places - {context.scratch}:
+    folders = {"/", "/tmp", "/var/tmp", "/dev/shm", "/checker", os.path.dirname(os.__file__)}
+    for folder in folders - {context.scratch}:
         try:
-            os.open(place + "/maxatk-probe", os.O_WRONLY | os.O_CREAT, 0o600)
+            os.open(folder + "/maxatk-probe", os.O_WRONLY | os.O_CREAT, 0o600)
         except OSError:
             continue
         return

@@ -45,9 +45,12 @@ class Context:
         base_memory: int,
         orphans: bool,
     ) -> None:
-        self.job, self.results = job, results
-        self.test_filter, self.program_filter = test_filter, program_filter
-        self.base_memory, self.orphans = base_memory, orphans
+        self.job = job
+        self.results = results
+        self.test_filter = test_filter
+        self.program_filter = program_filter
+        self.base_memory = base_memory
+        self.orphans = orphans
         self.scratch = ""
         self.checker_files: list[int] = []
 

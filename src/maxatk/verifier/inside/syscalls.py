@@ -14,14 +14,19 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 # and a raw fork is only safe with the lock held.
 FAST_LIBC = ctypes.PyDLL(None)
 
-PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP = 1, 4, 22
-PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 36, 38
+PR_SET_PDEATHSIG = 1
+PR_SET_DUMPABLE = 4
+PR_SET_SECCOMP = 22
+PR_SET_CHILD_SUBREAPER = 36
+PR_SET_NO_NEW_PRIVS = 38
 
 # Both machines share the modern syscall numbers; only the old ones differ.
 NR_CAPSET = {"x86_64": 126, "aarch64": 91}
 NR_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
 NR_MOUNT_SETATTR = 442
-NR_LANDLOCK_CREATE, NR_LANDLOCK_ADD, NR_LANDLOCK_RESTRICT = 444, 445, 446
+NR_LANDLOCK_CREATE = 444
+NR_LANDLOCK_ADD = 445
+NR_LANDLOCK_RESTRICT = 446
 
 _fork: Callable[[], int] = getattr(FAST_LIBC, "_Fork", os.fork)
 

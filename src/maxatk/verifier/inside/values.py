@@ -109,7 +109,8 @@ def header(data: bytes, at: int, depth: int) -> tuple[bytes, int, int]:
     if tag in _CONSTANTS:
         return tag, 0, at + 1
     colon = data.index(b":", at, at + 22)
-    size, start = int(data[at + 1 : colon]), colon + 1
+    size = int(data[at + 1 : colon])
+    start = colon + 1
     if size < 0 or size > len(data) - start:  # every part takes at least one byte
         raise ValueError("a length does not fit")
     return tag, 2 * size if tag == b"d" else size, start

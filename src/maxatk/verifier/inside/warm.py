@@ -39,7 +39,8 @@ sys.stdout.write("\\n".join(str(x) for x in n) + "\\n")
 def rehearse(context: supervise.Context) -> None:
     """Run a sample program through the whole path of a test, both sides of the fork."""
     saved = [os.dup(descriptor) for descriptor in (0, 1, 2)]
-    job, results = os.memfd_create("job"), os.memfd_create("results")
+    job = os.memfd_create("job")
+    results = os.memfd_create("results")
     table = protocol.TEST.pack(len(_INPUT), protocol.KIND_STDIN, 0)
     os.write(job, table + _INPUT)
     limits = (*(10.0,) * 4, 1 << 30, 1 << 20, 1 << 30)

@@ -35,8 +35,11 @@ def main(arguments: list[str]) -> NoReturn:
     `arguments`: uid to drop to, extra import folder (may be empty), modules to preload (comma
     separated), then the descriptors of requests, replies, job and results.
     """
-    uid, folder, modules = int(arguments[0]), arguments[1], arguments[2]
-    requests, replies, job, results = descriptors = [int(text) for text in arguments[3:]]
+    uid = int(arguments[0])
+    folder = arguments[1]
+    modules = arguments[2]
+    descriptors = [int(text) for text in arguments[3:]]
+    requests, replies, job, results = descriptors
     syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signals.SIGKILL)
     _be_killed_first()
     if folder:
@@ -59,7 +62,8 @@ def main(arguments: list[str]) -> NoReturn:
     syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signals.SIGKILL)
     syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)
     layers["seccomp"] = isolate.attempt(seccomp.zygote_filter(machine).install)
-    confined, first = layers["scratch_folder"] is True, layers["pid_namespace"] is True
+    confined = layers["scratch_folder"] is True
+    first = layers["pid_namespace"] is True
     context = supervise.Context(
         job,
         results,
@@ -69,7 +73,8 @@ def main(arguments: list[str]) -> NoReturn:
         orphans=not first,
     )
     if confined:
-        context.scratch, context.checker_files = scratch.place(paths), checker_files
+        context.scratch = scratch.place(paths)
+        context.checker_files = checker_files
     layers.update(selftest.run(context))
     if layers["fork_limit"] is not True:
         context.program_filter = None
@@ -122,7 +127,10 @@ def _serve(context: supervise.Context, requests: int, replies: int) -> NoReturn:
 
 def _kill_on_request(kills: int) -> None:
     """Kill the tests that the program process names, until it has ended and closed the pipe."""
-    while message := os.read(kills, protocol.KILL.size):
+    while True:
+        message = os.read(kills, protocol.KILL.size)
+        if not message:
+            break
         try:
             os.kill(protocol.KILL.unpack(message)[0], signals.SIGKILL)
         except ProcessLookupError:

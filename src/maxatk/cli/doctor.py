@@ -1,0 +1,53 @@
+"""The command `doctor`: what works on this machine."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from maxatk.cli.output import OutputFormat, emit, shown
+from maxatk.errors import SandboxError, StageError
+from maxatk.verifier import Layer, doctor
+
+if TYPE_CHECKING:
+    from maxatk.cli.trial import TriedEngine
+    from maxatk.verl.surface import Check
+
+
+def command(format: OutputFormat = "text", engines: bool = False) -> None:
+    """Show every layer of isolation, whether it holds on this machine and what it does.
+
+    Where verl is installed, also what the plug-in for it builds on. The command fails for a missing
+    layer that is required, and for an engine that was asked for and does not work.
+
+    Example: maxatk doctor --engines
+
+    Args:
+        engines: Compare what each engine here draws with a plain forward pass, in about a minute.
+    """
+    layers = doctor()
+    parts_of_verl: list[Check] = []
+    if importlib.util.find_spec("verl"):
+        from maxatk.verl.surface import registrations, versions  # takes seconds to import
+
+        parts_of_verl = [*versions(), *registrations()]
+    tried: list[TriedEngine] = []
+    if engines:
+        from maxatk.cli.trial import try_engines
+
+        tried = list(try_engines())
+    tables: dict[str, Sequence[Layer | Check | TriedEngine]] = {
+        "layers": layers,
+        "verl": parts_of_verl,
+        "engines": tried,
+    }
+    rows = {name: list(map(dataclasses.asdict, table)) for name, table in tables.items()}
+    emit({name: shown(of_table, title=name) for name, of_table in rows.items()}, format)
+    missing = [layer.name for layer in layers if layer.required and not layer.holds]
+    if missing:
+        raise SandboxError(f"doctor: programs cannot be verified safely here: {', '.join(missing)}")
+    failed = [engine.name for engine in tried if not engine.holds]
+    if failed:
+        raise StageError(f"doctor: does not work on this machine: {', '.join(failed)}")

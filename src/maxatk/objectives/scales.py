@@ -1,0 +1,75 @@
+"""The scales: what credit minus baseline is divided by, one function each.
+
+Divisors have the shape (P, 1). One of 0 marks a group without signal: its advantages are 0.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from maxatk.objectives import rule
+from maxatk.objectives.checks import FloatArray
+from maxatk.objectives.group import Group, centred, root_sum_of_squares
+from maxatk.objectives.methods import Method
+
+_STD_DDOF = 1  # n - 1, as TRL's GRPOTrainer; eq. (5) is silent
+_STD_EPSILON = 1e-4  # added to the std, in the unit of the credits: as TRL
+_LEAST_STD = 1e-6  # under a correction, on-policy credits that spread less have no signal
+
+
+def divisors_of(group: Group, method: Method, values: FloatArray) -> FloatArray:
+    """Return what a method with a scale divides credit minus baseline, `values` (P, n), by."""
+    if method.scale == "std":
+        return std(group, method, values)
+    if method.scale == "mean":
+        return mean_reward(group)
+    return std_of_subsets(group)
+
+
+def std(group: Group, method: Method, values: FloatArray) -> FloatArray:
+    """Return max(std of the on-policy credits, std of `values`) + 1e-4, with n - 1, as TRL.
+
+    `values` are credit minus baseline, whose std a correction changes. It is 0 where the spread of
+    order statistics is nothing but rounding, or too small under a correction.
+    """
+    n = group.rewards.shape[-1]
+    root = math.sqrt(max(n - _STD_DDOF, 1))
+    ordered = method.credit_row.order is not None
+    credits = group.on_policy(rule.mean) if ordered else group.centred_rewards
+    std_of_credits = root_sum_of_squares(credits) / root
+    larger_std = std_of_credits
+    if values is not credits:  # the baseline "mean" on-policy: they have been measured
+        larger_std = np.maximum(std_of_credits, root_sum_of_squares(centred(values)) / root)
+    divisor: FloatArray = larger_std + _STD_EPSILON
+    corrected = method.correction != "none"
+    if not ordered or (method.keeps_level and not corrected):
+        return divisor
+    # Credits are sums of n terms of the size of the rewards: their spread below this is rounding.
+    rounding = np.ptp(n * np.finfo(float).eps * group.rewards, axis=-1, keepdims=True)
+    is_weak = larger_std < rounding
+    if corrected:
+        is_weak = std_of_credits < np.maximum(_LEAST_STD, rounding)
+    return np.where(is_weak, 0.0, divisor)
+
+
+def mean_reward(group: Group) -> FloatArray:
+    """Return the mean reward, as MaxRL has it (2602.02710), and 0 where it is rounding."""
+    n = group.rewards.shape[-1]
+    mean = group.rewards.mean(axis=-1, keepdims=True)
+    rounding = n * np.finfo(float).eps * np.abs(group.rewards).max(axis=-1, keepdims=True)
+    return np.where(np.abs(mean) <= rounding, 0.0, mean)
+
+
+def std_of_subsets(group: Group) -> FloatArray:
+    """Return k/n times the std of the statistic over the k-subsets (2508.10751)."""
+    n = group.rewards.shape[-1]
+    shares = group.weights.of_group(n)
+    if group.scores is not None:
+        shares = rule.selected_weights(shares, group.scores)
+    # Measured down from the best reward: equal rewards are 0, and rounding leaves no spread.
+    below = group.rewards[:, -1:] - group.rewards
+    mean = (below * shares).sum(axis=1, keepdims=True)
+    spread: FloatArray = group.k / n * root_sum_of_squares((below - mean) * np.sqrt(shares))
+    return spread

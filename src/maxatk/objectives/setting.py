@@ -1,0 +1,77 @@
+"""A method as a setting of a recipe: a name, or a mapping of its parts."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from maxatk.errors import InvalidValueError, unknown_name
+from maxatk.functions import load_function
+from maxatk.objectives.methods import Method, as_method
+from maxatk.objectives.order import OrderWeights
+
+_NAMES = [name for name, value in vars(OrderWeights).items() if isinstance(value, classmethod)]
+_CONSTRUCTORS: Mapping[str, Callable[..., OrderWeights]] = {
+    "weights": OrderWeights,
+    **{name: getattr(OrderWeights, name) for name in _NAMES},
+}
+"""Key of a credit -> what makes its weights; its keyword-only arguments are further keys."""
+
+
+def method_of(setting: object) -> Method:
+    """Return the method of a setting: a name in `METHODS`, a `Method`, or a mapping.
+
+    A mapping is {"statistic": "file.py:function"} or has the keys of `Method`, whose `credit` may
+    be a constructor of `OrderWeights`, such as {"cvar": 0.25, "of": 8}, or {"entropic": b}.
+
+    Raises MissingFileError without the file, InvalidValueError for what is not allowed.
+    """
+    if not isinstance(setting, Mapping):
+        return as_method(setting)  # type: ignore[arg-type]
+    if "statistic" in setting:
+        _check_keys("method", setting, ["statistic"])
+        function_name = str(setting["statistic"])
+        function = load_function(function_name, field="method.statistic")
+        return Method(credit=function, baseline="leave_one_out", source=function_name)
+    fields = dict(setting)
+    _check_keys("method", setting, [field.name for field in dataclasses.fields(Method)])
+    for name in ("credit", "baseline"):
+        if name not in setting:
+            raise InvalidValueError(f"method: the key {name!r} is required, got {fields}")
+    if isinstance(fields["credit"], Mapping):
+        fields |= _fields_of_credit(fields["credit"])
+    return Method(**fields)
+
+
+def _fields_of_credit(setting: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a method that a mapping for its credit stands for."""
+    allowed = [*_CONSTRUCTORS, "entropic"]
+    names = [name for name in setting if name in allowed]
+    if len(names) != 1:
+        wrong = ", ".join(names) or str(next(iter(setting), ""))
+        raise unknown_name("method.credit", wrong, allowed)
+    (name,) = names
+    value = setting[name]
+    options = {key: setting[key] for key in setting if key != name}
+    if name == "entropic":
+        _check_keys("method.credit.entropic", options, ())
+        return {"credit": name, "inverse_temperature": value}
+    constructor = _CONSTRUCTORS[name]
+    parameters = {
+        parameter.name: parameter
+        for parameter in inspect.signature(constructor).parameters.values()
+        if parameter.kind is parameter.KEYWORD_ONLY
+    }
+    _check_keys(f"method.credit.{name}", options, parameters)
+    for key, parameter in parameters.items():
+        if parameter.default is parameter.empty and key not in options:
+            raise InvalidValueError(f"method.credit: {name!r} needs the key {key!r}")
+    return {"credit": constructor(value, **options)}
+
+
+def _check_keys(field: str, setting: Mapping[str, Any], allowed: Collection[str]) -> None:
+    for name in setting:
+        if name not in allowed:
+            raise unknown_name(field, str(name), allowed)

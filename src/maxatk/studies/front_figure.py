@@ -1,0 +1,57 @@
+"""The front of a study as a figure: a panel for every N, max@1 across and max@N up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from maxatk.report.comparison import BASE, Comparison
+from maxatk.report.figure_style import STYLE, Line, lines_for
+from maxatk.studies.front import Front
+
+_PANEL = (3.6, 3.6)  # inches
+_DATES = {".svg": "Date", ".pdf": "CreationDate"}  # metadata that would change at every run
+
+
+def front_figure(front: Front, comparison: Comparison, path: Path) -> None:
+    """Write the curve of every method, and the model before training, to an SVG or PDF file."""
+    methods = list(dict.fromkeys(best.method for best in front.best))
+    lines = lines_for([BASE, *methods])
+    aims = list(dict.fromkeys(point.aim for point in front.curves))
+    with mpl.rc_context({**STYLE, "svg.fonttype": "path"}):
+        size = (_PANEL[0] * len(aims), _PANEL[1] + 0.7)
+        figure = Figure(figsize=size, layout="constrained", facecolor="white")
+        panels = figure.subplots(1, len(aims), squeeze=False)[0]
+        for axes, aim in zip(panels, aims, strict=True):
+            for method in methods:
+                _draw_curve(axes, front, method, aim, lines[method])
+            if BASE in comparison.names:
+                base = comparison.run(BASE)
+                first, best = (base.metric("max@k", k).mean for k in (1, aim))
+                axes.plot(first, best, "X", color=lines[BASE].color, label=BASE, markersize=8)
+            axes.set_xlabel("max@1")
+            axes.set_ylabel(f"max@{aim}")
+        handles, labels = panels[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 5))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, metadata={_DATES[path.suffix]: None})
+
+
+def _draw_curve(axes: Axes, front: Front, method: str, aim: int, line: Line) -> None:
+    points = [point for point in front.curves if (point.method, point.aim) == (method, aim)]
+    # Several floors may choose the same models.
+    places = sorted({(point.first, point.best) for point in points})
+    firsts = [first for first, _ in places]
+    bests = [best for _, best in places]
+    rival = method in front.rivals
+    axes.plot(
+        firsts,
+        bests,
+        color=line.color,
+        linestyle="dashed" if rival else "solid",
+        marker=line.marker,
+        label=method.replace("$", r"\$"),
+    )

@@ -1,0 +1,248 @@
+"""How rollout batches are drawn and scored within the methods that TRL's trainer has for it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from accelerate.utils import gather_object
+from trl import GRPOTrainer
+from trl.models.utils import disable_gradient_checkpointing
+
+from maxatk.check import require
+from maxatk.errors import InvalidValueError, unknown_name
+from maxatk.functions import load_function
+from maxatk.rewards import Reward
+from maxatk.train import own_rollouts
+from maxatk.train.clock import Clock
+from maxatk.train.rollout_batch import RolloutBatch, Scored, refuse_best_of
+from maxatk.train.signal_groups import more_prompts, moves, put_rows, refuse_irreplaceable
+from maxatk.train.verdicts import tests_of
+from maxatk.training import Learner
+from maxatk.verifier import CodeReward, quick_turns
+
+
+class RolloutTrainer(GRPOTrainer):
+    """TRL's trainer whose samples and rewards are drawn here, by `rollouts`: own, trl or vllm.
+
+    With "own" the functions of this package that run tests verify completions while others are
+    still sampled, and wait for the verdicts when TRL calls them.
+    """
+
+    def __init__(self, *args: Any, **others: Any) -> None:
+        super().__init__(*args, **others)
+        self._clock = Clock()
+        self._learner = Learner(self.args.objective)
+        # TRL 1.14 knows the tokenizer's end token alone.
+        self._ends = getattr(self, "eos_token_ids", [self._tokenizer.eos_token_id])
+        self._own = own_rollouts.own_settings(self)
+        self.rollouts = "own" if self._own else "vllm" if self.args.use_vllm else "trl"
+        refuse_best_of(self.reward_funcs)
+        self._selecting = self._selecting_function()
+        self._answer: Callable[[str], Any] | None = None
+        if self.args.answers is not None:
+            self._answer = load_function(self.args.answers, field="answers")
+        self._early = self._early_rewards()
+        self._starts: list[Callable[..., None]] = []  # of `_early`; empty outside of `_draw`
+        if self.args.groups_with_signal:
+            refuse_irreplaceable(self.train_dataset, self.environment_factories)
+        self._rows: list[Any] = []  # of the data set, whose completions are being drawn
+        self._scored: Scored | None = None  # of the batch being drawn
+
+    def _selecting_function(self) -> int | None:
+        """Return the place of the reward function that selects, and take its weight from it."""
+        name = self.args.selection
+        if name is None:
+            return None
+        names = list(self.reward_func_names)
+        if name not in names:
+            raise unknown_name("selection", name, names)
+        allowed = "one of several reward functions, whose others are the reward"
+        require(len(names) > 1, "selection", allowed, name)
+        place = names.index(name)
+        self.reward_weights[place] = 0.0  # also in what TRL logs as the reward
+        return place
+
+    def _early_rewards(self) -> list[CodeReward]:
+        """Return the rewards by tests that may verify a completion as soon as it has ended."""
+        # Where TRL makes more of a completion than its text, nothing is known of it before.
+        parsers = ("response_template", "response_schema")
+        parsed = any(getattr(self._tokenizer, name, None) for name in parsers)
+        if self._own is None or parsed or self.tools:
+            return []
+        parts: list[Any] = []
+        for function in self.reward_funcs:
+            parts += function.by_tests if isinstance(function, Reward) else [function]
+        return [part for part in parts if isinstance(part, CodeReward)]
+
+    @property
+    def _mode_metrics(self) -> Any:
+        return self._metrics["train" if self.model.training else "eval"]
+
+    def _draw(self, rows: list[Any]) -> tuple[RolloutBatch, Scored, dict[str, Any]]:
+        """Return a rollout batch, its scores, and what TRL returns for the rows of this process."""
+        self._rows = rows
+        self._scored = None
+        with quick_turns(), contextlib.ExitStack() as stack:
+            self._starts = [stack.enter_context(function.ahead()) for function in self._early]
+            stack.callback(self._starts.clear)
+            output = super()._generate_and_score_completions(rows)
+        assert self._scored is not None  # TRL has called `_calculate_rewards`
+        return self._batch_of(self._scored), self._scored, output
+
+    def _generate(self, prompts: list[Any]) -> tuple[Any, ...]:
+        generated: tuple[Any, ...] = super()._generate(prompts)
+        if not (self.args.groups_with_signal and self.model.training):
+            return generated
+        seconds = self._mode_metrics["seconds/verification"]
+        logged_before = len(seconds)
+        self._scored = self._fill(prompts, generated)
+        # One value for all the draws of the rollout batch: a mean over draws would hide their sum.
+        seconds[logged_before:] = [sum(seconds[logged_before:])]
+        return generated
+
+    def _generate_single_turn(self, prompt_ids: list[Any], *args: Any, **kwargs: Any) -> Any:
+        if self._own is None:
+            return super()._generate_single_turn(prompt_ids, *args, **kwargs)
+        with disable_gradient_checkpointing(self.model, self.args.gradient_checkpointing_kwargs):
+            completion_ids = own_rollouts.draw(
+                self.accelerator.unwrap_model(self.model_wrapped),
+                prompt_ids,
+                settings=self._own,
+                end_tokens=self._ends,
+                ended=self._ended,
+            )
+        return completion_ids, None
+
+    def _ended(self, row: int, ids: Sequence[int]) -> None:
+        """Start the verification of a row's completion, given by its ids."""
+        if not self._starts:
+            return
+        text = self._tokenizer.decode(ids, skip_special_tokens=True)
+        for start in self._starts:
+            start(text, self._rows[row])
+
+    def _calculate_rewards(self, *arguments: Any) -> torch.Tensor:
+        if self._scored is None:  # otherwise they are known from the search for a signal
+            self._scored = self._score(*arguments)
+        return self._scored.scores
+
+    def _score(
+        self, rows: list[Any], prompts: list[Any], completions: list[Any], ids: list[Any]
+    ) -> Scored:
+        """Return what the rows of all processes came to, for the arguments of TRL's method."""
+        with self._clock.measure("verification", self._mode_metrics):
+            scores = super()._calculate_rewards(rows, prompts, completions, ids)
+        ends = (*self._ends, self._tokenizer.pad_token_id)
+        masked = [self.mask_truncated_completions and tokens[-1] not in ends for tokens in ids]
+        return Scored(
+            scores,
+            texts=gather_object([str(completion) for completion in completions]),
+            tests=gather_object(tests_of(rows, self.reward_funcs)),
+            masked=gather_object(masked),
+        )
+
+    def _fill(self, prompts: list[Any], generated: tuple[Any, ...]) -> Scored:
+        """Put groups of other prompts where groups have no signal; all processes decide alike.
+
+        `prompts` and `generated` are TRL's lists of this process, which are changed in place.
+        """
+        process = self.accelerator.process_index
+        n = self.num_generations
+        local = (self._rows, prompts, generated)
+        kept, signal = self._score_draw(*local)  # signal is (processes, groups of each)
+        drawn = signal.size
+        drawn_with_signal = int(signal.sum())
+        most = drawn * self.args.max_prompt_draws
+        while not signal.all() and drawn < most:
+            lacking = int((~signal).sum(axis=1).max())  # of the process that lacks most
+            shape = (len(signal), min(lacking, (most - drawn) // len(signal)))
+            # The tokens are those of all processes so far, which a checkpoint has.
+            moment = self.args.seed, self.state.num_input_tokens_seen
+            places = more_prompts(len(self.train_dataset), shape, moment)[process]
+            rows = [self.train_dataset[int(place)] for place in places]
+            self._rows = [dict(row) for row in rows for _ in range(n)]
+            again = [row["prompt"] for row in self._rows]
+            fresh_local = (self._rows, again, super()._generate(again))
+            fresh, fresh_signal = self._score_draw(*fresh_local)
+            for owner, silent_group, new_group in moves(signal, fresh_signal):
+                signal[owner, silent_group] = True
+                if owner == process:
+                    put_rows(local, fresh_local, silent_group * n, new_group * n, n)
+                # What is scored holds the rows of all processes, one process after the other.
+                to = silent_group * n + owner * len(prompts)
+                source = new_group * n + owner * len(again)
+                for values in ("texts", "tests", "masked"):
+                    put_rows(getattr(kept, values), getattr(fresh, values), to, source, n)
+                kept.scores[to : to + n] = fresh.scores[source : source + n]
+            drawn += fresh_signal.size
+            drawn_with_signal += int(fresh_signal.sum())
+        metrics = self._metrics["train"]
+        metrics["prompts/drawn"].append(float(drawn))
+        metrics["prompts/with_signal"].append(drawn_with_signal / drawn)
+        return kept
+
+    def _score_draw(
+        self, rows: list[Any], prompts: list[Any], generated: tuple[Any, ...]
+    ) -> tuple[Scored, np.ndarray]:
+        """Return scores, and whether an advantage of a group trains, (processes, groups)."""
+        ids, completions = generated[1], generated[3]
+        extra_fields = generated[5]  # of a rollout function, as TRL hands them on to rewards
+        for name, values in extra_fields.items():
+            columns = values if isinstance(values, list) else [values] * len(rows)
+            for row, value in zip(rows, columns, strict=False):
+                row[name] = value
+        scored = self._score(rows, prompts, completions, ids)
+        trains = self._batch_of(scored).advantages(self._learner.objective) != 0
+        trains &= ~np.array(scored.masked).reshape(trains.shape)
+        return scored, trains.any(axis=1).reshape(self.accelerator.num_processes, -1)
+
+    def _batch_of(self, scored: Scored) -> RolloutBatch:
+        """Return the rollout batch of what the completions of all processes came to."""
+        objective = self._learner.objective
+        n = self.num_generations if self.model.training else self.num_generations_eval
+        rewards = self._weighted_sums(scored.scores)
+        if objective.needs_ratios:
+            rewards[scored.masked] = np.nan  # what is cut off has no log-probability
+        selection = None
+        if self._selecting is not None:
+            column = scored.scores[:, self._selecting]
+            selection = column.double().cpu().numpy().reshape(-1, n)
+        answers = None
+        if self._answer is not None:
+            answers = self._answers(scored.texts).reshape(-1, n)
+        masked = None
+        if self.mask_truncated_completions:
+            masked = np.array(scored.masked).reshape(-1, n)
+        k = objective.k_at(self.state.global_step / max(self.state.max_steps, 1))
+        return RolloutBatch(rewards.reshape(-1, n), k, selection, answers, masked)
+
+    def _weighted_sums(self, scores: torch.Tensor) -> np.ndarray:
+        """Return the reward of every row, NaN where no function that is rewarded gave one."""
+        rewarded = [place for place in range(scores.size(1)) if place != self._selecting]
+        weights = self.reward_weights[None].to(scores.device)[:, rewarded]
+        sums = (scores[:, rewarded] * weights).nansum(dim=1)
+        sums[scores[:, rewarded].isnan().all(dim=1)] = torch.nan
+        rewards: np.ndarray = sums.double().cpu().numpy()
+        return rewards
+
+    def _answers(self, texts: Sequence[str]) -> np.ndarray:
+        """Return a number for the answer of every text, equal for equal answers."""
+        assert self._answer is not None
+        number_of: dict[Hashable, int] = {}
+        numbers = []
+        for text in texts:
+            try:
+                answer = self._answer(text)
+                if answer != answer:  # NaN, which is one answer
+                    answer = None
+                numbers.append(number_of.setdefault(answer, len(number_of)))
+            except Exception as error:  # of a function of the user, or of an answer without a hash
+                raise InvalidValueError(
+                    f"answers: {self.args.answers!r} must return a hashable answer to every text, "
+                    f"and failed on {text[:200]!r}: {type(error).__name__}: {error}"
+                ) from error
+        return np.array(numbers)

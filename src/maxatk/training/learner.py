@@ -1,0 +1,80 @@
+"""From groups of samples to what a loss and a log get: the one training step of every trainer."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from maxatk.objectives.objective import Objective
+from maxatk.training.groups import Groups
+from maxatk.training.values import group_values, mean_reward
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """What a batch of groups comes to: advantages (P, n) for the loss, and values for the log."""
+
+    advantages: np.ndarray
+    metrics: dict[str, float]
+    mean_reward: float  # NaN where no sample has a reward
+
+
+class Learner:
+    """Turns batches of groups into advantages for a loss that is a mean over samples.
+
+    It holds what moves during a training: the running scale of the advantages, which `save` and
+    `load` keep with a checkpoint.
+    """
+
+    def __init__(self, objective: Objective) -> None:
+        self.objective = objective
+        self._scale = objective.scale()
+
+    def step(
+        self,
+        groups: Groups,
+        texts: Sequence[Sequence[str]],
+        *,
+        log_ratios: np.ndarray | None = None,
+        held_out: bool = False,
+    ) -> Step:
+        """Return the step on groups that have just been drawn.
+
+        Args:
+            groups: Those of the whole batch, of all processes.
+            texts: The completions of each group, or anything that tells them apart; fewer than n
+                where a trainer has lost samples, whose places are the last of the group.
+            log_ratios: (P, n) in nats, where the sampler is not the policy that is trained.
+            held_out: Whether nothing is trained on them, so that the scale does not move.
+        """
+        unscaled = groups.advantages(self.objective)
+        if not held_out:
+            # The scale is that of on-policy advantages: ratios would make it follow their noise.
+            self._scale.observe(unscaled)
+        if log_ratios is not None:
+            unscaled = groups.advantages(self.objective, log_ratios=log_ratios)
+        scaled = self.factor(groups.size) * unscaled
+        return Step(scaled, group_values(groups, scaled, texts), mean_reward(groups.rewards))
+
+    def advantages(self, groups: Groups, log_ratios: np.ndarray) -> np.ndarray:
+        """Return the advantages (P, n) at a later optimizer step on the same samples.
+
+        `log_ratios` (P, n) are those of the policy of that step, in nats. The scale stays that of
+        the batch.
+        """
+        return self.factor(groups.size) * groups.advantages(self.objective, log_ratios=log_ratios)
+
+    def factor(self, group_size: int) -> float:
+        """Return what unscaled advantages in groups of this size are multiplied by."""
+        return self._scale.factor(group_size)
+
+    def save(self, checkpoint: Path) -> None:
+        """Write the running scale into the folder of a checkpoint, where there is one."""
+        self._scale.save(checkpoint)
+
+    def load(self, checkpoint: Path) -> None:
+        """Take over what `save` wrote; raise InvalidValueError where the scale is missing."""
+        self._scale.load(checkpoint)

@@ -1,0 +1,68 @@
+"""Entry point `verl.plugins`: the estimator "maxatk". verl hides its errors, `doctor` does not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from verl.trainer.ppo.core_algos import register_adv_est
+
+from maxatk.errors import InvalidValueError
+from maxatk.training import Learner
+from maxatk.verl import options
+from maxatk.verl.rows import advantages_of_rows
+
+
+@register_adv_est("maxatk")
+def maxatk_advantage(
+    *,
+    token_level_rewards: torch.Tensor,
+    response_mask: torch.Tensor,
+    config: Mapping[str, Any],
+    index: Sequence[object] | None = None,
+    **_: Any,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return on-policy advantages and returns, both (rows, tokens), of a batch of whole groups.
+
+    The trainer of this package has computed them and puts them into `config`, verl's `algorithm`.
+    Under a trainer of verl's own `token_level_rewards` (rows, tokens) are summed to one reward a
+    row; `index` holds group ids.
+
+    Raises InvalidValueError for settings that are not allowed, and for what the estimator alone
+    cannot do: a correction, a moving k, a selection and the scale "batch".
+    """
+    of_rows = (config.get("maxatk") or {}).get(options.CURRENT)
+    if of_rows is None:
+        of_rows = _without_trainer(token_level_rewards, response_mask, config, index)
+    advantages = torch.tensor(list(of_rows)).to(token_level_rewards)[:, None] * response_mask
+    return advantages, advantages
+
+
+def _without_trainer(
+    token_level_rewards: torch.Tensor,
+    response_mask: torch.Tensor,
+    config: Mapping[str, Any],
+    index: Sequence[object] | None,
+) -> np.ndarray:
+    """Return one advantage a row under a trainer of verl's own."""
+    objective = options.read_objective(config)
+    setting = options.needs_trainer(objective)
+    if setting:
+        needed = f"needs trainer.v1.trainer_mode={options.MODE}"
+        raise InvalidValueError(f"{options.WHERE}.{setting}: {needed}")
+    if index is None:
+        raise InvalidValueError("uid: the estimator 'maxatk' needs the group of every sample")
+    is_sample = response_mask.sum(dim=-1).cpu().numpy() > 0  # verl fills batches with empty rows
+    ids = [str(group_id) for group_id in index]
+    _, sizes = np.unique(np.asarray(ids)[is_sample], return_counts=True)
+    # The estimator is not told `rollout.n`; the largest group is the one that lost no sample.
+    largest = int(sizes.max())
+    problems = options.problems_of(objective, largest)
+    if problems:
+        raise InvalidValueError("\n".join(problems))
+    rewards = token_level_rewards.sum(dim=-1).double().cpu().numpy()
+    rewards[~is_sample] = np.nan
+    unscaled = advantages_of_rows(objective, ids, rewards, k=objective.k, group_size=largest)
+    return Learner(objective).factor(largest) * unscaled

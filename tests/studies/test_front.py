@@ -1,0 +1,242 @@
+"""The front of a study: chosen on some seeds and reported on others, against a plain loop."""
+
+import json
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from maxatk.cli.main import main
+from maxatk.evaluation.folder import RESULTS
+from maxatk.folders import read_json, write_json
+from maxatk.statistics.tests import over_seeds_and_problems
+from maxatk.studies.findings import Study, build_study, pooled_models
+from maxatk.studies.findings_tables import study_rows, study_tables
+from maxatk.studies.front import FLOORS, front_of
+from maxatk.studies.recipe import Variant, load_study
+from maxatk.studies.schedule import Place, places, planned
+from report.conftest import make_results
+from studies.conftest import RECIPE
+
+SEEDS = (1, 2, 3, 4)
+MODELS = {  # chances of a right and of a half right sample
+    "base": (0.05, 0.05),
+    "grpo,rate=1": (0.3, 0.05),
+    "grpo,rate=2": (0.25, 0.1),
+    "loo,rate=1": (0.2, 0.3),
+    "loo,rate=2": (0.15, 0.35),
+}
+METHODS = {name: name.partition(",")[0] for name in MODELS if name != "base"}
+
+
+@pytest.fixture(scope="module")
+def everywhere(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("front")
+    written = []
+    for number, (name, chances) in enumerate(MODELS.items()):
+        method, _, rate = name.partition(",rate=")
+        levels = {"method": method, "rate": rate} if rate else {}
+        for seed in SEEDS:
+            evaluation = folder / f"{name}-{seed}"
+            evaluation.mkdir()
+            ids = [f"{seed}-{i}" for i in range(12)]
+            results = make_results(10 * seed + number, *chances, ids=ids, samples=16)
+            write_json(evaluation / RESULTS, results)
+            written.append(Place(Variant(levels, {}), seed, evaluation, None))
+    return written
+
+
+@pytest.fixture(scope="module")
+def comparison(everywhere):
+    return pooled_models(everywhere, baseline="base")
+
+
+@pytest.fixture(scope="module")
+def front(comparison):
+    return front_of(comparison, METHODS, rivals=["grpo"], ks=[8, 128])
+
+
+def values_of(everywhere, name, seed, k):
+    (place,) = [place for place in everywhere if place.variant.name == name and place.seed == seed]
+    column = read_json(place.evaluation / RESULTS)["per_problem"]["max@k"][str(k)]
+    return np.array(column, dtype=float)
+
+
+def mean_of(everywhere, name, seeds, k):
+    return np.mean([values_of(everywhere, name, seed, k).mean() for seed in seeds])
+
+
+def chosen_by_hand(everywhere, names, aim, floor, seeds):
+    best, model = -np.inf, None
+    for name in names:
+        if mean_of(everywhere, name, seeds, 1) < floor:
+            continue
+        if mean_of(everywhere, name, seeds, aim) > best:
+            best, model = mean_of(everywhere, name, seeds, aim), name
+    return model
+
+
+def test_ks_beyond_the_samples_are_left_out(front):
+    assert {best.aim for best in front.best} == {1, 8}
+    assert {point.aim for point in front.curves} == {8}
+
+
+def test_every_seed_is_reported_by_what_the_others_choose(everywhere, front):
+    for best in front.best:
+        names = [name for name, method in METHODS.items() if method == best.method]
+        assert best.model == chosen_by_hand(everywhere, names, best.aim, -np.inf, SEEDS)
+        held_out = []
+        for seed, model in zip(SEEDS, best.by_seed, strict=True):
+            others = [other for other in SEEDS if other != seed]
+            assert model == chosen_by_hand(everywhere, names, best.aim, -np.inf, others)
+            held_out.append(values_of(everywhere, model, seed, best.aim).mean())
+        (estimate,) = [one for one in best.estimates if one.k == best.aim]
+        assert estimate.mean == pytest.approx(np.mean(held_out))
+        half = stats.t.ppf(0.975, 3) * stats.sem(held_out)
+        assert estimate.low == pytest.approx(np.mean(held_out) - half)
+        assert estimate.high == pytest.approx(np.mean(held_out) + half)
+
+
+def test_beyond_is_the_difference_of_both_sides_above_each_floor(everywhere, front):
+    ours = [name for name, method in METHODS.items() if method == "loo"]
+    theirs = ["base", *(name for name, method in METHODS.items() if method == "grpo")]
+    firsts = [mean_of(everywhere, name, SEEDS, 1) for name in MODELS]
+    floors = np.linspace(mean_of(everywhere, "base", SEEDS, 1), max(firsts), FLOORS)
+    assert 0 < len(front.beyond) < FLOORS  # the highest are not reached by both
+    for test in front.beyond:
+        assert np.isclose(floors, test.floor).any()
+        moved = []
+        for seed in SEEDS:
+            others = [other for other in SEEDS if other != seed]
+            our, their = (
+                chosen_by_hand(everywhere, names, 8, test.floor, others) for names in (ours, theirs)
+            )
+            moved.append(
+                (values_of(everywhere, our, seed, 8) - values_of(everywhere, their, seed, 8)).mean()
+            )
+        assert test.difference == pytest.approx(np.mean(moved))
+        assert test.p == pytest.approx(max(stats.ttest_1samp(moved, 0).pvalue, 0.0))
+        assert test.adjusted_p >= test.p
+
+
+def test_one_seed_cannot_choose_by_itself(everywhere):
+    one = [place for place in everywhere if place.seed == 1]
+    comparison = pooled_models(one, baseline="base")
+    assert front_of(comparison, METHODS, rivals=["grpo"], ks=[8]) is None
+    other = [place for place in everywhere if place.seed == 2]
+    choice = pooled_models(other, baseline="base")
+    front = front_of(comparison, METHODS, rivals=["grpo"], ks=[8], choice=choice)
+    assert front.chosen_on == "other problems"
+    for best in front.best:
+        names = [name for name, method in METHODS.items() if method == best.method]
+        assert best.by_seed == (chosen_by_hand(everywhere, names, best.aim, -np.inf, [2]),)
+
+
+def test_seeds_that_share_their_problems_have_the_crossed_interval(tmp_path):
+    shared = []
+    for number, (name, chances) in enumerate(MODELS.items()):
+        method, _, rate = name.partition(",rate=")
+        levels = {"method": method, "rate": rate} if rate else {}
+        for seed in SEEDS:
+            evaluation = tmp_path / f"{name}-{seed}"
+            evaluation.mkdir()
+            ids = [f"problem-{i}" for i in range(12)]
+            results = make_results(10 * seed + number, *chances, ids=ids, samples=16)
+            results["manifest"] = {"settings": {"problems": {"count": 12, "sha256": "same"}}}
+            write_json(evaluation / RESULTS, results)
+            shared.append(Place(Variant(levels, {}), seed, evaluation, None))
+    comparison = pooled_models(shared, baseline="base")
+    front = front_of(comparison, METHODS, rivals=["grpo"], ks=[8])
+    for best in front.best:
+        rows = [
+            values_of(shared, model, seed, best.aim)
+            for seed, model in zip(SEEDS, best.by_seed, strict=True)
+        ]
+        interval = over_seeds_and_problems(np.array(rows)[..., None])
+        (estimate,) = [one for one in best.estimates if one.k == best.aim]
+        assert (estimate.low, estimate.high) == pytest.approx((interval.low[0], interval.high[0]))
+
+
+def test_a_study_keeps_its_front_and_has_its_tables(everywhere, comparison, front):
+    study = build_study(everywhere, comparison, title="Front", front=front)
+    again = Study.from_json(json.loads(json.dumps(study.to_json(), allow_nan=False)))
+    assert again.front == front
+    tables = study_tables(again)
+    assert tables["front"].header == ("method", "best for N", "model", "max@1", "max@8")
+    assert len(tables["beyond"].rows) == len(front.beyond)
+    assert study_rows(again)["beyond"][0]["floor"] == front.beyond[0].floor
+
+
+def test_checkpoints_are_an_axis_that_shares_the_training(recipe):
+    trainer = {**RECIPE["train"]["trainer"], "max_steps": 6}
+    train = {**RECIPE["train"], "trainer": trainer}
+    study = load_study(recipe(train=train, checkpoints=[2, 6], seeds=[1]))
+    everywhere = places(study)
+    names = [place.variant.name for place in everywhere]
+    assert names[1:3] == ["grpo,steps=2", "grpo,steps=6"]
+    early, late = everywhere[1:3]
+    assert early.chain["train"] == late.chain["train"]
+    recipes = {
+        stage.name: settings
+        for stage, settings in planned(study, everywhere, cores=2, jobs=2).items()
+    }
+    saved = recipes[early.chain["train"]]["trainer"]
+    assert (saved["save_steps"], saved["save_strategy"]) == (2, "steps")
+    assert saved["save_total_limit"] is None
+    assert recipes[early.chain["eval"]]["model"] == f"{early.training}/checkpoint-2"
+    assert recipes[late.chain["eval"]]["model"] == str(late.training)
+    assert early.evaluation != late.evaluation
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"checkpoints": [6, 2]}, "checkpoints: must be optimizer steps in ascending order"),
+        ({"checkpoints": [1, 3]}, "trainer.max_steps: must be 3, the last of checkpoints, got 2"),
+        ({"front": {"rivals": ["loop"]}}, "front.rivals: must be of grpo, loo, got 'loop'"),
+        ({"front": {"rivals": ["grpo", "loo"]}}, "front.rivals: must be the levels of some"),
+        ({"front": {"rivals": ["grpo"], "ks": [1]}}, "front.ks: must be whole numbers from 2"),
+        (
+            {"front": {"rivals": ["grpo"], "choose": {"problems": "other.jsonl"}}},
+            "front.choose: goes with 'model'",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused_before_any_work(recipe, tmp_path, capsys, change, message):
+    assert main(["study", str(recipe(**change)), "--dry-run"]) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "work").exists()
+
+
+def test_checkpoints_of_whole_models_and_of_adapters_are_evaluated(
+    recipe, of_a_llama, tmp_path, maxatk
+):
+    trainer = {**of_a_llama["train"]["trainer"], "max_steps": 2}
+    other = tmp_path / "other.jsonl"
+    other.write_text((tmp_path / "train.jsonl").read_text())
+    changes = {
+        **of_a_llama,
+        "train": {**of_a_llama["train"], "trainer": trainer},
+        "seeds": [1],
+        "checkpoints": [1, 2],
+        "front": {"rivals": ["grpo"], "ks": [8], "choose": {"problems": str(other)}},
+    }
+    path = recipe(**changes)
+    done = maxatk("study", path)
+    assert done.returncode == 0, done.stderr
+    assert "Best of 8: beyond the rivals' front at" in done.stdout
+    study = load_study(path)
+    evaluated = {place.variant.name: place for place in places(study)}
+    for name in ("grpo,steps=1", "low rank,steps=1"):
+        manifest = read_json(evaluated[name].evaluation / RESULTS)["manifest"]
+        model = manifest["settings"]["model"]
+        checkpoint = f"{evaluated[name].training}/checkpoint-1"
+        low_rank = name.startswith("low rank")
+        assert model["model"] == (str(of_a_llama["model"]) if low_rank else checkpoint)
+        assert model.get("adapter") == (checkpoint if low_rank else None)
+        assert read_json(evaluated[name].choice / RESULTS)["per_problem"]["ids"][0] == "train-0"
+    results = Study.from_json(read_json(tmp_path / "out" / RESULTS))
+    assert results.front.chosen_on == "other problems"
+    assert {best.method for best in results.front.best} == {"grpo", "low rank"}
+    for file in ("figures/front.svg", "tables/front.md", "tables/beyond.csv", "report.html"):
+        assert (tmp_path / "out" / file).is_file()

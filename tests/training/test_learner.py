@@ -1,0 +1,128 @@
+"""The training step that every trainer is made of, with arrays alone."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from maxatk import METHODS, advantages
+from maxatk.errors import InvalidValueError
+from maxatk.objectives import method_of
+from maxatk.training import Groups, Learner, Objective, ratio_values
+from maxatk.training.rows import Rows
+
+NAN = float("nan")
+REWARDS = np.array([[0.0, 0.25, 1.0, 0.25], [0.5, NAN, 0.75, 0.0], [1.0, 1.0, 1.0, 1.0]])
+TEXTS = [["a", "b", "c", "b"], ["d", "e", "c", "g"], ["h", "h", "h", "h"]]
+CORRECTED = "bon_off_policy_exact"
+ON_REWARDS = [name for name in METHODS if not method_of(name).credit_row.needs_answers]
+
+
+def subset_max(rewards, k):
+    return np.mean([max(chosen) for chosen in itertools.combinations(rewards, k)])
+
+
+def learner(**settings):
+    return Learner(Objective(**{"method": "bon_loo1", "k": 2, **settings}))
+
+
+@pytest.mark.parametrize(
+    "method", [m for m in METHODS if not method_of(m).credit_row.needs_answers]
+)
+def test_a_step_has_the_advantages_of_the_package_times_the_scale(method):
+    step = learner(method=method).step(Groups(REWARDS, k=2), TEXTS)
+    row = method_of(method)
+    summed = row.scale == "none" and not row.credit_row.per_sample
+    expected = (4 if summed else 1) * advantages(REWARDS, method, 2)
+    np.testing.assert_array_equal(step.advantages, expected)
+
+
+def test_a_step_logs_what_enumeration_says_of_the_groups():
+    metrics = learner().step(Groups(REWARDS, k=2), TEXTS).metrics
+    for k in (1, 2):
+        values = [subset_max(group[~np.isnan(group)], k) for group in REWARDS]
+        assert metrics[f"max@{k}"] == pytest.approx(np.mean(values))
+    assert metrics["max@4"] == pytest.approx(1.0)  # the group with a gap has three samples
+    assert metrics["objective/k"] == 2
+    assert metrics["frac_groups_without_signal"] == pytest.approx(1 / 3)
+    assert metrics["completions/distinct"] == pytest.approx((3 / 4 + 1 + 1 / 4) / 3)
+    assert metrics["completions/rewarded_elsewhere"] == pytest.approx(2 / 9)  # c, of nine above 0
+    assert metrics["frac_without_reward"] == pytest.approx(1 / 12)
+
+
+def test_masked_samples_need_no_reward_and_lost_ones_are_none():
+    masked = np.isnan(REWARDS)
+    assert (
+        learner().step(Groups(REWARDS, 2, masked=masked), TEXTS).metrics["frac_without_reward"]
+        == 0.0
+    )
+    lost = np.array([[0.0, 1.0, 0.5, NAN]])  # three samples, of which all have a reward
+    step = learner().step(Groups(lost, 2), [["a", "b", "c"]])
+    assert step.metrics["frac_without_reward"] == 0.0
+    assert step.mean_reward == pytest.approx(0.5)
+
+
+def test_a_batch_without_any_reward_has_no_mean_and_no_signal():
+    step = learner().step(Groups(np.full((1, 4), NAN), 2), [list("abcd")])
+    assert np.isnan(step.mean_reward)
+    assert step.metrics["frac_groups_without_signal"] == 1
+    assert not step.advantages.any()
+
+
+def test_later_advantages_are_those_of_the_ratios_with_the_scale_of_the_batch(tmp_path):
+    ours = learner(method=CORRECTED, advantage_scale="batch")
+    groups = Groups(REWARDS, k=2)
+    first = ours.step(groups, TEXTS)
+    log_ratios = np.random.default_rng(0).normal(0, 0.2, REWARDS.shape)
+    later = ours.advantages(groups, log_ratios)
+    scale = first.advantages[0, 2] / advantages(REWARDS, CORRECTED, 2)[0, 2]
+    np.testing.assert_allclose(
+        later, scale * advantages(REWARDS, CORRECTED, 2, log_ratios=log_ratios)
+    )
+    ours.save(tmp_path)
+    resumed = learner(method=CORRECTED, advantage_scale="batch")
+    resumed.load(tmp_path)
+    np.testing.assert_array_equal(resumed.advantages(groups, log_ratios), later)
+    with pytest.raises(InvalidValueError, match="advantage_scale"):
+        resumed.load(tmp_path / "elsewhere")
+
+
+def test_held_out_groups_do_not_move_the_scale():
+    ours = learner(advantage_scale="batch")
+    ours.step(Groups(REWARDS, 2), TEXTS)
+    before = ours.factor(4)
+    ours.step(Groups(3 * REWARDS, 2), TEXTS, held_out=True)
+    assert ours.factor(4) == before
+    ours.step(Groups(3 * REWARDS, 2), TEXTS)
+    assert ours.factor(4) != before
+
+
+def test_some_of_the_groups_are_chosen_by_their_samples():
+    groups = Groups(REWARDS, 2, selection=-REWARDS)
+    chosen = groups.at(np.array([8, 9, 10, 11, 0, 1, 2, 3]))
+    np.testing.assert_array_equal(chosen.rewards, REWARDS[[2, 0]])
+    np.testing.assert_array_equal(chosen.selection, -REWARDS[[2, 0]])
+    assert chosen.k == 2
+
+
+def test_rows_in_any_order_are_groups_and_back():
+    ids = ["y", "x", "y", "x", "x"]
+    rewards = np.array([0.0, 1.0, 0.5, 0.25, 0.75])
+    rows = Rows(ids, group_size=3)
+    assert rows.members == [[0, 2], [1, 3, 4]]
+    groups = rows.groups(rewards, k=2)
+    np.testing.assert_array_equal(groups.rewards, [[0.0, 0.5, NAN], [1.0, 0.25, 0.75]])
+    np.testing.assert_array_equal(rows.of_rows(groups.rewards), rewards)
+
+
+def test_ratios_are_logged_in_their_own_words():
+    log_ratios = np.log([[1.0, 1.5, 0.25, 1.0]])
+    values = ratio_values(log_ratios, clamp=0.5, k=1)
+    assert values["ratio/mean_abs_delta"] == pytest.approx(1.25 / 4)
+    assert values["ratio/max_abs_delta"] == pytest.approx(0.75)
+    assert values["ratio/clamped"] == pytest.approx(0.25)
+    clipped = np.array([1.0, 1.5, 0.5, 1.0])
+    assert values["ratio/effective_samples"] == pytest.approx(
+        clipped.sum() ** 2 / (4 * (clipped**2).sum())
+    )
+    assert "ratio/effective_samples" not in ratio_values(log_ratios, clamp=None)
