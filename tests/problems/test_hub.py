@@ -33,7 +33,7 @@ def hub(monkeypatch, tmp_path):
         return LOAD("parquet", data_files=str(path), cache_dir=str(tmp_path), **how)
 
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
-    monkeypatch.setattr("maxatk.problems.load.why_missing", lambda *_, **__: None)
+    monkeypatch.setattr("maxatk.problems.source.why_missing", lambda *_, **__: None)
     return held.extend, asked
 
 
@@ -117,7 +117,7 @@ def test_without_a_network_the_data_set_and_the_remedy_are_named(monkeypatch):
         raise ConnectionError("no route\nto the hub")
 
     monkeypatch.setattr(datasets, "load_dataset", unreachable)
-    monkeypatch.setattr("maxatk.problems.load.why_missing", lambda *_, **__: None)
+    monkeypatch.setattr("maxatk.problems.source.why_missing", lambda *_, **__: None)
     with pytest.raises(DataError) as refused:
         load_problems("code_contests", limit=1)
     message = str(refused.value)
@@ -126,7 +126,7 @@ def test_without_a_network_the_data_set_and_the_remedy_are_named(monkeypatch):
 
 
 def test_a_data_set_that_the_hub_does_not_give_is_not_asked_for_with_retries(monkeypatch):
-    monkeypatch.setattr("maxatk.problems.load.why_missing", lambda *_, **__: "no such name")
+    monkeypatch.setattr("maxatk.problems.source.why_missing", lambda *_, **__: "no such name")
     monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: pytest.fail("asked for"))
     with pytest.raises(DataError, match=r"mbpp: cannot be loaded from the hub \(no such name\)"):
         load_problems("mbpp", limit=1)

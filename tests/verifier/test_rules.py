@@ -5,8 +5,9 @@ from hypothesis import strategies as st
 from maxatk.errors import InvalidValueError
 from maxatk.verifier.rules import COMPARE, rule
 
-# The rule `checker` reads what a checker printed, not the output of a program.
-TEXT_RULES = [name for name in COMPARE if name != "checker"]
+# The rule `checker` reads what a checker printed, not the output of a program; `apps` compares text
+# as `tokens` does.
+TEXT_RULES = [name for name in COMPARE if name not in ("checker", "apps")]
 
 # (actual, expected) -> the rules that accept
 CASES = [
@@ -55,6 +56,11 @@ CASES = [
 @pytest.mark.parametrize(("actual", "expected", "accepting"), CASES)
 def test_rules(name, actual, expected, accepting):
     assert COMPARE[name](actual.encode(), expected) is (name in accepting)
+
+
+@pytest.mark.parametrize(("actual", "expected", "accepting"), CASES)
+def test_apps_compares_text_as_tokens_does(actual, expected, accepting):
+    assert COMPARE["apps"](actual.encode(), expected) is ("tokens" in accepting)
 
 
 @pytest.mark.parametrize("name", COMPARE)

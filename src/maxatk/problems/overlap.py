@@ -11,7 +11,7 @@ from typing import Literal
 from maxatk.problems.benchmarks import BENCHMARKS
 from maxatk.problems.benchmarks.base import Row
 from maxatk.problems.files import starting_with
-from maxatk.problems.load import Source
+from maxatk.problems.source import Source
 
 _COLUMNS = ("name", "cf_contest_id", "cf_index")  # what `contest_keys` needs of CodeContests
 _KEY = re.compile(r"(?:CODE_?\w+/)?([1-9]\d*)(?:/|_(?=[A-Z]\d*\. ))([A-Z]\d*)(?:\. |\Z)")

@@ -16,8 +16,9 @@ from maxatk.errors import InvalidValueError
 from maxatk.folders import atomic_write, file_digest, read_json, write_json
 from maxatk.problems.benchmarks.base import PROMPTS_VERSION, Converted, LeftOut, SolvedProblem
 from maxatk.problems.checkers import read_checkers, refuse_strangers, with_checker
-from maxatk.problems.load import BadRows, Source, solutions_file
+from maxatk.problems.load import solutions_file
 from maxatk.problems.overlap import Overlap, contest_keys
+from maxatk.problems.source import BadRows, Source
 from maxatk.records import Sample
 from maxatk.settings import from_mapping
 from maxatk.verifier import Progress

@@ -11,12 +11,8 @@ from maxatk.verifier.rewards import (
     compute_scores,
 )
 from maxatk.verifier.rules import COMPARE
-from maxatk.verifier.verifier import (
-    Progress,
-    Verifier,
-    VerifierSettings,
-    quick_turns,
-)
+from maxatk.verifier.settings import VerifierSettings
+from maxatk.verifier.verifier import Progress, Verifier, quick_turns
 from maxatk.verifier.zygote_process import Layer, doctor
 
 __all__ = [

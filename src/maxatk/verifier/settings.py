@@ -1,0 +1,50 @@
+"""The settings of a verifier in recipes and commands."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from maxatk.check import positive
+from maxatk.verifier.extract import UnfinishedThought, check_unfinished_thought
+from maxatk.verifier.jobs import Limits
+from maxatk.verifier.verifier import Verifier
+
+
+@dataclasses.dataclass(frozen=True)
+class VerifierSettings:
+    """How recipes and commands give the workers and `Limits` of a verifier, memory in MiB.
+
+    Args:
+        workers: Worker processes; the number of cores this process may use, if not given.
+        time_limit: CPU seconds of one test; a problem's own limit wins.
+        memory_limit_mb: MiB of one test; a problem's own limit wins.
+        stop_after_timeouts: Time-outs after which a program's other tests count as failed unrun.
+        repair_truncated: Cut a program that ends in the middle to the most lines that parse.
+        unfinished_thought: A completion whose reasoning never ends is wrong, or is read.
+    """
+
+    workers: int | None = None
+    time_limit: float = Limits.time_limit
+    memory_limit_mb: int = Limits.memory_limit >> 20
+    stop_after_timeouts: int | None = Limits.stop_after_timeouts
+    repair_truncated: bool = Limits.repair_truncated
+    unfinished_thought: UnfinishedThought = Limits.unfinished_thought
+
+    def __post_init__(self) -> None:
+        for name in ("workers", "time_limit", "memory_limit_mb", "stop_after_timeouts"):
+            positive(name, getattr(self, name))
+        check_unfinished_thought(self.unfinished_thought)
+
+    def limits(self) -> Limits:
+        """Return the limits of a test where a job names none."""
+        return Limits(
+            time_limit=self.time_limit,
+            memory_limit=self.memory_limit_mb << 20,
+            stop_after_timeouts=self.stop_after_timeouts,
+            repair_truncated=self.repair_truncated,
+            unfinished_thought=self.unfinished_thought,
+        )
+
+    def open(self) -> Verifier:
+        """Return a verifier with these settings; close it, or use it in a with statement."""
+        return Verifier(workers=self.workers, **dataclasses.asdict(self.limits()))
