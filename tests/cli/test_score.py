@@ -10,6 +10,7 @@ import time
 import pytest
 
 from maxatk.cli.main import main
+from maxatk.exchange import FORMATS
 from maxatk.jsonl import write_jsonl
 from maxatk.records import Problem, Sample, TestCase
 from processes import patience, read_terminal
@@ -270,3 +271,23 @@ def test_what_could_not_be_counted_is_refused_before_anything_is_written(
     assert message in captured.err
     assert captured.out == ""
     assert not (tmp_path / "run").exists()
+
+
+def test_the_help_names_every_format(maxatk):
+    shown = maxatk("score", "--help").stdout
+    told = shown[shown.index("Which tool wrote") : shown.index("--output-format {")]
+    assert [name for name in FORMATS if name not in told] == []
+
+
+def test_problems_of_one_prompt_are_judged_by_their_own_tests(maxatk, tmp_path):
+    problems = [Problem(f"p{n}", "Print it.", (TestCase(input="", output=f"{n}\n"),)) for n in "12"]
+    write_jsonl(tmp_path / "problems.jsonl", (problem.to_json() for problem in problems))
+    samples = [Sample(p.id, n, f"print({n + 1})") for p in problems for n in range(2)]
+    write_jsonl(tmp_path / "samples.jsonl", (sample.to_json() for sample in samples))
+    done = maxatk(
+        *("score", "--problems", "problems.jsonl", "--samples", "samples.jsonl", "--out", "run"),
+        *("--verifier.workers", 1, "--progress", "none"),
+    )
+    assert done.returncode == 0, done.stderr
+    rewards = [(row["problem_id"], row["reward"]) for row in rows_of(tmp_path / "run/scores.jsonl")]
+    assert rewards == [("p1", 1.0), ("p1", 0.0), ("p2", 0.0), ("p2", 1.0)]

@@ -12,7 +12,7 @@ from maxatk import advantages
 from maxatk.cli.main import main
 from maxatk.diagnose.gradients import gradient_tables, max_gradient
 from maxatk.diagnose.prospects import METHODS_COMPARED
-from maxatk.errors import DataError, InvalidValueError
+from maxatk.errors import DataError, InvalidValueError, MissingFileError
 from maxatk.records import Outcome, Sample, Score
 from runs import write_run
 
@@ -147,4 +147,11 @@ def test_numbers_that_are_not_allowed_are_refused(run, changes, message):
 def test_samples_of_a_file_have_no_model(run):
     (run / "manifest.json").write_text(json.dumps({"settings": {"samples": "x.jsonl"}}))
     with pytest.raises(DataError, match="need a run that a local model sampled"):
+        gradient_tables(run, n=N, k=K)
+
+
+def test_a_model_folder_that_is_not_here_is_named(run):
+    model = {"name": "hf", "model": "runs/base", "weights": "9f", "prompt": {}}
+    (run / "manifest.json").write_text(json.dumps({"settings": {"model": model}}))
+    with pytest.raises(MissingFileError, match="the model in 'runs/base', which is no folder here"):
         gradient_tables(run, n=N, k=K)

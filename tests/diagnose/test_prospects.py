@@ -134,6 +134,16 @@ def test_a_k_that_would_leave_no_signal_is_not_suggested(tmp_path):
     assert {row["share"] for row in never["signal"]} == {0.0}
 
 
+@pytest.mark.parametrize("n", [2, 3])
+def test_groups_too_small_for_the_best_of_several_are_said_to_be_so(tmp_path, n):
+    folder = run(tmp_path / "hard", solved([0.2] * 20, 40))
+    (row,) = prospects(folder, ns=(n,), best_of=64)["suggestion"]
+    assert f"groups of {n} are too small for k = 2, which needs n = 4 or more" in row["reason"]
+    assert "for one answer" not in row["reason"]
+    (row,) = prospects(folder, ns=(n,), best_of=1)["suggestion"]
+    assert "for one answer" in row["reason"]
+
+
 def test_what_is_not_allowed_is_refused(tmp_path):
     folder = run(tmp_path / "run", REWARDS)
     for settings, said in {

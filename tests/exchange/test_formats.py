@@ -86,6 +86,36 @@ def test_a_dump_of_verl_is_grouped_by_its_input(tmp_path):
     ]
 
 
+def test_one_prompt_with_two_answers_is_two_problems(tmp_path):
+    long = "x" * 100  # stands in the id as a hash
+    rows = [{**VERL, "gts": gts, "score": score} for gts in ("2", "3", long) for score in (0, 1)]
+    found = read_log(write(tmp_path, {**VERL, "input": "b"}, *rows))
+    first, *others = [row.problem_id for row in found]
+    assert first == "b"
+    assert others[:4] == ["user\n1+1= [answer 2]"] * 2 + ["user\n1+1= [answer 3]"] * 2
+    assert (others[4] == others[5], len(set(others))) == (True, 3)
+    assert [row.sample for row in found] == [0, 0, 1, 0, 1, 0, 1]
+    assert {row.prompt for row in found[1:]} == {VERL["input"]}
+    # The ids do not hang on the order of the rows.
+    again = read_log(write(tmp_path, *reversed(rows)))
+    assert {row.problem_id for row in again} == set(others)
+    # A log with ids of its own keeps them, whatever the answers.
+    named = [{"problem_id": "p", "prompt": "p", "answer": gts, "reward": 1} for gts in "ab"]
+    assert {row.problem_id for row in read_log(write(tmp_path, *named))} == {"p"}
+
+
+def test_samples_of_a_batch_are_numbered_by_the_index_of_their_choice(tmp_path):
+    choices = BATCH["response"]["body"]["choices"]
+    body = {**BATCH["response"]["body"], "choices": choices[::-1]}
+    path = write(tmp_path, {**BATCH, "response": {**BATCH["response"], "body": body}})
+    rows = read_log(path, log_format="openai-batch")
+    assert [(row.sample, row.completion) for row in rows] == [(1, "print(1)"), (0, "print(0)")]
+    body["choices"] = [{**choices[0], "index": -1}]
+    path = write(tmp_path, {**BATCH, "response": {**BATCH["response"], "body": body}})
+    with pytest.raises(DataError, match=r"choices.0.index': must be an integer from 0, got -1"):
+        read_log(path, log_format="openai-batch")
+
+
 def test_a_row_that_fills_a_batch_of_verl_is_no_sample(tmp_path):
     uid = "0b5c1f1e-32a5-4a53-9b4e-1f7c9d1f2a3b_0_0"
     fill = {"input": "", "output": "", "gts": None, "score": 0.0, "uid": f"pad{'0a' * 16}_3_0"}

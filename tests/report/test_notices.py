@@ -1,4 +1,8 @@
+"""What is said of runs before any number, on the page and by commands."""
+
 import copy
+import html
+import json
 
 from maxatk.report import write_report
 from maxatk.report.comparison import load_comparison
@@ -34,3 +38,23 @@ def test_runs_that_do_not_know_their_ends_have_no_column(results):
     comparison = load_comparison({"base": with_ends(results["base"])})
     assert cut_off_warnings(comparison) == []
     assert "cut off" not in samples_table(comparison).header
+
+
+def test_problems_that_a_model_s_own_rewards_chose_are_said_by_commands_and_page(
+    results, maxatk, tmp_path
+):
+    rule = "0 < max@1 < 1 of 8 samples of small/model"
+    meta = [{"selected_by": rule} for _ in results["base"]["per_problem"]["ids"]]
+    for name in ("base", "sharp"):
+        chosen = copy.deepcopy(results[name])
+        if name == "base":  # of the other run nobody gave the problems
+            chosen["per_problem"]["meta"] = meta
+        (tmp_path / f"{name}.json").write_text(json.dumps(chosen))
+    said = f"note: problems chosen by a model's own rewards ({rule}): they favour that model"
+    runs = [f"{name}={name}.json" for name in ("base", "sharp")]
+    assert said in maxatk("compare", *runs).stderr
+    assert said in maxatk("report", *runs, "--out", "r.html").stderr
+    page = html.unescape((tmp_path / "r.html").read_text())
+    assert page.index(rule) < page.index("Which model for N attempts")
+    (tmp_path / "base.json").write_text(json.dumps(results["base"]))
+    assert "chosen by" not in maxatk("compare", *runs).stderr

@@ -10,7 +10,7 @@ from maxatk.cli.flags import MapFlag, named_sources
 from maxatk.cli.output import Output, OutputFormat, emit, say_aside
 from maxatk.errors import printable
 from maxatk.report.model_comparison import CompareOptions, compare, table_of_tests, tidy_rows
-from maxatk.report.notices import notices
+from maxatk.report.notices import notices, selection_lines
 from maxatk.report.run_tables import scores_table
 
 
@@ -41,9 +41,11 @@ def command(
     compared = compare(named_sources(models, map, options), options)
     for benchmark, comparison in compared.comparisons.items():
         before = f"note: {benchmark}: " if benchmark else "note: "
+        lines = selection_lines(comparison)
         for notice in notices(comparison):
-            for line in notice.lines:
-                say_aside(before + line)
+            lines += notice.lines
+        for line in lines:
+            say_aside(before + line)
     if format == "text" and table in ("all", "verdict"):
         print(printable(compared.verdict))
     level = f"adjusted p at most {options.alpha:g}"

@@ -15,7 +15,7 @@ from maxatk.errors import InvalidValueError, printable
 from maxatk.evaluation.load import ResultsSource, load_results
 from maxatk.evaluation.problem_groups import results_by
 from maxatk.evaluation.recipe import RunRecipe
-from maxatk.evaluation.results import METRICS, MOST_CUT_OFF, Results
+from maxatk.evaluation.results import METRICS, MOST_CUT_OFF, RETRIED, Results
 from maxatk.report import Cell, Table, format_table, outcomes_table, overview_table
 from maxatk.report.run_tables import KS, groups_table
 from maxatk.report.table_formats import as_csv, as_json
@@ -147,11 +147,22 @@ def metric_rows(
 
     `unscored` and `zeroed` count the run's samples without a reward, and with 0 in its place.
     """
-    for metric in METRICS:
-        found = results.metrics[metric]
-        for k in ks or found:
-            numbers = {key: getattr(found[k], key) for key in ("mean", "low", "high", "problems")}
-            yield {**about, "metric": metric, "k": k, **numbers, **results.counts.row}
+    for metric in (*METRICS, RETRIED):
+        by_k = results.metrics.get(metric, {})
+        for k in ks or by_k:
+            if k not in by_k:
+                continue  # a retry needs 2k samples
+            mean = by_k[k]
+            yield {
+                **about,
+                "metric": metric,
+                "k": k,
+                "mean": mean.mean,
+                "low": mean.low,
+                "high": mean.high,
+                "problems": mean.problems,
+                **results.counts.row,
+            }
 
 
 def print_results(

@@ -8,12 +8,13 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from maxatk.cli.flags import MapFlag, named_paths, named_sources
-from maxatk.cli.output import Output, OutputFormat, emit, results_output
+from maxatk.cli.output import Output, OutputFormat, emit, results_output, say_aside
 from maxatk.errors import DataError
 from maxatk.evaluation.problem_groups import check_by
 from maxatk.evaluation.results import METRICS
 from maxatk.folders import TRAIN_RECORD, read_training
 from maxatk.report.comparison import Reading, load_comparison
+from maxatk.report.notices import selection_lines
 from maxatk.report.run_tables import every_k
 
 
@@ -52,6 +53,8 @@ def command(
     comparison = load_comparison(named_sources(results, map, reading), reading)
     for run in comparison.runs:  # before anything is written
         check_by(run.results.per_problem.meta or (), by)
+    for line in selection_lines(comparison):
+        say_aside(f"note: {line}")
     write_report(
         comparison,
         out,

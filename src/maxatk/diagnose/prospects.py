@@ -152,7 +152,10 @@ def suggested(rewards: FloatArray, ns: Sequence[int], best_of: int) -> dict[str,
         limit = "what keeps half of the signal of k = 1"
     else:
         limit = "N" if k == best_of else "half a group"
-    if k == 1:
+    if k == 1 and n // 2 < 2 <= best_of:
+        method = "grpo"
+        evidence = f"groups of {n} are too small for k = 2, which needs n = 4 or more"
+    elif k == 1:
         method = "grpo"
         evidence = "for one answer GRPO gained most in the study"
     else:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 METRICS = ("max@k", "pass@k")
+RETRIED = "max@k with retry"  # of problems with visible tests: see blind_retry.py
 CEILING = 1.0  # from here on a sample passes, and more samples cannot raise the best
 MOST_CUT_OFF = 0.2  # share of samples cut off by length from which on the metrics mislead
 _REASONS_SHOWN = 3
@@ -160,9 +161,10 @@ class Results:
     """What `results.json` holds; `metrics` maps a metric and k to its mean over problems.
 
     "max@k by NAME" is there for every column of the scores that no rewarded sample lacks: the
-    reward of the one of k samples that it would choose. A sample passes from the reward `threshold`
-    on; `column` of the scores stood in for the reward, if one did. Raises DataError where a metric
-    or the values of its problems are missing.
+    reward of the one of k samples that it would choose. "max@k with retry" is there for problems
+    with visible tests, up to half of the samples (`retried_max_at_k`). A sample passes from the
+    reward `threshold` on; `column` of the scores stood in for the reward, if one did. Raises
+    DataError where a metric or the values of its problems are missing.
     """
 
     metrics: dict[str, dict[int, Mean]]

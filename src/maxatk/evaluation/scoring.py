@@ -21,6 +21,7 @@ from maxatk.rewards.specification import describe_reward
 from maxatk.verifier import Verifier, problem_job, quick_turns
 
 BATCH = 256
+VISIBLE_TESTS = "visible_tests"  # the column that has the share of them that passed
 BY_TESTS = "continuous"  # the reward that is the share of the tests that passed
 
 
@@ -81,7 +82,7 @@ class Scorer:
             verdict.outcome,
             round(verdict.seconds, 6),
             program_key(submission.program),
-            {"visible_tests": visible_shares[key]} if key in visible_shares else {},
+            {VISIBLE_TESTS: visible_shares[key]} if key in visible_shares else {},
         )
         test_at = self._problems[problem_id].tests.__getitem__
         return score, failure_of(verdict, test_at, problem_id=problem_id, sample=sample)

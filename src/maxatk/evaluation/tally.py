@@ -13,7 +13,9 @@ import numpy.typing as npt
 from maxatk.check import is_finite, require
 from maxatk.errors import DataError, unknown_name
 from maxatk.evaluation import results
+from maxatk.evaluation.blind_retry import retried_max_at_k
 from maxatk.evaluation.means import diversity_of, entropy_of, means_of, number_or_none
+from maxatk.evaluation.scoring import VISIBLE_TESTS
 from maxatk.objectives import max_at_k
 from maxatk.records import Sample, Score
 from maxatk.statistics import intervals
@@ -55,6 +57,7 @@ def build_results(
     for name, selection in scores.further(problem_ids).items():
         tables[f"max@k by {name}"] = max_at_k(rewards, ks, selection=selection)
     values = {metric: dict(zip(ks, table.T, strict=True)) for metric, table in tables.items()}
+    values |= _retried(rewards, scores.values_of(problem_ids, VISIBLE_TESTS), ks)
     programs, program_entropies = scores.programs(problem_ids) or (None, None)
     texts = _TextTally()
     for sample in samples or ():
@@ -85,6 +88,15 @@ def build_results(
         diversity=diversity_of(per_problem),
         manifest=dict(manifest),
     )
+
+
+def _retried(
+    rewards: FloatArray, visible: FloatArray, ks: Sequence[int]
+) -> dict[str, dict[int, FloatArray]]:
+    """Return the metric of a blind retry at the k that a problem has 2k samples for, if any."""
+    table = retried_max_at_k(rewards, visible, ks)
+    by_k = {k: column for k, column in zip(ks, table.T, strict=True) if not np.isnan(column).all()}
+    return {results.RETRIED: by_k} if by_k else {}
 
 
 class _TextTally:
@@ -171,6 +183,12 @@ class ScoreTally:
             raise unknown_name("column", self.column, names)
         columns = [self._problems[problem_id].rewards for problem_id in problem_ids]
         return _padded(columns), np.array([len(column) for column in columns], dtype=np.int64)
+
+    def values_of(self, problem_ids: Sequence[str], name: str) -> FloatArray:
+        """Return a further column, (P, n), NaN where a score lacks it."""
+        problems = [self._problems[problem_id] for problem_id in problem_ids]
+        width = max(len(problem.rewards) for problem in problems)
+        return _padded([problem.further.get(name, array("d")) for problem in problems], width)
 
     def further(self, problem_ids: Sequence[str]) -> dict[str, FloatArray]:
         """Return the further columns that every score with a reward has, (P, n) each, by name."""

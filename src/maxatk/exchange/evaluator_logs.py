@@ -86,19 +86,24 @@ def _openai(row: RawRow, _: Mapping[str, str]) -> list[LogRow]:
     status = log.field(row, "response.status_code", absent=None)
     if status != 200:
         raise DataError(f"field 'response.status_code': must be 200, got {status!r:.60}")
-    texts = []
-    for number, choice in enumerate(log.field(row, "response.body.choices", "a list of objects")):
+    choices = log.field(row, "response.body.choices", "a list of objects")
+    samples = []
+    for number, choice in enumerate(choices):
+        path = f"response.body.choices.{number}"
         # An endpoint of completions has `text`, one of chats a message.
         name = "text" if "text" in choice else "message.content"
-        texts.append(log.field(row, f"response.body.choices.{number}.{name}", "text"))
-    problem, mark, number = custom.rpartition("#")
-    if not mark or not number.isdecimal():
-        return [LogRow(custom, place, text) for place, text in enumerate(texts)]
-    if len(texts) != 1:
+        text = log.field(row, f"{path}.{name}", "text")
+        # The choices of a request may stand in any order.
+        index = log.index(log.field(choice, "index", absent=number), f"{path}.index")
+        samples.append(LogRow(custom, index, text))
+    problem_id, mark, number_of_request = custom.rpartition("#")
+    if not mark or not number_of_request.isdecimal():
+        return samples
+    if len(samples) != 1:
         raise DataError(
-            f"field 'response.body.choices': {custom!r} is one sample, got {len(texts)}"
+            f"field 'response.body.choices': {custom!r} is one sample, got {len(samples)}"
         )
-    return [LogRow(problem, int(number), texts[0])]
+    return [LogRow(problem_id, int(number_of_request), samples[0].completion)]
 
 
 def _lm_eval(row: RawRow, mapping: Mapping[str, str]) -> list[LogRow]:

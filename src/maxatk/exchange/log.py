@@ -33,7 +33,8 @@ class LogRow:
 
     Samples without a number are numbered in the order of the file. `columns` are further numbers,
     `program` is the whole program where the log holds it apart from the completion, which with
-    `continues` goes on from the problem's prompt. `whole` is the sample where the log is ours.
+    `continues` goes on from the problem's prompt. With `named_by_prompt` the log has no id of the
+    problem but its prompt. `whole` is the sample where the log is ours.
     """
 
     problem_id: str
@@ -45,6 +46,7 @@ class LogRow:
     prompt: str | None = None
     answer: str | None = None
     continues: bool = False
+    named_by_prompt: bool = False
     whole: Sample | None = None
 
 
@@ -87,6 +89,7 @@ def sample_at(
                 f"field {paths['prompt']!r}: must be text or messages, got {prompt!r:.60}"
             )
         fields["problem_id"] = fields["prompt"]
+        fields["named_by_prompt"] = True
     if columns is None:
         columns = numbers(row, without=list(paths.values()))
     return LogRow(**fields, columns=columns)

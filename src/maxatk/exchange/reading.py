@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import hashlib
 import itertools
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from maxatk.problems.files import csv_rows, read_rows, whole_row
 
 _FORMAT_OF_SUFFIX = {".eval": "inspect", ".pt": "slime"}
 _OWN_FORMATS = (TABLE, OURS)  # what files hold where no format is named
+_LONGEST_ANSWER = 40  # characters of an answer that stands in an id
 _TABLES = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
 
 
@@ -43,16 +45,30 @@ class OpenLog:
 
         `accept` changes a sample, or refuses it with a DataError.
         """
-        samples: dict[tuple[str, int], LogRow] = {}
-        errors: list[tuple[str, str]] = []
+        rows: list[tuple[str, Sequence[LogRow] | ValueError]] = []  # by their places
         choices: set[str] = set()
-        counts = Counter[str]()
         for place, value in self.rows:
             try:
                 row = _row_of(value)
                 choices.add(str(row.get(self.format.choice)))
-                converted = self.format.convert(row, self.mapping)
-                for sample in map(accept, _mapped(converted, row, self.mapping)):
+                rows.append(
+                    (place, _mapped(self.format.convert(row, self.mapping), row, self.mapping))
+                )
+            except ValueError as error:  # the other rows are read, so that all errors are told
+                rows.append((place, error))
+        if "problem_id" not in self.mapping:
+            _tell_apart(
+                s for _, of_row in rows if not isinstance(of_row, ValueError) for s in of_row
+            )
+
+        samples: dict[tuple[str, int], LogRow] = {}
+        errors: list[tuple[str, str]] = []
+        counts = Counter[str]()
+        for place, of_row in rows:
+            try:
+                if isinstance(of_row, ValueError):
+                    raise of_row
+                for sample in map(accept, of_row):
                     if sample.sample is None:
                         sample.sample = counts[sample.problem_id]
                     counts[sample.problem_id] += 1
@@ -60,7 +76,7 @@ class OpenLog:
                     if key in samples:
                         raise DataError(f"sample {key[1]} of {key[0]!r:.80} occurs twice")
                     samples[key] = sample
-            except ValueError as error:  # the other rows are read, so that all errors are told
+            except ValueError as error:
                 errors.append((place, str(error)))
         if len(choices) > 1 and self.format.choice not in self.mapping:
             raise DataError(
@@ -228,6 +244,25 @@ def _mapped(samples: Sequence[LogRow], row: RawRow, mapping: Mapping[str, str]) 
             for sample, item in zip(samples, log.one_each(values, len(samples), path), strict=True)
         ]
     return samples
+
+
+def _tell_apart(samples: Iterable[LogRow]) -> None:
+    """Give samples of one prompt with several answers an id for each of these problems.
+
+    It is for logs that name a problem by its prompt alone. An id has the answer, or its hash where
+    that is long, so that it is the same in every file with these answers.
+    """
+    by_prompt = [s for s in samples if s.named_by_prompt and s.answer is not None]
+    answers: dict[str, set[str]] = defaultdict(set)
+    for sample in by_prompt:
+        answers[sample.problem_id].add(str(sample.answer))
+    several = {prompt for prompt, of_prompt in answers.items() if len(of_prompt) > 1}
+    for sample in by_prompt:
+        if sample.problem_id in several:
+            answer = str(sample.answer)
+            if len(answer) > _LONGEST_ANSWER:
+                answer = hashlib.sha256(answer.encode("utf-8", "replace")).hexdigest()[:12]
+            sample.problem_id = f"{sample.problem_id} [answer {answer}]"
 
 
 def parse_mapping(items: Sequence[str]) -> dict[str, str]:

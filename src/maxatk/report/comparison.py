@@ -88,7 +88,7 @@ class Comparison:
     def selections(self) -> list[str]:
         """The metrics of all runs in which a stored score chooses the best of k."""
         names = set.intersection(*(set(run.results.metrics) for run in self.runs))
-        return sorted(names.difference(METRICS))
+        return sorted(name for name in names if name.startswith("max@k by "))
 
     @property
     def passes(self) -> str:

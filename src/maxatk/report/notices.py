@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Sequence
 
+from maxatk.evaluation.problem_selection import selection_note
 from maxatk.evaluation.results import MOST_CUT_OFF
 from maxatk.report import tables
 from maxatk.report.comparison import Comparison
@@ -44,6 +46,14 @@ def notices(comparison: Comparison) -> list[Notice]:
     if comparison.baseline.problems < FEW_PROBLEMS:
         notices.append(_few_problems(comparison.baseline.problems))
     return notices
+
+
+def selection_lines(comparison: Comparison) -> list[str]:
+    """Return a line where a model's own rewards chose the problems, as `select_problems` does."""
+    # A run of rewards that were given in a file knows no meta, where another of the same does.
+    metas = [run.results.per_problem.meta or () for run in comparison.runs]
+    note = selection_note(itertools.chain(*metas))
+    return [] if note is None else [f"{note}."]
 
 
 def _few_problems(problems: int) -> Notice:

@@ -16,7 +16,7 @@ from maxatk.report import figures, recorded_settings, run_tables, training_figur
 from maxatk.report.comparison import Runs, comparison_of
 from maxatk.report.decision import decide
 from maxatk.report.figure_style import lines_for
-from maxatk.report.notices import notices
+from maxatk.report.notices import notices, selection_lines
 from maxatk.report.page_problems import problem_data, problem_details
 from maxatk.report.tables import counted, transposed
 from maxatk.version import VERSION
@@ -35,7 +35,8 @@ def write_report(
 
     Runs given as folders have so many `samples` of every problem, for 0 no prompts either. `curves`
     are trainings: {"name", "log_history"} and, if known, the "recipe" of each. `remarks` are said
-    before anything else. Raises as `load_comparison`.
+    before anything else, behind a note where a model's own rewards chose the problems. Raises as
+    `load_comparison`.
     """
     whole("samples", samples, 0)
     comparison = comparison_of(results)
@@ -52,7 +53,7 @@ def write_report(
         recipes={curve["name"]: curve.get("recipe") or {} for curve in curves},
         problem_data=problem_data(comparison, list(decisions.values()), details),
         title=title,
-        remarks=remarks,
+        remarks=[*(f"Note: {line}" for line in selection_lines(comparison)), *remarks],
     )
     out = Path(out_html)
     out.parent.mkdir(parents=True, exist_ok=True)

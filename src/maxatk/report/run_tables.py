@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
-from maxatk.evaluation.results import METRICS, Counts, Results
+from maxatk.evaluation.results import METRICS, RETRIED, Counts, Results
 from maxatk.records import Outcome
 from maxatk.report import tables
 from maxatk.report.comparison import Comparison, Reading, Run, Runs, comparison_of
 from maxatk.report.decision import Decision
 from maxatk.report.paired_tests import Measure
-from maxatk.report.tables import Cell, Table, table_of
+from maxatk.report.tables import Cell, Table, table_of, table_of_rows
 
 KS = (1, 8, 32, 128)
+RETRY_CAPTION = (
+    "k tries; each that fails a visible test is made once more, without being told what failed"
+)
 # Heading, decimals and value of what is said of the samples of a run, beside their counts.
 SAMPLES_COLUMNS: tuple[tuple[str, int, Callable[[Results], float | None]], ...] = (
     ("distinct per problem", 1, lambda results: results.diversity.distinct),
@@ -30,11 +33,23 @@ SAMPLES_COLUMNS: tuple[tuple[str, int, Callable[[Results], float | None]], ...] 
 
 
 def overview_table(results: Runs, *, ks: Sequence[int] = ()) -> Table:
-    """Return max@k and pass@k of every run at `ks`, else at `KS`; raises as `load_comparison`."""
+    """Return max@k and pass@k of every run at `ks`, else at `KS`; raises as `load_comparison`.
+
+    A run with visible tests has a row more, for max@k with a blind retry (`retried_max_at_k`).
+    """
     comparison = comparison_of(results, Reading(k=tuple(ks)))
     shown_ks = comparison.shown_ks(ks or KS)
     measures = [Measure("", metric, k) for metric in METRICS for k in shown_ks]
-    return scores_table({"": comparison}, measures)
+    scores = scores_table({"": comparison}, measures)
+    retries = [
+        _retry_row(run, measures)
+        for run in comparison.runs
+        if any(k in run.results.metrics.get(RETRIED, {}) for k in shown_ks)
+    ]
+    # A column behind those of the measures says what lacks a reward: the run's row has said so.
+    width = len(scores.header)
+    further = [[*row, *["–"] * (width - len(row))] for row in retries]
+    return table_of_rows(scores.header, [*scores.rows, *further])
 
 
 def every_k(comparison: Comparison, metric: str) -> Table:
@@ -73,6 +88,32 @@ def scores_table(
 def _lacking(counts: Counts) -> str:
     number = counts.unscored + counts.zeroed
     return f"{number:,} ({number / counts.samples:.1%})"
+
+
+def retry_table(comparison: Comparison) -> Table:
+    """Return max@k of every run that has a blind retry, and below it that with the retry.
+
+    It has no rows where no run has one.
+    """
+    runs = [run for run in comparison.runs if RETRIED in run.results.metrics]
+    ks = sorted({k for run in runs for k in run.results.metrics[RETRIED]})
+    rows: list[list[Cell | str]] = []
+    for run in runs:
+        rows.append([run.name, *(tables.mean_cell(run.metric("max@k", k)) for k in ks)])
+        rows.append(_retry_row(run, [Measure("", "max@k", k) for k in ks]))
+    return table_of_rows(("model", *(f"max@{k}" for k in ks)), rows)
+
+
+def _retry_row(run: Run, measures: Sequence[Measure]) -> list[Cell | str]:
+    """Return the row of a run's blind retry, a dash in the columns for which it has none."""
+    retried = run.results.metrics[RETRIED]
+    row: list[Cell | str] = [f"{run.name}, retry after a failed visible test"]
+    for measure in measures:
+        if measure.metric == "max@k" and measure.k in retried:
+            row.append(tables.mean_cell(retried[measure.k], of=run.problems))
+        else:
+            row.append("–")
+    return row
 
 
 def groups_table(groups: Mapping[str, Results], *, heading: str, ks: Sequence[int]) -> Table:
