@@ -29,12 +29,12 @@ class Turns(TrainerCallback):
 
     def __init__(self, trainer):
         self.trainer = trainer
-        self.add = trainer._record.add
+        self.add = trainer._record_groups
         self.ends = []
 
     def on_step_begin(self, args, state, control, **_):  # noqa: ARG002
         on = state.global_step % 2
-        self.trainer._record.add = self.add if on else lambda *_, **__: None
+        self.trainer._record_groups = self.add if on else lambda *_, **__: None
         self.ends.append(time.process_time())
 
 

@@ -70,12 +70,12 @@ class Trainer(MaxAtKTrainer):
 
     def __init__(self, *args, **kwargs) -> None:
         super().__init__(*args, **kwargs)
-        self._objective = self.falling = Falling(self._objective)
+        self._learner.objective = self.falling = Falling(self._learner.objective)
 
     def _draw(self, rows):
-        rollout, output = super()._draw(rows)
-        self.falling.observe(rollout.rewards)
-        return rollout, output
+        drawn, scored, output = super()._draw(rows)
+        self.falling.observe(drawn.rewards)
+        return drawn, scored, output
 
     def save_model(self, output_dir=None, _internal_call=False) -> None:
         super().save_model(output_dir, _internal_call)

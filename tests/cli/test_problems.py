@@ -1,5 +1,6 @@
 import json
 import re
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -184,3 +185,36 @@ def test_rows_that_all_fall_away_are_counted_and_refused(maxatk, tmp_path):
     done = maxatk("problems", "prepare", "mbpp", "--file", rows, "--out", "made.jsonl")
     assert "no row became a problem" in refused(done)
     assert "an assert is not of the form" in done.stdout
+
+
+def test_ambiguous_problems_are_listed_and_a_checker_by_id_settles_them(maxatk, tmp_path):
+    solutions = {"language": [3, 3], "solution": ["print(7)", "print(8)"]}
+    tests = {"input": ["1\n"], "output": ["7\n"]}
+    row = contest_row("1_A. Digit", solutions=solutions, public_tests=tests)
+    rows = write_rows(tmp_path / "rows.jsonl", row)
+    maxatk(
+        "problems", "prepare", "code_contests", "solutions=2", "--file", rows, "--out", "p.jsonl"
+    )
+    checked = maxatk("problems", "check", "p.jsonl", "--ambiguous", "--drop", "good.jsonl")
+    assert "ambiguous" in checked.stdout
+    assert "good.jsonl: 0 problems" in checked.stdout
+    checker = "import sys\nprint(int(open(sys.argv[3]).read().strip().isdigit()))\n"
+    own = {"id": "code_contests/1_A. Digit", "checker": checker}
+    write_rows(tmp_path / "checkers.jsonl", own)
+    words = ("--checkers", "checkers.jsonl", "--drop", "good.jsonl")
+    settled = maxatk("problems", "check", "p.jsonl", "--ambiguous", *words)
+    assert "good.jsonl: 1 problems" in settled.stdout
+    assert load_problems(tmp_path / "good.jsonl")[0].checker == checker
+
+
+@pytest.mark.skipif(find_spec("math_verify") is None, reason="math-verify is not installed")
+def test_answers_are_checked_in_the_forms_that_models_write(maxatk, tmp_path):
+    lines = [
+        {"id": "a", "prompt": "", "answer": "42"},
+        {"id": "b", "prompt": "", "answer": "Paris"},
+    ]
+    write_rows(tmp_path / "p.jsonl", *lines)
+    checked = maxatk("problems", "check", "p.jsonl", "--format", "json", "--drop", "good.jsonl")
+    printed = json.loads(checked.stdout)
+    assert [row["problem_id"] for row in printed["unrecognised"]] == ["b"]
+    assert [problem.id for problem in load_problems(tmp_path / "good.jsonl")] == ["a"]

@@ -7,6 +7,7 @@ from maxatk.errors import DataError, MissingFileError
 from maxatk.evaluation import read_submissions
 from maxatk.evaluation.submissions import answer_of
 from maxatk.records import Problem, Sample, TestCase
+from maxatk.verifier.extract import UNFINISHED_THOUGHT
 
 PROBLEMS = {
     name: Problem(name, f"def {name[-1]}(x):\n", (TestCase(call=f"{name[-1]}(1)", output="1"),))
@@ -59,6 +60,19 @@ def test_a_completion_continues_the_starter_code_of_a_prompt_in_words(tmp_path):
     found = read_submissions(write(tmp_path, *rows), {"HumanEval/a": asked})
     programs = [each.program.strip() for each in found]
     assert programs == ["def a(x):\n    return x", "def a(x):\n    return 1"]
+
+
+@pytest.mark.parametrize("token", ["<|endoftext|>", "<|im_end|>", "</s>"])
+def test_special_tokens_behind_a_continuation_are_cut_off(tmp_path, token):
+    rows = [{"task_id": "HumanEval/a", "completion": f"    return x\n{token}"}]
+    found = read_submissions(write(tmp_path, *rows), PROBLEMS)
+    assert found[0].program == "def a(x):\n    return x\n"
+    assert found[0].sample.completion == f"    return x\n{token}"
+
+
+def test_a_continuation_that_never_stops_thinking_is_no_program(tmp_path):
+    rows = [{"task_id": "HumanEval/a", "completion": "<think>\n    return x\n"}]
+    assert read_submissions(write(tmp_path, *rows), PROBLEMS)[0].program == UNFINISHED_THOUGHT
 
 
 def test_evalplus_solutions_are_whole_programs(tmp_path):

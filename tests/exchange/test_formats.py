@@ -1,6 +1,7 @@
 """Formats whose tools are not installed for tests, and what is recognised of any of them."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -124,6 +125,23 @@ def test_a_file_of_another_tool_is_read_without_its_name(tmp_path, name):
     other = "verl" if name != "verl" else "human-eval"
     with pytest.raises(DataError, match=rf"as {FORMATS[name].title} it is read without --format"):
         read_log(path, log_format=other)
+
+
+@pytest.mark.parametrize("name", ["verl.jsonl", "code_list.json"])
+def test_a_log_is_opened_once(tmp_path, monkeypatch, name):
+    row = {"question_id": "q", "code_list": ["x"]} if name.endswith(".json") else VERL
+    path = write(tmp_path, row)
+    path = path.rename(tmp_path / name)
+    opened = []
+    real = Path.open
+
+    def count(self, *arguments, **options):
+        opened.append(self)
+        return real(self, *arguments, **options)
+
+    monkeypatch.setattr(Path, "open", count)
+    assert len(read_log(path)) == 1
+    assert opened == [path]
 
 
 def test_an_unknown_form_lists_its_fields(tmp_path):

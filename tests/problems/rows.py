@@ -240,9 +240,53 @@ AIME24 = {
 AIME25 = {"id": "0", "problem": "What is 7 times 10?", "answer": "70"}
 MATHEMATICS = {"gsm8k": GSM8K, "math_500": MATH, "aime24": AIME24, "aime25": AIME25}
 
+ANY_DIGIT = "import sys\nprint(int(open(sys.argv[3]).read().strip() in set('0123456789')))\n"
+TESTLIB = (
+    '#include "testlib.h"\nint main(int argc, char* argv[]) { registerTestlibCmd(argc, argv); }\n'
+)
+
+
+def contests_plus_row(row_id="1_A", **changed):
+    return {
+        "source": "Codeforces",
+        "id": row_id,
+        "title": "Any digit",
+        "description": "Print any digit.",
+        "time_limit": 2000,
+        "memory_limit": 256,
+        "checker": ANY_DIGIT,
+        "generator": TESTLIB,
+        "validator": TESTLIB,
+        "correct_submissions": [
+            {"language": "cpp", "code": "int main() {}"},
+            {"language": "py3", "code": "print(7)"},
+            {"language": "py3", "code": "print(8)"},
+        ],
+        "incorrect_submissions": [{"language": "py3", "code": "print(12)"}],
+        "test_cases": [{"input": "1\n", "output": "7\n"}, {"input": "2\n", "output": "7\n"}],
+        **changed,
+    }
+
+
+def contests_o_row(name="1_A. Any digit", **changed):
+    return {
+        "name": name,
+        "description": "Print any digit.",
+        "corner_cases": [{"input": {"stdin": "1\n"}, "output": {"stdout": "7\n"}}],
+        "commands": ["./gen 1"],
+        "generator": TESTLIB,
+        "checker": ANY_DIGIT,
+        "input_constraints_summary": "none",
+        "results": [],
+        **changed,
+    }
+
+
 ROWS = {
     "apps": apps_row,
     "code_contests": contest_row,
+    "code_contests_plus": contests_plus_row,
+    "code_contests_o": contests_o_row,
     "codeforces": codeforces_row,
     "cure": cure_row,
     "humaneval": humaneval_row,

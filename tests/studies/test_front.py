@@ -105,7 +105,7 @@ def test_beyond_is_the_difference_of_both_sides_above_each_floor(everywhere, fro
     assert 0 < len(front.beyond) < FLOORS  # the highest are not reached by both
     for test in front.beyond:
         assert np.isclose(floors, test.floor).any()
-        moved = []
+        moved, firsts = [], []
         for seed in SEEDS:
             others = [other for other in SEEDS if other != seed]
             our, their = (
@@ -114,6 +114,8 @@ def test_beyond_is_the_difference_of_both_sides_above_each_floor(everywhere, fro
             moved.append(
                 (values_of(everywhere, our, seed, 8) - values_of(everywhere, their, seed, 8)).mean()
             )
+            firsts.append([values_of(everywhere, name, seed, 1).mean() for name in (our, their)])
+        assert (test.first, test.rival_first) == pytest.approx(tuple(np.mean(firsts, axis=0)))
         assert test.difference == pytest.approx(np.mean(moved))
         assert test.p == pytest.approx(max(stats.ttest_1samp(moved, 0).pvalue, 0.0))
         assert test.adjusted_p >= test.p

@@ -17,8 +17,11 @@ from maxatk.evaluation.problem_selection import select_problems
 from maxatk.jsonl import write_jsonl
 from maxatk.problems import BENCHMARKS, PrepareSettings, find_problem, outputs, prepare, read_sets
 from maxatk.problems.benchmarks.base import SolvedProblem
-from maxatk.problems.check import check_solutions
+from maxatk.problems.check import ambiguous_problems, check_solutions, checked_problems
+from maxatk.problems.checkers import read_checkers
 from maxatk.problems.load import read_problems
+from maxatk.rewards.answers import AnswerReward
+from maxatk.rewards.gold_answers import check_answers
 from maxatk.settings import apply_overrides, read_recipe
 from maxatk.verifier import VerifierSettings
 from maxatk.verl.dataset import write_parquet
@@ -79,6 +82,7 @@ def prepare_files(
     map: Annotated[tuple[tuple[str, ...], ...], tyro.conf.UseAppendAction] = (),
     only: str | None = None,
     file: Path | None = None,
+    checkers: Path | None = None,
     format: OutputFormat = "text",
     progress: ProgressMode = "auto",
 ) -> None:
@@ -95,10 +99,16 @@ def prepare_files(
         map: Where the fields of a problem are, as prompt=COLUMN, for the benchmark `table`.
         only: Prepare this set of the recipe alone.
         file: A local file or folder of the benchmark's schema, instead of the hub.
+        checkers: A file with checkers by id, {"id": ..., "checker": ...} a line.
     """
     refuse_two_outputs(format, progress)
     columns = [f"options.{field}" for fields in map for field in fields]
     sets = _sets(recipe, (*overrides, *columns), file, only)
+    if checkers is not None:
+        sets = {
+            name: dataclasses.replace(settings, checkers=str(checkers))
+            for name, settings in sets.items()
+        }
     targets = _targets(sets, out)
     for name, settings in sets.items():  # everything that can be refused is refused before work
         outputs(targets[name], settings.parts)
@@ -120,6 +130,8 @@ def prepare_files(
 def check(
     problems: Annotated[Path, tyro.conf.Positional],
     /,
+    ambiguous: bool = False,
+    checkers: Path | None = None,
     drop: Path | None = None,
     verifier: VerifierSettings = VerifierSettings(),  # noqa: B008
     format: OutputFormat = "text",
@@ -127,27 +139,46 @@ def check(
 ) -> None:
     """Run every problem's reference solution through the verifier and report those that fail.
 
+    Problems with an answer and without tests: which answers would not be recognised in a
+    completion?
+
     Args:
         problems: A problems.jsonl, beside which `problems prepare` wrote X.solutions.jsonl.
-        drop: Also write the problems here, without those whose own solution fails.
+        ambiguous: Report instead where two right solutions print unequal outputs; see `solutions`
+            of `problems prepare`.
+        checkers: A file with checkers by id, {"id": ..., "checker": ...} a line.
+        drop: Also write the problems here, with their checkers, without those that are reported.
         verifier: Its workers and limits.
     """
     refuse_two_outputs(format, progress)
+    by_id = checked_problems(problems, {} if checkers is None else read_checkers(checkers))
     with verifier.open() as opened, progress_of("check", progress) as report:
-        counts, failures = check_solutions(problems, verifier=opened, progress=report)
+        if not any(problem.tests for problem in by_id.values()):
+            reward = AnswerReward(workers=opened.workers)
+            counts, rows = check_answers(list(by_id.values()), reward)
+            name = "unrecognised"
+        elif ambiguous:
+            counts, rows = ambiguous_problems(problems, by_id, verifier=opened, progress=report)
+            name = "ambiguous"
+        else:
+            counts, rows = check_solutions(problems, by_id, verifier=opened, progress=report)
+            name = "failures"
     text = ""
     if drop is not None:
-        failed = {row["problem_id"] for row in failures}
-        kept = [p.to_json() for p in read_problems(problems).values() if p.id not in failed]
+        reported = {row["problem_id"] for row in rows}
+        kept = [problem.to_json() for problem in by_id.values() if problem.id not in reported]
         write_jsonl(drop, kept)
         text = f"{drop}: {len(kept)} problems"
     if progress == "json":
         return
     # People see the last line of an error, which names it.
-    short = [{**row, "stderr": row["stderr"].rpartition("\n")[2]} for row in failures]
+    short = [
+        {**row, "stderr": row["stderr"].rpartition("\n")[2]} if "stderr" in row else row
+        for row in rows
+    ]
     tables = {
         "checked": shown([{"problems": str(problems), **counts}]),
-        "failures": Output(failures, shown(short).table),
+        name: Output(rows, shown(short).table),
     }
     emit(tables, format, text=text)
 

@@ -82,9 +82,7 @@ def prospects(
     suggestion = suggested(rewards, sizes, wanted)
     return {
         "problems": [{"problems": len(rewards), "samples": fewest}],
-        "signal": [
-            {"n": n, "k": k, "share": _signal(rewards, n, k)} for n in sizes for k in ks if k <= n
-        ],
+        "signal": list(_signal_rows(rewards, sizes, ks)),
         "gain": list(_gain(rewards, sorted({*ks, *default_ks(fewest)}))),
         "weights": list(
             _weights(chances, suggestion["n"], max(suggestion["k"], suggestion["n"] // 2))
@@ -122,6 +120,15 @@ def signal_chances(rewards: FloatArray, n: int, k: int) -> FloatArray:
                 silent += math.comb(count, best) * math.comb(lower, n - best)
         chances.append(1 - silent / math.comb(sum(counts), n))
     return np.array(chances)
+
+
+def _signal_rows(
+    rewards: FloatArray, ns: Sequence[int], ks: Sequence[int]
+) -> Iterator[dict[str, Any]]:
+    for n in ns:
+        for k in ks:
+            if k <= n:
+                yield {"n": n, "k": k, "share": _signal(rewards, n, k)}
 
 
 def _signal(rewards: FloatArray, n: int, k: int) -> float:

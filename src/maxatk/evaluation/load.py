@@ -40,28 +40,33 @@ def load_results(
 
     Raises MissingFileError, DataError, InvalidValueError (a k above the samples; no scores for it).
     """
-    folder, place = None, "results"
-    if isinstance(source, Mapping):
-        source = Results.from_json(source, place=place)
-    if not isinstance(source, Results):
+    folder: Path | None = None  # of the run, where there is one: it may have the scores
+    name = "results"
+    if isinstance(source, Results):
+        results = source
+    elif isinstance(source, Mapping):
+        results = Results.from_json(source, place=name)
+    else:
         path = Path(source)
         if path.name.endswith(TABLES) and not path.is_dir():
+            rewards = read_rewards(path, mapping=mapping)
             passes = 1.0 if threshold is None else threshold
-            run = read_rewards(path, mapping=mapping)
-            return run.results(ks=ks, threshold=passes, column=column)
-        folder, file = (path, path / RESULTS) if path.is_dir() else (path.parent, path)
+            return rewards.results(ks=ks, threshold=passes, column=column)
+        folder = path if path.is_dir() else path.parent
+        file = path / RESULTS if path.is_dir() else path
         if not file.is_file():
             raise MissingFileError(f"{file}: no such results file")
-        source, place = read_results(file), str(file)
-    has_ks = all(k in source.ks for k in ks)
-    if has_ks and threshold in (None, source.threshold) and column in (None, source.column):
-        return source
+        results = read_results(file)
+        name = str(file)
+    has_ks = all(k in results.ks for k in ks)
+    if has_ks and threshold in (None, results.threshold) and column in (None, results.column):
+        return results
     if folder is not None and (folder / SCORES).is_file():
         return results_of_folder(folder, ks=ks, threshold=threshold, column=column)
-    known = ", ".join(map(str, source.ks))
     raise InvalidValueError(
-        f"{place}: holds k = {known} for the threshold {source.threshold!r}, and no scores "
-        "from which others could be computed; name the folder of the run, with its scores.jsonl"
+        f"{name}: holds k = {', '.join(map(str, results.ks))} for the threshold "
+        f"{results.threshold!r}, and no scores from which others could be computed; name the "
+        "folder of the run, with its scores.jsonl"
     )
 
 
@@ -81,13 +86,17 @@ def results_of_folder(
     """
     folder = Path(folder)
     scores = scores_of_folder(folder, column)
-    ids, meta, manifest = scores.problem_ids, None, dict[str, Any]()
+    ids = scores.problem_ids
+    meta: Sequence[Mapping[str, Any]] | None = None
+    manifest: dict[str, Any] = {}
     if (folder / RESULTS).is_file():
         before = read_results(folder / RESULTS)
         manifest = before.manifest
-        threshold = before.threshold if threshold is None else threshold
-        if set(before.ids) == set(ids):
-            ids, meta = list(before.ids), before.per_problem.meta
+        if threshold is None:
+            threshold = before.threshold
+        if set(before.ids) == set(ids):  # not so where the run has grown since
+            ids = list(before.ids)
+            meta = before.per_problem.meta
     elif (folder / MANIFEST).is_file():
         manifest = read_json(folder / MANIFEST)
     samples = folder / SAMPLES
@@ -104,9 +113,10 @@ def results_of_folder(
 
 def scores_of_folder(folder: str | Path, column: str | None = None) -> ScoreTally:
     """Return the scores of a run, counted; `column` and errors are as in `results_of_folder`."""
-    scores, path = ScoreTally(column=column), Path(folder) / SCORES
+    scores = ScoreTally(column=column)
+    path = Path(folder) / SCORES
     for _ in read_typed(path, Score, scores.add):
-        pass
+        pass  # each is counted as its line is read, so that an error names the line
     if not scores.problem_ids:
         raise DataError(f"{path}: holds no scores")
     return scores

@@ -14,7 +14,7 @@ from maxatk.evaluation.failures import FailedTest, failure_of
 from maxatk.evaluation.folder import problems_digest
 from maxatk.evaluation.store import Key, key_of
 from maxatk.evaluation.submissions import Submission, program_key
-from maxatk.records import Outcome, Problem, Score, Verdict
+from maxatk.records import Problem, Score, Verdict
 from maxatk.rewards import Reward, load_reward
 from maxatk.rewards.reward import columns_of
 from maxatk.rewards.specification import describe_reward
@@ -98,18 +98,12 @@ class Scorer:
         # The function is called once for the batch, so that a sample has its mean.
         seconds = round((time.perf_counter() - started) / len(batch), 6)
         for submission, reward in zip(batch, rewards, strict=True):
-            if reward.error is not None:
-                outcome = Outcome.REWARD_ERROR
-            elif reward.total is None:
-                outcome = Outcome.NO_REWARD
-            else:
-                outcome = Outcome.SCORED
             yield Score(
                 *key_of(submission.sample),
                 reward.total,
                 passed=0,
                 total=0,
-                outcome=outcome,
+                outcome=reward.outcome,
                 seconds=seconds,
                 columns=reward.parts,
                 error=reward.error,

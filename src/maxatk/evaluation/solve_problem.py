@@ -87,12 +87,7 @@ def solve(
     sample has what `by` needs), MissingFileError, MissingDependencyError (backend) and ServerError.
     """
     whole("n", n, 1)
-    if by == "reward" and reward == BY_TESTS:
-        problem_job("", problem)  # raises where the problem has no tests
-    if by not in ("reward", *WAYS):
-        raise errors.unknown_name("select", by, WAYS)
-    if by == "visible-tests" and not problem.visible_tests:
-        raise errors.InvalidValueError(f"select: the problem {problem.id!r} has no visible_tests")
+    _refuse_way(problem, by, reward)
     settings = dataclasses.replace(settings or SamplingSettings(), samples=n)
 
     def report(done: int) -> None:
@@ -120,6 +115,16 @@ def solve(
     if all(value is None for value in values):
         raise errors.DataError(f"select: no sample of {problem.id!r} has a score by {by!r}")
     return _first_best(problem, by, submissions, values)
+
+
+def _refuse_way(problem: Problem, by: str, reward: Any) -> None:
+    """Raise InvalidValueError for an unknown way, and a problem without what it needs."""
+    if by == "reward" and reward == BY_TESTS:
+        problem_job("", problem)  # raises where the problem has no tests
+    if by not in ("reward", *WAYS):
+        raise errors.unknown_name("select", by, WAYS)
+    if by == "visible-tests" and not problem.visible_tests:
+        raise errors.InvalidValueError(f"select: the problem {problem.id!r} has no visible_tests")
 
 
 def _best_by_reward(

@@ -19,6 +19,8 @@ from maxatk.exchange.reading import read_log
 from maxatk.jsonl import MOST_SHOWN
 from maxatk.records import Problem, Sample
 from maxatk.verifier import called_name, extract_code
+from maxatk.verifier.extract import UNFINISHED_THOUGHT
+from maxatk.verifier.reasoning import read_answer
 
 _FILE = "<sampled program>"
 _LONGEST = 1 << 16  # characters: what is longer is compared as text
@@ -122,16 +124,19 @@ def _submission(row: LogRow, problem: Problem, extract: Extract) -> Submission:
     if row.program is not None:
         return Submission(sample, row.program)
     if row.continues:
-        return Submission(sample, _continued(problem, completion))
+        return Submission(sample, _continued(problem, completion, extract))
     return submission(sample, problem, extract)
 
 
-def _continued(problem: Problem, completion: str) -> str:
+def _continued(problem: Problem, completion: str, extract: Extract) -> str:
     """Return the program of a completion that goes on from the problem's code, or repeats it."""
     start = problem.starter_code or problem.prompt
-    block = extract_code(completion, problem.entry_point)
-    if block == completion:
-        return start + completion
+    block = extract(completion, problem.entry_point)
+    if block == UNFINISHED_THOUGHT:
+        return block
+    text = read_answer(completion).text  # without special tokens
+    if block == text:
+        return start + text
     # The fenced block of a chat model is a program of its own, or the body of the function alone.
     defines = problem.entry_point is None or f"def {problem.entry_point}(" in block
     return block if defines else start + block

@@ -119,10 +119,11 @@ class _TextTally:
         """The entropy of the samples that have one; None where none has."""
         if not self._token_entropies:
             return None
-        token, tokens = np.array(self._token_entropies), np.array(self._lengths)
+        token = np.array(self._token_entropies)
+        tokens = np.array(self._lengths)
         sequence = token * tokens
-        each = np.ones(len(token))  # every sample is a part of its own
-        return entropy_of(each, token, tokens, sequence, histogram(sequence))
+        samples = np.ones(len(token))  # every sample is a part of its own
+        return entropy_of(samples, token, tokens, sequence, histogram(sequence))
 
 
 class ScoreTally:

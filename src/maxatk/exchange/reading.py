@@ -176,7 +176,7 @@ def _format_of(first_row: RawRow | None, default: str) -> str:
 
 
 def _recognised(row: RawRow) -> str | None:
-    return next((name for name, known in FORMATS.items() if known.matches(row)), None)
+    return next((name for name, form in FORMATS.items() if form.matches(row)), None)
 
 
 def _placed_rows(path: Path) -> Iterable[PlacedRow]:

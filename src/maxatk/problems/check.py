@@ -1,41 +1,47 @@
-"""Reference solutions through the verifier: which problems does their own solution not solve?"""
+"""Reference solutions through the verifier: which problems do their own solutions not solve?"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from maxatk.errors import DataError, MissingFileError
 from maxatk.jsonl import read_jsonl
+from maxatk.problems.checkers import refuse_strangers, with_checker
 from maxatk.problems.load import read_problems, solutions_file
-from maxatk.records import Outcome, Sample, Verdict
+from maxatk.records import Outcome, Problem, Sample, Verdict
 from maxatk.verifier import Progress, Verifier, problem_job
 
 _SHOWN = 300  # characters of a failed test's standard error
 
 
-def check_solutions(
-    path: Path, *, verifier: Verifier, progress: Progress
-) -> tuple[dict[str, int], list[dict[str, Any]]]:
-    """Verify the reference solutions of a problems file; return counts, and a row a failure.
+def checked_problems(path: Path, checkers: Mapping[str, str]) -> dict[str, Problem]:
+    """Return the problems of a file by id, with the checkers of their ids.
 
-    A solution is verified as it stands: no code is extracted from it. One that the verifier itself
-    failed on is "unverified". Raises MissingFileError without the files, DataError for a solution
-    of a problem that is not there.
+    Raises DataError for a checker of a problem that is not there.
     """
     problems = read_problems(path)
-    file = solutions_file(path)
-    if not file.is_file():
-        raise MissingFileError(
-            f"{file}: no such file; `maxatk problems prepare` writes the reference solutions there"
-        )
-    programs: dict[str, str] = {}
-    for sample in read_jsonl(file, Sample.from_json):
-        if sample.problem_id not in problems:
-            raise DataError(f"{file}: a solution of an unknown problem {sample.problem_id!r}")
-        programs.setdefault(sample.problem_id, sample.completion)
-    jobs = [problem_job(program, problems[name]) for name, program in programs.items()]
-    verdicts = dict(zip(programs, verifier.verify_many(jobs, progress=progress), strict=True))
+    refuse_strangers(checkers, set(problems), source="checkers")
+    return {problem_id: with_checker(p, checkers) for problem_id, p in problems.items()}
+
+
+def check_solutions(
+    path: Path,
+    problems: Mapping[str, Problem],
+    *,
+    verifier: Verifier,
+    progress: Progress,
+) -> tuple[dict[str, int], list[dict[str, Any]]]:
+    """Verify the first reference solution of every problem; return counts, and a row a failure.
+
+    `path` is the file of the problems. A solution is verified as it stands: no code is extracted
+    from it. One that the verifier itself failed on is "unverified". Raises MissingFileError without
+    the solutions, DataError for a solution of a problem that is not there.
+    """
+    solutions = {name: programs[0] for name, programs in _solutions(path, problems).items()}
+    jobs = [problem_job(program, problems[name]) for name, program in solutions.items()]
+    verdicts = dict(zip(solutions, verifier.verify_many(jobs, progress=progress), strict=True))
     verified = {name: verdict for name, verdict in verdicts.items() if verdict.scorable}
     failures = [
         _first_failure(name, verdict)
@@ -46,9 +52,80 @@ def check_solutions(
         "passed": len(verified) - len(failures),
         "failed": len(failures),
         "unverified": len(verdicts) - len(verified),
-        "without_solution": len(problems) - len(programs),
+        "without_solution": len(problems) - len(solutions),
     }
     return counts, failures
+
+
+def ambiguous_problems(
+    path: Path,
+    problems: Mapping[str, Problem],
+    *,
+    verifier: Verifier,
+    progress: Progress,
+) -> tuple[dict[str, int], list[dict[str, Any]]]:
+    """Find problems where two programs that are known to solve them give unequal outputs.
+
+    Both are right, so that the problem has several right answers, and needs a checker. Returns
+    counts, and a row for each such problem with the first test that shows it. A problem with fewer
+    than two solutions is "unknown". Raises as `check_solutions`.
+    """
+    solutions = _solutions(path, problems)
+    several = {name: programs for name, programs in solutions.items() if len(programs) > 1}
+    owners = [name for name, programs in several.items() for _ in programs]
+    jobs = [
+        problem_job(program, problems[name])
+        for name, programs in several.items()
+        for program in programs
+    ]
+    verdicts: dict[str, list[Verdict]] = {}
+    for name, verdict in zip(owners, verifier.verify_many(jobs, progress=progress), strict=True):
+        verdicts.setdefault(name, []).append(verdict)
+    rows = []
+    for name, verdicts_of_problem in verdicts.items():
+        row = _first_difference(name, verdicts_of_problem)
+        if row is not None:
+            rows.append(row)
+    counts = {
+        "ambiguous": len(rows),
+        "alike": len(several) - len(rows),
+        "unknown": len(problems) - len(several),
+    }
+    return counts, rows
+
+
+def _solutions(path: Path, problems: Mapping[str, Problem]) -> dict[str, list[str]]:
+    """Return the reference solutions by problem, without repetitions, in the order of the file."""
+    file = solutions_file(path)
+    if not file.is_file():
+        raise MissingFileError(
+            f"{file}: no such file; `maxatk problems prepare` writes the reference solutions there"
+        )
+    solutions: dict[str, list[str]] = {}
+    for sample in read_jsonl(file, Sample.from_json):
+        if sample.problem_id not in problems:
+            raise DataError(f"{file}: a solution of an unknown problem {sample.problem_id!r}")
+        programs = solutions.setdefault(sample.problem_id, [])
+        if sample.completion not in programs:
+            programs.append(sample.completion)
+    return solutions
+
+
+def _first_difference(problem_id: str, verdicts: list[Verdict]) -> dict[str, Any] | None:
+    """Return the row of the first test on which some solutions pass and others print otherwise."""
+    for number, results in enumerate(zip(*(verdict.tests for verdict in verdicts), strict=True)):
+        outcomes = [result.outcome for result in results]
+        passed = outcomes.count(Outcome.PASSED)
+        wrong = outcomes.count(Outcome.WRONG_ANSWER)
+        if passed and wrong:
+            return {
+                "problem_id": problem_id,
+                "test": number,
+                "solutions": len(verdicts),
+                "passed": passed,
+                "wrong_answer": wrong,
+            }
+    return None
 
 
 def _first_failure(problem_id: str, verdict: Verdict) -> dict[str, Any]:

@@ -365,7 +365,7 @@ def _with_distinct_tests(solved: SolvedProblem) -> SolvedProblem:
     if not dropped:
         return solved
     problem = dataclasses.replace(solved.problem, tests=tests)
-    return SolvedProblem(problem, solved.solution, dropped)
+    return dataclasses.replace(solved, problem=problem, dropped=dropped)
 
 
 @contextlib.contextmanager

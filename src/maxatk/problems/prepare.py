@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from maxatk.check import at_least, is_whole, require
+from maxatk.check import at_least, existing_file, is_whole, require
 from maxatk.errors import InvalidValueError
 from maxatk.folders import atomic_write, file_digest, read_json, write_json
 from maxatk.problems.benchmarks.base import PROMPTS_VERSION, Converted, LeftOut, SolvedProblem
+from maxatk.problems.checkers import read_checkers, refuse_strangers, with_checker
 from maxatk.problems.load import BadRows, Source, solutions_file
 from maxatk.problems.overlap import Overlap, contest_keys
 from maxatk.records import Sample
@@ -33,7 +34,9 @@ class PrepareSettings(Source):
     name) in its chat template. `max_solution_length` leaves out problems whose reference solution
     has more characters, or that have none: a rough measure of difficulty. `overlap` leaves out the
     problems another data set holds, `bad_rows` "leave_out" rows without the schema instead of
-    stopping. `parts` (name -> weight) splits at random by `seed`, in proportion to the weights.
+    stopping. `solutions` is how many of the programs known to solve a problem are written, where a
+    row has several. `checkers` is a file for `read_checkers`. `parts` (name -> weight) splits at
+    random by `seed`, in proportion to the weights.
     """
 
     limit: int | None = None
@@ -42,12 +45,14 @@ class PrepareSettings(Source):
     max_solution_length: int | None = None
     overlap: Overlap | None = None
     bad_rows: BadRows = "stop"
+    solutions: int = 1
+    checkers: str | None = None
     parts: dict[str, int] = dataclasses.field(default_factory=dict)
     seed: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("limit", "max_prompt_tokens", "max_solution_length"):
+        for name in ("limit", "max_prompt_tokens", "max_solution_length", "solutions"):
             at_least(name, getattr(self, name), 1)
         if self.max_prompt_tokens is not None and self.tokenizer is None:
             raise InvalidValueError(
@@ -58,6 +63,8 @@ class PrepareSettings(Source):
                 f"overlap: is for codeforces, whose ids other data sets share; got benchmark="
                 f"{self.benchmark!r}"
             )
+        if self.checkers is not None:
+            existing_file(Path(self.checkers))
         require(len(self.parts) != 1, "parts", "two or more", sorted(self.parts))
         for name, weight in self.parts.items():
             require(is_whole(weight, 1), f"parts.{name}", "a positive number", weight)
@@ -103,13 +110,14 @@ class Journal:
     """The working file of a preparation, so that one that was killed can go on where it ended.
 
     Its first line says which preparation it is. Every other line is a row of the data set: five
-    JSON texts with tabs between them, of id, problem, solution or reason, tests and dropped tests.
-    `rows` counts these lines, `ids` are those of the problems. A torn last line is dropped; a file
-    of another preparation is begun anew.
+    JSON texts with tabs between them, of id, problem, `solutions` at most or the reason, tests and
+    dropped tests. `rows` counts these lines, `ids` are those of the problems. A torn last line is
+    dropped; a file of another preparation is begun anew.
     """
 
-    def __init__(self, path: Path, identity: Mapping[str, Any]) -> None:
+    def __init__(self, path: Path, identity: Mapping[str, Any], *, solutions: int) -> None:
         self.path = path
+        self._solutions = solutions
         self.rows = 0
         self.ids: set[str] = set()
         header = json.dumps(identity, sort_keys=True).encode() + b"\n"
@@ -135,10 +143,12 @@ class Journal:
             fields = [outcome.row_id, None, dataclasses.asdict(outcome), 0, 0]
         else:
             problem = outcome.problem
-            sample = None
-            if outcome.solution is not None:
-                sample = Sample(problem.id, 0, outcome.solution).to_json()
-            fields = [problem.id, problem.to_json(), sample, len(problem.tests), outcome.dropped]
+            programs = [] if outcome.solution is None else [outcome.solution, *outcome.more]
+            samples = [
+                Sample(problem.id, number, program).to_json()
+                for number, program in enumerate(programs[: self._solutions])
+            ]
+            fields = [problem.id, problem.to_json(), samples, len(problem.tests), outcome.dropped]
         line = "\t".join(map(json.dumps, fields)) + "\n"
         self._file.write(line.encode())
         self._count(line)
@@ -191,8 +201,11 @@ def prepare(
         # The file holds lists where `identity` has tuples: both are compared as JSON has them.
         if {name: manifest.get(name) for name in identity} == json.loads(json.dumps(identity)):
             return manifest
-    with contextlib.closing(Journal(work, identity)) as journal:
-        _convert_rows(settings, journal, count_tokens, progress)
+    checkers = read_checkers(settings.checkers) if settings.checkers is not None else {}
+    with contextlib.closing(Journal(work, identity, solutions=settings.solutions)) as journal:
+        _convert_rows(settings, journal, checkers, count_tokens, progress)
+        if settings.limit is None:
+            refuse_strangers(checkers, journal.ids, source=str(settings.checkers))
         manifest = {**identity, **_write(problems, left_out, journal, settings)}
     write_json(manifest_file, manifest)
     work.unlink()
@@ -205,6 +218,10 @@ def _identity(settings: PrepareSettings) -> dict[str, Any]:
     chosen = dataclasses.asdict(settings)
     for name in ("file", "split", "revision", "options", "benchmark", "overlap"):
         del chosen[name]  # `source` and `overlap` below describe them, files by their hashes
+    if settings.checkers is None:
+        del chosen["checkers"]
+    else:
+        chosen["checkers"] = file_digest(Path(settings.checkers))
     return {
         "version": VERSION,
         "prompts": PROMPTS_VERSION,
@@ -240,6 +257,7 @@ def split_ids(ids: Iterable[str], parts: Mapping[str, int], *, seed: int) -> dic
 def _convert_rows(
     settings: PrepareSettings,
     journal: Journal,
+    checkers: Mapping[str, str],
     count_tokens: CountTokens | None,
     progress: Progress | None,
 ) -> None:
@@ -250,6 +268,8 @@ def _convert_rows(
         if len(journal.ids) == settings.limit:
             break
         if isinstance(outcome, SolvedProblem):
+            problem = with_checker(outcome.problem, checkers)
+            outcome = dataclasses.replace(outcome, problem=problem)
             reason: str | None
             if overlap and contest_keys(row) & keys_elsewhere:
                 reason = f"is in {overlap.benchmark} too"
@@ -298,15 +318,15 @@ def _write(
             lines[path] += 1
 
         # The texts are JSON already and are written as they are: a problem may have megabytes.
-        for name, problem, solution_or_reason, tests, dropped in journal.texts():
+        for name, problem, solutions_or_reason, tests, dropped in journal.texts():
             if problem == "null":
-                write(left_out, solution_or_reason)
-                reasons[json.loads(solution_or_reason)["reason"]] += 1
+                write(left_out, solutions_or_reason)
+                reasons[json.loads(solutions_or_reason)["reason"]] += 1
                 continue
             path = problems[part_of.get(json.loads(name), "")]
             write(path, problem)
-            if solution_or_reason != "null":
-                write(solutions_file(path), solution_or_reason)
+            for sample in json.loads(solutions_or_reason):
+                write(solutions_file(path), json.dumps(sample))
                 counts["solutions"] += 1
             counts["tests"] += int(tests)
             counts["duplicates"] += int(dropped)

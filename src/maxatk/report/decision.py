@@ -47,10 +47,9 @@ class Decision:
         if other == best:
             other = self.comparison.ranked(self.metric, k)[1]
         start = f"{best} is not told apart from {other}" if other in tied else f"take {best}"
-        worth, other_worth = self._worth(best, k), self._worth(other, k)
         advice = (
-            f"For N = {k} {start}: {self._unit_of_worth(k)} {worth} against {other_worth} of "
-            f"{other}."
+            f"For N = {k} {start}: {self._unit_of_worth(k)} {self._worth(best, k)} against "
+            f"{self._worth(other, k)} of {other}."
         )
         further = [name for name in tied if name != other]
         if further:

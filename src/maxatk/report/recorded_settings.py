@@ -70,7 +70,7 @@ def settings_table(comparison: Comparison) -> Table:
     """Return one row a setting that was recorded, without the machine where rewards were given."""
     by_run = {run.name: {**_counts(run), **_recorded(run)} for run in comparison.runs}
     # Rewards of a file say nothing of the machine that samples came from: ours only read them.
-    given = all(run.results.recorded("settings.rewards") for run in comparison.runs)
+    only_read = all(run.results.recorded("settings.rewards") for run in comparison.runs)
     keys = dict.fromkeys(key for settings in by_run.values() for key in settings)
     rows = {}
     for key in keys:
@@ -78,7 +78,7 @@ def settings_table(comparison: Comparison) -> Table:
         for name, settings in by_run.items():
             value = _as_text(settings.get(key)) or "not recorded"
             names_of.setdefault(value, []).append(name)
-        hidden = key.endswith("sha256") or (given and key.startswith(_MACHINE))
+        hidden = key.endswith("sha256") or (only_read and key.startswith(_MACHINE))
         if hidden or names_of.keys() == {"not recorded"}:
             continue
         if len(names_of) == 1:
@@ -92,7 +92,8 @@ def settings_table(comparison: Comparison) -> Table:
 
 def _counts(run: Run) -> dict[str, str]:
     numbers = run.results.per_problem.samples
-    fewest, most = min(numbers), max(numbers)
+    fewest = min(numbers)
+    most = max(numbers)
     samples = f"{fewest:,}" if fewest == most else f"{fewest:,} to {most:,}"
     return {"problems": f"{run.problems:,}", "samples a problem": samples}
 
@@ -132,11 +133,12 @@ def setting_differences(comparison: Comparison) -> list[str]:
     for run in comparison.runs[1:]:
         recorded = _recorded(run)
         for key in sorted(expected.keys() | recorded.keys()):
-            before, after = expected.get(key), recorded.get(key)
-            if before == after or _may_differ(key):
+            of_baseline = expected.get(key)
+            of_run = recorded.get(key)
+            if of_baseline == of_run or _may_differ(key):
                 continue
             name = key.removeprefix(_MACHINE)
-            lines.append(f"{name}: {before!r} for {baseline.name}, {after!r} for {run.name}")
+            lines.append(f"{name}: {of_baseline!r} for {baseline.name}, {of_run!r} for {run.name}")
     return lines
 
 

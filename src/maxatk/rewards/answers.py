@@ -47,7 +47,7 @@ class AnswerReward:
         boxed: Boxed = "preferred",
         unfinished_thought: UnfinishedThought = "wrong",
         workers: int | None = None,
-        timeout_s: float = 5.0,
+        timeout_s: float = 3.0,
     ) -> None:
         if boxed not in BOXED:
             raise unknown_name("boxed", str(boxed), BOXED)

@@ -114,7 +114,9 @@ def _beyond_table(front: Front) -> Table:
             "N": [str(test.aim) for test in front.beyond],
             "max@1 at least": [tables.share(test.floor) for test in front.beyond],
             "model": [test.model for test in front.beyond],
+            "its max@1": [tables.share(test.first) for test in front.beyond],
             "rival": [test.rival for test in front.beyond],
+            "the rival's max@1": [tables.share(test.rival_first) for test in front.beyond],
             "difference in max@N": [
                 Cell(tables.change(test.difference), tables.change_interval(test.low, test.high))
                 for test in front.beyond

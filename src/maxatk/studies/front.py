@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from maxatk.report.comparison import BASE, Comparison
-from maxatk.statistics.intervals import FloatArray
+from maxatk.statistics.intervals import FloatArray, in_unit, within
 from maxatk.statistics.tests import (
     FEWEST_SEEDS,
     PairedDifference,
@@ -31,6 +31,7 @@ from maxatk.statistics.tests import (
 )
 
 FLOORS = 9  # of max@1, from that of the model before training to the highest
+_NO_FLOOR = -np.inf
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,14 +75,17 @@ class Beyond:
     """The methods that are not rivals against the rivals, at one N and one floor of max@1.
 
     Each side chooses the best of all its models, and the rivals may choose the model before
-    training. `model` and `rival` are what most seeds choose. The difference is in max@N; its
-    `adjusted_p` is corrected over all floors and N (Benjamini-Hochberg).
+    training. `model` and `rival` are what most seeds choose, `first` and `rival_first` the max@1 of
+    the seeds left out, which may lie below the floor. The difference is in max@N; its `adjusted_p`
+    is corrected over all floors and N (Benjamini-Hochberg).
     """
 
     aim: int
     floor: float
     model: str
     rival: str
+    first: float
+    rival_first: float
     difference: float | None
     low: float | None
     high: float | None
@@ -113,26 +117,32 @@ def front_of(
     `comparison` and `choice`, the evaluation on other problems, are those of `pooled_models`.
     `methods` maps the name of a trained model to its method. One seed alone chooses by `choice`.
     """
-    models = _Models(comparison, methods, ks=[k for k in ks if k in comparison.ks], choice=choice)
-    if not models.ks[1:] or (len(comparison.seeds) < 2 and choice is None):
+    chosen_by = comparison if choice is None else choice
+    shared_ks = [k for k in ks if k in comparison.ks and k in chosen_by.ks]
+    if not shared_ks or (len(comparison.seeds) < 2 and choice is None):
         return None
-    names = tuple(dict.fromkeys(methods.values()))
+    models = _Models(comparison, chosen_by, ks=(1, *shared_ks))
+    of_method: dict[str, list[str]] = {}
+    for name, method in methods.items():
+        of_method.setdefault(method, []).append(name)
+    ours = [name for name, method in methods.items() if method not in rivals]
+    theirs = [name for name, method in methods.items() if method in rivals]
+    # The rivals may also leave the model as it is, which is the best of many at the lowest floors.
+    theirs += models.untrained
     floors = models.floors()
-    sides = (
-        [name for name, method in methods.items() if method not in rivals],
-        [*models.untrained, *(name for name, method in methods.items() if method in rivals)],
-    )
+    best = []
+    curves = []
+    for method, names in of_method.items():
+        best += [models.best(method, names, aim) for aim in models.ks]
+        for aim in shared_ks:
+            curves += models.curve(method, names, aim, floors)
+    tests = [models.beyond(ours, theirs, aim, floor) for aim in shared_ks for floor in floors]
     return Front(
         rivals=tuple(rivals),
         chosen_on=_chosen_on(comparison, choice),
-        best=tuple(models.best(method, aim) for method in names for aim in models.ks),
-        curves=tuple(
-            point
-            for method in names
-            for aim in models.ks[1:]
-            for point in models.curve(method, aim, floors)
-        ),
-        beyond=_corrected([models.beyond(sides, a, f) for a in models.ks[1:] for f in floors]),
+        best=tuple(best),
+        curves=tuple(curves),
+        beyond=_corrected(tests),
     )
 
 
@@ -146,109 +156,75 @@ class _Models:
     """The values of all models of a study, and the choice among some of them."""
 
     def __init__(
-        self,
-        comparison: Comparison,
-        methods: Mapping[str, str],
-        *,
-        ks: Sequence[int],
-        choice: Comparison | None,
+        self, comparison: Comparison, chosen_by: Comparison, *, ks: tuple[int, ...]
     ) -> None:
-        self.ks = (1, *ks)
-        self._methods = methods
+        self.ks = ks
+        self.untrained = [name for name in comparison.names if name == BASE]
         self._shared = comparison.shared
         self._seeds = range(len(comparison.seeds))
-        self._names = comparison.names
-        self.untrained = [name for name in self._names if name == BASE]
         # By model and seed: the values of every problem, (P, K), that are reported.
         self._values = {
-            name: [part.run(name).values("max@k", self.ks) for part in comparison.seeds]
-            for name in self._names
+            name: [part.run(name).values("max@k", ks) for part in comparison.seeds]
+            for name in comparison.names
         }
-        chosen_by = choice or comparison
         # By model: the means of every seed, (S, K), that choose.
-        self._means = {
-            name: np.array(
-                [
-                    np.nanmean(part.run(name).values("max@k", self.ks), axis=0)
-                    for part in chosen_by.seeds
-                ]
-            )
-            for name in self._names
-        }
+        self._means: dict[str, FloatArray] = {}
+        for name in comparison.names:
+            by_seed = [part.run(name).values("max@k", ks) for part in chosen_by.seeds]
+            self._means[name] = np.array([np.nanmean(values, axis=0) for values in by_seed])
 
     def floors(self) -> list[float]:
         """Return the floors of max@1, ascending."""
         firsts = {name: means[:, 0].mean() for name, means in self._means.items()}
-        lowest = min(firsts[name] for name in self.untrained or self._names)
+        lowest = min(firsts[name] for name in self.untrained or firsts)
         return [float(floor) for floor in np.linspace(lowest, max(firsts.values()), FLOORS)]
 
-    def chosen(
-        self, names: Sequence[str], aim: int, floor: float, *, without: int | None
-    ) -> str | None:
-        """Return the model with the highest max@aim among those with max@1 at least at the floor.
-
-        The seed `without` has no part in the choice, unless it is the only one. None has no model.
-        """
-        seeds = [seed for seed in self._seeds if seed != without] or list(self._seeds)
-        column = self.ks.index(aim)
-        means = {name: self._means[name][seeds].mean(axis=0) for name in names}
-        reached = [name for name in names if means[name][0] >= floor]
-        return max(reached, key=lambda name: means[name][column], default=None)
-
-    def _chosen_by_seed(self, names: Sequence[str], aim: int, floor: float) -> list[str] | None:
-        """Return what the others choose for every seed, None where some choice has no model."""
-        chosen = [self.chosen(names, aim, floor, without=seed) for seed in self._seeds]
-        models = [name for name in chosen if name is not None]
-        return models if len(models) == len(chosen) else None
-
-    def _of_method(self, method: str) -> list[str]:
-        return [name for name in self._names if self._methods.get(name) == method]
-
-    def best(self, method: str, aim: int) -> Best:
-        """Return a method at its best for one N."""
-        names = self._of_method(method)
-        by_seed = self._chosen_by_seed(names, aim, -np.inf)
-        of_all = self.chosen(names, aim, -np.inf, without=None)
+    def best(self, method: str, names: Sequence[str], aim: int) -> Best:
+        """Return a method, whose models are `names`, at its best for one N."""
+        chosen = self._chosen(names, aim, _NO_FLOOR, self._seeds)
+        by_seed = self._chosen_by_seed(names, aim, _NO_FLOOR)
+        assert chosen is not None
         assert by_seed is not None
-        assert of_all is not None
-        rows = [self._values[name][seed] for seed, name in enumerate(by_seed)]
-        interval = self._interval(rows)
-        estimates = tuple(
-            Estimate(k, _known(interval.mean[i]), _known(interval.low[i]), _known(interval.high[i]))
-            for i, k in enumerate(self.ks)
-        )
-        return Best(method, aim, of_all, tuple(by_seed), estimates)
+        held_out = self._held_out(by_seed)
+        interval = self._interval(held_out)
+        if all(in_unit(values) for values in held_out):
+            interval = within(interval, 0.0, 1.0)
+        estimates = []
+        for column, k in enumerate(self.ks):
+            ends = (interval.mean[column], interval.low[column], interval.high[column])
+            estimates.append(Estimate(k, *map(_known, ends)))
+        return Best(method, aim, chosen, tuple(by_seed), tuple(estimates))
 
-    def curve(self, method: str, aim: int, floors: Sequence[float]) -> list[CurvePoint]:
+    def curve(
+        self, method: str, names: Sequence[str], aim: int, floors: Sequence[float]
+    ) -> list[CurvePoint]:
         """Return the curve of a method for one N, a point for every floor that it reaches."""
         points = []
-        column = self.ks.index(aim)
         for floor in floors:
-            by_seed = self._chosen_by_seed(self._of_method(method), aim, floor)
+            by_seed = self._chosen_by_seed(names, aim, floor)
             if by_seed is not None:
-                rows = [self._values[name][seed] for seed, name in enumerate(by_seed)]
-                means = np.mean([np.nanmean(of_seed, axis=0) for of_seed in rows], axis=0)
-                points.append(CurvePoint(method, aim, floor, float(means[0]), float(means[column])))
+                first = self._mean(by_seed, 1)
+                points.append(CurvePoint(method, aim, floor, first, self._mean(by_seed, aim)))
         return points
 
     def beyond(
-        self, sides: tuple[Sequence[str], Sequence[str]], aim: int, floor: float
+        self, ours: Sequence[str], theirs: Sequence[str], aim: int, floor: float
     ) -> Beyond | None:
-        """Return the difference of both sides at one N and floor, if both reach the floor."""
-        ours, theirs = (self._chosen_by_seed(names, aim, floor) for names in sides)
-        if ours is None or theirs is None:
+        """Return the difference of two sides at one N and floor, if both reach the floor."""
+        our_models = self._chosen_by_seed(ours, aim, floor)
+        their_models = self._chosen_by_seed(theirs, aim, floor)
+        if our_models is None or their_models is None:
             return None
         column = self.ks.index(aim)
-        moved = [
-            self._values[our][seed][:, [column]] - self._values[their][seed][:, [column]]
-            for seed, (our, their) in enumerate(zip(ours, theirs, strict=True))
-        ]
-        test = self._interval(moved)
+        pairs = zip(self._held_out(our_models), self._held_out(their_models), strict=True)
+        test = self._interval([(our - their)[:, [column]] for our, their in pairs])
         return Beyond(
             aim=aim,
             floor=floor,
-            model=Counter(ours).most_common(1)[0][0],
-            rival=Counter(theirs).most_common(1)[0][0],
+            model=_commonest(our_models),
+            rival=_commonest(their_models),
+            first=self._mean(our_models, 1),
+            rival_first=self._mean(their_models, 1),
             difference=_known(test.mean[0]),
             low=_known(test.low[0]),
             high=_known(test.high[0]),
@@ -256,12 +232,53 @@ class _Models:
             adjusted_p=float(test.p[0]),
         )
 
+    def _chosen(
+        self, names: Sequence[str], aim: int, floor: float, seeds: Sequence[int]
+    ) -> str | None:
+        """Return what some seeds choose: of the models with max@1 at the floor or above it the one
+        with the highest max@aim. None reaches the floor: None.
+        """
+        column = self.ks.index(aim)
+        means = {name: self._means[name][list(seeds)].mean(axis=0) for name in names}
+        reached = [name for name in names if means[name][0] >= floor]
+        return max(reached, key=lambda name: means[name][column], default=None)
+
+    def _chosen_by_seed(self, names: Sequence[str], aim: int, floor: float) -> list[str] | None:
+        """Return what the others choose for every seed, None where some of them have no model."""
+        models = []
+        for left_out in self._seeds:
+            others = [seed for seed in self._seeds if seed != left_out]
+            # One seed alone chooses for itself, on other problems.
+            chosen = self._chosen(names, aim, floor, others or self._seeds)
+            if chosen is None:
+                return None
+            models.append(chosen)
+        return models
+
+    def _held_out(self, models: Sequence[str]) -> list[FloatArray]:
+        """Return the values (P, K) of every seed with the model that was chosen for it."""
+        return [self._values[model][seed] for seed, model in enumerate(models)]
+
+    def _mean(self, models: Sequence[str], k: int) -> float:
+        column = self.ks.index(k)
+        by_seed = [np.nanmean(values[:, column]) for values in self._held_out(models)]
+        return float(np.mean(by_seed))
+
     def _interval(self, rows: Sequence[FloatArray]) -> PairedDifference:
-        """Return the mean over seeds of (P, K) each, with the interval of this study."""
+        """Return the mean over seeds of (P, K) each, with the interval of this study.
+
+        It is that of its differences: over seeds, crossed where they share their problems, and over
+        problems where the seeds are too few.
+        """
         if len(rows) >= FEWEST_SEEDS:
             return over_seeds_and_problems(np.array(rows)) if self._shared else over_seeds(rows)
         problems = np.mean(rows, axis=0) if self._shared else np.concatenate(rows)
         return paired_difference(problems, np.zeros_like(problems))
+
+
+def _commonest(models: Sequence[str]) -> str:
+    ((model, _),) = Counter(models).most_common(1)
+    return model
 
 
 def _corrected(tests: Sequence[Beyond | None]) -> tuple[Beyond, ...]:

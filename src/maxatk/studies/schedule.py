@@ -256,12 +256,12 @@ def _evaluated_problems(study: StudyRecipe) -> list[str]:
 def trainings_of(study: StudyRecipe, everywhere: Sequence[Place]) -> dict[str, Any]:
     """Return what the trainer is asked: every recipe, and how many problems if not in a file."""
     recipes = []
-    asked = set()  # checkpoints share their training
+    checked = set()  # checkpoints share their training
     for place in everywhere:
         for command in TRAININGS:
             stage = place.chain.get(command)
-            if place.seed == study.seeds[0] and stage is not None and stage not in asked:
-                asked.add(stage)
+            if place.seed == study.seeds[0] and stage is not None and stage not in checked:
+                checked.add(stage)
                 recipes.append((place.variant.name, command, place.recipes[stage]))
     return {"recipes": recipes, "problems": study.mini and study.mini.train_problems}
 

@@ -1,7 +1,7 @@
 """TRL's GRPOTrainer with the advantages of `maxatk.objectives`, on-policy and off-policy.
 
 The order of calls, where * marks a method of TRL that is overridden here and + one of
-`RolloutTrainer`:
+`RolloutTrainer` (`ResumingTrainer`, between the two, has the checkpoints):
 
     training_step*                              one micro-batch
       _prepare_inputs*                          a new rollout batch, or a slice of the buffer
@@ -23,27 +23,23 @@ import functools
 import inspect
 import warnings
 from collections.abc import Mapping, Sized
-from pathlib import Path
 from typing import Any, ClassVar
 
-import msgspec
 import numpy as np
 import torch
 from accelerate.utils import gather_object
 from transformers import AutoConfig
-from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from trl import GRPOTrainer
 
 from maxatk.check import require
 from maxatk.errors import InvalidValueError
-from maxatk.folders import atomic_write
 from maxatk.train import batch as batches
 from maxatk.train.batch import BEHAVIOUR_LOGPS, GROUP_ROW, MicroBatch
 from maxatk.train.config import MaxAtKConfig, check_model, check_processes, check_prompts, check_trl
 from maxatk.train.model_card import describe_training
 from maxatk.train.record_callback import RecordCallback, text_of_prompt
+from maxatk.train.resuming import ResumingTrainer
 from maxatk.train.rollout_batch import RolloutBatch, Scored
-from maxatk.train.rollout_trainer import RolloutTrainer
 from maxatk.train.shared_prompts import SharedPasses
 from maxatk.train.verdicts import log_outcomes
 from maxatk.training import Step, ratio_values
@@ -51,7 +47,7 @@ from maxatk.training.keys import SILENT
 from maxatk.training.symptoms import values
 
 
-class MaxAtKTrainer(RolloutTrainer):
+class MaxAtKTrainer(ResumingTrainer):
     """Train for max@k: a GRPOTrainer whose advantages come from a row of `maxatk.METHODS`.
 
     Takes the arguments of TRL's GRPOTrainer; `args` is a `MaxAtKConfig`. A correction (and the form
@@ -66,9 +62,6 @@ class MaxAtKTrainer(RolloutTrainer):
     _name = "maxatk"
     _tag_names = ("trl", "maxatk", "best-of-n")
     _paper: ClassVar[dict[str, str]] = {}
-
-    _buffered_inputs: Any  # of TRL: the micro-batches of the rollout batch
-    _rollout: RolloutBatch  # the one that is trained on, from the first one on
 
     def __init__(
         self, model: Any, reward_funcs: Any = None, args: Any = None, *more: Any, **others: Any
@@ -97,7 +90,6 @@ class MaxAtKTrainer(RolloutTrainer):
             # As many as a group has, spread over prompts, between which the padding differs.
             compared = slice(0, size, max(1, size // args.num_generations))
             self._shared = SharedPasses(compared)
-        self._sampler: Any = None  # of a training that has begun on a set with a length
         self._batch_in_loss: MicroBatch | None = None  # until the loss's own pass over it
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
@@ -155,7 +147,10 @@ class MaxAtKTrainer(RolloutTrainer):
         if not training:
             return output
         if self._record_callback is not None:
-            self._record_groups(drawn, scored, step, inputs, output)
+            # Every process gathers, whether or not it writes.
+            lengths = self.accelerator.gather(output["completion_mask"].sum(dim=1)).tolist()
+            ids = gather_object([row.get("problem_id") for row in inputs])
+            self._record_groups(drawn, scored, step, lengths, ids)
         output[GROUP_ROW] = torch.arange(first, first + rows, device=output["advantages"].device)
         if self.args.form == "reinforce" and "old_per_token_logps" in output:
             old = output.pop("old_per_token_logps")  # the surrogate is to have no ratio
@@ -163,25 +158,17 @@ class MaxAtKTrainer(RolloutTrainer):
         return output
 
     def _record_groups(
-        self,
-        drawn: RolloutBatch,
-        scored: Scored,
-        step: Step,
-        inputs: list[dict[str, Any]],
-        output: MicroBatch,
+        self, drawn: RolloutBatch, scored: Scored, step: Step, lengths: list[int], ids: list[Any]
     ) -> None:
-        """Write the first groups of a rollout batch into the record; `inputs` are local rows."""
-        # Every process gathers, whether or not it writes.
-        lengths = self.accelerator.gather(output["completion_mask"].sum(dim=1)).cpu().numpy()
-        ids = gather_object([row.get("problem_id") for row in inputs])
+        """Write the first groups of a rollout batch, of which all values are in TRL's order."""
         assert self._record_callback is not None
         record = self._record_callback.record
-        if record is None:
+        if record is None:  # in every process but the first
             return
         n = drawn.size
         count = drawn.rewards.size  # of the last rows that TRL has logged
         prompts = list(self._logs["prompt"])[-count:]
-        by_name = {
+        rewards = {
             name: np.array(list(column)[-count:]).reshape(drawn.rewards.shape)
             for name, column in self._logs["rewards"].items()
         }
@@ -192,8 +179,8 @@ class MaxAtKTrainer(RolloutTrainer):
             prompts=[text_of_prompt(prompt) for prompt in prompts[::n]],
             texts=_by_group(scored.texts, n),
             ids=ids[::n],
-            tokens=_by_group(lengths.tolist(), n),
-            rewards=by_name if len(by_name) > 1 else {},
+            tokens=_by_group(lengths, n),
+            rewards=rewards if len(rewards) > 1 else {},
             tests=_by_group(scored.tests, n),
         )
 
@@ -308,71 +295,6 @@ class MaxAtKTrainer(RolloutTrainer):
         elif not self._learner.objective.needs_ratios:  # otherwise an extra pass has given them
             ratios = of_all_processes.double().cpu().numpy()
             self._log_values(ratio_values(ratios, clamp=self.args.delta_clamp))
-
-    def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
-        # transformers pickles the settings beside the weights, the token of the hub in clear.
-        token = self.args.hub_token
-        self.args.hub_token = None
-        try:
-            super()._save(output_dir, state_dict)
-        finally:
-            self.args.hub_token = token
-
-    def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        # Before TRL's own files, of which the last tells a complete checkpoint.
-        folder = Path(self._get_output_dir(trial=trial))
-        checkpoint = folder / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
-        within_rollout_batch = self._step % (self.args.steps_per_generation * self.num_iterations)
-        if within_rollout_batch:
-            checkpoint.mkdir(parents=True, exist_ok=True)
-            state = {
-                "step": self._step,
-                "slices": self._buffered_inputs,
-                "rollout_batch": msgspec.to_builtins(self._rollout, enc_hook=np.ndarray.tolist),
-            }
-            with atomic_write(self._buffer_file(checkpoint)) as partial:
-                torch.save(state, partial)
-        if self.args.should_save:
-            self._learner.save(checkpoint)
-        super()._save_checkpoint(model, trial)
-
-    def _get_train_sampler(self, *args: Any, **kwargs: Any) -> Any:
-        self._sampler = super()._get_train_sampler(*args, **kwargs)
-        return self._sampler
-
-    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
-        super()._load_optimizer_and_scheduler(checkpoint)
-        if checkpoint is None:
-            return
-        # transformers skips the batches of the epochs that are done without shuffling for them, so
-        # the order of the prompts would be that of the first epoch again.
-        if self._sampler is not None and self._sampler.shuffle:
-            for _ in range(int(self.state.epoch or 0)):
-                torch.randperm(self._sampler.num_samples, generator=self._sampler.generator)
-        folder = Path(checkpoint)
-        self._learner.load(folder)
-        device = self.accelerator.device
-        if device.type == "cpu":  # torch.load knows no number of a CPU
-            device = torch.device("cpu")
-        file = self._buffer_file(folder)
-        if file.is_file():
-            state = torch.load(file, map_location=device, weights_only=True)
-            self._step = state["step"]
-            self._buffered_inputs = state["slices"]
-            self._rollout = msgspec.convert(
-                state["rollout_batch"], RolloutBatch, dec_hook=lambda _, values: np.array(values)
-            )
-        elif list(folder.glob("buffer-*-of-*.pt")):
-            warnings.warn(
-                f"{folder}: was written by another number of processes than "
-                f"{self.accelerator.num_processes}; what was left of a rollout batch is dropped",
-                stacklevel=2,
-            )
-
-    def _buffer_file(self, checkpoint: Path) -> Path:
-        world = self.accelerator.num_processes
-        rank = self.accelerator.process_index
-        return checkpoint / f"buffer-{rank}-of-{world}.pt"
 
 
 def _by_group(flat: list[Any], size: int) -> list[list[Any]]:

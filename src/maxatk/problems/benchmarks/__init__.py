@@ -6,6 +6,8 @@ from maxatk.problems.benchmarks import (
     apps,
     base,
     code_contests,
+    code_contests_o,
+    code_contests_plus,
     codeforces,
     humaneval,
     livebench,
@@ -17,6 +19,8 @@ from maxatk.problems.benchmarks import (
 BENCHMARKS: dict[str, base.Benchmark] = {
     "code_contests": code_contests.BENCHMARK,
     "cure": code_contests.CURE,
+    "code_contests_plus": code_contests_plus.BENCHMARK,
+    "code_contests_o": code_contests_o.BENCHMARK,
     "livecodebench": livecodebench.BENCHMARK,
     "livebench": livebench.BENCHMARK,
     "codeforces": codeforces.BENCHMARK,

@@ -67,7 +67,7 @@ def _original(row: base.Row, row_id: str, options: Options) -> base.Converted:
     compare = "apps" if name else None  # returned tuples are lists, as in the official grader
     problem = Problem(row_id, prompt, tests, starter_code=starter, compare=compare, source="apps")
     solutions = json.loads(row["solutions"] or "[]")
-    return base.SolvedProblem(problem, solutions[0] if solutions else None)
+    return base.solved(problem, solutions)
 
 
 def _selected(row: base.Row, row_id: str, options: Options) -> base.Converted:

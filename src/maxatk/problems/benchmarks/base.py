@@ -5,11 +5,13 @@ What would be the system's turn is a prompt's first sentence: many templates hav
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import decimal
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 from maxatk.records import Problem, TestCase
@@ -49,12 +51,14 @@ _TASKS: Mapping[Kind, str] = {
 class SolvedProblem:
     """A problem and the source of a program known to solve it, or None where the row has none.
 
-    `dropped` counts the tests of the row that were the same as an earlier one.
+    `dropped` counts the tests of the row that were the same as an earlier one. `more` are further
+    programs that are known to solve it.
     """
 
     problem: Problem
     solution: str | None
     dropped: int = 0
+    more: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,6 +69,14 @@ class LeftOut:
     reason: str
 
 
+@dataclasses.dataclass(frozen=True)
+class Foreign:
+    """A checker that the verifier cannot run, and why."""
+
+    reason: str
+
+
+ForeignCheckers: TypeAlias = Literal["leave_out", "ignore"]
 Converted: TypeAlias = SolvedProblem | LeftOut
 Tests: TypeAlias = tuple[TestCase, ...]
 
@@ -108,6 +120,30 @@ class Benchmark:
 def stdin_tests(pairs: Iterable[tuple[str, str]]) -> Tests:
     """Return one stdin/stdout test for each pair of input and expected output."""
     return tuple(TestCase(input=stdin, output=stdout) for stdin, stdout in pairs)
+
+
+def solved(problem: Problem, solutions: Sequence[str]) -> SolvedProblem:
+    """Return a problem with the programs that are known to solve it."""
+    return SolvedProblem(problem, solutions[0] if solutions else None, more=tuple(solutions[1:]))
+
+
+def is_python(source: str) -> bool:
+    """Say whether a text is a program in Python 3."""
+    with warnings.catch_warnings():  # of escapes such as "\\d" in old code
+        warnings.simplefilter("ignore")
+        try:
+            return bool(ast.parse(source).body)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return False
+
+
+def usable_checker(source: str | None, foreign: ForeignCheckers) -> str | Foreign | None:
+    """Return a row's checker, None where it has none or a foreign one is ignored."""
+    if not source or not source.strip():
+        return None
+    if is_python(source):
+        return source
+    return None if foreign == "ignore" else Foreign("its checker is not in Python")
 
 
 def require_type(row: Row, column: str, kind: type) -> Any:

@@ -62,8 +62,7 @@ def convert(row: base.Row, options: Options | None = None) -> base.Converted:
     )
     written = row["solutions"]
     pairs = zip(written["language"], written["solution"], strict=True)
-    solution = next((text for language, text in pairs if language == _PYTHON_3), None)
-    return base.SolvedProblem(problem, solution)
+    return base.solved(problem, [text for language, text in pairs if language == _PYTHON_3])
 
 
 def _too_difficult(row: base.Row, row_id: str, options: Options) -> base.LeftOut | None:
@@ -87,8 +86,7 @@ def convert_cure(row: base.Row, options: base.RowOptions) -> base.Converted:
     prompt = base.render("stdin", row["question"], style=options.prompt_style)
     limit = row.get("test_time_limit")
     problem = Problem(row_id, prompt, tests, time_limit_s=limit, source="cure")
-    solutions = row.get("solutions")
-    return base.SolvedProblem(problem, solutions[0] if solutions else None)
+    return base.solved(problem, row.get("solutions") or [])
 
 
 BENCHMARK = base.Benchmark(

@@ -1,0 +1,66 @@
+"""CodeContests+ (Wang et al. 2025): problems of CodeContests with better tests and checkers.
+
+Its generators and validators are not run: a configuration such as `1x` has the tests they made.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from maxatk.problems.benchmarks import base
+from maxatk.records import Problem
+
+_PYTHON_3 = ("py3", "python3", "pypy3")  # names of the language in the submissions
+
+
+@dataclasses.dataclass(frozen=True)
+class Options(base.RowOptions):
+    """`foreign_checkers`: a row whose checker is not in Python is left out, or it is not used."""
+
+    foreign_checkers: base.ForeignCheckers = "leave_out"
+
+
+def convert(row: base.Row, options: Options | None = None) -> base.Converted:
+    """Return the problem of a row, verified by its checker where that is in Python."""
+    options = options or Options()
+    row_id = f"code_contests_plus/{row['source']}/{row['id']}"
+    tests = base.stdin_tests(
+        (test["input"], test["output"]) for test in base.require_type(row, "test_cases", list)
+    )
+    if not tests:
+        return base.LeftOut(row_id, "has no tests")
+    checker = base.usable_checker(row["checker"], options.foreign_checkers)
+    if isinstance(checker, base.Foreign):
+        return base.LeftOut(row_id, checker.reason)
+    milliseconds = row["time_limit"]
+    problem = Problem(
+        row_id,
+        base.render(
+            "stdin", f"# {row['title']}\n\n{row['description']}", style=options.prompt_style
+        ),
+        tests,
+        time_limit_s=milliseconds / 1000 if milliseconds else None,
+        memory_limit_mb=row["memory_limit"] or None,
+        compare="checker" if checker else None,
+        checker=checker,
+        source="code_contests_plus",
+    )
+    solutions = [
+        submission["code"]
+        for submission in row["correct_submissions"] or ()
+        if submission["language"] in _PYTHON_3
+    ]
+    return base.solved(problem, solutions)
+
+
+BENCHMARK = base.Benchmark(
+    hub="ByteDance-Seed/Code-Contests-Plus",
+    config="1x",
+    splits=("train",),
+    default_split="train",
+    licence="CC BY 4.0",
+    size="11,690 rows",
+    convert=convert,
+    options=Options,
+    unused=("incorrect_submissions", "generator", "validator"),
+)

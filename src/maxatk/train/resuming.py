@@ -1,0 +1,96 @@
+"""Checkpoints from which a training goes on to the bit, also in the middle of a rollout batch."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import torch
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
+
+from maxatk.folders import atomic_write
+from maxatk.train.rollout_batch import RolloutBatch
+from maxatk.train.rollout_trainer import RolloutTrainer
+
+
+class ResumingTrainer(RolloutTrainer):
+    """A trainer whose checkpoints hold what is left of a rollout batch, and the running scale.
+
+    TRL's have neither: a run that resumes would draw a new rollout batch, and go through the
+    prompts of a later epoch in the order of the first.
+    """
+
+    _buffered_inputs: Any  # of TRL: the micro-batches of the rollout batch
+    _rollout: RolloutBatch  # the one that is trained on, from the first one on
+
+    def __init__(self, *args: Any, **others: Any) -> None:
+        super().__init__(*args, **others)
+        self._sampler: Any = None  # of a training that has begun on a set with a length
+
+    def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
+        # transformers pickles the settings beside the weights, the token of the hub in clear.
+        token = self.args.hub_token
+        self.args.hub_token = None
+        try:
+            super()._save(output_dir, state_dict)
+        finally:
+            self.args.hub_token = token
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        # Before TRL's own files, of which the last tells a complete checkpoint.
+        folder = Path(self._get_output_dir(trial=trial))
+        checkpoint = folder / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
+        within_rollout_batch = self._step % (self.args.steps_per_generation * self.num_iterations)
+        if within_rollout_batch:
+            checkpoint.mkdir(parents=True, exist_ok=True)
+            state = {
+                "step": self._step,
+                "slices": self._buffered_inputs,
+                "rollout_batch": msgspec.to_builtins(self._rollout, enc_hook=np.ndarray.tolist),
+            }
+            with atomic_write(self._buffer_file(checkpoint)) as partial:
+                torch.save(state, partial)
+        if self.args.should_save:
+            self._learner.save(checkpoint)
+        super()._save_checkpoint(model, trial)
+
+    def _get_train_sampler(self, *args: Any, **kwargs: Any) -> Any:
+        self._sampler = super()._get_train_sampler(*args, **kwargs)
+        return self._sampler
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        super()._load_optimizer_and_scheduler(checkpoint)
+        if checkpoint is None:
+            return
+        # transformers skips the batches of the epochs that are done without shuffling for them, so
+        # the order of the prompts would be that of the first epoch again.
+        if self._sampler is not None and self._sampler.shuffle:
+            for _ in range(int(self.state.epoch or 0)):
+                torch.randperm(self._sampler.num_samples, generator=self._sampler.generator)
+        folder = Path(checkpoint)
+        self._learner.load(folder)
+        device = self.accelerator.device
+        if device.type == "cpu":  # torch.load knows no number of a CPU
+            device = torch.device("cpu")
+        file = self._buffer_file(folder)
+        if file.is_file():
+            state = torch.load(file, map_location=device, weights_only=True)
+            self._step = state["step"]
+            self._buffered_inputs = state["slices"]
+            self._rollout = msgspec.convert(
+                state["rollout_batch"], RolloutBatch, dec_hook=lambda _, values: np.array(values)
+            )
+        elif list(folder.glob("buffer-*-of-*.pt")):
+            warnings.warn(
+                f"{folder}: was written by another number of processes than "
+                f"{self.accelerator.num_processes}; what was left of a rollout batch is dropped",
+                stacklevel=2,
+            )
+
+    def _buffer_file(self, checkpoint: Path) -> Path:
+        world = self.accelerator.num_processes
+        rank = self.accelerator.process_index
+        return checkpoint / f"buffer-{rank}-of-{world}.pt"
